@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# Ships to production: migrates its database, then deploys the Worker.
+#   scripts/deploy.sh [--dry-run]
+# shellcheck source=scripts/lib.sh
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+[[ $# == 0 ]] || fail 2 'usage: scripts/deploy.sh [--dry-run]'
+
+for name in "${worker_secrets[@]}"; do
+  need "$name" "export production's own, or add it to the secrets of the GitHub environment \"production\"."
+done
+need_cloudflare
+
+run npm run db:migrate
+ship deploy

@@ -1,0 +1,57 @@
+# What both ways of shipping share: settings, dry runs, and the secrets that travel with a version of the Worker.
+# shellcheck shell=bash
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# Every secret of the Worker, whole, with each upload: a version inherits the secrets that it is not given from the newest
+# upload, deployed or not, so a production deploy that left DATABASE_URL out would take over the last preview's database.
+worker_secrets=(DATABASE_URL)
+
+dry_run=false
+if [[ ${1:-} == --dry-run ]]; then
+  dry_run=true
+  shift
+fi
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# A dry run's commands reach the terminal even where their output would have been captured.
+exec 3>&1
+
+fail() {
+  printf '%s\n' "$2" >&2
+  exit "$1"
+}
+
+# need NAME HOW: a setting of the environment. In a dry run its name stands in for a value that is not there.
+need() {
+  if $dry_run; then
+    export "$1=${!1:-$1}"
+  elif [[ -z ${!1:-} ]]; then
+    fail 2 "$1 is not set: $2"
+  fi
+}
+
+need_cloudflare() {
+  need CLOUDFLARE_API_TOKEN 'make a token with the permission "Workers Scripts: Edit" in the Cloudflare dashboard and export it.'
+  need CLOUDFLARE_ACCOUNT_ID 'copy the account id from the Cloudflare dashboard and export it.'
+}
+
+run() {
+  if $dry_run; then
+    local line
+    printf -v line '%q ' "$@"
+    printf '%s\n' "${line% }" >&3
+  else
+    "$@"
+  fi
+}
+
+# ship COMMAND…: runs wrangler with the secrets in a file that only this user can read, and that goes when the script ends.
+ship() {
+  local file=$work/secrets.json json='JSON.stringify(process.env, process.argv.slice(1))'
+  $dry_run || (umask 077 && node -p "$json" "${worker_secrets[@]}" >"$file")
+  run npx wrangler "$@" --secrets-file "$file"
+}
