@@ -27,12 +27,11 @@ neon() {
 # Whether the database branch is there. Only Neon's own "not found" counts as absence: any other failure ends the script.
 has_database() {
   local answer
-  if answer=$(neon branches get "$database" 2>&1); then
-    ! $dry_run
-  else
+  if ! answer=$(neon branches get "$database" 2>&1); then
     [[ $answer == *"Branch $database not found"* ]] || fail 1 "$answer"
     return 1
   fi
+  [[ $dry_run == false ]]
 }
 
 # comment [--if-there]: writes stdin into this script's one comment on the pull request. The marker finds it, among the

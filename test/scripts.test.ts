@@ -1,0 +1,402 @@
+// Runs the shipping scripts for real, with stand-ins on PATH for the foreign programs that need an account.
+import { spawnSync } from 'node:child_process'
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { delimiter, join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+
+const root = join(import.meta.dirname, '..')
+const worker = readFileSync(join(root, 'wrangler.toml'), 'utf8').match(/^name = "(.+)"/m)![1]!
+
+// One program under three names. It writes down how it was called, and keeps database branches and comments in a file.
+const standIn = `#!/usr/bin/env node
+const fs = require('node:fs')
+const { HERE, FAIL } = process.env
+const argv = [require('node:path').basename(process.argv[1]), ...process.argv.slice(2)]
+const line = argv.join(' ')
+const after = flag => argv[argv.indexOf(flag) + 1]
+const stdin = argv[0] === 'gh' && /@-|--body-file -/.test(line) ? fs.readFileSync(0, 'utf8') : ''
+const file = argv.includes('--secrets-file') ? after('--secrets-file') : undefined
+const secrets = file && { path: file, mode: fs.statSync(file).mode & 0o777, text: fs.readFileSync(file, 'utf8') }
+fs.appendFileSync(HERE + '/calls', JSON.stringify({ argv, line, stdin, secrets, databaseUrl: process.env.DATABASE_URL }) + '\\n')
+
+const state = JSON.parse(fs.readFileSync(HERE + '/state', 'utf8'))
+const end = (code, out = '', error = '') => {
+  fs.writeFileSync(HERE + '/state', JSON.stringify(state))
+  fs.writeSync(1, out)
+  fs.writeSync(2, error)
+  process.exit(code)
+}
+if (FAIL && line.includes(FAIL)) end(1, '', 'ERROR: refused')
+const [verb, name] = [argv[4], argv[5]]
+const missing = () => end(1, '', 'ERROR: Branch ' + name + ' not found.\\nAvailable branches: main')
+if (line.includes('neonctl') && verb === 'create') {
+  const made = after('--name')
+  if (state.branches.includes(made)) end(1, '', 'ERROR: branch already exists')
+  state.branches.push(made)
+} else if (line.includes('neonctl branches') || line.includes('neonctl@')) {
+  const wanted = argv[3] === 'connection-string' ? argv[4] : name
+  if (!state.branches.includes(wanted)) missing()
+  if (verb === 'delete') state.branches = state.branches.filter(b => b !== wanted)
+  if (verb === 'delete' && state.overtaken) missing()
+  if (argv[3] === 'connection-string') end(0, 'postgresql://owner:hunter2@' + wanted + '.neon.test/app?x="\\\\$y"\\n')
+} else if (line.includes('wrangler versions upload')) {
+  const url = 'https://' + after('--preview-alias') + '-${worker}.acme.workers.dev'
+  const entries = [{ type: 'wrangler-session' }, { type: 'version-upload', preview_url: 'https://1a2b3c4d.test', preview_alias_url: url }]
+  if (state.noPreviews) delete entries[1].preview_alias_url
+  fs.appendFileSync(process.env.WRANGLER_OUTPUT_FILE_PATH, entries.map(e => JSON.stringify(e) + '\\n').join(''))
+} else if (line.startsWith('gh pr view')) {
+  end(0, state.comments.map((_, i) => 100 + i + '\\n').join(''))
+} else if (line.startsWith('gh pr comment')) {
+  state.comments.push(stdin)
+} else if (line.startsWith('gh api')) {
+  state.comments[line.match(/comments\\/(\\d+)/)[1] - 100] = stdin
+}
+end(0)
+`
+
+type Call = {
+  argv: string[]
+  line: string
+  stdin: string
+  secrets?: { path: string; mode: number; text: string }
+  databaseUrl?: string
+}
+type State = { branches: string[]; comments: string[]; noPreviews?: boolean; overtaken?: boolean }
+
+const settings = {
+  NEON_API_KEY: 'neon-hunter2',
+  NEON_PROJECT_ID: 'calm-sea-1',
+  CLOUDFLARE_API_TOKEN: 'cloudflare-hunter2',
+  CLOUDFLARE_ACCOUNT_ID: 'acme',
+}
+const production = { ...settings, DATABASE_URL: 'postgresql://owner:hunter2@production.test/app' }
+
+let here: string
+
+beforeEach(() => {
+  here = mkdtempSync(join(tmpdir(), 'scripts-'))
+  for (const tool of ['npx', 'npm', 'gh', 'wrangler', 'neonctl']) {
+    writeFileSync(join(here, tool), standIn)
+    chmodSync(join(here, tool), 0o755)
+  }
+  remember({ branches: ['main'], comments: [] })
+})
+afterEach(() => rmSync(here, { recursive: true, force: true }))
+
+const remember = (state: State) => writeFileSync(join(here, 'state'), JSON.stringify(state))
+const state = () => JSON.parse(readFileSync(join(here, 'state'), 'utf8')) as State
+
+function run(script: string, args: string[], env: Record<string, string> = settings) {
+  const calls = join(here, 'calls')
+  rmSync(calls, { force: true })
+  const { status, stdout, stderr } = spawnSync(join(root, 'scripts', script), args, {
+    cwd: here,
+    encoding: 'utf8',
+    env: { HERE: here, TMPDIR: here, HOME: here, PATH: here + delimiter + process.env.PATH, ...env },
+  })
+  const lines = existsSync(calls) ? readFileSync(calls, 'utf8').trim().split('\n') : []
+  return { status, stdout, stderr, calls: lines.map(line => JSON.parse(line) as Call) }
+}
+
+const preview = (...args: string[]) => run('preview.sh', args)
+const argument = (calls: Call[], flag: string) => {
+  const call = calls.find(({ argv }) => argv.includes(flag))
+  return call?.argv[call.argv.indexOf(flag) + 1]
+}
+const aliasOf = (branch: string) => argument(preview('up', branch).calls, '--preview-alias')!
+
+// What each call did, in a word or two, for telling the order.
+const deeds = (calls: Call[]) =>
+  calls.map(({ line }) =>
+    line.match(/branches \w+|connection-string|db:migrate|versions upload|deploy|gh \w+ ?[a-z]*/)![0].trim(),
+  )
+
+describe('a branch name becomes an alias', () => {
+  it.each([
+    ['main', /^main-/],
+    ['feature/Ünï/../$(x)', /^feature-n-x-/],
+    ['$(touch pwned)', /^touch-pwned-/],
+    ['`touch pwned`;touch pwned', /^touch-pwned-touch-pwned-/],
+    ['it\'s "quoted" & <b>', /^it-s-quoted-b-/],
+    ['123-fix', /^b123-fix-/],
+    ['--dry-run', /^dry-run-/],
+    ['---', /^b-/],
+    ['日本語', /^b-/],
+    ['x'.repeat(250), /^x+-/],
+    [`${'x-'.repeat(100)}`, /^[x-]+x-/],
+    ['a\nb', /^a-b-/],
+  ])('%j', (branch, start) => {
+    const { status, calls } = preview('up', branch)
+    expect(status).toBe(0)
+    const alias = argument(calls, '--preview-alias')!
+    expect(alias).toMatch(start)
+    expect(alias).toMatch(/^[a-z][a-z0-9]*(-[a-z0-9]+)*-[0-9a-f]{8}$/)
+    expect(`${alias}-${worker}`.length).toBeLessThanOrEqual(63)
+    expect(argument(calls, '--name')).toBe(`preview-${alias}`)
+    expect(existsSync(join(here, 'pwned'))).toBe(false)
+  })
+
+  it('uses the whole label, and no more', () => {
+    expect(`${aliasOf('x'.repeat(250))}-${worker}`.length).toBe(63)
+  })
+
+  it('tells apart names that look alike once cut or cleaned', () => {
+    const branches = ['feature/a', 'feature-a', 'Feature/a', 'feature/ä', `${'x'.repeat(200)}1`, `${'x'.repeat(200)}2`]
+    expect(new Set(branches.map(aliasOf)).size).toBe(branches.length)
+  })
+})
+
+describe('preview.sh up', () => {
+  const steps = ['branches get', 'branches create', 'connection-string', 'db:migrate', 'versions upload']
+
+  it('makes the database, migrates it, uploads, and writes the address once', () => {
+    const { status, stdout, calls } = preview('up', 'topic', '7')
+    expect(status).toBe(0)
+    expect(deeds(calls)).toEqual([...steps, 'gh pr view', 'gh pr comment'])
+    const url = `https://${argument(calls, '--preview-alias')}-${worker}.acme.workers.dev`
+    expect(stdout.split('\n')).toContain(url)
+    expect(state().comments).toEqual([expect.stringContaining(url)])
+  })
+
+  it('gives the version the database that was migrated, in a file for this user only, gone afterwards', () => {
+    const { calls } = preview('up', 'topic')
+    const migrated = calls.find(({ line }) => line === 'npm run db:migrate')!.databaseUrl
+    const { secrets } = calls.find(call => call.secrets)!
+    expect(migrated).toContain(`@preview-${argument(calls, '--preview-alias')}.neon.test`)
+    expect(JSON.parse(secrets!.text)).toEqual({ DATABASE_URL: migrated })
+    expect(secrets!.mode).toBe(0o600)
+    expect(existsSync(secrets!.path)).toBe(false)
+  })
+
+  it('uses the database again the second time, and edits its comment', () => {
+    preview('up', 'topic', '7')
+    const { status, calls } = preview('up', 'topic', '7')
+    expect(status).toBe(0)
+    expect(deeds(calls)).toEqual([...steps.filter(step => step !== 'branches create'), 'gh pr view', 'gh api'])
+    expect(state().branches).toHaveLength(2)
+    expect(state().comments).toHaveLength(1)
+  })
+
+  it('needs no pull request', () => {
+    const { status, calls } = preview('up', 'topic')
+    expect(status).toBe(0)
+    expect(deeds(calls)).toEqual(steps)
+  })
+
+  it('branches from, and connects as, what the settings say', () => {
+    const { calls } = run('preview.sh', ['up', 'topic'], {
+      ...settings,
+      NEON_PARENT: 'staging',
+      NEON_ROLE: 'app owner',
+      NEON_DATABASE: 'app',
+    })
+    expect(argument(calls, '--parent')).toBe('staging')
+    expect(argument(calls, '--role-name')).toBe('app owner')
+    expect(argument(calls, '--database-name')).toBe('app')
+  })
+
+  it.each(['branches get', 'branches create', 'connection-string', 'db:migrate', 'versions upload'])(
+    'stops where %s fails',
+    step => {
+      const { status, calls } = run('preview.sh', ['up', 'topic', '7'], { ...settings, FAIL: step })
+      expect(status).toBe(1)
+      expect(deeds(calls)).toEqual(steps.slice(0, steps.indexOf(step) + 1))
+      expect(readdirSync(here).filter(name => name.startsWith('tmp'))).toEqual([])
+    },
+  )
+
+  it('fails without writing a comment when the version has no address', () => {
+    remember({ ...state(), noPreviews: true })
+    const { status } = preview('up', 'topic', '7')
+    expect(status).toBe(1)
+    expect(state().comments).toEqual([])
+  })
+})
+
+describe('preview.sh down', () => {
+  it('removes the database and says so in the comment that is there', () => {
+    preview('up', 'topic', '7')
+    const [before] = state().comments
+    const { status, calls } = preview('down', 'topic', '7')
+    expect(status).toBe(0)
+    expect(deeds(calls)).toEqual(['branches get', 'branches delete', 'gh pr view', 'gh api'])
+    expect(state().branches).toEqual(['main'])
+    expect(state().comments).toHaveLength(1)
+    expect(state().comments[0]).not.toBe(before)
+    expect(state().comments[0]!.split('\n')[0]).toBe(before!.split('\n')[0])
+  })
+
+  it('succeeds when all is gone, and adds no comment', () => {
+    const { status, calls } = preview('down', 'topic', '7')
+    expect(status).toBe(0)
+    expect(deeds(calls)).toEqual(['branches get', 'gh pr view'])
+    expect(state().comments).toEqual([])
+  })
+
+  it('needs Neon alone when there is no pull request', () => {
+    const { NEON_API_KEY, NEON_PROJECT_ID } = settings
+    preview('up', 'topic')
+    const { status, calls } = run('preview.sh', ['down', 'topic'], { NEON_API_KEY, NEON_PROJECT_ID })
+    expect(status).toBe(0)
+    expect(deeds(calls)).toEqual(['branches get', 'branches delete'])
+  })
+
+  it('succeeds when another run deletes the database first', () => {
+    preview('up', 'topic', '7')
+    remember({ ...state(), overtaken: true })
+    const { status, calls } = preview('down', 'topic', '7')
+    expect(status).toBe(0)
+    expect(deeds(calls)).toEqual(['branches get', 'branches delete', 'branches get', 'gh pr view', 'gh api'])
+  })
+
+  it.each(['branches get', 'branches delete'])('does not claim a removal when %s fails', step => {
+    preview('up', 'topic', '7')
+    const before = state()
+    const { status } = run('preview.sh', ['down', 'topic', '7'], { ...settings, FAIL: step })
+    expect(status).toBe(1)
+    expect(state()).toEqual(before)
+  })
+})
+
+describe('deploy.sh', () => {
+  it('migrates, then deploys with its own secrets', () => {
+    const { status, calls } = run('deploy.sh', [], production)
+    expect(status).toBe(0)
+    expect(deeds(calls)).toEqual(['db:migrate', 'deploy'])
+    expect(calls[0]!.databaseUrl).toBe(production.DATABASE_URL)
+    expect(JSON.parse(calls[1]!.secrets!.text)).toEqual({ DATABASE_URL: production.DATABASE_URL })
+  })
+
+  it('does not deploy when migrating fails', () => {
+    const { status, calls } = run('deploy.sh', [], { ...production, FAIL: 'db:migrate' })
+    expect(status).toBe(1)
+    expect(deeds(calls)).toEqual(['db:migrate'])
+  })
+})
+
+describe('both scripts', () => {
+  const uses = [
+    ['preview.sh', ['up', 'topic', '7'], settings],
+    ['preview.sh', ['down', 'topic', '7'], { NEON_API_KEY: 'x', NEON_PROJECT_ID: 'x' }],
+    ['deploy.sh', [], { CLOUDFLARE_API_TOKEN: 'x', CLOUDFLARE_ACCOUNT_ID: 'x', DATABASE_URL: 'x' }],
+  ] as const
+
+  it.each(
+    uses.flatMap(([script, args, needed]) => Object.keys(needed).map(name => [name, script, args, needed] as const)),
+  )('name the missing %s and do nothing: %s %j', (name, script, args, needed) => {
+    for (const env of [
+      { ...needed, [name]: '' },
+      Object.fromEntries(Object.entries(needed).filter(([n]) => n !== name)),
+    ]) {
+      const { status, stdout, stderr, calls } = run(script, [...args], env)
+      expect(status).toBe(2)
+      expect(stderr).toContain(name)
+      expect(stderr.trim().split('\n')).toHaveLength(1)
+      expect(stdout).toBe('')
+      expect(calls).toEqual([])
+    }
+  })
+
+  it.each([
+    ['preview.sh', []],
+    ['preview.sh', ['up']],
+    ['preview.sh', ['up', '']],
+    ['preview.sh', ['sideways', 'topic']],
+    ['preview.sh', ['up', 'topic', '7; rm']],
+    ['preview.sh', ['up', 'topic', '--dry-run']],
+    ['preview.sh', ['up', 'topic', '7', '8']],
+    ['deploy.sh', ['production']],
+  ])('refuse a wrong call: %s %j', (script, args) => {
+    const { status, calls } = run(script, args, production)
+    expect(status).toBe(2)
+    expect(calls).toEqual([])
+  })
+
+  it.each([
+    ['preview.sh', ['up', 'feature/Ünï/../$(x)', '7']],
+    ['preview.sh', ['down', 'topic', '7']],
+    ['deploy.sh', []],
+  ])('print in a dry run what they would do, and do nothing: %s %j', (script, args) => {
+    if (args[0] === 'down') preview('up', args[1]!, args[2]!)
+    const before = state()
+    const named = { NEON_PROJECT_ID: 'NEON_PROJECT_ID' }
+    const dry = run(script, ['--dry-run', ...args], {})
+    expect(dry).toMatchObject({ status: 0, stderr: '', calls: [] })
+    expect(state()).toEqual(before)
+
+    const plain = (line: string) =>
+      line
+        .replaceAll('\\', '')
+        .replace(/\S+secrets.json/, 'FILE')
+        .replace(/COMMENT_ID/, '100')
+    const real = run(script, args, { ...production, ...named })
+    expect(dry.stdout.trim().split('\n').map(plain)).toEqual(real.calls.map(({ line }) => plain(line)))
+  })
+
+  it.each([
+    ['preview.sh', ['up', 'topic', '7']],
+    ['preview.sh', ['down', 'topic', '7']],
+    ['preview.sh', ['--dry-run', 'up', 'topic', '7']],
+    ['deploy.sh', []],
+    ['deploy.sh', ['--dry-run']],
+  ])('show no secret, neither in their output nor in an argument: %s %j', (script, args) => {
+    const { status, stdout, stderr, calls } = run(script, args, production)
+    expect(status).toBe(0)
+    expect(stdout + stderr + calls.map(({ line, stdin }) => line + stdin)).not.toContain('hunter2')
+  })
+
+  it('hand the new address to GitHub to be masked, and show it nowhere else', () => {
+    const { stdout } = run('preview.sh', ['up', 'topic'], { ...settings, GITHUB_ACTIONS: 'true' })
+    expect(stdout.split('\n').filter(line => line.includes('hunter2'))).toEqual([
+      expect.stringMatching(/^::add-mask::postgresql:/),
+    ])
+  })
+})
+
+describe('workflows', () => {
+  const folder = join(root, '.github', 'workflows')
+  const workflows = readdirSync(folder).map(name => [name, readFileSync(join(folder, name), 'utf8')] as const)
+  const steps = (text: string) => [...text.matchAll(/^\s*(?:- )?run: *(.*)$/gm)].map(([, command]) => command!)
+
+  it.each(workflows)('%s is block YAML, indented by two, without tabs or repeated keys', (_, text) => {
+    const open: { indent: number; keys: Set<string> }[] = []
+    for (const line of text.split('\n').filter(line => line.trim() && !line.trim().startsWith('#'))) {
+      const [, spaces, dash, rest] = line.match(/^( *)(- )?(.*)$/)!
+      expect(spaces!.length % 2, line).toBe(0)
+      const indent = spaces!.length + (dash?.length ?? 0)
+      while (open.length && open.at(-1)!.indent > indent) open.pop()
+      const [, key] = rest!.match(/^([\w-]+):(?: |$)/) ?? []
+      if (!key) continue
+      if (dash || open.at(-1)?.indent !== indent) open.push({ indent, keys: new Set() })
+      expect(open.at(-1)!.keys.has(key), line).toBe(false)
+      open.at(-1)!.keys.add(key)
+    }
+    expect([...open[0]!.keys]).toEqual(expect.arrayContaining(['name', 'on', 'permissions', 'jobs']))
+  })
+
+  it.each(workflows)('%s runs only one-line steps, and no text of an event within them', (_, text) => {
+    for (const command of steps(text)) {
+      expect(command).toMatch(/^(npm ci|npm test|npm run check|scripts\/\w+\.sh.*)$/)
+      expect(command).not.toContain('${{')
+    }
+  })
+
+  it.each(workflows)('%s uses first-party actions at a major version', (_, text) => {
+    for (const [, used] of text.matchAll(/uses: (.*)/g)) expect(used).toMatch(/^(actions\/[\w-]+@v\d+|\.\/\S+)$/)
+  })
+
+  it('call every script, and only scripts that exist', () => {
+    const called = workflows.flatMap(([, text]) => steps(text)).filter(command => command.startsWith('scripts/'))
+    const files = called.map(command => command.split(' ')[0]!)
+    expect(new Set(files)).toEqual(new Set(['scripts/preview.sh', 'scripts/deploy.sh']))
+    for (const file of files) expect(existsSync(join(root, file))).toBe(true)
+  })
+
+  it('pass each secret of the environment to the scripts by its own name', () => {
+    for (const [, text] of workflows) {
+      for (const [, name, secret] of text.matchAll(/(\w+): \$\{\{ (?:secrets|vars)\.(\w+) \}\}/g))
+        expect(secret).toBe(name)
+    }
+  })
+})
