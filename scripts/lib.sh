@@ -4,8 +4,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Every secret of the Worker, whole, with each upload: a version inherits the secrets that it is not given from the newest
-# upload, deployed or not, so a production deploy that left DATABASE_URL out would take over the last preview's database.
+# Every secret of the Worker goes with each upload. A version inherits what it is not given from the newest upload, deployed
+# or not: a production deploy without DATABASE_URL would take over the last preview's database.
 worker_secrets=(DATABASE_URL)
 
 dry_run=false
@@ -35,7 +35,7 @@ need() {
 }
 
 need_cloudflare() {
-  need CLOUDFLARE_API_TOKEN 'make a token with the permission "Workers Scripts: Edit" in the Cloudflare dashboard and export it.'
+  need CLOUDFLARE_API_TOKEN 'make a token that may edit Workers Scripts in the Cloudflare dashboard and export it.'
   need CLOUDFLARE_ACCOUNT_ID 'copy the account id from the Cloudflare dashboard and export it.'
 }
 
@@ -49,7 +49,7 @@ run() {
   fi
 }
 
-# ship COMMAND…: runs wrangler with the secrets in a file that only this user can read, and that goes when the script ends.
+# ship COMMAND…: runs wrangler with the secrets in a file that only this user can read, gone when the script ends.
 ship() {
   local file=$work/secrets.json json='JSON.stringify(process.env, process.argv.slice(1))'
   $dry_run || (umask 077 && node -p "$json" "${worker_secrets[@]}" >"$file")

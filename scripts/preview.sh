@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Keeps one preview per git branch: a database branch, a Worker version under an alias, and one comment on the pull request.
+# Keeps one preview per git branch: a database branch, a Worker version under an alias, a pull request comment.
 #   scripts/preview.sh [--dry-run] up BRANCH [PR]
 #   scripts/preview.sh [--dry-run] down BRANCH [PR]
 # shellcheck source=scripts/lib.sh
@@ -14,7 +14,8 @@ fi
 # every alias has one. Alias and Worker's name share a DNS label of 63 characters, with a dash between them.
 worker=$(sed -n '/^name *=/ { s/.*"\(.*\)".*/\1/p; q; }' wrangler.toml)
 hash=$(printf '%s' "$branch" | git hash-object --stdin | cut -c 1-8)
-slug=$(printf '%s' "$branch" | LC_ALL=C tr '[:upper:]' '[:lower:]' | LC_ALL=C tr -cs 'a-z0-9' '-' | sed 's/^-//; s/^[0-9]/b&/')
+export LC_ALL=C
+slug=$(printf '%s' "$branch" | tr '[:upper:]' '[:lower:]' | tr -cs 'a-z0-9' '-' | sed 's/^-//; s/^[0-9]/b&/')
 slug=${slug:0:63-${#worker}-1-9}
 slug=${slug%-}
 alias=${slug:-b}-$hash
@@ -70,7 +71,7 @@ up() {
   local url=PREVIEW_URL
   if ! $dry_run; then
     url=$(sed -n 's/.*"preview_alias_url":"\([^"]*\)".*/\1/p' "$WRANGLER_OUTPUT_FILE_PATH")
-    [[ -n $url ]] || fail 1 'Cloudflare gave the version no address: set preview_urls = true in wrangler.toml and deploy once.'
+    [[ -n $url ]] || fail 1 'The version has no address: set preview_urls = true in wrangler.toml and deploy once.'
     printf '%s\n' "$url"
   fi
   comment <<<"Preview: $url
@@ -78,14 +79,14 @@ up() {
 It has a database branch of its own, \`$database\`, which goes when this branch does."
 }
 
-# Cloudflare offers no way to delete a version or its alias. So what goes is the database: the address keeps answering, with
-# errors, until a branch of the same name takes the alias again.
+# Wrangler has no command that deletes a version or its alias. So what goes is the database: the address keeps answering,
+# with errors, until a branch of the same name takes the alias again.
 down() {
   if has_database || $dry_run; then
     neon branches delete "$database" || ! has_database || fail 1 "The database branch $database could not be deleted."
   fi
-  comment --if-there <<<"Preview removed: its database branch is deleted. Cloudflare keeps uploaded versions, so the address still \
-answers, but only with errors."
+  comment --if-there <<<"Preview removed: its database branch is deleted.
+Cloudflare keeps uploaded versions, so the address still answers, but only with errors."
 }
 
 need NEON_API_KEY 'create a key in the Neon console under "API keys" and export it.'
