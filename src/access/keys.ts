@@ -1,0 +1,98 @@
+// API keys of workspaces and of organisations: made once, shown once, never able to do more than the key that made them.
+import { and, eq, getTableColumns, isNull, type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { type Ctx, verb } from '../kernel/context.ts'
+import { hintOf, newApiKey, sha256Hex } from '../kernel/crypto.ts'
+import { db, mine, ours, run, textArray } from '../kernel/db.ts'
+import { commit } from '../kernel/journal.ts'
+import { beyond, bounds, listed, newestFirst, type Page } from '../kernel/paging.ts'
+import { found, iso, supplied } from '../kernel/rows.ts'
+import { apiKeys } from '../tables.ts'
+import type * as schema from './schema.ts'
+
+type Ref = z.output<typeof schema.KeyRef>
+type Input = z.output<typeof schema.NewApiKey>
+
+const { key_hash: _, ...visible } = getTableColumns(apiKeys)
+type KeyRow = Omit<typeof apiKeys.$inferSelect, 'key_hash'>
+
+const toWire = (row: KeyRow) => ({
+  id: row.id,
+  organization_id: row.organization_id,
+  tenant_id: row.tenant_id,
+  description: row.description,
+  hint: row.hint,
+  role_id: row.role_id,
+  permissions: row.permissions,
+  expires_at: iso(row.expires_at),
+  last_used_at: iso(row.last_used_at),
+  created_by: row.created_by,
+  created_at: iso(row.created_at),
+})
+
+const ofWorkspace = mine(apiKeys)
+const ofOrganization = ours(apiKeys)
+
+async function list(ctx: Ctx, page: Page, within: SQL) {
+  const { limit, offset } = bounds(page)
+  const query = db
+    .select(visible)
+    .from(apiKeys)
+    .where(and(within, isNull(apiKeys.revoked_at), beyond(apiKeys, page)))
+    .orderBy(...newestFirst(apiKeys))
+    .limit(limit)
+    .offset(offset)
+  return listed(await run(ctx, query), page, toWire)
+}
+
+async function make(ctx: Ctx, input: Input, tenant: SQL, scope: 'workspace' | 'key') {
+  const key = newApiKey()
+  const { description, role_id, permissions, expires_at } = input
+  // Without a role the new key is as its maker, and as narrow.
+  const narrowed = permissions ? textArray(permissions) : role_id ? sql`null::text[]` : sql`(actor_key()).permissions`
+  const values = {
+    organization_id: sql`current_organization()`,
+    tenant_id: tenant,
+    description,
+    hint: hintOf(key),
+    key_hash: await sha256Hex(key),
+    role_id: sql`grantable_role(${role_id ?? sql`(actor_key()).role_id`}::uuid, ${scope}, ${narrowed})`,
+    permissions: narrowed,
+    expires_at: sql`grantable_expiry(${expires_at ?? null}::timestamptz)`,
+    created_by: sql`current_actor()`,
+  }
+  // It travels sealed with the row, so that a repeated request can be answered with the same key, and only to the same caller.
+  const sealed = await ctx.sealer.seal(key, ctx.actor.hash, 'api_key')
+  const change = db
+    .insert(apiKeys)
+    .values(values)
+    .returning({ ...visible, sealed_key: sql<string>`${sealed}::text`.as('sealed_key') })
+  const data = supplied({ description, role_id, permissions, expires_at })
+  const row = found(await commit(ctx, 'api_key.created', change, data), 'role_not_found')
+  return { ...toWire(row), key: await ctx.sealer.open(row.sealed_key, ctx.actor.hash, 'api_key') }
+}
+
+async function revoke(ctx: Ctx, { key_id }: Ref, within: SQL) {
+  const change = db
+    .update(apiKeys)
+    .set({ revoked_at: sql`clock()` })
+    .where(and(eq(apiKeys.id, key_id), within, isNull(apiKeys.revoked_at)))
+    .returning(visible)
+  found(await commit(ctx, 'api_key.revoked', change), 'key_not_found')
+}
+
+export const listWorkspaceKeys = verb('api-keys:read', (ctx, page: Page) => list(ctx, page, ofWorkspace))
+export const createWorkspaceKey = verb('api-keys:create', (ctx, input: Input) =>
+  make(ctx, input, sql`current_tenant()`, 'workspace'),
+)
+export const revokeWorkspaceKey = verb('api-keys:delete', (ctx, ref: Ref) => revoke(ctx, ref, ofWorkspace))
+
+export const listOrganizationKeys = verb('organization:manage-keys', (ctx, page: Page) =>
+  list(ctx, page, ofOrganization),
+)
+export const createOrganizationKey = verb('organization:manage-keys', (ctx, input: Input) =>
+  make(ctx, input, sql`null::uuid`, 'key'),
+)
+export const revokeOrganizationKey = verb('organization:manage-keys', (ctx, ref: Ref) =>
+  revoke(ctx, ref, ofOrganization),
+)

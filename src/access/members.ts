@@ -1,0 +1,162 @@
+// Members: people of an organisation, and which role they have in each of its workspaces.
+import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { type Ctx, verb } from '../kernel/context.ts'
+import { db, mine, ours, run, touched, unmoved } from '../kernel/db.ts'
+import { commit } from '../kernel/journal.ts'
+import { beyond, bounds, listed, newestFirst, type Page } from '../kernel/paging.ts'
+import { version } from '../kernel/routes.ts'
+import { found, iso, supplied } from '../kernel/rows.ts'
+import { members, workspaceMembers } from '../tables.ts'
+import type * as schema from './schema.ts'
+
+const ORGANIZATION_USER = '00000000-0000-4000-8000-000000000005'
+
+type Ref = z.output<typeof schema.MemberRef>
+type MembershipRef = z.output<typeof schema.MembershipRef>
+
+const role = (id: string | SQL, scope: 'workspace' | 'organization') => sql`grantable_role(${id}::uuid, ${scope})`
+
+// ---- of the organisation
+
+const memberToWire = (ctx: Ctx) => (row: typeof members.$inferSelect) => ({
+  id: row.id,
+  organization_id: row.organization_id,
+  email: row.email,
+  full_name: row.full_name,
+  role_id: row.role_id,
+  is_instance_admin: ctx.config.instanceAdmins.includes(row.email),
+  created_at: iso(row.created_at),
+  updated_at: iso(row.updated_at),
+  [version]: row.version,
+})
+
+export const listMembers = verb('organization:read', async (ctx, page: Page) => {
+  const { limit, offset } = bounds(page)
+  const query = db
+    .select()
+    .from(members)
+    .where(and(ours(members), beyond(members, page)))
+    .orderBy(...newestFirst(members))
+    .limit(limit)
+    .offset(offset)
+  return listed(await run(ctx, query), page, memberToWire(ctx))
+})
+
+export const readMember = verb('organization:read', async (ctx, { member_id }: Ref) => {
+  const rows = await run(
+    ctx,
+    db
+      .select()
+      .from(members)
+      .where(and(eq(members.id, member_id), ours(members))),
+  )
+  return memberToWire(ctx)(found(rows, 'member_not_found'))
+})
+
+export const addMember = verb('organization:manage-members', async (ctx, input: z.output<typeof schema.NewMember>) => {
+  const { email, full_name } = input
+  const role_id = role(input.role_id ?? ORGANIZATION_USER, 'organization')
+  const change = db
+    .insert(members)
+    .values({ organization_id: sql`current_organization()`, email, full_name, role_id })
+    .returning()
+  return memberToWire(ctx)(found(await commit(ctx, 'member.added', change, { email }), 'organization_not_found'))
+})
+
+export const changeMember = verb(
+  'organization:manage-members',
+  async (ctx, { member_id, full_name, role_id }: Ref & z.output<typeof schema.MemberPatch>) => {
+    const changes = supplied({ full_name, role_id })
+    const change = db
+      .update(members)
+      .set({ ...changes, ...(role_id && { role_id: role(role_id, 'organization') }), ...touched(members) })
+      .where(and(eq(members.id, member_id), ours(members), unmoved(ctx, members)))
+      .returning()
+    return memberToWire(ctx)(found(await commit(ctx, 'member.updated', change, changes), 'member_not_found'))
+  },
+)
+
+export const removeMember = verb('organization:manage-members', async (ctx, { member_id }: Ref) => {
+  const change = db
+    .delete(members)
+    .where(and(eq(members.id, member_id), ours(members), unmoved(ctx, members)))
+    .returning()
+  found(await commit(ctx, 'member.removed', change), 'member_not_found')
+})
+
+// ---- of a workspace
+
+const membership = {
+  ...getTableColumns(workspaceMembers),
+  email: sql<string>`(select email from members where id = ${workspaceMembers.member_id})`.as('email'),
+  full_name: sql<string | null>`(select full_name from members where id = ${workspaceMembers.member_id})`.as(
+    'full_name',
+  ),
+}
+type MembershipRow = typeof workspaceMembers.$inferSelect & { email: string; full_name: string | null }
+
+const membershipToWire = (row: MembershipRow) => ({
+  id: row.id,
+  organization_id: row.organization_id,
+  tenant_id: row.tenant_id,
+  member_id: row.member_id,
+  email: row.email,
+  full_name: row.full_name,
+  role_id: row.role_id,
+  created_at: iso(row.created_at),
+  updated_at: iso(row.updated_at),
+  [version]: row.version,
+})
+
+const ofWorkspace = (id: string) => and(eq(workspaceMembers.id, id), mine(workspaceMembers))
+
+export const listMemberships = verb('workspaces:read', async (ctx, page: Page) => {
+  const { limit, offset } = bounds(page)
+  const query = db
+    .select(membership)
+    .from(workspaceMembers)
+    .where(and(mine(workspaceMembers), beyond(workspaceMembers, page)))
+    .orderBy(...newestFirst(workspaceMembers))
+    .limit(limit)
+    .offset(offset)
+  return listed(await run(ctx, query), page, membershipToWire)
+})
+
+export const addMembership = verb(
+  'workspaces:manage-members',
+  async (ctx, input: z.output<typeof schema.NewMembership>) => {
+    const { email, full_name, member_id, role_id } = input
+    const values = {
+      organization_id: sql`current_organization()`,
+      tenant_id: sql`current_tenant()`,
+      member_id: member_id ? sql`member_of_organization(${member_id})` : sql`join_organization(${email}, ${full_name})`,
+      role_id: role(role_id ?? sql`default_role()`, 'workspace'),
+    }
+    const change = db.insert(workspaceMembers).values(values).returning(membership)
+    const data = supplied({ email, member_id, role_id })
+    return membershipToWire(found(await commit(ctx, 'workspace_member.added', change, data), 'workspace_not_found'))
+  },
+)
+
+export const changeMembership = verb(
+  'workspaces:manage-members',
+  async (ctx, { membership_id, role_id }: MembershipRef & z.output<typeof schema.MembershipPatch>) => {
+    const change = db
+      .update(workspaceMembers)
+      .set({ role_id: role(role_id, 'workspace'), ...touched(workspaceMembers) })
+      .where(and(ofWorkspace(membership_id), unmoved(ctx, workspaceMembers)))
+      .returning(membership)
+    return membershipToWire(
+      found(await commit(ctx, 'workspace_member.updated', change, { role_id }), 'member_not_found'),
+    )
+  },
+)
+
+export const removeMembership = verb('workspaces:manage-members', async (ctx, { membership_id }: MembershipRef) => {
+  const change = db
+    .delete(workspaceMembers)
+    .where(and(ofWorkspace(membership_id), unmoved(ctx, workspaceMembers)))
+    .returning()
+  found(await commit(ctx, 'workspace_member.removed', change), 'member_not_found')
+})

@@ -1,0 +1,246 @@
+// How HTTP reaches organisations, workspaces, members, roles and keys.
+import { Page } from '../kernel/paging.ts'
+import { slice } from '../kernel/routes.ts'
+import * as keys from './keys.ts'
+import * as members from './members.ts'
+import * as roles from './roles.ts'
+import * as s from './schema.ts'
+import * as access from './service.ts'
+
+export const organizationRoutes = slice('Organisation')
+  .get('/orgs/current/info', {
+    id: 'readOrganization',
+    summary: 'The organisation of this key',
+    reply: s.OrganizationInfo,
+    versioned: true,
+    verb: access.readOrganization,
+  })
+  .patch('/orgs/current', {
+    id: 'changeOrganization',
+    summary: 'Rename the organisation, or switch RBAC on or off',
+    body: s.OrganizationPatch,
+    reply: s.OrganizationInfo,
+    versioned: true,
+    verb: access.changeOrganization,
+  })
+  .get('/orgs/current/members', {
+    id: 'listMembers',
+    summary: 'The people of the organisation',
+    query: Page,
+    reply: s.MemberList,
+    verb: members.listMembers,
+  })
+  .post('/orgs/current/members', {
+    id: 'addMember',
+    summary: 'Add a person to the organisation',
+    body: s.NewMember,
+    status: 201,
+    reply: s.Member,
+    errors: ['role_not_found', 'member_exists'],
+    location: member => `/orgs/current/members/${member.id}`,
+    verb: members.addMember,
+  })
+  .get('/orgs/current/members/{member_id}', {
+    id: 'readMember',
+    summary: 'One person of the organisation',
+    params: s.MemberRef,
+    reply: s.Member,
+    errors: ['member_not_found'],
+    versioned: true,
+    verb: members.readMember,
+  })
+  .patch('/orgs/current/members/{member_id}', {
+    id: 'changeMember',
+    summary: 'Change a person’s name or role in the organisation',
+    params: s.MemberRef,
+    body: s.MemberPatch,
+    reply: s.Member,
+    errors: ['member_not_found', 'last_organization_admin'],
+    versioned: true,
+    verb: members.changeMember,
+  })
+  .delete('/orgs/current/members/{member_id}', {
+    id: 'removeMember',
+    summary: 'Remove a person from the organisation and all its workspaces',
+    params: s.MemberRef,
+    errors: ['member_not_found', 'last_admin'],
+    versioned: true,
+    verb: members.removeMember,
+  })
+  .get('/orgs/current/permissions', {
+    id: 'listPermissions',
+    summary: 'Every permission there is',
+    reply: s.PermissionList,
+    verb: roles.listPermissions,
+  })
+  .get('/orgs/current/roles', {
+    id: 'listRoles',
+    summary: 'The built-in roles and the organisation’s own',
+    query: Page,
+    reply: s.RoleList,
+    verb: roles.listRoles,
+  })
+  .post('/orgs/current/roles', {
+    id: 'createRole',
+    summary: 'Make a custom role',
+    body: s.NewRole,
+    status: 201,
+    reply: s.Role,
+    errors: ['role_name_taken'],
+    location: role => `/orgs/current/roles/${role.id}`,
+    verb: roles.createRole,
+  })
+  .get('/orgs/current/roles/{role_id}', {
+    id: 'readRole',
+    summary: 'One role',
+    params: s.RoleRef,
+    reply: s.Role,
+    errors: ['role_not_found'],
+    versioned: true,
+    verb: roles.readRole,
+  })
+  .patch('/orgs/current/roles/{role_id}', {
+    id: 'changeRole',
+    summary: 'Change a custom role',
+    params: s.RoleRef,
+    body: s.RolePatch,
+    reply: s.Role,
+    errors: ['role_not_found', 'role_built_in', 'role_name_taken'],
+    versioned: true,
+    verb: roles.changeRole,
+  })
+  .delete('/orgs/current/roles/{role_id}', {
+    id: 'deleteRole',
+    summary: 'Delete a custom role that nobody has',
+    params: s.RoleRef,
+    errors: ['role_not_found', 'role_built_in', 'role_in_use'],
+    versioned: true,
+    verb: roles.deleteRole,
+  })
+  .get('/orgs/current/api-keys', {
+    id: 'listOrganizationKeys',
+    summary: 'All keys of the organisation, those of its workspaces too',
+    query: Page,
+    reply: s.ApiKeyList,
+    verb: keys.listOrganizationKeys,
+  })
+  .post('/orgs/current/api-keys', {
+    id: 'createOrganizationKey',
+    summary: 'Make an organisation key',
+    description: 'It may enter every workspace of the organisation, named in `X-Tenant-Id`.',
+    body: s.NewApiKey,
+    status: 201,
+    reply: s.NewlyMadeApiKey,
+    errors: ['role_not_found', 'permission_not_in_role'],
+    verb: keys.createOrganizationKey,
+  })
+  .delete('/orgs/current/api-keys/{key_id}', {
+    id: 'revokeOrganizationKey',
+    summary: 'Revoke any key of the organisation, at once',
+    params: s.KeyRef,
+    errors: ['key_not_found'],
+    verb: keys.revokeOrganizationKey,
+  })
+
+export const workspaceRoutes = slice('Workspaces')
+  .get('/workspaces', {
+    id: 'listWorkspaces',
+    summary: 'The workspaces in reach of this key',
+    query: Page,
+    reply: s.WorkspaceList,
+    verb: access.listWorkspaces,
+  })
+  .post('/workspaces', {
+    id: 'createWorkspace',
+    summary: 'Make a workspace',
+    body: s.NewWorkspace,
+    status: 201,
+    reply: s.Workspace,
+    errors: ['workspace_name_taken'],
+    location: workspace => `/workspaces/${workspace.id}`,
+    verb: access.createWorkspace,
+  })
+  .get('/workspaces/{workspace_id}', {
+    id: 'readWorkspace',
+    summary: 'One workspace',
+    params: s.WorkspaceRef,
+    reply: s.Workspace,
+    errors: ['workspace_not_found'],
+    versioned: true,
+    verb: access.readWorkspace,
+  })
+  .patch('/workspaces/{workspace_id}', {
+    id: 'changeWorkspace',
+    summary: 'Rename a workspace, or demand conditional writes in it',
+    params: s.WorkspaceRef,
+    body: s.WorkspacePatch,
+    reply: s.Workspace,
+    errors: ['workspace_not_found', 'workspace_name_taken'],
+    versioned: true,
+    verb: access.changeWorkspace,
+  })
+  .delete('/workspaces/{workspace_id}', {
+    id: 'deleteWorkspace',
+    summary: 'Delete a workspace with its members and keys',
+    params: s.WorkspaceRef,
+    errors: ['workspace_not_found'],
+    versioned: true,
+    verb: access.deleteWorkspace,
+  })
+  .get('/workspaces/current/members', {
+    id: 'listMemberships',
+    summary: 'The members of this workspace',
+    query: Page,
+    reply: s.MembershipList,
+    verb: members.listMemberships,
+  })
+  .post('/workspaces/current/members', {
+    id: 'addMembership',
+    summary: 'Add a person to this workspace',
+    body: s.NewMembership,
+    status: 201,
+    reply: s.Membership,
+    errors: ['role_required', 'role_not_found', 'workspace_member_exists'],
+    verb: members.addMembership,
+  })
+  .patch('/workspaces/current/members/{membership_id}', {
+    id: 'changeMembership',
+    summary: 'Give a member another role in this workspace',
+    params: s.MembershipRef,
+    body: s.MembershipPatch,
+    reply: s.Membership,
+    errors: ['member_not_found', 'last_admin'],
+    versioned: true,
+    verb: members.changeMembership,
+  })
+  .delete('/workspaces/current/members/{membership_id}', {
+    id: 'removeMembership',
+    summary: 'Remove a member from this workspace',
+    params: s.MembershipRef,
+    errors: ['member_not_found', 'last_admin'],
+    versioned: true,
+    verb: members.removeMembership,
+  })
+  .get('/workspaces/current/api-keys', {
+    id: 'listWorkspaceKeys',
+    summary: 'The keys of this workspace',
+    query: Page,
+    reply: s.ApiKeyList,
+    verb: keys.listWorkspaceKeys,
+  })
+  .post('/workspaces/current/api-keys', {
+    id: 'createWorkspaceKey',
+    summary: 'Make a key of this workspace',
+    body: s.NewApiKey,
+    status: 201,
+    reply: s.NewlyMadeApiKey,
+    errors: ['role_not_found', 'permission_not_in_role'],
+    verb: keys.createWorkspaceKey,
+  })
+  .delete('/workspaces/current/api-keys/{key_id}', {
+    id: 'revokeWorkspaceKey',
+    summary: 'Revoke a key, at once',
+    params: s.KeyRef,
+    errors: ['key_not_found'],
+    verb: keys.revokeWorkspaceKey,
+  })

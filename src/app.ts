@@ -1,0 +1,29 @@
+// The map of the API: what surrounds a request, and one line per slice.
+import { Hono } from 'hono'
+import { cors } from 'hono/cors'
+import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
+import type { Config } from './env.ts'
+import { sealer } from './kernel/crypto.ts'
+import { connect } from './kernel/db.ts'
+import { EXPOSED, edge, failed, notFound } from './kernel/edge.ts'
+import { healthRoutes } from './kernel/health.ts'
+import { documentRoutes } from './kernel/openapi.ts'
+import { type Edge, mount, type Operation } from './kernel/routes.ts'
+
+const slices = [organizationRoutes, workspaceRoutes, healthRoutes]
+const described = slices.flatMap(slice => slice.operations)
+
+/** Every route, those of the document itself included. */
+export const operations: Operation[] = [...described, ...documentRoutes(described).operations]
+
+export function createApp(config: Config, inProcess?: typeof fetch) {
+  const database = connect(config, inProcess)
+  for (const notice of config.deprecations) config.log({ level: 'warn', notice })
+  const app = new Hono<Edge>()
+  app.use(edge(config))
+  app.use(cors({ origin: config.corsOrigins, exposeHeaders: EXPOSED.split(', '), maxAge: 86_400 }))
+  app.onError((error, c) => failed(c, error, config))
+  app.notFound(notFound)
+  mount(app, operations, { config, database, sealer: sealer(config.sealingKeys) })
+  return Object.assign(app, { database })
+}

@@ -1,0 +1,84 @@
+// Settings: bindings and variables become a Config, by schema. Nothing else reads the environment.
+import * as z from 'zod'
+
+/** Workers' rate-limiting binding, as far as we use it. */
+type Limiter = { limit(options: { key: string }): Promise<{ success: boolean }> }
+
+const list = (otherwise: string) =>
+  z
+    .string()
+    .default(otherwise)
+    .transform(text =>
+      text
+        .split(',')
+        .map(item => item.trim())
+        .filter(Boolean),
+    )
+
+const SealingKeys = z
+  .string()
+  .regex(/^[a-z0-9]+:[A-Za-z0-9_-]{43}(,[a-z0-9]+:[A-Za-z0-9_-]{43})*$/, {
+    error: 'needs one or more `kid:key`, comma-separated, newest first; a key is 32 random bytes in base64url',
+  })
+  .transform(text => text.split(',').map(pair => pair.split(':') as [kid: string, key: string]))
+
+const Settings = z.object({
+  DATABASE_URL: z.string({ error: 'needs the postgres:// address of the database' }).regex(/^postgres(ql)?:\/\/./, {
+    error: 'needs the postgres:// address of the database',
+  }),
+  DATABASE_GATEWAY_URL: z.url({ error: 'needs the http:// address of the gateway' }).optional(),
+  SEALING_KEYS: z
+    .string({ error: 'needs one `kid:key`; `npm run dev` makes one, and README.md says how to' })
+    .pipe(SealingKeys),
+  CORS_ORIGINS: list('*'),
+  RATE_LIMIT_PER_MINUTE: z.coerce
+    .number({ error: 'needs a whole number; 0 switches limits off' })
+    .int()
+    .min(0)
+    .default(1200),
+  INSTANCE_ADMIN_EMAILS: list(''),
+  USAGE_EXPORT_ADMIN_EMAILS: list(''),
+})
+
+export type Config = {
+  database: { url: string; gateway: string | undefined }
+  sealingKeys: [kid: string, key: string][]
+  corsOrigins: string[]
+  rateLimit: number
+  limiter: Limiter | undefined
+  instanceAdmins: string[]
+  /** What the operator should know, to be logged once. */
+  deprecations: string[]
+  log: (line: Record<string, unknown>) => void
+  /** Tests move the clock; everyone else leaves it. */
+  clockOffset: () => number
+}
+
+/** A broken setting: its message is one sentence that names it. */
+export class SettingsError extends Error {}
+
+export function readConfig(env: Record<string, unknown>, overrides: Partial<Config> = {}): Config {
+  const variables = Object.fromEntries(
+    Object.entries(env).filter(([, value]) => typeof value === 'string' && value !== ''),
+  )
+  const parsed = Settings.safeParse(variables)
+  if (!parsed.success) {
+    throw new SettingsError(parsed.error.issues.map(issue => `${issue.path.join('.')} ${issue.message}.`).join(' '))
+  }
+  const settings = parsed.data
+  const deprecated = settings.USAGE_EXPORT_ADMIN_EMAILS.length > 0
+  return {
+    database: { url: settings.DATABASE_URL, gateway: settings.DATABASE_GATEWAY_URL },
+    sealingKeys: settings.SEALING_KEYS,
+    corsOrigins: settings.CORS_ORIGINS,
+    rateLimit: settings.RATE_LIMIT_PER_MINUTE,
+    limiter: env.RATE_LIMITER as Limiter | undefined,
+    instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
+      email.toLowerCase(),
+    ),
+    deprecations: deprecated ? ['USAGE_EXPORT_ADMIN_EMAILS is deprecated: use INSTANCE_ADMIN_EMAILS'] : [],
+    log: line => console.log(JSON.stringify(line)),
+    clockOffset: () => 0,
+    ...overrides,
+  }
+}

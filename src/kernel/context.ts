@@ -1,0 +1,51 @@
+// What a verb knows: who asks, what they asked for besides the input, and the database. Never Hono's context.
+import type { Config } from '../env.ts'
+import type { Sealer } from './crypto.ts'
+import type { Database } from './db.ts'
+import type { Permission } from './permissions.ts'
+import { permissions } from './permissions.ts'
+
+/** Whoever asks. A key is known by its hash until enter() has found it. */
+export type Actor = { kind: 'key'; hash: string }
+
+export type Ctx = {
+  config: Config
+  database: Database
+  sealer: Sealer
+  actor: Actor
+  /** The workspace asked for, if any: a workspace key need not name its own. */
+  tenant: string | null
+  requestId: string
+  permission: Permission
+  /** Versions of which one must still be the current one; null accepts any. */
+  ifMatch: number[] | null
+  /** A conditional write that came without its condition. */
+  withoutIfMatch: boolean
+  idempotency: { key: string; fingerprint: string } | null
+  /** What is learnt on the way, for the answer's headers and the log. */
+  seen: Seen
+}
+
+export type Seen = {
+  organization?: string
+  tenant?: string | null
+  actor?: string
+  replayed?: boolean
+  rate?: { remaining: number; reset: number }
+  code?: string
+}
+
+/** What the edge hands to a verb; the verb adds its permission. */
+export type Caller = Omit<Ctx, 'permission'>
+
+export type Verb<Input, Output> = ((caller: Caller, input: Input) => Promise<Output>) & { permission: Permission }
+
+/** One thing a caller can do. It states its permission, so that it cannot forget it. */
+export function verb<Input, Output>(
+  permission: Permission,
+  act: (ctx: Ctx, input: Input) => Promise<Output>,
+): Verb<Input, Output> {
+  return Object.assign((caller: Caller, input: Input) => act({ ...caller, permission }, input), { permission })
+}
+
+export const inWorkspace = (ctx: Ctx): boolean => permissions[ctx.permission] === 'workspace'

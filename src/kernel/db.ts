@@ -1,0 +1,126 @@
+// The way to Postgres: one HTTP round trip that enters and runs the verb's statement, in one transaction.
+import { type FullQueryResults, NeonDbError, neon, neonConfig } from '@neondatabase/serverless'
+import { inArray, is, SQL, sql } from 'drizzle-orm'
+import { drizzle } from 'drizzle-orm/neon-http'
+import { type AnyPgColumn, PgDialect } from 'drizzle-orm/pg-core'
+import type { Config } from '../env.ts'
+import { type Ctx, inWorkspace } from './context.ts'
+import { type Failure, fail, isCode } from './errors.ts'
+
+/** Builds statements; it has no connection. */
+export const db = drizzle.mock()
+const dialect = new PgDialect()
+
+/** The first wall: a statement names its tenant. Row-level security is the second. */
+export const mine = (table: { tenant_id: AnyPgColumn }): SQL => sql`${table.tenant_id} = current_tenant()`
+export const ours = (table: { organization_id: AnyPgColumn }): SQL =>
+  sql`${table.organization_id} = current_organization()`
+
+export type Row = unknown[]
+/** A statement of Drizzle's builder, or SQL whose rows come back as they are. */
+export type Query<T> = PromiseLike<T[]> | SQL<T>
+export type Database = (statements: Query<unknown>[]) => Promise<unknown[][]>
+
+/** A write that was answered before: what enter() found stored for its idempotency key. */
+export class Replay extends Error {
+  readonly rows: unknown[]
+  constructor(rows: unknown[]) {
+    super('replay')
+    this.rows = rows
+  }
+}
+
+const TRIP_MS = 4500
+
+export function connect({ database }: Config, inProcess?: typeof fetch): Database {
+  const { gateway } = database
+  if (gateway) neonConfig.fetchEndpoint = () => gateway
+  if (inProcess) neonConfig.fetchFunction = inProcess
+  const client = neon(database.url, { fullResults: true, arrayMode: true })
+  return async statements => {
+    const prepared = statements.map(prepare)
+    const fetchOptions = { signal: AbortSignal.timeout(TRIP_MS) }
+    const results = await client
+      .transaction(
+        prepared.map(one => client.query(one.sql, one.params, { types: asText })),
+        { fetchOptions },
+      )
+      .catch((error: unknown) => {
+        throw translate(error)
+      })
+    return prepared.map((one, i) => one.map(results[i] as Result))
+  }
+}
+
+/** Enters as the caller and runs one statement, in the same round trip. */
+export async function run<T>(ctx: Ctx, statement: Query<T>): Promise<T[]> {
+  const { rateLimit, limiter } = ctx.config
+  const limit = limiter || rateLimit === 0 ? null : rateLimit
+  const enter = sql`select e.*, set_config('role', 'slipway_app', true) from enter(${ctx.actor.hash}, ${ctx.tenant}::uuid,
+    ${ctx.permission}, ${inWorkspace(ctx)}, ${ctx.requestId}, ${`${ctx.config.clockOffset()} ms`}, ${ctx.withoutIfMatch},
+    ${ctx.idempotency?.key ?? null}, ${ctx.idempotency?.fingerprint ?? null}, ${limit}::integer) e`
+  const counted = limit === null ? [] : [sql`select * from count_request(${limit})`]
+  const [[entered], rows, count] = (await ctx.database([enter, statement, ...counted])) as [Row[], T[], Row[]?]
+  const [organization, tenant, actor] = entered as [string, string | null, string]
+  Object.assign(ctx.seen, { organization, tenant, actor })
+  if (count?.[0]) ctx.seen.rate = { remaining: Number(count[0][0]), reset: Number(count[0][1]) }
+  return rows
+}
+
+/** Scheduled work, which belongs to no tenant. */
+export async function runAsSystem(database: Database, statement: Query<unknown>): Promise<unknown[]> {
+  const [, rows] = await database([sql`select set_config('role', 'slipway_system', true)`, statement])
+  return rows!
+}
+
+/** Drizzle spreads an array into a list; this is one array. */
+export const textArray = (items: readonly string[]): SQL => sql`${sql.param(items)}::text[]`
+
+/** In a where clause: passes when the condition holds, and refuses with the code when it does not. */
+export const unless = (code: string, condition: SQL): SQL =>
+  sql`case when ${condition} then true else refuse(${code}) end`
+
+/** In a where clause: the version that the caller's If-Match names is still the current one. */
+export const unmoved = (ctx: Ctx, table: { version: AnyPgColumn }): SQL | undefined =>
+  ctx.ifMatch ? unless('precondition_failed', inArray(table.version, ctx.ifMatch)) : undefined
+
+/** What every change in place sets besides. */
+export const touched = (table: { version: AnyPgColumn }) => ({
+  version: sql`${table.version} + 1`,
+  updated_at: sql`clock()`,
+})
+
+type Result = FullQueryResults<true>
+type Prepared = { sql: string; params: unknown[]; map: (result: Result) => unknown[] }
+type Preparable = {
+  _prepare(): { getQuery(): { sql: string; params: unknown[] }; mapResult(result: Result): unknown[] }
+}
+
+function prepare(statement: Query<unknown>): Prepared {
+  if (is(statement, SQL)) return { ...dialect.sqlToQuery(statement), map: result => result.rows }
+  const query = (statement as unknown as Preparable)._prepare()
+  return { ...query.getQuery(), map: result => query.mapResult(result) }
+}
+
+/** Drizzle's columns read Postgres' text themselves; only booleans they expect ready-made. */
+const asText = { getTypeParser: (type: number) => (value: string) => (type === 16 ? value === 't' : value) } as never
+
+const UNAVAILABLE = /^(08|53|57|40001|40P01)/
+
+function translate(error: unknown): unknown {
+  if (!(error instanceof NeonDbError)) return error
+  const { code, message, detail, constraint } = error
+  if (code === 'SW000' && isCode(message)) return refused(message, detail ?? '')
+  if (code === 'SW001') return new Replay(JSON.parse(detail!))
+  if ((code === '23505' || code === '23503') && isCode(constraint)) return fail(constraint, { cause: error })
+  // Without a code it is not Postgres that answered.
+  if (!code || UNAVAILABLE.test(code))
+    return fail('database_unavailable', { headers: { 'Retry-After': '1' }, cause: error })
+  return error
+}
+
+function refused(code: Parameters<typeof fail>[0], detail: string): Failure {
+  if (code === 'rate_limited') return fail(code, { headers: { 'Retry-After': detail } })
+  if (code === 'idempotency_in_flight') return fail(code, { headers: { 'Retry-After': '1' } })
+  return fail(code, { about: detail || undefined })
+}

@@ -1,0 +1,166 @@
+// The closed set of error codes: each with its status, its title and the sentence that says what to do.
+import type { Context } from 'hono'
+
+const CODES = {
+  bad_request: [400, 'Bad request', 'The request is well-formed HTTP but not a request of this API; see /docs.'],
+  role_required: [
+    400,
+    'Role required',
+    'This organisation has RBAC enabled: give `role_id`; GET /orgs/current/roles lists the roles.',
+  ],
+  role_built_in: [400, 'Built-in role', 'Built-in roles cannot be changed or deleted; make a custom role instead.'],
+  permission_beyond_scope: [
+    400,
+    'Permission beyond scope',
+    'A role of scope `workspace` cannot hold permissions of the organisation; remove them or use scope `organization`.',
+  ],
+  permission_not_in_role: [
+    400,
+    'Permission not in role',
+    'A key can be narrowed only to permissions that its role has; leave the others out.',
+  ],
+  last_admin: [
+    400,
+    'Last Admin',
+    'The last Admin of a workspace cannot be removed or demoted; make another member Admin first.',
+  ],
+  last_organization_admin: [
+    400,
+    'Last Organization Admin',
+    'The last Organization Admin cannot be removed or demoted; make another member Organization Admin first.',
+  ],
+  key_missing: [401, 'No API key', 'Send an API key in `X-Api-Key` or `Authorization: Bearer`.'],
+  key_malformed: [
+    401,
+    'Malformed API key',
+    'The API key is mistyped or cut: its checksum does not match. Copy it again, whole.',
+  ],
+  key_unknown: [401, 'Unknown API key', 'No such API key. Use a key of this installation.'],
+  key_revoked: [401, 'Revoked API key', 'This API key was revoked. Use another one.'],
+  key_expired: [401, 'Expired API key', 'This API key has expired. Make a new one.'],
+  permission_missing: [403, 'Permission missing', 'This key lacks the permission that this operation needs.'],
+  workspace_required: [
+    403,
+    'Workspace required',
+    'An organisation key requires workspace specification: send the workspace id in `X-Tenant-Id`.',
+  ],
+  workspace_forbidden: [403, 'Workspace forbidden', 'This key may not enter the workspace in `X-Tenant-Id`.'],
+  role_exceeds_actor: [403, 'Role exceeds yours', 'This would grant permissions that your own key does not have.'],
+  key_outlives_creator: [
+    403,
+    'Key outlives its creator',
+    'A key cannot make a key that lives longer than itself; give an earlier `expires_at`.',
+  ],
+  route_not_found: [404, 'No such path', 'There is no such path; /openapi.json and /docs list them all.'],
+  organization_not_found: [404, 'No such organisation', 'There is no such organisation.'],
+  workspace_not_found: [404, 'No such workspace', 'There is no such workspace in reach of this key.'],
+  member_not_found: [404, 'No such member', 'There is no such member; list the members to find its id.'],
+  role_not_found: [404, 'No such role', 'There is no such role here; GET /orgs/current/roles lists them.'],
+  key_not_found: [404, 'No such API key', 'There is no such API key; list the keys to find its id.'],
+  method_not_allowed: [405, 'Method not allowed', 'The path exists, but not with this method; see `Allow`.'],
+  workspace_name_taken: [
+    409,
+    'Workspace name taken',
+    'A workspace of that `display_name` exists in this organisation; choose another.',
+  ],
+  role_name_taken: [
+    409,
+    'Role name taken',
+    'A role of that `display_name` exists in this organisation; choose another.',
+  ],
+  role_in_use: [409, 'Role in use', 'Members or keys still have this role; give them another first.'],
+  member_exists: [409, 'Member exists', 'That person is a member already; change the membership instead.'],
+  workspace_member_exists: [
+    409,
+    'Member of the workspace',
+    'That person is a member of this workspace already; change the membership instead.',
+  ],
+  idempotency_in_flight: [
+    409,
+    'Still in flight',
+    'A request with this `Idempotency-Key` is still being worked on; repeat it shortly.',
+  ],
+  precondition_failed: [
+    412,
+    'Precondition failed',
+    'It changed since you read it: GET it again and repeat with its new `ETag` in `If-Match`.',
+  ],
+  body_too_large: [413, 'Body too large', 'A JSON body may be at most 1 MiB.'],
+  headers_too_large: [431, 'Headers too large', 'The address and the headers may be at most 16 KiB each.'],
+  not_json: [415, 'Not JSON', 'Send the body as `Content-Type: application/json`.'],
+  invalid_request: [422, 'Invalid request', 'The request does not fit the schema.'],
+  idempotency_key_reused: [
+    422,
+    'Idempotency key reused',
+    'This `Idempotency-Key` was used for a different request; use a fresh one.',
+  ],
+  if_match_required: [
+    428,
+    'If-Match required',
+    'This workspace demands `If-Match`: GET the resource first and send its `ETag`.',
+  ],
+  rate_limited: [429, 'Too many requests', 'This key is over its rate; wait as `Retry-After` says.'],
+  internal: [500, 'Internal error', 'Something went wrong on our side; report the `request_id` if it persists.'],
+  not_ready: [
+    503,
+    'Not ready',
+    'The database schema is not at the version this build expects; run `npm run db:migrate`.',
+  ],
+  database_unavailable: [
+    503,
+    'Database unavailable',
+    'The database did not answer; nothing was lost, repeat the request shortly.',
+  ],
+} as const satisfies Record<string, readonly [number, string, string]>
+
+export type Code = keyof typeof CODES
+export const codes = Object.keys(CODES) as Code[]
+export const isCode = (word: unknown): word is Code => typeof word === 'string' && Object.hasOwn(CODES, word)
+export const statusOf = (code: Code): number => CODES[code][0]
+
+/** One fault of a request: where it is and what is wrong there. */
+export type Fault = { type: string; loc: (string | number)[]; msg: string }
+type Extra = {
+  /** Instead of the code's own sentence. */
+  detail?: string
+  /** Names the thing at fault, at the end of the code's sentence. */
+  about?: string | undefined
+  errors?: Fault[]
+  headers?: Record<string, string>
+  cause?: unknown
+}
+
+export class Failure extends Error {
+  readonly code: Code
+  readonly extra: Extra
+  constructor(code: Code, extra: Extra = {}) {
+    super(code, { cause: extra.cause })
+    this.code = code
+    this.extra = extra
+  }
+}
+
+export const fail = (code: Code, extra?: Extra): Failure => new Failure(code, extra)
+
+/** The one body of every error. */
+export function problem(c: Context, failure: Failure, requestId: string): Response {
+  const { code, extra } = failure
+  const [status, title, detail] = CODES[code]
+  const body = {
+    type: `${new URL(c.req.url).origin}/docs#error-${code}`,
+    title,
+    status,
+    detail: extra.detail ?? (extra.about ? `${detail.replace(/\.$/, '')}: ${extra.about}.` : detail),
+    code,
+    request_id: requestId,
+    ...(extra.errors && { errors: extra.errors }),
+  }
+  const headers = new Headers(extra.headers)
+  headers.set('Content-Type', 'application/problem+json')
+  if (status === 401) headers.set('WWW-Authenticate', 'Bearer realm="slipway"')
+  return new Response(JSON.stringify(body), { status, headers })
+}
+
+/** Every code of a status, for the document. */
+export const codesOf = (status: number): { code: Code; detail: string }[] =>
+  codes.filter(code => CODES[code][0] === status).map(code => ({ code, detail: CODES[code][2] }))

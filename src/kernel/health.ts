@@ -1,0 +1,33 @@
+// Is it alive, and is it ready: for load balancers and for people.
+import { sql } from 'drizzle-orm'
+import * as z from 'zod'
+import journal from '../../drizzle/meta/_journal.json' with { type: 'json' }
+import { fail } from './errors.ts'
+import { slice } from './routes.ts'
+
+const Health = z.object({ status: z.literal('ok') }).meta({ id: 'Health' })
+const Readiness = z.object({ status: z.literal('ready'), migration: z.string() }).meta({ id: 'Readiness' })
+const newest = journal.entries.at(-1)!
+
+export const healthRoutes = slice('Health')
+  .get('/healthz', {
+    id: 'health',
+    summary: 'Is the process alive; asks no database',
+    reply: Health,
+    open: c => c.json({ status: 'ok' }),
+  })
+  .get('/readyz', {
+    id: 'readiness',
+    summary: 'Does the database answer, with the schema that this build expects',
+    reply: Readiness,
+    errors: ['not_ready', 'database_unavailable'],
+    open: async (c, { database }) => {
+      const applied = sql`select max(created_at) from drizzle.__drizzle_migrations`
+      const [[row]] = (await database([applied]).catch(error => {
+        // 42P01: the table of migrations itself is missing.
+        throw (error as { code?: string }).code === '42P01' ? fail('not_ready', { cause: error }) : error
+      })) as [[string[]]]
+      if (Number(row[0]) < newest.when) throw fail('not_ready')
+      return c.json({ status: 'ready', migration: newest.tag })
+    },
+  })

@@ -1,0 +1,110 @@
+// What comes in: bodies within their limits, and every fault of a request found at once.
+import type { HonoRequest } from 'hono'
+import * as z from 'zod'
+import { type Fault, fail } from './errors.ts'
+
+const BODY_BYTES = 1024 * 1024
+const DEPTH = 64
+const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
+
+export const Uuid = z.string().regex(UUID, { error: 'needs to be a UUID' }).toLowerCase().meta({ format: 'uuid' })
+export const Instant = z.iso.datetime({ offset: true, error: 'needs to be an ISO 8601 date-time' })
+
+/** A whole number in a query string, where everything is text. */
+export const wholeNumber = (text: unknown): unknown =>
+  typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text
+
+export type Sources = {
+  params?: z.ZodObject | undefined
+  query?: z.ZodObject | undefined
+  body?: z.ZodType | undefined
+}
+export type Raw = { text: string; json: unknown }
+
+/** Reads the body as text, giving up as soon as it is too long. */
+export async function readBody(request: HonoRequest): Promise<string> {
+  if (Number(request.header('content-length') ?? 0) > BODY_BYTES) throw fail('body_too_large')
+  const chunks: Uint8Array[] = []
+  let size = 0
+  for await (const chunk of (request.raw.body ?? []) as AsyncIterable<Uint8Array>) {
+    size += chunk.byteLength
+    // Leaving the loop cancels the stream.
+    if (size > BODY_BYTES) throw fail('body_too_large')
+    chunks.push(chunk)
+  }
+  if (size === 0) return ''
+  if (!/^application\/(json|[\w.-]+\+json)\s*(;|$)/i.test(request.header('content-type') ?? '')) throw fail('not_json')
+  try {
+    return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks))
+  } catch {
+    throw invalid([{ type: 'utf8_invalid', loc: ['body'], msg: 'is not valid UTF-8' }])
+  }
+}
+
+/** Validates path, query and body together and returns them as one input; a path parameter wins over a member of its name. */
+export function validate(request: HonoRequest, sources: Sources, text: string): Record<string, unknown> {
+  const faults: Fault[] = []
+  const parsed = (schema: z.ZodType | undefined, value: unknown, place: string): object => {
+    if (!schema) return {}
+    const odd = oddities(value, [place])
+    faults.push(...odd)
+    if (odd.length > 0) return {}
+    const result = schema.safeParse(value)
+    if (result.success) return result.data as object
+    for (const issue of result.error.issues) {
+      faults.push({ type: issue.code, loc: [place, ...(issue.path as (string | number)[])], msg: issue.message })
+    }
+    return {}
+  }
+  const params = parsed(sources.params, request.param(), 'path')
+  const query = parsed(sources.query, request.query(), 'query')
+  const body = sources.body ? parsed(sources.body, parseJson(text, faults), 'body') : {}
+  if (faults.length > 0) throw invalid(faults)
+  return { ...query, ...body, ...params }
+}
+
+export const invalid = (errors: Fault[]) =>
+  fail('invalid_request', {
+    detail: `${errors
+      .slice(0, 3)
+      .map(fault => `${fault.loc.join('.')}: ${fault.msg}`)
+      .join('; ')}${errors.length > 3 ? `; and ${errors.length - 3} more` : ''}.`,
+    errors,
+  })
+
+function parseJson(text: string, faults: Fault[]): unknown {
+  if (text === '') return {}
+  try {
+    return JSON.parse(text)
+  } catch {
+    faults.push({ type: 'json_invalid', loc: ['body'], msg: 'is not valid JSON' })
+    return {}
+  }
+}
+
+/** What JSON allows and a database or a client's number type does not. Walks without recursion: depth is what it guards. */
+function oddities(value: unknown, root: string[]): Fault[] {
+  const faults: Fault[] = []
+  const rest: { value: unknown; loc: (string | number)[] }[] = [{ value, loc: root }]
+  const odd = (type: string, loc: (string | number)[], msg: string) => faults.push({ type, loc, msg })
+  for (let next = rest.pop(); next && faults.length < 100; next = rest.pop()) {
+    const { value, loc } = next
+    if (typeof value === 'string') {
+      if (value.includes('\0')) odd('nul_character', loc, 'holds a NUL character')
+      else if (!value.isWellFormed()) odd('lone_surrogate', loc, 'holds a lone surrogate')
+    } else if (typeof value === 'number') {
+      if (Math.abs(value) > Number.MAX_SAFE_INTEGER) odd('number_too_large', loc, 'is a number past 2^53')
+    } else if (typeof value === 'object' && value !== null) {
+      if (loc.length > DEPTH) {
+        odd('too_deep', loc.slice(0, 4), `is nested deeper than ${DEPTH}`)
+        return faults
+      }
+      for (const [key, member] of Object.entries(value)) {
+        if (!Array.isArray(value) && (key.includes('\0') || !key.isWellFormed()))
+          odd('name_invalid', loc, 'has a member with an invalid name')
+        else rest.push({ value: member, loc: [...loc, Array.isArray(value) ? Number(key) : key] })
+      }
+    }
+  }
+  return faults
+}

@@ -1,0 +1,42 @@
+// A change and its event are one statement, and so is remembering its answer for a repeated request.
+import { is, SQL, sql } from 'drizzle-orm'
+import type { Ctx } from './context.ts'
+import { type Query, Replay, type Row, run } from './db.ts'
+
+/**
+ * Runs a change (an insert, update or delete that returns rows with their `id`), writes an event for each changed row into the
+ * workspace's journal and, under an idempotency key, keeps the rows for a replay. Rows come back as JSON whether fresh or replayed, so
+ * that both take the same way to the wire. No row means that nothing matched and nothing was written.
+ */
+export async function commit<T>(
+  ctx: Ctx,
+  event: string,
+  change: Query<T>,
+  data: Record<string, unknown> = {},
+): Promise<T[]> {
+  const remembered = ctx.idempotency
+    ? sql`, remembered as (
+        insert into idempotency_keys (actor_id, key, fingerprint, result)
+        select current_actor(), ${ctx.idempotency.key}, ${ctx.idempotency.fingerprint}, json_agg(changed) from changed having count(*) > 0)`
+    : sql``
+  const statement = sql`
+    with changed as ${is(change, SQL) ? sql`(${change})` : (change as unknown as SQL)},
+    numbered as (
+      insert into journals (scope_id, organization_id, seq)
+      select current_scope(), current_organization(), count(*) from changed having count(*) > 0
+      on conflict (scope_id) do update set seq = journals.seq + excluded.seq returning seq),
+    journaled as (
+      insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
+      select current_scope(), numbered.seq - row_number() over () + 1, current_organization(), current_tenant(), ${event}, changed.id,
+        setting('actor_kind'), current_actor(), setting('request_id'), ${JSON.stringify(data)}::json
+      from changed, numbered)${remembered}
+    select to_json(changed) from changed` as SQL<Row>
+  try {
+    const rows = await run(ctx, statement)
+    return rows.map(([row]) => JSON.parse(row as string) as T)
+  } catch (error) {
+    if (!(error instanceof Replay)) throw error
+    ctx.seen.replayed = true
+    return error.rows as T[]
+  }
+}

@@ -1,0 +1,204 @@
+// The OpenAPI 3.1 document, made from the schemas that validate.
+import * as z from 'zod'
+import { codesOf, statusOf } from './errors.ts'
+import { type Operation, slice } from './routes.ts'
+
+export type OpenApiDocument = {
+  openapi: string
+  info: Record<string, unknown>
+  paths: Record<string, Record<string, unknown>>
+} & Record<string, unknown>
+type Json = Record<string, unknown>
+
+const INFO = {
+  title: 'Slipway',
+  version: '0.1.0',
+  description: 'An open control plane for hosting applications, at the edge.',
+  license: { name: 'MIT', identifier: 'MIT' },
+}
+
+/** The document's own route, which stands in it too. It is written once, when first asked for. */
+export function documentRoutes(operations: Operation[]) {
+  let text = ''
+  const routes = slice('Health').get('/openapi.json', {
+    id: 'openapi',
+    summary: 'This document',
+    reply: z.looseObject({}).meta({ id: 'OpenApi' }),
+    open: c => {
+      text ||= JSON.stringify(openApi([...operations, ...routes.operations]))
+      return c.body(text, 200, { 'Content-Type': 'application/json', 'Cache-Control': 'public, max-age=60' })
+    },
+  })
+  return routes
+}
+
+const Problem = z
+  .object({
+    type: z.string(),
+    title: z.string(),
+    status: z.int(),
+    detail: z.string().meta({ description: 'One sentence that says what is wrong and what to do.' }),
+    code: z.string().meta({ description: 'A word of a closed set.' }),
+    request_id: z.string(),
+    errors: z
+      .array(z.object({ type: z.string(), loc: z.array(z.union([z.string(), z.int()])), msg: z.string() }))
+      .optional()
+      .meta({ description: 'Every fault of the request.' }),
+  })
+  .meta({ id: 'Problem' })
+
+const header = (description: string, type = 'string') => ({ description, schema: { type } })
+const HEADERS = {
+  ETag: header('The version; send it back in `If-Match`.'),
+  Link: header('The next page, on every page but the last.'),
+  Location: header('Where the new resource is.'),
+  'Idempotency-Replayed': header('`true` when this is the stored answer of an earlier request.'),
+  'Retry-After': header('Seconds to wait.', 'integer'),
+  Allow: header('The methods that the path has.'),
+}
+
+const parameter = (name: string, where: string, description: string, schema: Json) => ({
+  name,
+  in: where,
+  description,
+  required: false,
+  schema,
+})
+const TENANT = parameter('X-Tenant-Id', 'header', 'The workspace to act in. A workspace key falls back to its own.', {
+  type: 'string',
+  format: 'uuid',
+})
+const IDEMPOTENCY = parameter(
+  'Idempotency-Key',
+  'header',
+  'Repeating a request with the same key acts once and answers the same, for 24 hours.',
+  { type: 'string', maxLength: 255 },
+)
+const IF_MATCH = parameter('If-Match', 'header', 'The `ETag` it must still have.', { type: 'string' })
+const IF_NONE_MATCH = parameter('If-None-Match', 'header', 'An `ETag` already known; 304 if it still holds.', {
+  type: 'string',
+})
+
+export function openApi(operations: Operation[]): OpenApiDocument {
+  const schemas: Json = {}
+  const schemaOf = (schema: z.ZodType, io: 'input' | 'output'): Json => {
+    const {
+      $defs = {},
+      $schema: _,
+      ...root
+    } = z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as Json & { $defs?: Json }
+    for (const [name, definition] of Object.entries($defs)) schemas[name] = referring(definition)
+    const { id } = (schema.meta() ?? {}) as { id?: string }
+    if (!id) return referring(root) as Json
+    schemas[id] = referring(root)
+    return { $ref: `#/components/schemas/${id}` }
+  }
+
+  const parametersOf = (schema: z.ZodObject | undefined, where: 'path' | 'query') =>
+    Object.entries(schema?.shape ?? {}).map(([name, member]) => {
+      const { description, ...json } = schemaOf(member as z.ZodType, 'output')
+      const required = where === 'path' || !(member as z.ZodType).safeParse(undefined).success
+      return { name, in: where, required, ...(description ? { description } : {}), schema: json }
+    })
+
+  const describe = (operation: Operation): Json => {
+    const { method, verb, versioned } = operation
+    const status = operation.status ?? (operation.reply ? 200 : 204)
+    const reading = method === 'get'
+    const parameters: unknown[] = [...parametersOf(operation.params, 'path'), ...parametersOf(operation.query, 'query')]
+    if (verb) parameters.push(TENANT)
+    if (verb && (method === 'post' || method === 'patch')) parameters.push(IDEMPOTENCY)
+    if (versioned) parameters.push(reading ? IF_NONE_MATCH : IF_MATCH)
+    const headers = {
+      ...(versioned && { ETag: HEADERS.ETag }),
+      ...(operation.query && 'cursor' in operation.query.shape && { Link: HEADERS.Link }),
+      ...(operation.location && { Location: HEADERS.Location }),
+      ...(verb &&
+        (method === 'post' || method === 'patch') && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
+    }
+    const reply = operation.reply && {
+      content: { 'application/json': { schema: schemaOf(operation.reply, 'output') } },
+    }
+    return {
+      operationId: operation.id,
+      summary: operation.summary,
+      ...(operation.description && { description: operation.description }),
+      tags: [operation.tag],
+      ...(verb ? { 'x-permission': verb.permission } : { security: [] }),
+      ...(parameters.length > 0 && { parameters }),
+      ...(operation.body && {
+        requestBody: {
+          required: !operation.body.safeParse({}).success,
+          content: { 'application/json': { schema: schemaOf(operation.body, 'input') } },
+        },
+      }),
+      responses: {
+        [status]: { description: 'Done.', ...(Object.keys(headers).length > 0 && { headers }), ...reply },
+        ...(versioned && reading && { 304: { description: 'It is what you have.' } }),
+        ...Object.fromEntries(
+          failures(operation).map(failure => [failure, { $ref: `#/components/responses/${failure}` }]),
+        ),
+      },
+    }
+  }
+
+  const paths: Record<string, Json> = {}
+  for (const operation of operations) {
+    paths[operation.path] = { ...paths[operation.path], [operation.method]: describe(operation) }
+  }
+  schemaOf(Problem, 'output')
+  const failing = [...new Set(operations.flatMap(failures))].sort((a, b) => a - b)
+  return {
+    openapi: '3.1.0',
+    info: INFO,
+    servers: [{ url: '/' }],
+    security: [{ apiKey: [] }, { bearer: [] }],
+    tags: [...new Set(operations.map(operation => operation.tag))].map(name => ({ name })),
+    paths,
+    components: {
+      schemas,
+      responses: Object.fromEntries(failing.map(status => [status, failureOf(status)])),
+      securitySchemes: {
+        apiKey: { type: 'apiKey', in: 'header', name: 'X-Api-Key' },
+        bearer: { type: 'http', scheme: 'bearer' },
+      },
+    },
+  }
+}
+
+/** Every error status that an operation can answer with. */
+export function failures({ method, verb, query, params, body, versioned, errors = [] }: Operation): number[] {
+  const statuses = [431, 500, ...errors.map(statusOf)]
+  if (verb) statuses.push(401, 403, 422, 429, 503)
+  if (query || params) statuses.push(422)
+  if (verb && method !== 'get') statuses.push(413, 415)
+  if (body) statuses.push(422)
+  if (verb && (method === 'post' || method === 'patch')) statuses.push(409)
+  if (versioned && method !== 'get') statuses.push(412, 428)
+  return [...new Set(statuses)].sort((a, b) => a - b)
+}
+
+function failureOf(status: number): Json {
+  const list = codesOf(status).map(({ code, detail }) => `- \`${code}\`: ${detail}`)
+  const waits = status === 429 || status === 503
+  return {
+    description: list.join('\n'),
+    ...(waits && { headers: { 'Retry-After': HEADERS['Retry-After'] } }),
+    content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
+  }
+}
+
+/** Definitions that zod nests are components of the document. */
+function referring(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(referring)
+  if (typeof schema !== 'object' || schema === null) return schema
+  return Object.fromEntries(
+    Object.entries(schema)
+      // zod repeats a component's name as `id`; a property of that name is an object and stays.
+      .filter(([key, value]) => key !== 'id' || typeof value !== 'string')
+      .map(([key, value]) => [
+        key,
+        key === '$ref' ? String(value).replace('#/$defs/', '#/components/schemas/') : referring(value),
+      ]),
+  )
+}

@@ -1,0 +1,36 @@
+// The closed set of permissions. Where one acts says whether a request must name a workspace.
+// `organization`: on the organisation, or on whichever of its workspaces the key may see. `workspace`: inside one workspace.
+
+/** What a role of scope `workspace` cannot hold. */
+const beyondWorkspace = {
+  'organization:update': 'organization',
+  'organization:manage-members': 'organization',
+  'organization:manage-roles': 'organization',
+  'organization:manage-keys': 'organization',
+  'workspaces:create': 'organization',
+  'workspaces:delete': 'organization',
+} as const
+
+export const permissions = {
+  'organization:read': 'organization',
+  ...beyondWorkspace,
+  'workspaces:read': 'organization',
+  'workspaces:update': 'organization',
+  'workspaces:manage-members': 'workspace',
+  'api-keys:read': 'workspace',
+  'api-keys:create': 'workspace',
+  'api-keys:delete': 'workspace',
+  'deployments:create': 'workspace',
+  'deployments:read': 'workspace',
+  'deployments:update': 'workspace',
+  'deployments:delete': 'workspace',
+  'secrets:read': 'workspace',
+  'projects:read': 'workspace',
+  'projects:increase-trace-tier': 'workspace',
+  'projects:decrease-trace-tier': 'workspace',
+  'fleet-admin:read': 'workspace',
+} as const satisfies Record<string, 'organization' | 'workspace'>
+
+export type Permission = keyof typeof permissions
+export const permissionNames = Object.keys(permissions) as [Permission, ...Permission[]]
+export const permissionsBeyondWorkspace = Object.keys(beyondWorkspace) as Permission[]
