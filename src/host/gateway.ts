@@ -1,0 +1,223 @@
+// Owns the Neon driver's HTTP protocol over an ordinary Postgres pool, so that every host uses the edge's driver and code path.
+import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import pg from 'pg'
+import { type Result, runPipeline, type Statement } from './pipeline.ts'
+
+export type GatewayOptions = {
+  databaseUrl: string
+  poolSize?: number
+  /** Milliseconds. */
+  statementTimeout?: number
+  /** Given when it has to survive restarts, random otherwise. */
+  token?: string
+  onTrip?: (trip: { queries: Statement[] }) => void
+  rewrite?: (sql: string) => string
+}
+
+export type Gateway = {
+  connectionString: string
+  /** In process: the driver's `fetchFunction`. */
+  fetch(input: Request | string | URL, init?: RequestInit): Promise<Response>
+  /** Over HTTP, on the loopback address only: the driver's `fetchEndpoint`. */
+  listen(port?: number): Promise<{ url: string }>
+  close(): Promise<void>
+}
+
+type Header = (name: string) => string | undefined
+type Answer = { status: number; body: object }
+
+const BODY_LIMIT = 32 * 1024 * 1024
+const CONNECT_TIMEOUT = 5000
+/** SQLSTATEs after which the connection is gone: connection exceptions, shutdowns, too many connections. */
+const CONNECTION_GONE = /^(08(?!P01)|57P|53300|25P0[34])/
+const ISOLATION = new Map([
+  ['ReadUncommitted', 'READ UNCOMMITTED'],
+  ['ReadCommitted', 'READ COMMITTED'],
+  ['RepeatableRead', 'REPEATABLE READ'],
+  ['Serializable', 'SERIALIZABLE'],
+])
+
+const UNAUTHORISED = refusal(401, '28P01', 'The connection string of this gateway is required')
+const TOO_LARGE = refusal(413, '54000', `A request may have ${BODY_LIMIT} bytes`)
+const MALFORMED = refusal(400, '08P01', 'This is not a request of the Neon driver')
+
+export function createGateway({
+  databaseUrl,
+  poolSize = 10,
+  statementTimeout = 10_000,
+  ...options
+}: GatewayOptions): Gateway {
+  const token = options.token || randomBytes(24).toString('base64url')
+  const connectionString = `postgresql://gateway:${encodeURIComponent(token)}@127.0.0.1/slipway`
+  const key = digest(new URL(connectionString).password)
+  const pool = new pg.Pool({
+    connectionString: databaseUrl,
+    max: poolSize,
+    connectionTimeoutMillis: CONNECT_TIMEOUT,
+    idleTimeoutMillis: 60_000,
+    statement_timeout: statementTimeout,
+    // The server's own timeout answers first; this one is for a server that no longer answers.
+    query_timeout: statementTimeout + CONNECT_TIMEOUT,
+    keepAlive: true,
+  })
+  // A connection that breaks fails its own query; without a listener it would also end the process.
+  pool.on('error', () => {})
+  pool.on('connect', client => client.on('error', () => {}))
+
+  // Any page in a browser and any user can reach a loopback port, so reaching it must not be enough.
+  function authorised(header: Header): boolean {
+    const given = header('neon-connection-string')
+    return given !== undefined && URL.canParse(given) && timingSafeEqual(digest(new URL(given).password), key)
+  }
+
+  async function answer(header: Header, body: string): Promise<Answer> {
+    const request = parse(body)
+    const begin = beginOf(header)
+    if (!request || begin === undefined) return MALFORMED
+    const { rewrite, onTrip } = options
+    const queries = rewrite ? request.queries.map(q => ({ ...q, query: rewrite(q.query) })) : request.queries
+    onTrip?.({ queries })
+    try {
+      const results = await run(pool, request.batch ? [command(begin), ...queries, command('COMMIT')] : queries)
+      const bodies = results.map(result => present(result, header('neon-array-mode') === 'true'))
+      return { status: 200, body: request.batch ? { results: bodies.slice(1, -1) } : (bodies[0] ?? {}) }
+    } catch (error) {
+      if (error instanceof pg.DatabaseError) return { status: 400, body: { ...error, message: error.message } }
+      const { code, message } = error instanceof Unavailable ? error : new Unavailable(error)
+      return refusal(503, code, message)
+    }
+  }
+
+  const server = createServer(
+    { noDelay: true, keepAlive: true, keepAliveTimeout: 65_000 },
+    async (request, response) => {
+      const header: Header = name => request.headers[name] as string | undefined
+      if (!authorised(header)) return send(response, UNAUTHORISED)
+      try {
+        const body = await read(request)
+        send(response, body === undefined ? TOO_LARGE : await answer(header, body))
+      } catch {
+        response.destroy()
+      }
+    },
+  )
+
+  return {
+    connectionString,
+    async fetch(input, init) {
+      const request = new Request(input, init)
+      const header: Header = name => request.headers.get(name) ?? undefined
+      const body = authorised(header) ? await request.text() : undefined
+      const oversized = body !== undefined && body.length > BODY_LIMIT
+      const { status, body: answered } =
+        body === undefined ? UNAUTHORISED : oversized ? TOO_LARGE : await answer(header, body)
+      return Response.json(answered, { status })
+    },
+    async listen(port = 0) {
+      await once(server.listen(port, '127.0.0.1'), 'listening')
+      return { url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` }
+    },
+    async close() {
+      server.close()
+      server.closeAllConnections()
+      await pool.end()
+    },
+  }
+}
+
+async function run(pool: pg.Pool, statements: Statement[]): Promise<Result[]> {
+  const client = await pool.connect().catch(error => {
+    throw new Unavailable(error)
+  })
+  try {
+    const results = await runPipeline(client, statements)
+    // A transaction that a caller left open must not be inherited by the next one.
+    if (client.getTransactionStatus() !== 'I') await client.query('ROLLBACK')
+    client.release()
+    return results
+  } catch (error) {
+    const usable = error instanceof pg.DatabaseError && !CONNECTION_GONE.test(error.code ?? '')
+    const rolledBack = usable && (await client.query('ROLLBACK').catch(() => false))
+    client.release(!rolledBack)
+    throw usable ? error : new Unavailable(error)
+  }
+}
+
+/** There is no connection to the database, or it was lost: the same request may succeed later. */
+class Unavailable extends Error {
+  readonly code: string
+  constructor(cause: unknown) {
+    super((cause instanceof Error && cause.message) || 'The database cannot be reached', { cause })
+    this.code = (cause instanceof pg.DatabaseError && cause.code) || '08006'
+  }
+}
+
+function parse(body: string): { batch: boolean; queries: Statement[] } | undefined {
+  try {
+    const request = JSON.parse(body)
+    const batch = Array.isArray(request.queries)
+    const queries: Statement[] = (batch ? request.queries : [request]).map(({ query, params = [] }: Statement) => ({
+      query,
+      params,
+    }))
+    if (queries.every(({ query, params }) => typeof query === 'string' && Array.isArray(params)))
+      return { batch, queries }
+  } catch {
+    // Not JSON, or not objects: the caller refuses it.
+  }
+}
+
+/** The command that opens a batch's transaction; undefined when a header asks for a level that does not exist. */
+function beginOf(header: Header): string | undefined {
+  const isolation = header('neon-batch-isolation-level')
+  const level = ISOLATION.get(isolation ?? '')
+  if (isolation !== undefined && level === undefined) return undefined
+  const modes = [
+    ...(level ? [`ISOLATION LEVEL ${level}`] : []),
+    ...(header('neon-batch-read-only') === 'true' ? ['READ ONLY'] : []),
+    ...(header('neon-batch-deferrable') === 'true' ? ['DEFERRABLE'] : []),
+  ]
+  return `BEGIN ${modes.join(', ')}`
+}
+
+const command = (query: string): Statement => ({ query, params: [] })
+
+function present({ rows, ...result }: Result, rowAsArray: boolean): object {
+  const named = (row: Result['rows'][number]) =>
+    Object.fromEntries(row.map((value, i) => [result.fields[i]!.name, value]))
+  return { ...result, rows: rowAsArray ? rows : rows.map(named), rowAsArray }
+}
+
+/** The body, or undefined when it is larger than allowed: what is too much is dropped as it comes. */
+function read(request: IncomingMessage): Promise<string | undefined> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = []
+    let size = 0
+    request.on('data', (chunk: Buffer) => {
+      size += chunk.length
+      if (size <= BODY_LIMIT) return chunks.push(chunk)
+      chunks.length = 0
+      resolve(undefined)
+    })
+    request.on('end', () => resolve(Buffer.concat(chunks).toString()))
+    request.on('error', reject)
+  })
+}
+
+function send(response: ServerResponse, { status, body }: Answer): void {
+  const text = Buffer.from(JSON.stringify(body))
+  // A refused body may still be on its way: it is not waited for.
+  if (status === 401 || status === 413) response.setHeader('connection', 'close')
+  response.writeHead(status, { 'content-type': 'application/json', 'content-length': text.length }).end(text)
+}
+
+function refusal(status: number, code: string, message: string): Answer {
+  return { status, body: { message, code } }
+}
+
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest()
+}

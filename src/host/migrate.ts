@@ -1,0 +1,95 @@
+// Owns bringing a database to the schema of this code: the numbered migrations, each once, however many starts race.
+import { readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { type SQL, sql } from 'drizzle-orm'
+import { type MigrationMeta, readMigrationFiles } from 'drizzle-orm/migrator'
+import { drizzle } from 'drizzle-orm/node-postgres'
+import { PgDialect, type PgSession } from 'drizzle-orm/pg-core'
+import pg from 'pg'
+
+export type MigrateOptions = {
+  /** The idx of the last migration to apply. */
+  to?: number
+  folder?: string
+  log?: (line: string) => void
+}
+export type Applied = { name: string; ms: number }
+
+type Journal = { entries: { idx: number; tag: string }[] }
+
+const FOLDER = fileURLToPath(new URL('../../drizzle', import.meta.url))
+const LOCK = 7_547_929
+
+/** One transaction, whose lock a second start waits for; it holds behind a transaction pooler too, as a session's would not. */
+export async function migrate(
+  databaseUrl: string,
+  { to = Infinity, folder = FOLDER, log = console.log }: MigrateOptions = {},
+) {
+  const journal: Journal = JSON.parse(readFileSync(`${folder}/meta/_journal.json`, 'utf8'))
+  const wanted = readMigrationFiles({ migrationsFolder: folder })
+    .map((migration, i) => ({ migration, ...journal.entries[i]! }))
+    .filter(({ idx }) => idx <= to)
+
+  const client = await connect(databaseUrl)
+  try {
+    const applied = await drizzle(client).transaction(async tx => {
+      await tx.execute(sql`select pg_advisory_xact_lock(${LOCK})`)
+      // drizzle's migrator opens a transaction of its own, which inside of ours has to be a savepoint.
+      const session = {
+        execute: tx.execute.bind(tx),
+        all: async (query: SQL) => (await tx.execute(query)).rows,
+        transaction: tx.transaction.bind(tx),
+      } as unknown as PgSession
+      const run = (migrations: MigrationMeta[]) =>
+        new PgDialect().migrate(migrations, session, { migrationsFolder: folder })
+
+      await run([])
+      const { rows } = await tx.execute(
+        sql`select coalesce(max(created_at), 0) as last from drizzle.__drizzle_migrations`,
+      )
+      const applied: Applied[] = []
+      for (const { migration, tag } of wanted) {
+        if (migration.folderMillis <= Number(rows[0]!.last)) continue
+        const start = performance.now()
+        await run([migration]).catch(error => {
+          throw new Error(`Migration ${tag} failed and none was applied: ${reasonOf(error)}`, { cause: error })
+        })
+        applied.push({ name: tag, ms: Math.round(performance.now() - start) })
+      }
+      return applied
+    })
+    for (const { name, ms } of applied) log(`applied ${name} in ${ms} ms`)
+    if (applied.length === 0) log('the database is up to date')
+    return applied
+  } finally {
+    await client.end()
+  }
+}
+
+async function connect(databaseUrl: string): Promise<pg.Client> {
+  try {
+    const client = new pg.Client({ connectionString: databaseUrl, connectionTimeoutMillis: 10_000 })
+    client.on('error', () => {})
+    await client.connect()
+    return client
+  } catch (error) {
+    throw new Error(`The database cannot be reached: ${reasonOf(error)}`, { cause: error })
+  }
+}
+
+/** The innermost message: drizzle's own is the whole statement. An error's other properties may hold the password. */
+function reasonOf(error: unknown): string {
+  const { message, cause, code } = error as { message?: string; cause?: unknown; code?: string }
+  return cause ? reasonOf(cause) : message || code || String(error)
+}
+
+if (import.meta.main) {
+  try {
+    const databaseUrl = process.env.DATABASE_URL
+    if (!databaseUrl) throw new Error('Set DATABASE_URL to the Postgres that is to be migrated')
+    await migrate(databaseUrl)
+  } catch (error) {
+    console.error(error instanceof Error ? error.message : error)
+    process.exitCode = 1
+  }
+}
