@@ -206,6 +206,11 @@ begin
   return p_member;
 end $$;
 --> statement-breakpoint
+-- A member as of now: a statement does not see who has joined in it, a volatile function does.
+create function person(p_member uuid) returns members language sql volatile as $$
+  select m from members m where m.id = p_member
+$$;
+--> statement-breakpoint
 -- Where RBAC is off everyone is Admin unless said otherwise; where it is on, it must be said.
 create function default_role() returns uuid language plpgsql stable as $$
 begin
@@ -281,17 +286,18 @@ reset role;
 set local role slipway_system;
 insert into roles (id, organization_id, scope, display_name, description, permissions) values
   ('00000000-0000-4000-8000-000000000001', null, 'workspace', 'Admin', 'Everything in a workspace.', array[
-    'organization:read', 'workspaces:read', 'workspaces:update', 'workspaces:manage-members',
+    'organization:read', 'workspaces:read', 'workspaces:update', 'workspaces:read-members', 'workspaces:manage-members',
     'api-keys:read', 'api-keys:create', 'api-keys:delete',
     'deployments:create', 'deployments:read', 'deployments:update', 'deployments:delete', 'secrets:read',
     'projects:read', 'projects:update-retention']),
   ('00000000-0000-4000-8000-000000000002', null, 'workspace', 'Editor', 'Creates and changes deployments.', array[
-    'organization:read', 'workspaces:read', 'deployments:create', 'deployments:read', 'deployments:update', 'projects:read']),
+    'organization:read', 'workspaces:read', 'workspaces:read-members', 'deployments:create', 'deployments:read', 'deployments:update', 'projects:read']),
   ('00000000-0000-4000-8000-000000000003', null, 'workspace', 'Viewer', 'Reads.', array[
-    'organization:read', 'workspaces:read', 'deployments:read', 'projects:read']),
+    'organization:read', 'workspaces:read', 'workspaces:read-members', 'deployments:read', 'projects:read']),
   ('00000000-0000-4000-8000-000000000004', null, 'organization', 'Organization Admin', 'Everything in the organisation and all its workspaces.', array[
     'organization:read', 'organization:update', 'organization:manage-members', 'organization:manage-roles', 'organization:manage-keys',
-    'workspaces:create', 'workspaces:delete', 'workspaces:read', 'workspaces:update', 'workspaces:manage-members',
+    'workspaces:create', 'workspaces:delete', 'workspaces:read', 'workspaces:update',
+    'workspaces:read-members', 'workspaces:manage-members',
     'api-keys:read', 'api-keys:create', 'api-keys:delete',
     'deployments:create', 'deployments:read', 'deployments:update', 'deployments:delete', 'secrets:read',
     'projects:read', 'projects:update-retention']),

@@ -8,9 +8,8 @@ import { beyond, bounds, listed, newestFirst, type Page } from '../kernel/paging
 import { version } from '../kernel/routes.ts'
 import { found, iso, supplied } from '../kernel/rows.ts'
 import { members, workspaceMembers } from '../tables.ts'
+import { ORGANIZATION_USER } from './built-in.ts'
 import type * as schema from './schema.ts'
-
-const ORGANIZATION_USER = '00000000-0000-4000-8000-000000000005'
 
 type Ref = z.output<typeof schema.MemberRef>
 type MembershipRef = z.output<typeof schema.MembershipRef>
@@ -87,13 +86,13 @@ export const removeMember = verb('organization:manage-members', async (ctx, { me
 
 // ---- of a workspace
 
-const membership = {
+const withPerson = (person: SQL) => ({
   ...getTableColumns(workspaceMembers),
-  email: sql<string>`(select email from members where id = ${workspaceMembers.member_id})`.as('email'),
-  full_name: sql<string | null>`(select full_name from members where id = ${workspaceMembers.member_id})`.as(
-    'full_name',
-  ),
-}
+  email: sql<string>`(${person}).email`.as('email'),
+  full_name: sql<string | null>`(${person}).full_name`.as('full_name'),
+})
+const read = withPerson(sql`select m from members m where m.id = ${workspaceMembers.member_id}`)
+const written = withPerson(sql`person(${workspaceMembers.member_id})`)
 type MembershipRow = typeof workspaceMembers.$inferSelect & { email: string; full_name: string | null }
 
 const membershipToWire = (row: MembershipRow) => ({
@@ -111,10 +110,10 @@ const membershipToWire = (row: MembershipRow) => ({
 
 const ofWorkspace = (id: string) => and(eq(workspaceMembers.id, id), mine(workspaceMembers))
 
-export const listMemberships = verb('workspaces:read', async (ctx, page: Page) => {
+export const listMemberships = verb('workspaces:read-members', async (ctx, page: Page) => {
   const { limit, offset } = bounds(page)
   const query = db
-    .select(membership)
+    .select(read)
     .from(workspaceMembers)
     .where(and(mine(workspaceMembers), beyond(workspaceMembers, page)))
     .orderBy(...newestFirst(workspaceMembers))
@@ -130,10 +129,12 @@ export const addMembership = verb(
     const values = {
       organization_id: sql`current_organization()`,
       tenant_id: sql`current_tenant()`,
-      member_id: member_id ? sql`member_of_organization(${member_id})` : sql`join_organization(${email}, ${full_name})`,
+      member_id: member_id
+        ? sql`member_of_organization(${member_id})`
+        : sql`join_organization(${email}, ${full_name ?? null})`,
       role_id: role(role_id ?? sql`default_role()`, 'workspace'),
     }
-    const change = db.insert(workspaceMembers).values(values).returning(membership)
+    const change = db.insert(workspaceMembers).values(values).returning(written)
     const data = supplied({ email, member_id, role_id })
     return membershipToWire(found(await commit(ctx, 'workspace_member.added', change, data), 'workspace_not_found'))
   },
@@ -146,7 +147,7 @@ export const changeMembership = verb(
       .update(workspaceMembers)
       .set({ role_id: role(role_id, 'workspace'), ...touched(workspaceMembers) })
       .where(and(ofWorkspace(membership_id), unmoved(ctx, workspaceMembers)))
-      .returning(membership)
+      .returning(written)
     return membershipToWire(
       found(await commit(ctx, 'workspace_member.updated', change, { role_id }), 'member_not_found'),
     )

@@ -9,6 +9,7 @@ import { permissionNames, permissionsBeyondWorkspace } from '../kernel/permissio
 import { version } from '../kernel/routes.ts'
 import { found, iso, supplied } from '../kernel/rows.ts'
 import { roles } from '../tables.ts'
+import { isBuiltIn } from './built-in.ts'
 import type * as schema from './schema.ts'
 
 type Ref = z.output<typeof schema.RoleRef>
@@ -83,7 +84,7 @@ export const changeRole = verb(
       .set({ ...changes, ...(permissions && { permissions: grantable(permissions) }), ...touched(roles) })
       .where(and(custom(role_id), unless('permission_beyond_scope', within), unmoved(ctx, roles)))
       .returning()
-    return toWire(found(await commit(ctx, 'role.updated', change, changes), 'role_not_found'))
+    return toWire(found(await commit(ctx, 'role.updated', change, changes), absent(role_id)))
   },
 )
 
@@ -92,9 +93,9 @@ export const deleteRole = verb('organization:manage-roles', async (ctx, { role_i
     .delete(roles)
     .where(and(custom(role_id), unmoved(ctx, roles)))
     .returning()
-  found(await commit(ctx, 'role.deleted', change), 'role_not_found')
+  found(await commit(ctx, 'role.deleted', change), absent(role_id))
 })
 
-/** A built-in role is seen but not changed, and says so. */
-const custom = (id: string) =>
-  and(eq(roles.id, id), visible, unless('role_built_in', sql`${roles.organization_id} is not null`))
+/** The policies show built-in roles and let nobody change them. */
+const custom = (id: string) => and(eq(roles.id, id), ours(roles))
+const absent = (id: string) => (isBuiltIn(id) ? 'role_built_in' : 'role_not_found')

@@ -44,6 +44,9 @@ const UNAUTHORISED = refusal(401, '28P01', 'The connection string of this gatewa
 const TOO_LARGE = refusal(413, '54000', `A request may have ${BODY_LIMIT} bytes`)
 const MALFORMED = refusal(400, '08P01', 'This is not a request of the Neon driver')
 
+/** Neon's own hosts speak the protocol themselves. */
+export const speaksHttp = (databaseUrl: string): boolean => /\.neon\.(tech|build)$/.test(new URL(databaseUrl).hostname)
+
 export function createGateway({
   databaseUrl,
   poolSize = 10,
@@ -51,7 +54,7 @@ export function createGateway({
   ...options
 }: GatewayOptions): Gateway {
   const token = options.token || randomBytes(24).toString('base64url')
-  const connectionString = `postgresql://gateway:${encodeURIComponent(token)}@127.0.0.1/slipway`
+  const connectionString = `postgresql://gateway:${encodeURIComponent(token)}@gateway.localhost/slipway`
   const key = digest(new URL(connectionString).password)
   const pool = new pg.Pool({
     connectionString: databaseUrl,

@@ -32,22 +32,21 @@ export class Replay extends Error {
 
 const TRIP_MS = 4500
 
+/** How a trip leaves: to Neon's own host, to a gateway's address, or to a gateway in this process. */
+type Way = { endpoint?: string | undefined; via?: typeof fetch | undefined }
+neonConfig.fetchFunction = (url: string, { endpoint = url, via = fetch, ...init }: RequestInit & Way) =>
+  via(endpoint, init)
+
 export function connect({ database }: Config, inProcess?: typeof fetch): Database {
-  const { gateway } = database
-  if (gateway) neonConfig.fetchEndpoint = () => gateway
-  if (inProcess) neonConfig.fetchFunction = inProcess
   const client = neon(database.url, { fullResults: true, arrayMode: true })
+  const way: Way = { endpoint: database.gateway, via: inProcess }
   return async statements => {
     const prepared = statements.map(prepare)
-    const fetchOptions = { signal: AbortSignal.timeout(TRIP_MS) }
-    const results = await client
-      .transaction(
-        prepared.map(one => client.query(one.sql, one.params, { types: asText })),
-        { fetchOptions },
-      )
-      .catch((error: unknown) => {
-        throw translate(error)
-      })
+    const queries = prepared.map(one => client.query(one.sql, one.params, { types: asText }))
+    const fetchOptions = { ...way, signal: AbortSignal.timeout(TRIP_MS) }
+    const results = await client.transaction(queries, { fetchOptions }).catch((error: unknown) => {
+      throw translate(error)
+    })
     return prepared.map((one, i) => one.map(results[i] as Result))
   }
 }
@@ -67,10 +66,10 @@ export async function run<T>(ctx: Ctx, statement: Query<T>): Promise<T[]> {
   return rows
 }
 
-/** Scheduled work, which belongs to no tenant. */
-export async function runAsSystem(database: Database, statement: Query<unknown>): Promise<unknown[]> {
-  const [, rows] = await database([sql`select set_config('role', 'slipway_system', true)`, statement])
-  return rows!
+/** Scheduled work and the operator's own, which belong to no tenant; all statements are one transaction. */
+export async function runAsSystem(database: Database, ...statements: Query<unknown>[]): Promise<unknown[][]> {
+  const [, ...results] = await database([sql`select set_config('role', 'slipway_system', true)`, ...statements])
+  return results
 }
 
 /** Drizzle spreads an array into a list; this is one array. */

@@ -88,10 +88,7 @@ export function openApi(operations: Operation[]): OpenApiDocument {
       ...root
     } = z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as Json & { $defs?: Json }
     for (const [name, definition] of Object.entries($defs)) schemas[name] = referring(definition)
-    const { id } = (schema.meta() ?? {}) as { id?: string }
-    if (!id) return referring(root) as Json
-    schemas[id] = referring(root)
-    return { $ref: `#/components/schemas/${id}` }
+    return referring(root) as Json
   }
 
   const parametersOf = (schema: z.ZodObject | undefined, where: 'path' | 'query') =>

@@ -16,6 +16,7 @@ export const permissions = {
   ...beyondWorkspace,
   'workspaces:read': 'organization',
   'workspaces:update': 'organization',
+  'workspaces:read-members': 'workspace',
   'workspaces:manage-members': 'workspace',
   'api-keys:read': 'workspace',
   'api-keys:create': 'workspace',

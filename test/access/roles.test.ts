@@ -1,0 +1,127 @@
+import { describe, expect, it } from 'vitest'
+import { VIEWER } from '../../src/access/built-in.ts'
+import { permissionNames } from '../../src/kernel/permissions.ts'
+import { newTenant, nobody } from '../support/app.ts'
+
+const named = (roles: { display_name: string }[]) => roles.map(role => role.display_name).sort()
+
+describe('roles', () => {
+  it('are five built-in ones and the organisation’s own', async () => {
+    const tenant = await newTenant()
+    const made = await tenant.owner.post('/orgs/current/roles', {
+      display_name: 'Operator',
+      permissions: ['deployments:read'],
+    })
+    expect(made.status).toBe(201)
+    expect(made.body).toMatchObject({ scope: 'workspace', description: '', organization_id: tenant.organization_id })
+    const { resources } = (await tenant.get('/orgs/current/roles')).body
+    expect(named(resources)).toEqual([
+      'Admin',
+      'Editor',
+      'Operator',
+      'Organization Admin',
+      'Organization User',
+      'Viewer',
+    ])
+    for (const role of resources) expect(permissionNames).toEqual(expect.arrayContaining(role.permissions))
+    expect((await tenant.get(made.headers.get('Location')!)).body).toEqual(made.body)
+  })
+
+  it('give who may what as the decisions say', async () => {
+    const tenant = await newTenant()
+    const { resources } = (await tenant.get('/orgs/current/roles')).body
+    const may = (permission: string) =>
+      named(resources.filter((role: { permissions: string[] }) => role.permissions.includes(permission)))
+    expect(may('deployments:read')).toEqual(['Admin', 'Editor', 'Organization Admin', 'Viewer'])
+    expect(may('deployments:create')).toEqual(['Admin', 'Editor', 'Organization Admin'])
+    expect(may('deployments:update')).toEqual(['Admin', 'Editor', 'Organization Admin'])
+    expect(may('deployments:delete')).toEqual(['Admin', 'Organization Admin'])
+    expect(may('projects:increase-trace-tier')).toEqual(['Admin', 'Organization Admin'])
+    expect(may('projects:decrease-trace-tier')).toEqual(['Admin', 'Organization Admin'])
+    expect(may('fleet-admin:read')).toEqual(['Admin', 'Organization Admin'])
+    expect(may('projects:update-retention')).toEqual([])
+  })
+
+  it('are changed and deleted, unless built in or in use', async () => {
+    const { owner, tenant_id } = await newTenant()
+    const { id } = (
+      await owner.post('/orgs/current/roles', { display_name: 'Operator', permissions: ['deployments:read'] })
+    ).body
+    const path = `/orgs/current/roles/${id}`
+    expect((await owner.patch(path, { permissions: ['deployments:update'] })).body).toMatchObject({
+      display_name: 'Operator',
+      permissions: ['deployments:update'],
+    })
+    const key = await owner.post(
+      '/workspaces/current/api-keys',
+      { description: 'x', role_id: id },
+      { 'X-Tenant-Id': tenant_id },
+    )
+    expect((await owner.delete(path)).body.code).toBe('role_in_use')
+    expect(key.status).toBe(201)
+    const free = (await owner.post('/orgs/current/roles', { display_name: 'Free', permissions: [] })).body.id
+    expect((await owner.delete(`/orgs/current/roles/${free}`)).status).toBe(204)
+    expect((await owner.delete(`/orgs/current/roles/${free}`)).body.code).toBe('role_not_found')
+    expect((await owner.patch(`/orgs/current/roles/${VIEWER}`, { display_name: 'Mine' })).body.code).toBe(
+      'role_built_in',
+    )
+    expect((await owner.delete(`/orgs/current/roles/${VIEWER}`)).body.code).toBe('role_built_in')
+    expect((await owner.get(`/orgs/current/roles/${nobody()}`)).body.code).toBe('role_not_found')
+  })
+
+  it('have names that are unique in their organisation', async () => {
+    const [one, other] = await Promise.all([newTenant(), newTenant()])
+    const role = { display_name: 'Operator', permissions: [] }
+    expect((await one.owner.post('/orgs/current/roles', role)).status).toBe(201)
+    expect((await other.owner.post('/orgs/current/roles', role)).status).toBe(201)
+    expect((await one.owner.post('/orgs/current/roles', role)).body.code).toBe('role_name_taken')
+  })
+
+  it('of a workspace hold nothing of the organisation', async () => {
+    const { owner } = await newTenant()
+    const permissions = ['deployments:read', 'organization:manage-keys', 'workspaces:create']
+    const refused = await owner.post('/orgs/current/roles', { display_name: 'Too much', permissions })
+    expect(refused.body.errors.map((fault: { loc: unknown }) => fault.loc)).toEqual([
+      ['body', 'permissions', 1],
+      ['body', 'permissions', 2],
+    ])
+    expect(
+      (await owner.post('/orgs/current/roles', { display_name: 'Wide', scope: 'organization', permissions })).status,
+    ).toBe(201)
+    const { id } = (await owner.post('/orgs/current/roles', { display_name: 'Narrow', permissions: [] })).body
+    expect((await owner.patch(`/orgs/current/roles/${id}`, { permissions })).body.code).toBe('permission_beyond_scope')
+  })
+
+  it('are never wider than whoever makes or changes them', async () => {
+    const { owner, as } = await newTenant()
+    const permissions = ['organization:read', 'organization:manage-roles', 'organization:manage-keys']
+    const clerk = (
+      await owner.post('/orgs/current/roles', { display_name: 'Clerk', scope: 'organization', permissions })
+    ).body.id
+    const { key } = (await owner.post('/orgs/current/api-keys', { description: 'clerk', role_id: clerk })).body
+    const wide = [...permissions, 'workspaces:delete']
+    expect(
+      (await as(key).post('/orgs/current/roles', { display_name: 'W', scope: 'organization', permissions: wide })).body
+        .code,
+    ).toBe('role_exceeds_actor')
+    expect((await as(key).patch(`/orgs/current/roles/${clerk}`, { permissions: wide })).body.code).toBe(
+      'role_exceeds_actor',
+    )
+    expect((await as(key).patch(`/orgs/current/roles/${clerk}`, { permissions })).status).toBe(200)
+  })
+
+  it('refuse permissions that do not exist, the replaced one among them', async () => {
+    const { owner } = await newTenant()
+    const refused = await owner.post('/orgs/current/roles', {
+      display_name: 'Old',
+      permissions: ['projects:update-retention'],
+    })
+    expect([refused.status, refused.body.errors[0].loc]).toEqual([422, ['body', 'permissions', 0]])
+  })
+
+  it('are made of permissions that are listed', async () => {
+    const { resources } = (await (await newTenant()).get('/orgs/current/permissions')).body
+    expect(resources.map((one: { name: string }) => one.name)).toEqual(permissionNames)
+    expect(resources.find((one: { name: string }) => one.name === 'workspaces:create').scope).toBe('organization')
+  })
+})

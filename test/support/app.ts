@@ -1,0 +1,120 @@
+// What every test begins with: the app, a tenant of its own, and requests whose every answer is held against the document.
+
+import { expect } from 'vitest'
+import { start } from '#runtime'
+import { bootstrap } from '../../src/access/bootstrap.ts'
+import { operations } from '../../src/app.ts'
+import { failures } from '../../src/kernel/openapi.ts'
+
+export const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
+export const lines: Record<string, unknown>[] = []
+/** Milliseconds that the app believes to have passed. */
+export const clock = { ahead: 0 }
+
+export type Options = { settings?: Record<string, unknown>; through?: 'gateway' | 'unwalled' }
+export function startApp({ settings = {}, through = 'gateway' }: Options = {}) {
+  const overrides = { log: (line: Record<string, unknown>) => void lines.push(line), clockOffset: () => clock.ahead }
+  return start({ SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0', ...settings }, overrides, through)
+}
+
+export type App = ReturnType<typeof startApp>
+let shared: App | undefined
+export const theApp = (): App => (shared ??= startApp())
+
+export type Reply = { status: number; headers: Headers; body: any; text: string }
+type Request_ = {
+  body?: unknown
+  raw?: string | Uint8Array<ArrayBuffer> | ReadableStream
+  headers?: Record<string, string>
+  app?: App
+}
+
+/** Sends a request and holds the answer against what the document says of it. */
+export async function send(
+  method: string,
+  path: string,
+  { body, raw, headers = {}, app = theApp() }: Request_ = {},
+): Promise<Reply> {
+  const init: RequestInit = {
+    method,
+    headers: { ...(body !== undefined && { 'Content-Type': 'application/json' }), ...headers },
+  }
+  if (body !== undefined || raw !== undefined) init.body = raw ?? JSON.stringify(body)
+  const response = await app.fetch(new Request(`http://slipway.test${path}`, init))
+  const text = await response.text()
+  const json = response.headers.get('Content-Type')?.includes('json') ? JSON.parse(text) : undefined
+  const reply = { status: response.status, headers: response.headers, body: json, text }
+  documented(method, path, reply)
+  return reply
+}
+
+export function operationOf(method: string, path: string) {
+  const { pathname } = new URL(path, 'http://slipway.test')
+  const matching = operations.filter(
+    one =>
+      one.method === method.toLowerCase() && new RegExp(`^${one.path.replace(/\{\w+\}/g, '[^/]+')}$`).test(pathname),
+  )
+  // A literal segment wins over a parameter, as in the router.
+  return matching.sort((a, b) => a.path.split('{').length - b.path.split('{').length)[0]
+}
+
+export const reached = new Set<string>()
+
+function documented(method: string, path: string, { status, headers, body, text }: Reply): void {
+  expect(headers.get('X-Request-Id')).toBeTruthy()
+  const operation = operationOf(method, path)
+  if (status >= 400) {
+    expect(headers.get('Content-Type')).toBe('application/problem+json')
+    expect(Object.keys(body)).toEqual(
+      expect.arrayContaining(['type', 'title', 'status', 'detail', 'code', 'request_id']),
+    )
+    expect(body.status).toBe(status)
+    if (status === 422 && body.code === 'invalid_request') expect(body.errors.length).toBeGreaterThan(0)
+  }
+  if (!operation) return
+  reached.add(`${operation.id} ${status}`)
+  const success = operation.status ?? (operation.reply ? 200 : 204)
+  if (status < 300) {
+    expect(status).toBe(success)
+    if (operation.reply) expect(operation.reply.parse(body)).toEqual(body)
+    else expect(text).toBe('')
+  } else if (status !== 304) {
+    expect(failures(operation), `${operation.id} answered ${status}`).toContain(status)
+  }
+}
+
+export type Tenant = Awaited<ReturnType<typeof newTenant>>
+
+/** An organisation with one workspace, an Admin key of it and an organisation key, and one person who is Admin of all. */
+export async function newTenant(options: { app?: App } = {}) {
+  const app = options.app ?? theApp()
+  const organization = `org-${crypto.randomUUID()}`
+  const wanted = { organization, emails: ['owner@example.com'] }
+  const admin = await bootstrap(app.database, wanted)
+  const owner = await bootstrap(app.database, { ...wanted, scope: 'organization' })
+  const as = (key: string, standing: Record<string, string> = {}) => {
+    const call =
+      (method: string) =>
+      (path: string, body?: unknown, headers: Record<string, string> = {}) =>
+        send(method, path, { body, headers: { 'X-Api-Key': key, ...standing, ...headers }, app })
+    return {
+      key,
+      get: (path: string, headers?: Record<string, string>) => call('GET')(path, undefined, headers),
+      post: call('POST'),
+      patch: call('PATCH'),
+      delete: call('DELETE'),
+    }
+  }
+  return {
+    organization_id: admin.organization_id,
+    tenant_id: admin.tenant_id,
+    as,
+    /** The workspace's Admin. */
+    ...as(admin.api_key),
+    /** The organisation's Admin. */
+    owner: as(owner.api_key),
+  }
+}
+
+/** A made-up id that is nobody's. */
+export const nobody = () => crypto.randomUUID()

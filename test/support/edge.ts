@@ -1,0 +1,11 @@
+// The app in workerd, its database behind the gateway's HTTP.
+import { inject } from 'vitest'
+import { createApp } from '../../src/app.ts'
+import type { Config } from '../../src/env.ts'
+import { readConfig } from '../../src/env.ts'
+
+export function start(settings: Record<string, unknown>, overrides: Partial<Config>, through: 'gateway' | 'unwalled') {
+  const { url, connectionString } = inject(through)
+  const env = { ...settings, DATABASE_URL: connectionString, DATABASE_GATEWAY_URL: url }
+  return createApp(readConfig(env, overrides))
+}

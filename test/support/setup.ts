@@ -1,0 +1,52 @@
+// One real Postgres for a project's run, migrated, and the gateway over it that counts trips.
+import { mkdtemp, rm } from 'node:fs/promises'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { TestProject } from 'vitest/node'
+import { createGateway } from '../../src/host/gateway.ts'
+import { migrate } from '../../src/host/migrate.ts'
+import { startPostgres } from '../../src/host/postgres.ts'
+import { withoutFirstWall } from './walls.ts'
+
+declare module 'vitest' {
+  interface ProvidedContext {
+    databaseUrl: string
+    gateway: { url: string; connectionString: string }
+    /** The same, but with the tenant predicates taken out of every statement. */
+    unwalled: { url: string; connectionString: string }
+    trips: string
+  }
+}
+
+export default async function setup(project: TestProject) {
+  const folder = await mkdtemp(join(tmpdir(), 'slipway-test-'))
+  const postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
+  await migrate(postgres.url, { log: () => {} })
+
+  const trips = new Map<string, number>()
+  const count = (queries: { params: unknown[] }[]) => {
+    const id = queries
+      .flatMap(query => query.params)
+      .find(param => typeof param === 'string' && param.startsWith('trip-'))
+    if (id) trips.set(String(id), (trips.get(String(id)) ?? 0) + 1)
+  }
+  const onTrip = (trip: { queries: { params: unknown[] }[] }) => count(trip.queries)
+  const gateway = createGateway({ databaseUrl: postgres.url, onTrip })
+  const unwalled = createGateway({ databaseUrl: postgres.url, rewrite: withoutFirstWall })
+  const counter = createServer((request, response) => response.end(String(trips.get(request.url!.slice(1)) ?? 0)))
+  await new Promise<void>(resolve => counter.listen(0, '127.0.0.1', resolve))
+
+  project.provide('databaseUrl', postgres.url)
+  project.provide('gateway', { ...(await gateway.listen()), connectionString: gateway.connectionString })
+  project.provide('unwalled', { ...(await unwalled.listen()), connectionString: unwalled.connectionString })
+  project.provide('trips', `http://127.0.0.1:${(counter.address() as AddressInfo).port}`)
+
+  return async () => {
+    counter.close()
+    await Promise.all([gateway.close(), unwalled.close()])
+    await postgres.stop()
+    await rm(folder, { recursive: true, force: true })
+  }
+}

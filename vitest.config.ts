@@ -1,0 +1,34 @@
+// Four projects: what runs at the edge is tested in workerd and again on plain Node; what hosts it, on Node; the house's own rules, bare.
+import { fileURLToPath } from 'node:url'
+import { cloudflareTest } from '@cloudflare/vitest-plugin'
+import { defineConfig } from 'vitest/config'
+
+const shared = ['test/*.test.ts', 'test/{access,kernel}/**/*.test.ts']
+const bare = ['test/architecture.test.ts', 'test/scripts.test.ts']
+const runtime = (name: string) => ({ '#runtime': fileURLToPath(new URL(`test/support/${name}.ts`, import.meta.url)) })
+
+export default defineConfig({
+  test: {
+    reporters: ['default', './test/support/reporter.ts'],
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+    projects: [
+      {
+        plugins: [
+          cloudflareTest({
+            main: './src/worker.ts',
+            miniflare: { compatibilityDate: '2026-11-01', compatibilityFlags: ['nodejs_compat'] },
+          }),
+        ],
+        resolve: { alias: runtime('edge') },
+        test: { name: 'edge', include: shared, exclude: bare, globalSetup: 'test/support/setup.ts' },
+      },
+      {
+        resolve: { alias: runtime('node') },
+        test: { name: 'node', include: shared, exclude: bare, globalSetup: 'test/support/setup.ts' },
+      },
+      { test: { name: 'host', include: ['test/host/**/*.test.ts', 'test/scripts.test.ts'] } },
+      { test: { name: 'architecture', include: ['test/architecture.test.ts'] } },
+    ],
+  },
+})
