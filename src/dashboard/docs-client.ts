@@ -1,6 +1,22 @@
 // The script of the API pages. A string, since neither Node nor the Worker's bundler can import a file as text yet:
-// plain JavaScript without template literals, checked by the tests.
-export const script = String.raw`
+// plain JavaScript without template literals. Its first part is pure, and tested on a shell.
+
+// The key stays out of the command, and so out of shell histories and screenshots.
+export const curl = String.raw`
+const quote = text => "'" + text.replaceAll("'", "'\\''") + "'"
+
+const curlOf = ({ method, url, headers, body, auth }) => {
+  const parts = ['curl ' + (method === 'GET' ? '' : '-X ' + method + ' ') + quote(url)]
+  if (auth) parts.push('-H "' + auth + '$API_KEY"')
+  for (const [name, value] of headers) parts.push('-H ' + quote(name + ': ' + value))
+  if (body instanceof File) parts.push('--data-binary ' + quote('@' + body.name))
+  else if (body !== undefined) parts.push('--data-raw ' + quote(body))
+  return parts.join(' \\\n  ')
+}
+`
+
+// What was typed, as a request: the one source of both the curl command and the fetch.
+const request = String.raw`
 const all = (selector, root = document) => [...root.querySelectorAll(selector)]
 const one = (selector, root = document) => root.querySelector(selector)
 const part = (form, name) => one('[data-show=' + name + ']', form)
@@ -8,10 +24,9 @@ const key = one('#api-key')
 const tenant = one('#tenant')
 const { header, prefix } = one('#key').dataset
 
-// What was typed, as a request: the one source of both the curl command and the fetch.
 const requestOf = form => {
   const { method, path, type, open } = form.dataset
-  const request = { method, path, headers: [], type, body: undefined, open: open !== undefined }
+  const request = { method, path, headers: [], type, body: undefined, auth: open === undefined && header + ': ' + prefix }
   const query = new URLSearchParams()
   for (const input of all('[data-in]', form)) {
     const { name, value } = input
@@ -22,24 +37,15 @@ const requestOf = form => {
     else if (place === 'header') request.headers.push([name, value])
     else for (const each of 'repeats' in input.dataset ? value.split(',') : [value]) query.append(name, each.trim())
   }
-  if (tenant.value && !request.open) request.headers.push(['X-Tenant-Id', tenant.value.trim()])
+  if (tenant.value && request.auth) request.headers.push(['X-Tenant-Id', tenant.value.trim()])
   if (request.body !== undefined) request.headers.push(['Content-Type', type])
   request.url = location.origin + request.path + (query.size ? '?' + query : '')
   return request
 }
+`
 
-const quote = text => "'" + text.replaceAll("'", "'\\''") + "'"
-
-// The key stays out of the command, and so out of shell histories and screenshots.
-const curlOf = ({ method, url, headers, body, open }) => {
-  const parts = ['curl ' + (method === 'GET' ? '' : '-X ' + method + ' ') + quote(url)]
-  if (!open) parts.push('-H "' + header + ': ' + prefix + '$API_KEY"')
-  for (const [name, value] of headers) parts.push('-H ' + quote(name + ': ' + value))
-  if (body instanceof File) parts.push('--data-binary ' + quote('@' + body.name))
-  else if (body !== undefined) parts.push('--data ' + quote(body))
-  return parts.join(' \\\n  ')
-}
-
+// JSON is set anew only where a parse keeps every digit; an event stream is shown as it comes.
+const answer = String.raw`
 const TOKEN = /("(?:[^"\\]|\\.)*")(\s*:)?|\b(?:true|false|null)\b|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g
 
 const paintJson = (target, text) => {
@@ -69,12 +75,15 @@ const showBody = async (target, response) => {
   const text = await response.text()
   target.textContent = text || '(empty)'
   try {
-    // Large numbers would lose digits in a parse: only what survives it is set anew.
     const tidy = JSON.stringify(JSON.parse(text), null, 2)
     if (text.length < 200000) paintJson(target, /\d{16}/.test(text) ? text : tidy)
   } catch {}
 }
 
+`
+
+// After an unclear end the Idempotency-Key stays, so that pressing again is a safe repeat.
+const sending = String.raw`
 const refresh = form => {
   part(form, 'curl').textContent = curlOf(requestOf(form))
   const missing = !key.value && form.dataset.open === undefined
@@ -101,15 +110,15 @@ const send = async form => {
   status.className = 'status'
   status.textContent = 'Waiting …'
   part(form, 'headers').textContent = part(form, 'body').textContent = ''
+  status.scrollIntoView({ block: 'nearest' })
   const began = performance.now()
   try {
-    const { method, url, headers, body, open } = requestOf(form)
-    if (key.value && !open) headers.push([header, prefix + key.value.trim()])
+    const { method, url, headers, body, auth } = requestOf(form)
+    if (key.value && auth) headers.push([header, prefix + key.value.trim()])
     const response = await fetch(url, { method, headers, body, signal: stop.signal, credentials: 'omit', cache: 'no-store' })
     status.className = 'status s' + String(response.status)[0]
     status.textContent = [response.status, response.statusText, '·', Math.round(performance.now() - began), 'ms'].join(' ')
     part(form, 'headers').textContent = [...response.headers].map(pair => pair.join(': ')).join('\n')
-    // After an unclear end the key stays, so that pressing again is a safe repeat.
     if (response.status < 500) freshKey(form)
     await showBody(part(form, 'body'), response)
   } catch (error) {
@@ -131,6 +140,9 @@ const copy = async (button, text) => {
   setTimeout(() => { button.textContent = 'Copy' }, 1500)
 }
 
+`
+
+const controls = String.raw`
 const forms = all('form.try')
 const remember = () => {
   for (const input of [key, tenant]) {
@@ -173,7 +185,10 @@ document.addEventListener('click', event => {
   if (button) actions[button.dataset.do](button, button.closest('form'))
 })
 
-// A link into a folded schema unfolds it.
+`
+
+// A link into a folded schema unfolds it; the menu is folded on narrow screens, and shows where the reader is.
+const reading = String.raw`
 const unfold = () => {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)))
   if (target?.tagName === 'DETAILS') target.open = true
@@ -229,4 +244,6 @@ for (const id of links.keys()) {
   const section = document.getElementById(id)
   if (section) watch.observe(section)
 }
-`.trimStart()
+`
+
+export const script = curl + request + answer + sending + controls + reading

@@ -201,7 +201,8 @@ export const groups = (document: OpenApiDocument): Group[] => {
 export const keyHeader = (document: OpenApiDocument) => {
   const schemes = Object.values(node(node(document.components).securitySchemes)).map(one => resolve(document, one))
   const apiKey = schemes.find(scheme => scheme.type === 'apiKey' && scheme.in === 'header')
-  return apiKey ? { name: text(apiKey.name), prefix: '' } : { name: 'Authorization', prefix: 'Bearer ' }
+  const name = text(apiKey?.name)
+  return /^[\w-]+$/.test(name) ? { name, prefix: '' } : { name: 'Authorization', prefix: 'Bearer ' }
 }
 
 export const schemas = (document: OpenApiDocument): { name: string; schema: Schema }[] =>

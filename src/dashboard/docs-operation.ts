@@ -122,7 +122,7 @@ ${value}</textarea>`
 
 const repeatable = ({ id, method }: Operation) =>
   (method === 'POST' || method === 'PATCH') &&
-  html`<label for="${id}-idempotency">Idempotency-Key <span class="type">a repeat with the same key happens once</span></label>
+  html`<label for="${id}-idempotency">Idempotency-Key <span class="type">sent twice, done once</span></label>
 <div class="line"><input id="${id}-idempotency" name="Idempotency-Key" data-in="header" data-fresh spellcheck="false" autocomplete="off">
 <button type="button" data-do="fresh">New</button></div>`
 
@@ -136,10 +136,10 @@ const formOf = (document: OpenApiDocument, operation: Operation) => {
 ${asked.map(parameter => inputOf(document, operation, parameter))}
 ${bodyInput(document, operation)}
 ${repeatable(operation)}
-<div class="send"><button class="primary ${method.toLowerCase()}">Send</button><span class="note" data-show="note"></span></div>
-<div class="code"><div class="bar"><span>curl</span><button type="button" data-do="copy">Copy</button></div><pre tabindex="0" aria-label="curl command" data-show="curl"></pre></div>
+<div class="send"><button class="primary${method === 'DELETE' && ' danger'}">Send</button><span class="note" data-show="note"></span></div>
 <div class="code" hidden data-show="answer"><div class="bar"><output data-show="status"></output></div>
 <details><summary>Headers</summary><pre tabindex="0" data-show="headers"></pre></details><pre tabindex="0" aria-label="Answer" data-show="body"></pre></div>
+<div class="code"><div class="bar"><span>curl</span><button type="button" data-do="copy">Copy</button></div><pre tabindex="0" aria-label="curl command" data-show="curl"></pre></div>
 </form>`
 }
 

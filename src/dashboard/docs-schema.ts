@@ -30,8 +30,8 @@ const flat = (document: OpenApiDocument, given: Schema | boolean | undefined) =>
     schema = {
       ...other,
       ...schema,
-      properties: { ...other.properties, ...schema.properties },
-      required: [...(other.required ?? []), ...(schema.required ?? [])],
+      properties: { ...schema.properties, ...other.properties },
+      required: [...(schema.required ?? []), ...(other.required ?? [])],
     }
   }
   const types = [schema.type ?? []].flat()
@@ -55,8 +55,8 @@ const telling = (limit: number | undefined) =>
 const limitsOf = (schema: Schema): string[] => [
   ...(schema.enum ? [`one of ${schema.enum.map(json).join(', ')}`] : []),
   ...(schema.const === undefined ? [] : [`always ${json(schema.const)}`]),
-  ...range(telling(schema.minimum), telling(schema.maximum), ''),
   ...(schema.exclusiveMinimum === undefined ? [] : [`more than ${schema.exclusiveMinimum}`]),
+  ...range(telling(schema.minimum), telling(schema.maximum), ''),
   ...(schema.exclusiveMaximum === undefined ? [] : [`less than ${schema.exclusiveMaximum}`]),
   ...(schema.multipleOf === undefined ? [] : [`multiple of ${schema.multipleOf}`]),
   ...range(schema.minLength, schema.maxLength, ' characters'),

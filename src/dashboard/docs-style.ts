@@ -28,8 +28,9 @@ h1, h2, h3, h4, p, ul, pre { margin: 0; padding: 0 }
 ul { list-style: none }
 a { color: var(--link); text-underline-offset: .2em }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 2px; border-radius: 4px }
+input { font-family: inherit }
 code, pre, kbd, .name, .limits, textarea, input[data-in], select { font-family: var(--mono); font-size: .875em }
-p code, .answer code { padding: .1em .35em; border-radius: 4px; background: var(--tint); overflow-wrap: anywhere }
+p code, .answer code { display: inline-block; max-width: 100%; padding: 0 .35em; border-radius: 4px; background: var(--tint); line-height: 1.5; overflow-wrap: anywhere }
 summary { cursor: pointer }
 .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%) }
 .skip { position: absolute; left: -99em; z-index: 2; padding: .5rem 1rem; background: var(--paper) }
@@ -37,8 +38,9 @@ summary { cursor: pointer }
 
 header { background: var(--side); border-bottom: 1px solid var(--line); padding: .75rem 1rem; position: sticky; top: 0; z-index: 1; max-height: 100vh; overflow-y: auto }
 .brand { display: block; font-weight: 700; color: inherit; text-decoration: none }
-.menu summary { color: var(--link); font-size: .9rem }
-.filter { position: relative; margin: .75rem 0 }
+.brand { float: left }
+.menu > summary { text-align: right; line-height: 1.6rem; color: var(--link); font-size: .9rem }
+.filter { position: relative; clear: both; margin: .75rem 0 }
 .filter kbd { position: absolute; right: .6rem; top: .45rem; padding: 0 .4rem; border: 1px solid var(--line); border-radius: 4px; color: var(--soft) }
 .filter input:focus + kbd { display: none }
 nav h2 { margin: 1.1rem 0 .25rem; font-size: .8rem; font-weight: 600; color: var(--soft) }
@@ -63,13 +65,11 @@ p + p, h1 + p, h2 + p, p + .card, .card + p { margin-top: .75rem }
 .operation { display: grid; gap: 1.5rem; grid-template-columns: minmax(0, 1fr); padding: 2rem 0; scroll-margin-top: 2rem }
 .operation + .operation { border-top: 1px solid var(--line) }
 .route { margin: .5rem 0; overflow-wrap: anywhere }
-.route code { padding: 0; background: none }
+.route code { display: inline; padding: 0; background: none }
 .needs { font-size: .9rem; color: var(--soft) }
 .method { font: 700 .72rem/1.5 var(--mono); letter-spacing: .02em; color: var(--soft) }
-.route .method { padding: .2rem .45rem; border-radius: 4px; margin-right: .25rem; background: var(--tint) }
-.get { --hue: var(--blue) } .post { --hue: var(--green) } .put, .patch { --hue: var(--amber) } .delete { --hue: var(--red) }
-.method:is(.get, .post, .put, .patch, .delete) { color: var(--hue) }
-.route .method { background: color-mix(in srgb, currentColor 12%, transparent) }
+.get, .s3, .k { color: var(--blue) } .post, .s2, .v { color: var(--green) } .put, .patch, .s4, .n { color: var(--amber) } .delete, .s5 { color: var(--red) }
+.route .method { padding: .2rem .45rem; border-radius: 4px; margin-right: .25rem; background: color-mix(in srgb, currentColor 12%, transparent) }
 
 .fields > li { padding: .6rem 0; border-top: 1px solid var(--line) }
 .fields > li:first-child { border-top: 0 }
@@ -81,15 +81,14 @@ p + p, h1 + p, h2 + p, p + .card, .card + p { margin-top: .75rem }
 .field { display: flex; flex-wrap: wrap; gap: .1rem .6rem; align-items: baseline }
 .name, .choice { font-weight: 600; overflow-wrap: anywhere }
 .type, .note { font-size: .85rem; font-weight: 400; color: var(--soft) }
-.required { font-size: .8rem; font-weight: 400; color: var(--amber) }
-.deprecated { font-size: .8rem; font-weight: 400; color: var(--red) }
-.limits { display: flex; flex-wrap: wrap; gap: .1rem 1rem; margin-top: .15rem; color: var(--soft) }
+.required, .deprecated { font-size: .8rem; font-weight: 400; color: var(--amber) }
+.limits { display: flex; flex-wrap: wrap; gap: .1rem .5rem; margin-top: .15rem; color: var(--soft) }
 .limits li { overflow-wrap: anywhere }
+.limits li:not(:last-child)::after { content: ' ·' }
 .answers > li { padding: .45rem 0; border-top: 1px solid var(--line); font-size: .95rem }
 .answers > li:first-child { border-top: 0 }
 .answers details > :not(summary) { margin-top: .5rem }
 .status { font: 700 .85rem/1.5 var(--mono); margin-right: .5rem }
-.s2 { color: var(--green) } .s3 { color: var(--blue) } .s4 { color: var(--amber) } .s5 { color: var(--red) }
 .schema { border-bottom: 1px solid var(--line); padding: .6rem 0; scroll-margin-top: 3rem }
 .schema > summary { font-weight: 600 }
 
@@ -107,25 +106,27 @@ button { padding: .3rem .75rem; border: 1px solid var(--edge); border-radius: 6p
 button:hover { border-color: var(--ink) }
 .send { display: flex; gap: .75rem; align-items: center; margin-top: .9rem }
 .primary { padding: .4rem 1.5rem; border-color: transparent; background: var(--link); color: var(--paper); font-weight: 600; font-size: .95rem }
-.primary.delete { background: var(--red) }
+.primary.danger { background: var(--red) }
 pre { overflow: auto; max-height: 30rem; padding: .75rem; font-size: .8rem; line-height: 1.55; white-space: pre; tab-size: 2 }
 details > pre { background: var(--card); border-radius: 6px }
 .code { margin-top: 1rem; border: 1px solid var(--line); border-radius: 8px; background: var(--field); overflow: hidden }
-.code pre { white-space: pre-wrap; overflow-wrap: anywhere }
+.code pre:not([data-show=curl]) { white-space: pre-wrap; overflow-wrap: anywhere }
 .code details > pre { background: none; padding-top: .25rem }
+.code details { border-bottom: 1px solid var(--line) }
+.code details:not([open]) { padding-bottom: .4rem }
 .code summary { padding: .4rem .75rem 0; font-size: .85rem; color: var(--soft) }
 .bar { display: flex; justify-content: space-between; align-items: center; min-height: 2.4rem; padding: .25rem .4rem .25rem .75rem; border-bottom: 1px solid var(--line); font-size: .85rem; color: var(--soft) }
-.k { color: var(--blue) } .v { color: var(--green) } .n { color: var(--amber) }
 
 @media (min-width: 60rem) {
   body { display: grid; grid-template-columns: 17.5rem minmax(0, 1fr) }
   header { height: 100vh; border: 0; border-right: 1px solid var(--line); padding: 1.25rem 1.4rem }
+  .brand { float: none }
   .menu > summary { display: none }
   main { padding: 2.5rem 2.5rem 60vh; margin: 0 }
+  .operation { scroll-margin-top: -1rem }
 }
 @media (min-width: 78rem) {
   .operation { grid-template-columns: minmax(0, 1fr) minmax(0, 29rem); gap: 3rem }
   .try { position: sticky; top: 1.5rem; max-height: calc(100vh - 3rem); overflow-y: auto }
 }
-@media (prefers-reduced-motion: no-preference) { html { scroll-behavior: smooth } }
 `
