@@ -16,7 +16,7 @@ const curlOf = ({ method, url, headers, body, auth }) => {
 `
 
 // What was typed, as a request: the one source of both the curl command and the fetch.
-const request = String.raw`
+const request = `
 const all = (selector, root = document) => [...root.querySelectorAll(selector)]
 const one = (selector, root = document) => root.querySelector(selector)
 const part = (form, name) => one('[data-show=' + name + ']', form)
@@ -79,7 +79,6 @@ const showBody = async (target, response) => {
     if (text.length < 200000) paintJson(target, /\d{16}/.test(text) ? text : tidy)
   } catch {}
 }
-
 `
 
 // After an unclear end the Idempotency-Key stays, so that pressing again is a safe repeat.
@@ -139,10 +138,9 @@ const copy = async (button, text) => {
   button.textContent = done ? 'Copied' : 'Select and copy'
   setTimeout(() => { button.textContent = 'Copy' }, 1500)
 }
-
 `
 
-const controls = String.raw`
+const controls = `
 const forms = all('form.try')
 const remember = () => {
   for (const input of [key, tenant]) {
@@ -184,7 +182,6 @@ document.addEventListener('click', event => {
   const button = event.target.closest('[data-do]')
   if (button) actions[button.dataset.do](button, button.closest('form'))
 })
-
 `
 
 // A link into a folded schema unfolds it; the menu is folded on narrow screens, and shows where the reader is.
