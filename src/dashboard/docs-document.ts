@@ -39,11 +39,11 @@ export interface Schema {
 // Loose on purpose: whatever generated the document, its type fits without a cast.
 export interface OpenApiDocument {
   openapi: string
-  info: { title: string; version: string; description?: string | undefined }
-  tags?: readonly { name: string; description?: string | undefined }[] | undefined
-  paths?: object | undefined
-  components?: object | undefined
-  security?: readonly object[] | undefined
+  info: object
+  tags?: unknown
+  paths?: unknown
+  components?: unknown
+  security?: unknown
 }
 
 export interface Media {
@@ -173,6 +173,11 @@ const operationOf = (document: OpenApiDocument, path: string, method: string, sh
   } satisfies Operation
 }
 
+export const about = (document: OpenApiDocument) => {
+  const { title, version, description } = node(document.info)
+  return { title: text(title), version: text(version), description: text(description) }
+}
+
 export interface Group {
   name: string
   description: string
@@ -182,9 +187,11 @@ export interface Group {
 /** Operations by tag: declared tags first, in their order, then the others as they appear. */
 export const groups = (document: OpenApiDocument): Group[] => {
   const byTag = new Map<string, Group>()
-  for (const { name, description } of document.tags ?? [])
-    byTag.set(name, { name, description: description ?? '', operations: [] })
-  for (const [path, reference] of Object.entries(document.paths ?? {})) {
+  for (const tag of list(document.tags).map(node)) {
+    const name = text(tag.name)
+    byTag.set(name, { name, description: text(tag.description), operations: [] })
+  }
+  for (const [path, reference] of Object.entries(node(document.paths))) {
     const item = resolve(document, reference)
     for (const method of METHODS) {
       if (!isNode(item[method])) continue

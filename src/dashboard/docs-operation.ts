@@ -1,19 +1,26 @@
 // Draws one operation: what it needs, takes and answers, and the form that sends it.
 import { html } from 'hono/html'
 import type { Answer, OpenApiDocument, Operation, Parameter, Schema } from './docs-document.ts'
-import { slug } from './docs-document.ts'
+import { refName, slug } from './docs-document.ts'
 import { exampleOf, type Field, fieldOf } from './docs-schema.ts'
 
 export type Html = ReturnType<typeof html>
 
 const inline = (text: string) => text.split(/`([^`]+)`/).map((part, at) => (at % 2 ? html`<code>${part}</code>` : part))
 
-/** Paragraphs and `code` of a description; every other character stands for itself. */
+const LISTED = /^[-*] /
+
+const block = (lines: string[]) =>
+  lines.every(line => LISTED.test(line))
+    ? html`<ul class="bullets">${lines.map(line => html`<li>${inline(line.replace(LISTED, ''))}</li>`)}</ul>`
+    : html`<p>${inline(lines.join('\n'))}</p>`
+
+/** Paragraphs, lists and `code` of a description; every other character stands for itself. */
 export const prose = (text: string) =>
   text
     .split(/\n\s*\n/)
     .filter(paragraph => paragraph.trim())
-    .map(paragraph => html`<p>${inline(paragraph)}</p>`)
+    .map(paragraph => block(paragraph.trim().split('\n')))
 
 export const badge = (method: string) => html`<span class="method ${method.toLowerCase()}">${method}</span>`
 
@@ -65,18 +72,29 @@ const parametersOf = (document: OpenApiDocument, operation: Operation) =>
 
 const answerRow = (document: OpenApiDocument, answer: Answer) => {
   const { status, description, media, headers } = answer
-  const head = html`<span class="status s${status[0]}">${status}</span> <span>${inline(description)}</span>`
+  const long = /^[-*] |\n/.test(description)
+  const head = html`<span class="status s${status[0]}">${status}</span> ${!long && html`<span>${inline(description)}</span>`}`
+  const below = long && prose(description)
   // Errors share a schema: naming it once, with a link, keeps the page short.
   const ref = media?.schema.$ref
-  if (ref && !status.startsWith('2'))
-    return html`<li><div class="answer">${head} ${seeSchema(ref.slice(ref.lastIndexOf('/') + 1))}</div></li>`
-  if (!media && headers.length === 0) return html`<li><div class="answer">${head}</div></li>`
+  if (ref && !isGood(answer)) return html`<li><div class="answer">${head} ${seeSchema(refName(ref))}</div>${below}</li>`
+  if (!media && headers.length === 0) return html`<li><div class="answer">${head}</div>${below}</li>`
   return html`<li><details><summary class="answer">${head}</summary>
 ${headers.length > 0 && html`<ul class="fields">${headers.map(headerRow)}</ul>`}
 ${media && html`<p class="type">${media.type}</p>${schemaOf(document, media.schema)}`}
 ${media?.type.includes('json') && example(media.example ?? exampleOf(document, media.schema, true))}
-</details></li>`
+</details>${below}</li>`
 }
+
+// Errors come after, folded: most operations share most of them.
+const answersOf = (document: OpenApiDocument, answers: Answer[]) => {
+  const rows = (some: Answer[]) => html`<ul class="answers">${some.map(answer => answerRow(document, answer))}</ul>`
+  const [good, bad] = [answers.filter(isGood), answers.filter(answer => !isGood(answer))]
+  const codes = bad.map(({ status }) => html` <span class="status s${status[0]}">${status}</span>`)
+  return html`<h4>Answers</h4>${rows(good)}${bad.length > 0 && html`<details class="errors"><summary>Errors ${codes}</summary>${rows(bad)}</details>`}`
+}
+
+const isGood = ({ status }: Answer) => /^[123]/.test(status)
 
 const headerRow = ({ name, description }: Answer['headers'][number]) =>
   html`<li><div class="field"><span class="name">${name}</span> <span class="type">header</span></div>${prose(description)}</li>`
@@ -158,7 +176,7 @@ ${needs(operation)}
 ${prose(description)}
 ${parameters.length > 0 && parametersOf(document, operation)}
 ${body && html`<h4>Body <span class="type">${body.type}</span>${body.required && html` <span class="required">required</span>`}</h4>${prose(body.description)}${schemaOf(document, body.schema)}`}
-<h4>Answers</h4><ul class="answers">${answers.map(answer => answerRow(document, answer))}</ul>
+${answers.length > 0 && answersOf(document, answers)}
 </div>
 ${formOf(document, operation)}
 </section>`

@@ -30,7 +30,8 @@ a { color: var(--link); text-underline-offset: .2em }
 :focus-visible { outline: 2px solid var(--link); outline-offset: 2px; border-radius: 4px }
 input { font-family: inherit }
 code, pre, kbd, .name, .limits, textarea, input[data-in], select { font-family: var(--mono); font-size: .875em }
-p code, .answer code { display: inline-block; max-width: 100%; padding: 0 .35em; border-radius: 4px; background: var(--tint); line-height: 1.5; overflow-wrap: anywhere }
+.bullets { list-style: disc; padding-left: 1.2rem; max-width: 44rem }
+p code, .answer code, .bullets code { display: inline-block; max-width: 100%; padding: 0 .35em; border-radius: 4px; background: var(--tint); line-height: 1.5; overflow-wrap: anywhere }
 summary { cursor: pointer }
 .unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%) }
 .skip { position: absolute; left: -99em; z-index: 2; padding: .5rem 1rem; background: var(--paper) }
@@ -87,6 +88,9 @@ p + p, h1 + p, h2 + p, p + .card, .card + p { margin-top: .75rem }
 .limits li:not(:last-child)::after { content: ' ·' }
 .answers > li { padding: .45rem 0; border-top: 1px solid var(--line); font-size: .95rem }
 .answers > li:first-child { border-top: 0 }
+.answers .bullets { font-size: .92rem }
+.errors { padding-top: .45rem; border-top: 1px solid var(--line); font-size: .95rem }
+.errors .answers { padding: .35rem 0 0 1rem }
 .answers details > :not(summary) { margin-top: .5rem }
 .status { font: 700 .85rem/1.5 var(--mono); margin-right: .5rem }
 .schema { border-bottom: 1px solid var(--line); padding: .6rem 0; scroll-margin-top: 3rem }
@@ -105,6 +109,7 @@ textarea { resize: vertical; display: block }
 button { padding: .3rem .75rem; border: 1px solid var(--edge); border-radius: 6px; background: var(--field); color: inherit; font: inherit; font-size: .85rem; cursor: pointer }
 button:hover { border-color: var(--ink) }
 .send { display: flex; gap: .75rem; align-items: center; margin-top: .9rem }
+.send:first-child { margin-top: 0 }
 .primary { padding: .4rem 1.5rem; border-color: transparent; background: var(--link); color: var(--paper); font-weight: 600; font-size: .95rem }
 .primary.danger { background: var(--red) }
 pre { overflow: auto; max-height: 30rem; padding: .75rem; font-size: .8rem; line-height: 1.55; white-space: pre; tab-size: 2 }

@@ -3,7 +3,7 @@ import { Hono } from 'hono'
 import { etag } from 'hono/etag'
 import { html } from 'hono/html'
 import { script } from './docs-client.ts'
-import { groups, keyHeader, type OpenApiDocument, schemas, slug } from './docs-document.ts'
+import { about, groups, keyHeader, type OpenApiDocument, schemas, slug } from './docs-document.ts'
 import { badge, operationSection, prose, schemaOf } from './docs-operation.ts'
 import { style } from './docs-style.ts'
 
@@ -39,9 +39,9 @@ ${groups(document).map(
 ${schemas(document).length > 0 && html`<h2>Reference</h2><ul><li><a href="#schemas">Schemas</a></li></ul>`}
 </nav></details>`
 
-const introduction = ({ info }: OpenApiDocument) => html`<section id="introduction">
-<h1>${info.title} <span class="version">${info.version}</span></h1>
-${prose(info.description ?? '')}
+const introduction = ({ title, version, description }: ReturnType<typeof about>) => html`<section id="introduction">
+<h1>${title} <span class="version">${version}</span></h1>
+${prose(description)}
 </section>`
 
 const authentication = (document: OpenApiDocument) => {
@@ -72,16 +72,16 @@ const page = (document: OpenApiDocument) => html`<!doctype html>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>${document.info.title} API</title>
+<title>${about(document).title} API</title>
 <link rel="icon" href="${ICON}">
 <link rel="stylesheet" href="/docs/docs.css">
 <script type="module" src="/docs/docs.js"></script>
 </head>
 <body>
 <a class="skip" href="#introduction">Skip to content</a>
-<header><a class="brand" href="#introduction">${document.info.title}</a>${navigation(document)}</header>
+<header><a class="brand" href="#introduction">${about(document).title}</a>${navigation(document)}</header>
 <main>
-${introduction(document)}${authentication(document)}${errors()}
+${introduction(about(document))}${authentication(document)}${errors()}
 ${groups(document).map(
   ({
     name,
