@@ -4,7 +4,7 @@ import { cloudflareTest } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'
 
 const shared = ['test/*.test.ts', 'test/{access,kernel}/**/*.test.ts']
-const bare = ['test/architecture.test.ts', 'test/scripts.test.ts']
+const bare = ['test/architecture.test.ts']
 const runtime = (name: string) => ({ '#runtime': fileURLToPath(new URL(`test/support/${name}.ts`, import.meta.url)) })
 
 export default defineConfig({
@@ -27,7 +27,7 @@ export default defineConfig({
         resolve: { alias: runtime('node') },
         test: { name: 'node', include: shared, exclude: bare, globalSetup: 'test/support/setup.ts' },
       },
-      { test: { name: 'host', include: ['test/host/**/*.test.ts', 'test/scripts.test.ts'] } },
+      { test: { name: 'host', include: ['test/host/**/*.test.ts'] } },
       { test: { name: 'architecture', include: ['test/architecture.test.ts'] } },
     ],
   },

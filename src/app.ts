@@ -2,12 +2,13 @@
 import { Hono } from 'hono'
 import { cors } from 'hono/cors'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
+import { docsPages } from './dashboard/docs.ts'
 import type { Config } from './env.ts'
 import { sealer } from './kernel/crypto.ts'
 import { connect } from './kernel/db.ts'
 import { EXPOSED, edge, failed, notFound } from './kernel/edge.ts'
 import { healthRoutes } from './kernel/health.ts'
-import { documentRoutes } from './kernel/openapi.ts'
+import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
 
 const slices = [organizationRoutes, workspaceRoutes, healthRoutes]
@@ -24,6 +25,10 @@ export function createApp(config: Config, inProcess?: typeof fetch) {
   app.use(cors({ origin: config.corsOrigins, exposeHeaders: EXPOSED.split(', '), maxAge: 86_400 }))
   app.onError((error, c) => failed(c, error, config))
   app.notFound(notFound)
+  app.route(
+    '/',
+    docsPages(() => openApi(operations)),
+  )
   mount(app, operations, { config, database, sealer: sealer(config.sealingKeys) })
   return Object.assign(app, { database })
 }

@@ -44,6 +44,7 @@ export interface OpenApiDocument {
   paths?: unknown
   components?: unknown
   security?: unknown
+  'x-errors'?: unknown
 }
 
 export interface Media {
@@ -214,3 +215,7 @@ export const keyHeader = (document: OpenApiDocument) => {
 
 export const schemas = (document: OpenApiDocument): { name: string; schema: Schema }[] =>
   Object.entries(node(node(document.components).schemas)).map(([name, schema]) => ({ name, schema: node(schema) }))
+
+/** The closed set of error codes, where the document brings one along. */
+export const codes = (document: OpenApiDocument) =>
+  (document['x-errors'] ?? []) as { code: string; status: number; detail: string }[]

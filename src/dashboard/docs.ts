@@ -3,7 +3,7 @@ import { Hono } from 'hono'
 import { etag } from 'hono/etag'
 import { html } from 'hono/html'
 import { script } from './docs-client.ts'
-import { about, groups, keyHeader, type OpenApiDocument, schemas, slug } from './docs-document.ts'
+import { about, codes, groups, keyHeader, type OpenApiDocument, schemas, slug } from './docs-document.ts'
 import { badge, operationSection, prose, schemaOf } from './docs-operation.ts'
 import { style } from './docs-style.ts'
 
@@ -60,10 +60,14 @@ A workspace key works in its own workspace. A key of an organisation names the w
 </section>`
 }
 
-const errors = () => html`<section id="errors"><h2>Errors</h2>
+const errors = (document: OpenApiDocument) => html`<section id="errors"><h2>Errors</h2>
 <p>Every error has the same body, <code>application/problem+json</code> (RFC 9457): <code>title</code> and <code>status</code>,
 a <code>detail</code> for people, a <code>code</code> for programs and the <code>request_id</code> to quote when you ask for help.
 A <code>422</code> lists each fault of the request in <code>errors</code>, all at once.</p>
+<dl class="codes">${codes(document).map(
+  ({ code, status, detail }) =>
+    html`<dt id="error-${code}"><code>${code}</code> <span class="type">${status}</span></dt><dd>${prose(detail)}</dd>`,
+)}</dl>
 </section>`
 
 const page = (document: OpenApiDocument) => html`<!doctype html>
@@ -81,7 +85,7 @@ const page = (document: OpenApiDocument) => html`<!doctype html>
 <a class="skip" href="#introduction">Skip to content</a>
 <header><a class="brand" href="#introduction">${about(document).title}</a>${navigation(document)}</header>
 <main>
-${introduction(about(document))}${authentication(document)}${errors()}
+${introduction(about(document))}${authentication(document)}${errors(document)}
 ${groups(document).map(
   ({
     name,

@@ -161,6 +161,7 @@ export function problem(c: Context, failure: Failure, requestId: string): Respon
   return new Response(JSON.stringify(body), { status, headers })
 }
 
-/** Every code of a status, for the document. */
-export const codesOf = (status: number): { code: Code; detail: string }[] =>
-  codes.filter(code => CODES[code][0] === status).map(code => ({ code, detail: CODES[code][2] }))
+/** Every code with its status and sentence, for the document. */
+export const everyCode = () =>
+  codes.map(code => ({ code, status: statusOf(code), title: CODES[code][1], detail: CODES[code][2] }))
+export const codesOf = (status: number) => everyCode().filter(one => one.status === status)

@@ -1,6 +1,6 @@
 // The OpenAPI 3.1 document, made from the schemas that validate.
 import * as z from 'zod'
-import { codesOf, statusOf } from './errors.ts'
+import { codesOf, everyCode, statusOf } from './errors.ts'
 import { type Operation, slice } from './routes.ts'
 
 export type OpenApiDocument = {
@@ -152,6 +152,7 @@ export function openApi(operations: Operation[]): OpenApiDocument {
     security: [{ apiKey: [] }, { bearer: [] }],
     tags: [...new Set(operations.map(operation => operation.tag))].map(name => ({ name })),
     paths,
+    'x-errors': everyCode(),
     components: {
       schemas,
       responses: Object.fromEntries(failing.map(status => [status, failureOf(status)])),
@@ -193,6 +194,8 @@ function referring(schema: unknown): unknown {
     Object.entries(schema)
       // zod repeats a component's name as `id`; a property of that name is an object and stays.
       .filter(([key, value]) => key !== 'id' || typeof value !== 'string')
+      // Answers grow: a client must not choke on a member it does not know.
+      .filter(([key, value]) => key !== 'additionalProperties' || value !== false)
       .map(([key, value]) => [
         key,
         key === '$ref' ? String(value).replace('#/$defs/', '#/components/schemas/') : referring(value),

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
-const root = join(import.meta.dirname, '..')
+const root = join(import.meta.dirname, '../..')
 const worker = readFileSync(join(root, 'wrangler.toml'), 'utf8').match(/^name = "(.+)"/m)![1]!
 
 // One program under three names. It writes down how it was called, and keeps database branches and comments in a file.
