@@ -51,7 +51,7 @@ export function createGateway({
   ...options
 }: GatewayOptions): Gateway {
   const token = options.token || randomBytes(24).toString('base64url')
-  const connectionString = `postgresql://gateway:${encodeURIComponent(token)}@127.0.0.1/slipway`
+  const connectionString = `postgresql://gateway:${encodeURIComponent(token)}@localhost/slipway`
   const key = digest(new URL(connectionString).password)
   const pool = new pg.Pool({
     connectionString: databaseUrl,

@@ -9,6 +9,7 @@ import { createGateway, type Gateway } from '../../src/host/gateway.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-gateway-'))
+const defaultEndpoint = neonConfig.fetchEndpoint
 let server: Postgres
 let gateway: Gateway
 let endpoint: string
@@ -37,7 +38,7 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
   let table: string
 
   beforeEach(async () => {
-    neonConfig.fetchEndpoint = transport === 'over HTTP' ? endpoint : 'http://gateway.invalid'
+    neonConfig.fetchEndpoint = transport === 'over HTTP' ? endpoint : defaultEndpoint
     neonConfig.fetchFunction = transport === 'over HTTP' ? fetch : gateway.fetch
     table = `t${++tables}`
     await sql(`create table ${table} (n int primary key)`)
@@ -80,7 +81,7 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
 
   test('values travel as the text of Postgres, in arrays or by name as asked', async () => {
     const ask = (arrays: string) =>
-      neonConfig.fetchFunction(neonConfig.fetchEndpoint as string, {
+      neonConfig.fetchFunction(endpoint, {
         method: 'POST',
         headers: { 'Neon-Connection-String': gateway.connectionString, 'Neon-Array-Mode': arrays },
         body: JSON.stringify({ query: "select '2026-11-21T09:00Z'::timestamptz as a, 1.50 as b, null as c" }),
