@@ -54,7 +54,7 @@ export function createGateway({
   ...options
 }: GatewayOptions): Gateway {
   const token = options.token || randomBytes(24).toString('base64url')
-  const connectionString = `postgresql://gateway:${encodeURIComponent(token)}@gateway.localhost/slipway`
+  const connectionString = `postgresql://gateway:${encodeURIComponent(token)}@localhost/slipway`
   const key = digest(new URL(connectionString).password)
   const pool = new pg.Pool({
     connectionString: databaseUrl,

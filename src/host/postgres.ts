@@ -106,7 +106,8 @@ function refuseSecondServer(folder: string): void {
   if (!fs.existsSync(file) || !fs.existsSync('/proc/self/cwd')) return
   const text = fs.readFileSync(file, 'utf8')
   const pid = Number.parseInt(text, 10)
-  if (pid > 0 && servesFolder(pid, folder))
+  if (!(pid > 0)) return
+  if (servesFolder(pid, folder))
     throw new Error(`${folder} is already served by process ${pid}: stop that process, or use another folder`)
   fs.writeFileSync(file, text.replace(/^\d+/, '2147483647'))
 }
@@ -154,7 +155,7 @@ async function serve({ postgres }: Binaries, way: Way, folder: string, port: num
   const password = fs.readFileSync(join(folder, PASSWORD_FILE), 'utf8')
   const url = `postgresql://slipway:${password}@127.0.0.1:${port}/postgres`
   const deadline = Date.now() + READY_WITHIN
-  while (!(await accepts(url))) {
+  while (!(await Promise.race([accepts(url), exited]))) {
     if (!gone && Date.now() < deadline) {
       await delay(20)
       continue

@@ -1,0 +1,366 @@
+// The gateway against a real Postgres and the real driver, over HTTP and in process.
+import * as fs from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { NeonDbError, neon, neonConfig } from '@neondatabase/serverless'
+import pg from 'pg'
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { createGateway, type Gateway } from '../../src/host/gateway.ts'
+import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
+
+const root = fs.mkdtempSync(join(tmpdir(), 'slipway-gateway-'))
+const defaultEndpoint = neonConfig.fetchEndpoint
+let server: Postgres
+let gateway: Gateway
+let endpoint: string
+let tables = 0
+
+const inProcess = (to: Gateway) => {
+  neonConfig.fetchFunction = to.fetch
+  return neon(to.connectionString)
+}
+
+beforeAll(async () => {
+  server = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
+  gateway = createGateway({ databaseUrl: server.url })
+  endpoint = (await gateway.listen()).url
+})
+
+afterAll(async () => {
+  await gateway.close()
+  await server.stop()
+  fs.rmSync(root, { recursive: true })
+})
+
+describe.each(['over HTTP', 'in process'])('%s', transport => {
+  const sql = (...args: Parameters<ReturnType<typeof neon>['query']>) => driver().query(...args)
+  const driver = () => neon(gateway.connectionString)
+  let table: string
+
+  beforeEach(async () => {
+    neonConfig.fetchEndpoint = transport === 'over HTTP' ? endpoint : defaultEndpoint
+    neonConfig.fetchFunction = transport === 'over HTTP' ? fetch : gateway.fetch
+    table = `t${++tables}`
+    await sql(`create table ${table} (n int primary key)`)
+  })
+
+  test('a single query', async () => {
+    expect(await driver()`select ${'a'}::text as a, ${1}::int + 1 as b`).toEqual([{ a: 'a', b: 2 }])
+    expect(await sql('')).toEqual([])
+  })
+
+  test('full results tell the command, the count and the types', async () => {
+    const full = neon(gateway.connectionString, { fullResults: true, arrayMode: true })
+    const inserted = await full.query(`insert into ${table} values (1), (2) returning n`)
+    expect(inserted).toMatchObject({ command: 'INSERT', rowCount: 2, rows: [[1], [2]], rowAsArray: true })
+    expect(inserted.fields).toMatchObject([{ name: 'n', dataTypeID: 23 }])
+    expect(await full.query(`create index on ${table} (n)`)).toMatchObject({
+      command: 'CREATE',
+      rowCount: null,
+      rows: [],
+    })
+  })
+
+  test.each([
+    ['null', 'text', null, null],
+    ['unicode', 'text', 'žluťoučký 🐎 \u2028 "\\', 'žluťoučký 🐎 \u2028 "\\'],
+    ['boolean', 'boolean', true, true],
+    ['bigint', 'bigint', '9007199254740993', '9007199254740993'],
+    ['numeric', 'numeric', '12345678901234567890.0123456789', '12345678901234567890.0123456789'],
+    ['jsonb', 'jsonb', { b: [1, null, 'x'], a: 'ž' }, { b: [1, null, 'x'], a: 'ž' }],
+    ['array', 'text[]', ['a', null, 'b"c,\\'], ['a', null, 'b"c,\\']],
+    ['empty array', 'int[]', [], []],
+    ['timestamptz', 'timestamptz', '2026-11-21T09:00:00.123456+02', new Date('2026-11-21T07:00:00.123Z')],
+    ['uuid', 'uuid', '01890a5d-ac96-774b-bcce-b302099a8057', '01890a5d-ac96-774b-bcce-b302099a8057'],
+    ['bytea', 'bytea', Buffer.from([0, 1, 254, 255]), Buffer.from([0, 1, 254, 255])],
+  ])('%s goes there and back', async (_, type, given, expected) => {
+    expect(await driver()`select ${given}::${neon(gateway.connectionString).unsafe(type)} as v`).toEqual([
+      { v: expected },
+    ])
+  })
+
+  test('values travel as the text of Postgres, in arrays or by name as asked', async () => {
+    const ask = (arrays: string) =>
+      neonConfig.fetchFunction(endpoint, {
+        method: 'POST',
+        headers: { 'Neon-Connection-String': gateway.connectionString, 'Neon-Array-Mode': arrays },
+        body: JSON.stringify({ query: "select '2026-11-21T09:00Z'::timestamptz as a, 1.50 as b, null as c" }),
+      })
+    const row = ['2026-11-21 09:00:00+00', '1.50', null]
+    expect(await (await ask('true')).json()).toMatchObject({ rows: [row], rowAsArray: true })
+    expect(await (await ask('false')).json()).toMatchObject({
+      rows: [{ a: row[0], b: row[1], c: row[2] }],
+      rowAsArray: false,
+    })
+  })
+
+  test('a batch is one transaction, each statement seeing the one before', async () => {
+    const sql = driver()
+    const results = await sql.transaction([
+      sql`select set_config('app.tenant_id', 'acme', true)`,
+      sql.query(`insert into ${table} values (1) returning n`),
+      sql.query(`select n, current_setting('app.tenant_id') as tenant from ${table}`),
+      sql.query(`update ${table} set n = 2 where n = 99 returning n`),
+    ])
+    expect(results.slice(1)).toEqual([[{ n: 1 }], [{ n: 1, tenant: 'acme' }], []])
+    expect(await sql`select coalesce(current_setting('app.tenant_id', true), '') as tenant`).toEqual([{ tenant: '' }])
+    expect(await sql.transaction([])).toEqual([])
+  })
+
+  test('an error takes the whole batch back, and what follows it never runs', async () => {
+    const sql = driver()
+    await sql.query(`create sequence ${table}_calls`)
+    const batch = sql.transaction([
+      sql.query(`insert into ${table} values (1)`),
+      sql.query(`insert into ${table} values (1)`),
+      sql.query('rollback'),
+      sql.query(`select nextval('${table}_calls')`),
+    ])
+    await expect(batch).rejects.toMatchObject({ code: '23505', table, constraint: `${table}_pkey` })
+    expect(await sql.query(`select n from ${table}`)).toEqual([])
+    expect(await sql.query(`select nextval('${table}_calls') as n`)).toEqual([{ n: '1' }])
+  })
+
+  test('what only the commit finds is an error too', async () => {
+    const sql = driver()
+    await sql.query(`create table ${table}_child (n int references ${table} deferrable initially deferred)`)
+    await expect(sql.transaction([sql.query(`insert into ${table}_child values (7)`)])).rejects.toMatchObject({
+      code: '23503',
+    })
+    expect(await sql.query(`select n from ${table}_child`)).toEqual([])
+  })
+
+  test('an SQLSTATE of our own arrives with its detail and hint', async () => {
+    const raise = `do $$ begin raise exception 'no' using errcode = 'SW403', detail = 'deployments:update', hint = 'ask' end $$`
+    const error = await sql(raise.replace("'ask' end", "'ask'; end")).catch(error => error)
+    expect(error).toBeInstanceOf(NeonDbError)
+    expect(error).toMatchObject({
+      message: 'no',
+      code: 'SW403',
+      detail: 'deployments:update',
+      hint: 'ask',
+      severity: 'ERROR',
+    })
+  })
+
+  test('a mistake in the statement is answered with its position', async () => {
+    await expect(sql('selec 1')).rejects.toMatchObject({ code: '42601', position: '1' })
+    await expect(sql('select $1::int', ['x'])).rejects.toMatchObject({ code: '22P02' })
+    await expect(sql('select $1::int')).rejects.toMatchObject({ code: '08P01' })
+    await expect(sql('select 1; select 2')).rejects.toMatchObject({ code: '42601' })
+  })
+
+  test('isolation, read only and deferrable', async () => {
+    const sql = driver()
+    const show = ['transaction_isolation', 'transaction_read_only', 'transaction_deferrable']
+    const shown = async (options: object) =>
+      (
+        await sql.transaction(
+          [sql.query(`select ${show.map(name => `current_setting('${name}')`).join(" || ' ' || ")} as v`)],
+          options,
+        )
+      )[0]
+    expect(await shown({})).toEqual([{ v: 'read committed off off' }])
+    expect(await shown({ isolationLevel: 'RepeatableRead' })).toEqual([{ v: 'repeatable read off off' }])
+    expect(await shown({ isolationLevel: 'Serializable', readOnly: true, deferrable: true })).toEqual([
+      { v: 'serializable on on' },
+    ])
+    await expect(shown({ isolationLevel: 'Serializable; drop table x' })).rejects.toMatchObject({ code: '08P01' })
+    const write = sql.transaction([sql.query(`insert into ${table} values (1)`)], { readOnly: true })
+    await expect(write).rejects.toMatchObject({ code: '25006' })
+  })
+
+  test('200 at once on 10 connections, each its own answer', async () => {
+    const sql = driver()
+    const asked = Array.from({ length: 200 }, (_, i) => i)
+    const answered = await Promise.all(
+      asked.map(i => (i % 2 ? sql`select ${i}::int as i` : sql.transaction([sql`select ${i}::int as i`]))),
+    )
+    expect(answered.map((rows, i) => (i % 2 ? rows[0] : (rows[0] as unknown[])[0]))).toEqual(asked.map(i => ({ i })))
+  })
+
+  test('a large value, both ways', async () => {
+    const large = 'ž'.repeat(2_000_000)
+    expect(await driver()`select ${large} as large, length(${large}) as n`).toEqual([{ large, n: 2_000_000 }])
+  })
+})
+
+describe('who may ask', () => {
+  const body = JSON.stringify({ query: 'create table intruded ()' })
+  const wrong = () => gateway.connectionString.replace(/:[^:@]*@/, ':wrong@')
+  const attempts: [string, () => Record<string, string>][] = [
+    ['nobody', () => ({})],
+    ['a wrong token', () => ({ 'Neon-Connection-String': wrong() })],
+    ['an empty token', () => ({ 'Neon-Connection-String': 'postgresql://gateway@127.0.0.1/slipway' })],
+    ['no URL at all', () => ({ 'Neon-Connection-String': 'x' })],
+    ['the database password', () => ({ 'Neon-Connection-String': server.url })],
+  ]
+
+  test.each(attempts)('%s is refused, and nothing runs', async (_, headers) => {
+    for (const ask of [fetch, gateway.fetch]) {
+      const response = await ask(endpoint, { method: 'POST', headers: headers(), body })
+      expect(response.status).toBe(401)
+      expect([...response.headers.keys()].filter(name => name.startsWith('access-control'))).toEqual([])
+    }
+    expect(await inProcess(gateway)`select to_regclass('intruded') as found`).toEqual([{ found: null }])
+  })
+
+  test.each(['', 'x', 'null', '[]', '{"query":1}', '{"queries":[null]}', '{"query":"select 1","params":{}}'])(
+    'a body of %j is refused',
+    async body => {
+      for (const ask of [fetch, gateway.fetch]) {
+        const headers = { 'Neon-Connection-String': gateway.connectionString }
+        expect((await ask(endpoint, { method: 'POST', headers, body })).status).toBe(400)
+      }
+    },
+  )
+
+  test('more than 32 MiB are refused', async () => {
+    const body = JSON.stringify({ query: 'select 1', padding: 'x'.repeat(33 * 1024 * 1024) })
+    for (const ask of [fetch, gateway.fetch]) {
+      const headers = { 'Neon-Connection-String': gateway.connectionString }
+      const status = await ask(endpoint, { method: 'POST', headers, body }).then(
+        response => response.status,
+        // A refusal may also close the connection while the body is still being sent.
+        () => 413,
+      )
+      expect(status).toBe(413)
+    }
+  })
+
+  test('a token of our own makes the same connection string again', async () => {
+    const make = () => createGateway({ databaseUrl: server.url, token: 'a token/of: ours' })
+    const [one, two] = [make(), make()]
+    expect(one.connectionString).toBe(two.connectionString)
+    neonConfig.fetchFunction = two.fetch
+    expect(await neon(one.connectionString)`select 1 as n`).toEqual([{ n: 1 }])
+    await Promise.all([one.close(), two.close()])
+  })
+})
+
+describe('when things break', () => {
+  const one = (databaseUrl: string, options = {}) => createGateway({ databaseUrl, poolSize: 1, ...options })
+
+  async function statusOf(gateway: Gateway, query: string): Promise<{ status: number; code: string }> {
+    const headers = { 'Neon-Connection-String': gateway.connectionString }
+    const response = await gateway.fetch(endpoint, { method: 'POST', headers, body: JSON.stringify({ query }) })
+    return { status: response.status, code: ((await response.json()) as { code: string }).code }
+  }
+
+  test('a backend that is killed gives an answer, and the next one works', async () => {
+    const gateway = one(server.url)
+    expect(await statusOf(gateway, 'select pg_terminate_backend(pg_backend_pid())')).toEqual({
+      status: 503,
+      code: '57P01',
+    })
+    expect(await statusOf(gateway, 'select 1')).toMatchObject({ status: 200 })
+    const sql = inProcess(gateway)
+    const batch = sql.transaction([sql`select 1`, sql`select pg_terminate_backend(pg_backend_pid())`, sql`select 2`])
+    await expect(batch).rejects.toBeInstanceOf(NeonDbError)
+    expect(await sql`select 1 as n`).toEqual([{ n: 1 }])
+    await gateway.close()
+  })
+
+  test('an idle backend that is killed is not noticed', async () => {
+    const gateway = one(server.url)
+    const sql = inProcess(gateway)
+    const [row] = await sql`select pg_backend_pid() as pid`
+    const admin = new pg.Client({ connectionString: server.url })
+    await admin.connect()
+    await admin.query('select pg_terminate_backend($1, 5000)', [row?.pid])
+    await admin.end()
+    await vi.waitFor(async () => expect(await sql`select 1 as n`).toEqual([{ n: 1 }]))
+    await gateway.close()
+  })
+
+  test('neither an open transaction nor an error is inherited by the next caller', async () => {
+    const gateway = one(server.url)
+    for (const query of ['select 1 / 0', 'copy (select 1) to stdout', 'start transaction read only'])
+      await statusOf(gateway, query)
+    expect(await inProcess(gateway)`select current_setting('transaction_read_only') as v`).toEqual([{ v: 'off' }])
+    for (const query of ['begin', 'create table kept ()']) await statusOf(gateway, query)
+    await gateway.close()
+    const later = one(server.url)
+    expect(await inProcess(later)`select to_regclass('kept') as found`).toEqual([{ found: 'kept' }])
+    await later.close()
+  })
+
+  test('a copy from the client fails at once and leaves nothing out of step', async () => {
+    const gateway = one(server.url)
+    const sql = inProcess(gateway)
+    const batch = sql.transaction([sql`create temp table w (n int)`, sql`copy w from stdin`, sql`select 1 as n`])
+    await expect(batch).rejects.toBeInstanceOf(NeonDbError)
+    expect(await sql`select 2 as n`).toEqual([{ n: 2 }])
+    await gateway.close()
+  })
+
+  test('a slow statement ends at the timeout, and the pool is whole', async () => {
+    const gateway = one(server.url, { statementTimeout: 100 })
+    expect(await statusOf(gateway, 'select pg_sleep(30)')).toEqual({ status: 400, code: '57014' })
+    expect(await statusOf(gateway, 'select 1')).toMatchObject({ status: 200 })
+    await gateway.close()
+  })
+
+  test('no database, a wrong password and a missing database are unavailable', async () => {
+    const variant = (change: (url: URL) => void) => {
+      const url = new URL(server.url)
+      change(url)
+      return url.href
+    }
+    const cases: [string, string][] = [
+      ['postgresql://a:b@127.0.0.1:1/none', '08006'],
+      [variant(url => Object.assign(url, { password: 'wrong' })), '28P01'],
+      [variant(url => Object.assign(url, { pathname: '/none' })), '3D000'],
+    ]
+    for (const [url, code] of cases) {
+      const gateway = one(url)
+      expect(await statusOf(gateway, 'select 1')).toEqual({ status: 503, code })
+      await gateway.close()
+    }
+  })
+
+  test('a Postgres that stops is unavailable at once, and used again when it is back', async () => {
+    const dataDir = join(root, 'stopping')
+    const first = await startPostgres({ dataDir, durable: false })
+    const gateway = one(first.url)
+    expect(await statusOf(gateway, 'select 1')).toMatchObject({ status: 200 })
+    const underway = statusOf(gateway, 'select pg_sleep(30)')
+    await vi.waitFor(async () => {
+      const client = new pg.Client({ connectionString: first.url })
+      await client.connect()
+      const { rowCount } = await client
+        .query("select from pg_stat_activity where query like 'select pg_sleep%'")
+        .finally(() => client.end())
+      expect(rowCount).toBe(1)
+    })
+    await first.stop()
+    expect((await underway).status).toBe(503)
+    const start = performance.now()
+    expect(await statusOf(gateway, 'select 1')).toEqual({ status: 503, code: '08006' })
+    expect(performance.now() - start).toBeLessThan(1000)
+    const second = await startPostgres({ dataDir, port: first.port, durable: false })
+    expect(await statusOf(gateway, 'select 1')).toMatchObject({ status: 200 })
+    await gateway.close()
+    await second.stop()
+  })
+})
+
+test('a trip is told once per request, and statements can be altered', async () => {
+  const onTrip = vi.fn()
+  const gateway = createGateway({ databaseUrl: server.url, onTrip, rewrite: text => text.replace('before', 'after') })
+  const sql = inProcess(gateway)
+  expect(await sql`select ${1}::int as n, 'before' as word`).toEqual([{ n: 1, word: 'after' }])
+  await sql.transaction([sql`select 1`, sql`select 2`])
+  expect(onTrip.mock.calls).toEqual([
+    [{ queries: [{ query: "select $1::int as n, 'after' as word", params: ['1'] }] }],
+    [
+      {
+        queries: [
+          { query: 'select 1', params: [] },
+          { query: 'select 2', params: [] },
+        ],
+      },
+    ],
+  ])
+  await gateway.close()
+})

@@ -1,0 +1,106 @@
+// Migrations against a real Postgres: each once, in order, all or none, however many starts race.
+import { execFile } from 'node:child_process'
+import * as fs from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import pg from 'pg'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { migrate } from '../../src/host/migrate.ts'
+import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
+
+const root = fs.mkdtempSync(join(tmpdir(), 'slipway-migrate-'))
+const folder = folderOf('good', ['create table ships (id int)', 'insert into ships values (1)'])
+const log = () => {}
+let server: Postgres
+let admin: pg.Client
+let url: string
+let databases = 0
+
+beforeAll(async () => {
+  server = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
+  admin = new pg.Client({ connectionString: server.url })
+  await admin.connect()
+})
+
+beforeEach(async () => {
+  const name = `migrate_${++databases}`
+  await admin.query(`create database ${name}`)
+  url = server.url.replace(/postgres$/, name)
+})
+
+afterAll(async () => {
+  await admin.end()
+  await server.stop()
+  fs.rmSync(root, { recursive: true })
+})
+
+function folderOf(name: string, statements: string[]): string {
+  const path = join(root, name)
+  fs.mkdirSync(join(path, 'meta'), { recursive: true })
+  const entries = statements.map((_, idx) => ({
+    idx,
+    version: '7',
+    when: 1000 + idx,
+    tag: `000${idx}_step`,
+    breakpoints: true,
+  }))
+  statements.forEach((statement, idx) => {
+    fs.writeFileSync(join(path, `000${idx}_step.sql`), statement)
+  })
+  fs.writeFileSync(join(path, 'meta/_journal.json'), JSON.stringify({ version: '7', dialect: 'postgresql', entries }))
+  return path
+}
+
+/** How many rows the migrations made, or null without their table. */
+async function ships(): Promise<number | null> {
+  const client = new pg.Client({ connectionString: url })
+  await client.connect()
+  try {
+    return (await client.query('select count(*)::int as n from ships')).rows[0].n
+  } catch (error) {
+    expect(error).toMatchObject({ code: '42P01' })
+    return null
+  } finally {
+    await client.end()
+  }
+}
+
+test('every migration is applied once, in order, and named', async () => {
+  expect(await migrate(url, { folder, log })).toMatchObject([{ name: '0000_step' }, { name: '0001_step' }])
+  expect(await migrate(url, { folder, log })).toEqual([])
+  expect(await ships()).toBe(1)
+})
+
+test('it stops after the one asked for, and goes on from there', async () => {
+  expect(await migrate(url, { folder, log, to: 0 })).toMatchObject([{ name: '0000_step' }])
+  expect(await ships()).toBe(0)
+  expect(await migrate(url, { folder, log })).toMatchObject([{ name: '0001_step' }])
+  expect(await ships()).toBe(1)
+})
+
+test('of several starts at once exactly one applies each', async () => {
+  const runs = await Promise.all([1, 2, 3, 4].map(() => migrate(url, { folder, log })))
+  expect(runs.flat()).toHaveLength(2)
+  expect(await ships()).toBe(1)
+})
+
+test('a failing migration takes the ones before it back', async () => {
+  const bad = folderOf('bad', ['create table ships (id int)', 'insert into ships values (1 / 0)'])
+  await expect(migrate(url, { folder: bad, log })).rejects.toThrow('0001_step')
+  expect(await ships()).toBe(null)
+  expect(await migrate(url, { folder, log })).toHaveLength(2)
+})
+
+test.each([
+  ['missing', ''],
+  ['unreachable', 'postgresql://someone:hunter2@127.0.0.1:1/none'],
+  ['malformed', 'postgresql://someone:hunter2@:none:/'],
+])('run with a %s database it says one line without the password, and fails', async (_, DATABASE_URL) => {
+  const script = join(import.meta.dirname, '../../src/host/migrate.ts')
+  const run = promisify(execFile)(process.execPath, [script], { env: { DATABASE_URL } })
+  const { code, stderr } = await run.catch(error => error)
+  expect(code).toBe(1)
+  expect(stderr.trim().split('\n')).toHaveLength(1)
+  expect(stderr).not.toContain('hunter2')
+})
