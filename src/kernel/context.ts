@@ -48,4 +48,5 @@ export function verb<Input, Output>(
   return Object.assign((caller: Caller, input: Input) => act({ ...caller, permission }, input), { permission })
 }
 
-export const inWorkspace = (ctx: Ctx): boolean => permissions[ctx.permission] === 'workspace'
+export const inWorkspace = ({ permission }: { permission: Permission }): boolean =>
+  permissions[permission] === 'workspace'

@@ -5,6 +5,7 @@ import { start } from '#runtime'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { operations } from '../../src/app.ts'
 import { failures } from '../../src/kernel/openapi.ts'
+import type { Operation } from '../../src/kernel/routes.ts'
 
 export const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
 export const lines: Record<string, unknown>[] = []
@@ -117,6 +118,10 @@ export async function newTenant(options: { app?: App } = {}) {
     owner: as(owner.api_key),
   }
 }
+
+/** A body that an operation takes, from its schema. */
+export const exampleOf = (operation: Operation): Record<string, unknown> | undefined =>
+  operation.body && ((operation.body.meta() as { example?: Record<string, unknown> }).example ?? {})
 
 /** A made-up id that is nobody's. */
 export const nobody = () => crypto.randomUUID()

@@ -9,3 +9,7 @@ export function start(settings: Record<string, unknown>, overrides: Partial<Conf
   const env = { ...settings, DATABASE_URL: connectionString, DATABASE_GATEWAY_URL: url }
   return createApp(readConfig(env, overrides))
 }
+
+/** How many trips the gateway saw for a request. */
+export const tripsOf = async (requestId: string): Promise<number> =>
+  Number(await (await fetch(`${inject('trips')}/${requestId}`)).text())

@@ -8,6 +8,7 @@ import type { TestProject } from 'vitest/node'
 import { createGateway } from '../../src/host/gateway.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { startPostgres } from '../../src/host/postgres.ts'
+import { counter } from './trips.ts'
 import { withoutFirstWall } from './walls.ts'
 
 declare module 'vitest' {
@@ -25,26 +26,19 @@ export default async function setup(project: TestProject) {
   const postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
   await migrate(postgres.url, { log: () => {} })
 
-  const trips = new Map<string, number>()
-  const count = (queries: { params: unknown[] }[]) => {
-    const id = queries
-      .flatMap(query => query.params)
-      .find(param => typeof param === 'string' && param.startsWith('trip-'))
-    if (id) trips.set(String(id), (trips.get(String(id)) ?? 0) + 1)
-  }
-  const onTrip = (trip: { queries: { params: unknown[] }[] }) => count(trip.queries)
+  const { trips, onTrip } = counter()
   const gateway = createGateway({ databaseUrl: postgres.url, onTrip })
   const unwalled = createGateway({ databaseUrl: postgres.url, rewrite: withoutFirstWall })
-  const counter = createServer((request, response) => response.end(String(trips.get(request.url!.slice(1)) ?? 0)))
-  await new Promise<void>(resolve => counter.listen(0, '127.0.0.1', resolve))
+  const tellTrips = createServer((request, response) => response.end(String(trips.get(request.url!.slice(1)) ?? 0)))
+  await new Promise<void>(resolve => tellTrips.listen(0, '127.0.0.1', resolve))
 
   project.provide('databaseUrl', postgres.url)
   project.provide('gateway', { ...(await gateway.listen()), connectionString: gateway.connectionString })
   project.provide('unwalled', { ...(await unwalled.listen()), connectionString: unwalled.connectionString })
-  project.provide('trips', `http://127.0.0.1:${(counter.address() as AddressInfo).port}`)
+  project.provide('trips', `http://127.0.0.1:${(tellTrips.address() as AddressInfo).port}`)
 
   return async () => {
-    counter.close()
+    tellTrips.close()
     await Promise.all([gateway.close(), unwalled.close()])
     await postgres.stop()
     await rm(folder, { recursive: true, force: true })

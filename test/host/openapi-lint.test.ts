@@ -1,0 +1,14 @@
+import { createConfig, lintFromString } from '@redocly/openapi-core'
+import { expect, it } from 'vitest'
+import { operations } from '../../src/app.ts'
+import { openApi } from '../../src/kernel/openapi.ts'
+
+it('passes the linter without an error or a warning', async () => {
+  const config = await createConfig({ extends: ['recommended-strict'], rules: { 'no-server-example.com': 'off' } })
+  const problems = await lintFromString({
+    source: JSON.stringify(openApi(operations)),
+    absoluteRef: 'openapi.json',
+    config,
+  })
+  expect(problems.map(problem => `${problem.ruleId} ${problem.message} ${problem.location[0]?.pointer}`)).toEqual([])
+})

@@ -1,0 +1,3 @@
+import { isolation } from './support/isolation.ts'
+
+isolation('gateway')

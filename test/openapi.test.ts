@@ -1,0 +1,50 @@
+import { expect, it } from 'vitest'
+import { operations } from '../src/app.ts'
+import { codes, statusOf } from '../src/kernel/errors.ts'
+import { send, theApp } from './support/app.ts'
+
+const document = async () => (await send('GET', '/openapi.json')).body
+
+it('describes every route of the app, and nothing else', async () => {
+  const { paths } = await document()
+  const described = Object.entries<object>(paths).flatMap(([path, methods]) =>
+    Object.keys(methods).map(method => `${method} ${path}`),
+  )
+  const routed = theApp()
+    .routes.filter(route => route.method !== 'ALL' && !route.path.startsWith('/docs'))
+    .map(route => `${route.method.toLowerCase()} ${route.path.replace(/:(\w+)/g, '{$1}')}`)
+  expect(described.sort()).toEqual([...new Set(routed)].sort())
+})
+
+it('names each operation once, with its permission', async () => {
+  const ids = operations.map(operation => operation.id)
+  expect(new Set(ids).size).toBe(ids.length)
+  const { paths } = await document()
+  for (const { method, path, verb } of operations) {
+    expect(paths[path][method]['x-permission']).toBe(verb?.permission)
+    expect(paths[path][method].security).toEqual(verb ? undefined : [])
+  }
+})
+
+it('refers only to what it holds', async () => {
+  const all = await document()
+  for (const [, reference] of JSON.stringify(all).matchAll(/"\$ref":"#\/([^"]+)"/g)) {
+    const target = reference!.split('/').reduce((at, name) => at?.[name], all)
+    expect(target, reference).toBeTypeOf('object')
+    expect(target.$ref, reference).not.toBe(`#/${reference}`)
+  }
+})
+
+it('knows every code and its status', async () => {
+  const all = (await document())['x-errors']
+  expect(all.map((one: { code: string }) => one.code)).toEqual(codes)
+  for (const { code, status } of all) expect(status).toBe(statusOf(code))
+})
+
+it('has pages for people, which link each error', async () => {
+  const response = await theApp().fetch(new Request('http://slipway.test/docs'))
+  const page = await response.text()
+  expect(response.status).toBe(200)
+  for (const { id } of operations) expect(page).toContain(`id="${id}"`)
+  for (const code of codes) expect(page).toContain(`id="error-${code}"`)
+})

@@ -1,0 +1,99 @@
+import { beforeAll, describe, expect, it } from 'vitest'
+import { ADMIN } from '../src/access/built-in.ts'
+import { operations } from '../src/app.ts'
+import { inWorkspace } from '../src/kernel/context.ts'
+import { newApiKey } from '../src/kernel/crypto.ts'
+import { permissionNames } from '../src/kernel/permissions.ts'
+import { clock, exampleOf, newTenant, send, type Tenant } from './support/app.ts'
+
+const guarded = operations.filter(operation => operation.verb)
+let own: Tenant
+let other: Tenant
+let keys: Record<'revoked' | 'expired', string>
+/** For every path parameter, a thing of the other tenant. A new parameter needs one. */
+let foreign: Record<string, string>
+
+beforeAll(async () => {
+  ;[own, other] = await Promise.all([newTenant(), newTenant()])
+  const make = async (input: object = {}) =>
+    (await own.post('/workspaces/current/api-keys', { description: 'x', ...input })).body
+  const revoked = await make()
+  await own.delete(`/workspaces/current/api-keys/${revoked.id}`)
+  const expired = await make({ expires_at: new Date(Date.now() + 1000).toISOString() })
+  keys = { revoked: revoked.key, expired: expired.key }
+  const role = await other.owner.post('/orgs/current/roles', { display_name: 'Theirs', permissions: [] })
+  const [membership] = (await other.get('/workspaces/current/members')).body.resources
+  const [key] = (await other.get('/workspaces/current/api-keys')).body.resources
+  foreign = {
+    workspace_id: other.tenant_id,
+    role_id: role.body.id,
+    member_id: membership.member_id,
+    membership_id: membership.id,
+    key_id: key.id,
+  }
+})
+
+const pathOf = (path: string) => path.replace(/\{(\w+)\}/g, (_, name) => foreign[name] ?? `no foreign ${name}`)
+
+describe.each(guarded.map(operation => [operation.id, operation] as const))('%s', (_, operation) => {
+  const call = (headers: Record<string, string>) =>
+    send(operation.method.toUpperCase(), pathOf(operation.path), { body: exampleOf(operation), headers })
+  const outcome = async (headers: Record<string, string>) => {
+    const { status, body } = await call(headers)
+    return [status, body?.code]
+  }
+
+  it('refuses who sends no key', async () => {
+    expect(await outcome({})).toEqual([401, 'key_missing'])
+  })
+
+  it('refuses a malformed key', async () => {
+    expect(await outcome({ 'X-Api-Key': `${own.key}x` })).toEqual([401, 'key_malformed'])
+    expect(await outcome({ Authorization: 'Bearer secret' })).toEqual([401, 'key_malformed'])
+  })
+
+  it('refuses a key that nobody made', async () => {
+    expect(await outcome({ 'X-Api-Key': newApiKey() })).toEqual([401, 'key_unknown'])
+  })
+
+  it('refuses a revoked key', async () => {
+    expect(await outcome({ 'X-Api-Key': keys.revoked })).toEqual([401, 'key_revoked'])
+  })
+
+  it('refuses an expired key', async () => {
+    clock.ahead = 60_000
+    expect(await outcome({ 'X-Api-Key': keys.expired }).finally(() => (clock.ahead = 0))).toEqual([401, 'key_expired'])
+  })
+
+  it('refuses a key with every permission but the one', async () => {
+    const permissions = permissionNames.filter(name => name !== operation.verb!.permission)
+    const { key } = (await own.owner.post('/orgs/current/api-keys', { description: 'all but one', permissions })).body
+    expect(await outcome({ 'X-Api-Key': key, 'X-Tenant-Id': own.tenant_id })).toEqual([403, 'permission_missing'])
+  })
+
+  it('refuses to act in another tenant’s workspace', async () => {
+    for (const { key } of [own, own.owner]) {
+      expect(await outcome({ 'X-Api-Key': key, 'X-Tenant-Id': other.tenant_id })).toEqual([403, 'workspace_forbidden'])
+    }
+  })
+
+  it('does not find another tenant’s thing', async () => {
+    if (!operation.params) return
+    const { status } = await call({ 'X-Api-Key': own.owner.key, 'X-Tenant-Id': own.tenant_id })
+    expect(status).toBe(404)
+    expect((await send('GET', '/workspaces', { headers: { 'X-Api-Key': other.key } })).status).toBe(200)
+  })
+
+  it('takes an organisation key without a workspace only where none is needed', async () => {
+    const [status, code] = await outcome({ 'X-Api-Key': own.owner.key })
+    if (inWorkspace(operation.verb!)) expect([status, code]).toEqual([403, 'workspace_required'])
+    else expect(code).not.toBe('workspace_required')
+  })
+})
+
+it('leaves the other tenant as it was', async () => {
+  const [membership] = (await other.get('/workspaces/current/members')).body.resources
+  expect(membership).toMatchObject({ id: foreign.membership_id, role_id: ADMIN })
+  expect((await other.owner.get(`/orgs/current/roles/${foreign.role_id}`)).body.display_name).toBe('Theirs')
+  expect((await other.get('/workspaces/current/api-keys')).body.resources).toHaveLength(1)
+})

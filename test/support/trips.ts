@@ -1,0 +1,12 @@
+// Counts the trips of requests whose id asks for it by beginning with `trip-`.
+import type { GatewayOptions } from '../../src/host/gateway.ts'
+
+export function counter() {
+  const trips = new Map<string, number>()
+  const onTrip: NonNullable<GatewayOptions['onTrip']> = ({ queries }) => {
+    const params = queries.flatMap(query => query.params)
+    const id = params.find((param): param is string => typeof param === 'string' && param.startsWith('trip-'))
+    if (id) trips.set(id, (trips.get(id) ?? 0) + 1)
+  }
+  return { trips, onTrip }
+}

@@ -1,0 +1,39 @@
+import { expect, it } from 'vitest'
+import { tripsOf } from '#runtime'
+import { operations } from '../src/app.ts'
+import { exampleOf, newTenant, nobody, send } from './support/app.ts'
+
+const guarded = operations.filter(operation => operation.verb)
+
+it.each(guarded.map(operation => [operation.id, operation] as const))(
+  '%s makes exactly one trip',
+  async (id, operation) => {
+    const { owner, tenant_id } = await newTenant()
+    const requestId = `trip-${id}-${nobody()}`
+    const path = operation.path.replace(/\{\w+\}/g, nobody)
+    const headers = { 'X-Api-Key': owner.key, 'X-Tenant-Id': tenant_id, 'X-Request-Id': requestId }
+    const { status } = await send(operation.method.toUpperCase(), path, { body: exampleOf(operation), headers })
+    expect([200, 201, 404]).toContain(status)
+    expect(await tripsOf(requestId)).toBe(1)
+  },
+)
+
+it('takes the same one trip under an idempotency key, fresh or replayed', async () => {
+  const { owner } = await newTenant()
+  for (const replayed of [null, 'true']) {
+    const requestId = `trip-idempotent-${nobody()}`
+    const headers = { 'Idempotency-Key': 'once', 'X-Request-Id': requestId }
+    const reply = await owner.post('/workspaces', { display_name: 'Once' }, headers)
+    expect(reply.headers.get('Idempotency-Replayed')).toBe(replayed)
+    expect(await tripsOf(requestId)).toBe(1)
+  }
+})
+
+it('spends no trip on a key that is missing or mistyped, nor on a body that does not fit', async () => {
+  const { owner } = await newTenant()
+  const requestId = `trip-none-${nobody()}`
+  await send('GET', '/workspaces', { headers: { 'X-Request-Id': requestId } })
+  await send('GET', '/workspaces', { headers: { 'X-Request-Id': requestId, 'X-Api-Key': 'slw_typo' } })
+  await owner.post('/workspaces', {}, { 'X-Request-Id': requestId })
+  expect(await tripsOf(requestId)).toBe(0)
+})
