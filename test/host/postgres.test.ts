@@ -9,6 +9,9 @@ import pg from 'pg'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Postgres, type PostgresOptions, startPostgres } from '../../src/host/postgres.ts'
 
+// A machine that is busy starts a server slowly.
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
+
 let root: string
 let dataDir: string
 let running: Postgres[]
