@@ -58,7 +58,7 @@ class Pipeline {
   }
 
   handleRowDescription(message: { fields: Result['fields'] }) {
-    this.#fields = message.fields
+    this.#fields = message.fields.map(({ name, dataTypeID }) => ({ name, dataTypeID }))
   }
 
   handleDataRow(message: { fields: Result['rows'][number] }) {

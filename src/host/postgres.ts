@@ -19,10 +19,11 @@ type Way = { prefix: string[]; uid?: number; gid?: number }
 const ELSEWHERE = 'set DATABASE_URL to a Postgres of your own'
 const PASSWORD_FILE = 'slipway.password'
 const READY_WITHIN = 60_000
+const PROBE = 'id -un && "$0" --version && { test -w "$1" || ! echo "no access to $1" >&2; }'
 
 export async function startPostgres({ dataDir, port, durable = true }: PostgresOptions): Promise<Postgres> {
   const folder = resolve(dataDir)
-  fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
+  fs.mkdirSync(folder, { recursive: true })
   const binaries = await findBinaries()
   const way = await findWay(binaries, folder)
   if (!fs.existsSync(join(folder, 'PG_VERSION'))) await initialise(binaries, way, folder)
@@ -49,23 +50,28 @@ async function findBinaries(): Promise<Binaries> {
 /** The first way that works. Where setpriv exists, the kernel stops the server when its parent dies, even by SIGKILL. */
 async function findWay({ postgres }: Binaries, folder: string): Promise<Way> {
   let reason = ''
-  for await (const way of process.getuid?.() === 0 ? waysForRoot(folder) : [{ prefix: [] }])
+  for await (const way of ways(folder))
     for (const guard of [['setpriv', '--pdeathsig', 'INT'], []]) {
       const guarded = { ...way, prefix: [...way.prefix, ...guard] }
       try {
-        await run(guarded, 'sh', '-c', '"$0" --version && test -w "$1"', postgres, folder)
+        await run(guarded, 'sh', '-c', PROBE, postgres, folder)
         return guarded
       } catch (error) {
-        reason = String((error as { stderr?: string }).stderr || error).trim()
+        reason = reasonOf(error)
       }
     }
   throw new Error(`The embedded Postgres cannot run here (${reason}): run as an ordinary user, or ${ELSEWHERE}`)
 }
 
-/** Postgres refuses root: first as root's own files seen by another uid, else as another user, who then owns the folder. */
-async function* waysForRoot(folder: string): AsyncGenerator<Way> {
-  yield { prefix: ['unshare', '--user', '--map-user=1000', '--map-group=1000'] }
-  for (const user of ['postgres', 'nobody']) {
+/**
+ * Postgres refuses root, and initdb a uid without a name: first as ourselves, else under another name that a user namespace
+ * gives us while the files stay ours, else, for root, as another user, who then owns the folder.
+ */
+async function* ways(folder: string): AsyncGenerator<Way> {
+  const root = process.getuid?.() === 0
+  if (!root) yield { prefix: [] }
+  yield { prefix: ['unshare', '--user', '--map-user=nobody', '--map-group=65534'] }
+  for (const user of root ? ['postgres', 'nobody'] : []) {
     const ids = await Promise.all(['-u', '-g'].map(flag => run({ prefix: [] }, 'id', flag, user))).catch(() => [])
     const [uid, gid] = ids.map(Number)
     if (!uid || !gid) continue

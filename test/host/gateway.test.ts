@@ -8,6 +8,9 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vit
 import { createGateway, type Gateway } from '../../src/host/gateway.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
 
+// A machine that is busy starts a server slowly.
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
+
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-gateway-'))
 const defaultEndpoint = neonConfig.fetchEndpoint
 let server: Postgres

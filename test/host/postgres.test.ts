@@ -9,6 +9,9 @@ import pg from 'pg'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Postgres, type PostgresOptions, startPostgres } from '../../src/host/postgres.ts'
 
+// A machine that is busy starts a server slowly.
+vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
+
 let root: string
 let dataDir: string
 let running: Postgres[]
@@ -21,6 +24,7 @@ beforeEach(() => {
 })
 
 afterEach(async () => {
+  vi.unstubAllEnvs()
   await Promise.all(running.map(server => server.stop()))
   fs.rmSync(root, { recursive: true })
 })
@@ -132,6 +136,17 @@ test('a folder of something else is left as it is', async () => {
   expect(fs.readdirSync(dataDir)).toEqual(['letter.txt'])
   expect(fs.readdirSync(root)).toEqual(['postgres'])
 })
+
+test.runIf(process.getuid?.() === 0)(
+  'root without user namespaces and other users is told to set DATABASE_URL',
+  async () => {
+    const bin = join(root, 'bin')
+    fs.mkdirSync(bin)
+    fs.symlinkSync('/bin/sh', join(bin, 'sh'))
+    vi.stubEnv('PATH', bin)
+    await expect(start()).rejects.toThrow(/DATABASE_URL/)
+  },
+)
 
 test.runIf(process.platform === 'linux').each(['SIGKILL', 'SIGTERM', 'exit'] as const)(
   'it goes when its host goes by %s',
