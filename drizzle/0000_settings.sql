@@ -10,7 +10,10 @@ begin
   if not exists (select from pg_roles where rolname = 'slipway_system') then
     create role slipway_system nologin;
   end if;
-  execute format('grant slipway_app, slipway_system to %I with inherit false, set true', current_user);
+  -- Another database of the same server may have made them: then whoever administers it grants them to this one's owner.
+  if not (pg_has_role(current_user, 'slipway_app', 'set') and pg_has_role(current_user, 'slipway_system', 'set')) then
+    execute format('grant slipway_app, slipway_system to %I with inherit false, set true', current_user);
+  end if;
 end $$;
 --> statement-breakpoint
 grant usage on schema public to slipway_app, slipway_system;

@@ -178,6 +178,12 @@ language sql stable security definer set search_path = public, pg_temp as $$
   select a from api_keys a where a.id = current_actor()
 $$;
 --> statement-breakpoint
+-- The role of a new key for which none is named: that of whoever asks, or Admin where an organisation's role does not fit.
+create function actor_role(p_scope text) returns uuid language sql stable as $$
+  select case when p_scope = 'key' or r.scope = 'workspace' then r.id else '00000000-0000-4000-8000-000000000001' end
+  from roles r where r.id = (actor_key()).role_id
+$$;
+--> statement-breakpoint
 -- When a new key ends: as asked, but never after the key that makes it.
 create function grantable_expiry(p_asked timestamptz) returns timestamptz language plpgsql stable as $$
 declare

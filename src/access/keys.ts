@@ -56,7 +56,7 @@ async function make(ctx: Ctx, input: Input, tenant: SQL, scope: 'workspace' | 'k
     description,
     hint: hintOf(key),
     key_hash: await sha256Hex(key),
-    role_id: sql`grantable_role(${role_id ?? sql`(actor_key()).role_id`}::uuid, ${scope}, ${narrowed})`,
+    role_id: sql`grantable_role(${role_id ?? sql`actor_role(${scope})`}::uuid, ${scope}, ${narrowed})`,
     permissions: narrowed,
     expires_at: sql`grantable_expiry(${expires_at ?? null}::timestamptz)`,
     created_by: sql`current_actor()`,

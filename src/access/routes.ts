@@ -7,7 +7,10 @@ import * as roles from './roles.ts'
 import * as s from './schema.ts'
 import * as access from './service.ts'
 
-export const organizationRoutes = slice('Organisation')
+export const organizationRoutes = slice(
+  'Organisation',
+  'The organisation of the key that asks: its people, its roles, its keys.',
+)
   .get('/orgs/current/info', {
     id: 'readOrganization',
     summary: 'The organisation of this key',
@@ -142,7 +145,10 @@ export const organizationRoutes = slice('Organisation')
     verb: keys.revokeOrganizationKey,
   })
 
-export const workspaceRoutes = slice('Workspaces')
+export const workspaceRoutes = slice(
+  'Workspaces',
+  'Workspaces of the organisation, and the members and keys of each. A workspace is what other pages call a tenant.',
+)
   .get('/workspaces', {
     id: 'listWorkspaces',
     summary: 'The workspaces in reach of this key',

@@ -190,7 +190,10 @@ export const NewlyMadeApiKey = z
 export const NewApiKey = z
   .object({
     description: z.string().trim().min(1).max(256),
-    role_id: kept(Uuid).meta({ description: 'When left out: the role of the key that asks, as narrow.' }),
+    role_id: kept(Uuid).meta({
+      description:
+        'When left out: the role of the key that asks, as narrow; Admin when an organisation key makes a key of a workspace.',
+    }),
     permissions: kept(Permissions.min(1)).meta({ description: 'Narrows the key below its role.' }),
     expires_at: kept(Instant),
   })

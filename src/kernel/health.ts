@@ -9,7 +9,7 @@ const Health = z.object({ status: z.literal('ok') }).meta({ id: 'Health' })
 const Readiness = z.object({ status: z.literal('ready'), migration: z.string() }).meta({ id: 'Readiness' })
 const newest = journal.entries.at(-1)!
 
-export const healthRoutes = slice('Health')
+export const healthRoutes = slice('Health', 'For load balancers and for people.')
   .get('/healthz', {
     id: 'health',
     summary: 'Is the process alive; asks no database',

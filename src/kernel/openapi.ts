@@ -20,7 +20,7 @@ const INFO = {
 /** The document's own route, which stands in it too. It is written once, when first asked for. */
 export function documentRoutes(operations: Operation[]) {
   let text = ''
-  const routes = slice('Health').get('/openapi.json', {
+  const routes = slice('Document', 'What the API says of itself.').get('/openapi.json', {
     id: 'openapi',
     summary: 'This document',
     reply: z.looseObject({}).meta({ id: 'OpenApi' }),
@@ -120,7 +120,7 @@ export function openApi(operations: Operation[]): OpenApiDocument {
       operationId: operation.id,
       summary: operation.summary,
       ...(operation.description && { description: operation.description }),
-      tags: [operation.tag],
+      tags: [operation.tag.name],
       ...(verb ? { 'x-permission': verb.permission } : { security: [] }),
       ...(parameters.length > 0 && { parameters }),
       ...(operation.body && {
@@ -150,7 +150,7 @@ export function openApi(operations: Operation[]): OpenApiDocument {
     info: INFO,
     servers: [{ url: '/' }],
     security: [{ apiKey: [] }, { bearer: [] }],
-    tags: [...new Set(operations.map(operation => operation.tag))].map(name => ({ name })),
+    tags: [...new Set(operations.map(operation => operation.tag))],
     paths,
     'x-errors': everyCode(),
     components: {

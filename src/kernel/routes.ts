@@ -16,10 +16,12 @@ type Method = 'get' | 'post' | 'patch' | 'delete'
 /** A single resource carries its version beside its members: it becomes the ETag. */
 export const version = Symbol('version')
 
+type Tag = { name: string; description: string }
+
 export type Operation = {
   method: Method
   path: string
-  tag: string
+  tag: Tag
   /** The document's operationId. */
   id: string
   summary: string
@@ -53,7 +55,8 @@ type Declared<P extends z.ZodObject, Q extends z.ZodObject, B extends z.ZodType,
 }
 
 /** The routes of one slice, under one heading of the document. */
-export function slice(tag: string) {
+export function slice(name: string, description: string) {
+  const tag = { name, description }
   const operations: Operation[] = []
   const declare =
     (method: Method) =>

@@ -142,6 +142,16 @@ describe('a key that makes keys', () => {
 })
 
 describe('an organisation key', () => {
+  it('makes an Admin key of a workspace, when no role is named', async () => {
+    const { owner, tenant_id } = await newTenant()
+    const { body } = await owner.post(
+      '/workspaces/current/api-keys',
+      { description: 'x' },
+      { 'X-Tenant-Id': tenant_id },
+    )
+    expect(body).toMatchObject({ role_id: ADMIN, permissions: null, tenant_id })
+  })
+
   it('enters the workspace that it names, and needs to name one', async () => {
     const { owner, tenant_id } = await newTenant()
     expect((await owner.get('/workspaces/current/api-keys', { 'X-Tenant-Id': tenant_id })).status).toBe(200)

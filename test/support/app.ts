@@ -1,9 +1,11 @@
 // What every test begins with: the app, a tenant of its own, and requests whose every answer is held against the document.
 
+import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
 import { start } from '#runtime'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { operations } from '../../src/app.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
 import { failures } from '../../src/kernel/openapi.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
 
@@ -48,6 +50,7 @@ export async function send(
   const json = response.headers.get('Content-Type')?.includes('json') ? JSON.parse(text) : undefined
   const reply = { status: response.status, headers: response.headers, body: json, text }
   documented(method, path, reply)
+  await journaled(method, path, reply, app)
   return reply
 }
 
@@ -59,6 +62,20 @@ export function operationOf(method: string, path: string) {
   )
   // A literal segment wins over a parameter, as in the router.
   return matching.sort((a, b) => a.path.split('{').length - b.path.split('{').length)[0]
+}
+
+export async function eventsOf(requestId: string, app: App = theApp()): Promise<Record<string, unknown>[]> {
+  const columns = ['type', 'subject_id', 'actor_kind', 'actor_id', 'organization_id', 'tenant_id', 'scope_id', 'data']
+  const query = sql`select ${sql.raw(columns.join(', '))} from events where request_id = ${requestId}`
+  const [rows] = await runAsSystem(app.database, query)
+  return (rows as unknown[][]).map(row => Object.fromEntries(row.map((value, i) => [columns[i], value])))
+}
+
+/** A write that succeeded has left its event. */
+async function journaled(method: string, path: string, { status, headers }: Reply, app: App): Promise<void> {
+  const wrote = method !== 'GET' && status < 300 && !headers.has('Idempotency-Replayed')
+  if (!wrote || !operationOf(method, path)?.verb) return
+  expect(await eventsOf(headers.get('X-Request-Id')!, app), `${method} ${path}`).not.toEqual([])
 }
 
 export const reached = new Set<string>()

@@ -1,0 +1,62 @@
+import { sql } from 'drizzle-orm'
+import { describe, expect, it } from 'vitest'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { eventsOf, newTenant, nobody, theApp } from '../support/app.ts'
+
+const sequence = async (scope: string) => {
+  const query = sql`select seq, type from events where scope_id = ${scope} order by seq`
+  const [rows] = await runAsSystem(theApp().database, query)
+  return rows as [string, string][]
+}
+
+describe('the journal', () => {
+  // That every successful write leaves one event is held by `send` for every request of every test.
+
+  it('says who did what to what, in which request', async () => {
+    const { owner, tenant_id, organization_id } = await newTenant()
+    const headers = { 'X-Tenant-Id': tenant_id, 'X-Request-Id': `journal-${nobody()}` }
+    const made = await owner.post('/workspaces/current/api-keys', { description: 'CI' }, headers)
+    const [event, ...more] = await eventsOf(headers['X-Request-Id'])
+    expect(more).toEqual([])
+    expect(event).toMatchObject({
+      type: 'api_key.created',
+      subject_id: made.body.id,
+      actor_kind: 'key',
+      actor_id: made.body.created_by,
+      organization_id,
+      tenant_id,
+      scope_id: tenant_id,
+    })
+    expect(JSON.parse(event!.data as string)).toEqual({ description: 'CI' })
+    expect(JSON.stringify(event)).not.toContain(made.body.key.slice(4, 20))
+  })
+
+  it('keeps what an organisation key does to the whole under the organisation', async () => {
+    const { owner, organization_id } = await newTenant()
+    const headers = { 'X-Request-Id': `journal-${nobody()}` }
+    await owner.post('/workspaces', { display_name: 'Staging' }, headers)
+    expect(await eventsOf(headers['X-Request-Id'])).toMatchObject([{ scope_id: organization_id, tenant_id: null }])
+  })
+
+  it('gets nothing from a request that changed nothing', async () => {
+    const { owner, tenant_id } = await newTenant()
+    const headers = { 'X-Request-Id': `journal-${nobody()}` }
+    await owner.patch(`/workspaces/${tenant_id}`, { display_name: 'X' }, { ...headers, 'If-Match': '"9"' })
+    await owner.delete(`/workspaces/${nobody()}`, undefined, headers)
+    await owner.post('/orgs/current/members', { email: 'owner@example.com' }, headers)
+    expect(await eventsOf(headers['X-Request-Id'])).toEqual([])
+  })
+
+  it('numbers a workspace’s events densely, whoever writes at once', async () => {
+    const tenant = await newTenant()
+    const path = `/workspaces/${tenant.tenant_id}`
+    const before = (await sequence(tenant.tenant_id)).length
+    const writer = async (n: number) => {
+      for (let i = 0; i < 12; i++) expect((await tenant.patch(path, { display_name: `${n}-${i}` })).status).toBe(200)
+    }
+    await Promise.all(Array.from({ length: 8 }, (_, n) => writer(n)))
+    const rows = await sequence(tenant.tenant_id)
+    expect(rows.map(([seq]) => Number(seq))).toEqual(Array.from({ length: before + 96 }, (_, i) => i + 1))
+    expect((await tenant.get(path)).headers.get('ETag')).toBe('"97"')
+  })
+})
