@@ -17,11 +17,20 @@ export default defineConfig({
         plugins: [
           cloudflareTest({
             main: './src/worker.ts',
-            miniflare: { compatibilityDate: '2026-11-01', compatibilityFlags: ['nodejs_compat'] },
+            miniflare: {
+              compatibilityDate: '2026-11-01',
+              compatibilityFlags: ['nodejs_compat'],
+              ratelimits: { RATE_LIMITER: { namespace_id: '1', simple: { limit: 3, period: 60 } } },
+            },
           }),
         ],
         resolve: { alias: runtime('edge') },
-        test: { name: 'edge', include: shared, exclude: bare, globalSetup: 'test/support/setup.ts' },
+        test: {
+          name: 'edge',
+          include: [...shared, 'test/edge/**/*.test.ts'],
+          exclude: bare,
+          globalSetup: 'test/support/setup.ts',
+        },
       },
       {
         resolve: { alias: runtime('node') },

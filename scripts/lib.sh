@@ -6,7 +6,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # Every secret of the Worker goes with each upload. A version inherits what it is not given from the newest upload, deployed
 # or not: a production deploy without DATABASE_URL would take over the last preview's database.
-worker_secrets=(DATABASE_URL)
+worker_secrets=(DATABASE_URL SEALING_KEYS)
 
 dry_run=false
 if [[ ${1:-} == --dry-run ]]; then

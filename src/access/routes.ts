@@ -1,6 +1,6 @@
 // How HTTP reaches organisations, workspaces, members, roles and keys.
-import { Page } from '../kernel/paging.ts'
 import { slice } from '../kernel/routes.ts'
+import { Page } from '../kernel/wire.ts'
 import * as keys from './keys.ts'
 import * as members from './members.ts'
 import * as roles from './roles.ts'

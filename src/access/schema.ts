@@ -1,8 +1,7 @@
 // What crosses the wire about organisations, workspaces, members, roles and keys.
 import * as z from 'zod'
-import { Instant, Uuid } from '../kernel/input.ts'
-import { listOf } from '../kernel/paging.ts'
 import { permissionNames, permissionsBeyondWorkspace } from '../kernel/permissions.ts'
+import { Instant, listOf, Uuid } from '../kernel/wire.ts'
 
 const Name = z.string().trim().min(1).max(128)
 const Email = z

@@ -1,18 +1,10 @@
 // What comes in: bodies within their limits, and every fault of a request found at once.
 import type { HonoRequest } from 'hono'
-import * as z from 'zod'
+import type * as z from 'zod'
 import { type Fault, fail } from './errors.ts'
 
 const BODY_BYTES = 1024 * 1024
 const DEPTH = 64
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
-
-export const Uuid = z.string().regex(UUID, { error: 'needs to be a UUID' }).toLowerCase().meta({ format: 'uuid' })
-export const Instant = z.iso.datetime({ offset: true, error: 'needs to be an ISO 8601 date-time' })
-
-/** A whole number in a query string, where everything is text. */
-export const wholeNumber = (text: unknown): unknown =>
-  typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text
 
 export type Sources = {
   params?: z.ZodObject | undefined

@@ -1,35 +1,7 @@
 // Lists: newest first, by offset for people and by cursor for machines, so that a deep page costs what the first one costs.
 import { type SQL, sql } from 'drizzle-orm'
 import type { AnyPgColumn } from 'drizzle-orm/pg-core'
-import * as z from 'zod'
-import { wholeNumber } from './input.ts'
-
-/** Where a page ended: the last row's time and id, opaque to whoever carries it. */
-type Cursor = { at: string; id: string }
-
-const CURSOR = /^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?\+00)~([0-9a-f-]{36})$/
-
-const CursorText = z
-  .string()
-  .max(120)
-  .transform((text, check): Cursor => {
-    const [, at, id] = CURSOR.exec(Buffer.from(text, 'base64url').toString()) ?? []
-    if (at && id && !Number.isNaN(Date.parse(at))) return { at, id }
-    check.addIssue({ code: 'custom', message: 'is not a cursor that a `Link` offered' })
-    return z.NEVER
-  })
-
-export const Page = z.object({
-  limit: z.preprocess(wholeNumber, z.int().min(1).max(100).default(20)).meta({ description: 'The most to return.' }),
-  offset: z
-    .preprocess(wholeNumber, z.int().min(0).default(0))
-    .meta({ description: 'How many to pass over: the `offset` of the previous answer.' }),
-  cursor: CursorText.optional().meta({
-    type: 'string',
-    description: 'From the previous answer’s `Link`; it takes the place of `offset`.',
-  }),
-})
-export type Page = z.output<typeof Page>
+import type { Page } from './wire.ts'
 
 type Pageable = { created_at: AnyPgColumn; id: AnyPgColumn }
 
@@ -44,12 +16,6 @@ export const bounds = (page: Page): { limit: number; offset: number } => ({
   limit: page.limit + 1,
   offset: page.cursor ? 0 : page.offset,
 })
-
-export const listOf = <Item extends z.ZodType>(item: Item) =>
-  z.object({
-    resources: z.array(item),
-    offset: z.int().meta({ description: 'Pass it as `offset` to get the next page.' }),
-  })
 
 /** What a list carries besides its body: the next page's cursor. Symbols never reach the wire. */
 export const next = Symbol('next')

@@ -6,8 +6,9 @@ import type { Caller, Seen, Verb } from './context.ts'
 import { looksLikeApiKey, type Sealer, sha256Hex } from './crypto.ts'
 import type { Database } from './db.ts'
 import { type Code, type Fault, fail } from './errors.ts'
-import { invalid, readBody, Uuid, validate } from './input.ts'
+import { invalid, readBody, validate } from './input.ts'
 import { next } from './paging.ts'
+import { Uuid } from './wire.ts'
 
 export type Edge = { Variables: { requestId: string; seen: Seen } }
 export type Services = { config: Config; database: Database; sealer: Sealer }

@@ -69,6 +69,7 @@ const settings = {
   NEON_PROJECT_ID: 'calm-sea-1',
   CLOUDFLARE_API_TOKEN: 'cloudflare-hunter2',
   CLOUDFLARE_ACCOUNT_ID: 'acme',
+  SEALING_KEYS: 'first:hunter2',
 }
 const production = { ...settings, DATABASE_URL: 'postgresql://owner:hunter2@production.test/app' }
 
@@ -164,7 +165,7 @@ describe('preview.sh up', () => {
     const migrated = calls.find(({ line }) => line === 'npm run db:migrate')!.databaseUrl
     const { secrets } = calls.find(call => call.secrets)!
     expect(migrated).toContain(`@preview-${argument(calls, '--preview-alias')}.neon.test`)
-    expect(JSON.parse(secrets!.text)).toEqual({ DATABASE_URL: migrated })
+    expect(JSON.parse(secrets!.text)).toEqual({ DATABASE_URL: migrated, SEALING_KEYS: settings.SEALING_KEYS })
     expect(secrets!.mode).toBe(0o600)
     expect(existsSync(secrets!.path)).toBe(false)
   })
@@ -265,7 +266,10 @@ describe('deploy.sh', () => {
     expect(status).toBe(0)
     expect(deeds(calls)).toEqual(['db:migrate', 'deploy'])
     expect(calls[0]!.databaseUrl).toBe(production.DATABASE_URL)
-    expect(JSON.parse(calls[1]!.secrets!.text)).toEqual({ DATABASE_URL: production.DATABASE_URL })
+    expect(JSON.parse(calls[1]!.secrets!.text)).toEqual({
+      DATABASE_URL: production.DATABASE_URL,
+      SEALING_KEYS: production.SEALING_KEYS,
+    })
   })
 
   it('does not deploy when migrating fails', () => {
@@ -279,7 +283,7 @@ describe('both scripts', () => {
   const uses = [
     ['preview.sh', ['up', 'topic', '7'], settings],
     ['preview.sh', ['down', 'topic', '7'], { NEON_API_KEY: 'x', NEON_PROJECT_ID: 'x' }],
-    ['deploy.sh', [], { CLOUDFLARE_API_TOKEN: 'x', CLOUDFLARE_ACCOUNT_ID: 'x', DATABASE_URL: 'x' }],
+    ['deploy.sh', [], { CLOUDFLARE_API_TOKEN: 'x', CLOUDFLARE_ACCOUNT_ID: 'x', DATABASE_URL: 'x', SEALING_KEYS: 'x' }],
   ] as const
 
   it.each(

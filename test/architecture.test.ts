@@ -1,0 +1,125 @@
+// The house's rules: imports run one way, and each thing has its owners.
+import { readdirSync, readFileSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import { describe, expect, it } from 'vitest'
+
+const root = join(import.meta.dirname, '..')
+const src = join(root, 'src')
+
+/** Rooms from the ground up; rooms of one floor do not know each other. */
+const FLOORS = [
+  ['env.ts', 'tables.ts'],
+  ['kernel'],
+  ['access'],
+  ['integrations', 'oauth', 'listeners'],
+  ['deployments'],
+  ['sync', 'events'],
+  ['dashboard'],
+  ['app.ts'],
+  ['worker.ts', 'host'],
+]
+/** Programs of their own: of the rest they see only what crosses the wire. */
+const OUTSIDERS = ['agent', 'cli']
+
+const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(path => path.endsWith('.ts'))
+const room = (path: string) => path.split('/')[0]!
+const floor = (path: string) => FLOORS.findIndex(rooms => rooms.includes(room(path)))
+const imports = files.flatMap(file =>
+  [...readFileSync(join(src, file), 'utf8').matchAll(/^(?:import|export)\s+(type\s)?[^'"]*?from '([^']+)'/gms)].map(
+    ([, type, from]) => ({
+      file,
+      type: Boolean(type),
+      from: from!,
+      to: from!.startsWith('.') ? relative(src, join(src, dirname(file), from!)) : from!,
+    }),
+  ),
+)
+const inside = imports.filter(({ from, to }) => from.startsWith('.') && !to.startsWith('..'))
+const importersOf = (name: RegExp) => [
+  ...new Set(imports.filter(({ from }) => name.test(from)).map(({ file }) => file)),
+]
+
+describe('the house', () => {
+  it('has only rooms that are drawn', () => {
+    for (const file of files) expect([...FLOORS.flat(), ...OUTSIDERS], file).toContain(room(file))
+  })
+
+  it('is imported from the ground up', () => {
+    for (const { file, to, type } of inside) {
+      if (room(file) === room(to) || OUTSIDERS.includes(room(file))) continue
+      // Types of the settings are everyone's; they are gone when it runs.
+      if (type && floor(to) < floor(file)) continue
+      expect(floor(to), `${file} imports ${to}`).toBeLessThan(floor(file))
+    }
+  })
+
+  it('shows outsiders schemas only', () => {
+    for (const { file, to } of inside.filter(
+      ({ file, to }) => OUTSIDERS.includes(room(file)) && room(to) !== room(file),
+    )) {
+      expect(to, file).toMatch(/\/schema\.ts$|^kernel\/wire\.ts$/)
+    }
+  })
+
+  it('keeps schemas free of everything but zod', () => {
+    for (const { file, from, to } of imports.filter(({ file }) => /\/schema\.ts$/.test(file))) {
+      expect(
+        from === 'zod' || /\/schema\.ts$|^kernel\/(wire|permissions)\.ts$/.test(to),
+        `${file} imports ${from}`,
+      ).toBe(true)
+    }
+  })
+
+  it('keeps a slice’s routes to the app', () => {
+    for (const { file } of inside.filter(({ to }) => /\/routes\.ts$/.test(to) && room(to) !== 'kernel'))
+      expect(file).toBe('app.ts')
+  })
+})
+
+describe('each thing has its owners', () => {
+  it.each([
+    ['the driver', /^@neondatabase\//, [/^kernel\/db\.ts$/]],
+    ['hono', /^hono/, [/^app\.ts$/, /^kernel\/(edge|errors|input|routes)\.ts$/, /^dashboard\//]],
+    ['node', /^node:|^pg$|^@hono\/node-server$/, [/^host\//, /^agent\//, /^cli\//]],
+  ])('%s', (_, name, owners) => {
+    for (const file of importersOf(name))
+      expect(
+        owners.some(owner => owner.test(file)),
+        file,
+      ).toBe(true)
+  })
+
+  it('drizzle belongs to services, not to routes, schemas or pages', () => {
+    for (const file of importersOf(/^drizzle-orm/))
+      expect(file).not.toMatch(/routes\.ts$|schema\.ts$|^dashboard|^app\.ts$|^worker\.ts$/)
+  })
+
+  it('the environment is read by hosts, and understood by env.ts', () => {
+    for (const file of files.filter(file => room(file) !== 'host')) {
+      expect(readFileSync(join(src, file), 'utf8'), file).not.toContain('process.env')
+    }
+  })
+
+  it('zod is imported so that its locales stay out of the bundle', () => {
+    for (const file of files)
+      expect(readFileSync(join(src, file), 'utf8'), file).not.toMatch(/import \{[^}]*\bz\b[^}]*\} from 'zod'/)
+  })
+
+  it('a file begins by saying what it owns', () => {
+    for (const file of files) expect(readFileSync(join(src, file), 'utf8'), file).toMatch(/^(#!.*\n)?\/\/ \S/)
+  })
+})
+
+describe('the migrations', () => {
+  it('are named, numbered without a gap, and listed in the order of their time', () => {
+    const { entries } = JSON.parse(readFileSync(join(root, 'drizzle/meta/_journal.json'), 'utf8')) as {
+      entries: { idx: number; when: number; tag: string }[]
+    }
+    const sql = readdirSync(join(root, 'drizzle'))
+      .filter(name => name.endsWith('.sql'))
+      .sort()
+    expect(entries.map(entry => `${entry.tag}.sql`)).toEqual(sql)
+    expect(entries.map(entry => entry.idx)).toEqual(entries.map((_, i) => i))
+    expect(entries.map(entry => entry.when)).toEqual(entries.map(entry => entry.when).sort((a, b) => a - b))
+  })
+})
