@@ -5,6 +5,6 @@ import { hosted } from '../../src/host/node.ts'
 import { withoutFirstWall } from './walls.ts'
 
 export function start(settings: Record<string, unknown>, overrides: Partial<Config>, through: 'gateway' | 'unwalled') {
-  const env = { ...settings, DATABASE_URL: inject('databaseUrl') }
+  const env = { DATABASE_URL: inject('databaseUrl'), ...settings }
   return hosted(env, overrides, through === 'unwalled' ? { rewrite: withoutFirstWall } : {}).app
 }
