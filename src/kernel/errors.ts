@@ -2,7 +2,7 @@
 import type { Context } from 'hono'
 
 const CODES = {
-  bad_request: [400, 'Bad request', 'The request is well-formed HTTP but not a request of this API; see /docs.'],
+  body_cut: [400, 'Body cut off', 'The body broke off before its end; send the request again.'],
   role_required: [
     400,
     'Role required',

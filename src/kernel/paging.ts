@@ -2,19 +2,21 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type { AnyPgColumn } from 'drizzle-orm/pg-core'
 import * as z from 'zod'
-import { wholeNumber } from './input.ts'
+import { Instant, Uuid, wholeNumber } from './input.ts'
 
 /** Where a page ended: the last row's time and id, opaque to whoever carries it. */
 type Cursor = { at: string; id: string }
 
-const CURSOR = /^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?\+00)~([0-9a-f-]{36})$/
+/** A time as Postgres writes it in whatever time zone it is set to, and an id. */
+const CURSOR = /^(\d{4}-\d\d-\d\d) ([\d:]{8}(?:\.\d{1,6})?[+-]\d\d)(:\d\d)?~(.+)$/
 
 const CursorText = z
   .string()
   .max(120)
   .transform((text, check): Cursor => {
-    const [, at, id] = CURSOR.exec(Buffer.from(text, 'base64url').toString()) ?? []
-    if (at && id && !Number.isNaN(Date.parse(at))) return { at, id }
+    const [, day, time, minutes = ':00', id] = CURSOR.exec(Buffer.from(text, 'base64url').toString()) ?? []
+    const at = `${day}T${time}${minutes}`
+    if (Instant.safeParse(at).success && Uuid.safeParse(id).success) return { at, id: id! }
     check.addIssue({ code: 'custom', message: 'is not a cursor that a `Link` offered' })
     return z.NEVER
   })
