@@ -80,6 +80,7 @@ const value = fc.oneof(
   },
 )
 
+type Properties = { properties?: Record<string, Shape> }
 type Shape = { type?: string; format?: string; anyOf?: Shape[]; items?: { enum?: string[] } }
 
 /** What comes close to being right for a member: its kind of value, but past what can be stored or told. */
@@ -95,15 +96,24 @@ function nearly({ anyOf = [], ...shape }: Shape): fc.Arbitrary<string>[] {
   ]
 }
 
+/** A named schema stands under its name. */
+function shapesOf(body: z.ZodType): [string, Shape][] {
+  const root = z.toJSONSchema(body, { io: 'input', unrepresentable: 'any' }) as Properties & {
+    $defs?: Record<string, Properties>
+  }
+  const named = Object.values(root.$defs ?? {}).map(one => one.properties)
+  return [root.properties, ...named].flatMap(shapes => Object.entries(shapes ?? {}))
+}
+
 /** A member of the body and a value for it. */
 function member(body: z.ZodType | undefined): fc.Arbitrary<[string, string]> {
-  const schema = body ? (z.toJSONSchema(body, { io: 'input', unrepresentable: 'any' }) as object) : {}
-  const { properties = {} } = schema as { properties?: Record<string, Shape> }
-  const others = ['__proto__', 'constructor', 'toString', 'unknown', '']
-  const declared = Object.entries(properties).map(([name, shape]) =>
+  const declared = body ? shapesOf(body) : []
+  if (body && declared.length === 0) throw new Error('a body without members cannot be broken')
+  const arbitraries = declared.map(([name, shape]) =>
     fc.tuple(fc.constant(name), fc.oneof(value, ...nearly(shape).map(arbitrary => ({ arbitrary, weight: 2 })))),
   )
-  return fc.oneof(...declared, fc.tuple(fc.constantFrom(...others), value))
+  const others = fc.constantFrom('__proto__', 'constructor', 'toString', 'unknown', '')
+  return fc.oneof(...arbitraries, fc.tuple(others, value))
 }
 
 const object = (entries: [string, string][]) =>
