@@ -1,6 +1,7 @@
 // The closed set of error codes: each with its status, its title and the sentence that says what to do.
 
 const CODES = {
+  body_cut: [400, 'Body cut off', 'The body broke off before its end; send the request again.'],
   role_required: [
     400,
     'Role required',
