@@ -39,11 +39,18 @@ export async function readBody(request: HonoRequest): Promise<string> {
   }
 }
 
-/** Validates path, query and body together and returns them as one input; a path parameter wins over a member of its name. */
-export function validate(request: HonoRequest, sources: Sources, text: string): Record<string, unknown> {
-  const faults: Fault[] = []
+/**
+ * Validates path, query and body, adds to the faults found so far, and refuses them all together. Otherwise it is one input,
+ * in which a path parameter wins over a member of its name.
+ */
+export function validate(
+  request: HonoRequest,
+  sources: Sources,
+  text: string,
+  faults: Fault[],
+): Record<string, unknown> {
   const parsed = (schema: z.ZodType | undefined, value: unknown, place: string): object => {
-    if (!schema) return {}
+    if (!schema || value === undefined) return {}
     const odd = oddities(value, [place])
     faults.push(...odd)
     if (odd.length > 0) return {}
@@ -78,7 +85,7 @@ function parseJson(text: string, faults: Fault[]): unknown {
     return JSON.parse(text)
   } catch {
     faults.push({ type: 'json_invalid', loc: ['body'], msg: 'is not valid JSON' })
-    return {}
+    return undefined
   }
 }
 

