@@ -6,11 +6,12 @@ const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 export const Uuid = z.string().regex(UUID, { error: 'needs to be a UUID' }).toLowerCase().meta({ format: 'uuid' })
 /** Years that both Postgres and JavaScript write with four digits; to the millisecond, as the wire tells it. */
 export const Instant = z.iso
-  .datetime({ offset: true, error: 'needs to be an ISO 8601 date-time' })
-  .refine(text => !(Date.parse(text) < 0 || Date.parse(text) >= Date.UTC(10_000)), {
+  .datetime({ offset: true, error: 'needs to be an ISO 8601 date-time', abort: true })
+  .refine(text => Date.parse(text) >= 0 && Date.parse(text) < Date.UTC(10_000), {
     error: 'needs to lie between the years 1970 and 9999',
+    abort: true,
   })
-  .overwrite(text => (Number.isNaN(Date.parse(text)) ? text : new Date(text).toISOString()))
+  .overwrite(text => new Date(text).toISOString())
 
 /** A whole number in a query string, where everything is text. */
 export const wholeNumber = (text: unknown): unknown =>
