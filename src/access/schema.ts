@@ -3,8 +3,8 @@ import * as z from 'zod'
 import { permissionNames, permissionsBeyondWorkspace } from '../kernel/permissions.ts'
 import { Instant, listOf, Uuid } from '../kernel/wire.ts'
 
-const Name = z.string().trim().min(1).max(128)
-const Email = z
+export const Name = z.string().trim().min(1).max(128)
+export const Email = z
   .string()
   .trim()
   .toLowerCase()
