@@ -22,22 +22,32 @@ const SealingKeys = z
   })
   .transform(text => text.split(',').map(pair => pair.split(':') as [kid: string, key: string]))
 
+const whole = (most: number, error: string) =>
+  z.coerce.number({ error }).int({ error }).min(0, { error }).max(most, { error })
+
+const POSTGRES = 'needs the postgres:// address of the database'
+
 const Settings = z.object({
-  DATABASE_URL: z.string({ error: 'needs the postgres:// address of the database' }).regex(/^postgres(ql)?:\/\/./, {
-    error: 'needs the postgres:// address of the database',
-  }),
+  DATABASE_URL: z
+    .string({ error: POSTGRES })
+    .refine(text => /^postgres(ql)?:\/\/./.test(text) && URL.canParse(text), { error: POSTGRES }),
   DATABASE_GATEWAY_URL: z.url({ error: 'needs the http:// address of the gateway' }).optional(),
   SEALING_KEYS: z
     .string({ error: 'needs one `kid:key`; `npm run dev` makes one, and README.md says how to' })
     .pipe(SealingKeys),
   CORS_ORIGINS: list('*'),
-  RATE_LIMIT_PER_MINUTE: z.coerce
-    .number({ error: 'needs a whole number; 0 switches limits off' })
-    .int()
-    .min(0)
-    .default(1200),
+  RATE_LIMIT_PER_MINUTE: whole(1e9, 'needs a whole number; 0 switches limits off').default(1200),
   INSTANCE_ADMIN_EMAILS: list(''),
   USAGE_EXPORT_ADMIN_EMAILS: list(''),
+})
+
+/** The names of all settings, for hosts that hand them on. */
+export const SETTINGS = Object.keys(Settings.shape)
+
+/** Where a host of its own listens. */
+const Address = z.object({
+  HOST: z.string().default('127.0.0.1'),
+  PORT: whole(65_535, 'needs a port, a whole number from 0 to 65535').default(8787),
 })
 
 export type Config = {
@@ -57,22 +67,29 @@ export type Config = {
 /** A broken setting: its message is one sentence that names it. */
 export class SettingsError extends Error {}
 
-export function readConfig(env: Record<string, unknown>, overrides: Partial<Config> = {}): Config {
+/** For the operator's commands, which need no other setting. */
+export const readDatabaseUrl = (env: Record<string, unknown>) =>
+  read(Settings.pick({ DATABASE_URL: true }), env).DATABASE_URL
+export const readAddress = (env: Record<string, unknown>) => read(Address, env)
+
+function read<S extends z.ZodType>(schema: S, env: Record<string, unknown>): z.output<S> {
   const variables = Object.fromEntries(
     Object.entries(env).filter(([, value]) => typeof value === 'string' && value !== ''),
   )
-  const parsed = Settings.safeParse(variables)
-  if (!parsed.success) {
-    throw new SettingsError(parsed.error.issues.map(issue => `${issue.path.join('.')} ${issue.message}.`).join(' '))
-  }
-  const settings = parsed.data
+  const parsed = schema.safeParse(variables)
+  if (parsed.success) return parsed.data
+  throw new SettingsError(parsed.error.issues.map(issue => `${issue.path.join('.')} ${issue.message}.`).join(' '))
+}
+
+export function readConfig(env: Record<string, unknown>, overrides: Partial<Config> = {}): Config {
+  const settings = read(Settings, env)
   const deprecated = settings.USAGE_EXPORT_ADMIN_EMAILS.length > 0
   return {
     database: { url: settings.DATABASE_URL, gateway: settings.DATABASE_GATEWAY_URL },
     sealingKeys: settings.SEALING_KEYS,
     corsOrigins: settings.CORS_ORIGINS,
     rateLimit: settings.RATE_LIMIT_PER_MINUTE,
-    limiter: env.RATE_LIMITER as Limiter | undefined,
+    limiter: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as Limiter | undefined),
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),
     ),

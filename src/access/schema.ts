@@ -12,9 +12,9 @@ const label = (longest: number) =>
     .min(1)
     .max(longest)
     .refine(text => text === '' || VISIBLE.test(text), { error: 'needs a visible character' })
-const Name = label(128)
+export const Name = label(128)
 /** Lower case comes last: some letters of other scripts turn into ASCII by it. */
-const Email = z
+export const Email = z
   .string()
   .trim()
   .max(254)

@@ -44,6 +44,10 @@ const UNAUTHORISED = refusal(401, '28P01', 'The connection string of this gatewa
 const TOO_LARGE = refusal(413, '54000', `A request may have ${BODY_LIMIT} bytes`)
 const MALFORMED = refusal(400, '08P01', 'This is not a request of the Neon driver')
 
+/** What the gateway of a token asks for: known before the gateway is. */
+export const connectionStringOf = (token: string): string =>
+  `postgresql://gateway:${encodeURIComponent(token)}@localhost/slipway`
+
 /** Neon's own hosts speak the protocol themselves. */
 export const speaksHttp = (databaseUrl: string): boolean => /\.neon\.(tech|build)$/.test(new URL(databaseUrl).hostname)
 
@@ -54,7 +58,7 @@ export function createGateway({
   ...options
 }: GatewayOptions): Gateway {
   const token = options.token || randomBytes(24).toString('base64url')
-  const connectionString = `postgresql://gateway:${encodeURIComponent(token)}@localhost/slipway`
+  const connectionString = connectionStringOf(token)
   const key = digest(new URL(connectionString).password)
   const pool = new pg.Pool({
     connectionString: databaseUrl,

@@ -1,11 +1,16 @@
 // Hosts the same app on plain Node: `npm start`, with the gateway in process where the database is not Neon's.
-import { serve } from '@hono/node-server'
+import { once } from 'node:events'
+import type { Server } from 'node:http'
+import { createAdaptorServer } from '@hono/node-server'
 import { createApp } from '../app.ts'
-import { type Config, readConfig, SettingsError } from '../env.ts'
+import { type Config, readAddress, readConfig } from '../env.ts'
 import { sweep } from '../kernel/sweep.ts'
-import { createGateway, type GatewayOptions, speaksHttp } from './gateway.ts'
+import type { GatewayOptions } from './gateway.ts'
+import { reach, requireReady } from './reach.ts'
 
 const SWEEP_MS = 5 * 60_000
+const DRAIN_MS = 10_000
+const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 
 export function hosted(
   env: Record<string, unknown>,
@@ -13,39 +18,46 @@ export function hosted(
   options: Omit<GatewayOptions, 'databaseUrl'> = {},
 ) {
   const config = readConfig(env, overrides)
-  const { url } = config.database
-  if (speaksHttp(url)) return { app: createApp(config), close: async () => {} }
-  const gateway = createGateway({ ...options, databaseUrl: url })
-  config.database = { url: gateway.connectionString, gateway: undefined }
-  return { app: createApp(config, gateway.fetch as typeof fetch), close: () => gateway.close() }
+  const { database, via, gateway, close } = reach(config.database.url, options)
+  config.database = database
+  const app = createApp(config, via)
+  return { app, config, gateway, close }
 }
 
-function main() {
-  const port = Number(process.env.PORT ?? 8787)
+/** What the schedule of wrangler.toml does at the edge. */
+export function sweeping(app: ReturnType<typeof createApp>): NodeJS.Timeout {
+  return setInterval(() => sweep(app.database).catch(error => console.error(error)), SWEEP_MS)
+}
+
+async function main() {
+  const { HOST, PORT } = readAddress(process.env)
   const { app, close } = hosted(process.env)
-  const server = serve({ fetch: app.fetch, port, hostname: process.env.HOST ?? '127.0.0.1' }, ({ address, port }) =>
-    console.log(`Slipway serves http://${address}:${port}; its API pages are at /docs`),
-  )
-  server.on('error', (error: NodeJS.ErrnoException) => {
-    console.error(error.code === 'EADDRINUSE' ? `Port ${port} is taken: set PORT to a free one.` : error.message)
-    process.exit(1)
+  await requireReady(app.database)
+  const server = createAdaptorServer({ fetch: app.fetch }) as Server
+  await once(server.listen(PORT, HOST), 'listening').catch((error: NodeJS.ErrnoException) => {
+    throw error.code === 'EADDRINUSE'
+      ? new Error(`PORT ${PORT} is taken: set another one.`)
+      : new Error(`HOST ${HOST} and PORT ${PORT} cannot be listened on: ${error.message}.`)
   })
-  const sweeping = setInterval(() => sweep(app.database).catch(error => console.error(error)), SWEEP_MS)
+  const { address, port, family } = server.address() as { address: string; port: number; family: string }
+  const host = family === 'IPv6' ? `[${address}]` : address
+  console.log(`Slipway serves http://${host}:${port}; its API pages are at /docs`)
+
+  const timer = sweeping(app)
   const stop = () => {
-    clearInterval(sweeping)
+    // A second signal ends it at once, as if nobody listened.
+    for (const name of SIGNALS) process.off(name, stop)
+    clearInterval(timer)
     server.close(() => close().then(() => process.exit(0)))
-    if ('closeIdleConnections' in server) server.closeIdleConnections()
+    server.closeIdleConnections()
+    setTimeout(() => server.closeAllConnections(), DRAIN_MS)
   }
-  process.once('SIGINT', stop)
-  process.once('SIGTERM', stop)
+  for (const name of SIGNALS) process.on(name, stop)
 }
 
 if (import.meta.main) {
-  try {
-    main()
-  } catch (error) {
-    if (!(error instanceof SettingsError)) throw error
-    console.error(`${error.message} See the configuration table in README.md.`)
+  main().catch(error => {
+    console.error(error.message)
     process.exit(1)
-  }
+  })
 }

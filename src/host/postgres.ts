@@ -3,14 +3,14 @@ import { execFile, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
-import { createServer } from 'node:net'
 import { join, resolve } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import pg from 'pg'
+import { freePort } from './ports.ts'
 
 export type PostgresOptions = { dataDir: string; port?: number; durable?: boolean }
-export type Postgres = { url: string; port: number; pid: number; stop(): Promise<void> }
+export type Postgres = { url: string; port: number; pid: number; exited: Promise<void>; stop(): Promise<void> }
 
 type Binaries = { initdb: string; postgres: string }
 /** How a binary is run here: behind which command, and as whom. */
@@ -170,7 +170,7 @@ async function serve({ postgres }: Binaries, way: Way, folder: string, port: num
     const lastLines = fs.readFileSync(logFile, 'utf8').trimEnd().split('\n').slice(-6).join('\n')
     throw new Error(`Postgres did not start, its log ${logFile} ends with:\n${lastLines}`)
   }
-  return { url, port, pid: child.pid ?? 0, stop }
+  return { url, port, pid: child.pid ?? 0, exited, stop }
 }
 
 async function accepts(url: string): Promise<boolean> {
@@ -183,14 +183,6 @@ async function accepts(url: string): Promise<boolean> {
   } catch {
     return false
   }
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as { port: number }
-  await new Promise(closed => server.close(closed))
-  return port
 }
 
 /** Nothing of our environment reaches the server but the path: it may hold secrets. */

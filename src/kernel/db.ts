@@ -37,7 +37,7 @@ type Way = { endpoint?: string | undefined; via?: typeof fetch | undefined }
 neonConfig.fetchFunction = (url: string, { endpoint = url, via = fetch, ...init }: RequestInit & Way) =>
   via(endpoint, init)
 
-export function connect({ database }: Config, inProcess?: typeof fetch): Database {
+export function connect({ database }: Pick<Config, 'database'>, inProcess?: typeof fetch): Database {
   const client = neon(database.url, { fullResults: true, arrayMode: true })
   const way: Way = { endpoint: database.gateway, via: inProcess }
   return async statements => {

@@ -2,12 +2,24 @@
 import { sql } from 'drizzle-orm'
 import * as z from 'zod'
 import journal from '../../drizzle/meta/_journal.json' with { type: 'json' }
+import type { Database } from './db.ts'
 import { fail } from './errors.ts'
 import { slice } from './routes.ts'
 
 const Health = z.object({ status: z.literal('ok') }).meta({ id: 'Health' })
 const Readiness = z.object({ status: z.literal('ready'), migration: z.string() }).meta({ id: 'Readiness' })
 const newest = journal.entries.at(-1)!
+
+/** The name of the newest migration, when the database answers and has it. */
+export async function readiness(database: Database): Promise<string> {
+  const applied = sql`select max(created_at) from drizzle.__drizzle_migrations`
+  const [[row]] = (await database([applied]).catch(error => {
+    // 42P01: the table of migrations itself is missing.
+    throw (error as { code?: string }).code === '42P01' ? fail('not_ready', { cause: error }) : error
+  })) as [[string[]]]
+  if (Number(row[0]) < newest.when) throw fail('not_ready')
+  return newest.tag
+}
 
 export const healthRoutes = slice('Health', 'For load balancers and for people.')
   .get('/healthz', {
@@ -21,13 +33,5 @@ export const healthRoutes = slice('Health', 'For load balancers and for people.'
     summary: 'Does the database answer, with the schema that this build expects',
     reply: Readiness,
     errors: ['not_ready', 'database_unavailable'],
-    open: async (c, { database }) => {
-      const applied = sql`select max(created_at) from drizzle.__drizzle_migrations`
-      const [[row]] = (await database([applied]).catch(error => {
-        // 42P01: the table of migrations itself is missing.
-        throw (error as { code?: string }).code === '42P01' ? fail('not_ready', { cause: error }) : error
-      })) as [[string[]]]
-      if (Number(row[0]) < newest.when) throw fail('not_ready')
-      return c.json({ status: 'ready', migration: newest.tag })
-    },
+    open: async (c, { database }) => c.json({ status: 'ready', migration: await readiness(database) }),
   })

@@ -1,0 +1,63 @@
+// `npm run bootstrap`: the first organisation, workspace and key of a database, printed once.
+import { parseArgs } from 'node:util'
+import type * as z from 'zod'
+import { bootstrap } from '../access/bootstrap.ts'
+import { Email, Name } from '../access/schema.ts'
+import { readDatabaseUrl } from '../env.ts'
+import { connect } from '../kernel/db.ts'
+import { openHome } from './home.ts'
+import { reach, requireReady } from './reach.ts'
+
+const USAGE = `npm run bootstrap -- --organization NAME [--workspace NAME] [--email ADDRESS]... [--organization-key]
+
+Finds or makes the organisation and the workspace in the database of DATABASE_URL, or in that of the running npm run dev,
+makes the people of --email its Admins, and prints a new Admin key: of the workspace, or of the whole organisation.`
+
+async function main() {
+  const { values } = parseArgs({
+    options: {
+      organization: { type: 'string' },
+      workspace: { type: 'string', default: 'Default' },
+      email: { type: 'string', multiple: true, default: [] },
+      'organization-key': { type: 'boolean', default: false },
+      help: { type: 'boolean', short: 'h' },
+    },
+  })
+  if (values.help) return console.log(USAGE)
+  if (!values.organization) throw new Error('Name the organisation: --organization NAME.')
+  const wanted = {
+    organization: argument('organization', Name, values.organization),
+    workspace: argument('workspace', Name, values.workspace),
+    emails: values.email.flatMap(list => list.split(',')).map(address => argument('email', Email, address)),
+    scope: values['organization-key'] ? ('organization' as const) : ('workspace' as const),
+  }
+  const url = process.env.DATABASE_URL || openHome().read('database-url')
+  if (!url) throw new Error('Set DATABASE_URL, or start `npm run dev` to use its database.')
+
+  const { database: address, via, close } = reach(readDatabaseUrl({ DATABASE_URL: url }), { poolSize: 1 })
+  try {
+    const database = connect({ database: address }, via)
+    await requireReady(database)
+    const { api_key, organization_id, tenant_id } = await bootstrap(database, wanted)
+    console.log(`Organisation  ${organization_id}  ${wanted.organization}
+Workspace     ${tenant_id}  ${wanted.workspace}
+API key       ${api_key}
+
+This is the only time the key is shown: store it now. Every request carries it in X-Api-Key${
+      wanted.scope === 'organization' ? ',\nand names its workspace in X-Tenant-Id where it needs one' : ''
+    }. Try GET /orgs/current/info.`)
+  } finally {
+    await close()
+  }
+}
+
+function argument<T>(name: string, schema: z.ZodType<T>, text: string): T {
+  const parsed = schema.safeParse(text)
+  if (parsed.success) return parsed.data
+  throw new Error(`--${name} ${JSON.stringify(text)} is refused: ${parsed.error.issues[0]!.message}.`)
+}
+
+main().catch(error => {
+  console.error(error.message)
+  process.exitCode = 1
+})

@@ -1,0 +1,190 @@
+// `npm run dev`: a database, its schema, a first key and the Worker, from one command, offline and without an account.
+import { relative } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { parseArgs } from 'node:util'
+import { bootstrap } from '../access/bootstrap.ts'
+import { readConfig, SETTINGS } from '../env.ts'
+import { connectionStringOf, speaksHttp } from './gateway.ts'
+import { type DevState, type Home, openHome } from './home.ts'
+import { migrate } from './migrate.ts'
+import { hosted, sweeping } from './node.ts'
+import { freePort, obstacleOf } from './ports.ts'
+import { startPostgres } from './postgres.ts'
+import { bold, complain, dim, say, showLine, step } from './terminal.ts'
+import { PortTaken, startWrangler } from './wrangler.ts'
+
+const USAGE = `npm run dev [-- --port PORT]
+
+Starts Slipway on this machine, at port 8787 or the next free one. DATABASE_URL names a Postgres to use instead of the
+embedded one, SLIPWAY_HOME a folder to keep the data in instead of .slipway; the settings of README.md hold here too.`
+const FIRST_PORT = 8787
+const READY_WITHIN = 60_000
+/** Signals that follow each other faster are one Ctrl-C: the terminal sends it, and npm passes it on. */
+const ONE_PRESS_MS = 500
+/** The id of our own requests, which are not shown. */
+const PROBE = `dev-${process.pid}`
+
+const running = new AsyncDisposableStack()
+const crashed = Promise.withResolvers<never>()
+let stoppingSince = 0
+
+async function main() {
+  const began = performance.now()
+  const wanted = wantedPort()
+  const home = openHome()
+  await refuseSecond(home)
+
+  const { DATABASE_URL: theirs, ...given } = settingsGiven()
+  const { sealing_keys, gateway_token: token } = home.secrets()
+  const settings = { SEALING_KEYS: sealing_keys, INSTANCE_ADMIN_EMAILS: 'dev@localhost.example', ...given }
+  readConfig({ ...settings, DATABASE_URL: theirs ?? 'postgresql://embedded' })
+  const gatewayPort = await freePort()
+
+  /** Migrated, and with a key that works. */
+  async function openDatabase(url: string) {
+    home.write('database-url', url)
+    await migrate(url, { log: () => {} }).catch(({ message }) => {
+      throw new Error(theirs ? `DATABASE_URL: ${message}` : message)
+    })
+    const host = hosted({ ...settings, DATABASE_URL: url }, { log: () => {} }, { token })
+    await host.gateway?.listen(gatewayPort)
+    host.config.deprecations.forEach(complain)
+    return { host, seed: await seed(host, home) }
+  }
+
+  /** Both the database and the Worker start at once; the Worker only needs to know where the gateway will be. */
+  async function startWorker() {
+    const gateway = { DATABASE_URL: connectionStringOf(token), DATABASE_GATEWAY_URL: `http://127.0.0.1:${gatewayPort}` }
+    const vars = { ...settings, ...(theirs && speaksHttp(theirs) ? { DATABASE_URL: theirs } : gateway) }
+    for await (const port of candidates(wanted)) {
+      const onLine = (line: string) => showLine(line, PROBE)
+      const worker = startWrangler({ home, port, settings: vars, onLine, onTrouble: complain })
+      running.defer(worker.stop)
+      const trouble = await Promise.race([worker.listening, worker.broken])
+      // Between looking at the port and binding it, somebody else was faster.
+      if (trouble instanceof PortTaken && !wanted) continue
+      worker.broken.then(crashed.reject)
+      return { url: `http://127.0.0.1:${port}`, follow: worker.follow }
+    }
+    throw new Error('There is no free port: give one with --port.')
+  }
+
+  say(dim('Starting Slipway'))
+  running.defer(() => home.remove('worker.env', 'database-url'))
+  const postgres = theirs ? undefined : step('Postgres', startPostgres({ dataDir: home.file('postgres') }))
+  running.defer(async () => (await postgres?.catch(() => {}))?.stop())
+  postgres?.then(({ exited }) => exited).then(() => crashed.reject(new Error('Postgres has ended.')), crashed.reject)
+  const address = postgres?.then(({ url }) => url) ?? Promise.resolve(theirs!)
+  const database = address.then(url => step('Database', openDatabase(url)))
+  running.defer(async () => (await database.catch(() => {}))?.host.close())
+  const [{ host, seed: seeded }, { url, follow }] = await orCrash(Promise.all([database, startWorker()]))
+  await orCrash(step('Worker', ready(url)))
+
+  const state = { url, ...seeded, pid: process.pid }
+  home.writeState(state)
+  const timer = sweeping(host.app)
+  running.defer(() => clearInterval(timer))
+  announce(state, home, performance.now() - began, theirs !== undefined)
+  follow()
+  await crashed.promise
+}
+
+const orCrash = <T>(work: Promise<T>): Promise<T> => Promise.race([work, crashed.promise])
+
+function wantedPort(): number | undefined {
+  const { values } = parseArgs({ options: { port: { type: 'string' }, help: { type: 'boolean', short: 'h' } } })
+  if (values.help) {
+    say(USAGE)
+    process.exit(0)
+  }
+  if (values.port === undefined) return undefined
+  const port = Number(values.port)
+  if (/^\d+$/.test(values.port) && port >= 1 && port <= 65_535) return port
+  throw new Error(`--port ${values.port} is not a port: give a whole number from 1 to 65535.`)
+}
+
+/** What the environment says about the app; where the gateway is, we say. */
+function settingsGiven(): Record<string, string> {
+  const names = SETTINGS.filter(name => process.env[name] && name !== 'DATABASE_GATEWAY_URL')
+  return Object.fromEntries(names.map(name => [name, process.env[name]!]))
+}
+
+async function refuseSecond(home: Home): Promise<void> {
+  const { pid, url } = home.readState() ?? {}
+  if (!pid || pid === process.pid || !alive(pid)) return
+  // The pid alone may be another process's by now.
+  const answer = await ask(`${url}/healthz`).catch(() => undefined)
+  if (answer?.ok) throw new Error(`Slipway already runs from ${home.path}: process ${pid} serves ${url}.`)
+}
+
+function alive(pid: number): boolean {
+  try {
+    return process.kill(pid, 0)
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === 'EPERM'
+  }
+}
+
+async function* candidates(wanted: number | undefined): AsyncGenerator<number> {
+  for (let port = wanted ?? FIRST_PORT; port <= (wanted ?? FIRST_PORT + 99); port++) {
+    const obstacle = await obstacleOf(port)
+    if (!obstacle) yield port
+    else if (wanted) throw new Error(`Port ${port} ${obstacle}: give another one with --port.`)
+    else say(`Port ${port} ${obstacle}: trying the next one.`)
+  }
+}
+
+/** The key of an earlier start, for as long as it works in this database. */
+async function seed({ app, config }: ReturnType<typeof hosted>, home: Home): Promise<Omit<DevState, 'url' | 'pid'>> {
+  const { api_key = '', organization_id = '', tenant_id = '' } = home.readState() ?? {}
+  const { status } = await app.request('/orgs/current/info', { headers: { 'X-Api-Key': api_key } })
+  if (status === 200) return { api_key, organization_id, tenant_id }
+  if (status !== 401) throw new Error(`The database cannot be used: asked about the key, it answers ${status}.`)
+  return bootstrap(app.database, { organization: 'Local', emails: config.instanceAdmins })
+}
+
+const ask = (url: string) => fetch(url, { headers: { 'X-Request-Id': PROBE }, signal: AbortSignal.timeout(5000) })
+
+async function ready(url: string): Promise<void> {
+  const deadline = Date.now() + READY_WITHIN
+  for (;;) {
+    const answer = await ask(`${url}/readyz`).catch((error: Error) => error)
+    if ('ok' in answer && answer.ok) return
+    if (Date.now() > deadline)
+      throw new Error(`The Worker does not become ready: ${'ok' in answer ? await answer.text() : answer.message}`)
+    await delay(50)
+  }
+}
+
+function announce({ url, api_key }: DevState, { path }: Home, ms: number, theirs: boolean): void {
+  const folder = relative(process.cwd(), path) || '.'
+  const where = folder.startsWith('..') ? path : folder
+  say(`
+${bold('Slipway is ready')} ${dim(`in ${(ms / 1000).toFixed(1)} s`)}
+
+  URL        ${bold(url)}
+  API pages  ${url}/docs
+  API key    ${bold(api_key)}
+  Data       ${theirs ? 'in the database of DATABASE_URL' : where}; these lines are in ${where}/dev.json too
+
+  curl -s -H "X-Api-Key: ${api_key}" ${url}/orgs/current/info
+
+${dim('Changes of the source are served at once. Ctrl-C stops everything.')}
+`)
+}
+
+async function end(code: number, reason?: string): Promise<void> {
+  if (stoppingSince) return
+  stoppingSince = Date.now()
+  if (reason) complain(reason)
+  await running.disposeAsync().catch(error => complain(error.message))
+  process.exit(code)
+}
+
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+  process.on(signal, () => {
+    if (stoppingSince && Date.now() - stoppingSince > ONE_PRESS_MS) process.exit(130)
+    end(0)
+  })
+}
+main().catch(error => end(1, error instanceof Error ? error.message : String(error)))

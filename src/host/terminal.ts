@@ -1,0 +1,45 @@
+// Owns how `npm run dev` speaks: colours on a terminal only, the app's log readable there and raw anywhere else.
+import { stripVTControlCharacters, styleText } from 'node:util'
+
+const { stdout, stderr } = process
+// A terminal that is closed, or a pipe that is, must not keep us from stopping in order.
+for (const stream of [stdout, stderr]) stream.on('error', () => {})
+
+export const say = (text = '') => stdout.write(`${text}\n`)
+export const dim = (text: string) => styleText('dim', text)
+export const bold = (text: string) => styleText('bold', text)
+export const complain = (text: string) =>
+  stderr.write(`${stderr.isTTY && stderr.hasColors() ? text : stripVTControlCharacters(text)}\n`)
+
+/** Says how long a step of the start took. */
+export async function step<T>(name: string, work: Promise<T>): Promise<T> {
+  const start = performance.now()
+  const result = await work
+  say(dim(`  ${name.padEnd(11)}${((performance.now() - start) / 1000).toFixed(1)} s`))
+  return result
+}
+
+type Entry = { method?: string; path?: string; status?: number; ms?: number; code?: string; request_id?: string }
+type Trouble = { error?: string; message?: string; stack?: string; notice?: string }
+
+/** A line of the Worker's: a request, an error with its stack, or whatever a developer wrote. */
+export function showLine(line: string, ours: string): void {
+  const entry = parsed(line)
+  if (entry.request_id === ours) return
+  if (!stdout.isTTY || !(entry.method || entry.error || entry.notice)) return void say(line)
+  const { method, path, status = 0, ms, code, error, message, stack, notice } = entry
+  if (notice) say(styleText('yellow', notice))
+  else if (error) say(styleText('red', stack ?? `${error}: ${message}`))
+  else {
+    const text = stripVTControlCharacters(`${method} ${path} ${status} ${ms} ms${code ? ` ${code}` : ''}`)
+    say(status >= 500 ? styleText('red', text) : dim(text))
+  }
+}
+
+function parsed(line: string): Entry & Trouble {
+  try {
+    return Object(JSON.parse(line))
+  } catch {
+    return {}
+  }
+}

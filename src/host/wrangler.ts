@@ -1,0 +1,128 @@
+// Owns the child process that serves the Worker: `wrangler dev`, offline, without its noise, and never outliving us.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Home, PROJECT } from './home.ts'
+
+export type Wrangler = ReturnType<typeof startWrangler>
+type Options = {
+  home: Home
+  port: number
+  settings: Record<string, string>
+  /** What the Worker writes, and what is wrong with it after a change. */
+  onLine: (line: string) => void
+  onTrouble: (text: string) => void
+}
+
+export class PortTaken extends Error {}
+
+/** Each process of the chain leaves when the one above it is gone, even by SIGKILL. */
+const LEAVE_WITH_PARENT = `data:text/javascript,process.once('disconnect',()=>process.kill(process.pid,'SIGTERM'))`
+const QUIET = {
+  CLOUDFLARE_CF_FETCH_ENABLED: 'false',
+  CLOUDFLARE_INCLUDE_PROCESS_ENV: 'false',
+  WRANGLER_HIDE_BANNER: 'true',
+  WRANGLER_SEND_METRICS: 'false',
+  WRANGLER_WRITE_LOGS: 'false',
+  X_LOCAL_EXPLORER: 'false',
+  X_LOCAL_OBSERVABILITY: 'false',
+}
+const NOISE =
+  /^$|^⎔|^\[wrangler:info\]|^Using secrets|^Your Worker has access|^Binding {2}|^env\.\w+ \(|If you think this is a bug|newer version of Wrangler/
+
+export function startWrangler({ home, port, settings, onLine, onTrouble }: Options) {
+  const flags = {
+    config: configFor(home, settings),
+    'env-file': home.write('worker.env', Object.entries(settings).map(assignment).join('')),
+    'persist-to': home.file('worker'),
+    ip: '127.0.0.1',
+    port,
+    'inspector-port': 0,
+    'show-interactive-dev-session': false,
+  }
+  const child = spawn(
+    process.execPath,
+    [
+      ...['--import', LEAVE_WITH_PARENT, join(PROJECT, 'node_modules/wrangler/bin/wrangler.js'), 'dev'],
+      ...Object.entries(flags).map(([name, value]) => `--${name}=${value}`),
+    ],
+    {
+      cwd: PROJECT,
+      env: { ...process.env, ...QUIET, WRANGLER_REGISTRY_PATH: home.file('registry') },
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+      detached: true,
+    },
+  )
+  const signal = (name: NodeJS.Signals | 0) => {
+    try {
+      return child.pid !== undefined && process.kill(-child.pid, name)
+    } catch {
+      return false
+    }
+  }
+  const killWithUs = () => signal('SIGKILL')
+  process.once('exit', killWithUs)
+
+  let following = false
+  let said = ''
+  let stopping = false
+  const exited = once(child, 'close').catch(error => [error.message])
+  /** Settles when the Worker cannot be served (any more), with the reason. */
+  const broken = new Promise<Error>(resolve => {
+    createInterface(child.stdout!).on('line', line => following && !NOISE.test(line) && onLine(line))
+    child.stderr!.setEncoding('utf8').on('data', (text: string) => {
+      if (following) return onTrouble(text)
+      said += text.includes('Scheduled Workers are not') ? '' : text
+      // It would wait for a change, and then not notice it.
+      if (said.includes('Build failed')) resolve(new Error(said.trim()))
+    })
+    exited.then(([code]) => {
+      signal('SIGKILL')
+      if (said.includes('Address already in use')) resolve(new PortTaken(`Port ${port} is taken.`))
+      else if (!stopping)
+        resolve(new Error(`${following ? '' : said.trim()}\nwrangler dev has ended (${code}).`.trim()))
+    })
+  })
+
+  return {
+    /** It holds the port. */
+    listening: once(child, 'message').then(() => undefined),
+    broken,
+    /** From here on its lines are shown. */
+    follow: () => {
+      following = true
+    },
+    async stop() {
+      stopping = true
+      signal('SIGTERM')
+      const impatient = setTimeout(() => signal('SIGKILL'), 5000)
+      await exited
+      clearTimeout(impatient)
+      // Its own children may take a moment longer.
+      for (let i = 0; i < 50 && signal(0); i++) await delay(20)
+      process.off('exit', killWithUs)
+    },
+  }
+}
+
+/** The binding's limit stands in wrangler.toml; another one that is asked for needs a configuration of its own. */
+function configFor(home: Home, { RATE_LIMIT_PER_MINUTE: limit }: Record<string, string>): string {
+  const file = join(PROJECT, 'wrangler.toml')
+  if (!Number(limit)) return file
+  const text = readFileSync(file, 'utf8')
+  return home.write(
+    'wrangler.toml',
+    text
+      .replace(/^main = "(.*)"/m, (_, main) => `main = ${JSON.stringify(join(PROJECT, main))}`)
+      .replace(/limit = \d+/, `limit = ${Number(limit)}`),
+  )
+}
+
+/** wrangler expands `$` in every kind of quotes, and takes a backslash before it for an escape. */
+function assignment([name, value]: [string, string]): string {
+  const quote = [`'`, '`', '"'].find(one => !value.includes(one)) ?? `'`
+  return `${name}=${quote}${value.replaceAll('$', '\\$')}${quote}\n`
+}
