@@ -46,7 +46,8 @@ describe('settings', () => {
   ])('%s is refused by name as %j, without being repeated', (name, value) => {
     const message = refusal({ [name]: value })
     expect(message).toContain(name)
-    for (const other of ['DATABASE_URL', 'SEALING_KEYS'].filter(one => one !== name)) expect(message).not.toContain(other)
+    for (const other of ['DATABASE_URL', 'SEALING_KEYS'].filter(one => one !== name))
+      expect(message).not.toContain(other)
     expect(message).not.toContain(SEALING_KEYS.slice(10))
   })
 
@@ -57,10 +58,9 @@ describe('settings', () => {
 
   it('keep several sealing keys in their order', () => {
     const second = SEALING_KEYS.replace('first', 'second')
-    expect(readConfig({ ...whole, SEALING_KEYS: `${second},${SEALING_KEYS}` }).sealingKeys.map(([kid]) => kid)).toEqual([
-      'second',
-      'first',
-    ])
+    expect(readConfig({ ...whole, SEALING_KEYS: `${second},${SEALING_KEYS}` }).sealingKeys.map(([kid]) => kid)).toEqual(
+      ['second', 'first'],
+    )
   })
 
   it('know the instance’s admins by the new name and the old', () => {

@@ -107,7 +107,11 @@ describe('a cursor', () => {
     await make(tenant, 6)
     const path = nextOf(await tenant.get(`${KEYS}?limit=2&unknown=a%26b`))!
     const { searchParams } = new URL(path, 'http://x')
-    expect([searchParams.get('limit'), searchParams.get('offset'), searchParams.get('unknown')]).toEqual(['2', '2', 'a&b'])
+    expect([searchParams.get('limit'), searchParams.get('offset'), searchParams.get('unknown')]).toEqual([
+      '2',
+      '2',
+      'a&b',
+    ])
     const moved = await tenant.get(path.replace('offset=2', 'offset=4'))
     expect(idsOf(moved)).toEqual(idsOf(await tenant.get(path)))
   })
@@ -148,7 +152,10 @@ describe('a cursor', () => {
   ])('that says %j was forged', async plain => {
     const tenant = await newTenant()
     const { status, body } = await tenant.get(INVALID + Buffer.from(plain).toString('base64url'))
-    expect([status, body.errors]).toEqual([422, [expect.objectContaining({ type: 'custom', loc: ['query', 'cursor'] })]])
+    expect([status, body.errors]).toEqual([
+      422,
+      [expect.objectContaining({ type: 'custom', loc: ['query', 'cursor'] })],
+    ])
   })
 
   it('that is no cursor at all is refused', async () => {
