@@ -24,7 +24,7 @@ describe('a body', () => {
     ['that is empty where members are required', '', nothing],
     ['of another shape', '[]', invalid('body invalid_type')],
     ['that is null', 'null', invalid('body invalid_type')],
-    ['cut short', '{"display_name":', invalid('body json_invalid', ...nothing.slice(2).map(String))],
+    ['cut short', '{"display_name":', invalid('body json_invalid')],
     ['that is not UTF-8', bytes('{"display_name":"\xff"}'), invalid('body utf8_invalid')],
     ['with a NUL', unknown('["a\\u0000"]'), invalid('body.unknown.0 nul_character')],
     ['with half a character', unknown('{"a":"\\ud800"}'), invalid('body.unknown.a lone_surrogate')],
