@@ -33,6 +33,7 @@ async function main() {
   const wanted = wantedPort()
   const home = openHome()
   await refuseSecond(home)
+  if (wanted) await refuseTaken(wanted)
 
   const { DATABASE_URL: theirs, ...given } = settingsGiven()
   const { sealing_keys, gateway_token: token } = home.secrets()
@@ -125,12 +126,17 @@ function alive(pid: number): boolean {
   }
 }
 
+async function refuseTaken(port: number): Promise<void> {
+  const obstacle = await obstacleOf(port)
+  if (obstacle) throw new Error(`Port ${port} ${obstacle}: give another one with --port.`)
+}
+
 async function* candidates(wanted: number | undefined): AsyncGenerator<number> {
-  for (let port = wanted ?? FIRST_PORT; port <= (wanted ?? FIRST_PORT + 99); port++) {
+  if (wanted) return yield wanted
+  for (let port = FIRST_PORT; port < FIRST_PORT + 100; port++) {
     const obstacle = await obstacleOf(port)
-    if (!obstacle) yield port
-    else if (wanted) throw new Error(`Port ${port} ${obstacle}: give another one with --port.`)
-    else say(`Port ${port} ${obstacle}: trying the next one.`)
+    if (obstacle) say(`Port ${port} ${obstacle}: trying the next one.`)
+    else yield port
   }
 }
 

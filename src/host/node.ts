@@ -48,8 +48,9 @@ async function main() {
     // A second signal ends it at once, as if nobody listened.
     for (const name of SIGNALS) process.off(name, stop)
     clearInterval(timer)
+    // Whoever is being answered now is not kept waiting for.
+    server.keepAliveTimeout = 1
     server.close(() => close().then(() => process.exit(0)))
-    server.closeIdleConnections()
     setTimeout(() => server.closeAllConnections(), DRAIN_MS)
   }
   for (const name of SIGNALS) process.on(name, stop)

@@ -74,7 +74,7 @@ export function startWrangler({ home, port, settings, onLine, onTrouble }: Optio
   const broken = new Promise<Error>(resolve => {
     createInterface(child.stdout!).on('line', line => following && !NOISE.test(line) && onLine(line))
     child.stderr!.setEncoding('utf8').on('data', (text: string) => {
-      if (following) return onTrouble(text)
+      if (following) return onTrouble(text.trimEnd())
       said += text.includes('Scheduled Workers are not') ? '' : text
       // It would wait for a change, and then not notice it.
       if (said.includes('Build failed')) resolve(new Error(said.trim()))

@@ -1,0 +1,141 @@
+// `npm run dev` and `npm run bootstrap` as people run them: what they serve, keep, print for scripts, refuse and leave behind.
+import { once } from 'node:events'
+import * as fs from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
+import type { DevState } from '../../src/host/home.ts'
+import { freePort } from '../../src/host/ports.ts'
+import { startPostgres } from '../../src/host/postgres.ts'
+import { aliveOf, type Command, command, eventually, familyOf, listens, stopAll } from '../support/commands.ts'
+
+const root = fs.mkdtempSync(join(tmpdir(), 'slipway-dev-'))
+let home: string
+let homes = 0
+
+beforeEach(() => {
+  home = join(root, `home-${++homes}`)
+})
+afterEach(stopAll)
+afterAll(() => fs.rmSync(root, { recursive: true }))
+
+const dev = (args: string[] = [], env: Record<string, string> = {}) =>
+  command('src/host/dev.ts', args, { SLIPWAY_HOME: home, ...env })
+const stateFile = () => join(home, 'dev.json')
+const state = (): DevState => JSON.parse(fs.readFileSync(stateFile(), 'utf8'))
+
+/** Its state, once it is the one that wrote it. */
+const served = ({ pid, until }: Command) =>
+  until(() => (fs.existsSync(stateFile()) && state().pid === pid ? state() : undefined))
+
+const get = (url: string, key?: string) => fetch(url, { headers: key ? { 'X-Api-Key': key } : {} })
+const info = (url: string, key: string) => get(`${url}/orgs/current/info`, key)
+
+test('starts, refuses a second of its kind, stops without a trace, and comes back with data and key', async () => {
+  const port = await freePort()
+  const first = dev([`--port=${port}`])
+  const made = await served(first)
+  expect(Object.keys(made).sort()).toEqual(['api_key', 'organization_id', 'pid', 'tenant_id', 'url'])
+  expect(made.url).toBe(`http://127.0.0.1:${port}`)
+  const answer = await info(made.url, made.api_key)
+  expect(answer.status).toBe(200)
+  expect(await answer.json()).toMatchObject({ id: made.organization_id })
+  expect((await get(`${made.url}/docs`)).status).toBe(200)
+  await first.until(() => first.said.out.includes('"path":"/docs"'))
+  expect(first.said.out).not.toContain('\x1b')
+
+  const second = dev()
+  expect(await second.exited).toBe(1)
+  expect(second.said.err).toContain(String(first.pid))
+
+  const operator = command('src/host/bootstrap.ts', ['--organization', 'Acme', '--organization-key'], {
+    SLIPWAY_HOME: home,
+  })
+  expect(await operator.exited).toBe(0)
+  const acme = operator.said.out.match(/slw_\w+/)![0]
+  expect((await info(made.url, acme)).status).toBe(200)
+  expect((await get(`${made.url}/workspaces`, acme)).status).toBe(200)
+
+  for (const name of ['dev.json', 'secrets.json', 'worker.env', 'database-url'])
+    expect(fs.statSync(join(home, name)).mode & 0o777, name).toBe(0o600)
+  const family = familyOf(first.pid)
+  const database = new URL(fs.readFileSync(join(home, 'database-url'), 'utf8'))
+  expect(family.length).toBeGreaterThan(4)
+  expect(await first.stop('SIGINT')).toBe(0)
+  await eventually(() => aliveOf(family).length === 0)
+  expect(await Promise.all([port, database.port].map(listens))).toEqual([false, false])
+  expect(fs.existsSync(join(home, 'worker.env'))).toBe(false)
+
+  // The default port, or one after it, whoever has it here.
+  const squatter = createServer().listen(8787, '127.0.0.1')
+  await once(squatter, 'listening').catch(() => {})
+  const third = dev()
+  const again = await served(third)
+  squatter.close()
+  expect(again).toEqual({ ...made, url: again.url, pid: third.pid })
+  expect(Number(new URL(again.url).port)).toBeGreaterThan(8787)
+  expect((await info(again.url, made.api_key)).status).toBe(200)
+  expect((await info(again.url, acme)).status).toBe(200)
+
+  const orphans = familyOf(third.pid)
+  await third.stop('SIGKILL')
+  // Elsewhere than on Linux nothing tells Postgres that its parent was killed.
+  if (process.platform === 'linux') await eventually(() => aliveOf(orphans).length === 0)
+}, 60_000)
+
+test('uses the Postgres of DATABASE_URL, hands the settings on, and makes a key there when its own is of another', async () => {
+  const postgres = await startPostgres({ dataDir: join(root, 'theirs'), durable: false })
+  try {
+    fs.mkdirSync(home)
+    fs.writeFileSync(stateFile(), JSON.stringify({ api_key: 'slw_another', pid: 1 }))
+    const settings = { RATE_LIMIT_PER_MINUTE: '2', CORS_ORIGINS: 'https://$console.example' }
+    const running = dev([`--port=${await freePort()}`], { DATABASE_URL: postgres.url, ...settings })
+    const { url, api_key } = await served(running)
+    const answers = [await info(url, api_key), await info(url, api_key), await info(url, api_key)]
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 429])
+    const { headers } = await fetch(`${url}/healthz`, { headers: { Origin: settings.CORS_ORIGINS } })
+    expect(headers.get('Access-Control-Allow-Origin')).toBe(settings.CORS_ORIGINS)
+    expect(fs.existsSync(join(home, 'postgres'))).toBe(false)
+    const family = familyOf(running.pid)
+    expect(await running.stop('SIGTERM')).toBe(0)
+    await eventually(() => aliveOf(family).length === 0)
+    expect(await listens(postgres.port)).toBe(true)
+  } finally {
+    await postgres.stop()
+  }
+}, 60_000)
+
+describe('refuses in one sentence that names it', () => {
+  test('a port that is given and taken, before anything is started', async () => {
+    const squatter = createServer().listen(0, '127.0.0.1')
+    await once(squatter, 'listening')
+    const { port } = squatter.address() as { port: number }
+    const { said, exited } = dev([`--port=${port}`])
+    expect(await exited).toBe(1)
+    expect(said.err.trim().split('\n')).toEqual([expect.stringContaining(String(port))])
+    expect(said.out).toBe('')
+    expect(fs.existsSync(join(home, 'postgres'))).toBe(false)
+    squatter.close()
+  })
+
+  test.each([
+    ['SEALING_KEYS', 'short'],
+    ['RATE_LIMIT_PER_MINUTE', 'many'],
+    ['DATABASE_URL', 'mysql://localhost/app'],
+    ['DATABASE_URL', 'postgres://u:hunter2@:::/app'],
+    ['DATABASE_URL', 'postgres://u:hunter2@127.0.0.1:1/app'],
+  ])('%s=%s', async (name, value) => {
+    const { said, exited } = dev([], { [name]: value })
+    expect(await exited).toBe(1)
+    expect(said.err.trim().split('\n')).toEqual([expect.stringContaining(name)])
+    expect(said.out + said.err).not.toContain('hunter2')
+    expect(fs.existsSync(stateFile())).toBe(false)
+  })
+
+  test.each([['--port=http'], ['--port=0'], ['--port=65536'], ['--prot=1']])('%s', async option => {
+    const { said, exited } = dev([option])
+    expect(await exited).toBe(1)
+    expect(said.err.trim().split('\n')).toEqual([expect.stringContaining(option.split('=')[0]!)])
+  })
+})

@@ -1,0 +1,105 @@
+// `npm start` as an operator runs it: from a database that is not ready, to serving, to a graceful stop.
+import { once } from 'node:events'
+import * as fs from 'node:fs'
+import { request } from 'node:http'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { migrate } from '../../src/host/migrate.ts'
+import { freePort } from '../../src/host/ports.ts'
+import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
+import { command, listens, stopAll } from '../support/commands.ts'
+
+const root = fs.mkdtempSync(join(tmpdir(), 'slipway-node-'))
+const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
+let postgres: Postgres
+let settings: Record<string, string>
+
+beforeAll(async () => {
+  postgres = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
+  settings = { DATABASE_URL: postgres.url, SEALING_KEYS, PORT: String(await freePort()), SLIPWAY_HOME: root }
+})
+afterEach(stopAll)
+afterAll(async () => {
+  await postgres.stop()
+  fs.rmSync(root, { recursive: true })
+})
+
+const start = (env: Record<string, string> = {}) => command('src/host/node.ts', [], { ...settings, ...env })
+const operator = (...args: string[]) => command('src/host/bootstrap.ts', args, settings)
+
+test('a database without the schema is refused, by the server and for a first key, with what to do', async () => {
+  for (const { said, exited } of [start(), operator('--organization', 'Acme')]) {
+    expect(await exited).toBe(1)
+    expect(said.err.trim().split('\n')).toEqual([expect.stringContaining('db:migrate')])
+  }
+})
+
+test('serves, lets a request that it has accepted finish, and stops', async () => {
+  await migrate(postgres.url, { log: () => {} })
+  const first = operator('--organization', 'Acme', '--workspace', 'Main', '--email', 'a@example.com,b@example.com')
+  expect(await first.exited).toBe(0)
+  const headers = { 'X-Api-Key': first.said.out.match(/slw_\w+/)![0], 'Content-Type': 'application/json' }
+
+  const server = start()
+  const url = `http://127.0.0.1:${settings.PORT}`
+  await server.until(() => listens(settings.PORT!))
+  expect((await fetch(`${url}/readyz`)).status).toBe(200)
+  const members = await fetch(`${url}/workspaces/current/members`, { headers })
+  const { resources } = (await members.json()) as { resources: { email: string; tenant_id: string }[] }
+  expect(resources.map(({ email }) => email).sort()).toEqual(['a@example.com', 'b@example.com'])
+
+  // The server says when it has begun with this one.
+  const late = request(`${url}/workspaces/${resources[0]!.tenant_id}`, {
+    method: 'PATCH',
+    headers: { ...headers, Expect: '100-continue' },
+  })
+  late.flushHeaders()
+  await once(late, 'continue')
+  const stopped = server.stop('SIGTERM')
+  await server.until(async () => !(await listens(settings.PORT!)))
+  const [answer] = await once(late.end('{"display_name":"Late"}'), 'response')
+  expect(answer.statusCode).toBe(200)
+  expect(await stopped).toBe(0)
+})
+
+test.each([
+  ['DATABASE_URL', ''],
+  ['DATABASE_URL', 'postgres://u:hunter2@127.0.0.1:1/app'],
+  ['SEALING_KEYS', 'short'],
+  ['PORT', 'http'],
+  ['HOST', '192.0.2.1'],
+])('refuses %s=%s in one sentence that names it', async (name, value) => {
+  const { said, exited } = start({ [name]: value })
+  expect(await exited).toBe(1)
+  expect(said.err.trim().split('\n')).toEqual([expect.stringContaining(name)])
+  expect(said.err).not.toContain('hunter2')
+})
+
+test('a database that no longer knows us is named, without the password', async () => {
+  const wrong = new URL(postgres.url)
+  wrong.password = 'hunter2'
+  const { said, exited } = start({ DATABASE_URL: wrong.href })
+  expect(await exited).toBe(1)
+  expect(said.err.trim().split('\n')).toEqual([expect.stringContaining('DATABASE_URL')])
+  expect(said.err).not.toContain('hunter2')
+})
+
+test('a PORT that is taken is refused', async () => {
+  const squatter = createServer().listen(Number(settings.PORT), '127.0.0.1')
+  await once(squatter, 'listening')
+  const { said, exited } = start()
+  expect(await exited).toBe(1)
+  expect(said.err.trim().split('\n')).toEqual([expect.stringContaining('PORT')])
+  squatter.close()
+})
+
+test.each([[[]], [['--organization', ' ']], [['--organization', 'A', '--email', 'nobody']], [['--org', 'A']]])(
+  'a first key is refused to %j',
+  async args => {
+    const { said, exited } = operator(...args)
+    expect(await exited).toBe(1)
+    expect(said.out).toBe('')
+  },
+)

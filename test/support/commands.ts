@@ -1,0 +1,85 @@
+// Runs the project's commands as the child processes they are, and waits for what they do without sleeping.
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { createConnection } from 'node:net'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+
+export type Command = ReturnType<typeof command>
+const ROOT = join(import.meta.dirname, '../..')
+const started: { stop(): Promise<unknown> }[] = []
+
+/** Nothing of our own environment reaches it but what it needs to run at all. */
+export function command(file: string, args: string[] = [], env: Record<string, string> = {}) {
+  const { PATH = '', HOME = '' } = process.env
+  const child = spawn(process.execPath, [join(ROOT, file), ...args], { cwd: ROOT, env: { PATH, HOME, ...env } })
+  const said = { out: '', err: '' }
+  child.stdout.on('data', chunk => (said.out += chunk))
+  child.stderr.on('data', chunk => (said.err += chunk))
+  const exited = once(child, 'close').then(([code]) => code as number | null)
+  const running = {
+    pid: child.pid!,
+    said,
+    exited,
+    stop(signal: NodeJS.Signals = 'SIGINT') {
+      child.kill(signal)
+      return exited
+    },
+    /** What comes of a condition, unless the command ends first. */
+    until: <T>(condition: () => T | Promise<T>) =>
+      Promise.race([
+        eventually(condition),
+        exited.then(code => {
+          throw new Error(`${file} ended with ${code}: ${said.out}${said.err}`)
+        }),
+      ]),
+  }
+  started.push(running)
+  return running
+}
+
+/** For afterEach: whatever a failed test left running. */
+export async function stopAll(): Promise<void> {
+  await Promise.all(started.splice(0).map(({ stop }) => stop()))
+}
+
+/** The first truthy outcome of a condition, within half a minute. */
+export async function eventually<T>(condition: () => T | Promise<T>): Promise<NonNullable<T>> {
+  const deadline = Date.now() + 30_000
+  for (;;) {
+    const outcome = await condition()
+    if (outcome) return outcome
+    if (Date.now() > deadline) throw new Error(`It never came true: ${condition}`)
+    await delay(25)
+  }
+}
+
+/** The process and all below it. */
+export function familyOf(pid: number): number[] {
+  const all = processes()
+  const family = [pid]
+  for (const one of family) family.push(...all.filter(({ parent }) => parent === one).map(child => child.pid))
+  return family
+}
+
+/** Those that still run; one that nobody has collected yet does not. */
+export const aliveOf = (pids: number[]): number[] =>
+  processes()
+    .filter(({ pid, state }) => pids.includes(pid) && !state.startsWith('Z'))
+    .map(({ pid }) => pid)
+
+function processes() {
+  const lines = execFileSync('ps', ['-eo', 'pid=,ppid=,stat='], { encoding: 'utf8' }).trim().split('\n')
+  return lines.map(line => {
+    const [pid, parent, state = ''] = line.trim().split(/\s+/)
+    return { pid: Number(pid), parent: Number(parent), state }
+  })
+}
+
+export function listens(port: number | string): Promise<boolean> {
+  const socket = createConnection(Number(port), '127.0.0.1')
+  return once(socket, 'connect').then(
+    () => Boolean(socket.destroy()),
+    () => false,
+  )
+}
