@@ -1,0 +1,113 @@
+// Which state may follow which, for how long one may last, whose turn it is, and how a deployment fares.
+import type { DeploymentStatus, RevisionStatus, Source } from './parts.schema.ts'
+import { SOURCES } from './sources.ts'
+
+// ---- one revision
+
+const FOLLOWS: Record<RevisionStatus, readonly RevisionStatus[]> = {
+  CREATING: ['QUEUED', 'CREATE_FAILED', 'SKIPPED', 'INTERRUPTED'],
+  QUEUED: ['AWAITING_BUILD', 'AWAITING_DEPLOY', 'SKIPPED', 'INTERRUPTED'],
+  AWAITING_BUILD: ['BUILDING', 'BUILD_FAILED', 'INTERRUPTED'],
+  BUILDING: ['AWAITING_DEPLOY', 'BUILD_FAILED', 'INTERRUPTED'],
+  AWAITING_DEPLOY: ['DEPLOYING', 'DEPLOY_FAILED', 'INTERRUPTED'],
+  DEPLOYING: ['DEPLOYED', 'DEPLOY_FAILED', 'INTERRUPTED', 'UNKNOWN'],
+  // Its listener fell silent; a late report settles it.
+  UNKNOWN: ['DEPLOYED', 'DEPLOY_FAILED'],
+  DEPLOYED: [],
+  CREATE_FAILED: [],
+  BUILD_FAILED: [],
+  DEPLOY_FAILED: [],
+  SKIPPED: [],
+  INTERRUPTED: [],
+}
+const states = Object.keys(FOLLOWS) as RevisionStatus[]
+const BUILD = ['AWAITING_BUILD', 'BUILDING'] as RevisionStatus[]
+
+export const inFlightStates = [...BUILD, 'AWAITING_DEPLOY', 'DEPLOYING'] as RevisionStatus[]
+export const waitingStates = ['CREATING', 'QUEUED'] as RevisionStatus[]
+export const terminalStates = states.filter(state => FOLLOWS[state].length === 0)
+export const interruptibleStates = states.filter(state => FOLLOWS[state].includes('INTERRUPTED'))
+
+/** What may follow a state of a revision from this source: its turn takes it straight to what it needs first. */
+export function next(source: Source, state: RevisionStatus): readonly RevisionStatus[] {
+  const { builds } = SOURCES[source]
+  if (state === 'QUEUED') return FOLLOWS.QUEUED.filter(to => to !== (builds ? 'AWAITING_DEPLOY' : 'AWAITING_BUILD'))
+  return !builds && BUILD.includes(state) ? [] : FOLLOWS[state]
+}
+export const mayFollow = (source: Source, from: RevisionStatus, to: RevisionStatus) => next(source, from).includes(to)
+/** Where a revision goes when its turn comes. */
+export const firstStep = (source: Source): RevisionStatus =>
+  SOURCES[source].builds ? 'AWAITING_BUILD' : 'AWAITING_DEPLOY'
+
+const MINUTE = 60_000
+const HOUR = 60 * MINUTE
+const DAY = 24 * HOUR
+
+type Deadline = { after: number; becomes: RevisionStatus; message: string }
+/** How long a state may last. QUEUED has no deadline of its own: those before it have theirs. */
+export const DEADLINES: Partial<Record<RevisionStatus, Deadline>> = {
+  CREATING: { after: DAY, becomes: 'CREATE_FAILED', message: 'What it is made from did not arrive within 24 hours.' },
+  AWAITING_BUILD: { after: 10 * MINUTE, becomes: 'BUILD_FAILED', message: 'No builder took it within 10 minutes.' },
+  BUILDING: { after: 30 * MINUTE, becomes: 'BUILD_FAILED', message: 'The build did not end within 30 minutes.' },
+  AWAITING_DEPLOY: {
+    after: 15 * MINUTE,
+    becomes: 'DEPLOY_FAILED',
+    message: 'No listener took it within 15 minutes.',
+  },
+  DEPLOYING: { after: 15 * MINUTE, becomes: 'DEPLOY_FAILED', message: 'It was not healthy within 15 minutes.' },
+}
+const LOST = { becomes: 'UNKNOWN', message: 'Its listener fell silent while deploying it.' } as const
+
+/** What becomes of a revision that has been in its state since then; null while it is in time. */
+export function overdue(
+  state: RevisionStatus,
+  { since, now, listenerSeen }: { since: number; now: number; listenerSeen: number | null },
+): Pick<Deadline, 'becomes' | 'message'> | null {
+  const deadline = DEADLINES[state]
+  if (!deadline || now - since < deadline.after) return null
+  if (state === 'DEPLOYING' && isSilent(listenerSeen, now)) return LOST
+  return { becomes: deadline.becomes, message: deadline.message }
+}
+
+// ---- the revisions of one deployment
+
+type Numbered = { number: number; status: RevisionStatus }
+/** Having had its turn, or being next, it leaves nothing to do for older ones. */
+const supersedes = (state: RevisionStatus) =>
+  state === 'QUEUED' || state === 'DEPLOYED' || state === 'UNKNOWN' || inFlightStates.includes(state)
+
+/** One at a time is in flight, the newest waits, the others are skipped: which one starts now, and which become SKIPPED. */
+export function settle<Revision extends Numbered>(revisions: Revision[]) {
+  const newest = Math.max(...revisions.filter(one => supersedes(one.status)).map(one => one.number))
+  const busy = revisions.some(one => inFlightStates.includes(one.status))
+  const start = busy ? undefined : revisions.find(one => one.number === newest && one.status === 'QUEUED')
+  return {
+    start: start ?? null,
+    skip: revisions.filter(one => waitingStates.includes(one.status) && one.number < newest),
+  }
+}
+
+// ---- the deployment
+
+export const LISTENER_SILENT_AFTER = 5 * MINUTE
+export const UNUSED_AFTER = 28 * DAY
+
+const isSilent = (seen: number | null, now: number) => seen !== null && now - seen >= LISTENER_SILENT_AFTER
+
+export type DeploymentFacts = {
+  now: number
+  deleting: boolean
+  /** Null when it wants none. */
+  databaseReady: boolean | null
+  /** When its listener last reported; null when it has none. */
+  listenerSeen: number | null
+  /** When it was last used or changed. */
+  lastActive: number
+}
+
+export function deploymentStatus(facts: DeploymentFacts): DeploymentStatus {
+  if (facts.deleting) return 'AWAITING_DELETE'
+  if (facts.databaseReady === false) return 'AWAITING_DATABASE'
+  if (isSilent(facts.listenerSeen, facts.now)) return 'UNKNOWN'
+  return facts.now - facts.lastActive >= UNUSED_AFTER ? 'UNUSED' : 'READY'
+}

@@ -1,0 +1,194 @@
+// What crosses the wire about deployments and their revisions.
+import * as z from 'zod'
+import { listOf, Page, Uuid } from '../kernel/wire.ts'
+import { isObject, matching, namedOnce } from './kubernetes.schema.ts'
+import {
+  DeploymentStatus,
+  MASK,
+  RevisionStatus,
+  revisionSources,
+  Secret,
+  SecretReference,
+  Source,
+  SourceConfig,
+  SourceConfigInput,
+  SourceRevisionConfig,
+  SourceRevisionConfigInput,
+} from './parts.schema.ts'
+import { DeploymentType } from './resources.schema.ts'
+
+const Time = z.string().meta({ format: 'date-time' })
+const Times = { created_at: Time, updated_at: Time }
+
+// ---- deployments
+
+const Name = matching(
+  '[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?',
+  'needs to be 1 to 63 lower-case letters, digits or inner hyphens',
+)
+
+export const DeploymentRef = z.object({ deployment_id: Uuid })
+
+const variablesOnce = (body: { secrets?: unknown; secret_references?: unknown }, check: z.RefinementCtx) => {
+  const names = new Set()
+  namedOnce(check, 'secrets', body.secrets, names)
+  namedOnce(check, 'secret_references', body.secret_references, names)
+}
+/** Beside faults of single members too: an answer names every fault at once. */
+const always = { when: ({ value }: { value: unknown }) => isObject(value) }
+
+export const NewDeployment = z
+  .object({
+    name: Name.meta({ description: 'Also the name of its tracing project. It cannot be changed.' }),
+    source: Source,
+    source_config: SourceConfigInput,
+    source_revision_config: SourceRevisionConfigInput,
+    secrets: z.array(Secret),
+    secret_references: z.array(SecretReference).nullish().meta({ description: 'Only for `external_container`.' }),
+  })
+  .superRefine(variablesOnce, always)
+  .meta({
+    id: 'NewDeployment',
+    description: 'A deployment to be made, with what its source needs.',
+    example: {
+      name: 'shop-agent',
+      source: 'githost',
+      source_config: {
+        integration_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11',
+        repo_url: 'https://github.com/acme/shop-agent',
+        build_on_push: true,
+        resource_spec: { cpu: 1, memory_mb: 1024, min_scale: 1, max_scale: 3 },
+      },
+      source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json' },
+      secrets: [{ name: 'OPENAI_API_KEY', value: 'sk-…' }],
+    },
+  })
+export type NewDeployment = z.output<typeof NewDeployment>
+
+export const DeploymentPatch = z
+  .object({
+    revision_source: z.enum(revisionSources).nullish().meta({ description: 'Instead of `source`, for this revision.' }),
+    source_config: SourceConfigInput.nullish(),
+    source_revision_config: SourceRevisionConfigInput.nullish(),
+    secrets: z
+      .array(Secret)
+      .nullish()
+      .meta({ description: `Replaces them all; \`[]\` keeps them, and so does \`${MASK}\` for one of them.` }),
+    secret_references: z
+      .array(SecretReference)
+      .nullish()
+      .meta({ description: 'Only for `external_container`. `[]` removes them.' }),
+  })
+  .superRefine(variablesOnce, always)
+  .meta({
+    id: 'DeploymentPatch',
+    description: 'What is left out or null stays as it is.',
+    example: { source_revision_config: { repo_ref: 'release' } },
+  })
+export type DeploymentPatch = z.output<typeof DeploymentPatch>
+
+export const Deployment = z
+  .object({
+    id: Uuid,
+    tenant_id: Uuid.meta({ description: 'The workspace.' }),
+    name: z.string(),
+    source: Source,
+    source_config: SourceConfig,
+    source_revision_config: SourceRevisionConfig.meta({ description: 'That of the latest revision.' }),
+    secrets: z.array(Secret),
+    secret_references: z.array(SecretReference).nullable(),
+    status: DeploymentStatus,
+    image_version: z.string().nullable(),
+    latest_revision_id: Uuid.nullable(),
+    active_revision_id: Uuid.nullable().meta({ description: 'The revision that serves.' }),
+    ...Times,
+  })
+  .meta({ id: 'Deployment', description: 'An application that is hosted.' })
+export type Deployment = z.output<typeof Deployment>
+export const DeploymentList = listOf(Deployment).meta({
+  id: 'DeploymentList',
+  description: 'A page of deployments, newest first.',
+})
+
+// ---- queries
+
+/** An empty value filters nothing. */
+const filter = <Schema extends z.ZodType>(schema: Schema) =>
+  z.preprocess(value => (value === '' ? undefined : value), schema.optional())
+
+const separated = <Item extends z.ZodType>(item: Item, most: number) =>
+  z.string().transform((text, check): z.output<Item>[] => {
+    const items = text.split(',')
+    if (items.length > most) check.addIssue({ code: 'too_big', origin: 'array', maximum: most, input: items })
+    return items.slice(0, most).map((one, i) => {
+      const parsed = item.safeParse(one)
+      if (parsed.success) return parsed.data
+      for (const { message } of parsed.error.issues) check.addIssue({ code: 'custom', path: [i], message })
+      return z.NEVER
+    })
+  })
+const MOST_IDS = 100
+const ids = (what: string) =>
+  filter(separated(Uuid, MOST_IDS)).meta({
+    type: 'string',
+    description: `Ids of ${what}, separated by commas, at most ${MOST_IDS}.`,
+  })
+const oneOrMore = <Status extends z.ZodEnum>(status: Status) =>
+  filter(separated(status, status.options.length)).meta({
+    type: 'string',
+    description: `One, or several separated by commas: ${status.options.map(one => `\`${one}\``).join(', ')}.`,
+  })
+const truth = (text: unknown) => (text === 'true' ? true : text === 'false' ? false : text)
+const remoteReconciled = filter(z.preprocess(truth, z.boolean())).meta({
+  description: 'Whether the data plane has acknowledged the newest that is wanted of it.',
+})
+
+export const DeploymentQuery = z.object({
+  ...Page.shape,
+  name_contains: filter(z.string()).meta({ description: 'Part of the name; upper and lower case are the same.' }),
+  status: oneOrMore(DeploymentStatus),
+  remote_reconciled: remoteReconciled,
+  tag_value_ids: ids('tag values: values of one key are alternatives, different keys must all match'),
+  image_version: filter(z.string()).meta({ description: 'The whole of it.' }),
+  deployment_type: filter(DeploymentType).meta({ description: 'The type it was created with.' }),
+  deployment_ids: ids('deployments'),
+})
+export type DeploymentQuery = z.output<typeof DeploymentQuery>
+
+// ---- revisions
+
+export const RevisionRef = z.object({ deployment_id: Uuid, revision_id: Uuid })
+
+export const Revision = z
+  .object({
+    id: Uuid,
+    deployment_id: Uuid,
+    number: z.int().meta({ description: 'Counts up from 1 within the deployment.' }),
+    source: Source,
+    source_revision_config: SourceRevisionConfig,
+    status: RevisionStatus,
+    status_message: z.string().nullable().meta({ description: 'Why it failed, was skipped or is overdue.' }),
+    actor: z
+      .object({ kind: z.enum(['key', 'session', 'listener', 'push', 'cron']), id: Uuid.nullable() })
+      .meta({ description: 'Who made it.' }),
+    commit: z
+      .object({ sha: z.string(), message: z.string().nullable(), author: z.string().nullable() })
+      .nullable()
+      .meta({ description: 'The commit it is built from.' }),
+    reasons: z.array(z.string()).meta({ description: 'What of the plan made it necessary.' }),
+    from_revision_id: Uuid.nullable().meta({ description: 'The revision that it deploys again or rolls back to.' }),
+    ...Times,
+  })
+  .meta({ id: 'Revision', description: 'One version of a deployment, on its way to serving or past it.' })
+export type Revision = z.output<typeof Revision>
+export const RevisionList = listOf(Revision).meta({
+  id: 'RevisionList',
+  description: 'A page of revisions, newest first.',
+})
+
+export const RevisionQuery = z.object({
+  ...Page.shape,
+  status: oneOrMore(RevisionStatus),
+  remote_reconciled: remoteReconciled,
+})
+export type RevisionQuery = z.output<typeof RevisionQuery>

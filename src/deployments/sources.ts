@@ -1,0 +1,129 @@
+// What each source needs and refuses, and whether it is built.
+import type { Fault } from '../kernel/errors.ts'
+import type { Source } from './parts.schema.ts'
+import type { NewDeployment } from './schema.ts'
+
+export type Mode = 'saas' | 'self_hosted'
+
+const config = (...names: (keyof NewDeployment['source_config'])[]) => names.map(name => ['source_config', name])
+const revision = (...names: (keyof NewDeployment['source_revision_config'])[]) =>
+  names.map(name => ['source_revision_config', name])
+const REFERENCES = [['secret_references']]
+
+type Rules = { mode: Mode; builds: boolean; needs: string[][]; refuses: string[][] }
+export const SOURCES: Record<Source, Rules> = {
+  githost: {
+    mode: 'saas',
+    builds: true,
+    needs: [...config('integration_id', 'repo_url', 'build_on_push'), ...revision('repo_ref', 'platform_config_path')],
+    refuses: [
+      ...config('listener_id', 'listener_config', 'custom_url'),
+      ...revision('image_uri', 'source_tarball_path'),
+      ...REFERENCES,
+    ],
+  },
+  external_container: {
+    mode: 'self_hosted',
+    builds: false,
+    needs: [...config('resource_spec'), ...revision('image_uri')],
+    refuses: [...config('repo_url', 'build_on_push', 'build_command', 'deployment_type'), ...revision('repo_ref')],
+  },
+  internal_container: {
+    mode: 'saas',
+    builds: false,
+    needs: [],
+    refuses: [...config('repo_url', 'custom_url'), ...revision('repo_ref'), ...REFERENCES],
+  },
+  internal_source: {
+    mode: 'saas',
+    builds: true,
+    needs: [],
+    refuses: [...config('repo_url', 'custom_url'), ...revision('repo_ref', 'image_uri'), ...REFERENCES],
+  },
+  internal_template: {
+    mode: 'saas',
+    builds: false,
+    needs: config('template_id'),
+    refuses: [
+      ...config('repo_url', 'custom_url'),
+      ...revision('repo_ref', 'image_uri', 'source_tarball_path'),
+      ...REFERENCES,
+    ],
+  },
+}
+
+export const sourceFaultTypes = [
+  'source_mode',
+  'source_member_needed',
+  'source_member_refused',
+  'build_on_push_of_tag',
+  'listener_needed',
+  'listener_unknown',
+  'namespace_needed',
+  'namespace_unknown',
+] as const
+export type SourceFault = Fault & { type: (typeof sourceFaultTypes)[number] }
+
+type Body = Pick<NewDeployment, 'source_config' | 'source_revision_config' | 'secret_references'>
+export type Listener = { id: string; k8s_namespaces: string[] }
+
+const fault = (type: SourceFault['type'], path: string[], msg: string): SourceFault => ({
+  type,
+  loc: ['body', ...path],
+  msg,
+})
+const supplies = (body: Body, path: string[]): boolean =>
+  path.reduce<unknown>((at, name) => (at as Record<string, unknown> | null | undefined)?.[name], body) != null
+
+/** Every rule that a new deployment breaks, at once. */
+export function sourceFaults(
+  body: Body & { source: Source },
+  { mode, listeners }: { mode: Mode; listeners: Listener[] },
+): SourceFault[] {
+  const { source } = body
+  const rules = SOURCES[source]
+  const elsewhere = rules.mode === 'saas' ? 'in the hosted installation' : 'in self-hosted installations'
+  const wrongMode = fault('source_mode', ['source'], `\`${source}\` is available ${elsewhere} only`)
+  return [
+    ...(rules.mode === mode ? [] : [wrongMode]),
+    ...rules.needs
+      .filter(path => !supplies(body, path))
+      .map(path => fault('source_member_needed', path, `is needed by the source \`${source}\``)),
+    ...refusedMembers(source, body),
+    ...pushFaults(body),
+    ...(source === 'external_container' ? listenerFaults(body, listeners) : []),
+  ]
+}
+
+/** Members that mean nothing to the source. A patch is held to this too, with what it supplies. */
+export const refusedMembers = (source: Source, body: Body): SourceFault[] =>
+  SOURCES[source].refuses
+    .filter(path => supplies(body, path))
+    .map(path => fault('source_member_refused', path, `has no place in the source \`${source}\``))
+
+/** A tag does not move by pushes. A patch is held to this too, with what it comes to. */
+export const pushFaults = ({ source_config, source_revision_config }: Body): SourceFault[] =>
+  source_config.build_on_push && source_revision_config.repo_ref?.startsWith('refs/tags/')
+    ? [fault('build_on_push_of_tag', ['source_config', 'build_on_push'], 'needs a branch: `repo_ref` is a tag')]
+    : []
+
+function listenerFaults({ source_config }: Body, listeners: Listener[]): SourceFault[] {
+  const { listener_id: id, listener_config } = source_config
+  const at = ['source_config', 'listener_id']
+  if (id == null) {
+    return listeners.length > 0 ? [fault('listener_needed', at, 'is needed: this workspace has listeners')] : []
+  }
+  const listener = listeners.find(listener => listener.id === id)
+  if (!listener) return [fault('listener_unknown', at, 'is not a listener of this workspace')]
+  const inside = ['source_config', 'listener_config', 'k8s_namespace']
+  const namespace = listener_config?.k8s_namespace
+  const { k8s_namespaces } = listener
+  if (namespace == null) {
+    return k8s_namespaces.length > 0
+      ? [fault('namespace_needed', inside, 'is needed: name a namespace of the listener')]
+      : []
+  }
+  return k8s_namespaces.includes(namespace)
+    ? []
+    : [fault('namespace_unknown', inside, 'is not a namespace of the listener')]
+}
