@@ -41,6 +41,7 @@ const Settings = z.object({
   SEALING_KEYS: z
     .string({ error: 'needs one `kid:key`; `npm run dev` makes one, and README.md says how to' })
     .pipe(SealingKeys),
+  SLIPWAY_MODE: z.enum(['saas', 'self_hosted'], { error: 'needs to be `saas` or `self_hosted`' }).default('saas'),
   CORS_ORIGINS: Origins,
   RATE_LIMIT_PER_MINUTE: whole(1_000_000, 'needs a whole number up to 1000000; 0 switches limits off').default(1200),
   INSTANCE_ADMIN_EMAILS: list(''),
@@ -58,6 +59,8 @@ const Address = z.object({
 
 export type Config = {
   database: { url: string; gateway: string | undefined }
+  /** Which sources there are: those of a hosted installation, or of a self-hosted one. */
+  mode: 'saas' | 'self_hosted'
   sealingKeys: [kid: string, key: string][]
   corsOrigins: string[]
   rateLimit: number
@@ -92,6 +95,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
   const deprecated = settings.USAGE_EXPORT_ADMIN_EMAILS.length > 0
   return {
     database: { url: settings.DATABASE_URL, gateway: settings.DATABASE_GATEWAY_URL },
+    mode: settings.SLIPWAY_MODE,
     sealingKeys: settings.SEALING_KEYS,
     corsOrigins: settings.CORS_ORIGINS,
     rateLimit: settings.RATE_LIMIT_PER_MINUTE,

@@ -13,8 +13,12 @@ import {
   text,
   timestamp,
   unique,
+  uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core'
+
+/** A secret that is wanted, by the version that is sealed. */
+export type SecretVersion = { name: string; version: number }
 
 const instant = () => timestamp({ withTimezone: true, mode: 'string' })
 const id = () => uuid().primaryKey().defaultRandom()
@@ -124,6 +128,141 @@ export const apiKeys = pgTable(
     foreignKey({ name: 'role_in_use', columns: [t.role_id], foreignColumns: [roles.id] }),
     index('api_keys_page').on(t.organization_id, t.tenant_id, t.created_at.desc(), t.id.desc()),
   ],
+)
+
+/** A tracing project: the name's other holder. */
+export const projects = pgTable(
+  'projects',
+  {
+    id: id(),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid()
+      .notNull()
+      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    deployment_id: uuid(),
+    name: text().notNull(),
+    created_at: created_at(),
+  },
+  t => [unique('project_name_taken').on(t.tenant_id, t.name), index('projects_deployment').on(t.deployment_id)],
+)
+
+export const tagKeys = pgTable(
+  'tag_keys',
+  {
+    id: id(),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid()
+      .notNull()
+      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    key: text().notNull(),
+    created_at: created_at(),
+  },
+  t => [unique('tag_key_taken').on(t.tenant_id, t.key)],
+)
+
+export const tagValues = pgTable(
+  'tag_values',
+  {
+    id: id(),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid()
+      .notNull()
+      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    tag_key_id: uuid()
+      .notNull()
+      .references(() => tagKeys.id, { onDelete: 'cascade' }),
+    value: text().notNull(),
+    created_at: created_at(),
+  },
+  t => [unique('tag_value_taken').on(t.tag_key_id, t.value)],
+)
+
+/**
+ * What is wanted of a deployment, on one row: its configuration, the versions of its secrets, and the queue of its revisions, of which
+ * one is in flight and at most one waits. So whatever a patch decides, it decides on a row that it holds.
+ */
+export const deployments = pgTable(
+  'deployments',
+  {
+    id: id(),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid()
+      .notNull()
+      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    name: text().notNull(),
+    name_fold: text().notNull().generatedAlwaysAs(sql`lower(name)`),
+    source: text().notNull(),
+    deployment_type: text().notNull(),
+    status: text().notNull(),
+    image_version: text(),
+    tag_value_ids: uuid().array().notNull().default(sql`'{}'`),
+    source_config: json().notNull(),
+    source_revision_config: json().notNull(),
+    secrets: json().$type<SecretVersion[]>().notNull(),
+    secret_references: json(),
+    /** Counts what is wanted and what the data plane has acknowledged of it. */
+    generation: integer().notNull().default(1),
+    acknowledged: integer().notNull().default(0),
+    remote_reconciled: boolean().notNull().default(false),
+    revisions: integer().notNull().default(1),
+    latest_revision_id: uuid(),
+    active_revision_id: uuid(),
+    in_flight_revision_id: uuid(),
+    waiting_revision_id: uuid(),
+    deleting_at: instant(),
+    ...changing(),
+  },
+  t => [
+    // The covering index of the list stands in the migration: drizzle cannot say `include`.
+    uniqueIndex('deployment_name_taken').on(t.tenant_id, t.name).where(sql`deleting_at is null`),
+  ],
+)
+
+export const revisions = pgTable(
+  'revisions',
+  {
+    id: id(),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid().notNull(),
+    deployment_id: uuid()
+      .notNull()
+      .references(() => deployments.id, { onDelete: 'cascade' }),
+    number: integer().notNull(),
+    source: text().notNull(),
+    source_config: json().notNull(),
+    source_revision_config: json().notNull(),
+    secrets: json().$type<SecretVersion[]>().notNull(),
+    secret_references: json(),
+    status: text().notNull(),
+    status_message: text(),
+    /** Since when it is in its state: silence past the state's deadline is a failure. */
+    status_since: created_at(),
+    reasons: text().array().notNull(),
+    from_revision_id: uuid(),
+    commit: json(),
+    actor_kind: text().notNull(),
+    actor_id: uuid(),
+    created_at: created_at(),
+    updated_at: created_at(),
+  },
+  t => [unique('revisions_number').on(t.deployment_id, t.number)],
+)
+
+/** Sealed values, each version once; a revision pins the versions that it runs with. */
+export const deploymentSecrets = pgTable(
+  'deployment_secrets',
+  {
+    organization_id: uuid().notNull(),
+    tenant_id: uuid().notNull(),
+    deployment_id: uuid()
+      .notNull()
+      .references(() => deployments.id, { onDelete: 'cascade' }),
+    name: text().notNull(),
+    version: integer().notNull(),
+    sealed: text().notNull(),
+    created_at: created_at(),
+  },
+  t => [primaryKey({ columns: [t.deployment_id, t.name, t.version] })],
 )
 
 /** One counter a scope (a workspace, or an organisation as a whole): it gives events their order. */

@@ -110,12 +110,6 @@ export const DeploymentList = listOf(Deployment).meta({
   description: 'A page of deployments, newest first.',
 })
 
-// ---- queries
-
-/** An empty value filters nothing. */
-const filter = <Schema extends z.ZodType>(schema: Schema) =>
-  z.preprocess(value => (value === '' ? undefined : value), schema.optional())
-
 const separated = <Item extends z.ZodType>(item: Item, most: number) =>
   z.string().transform((text, check): z.output<Item>[] => {
     const items = text.split(',')
@@ -128,6 +122,39 @@ const separated = <Item extends z.ZodType>(item: Item, most: number) =>
     })
   })
 const MOST_IDS = 100
+/** Which to delete: unlike a filter, it may not be left out. */
+export const DeploymentIds = z.object({
+  deployment_ids: separated(Uuid, MOST_IDS).meta({
+    type: 'string',
+    description: `Ids separated by commas, at most ${MOST_IDS}.`,
+  }),
+})
+export const Deletions = z
+  .object({ results: z.array(z.object({ id: Uuid, status: z.int(), code: z.string().nullable() })) })
+  .meta({ id: 'Deletions', description: 'What became of each, in the order asked.' })
+
+// ---- plans
+
+const Effect = z.enum(['in_place', 'revision', 'immutable'])
+export const Plan = z
+  .object({
+    creates_revision: z.boolean(),
+    reasons: z.array(z.string()).meta({ description: 'The members that make the revision.' }),
+    changes: z.array(z.object({ path: z.string(), before: z.unknown(), after: z.unknown(), effect: Effect })),
+    warnings: z.array(z.string()),
+    plan_digest: z
+      .string()
+      .meta({ description: 'Send it as `Plan-Digest` with the same request to apply this plan and no other.' }),
+  })
+  .meta({ id: 'Plan', description: 'What a request would change. Of secrets, only the names.' })
+export type Plan = z.output<typeof Plan>
+
+// ---- queries
+
+/** An empty value filters nothing. */
+const filter = <Schema extends z.ZodType>(schema: Schema) =>
+  z.preprocess(value => (value === '' ? undefined : value), schema.optional())
+
 const ids = (what: string) =>
   filter(separated(Uuid, MOST_IDS)).meta({
     type: 'string',

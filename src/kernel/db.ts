@@ -75,6 +75,8 @@ export async function runAsSystem(database: Database, ...statements: Query<unkno
 /** Drizzle spreads an array into a list; this is one array. */
 export const textArray = (items: readonly string[]): SQL => sql`${sql.param(items)}::text[]`
 
+export const uuidArray = (ids: readonly string[]): SQL => sql`${sql.param(ids)}::uuid[]`
+
 /** In a where clause: passes when the condition holds, and refuses with the code when it does not. */
 export const unless = (code: string, condition: SQL): SQL =>
   sql`case when ${condition} then true else refuse(${code}) end`

@@ -2,6 +2,7 @@
 
 const CODES = {
   body_cut: [400, 'Body cut off', 'The body broke off before its end; send the request again.'],
+  source_rule: [400, 'Against a rule of the source', 'A deployment of this source cannot be so.'],
   role_required: [
     400,
     'Role required',
@@ -56,11 +57,26 @@ const CODES = {
   member_not_found: [404, 'No such member', 'There is no such member; list the members to find its id.'],
   role_not_found: [404, 'No such role', 'There is no such role here; GET /orgs/current/roles lists them.'],
   key_not_found: [404, 'No such API key', 'There is no such API key; list the keys to find its id.'],
+  deployment_not_found: [
+    404,
+    'No such deployment',
+    'There is no such deployment in this workspace; GET /v2/deployments lists them.',
+  ],
   method_not_allowed: [405, 'Method not allowed', 'The path exists, but not with this method; see `Allow`.'],
   workspace_name_taken: [
     409,
     'Workspace name taken',
     'A workspace of that `display_name` exists in this organisation; choose another.',
+  ],
+  deployment_name_taken: [
+    409,
+    'Deployment name taken',
+    'A deployment of that `name` lives in this workspace; choose another, or delete it first.',
+  ],
+  project_name_taken: [
+    409,
+    'Project name taken',
+    'A tracing project of that `name` is in this workspace, and a deployment needs one of its own; choose another.',
   ],
   role_name_taken: [
     409,

@@ -7,12 +7,14 @@ import { type Query, Replay, type Row, run } from './db.ts'
  * Runs a change (an insert, update or delete that returns rows with their `id`), writes an event for each changed row into the
  * workspace's journal and, under an idempotency key, keeps the rows for a replay. Rows come back as JSON whether fresh or replayed, so
  * that both take the same way to the wire. No row means that nothing matched and nothing was written.
+ * Other parts of the same write are named expressions: `first` those that the change reads, `also` those that read `changed`.
  */
 export async function commit<T>(
   ctx: Ctx,
   event: string,
   change: Query<T>,
   data: Record<string, unknown> = {},
+  { first = [], also = [] }: { first?: SQL[]; also?: SQL[] } = {},
 ): Promise<T[]> {
   const remembered = ctx.idempotency
     ? sql`, remembered as (
@@ -20,7 +22,7 @@ export async function commit<T>(
         select current_actor(), ${ctx.idempotency.key}, ${ctx.idempotency.fingerprint}, json_agg(changed) from changed having count(*) > 0)`
     : sql``
   const statement = sql`
-    with changed as ${is(change, SQL) ? sql`(${change})` : (change as unknown as SQL)},
+    with ${listed(first)}changed as ${is(change, SQL) ? sql`(${change})` : (change as unknown as SQL)},
     numbered as (
       insert into journals (scope_id, organization_id, seq)
       select current_scope(), current_organization(), count(*) from changed having count(*) > 0
@@ -29,7 +31,7 @@ export async function commit<T>(
       insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
       select current_scope(), numbered.seq - row_number() over () + 1, current_organization(), current_tenant(), ${event}, changed.id,
         setting('actor_kind'), current_actor(), setting('request_id'), ${JSON.stringify(data)}::json
-      from changed, numbered)${remembered}
+      from changed, numbered)${remembered}${sql.join(also.map(cte => sql`, ${cte}`))}
     select to_json(changed) from changed` as SQL<Row>
   try {
     const rows = await run(ctx, statement)
@@ -40,3 +42,5 @@ export async function commit<T>(
     return error.rows as T[]
   }
 }
+
+const listed = (ctes: SQL[]): SQL => sql.join(ctes.map(cte => sql`${cte}, `))

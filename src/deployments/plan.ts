@@ -1,0 +1,117 @@
+// What a patch comes to: which members it changes, whether that makes a revision, what it may not change. Pure, and told in one table,
+// which the database is asked by too, so that a plan and its application cannot disagree.
+import { MASK } from './parts.schema.ts'
+import type { DeploymentPatch, Plan } from './schema.ts'
+
+export type Effect = 'in_place' | 'revision' | 'immutable'
+/** What is wanted of a deployment now, as it is stored; of secrets, only the names. */
+export type Wanted = {
+  version: number
+  source_config: Record<string, unknown>
+  source_revision_config: Record<string, unknown>
+  secret_references: unknown[] | null
+  secrets: { name: string }[]
+}
+
+type Rule = { effect: Effect; moves?: (value: string) => boolean }
+const immutable: Rule = { effect: 'immutable' }
+const inPlace: Rule = { effect: 'in_place' }
+const revision: Rule = { effect: 'revision' }
+
+const COMMIT = /^[0-9a-f]{40}([0-9a-f]{24})?$/
+const DIGEST = /@sha256:[0-9a-f]{64}$/
+
+const RULES: Record<string, Rule> = {
+  'source_config.integration_id': immutable,
+  'source_config.repo_url': immutable,
+  'source_config.deployment_type': immutable,
+  'source_config.template_id': immutable,
+  'source_config.listener_id': immutable,
+  'source_config.listener_config': immutable,
+  'source_config.build_on_push': inPlace,
+  'source_config.custom_url': inPlace,
+  'source_config.resource_spec': revision,
+  'source_config.install_command': revision,
+  'source_config.build_command': revision,
+  // What a branch or a tag points to may have moved: said again, it is wanted again.
+  'source_revision_config.repo_ref': { effect: 'revision', moves: ref => !COMMIT.test(ref) },
+  'source_revision_config.image_uri': { effect: 'revision', moves: uri => !DIGEST.test(uri) },
+  'source_revision_config.platform_config_path': revision,
+  'source_revision_config.source_tarball_path': revision,
+  secret_references: revision,
+}
+
+/** A member that a patch supplies: its place, what it says, what follows when that is new, and whether it counts as new in any case. */
+export type Supplied = { path: string[]; value: unknown; effect: Effect; always: boolean }
+
+/** Members that can be emptied on purpose, by the query; null in the body means the same as left out. */
+export const CLEARABLE = ['custom_url', 'install_command', 'build_command', 'resource_spec'] as const
+export type Clearable = (typeof CLEARABLE)[number]
+
+/** Everything that a patch supplies but secrets, which are compared by name. */
+export function supplied(patch: DeploymentPatch, clear: readonly Clearable[] = []): Supplied[] {
+  const members: Supplied[] = []
+  for (const [place, { effect, moves }] of Object.entries(RULES)) {
+    const path = place.split('.')
+    const value = path.reduce<unknown>((at, name) => (at as Record<string, unknown> | null | undefined)?.[name], patch)
+    if (value != null) members.push({ path, value, effect, always: moves?.(value as string) ?? false })
+  }
+  for (const name of clear) {
+    const path = ['source_config', name]
+    members.push({ path, value: null, effect: RULES[path.join('.')]!.effect, always: false })
+  }
+  if (patch.revision_source != null) {
+    members.push({ path: ['revision_source'], value: patch.revision_source, effect: 'revision', always: true })
+  }
+  return members
+}
+
+export const isMasked = ({ value }: { value: string }): boolean => value === MASK
+/** An empty list keeps the secrets as they are. */
+export const suppliesSecrets = (patch: DeploymentPatch): boolean => (patch.secrets?.length ?? 0) > 0
+
+export function plan(
+  wanted: Wanted,
+  patch: DeploymentPatch,
+  clear: readonly Clearable[] = [],
+): Omit<Plan, 'plan_digest'> {
+  const changes: Plan['changes'] = []
+  for (const { path, value, effect, always } of supplied(patch, clear)) {
+    const before = path.reduce<unknown>((at, name) => (at as Record<string, unknown> | null)?.[name], wanted) ?? null
+    const after = isEmptyList(value) ? null : value
+    if (always || !same(before, after)) changes.push({ path: path.join('.'), before, after, effect })
+  }
+  const secrets = secretsChange(wanted, patch)
+  if (secrets) changes.push(secrets)
+  const reasons = changes.filter(change => change.effect === 'revision').map(change => change.path)
+  const again = changes.filter(change => change.effect === 'revision' && same(change.before, change.after))
+  return {
+    creates_revision: reasons.length > 0,
+    reasons,
+    changes,
+    warnings: again.map(({ path }) => `\`${path}\` is what it was, but what it points to may have moved.`),
+  }
+}
+
+/** Compared by name only: values are sealed, and a value that is sent is taken for new. */
+function secretsChange({ secrets }: Wanted, patch: DeploymentPatch): Plan['changes'][number] | undefined {
+  if (!suppliesSecrets(patch)) return undefined
+  const before = secrets.map(secret => secret.name)
+  const after = patch.secrets!.map(secret => secret.name)
+  if (patch.secrets!.every(isMasked) && same([...before].sort(), [...after].sort())) return undefined
+  return { path: 'secrets', before, after, effect: 'revision' }
+}
+
+const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0
+
+/** Equal as JSON: the order of members does not matter, that of items does. */
+export function same(a: unknown, b: unknown): boolean {
+  if (a === b) return true
+  if (typeof a !== 'object' || typeof b !== 'object' || a === null || b === null) return false
+  if (Array.isArray(a) !== Array.isArray(b)) return false
+  const [mine, theirs] = [Object.entries(a), Object.entries(b)]
+  return (
+    mine.length === theirs.length &&
+    mine.every(([name, value]) => Object.hasOwn(b, name) && same(value, (b as Record<string, unknown>)[name]))
+  )
+}

@@ -1,0 +1,132 @@
+// Deployments: made, read and deleted. What becomes of them by patches stands in patch.ts.
+import { and, eq, inArray, isNull, type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { type Ctx, verb } from '../kernel/context.ts'
+import { db, mine, run, touched, unmoved } from '../kernel/db.ts'
+import { type Fault, fail } from '../kernel/errors.ts'
+import { commit } from '../kernel/journal.ts'
+import { found } from '../kernel/rows.ts'
+import { deployments, type SecretVersion } from '../tables.ts'
+import { firstStep } from './lifecycle.ts'
+import { deploymentToWire } from './rows.ts'
+import type * as schema from './schema.ts'
+import { sourceFaults } from './sources.ts'
+
+type Ref = z.output<typeof schema.DeploymentRef>
+type New = schema.NewDeployment
+
+/** One deployment of this workspace, by its id. */
+export const theOne = (id: string): SQL => and(eq(deployments.id, id), mine(deployments))!
+
+export const ruleBroken = (faults: Fault[]) =>
+  fail('source_rule', {
+    about: faults.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`).join('; '),
+    errors: faults,
+  })
+
+export const readDeployment = verb('deployments:read', async (ctx, { deployment_id }: Ref) => {
+  const rows = await run(ctx, db.select().from(deployments).where(theOne(deployment_id)))
+  return deploymentToWire(found(rows, 'deployment_not_found'))
+})
+
+export const createDeployment = verb('deployments:create', async (ctx, input: New) => {
+  const faults = sourceFaults(input, { mode: ctx.config.mode, listeners: [] })
+  if (faults.length > 0) throw ruleBroken(faults)
+  const id = crypto.randomUUID()
+  const revision = crypto.randomUUID()
+  const ready = hasArtifact(input)
+  const change = db
+    .insert(deployments)
+    .values({
+      id,
+      organization_id: sql`current_organization()`,
+      tenant_id: sql`current_tenant()`,
+      name: input.name,
+      source: input.source,
+      deployment_type: typeOf(input),
+      status: wantsDatabase(input) ? 'AWAITING_DATABASE' : 'READY',
+      source_config: { ...input.source_config, deployment_type: typeOf(input) },
+      source_revision_config: input.source_revision_config,
+      secrets: input.secrets.map(({ name }): SecretVersion => ({ name, version: 1 })),
+      secret_references: input.secret_references ?? null,
+      latest_revision_id: revision,
+      in_flight_revision_id: ready ? revision : null,
+      waiting_revision_id: ready ? null : revision,
+    })
+    .returning()
+  const also = [
+    sql`project as (insert into projects (organization_id, tenant_id, deployment_id, name)
+      select organization_id, tenant_id, id, name from changed)`,
+    firstRevision(revision, ready ? firstStep(input.source) : 'CREATING'),
+    await sealedSecrets(ctx, id, input.secrets, sql`1`),
+  ]
+  const data = { name: input.name, source: input.source }
+  return deploymentToWire(found(await commit(ctx, 'deployment.created', change, data, { also }), 'workspace_not_found'))
+})
+
+/** Without what it is made from, the first revision waits for the patch that brings it. */
+function hasArtifact({ source, source_revision_config: made }: New): boolean {
+  if (source === 'internal_container') return made.image_uri != null
+  if (source === 'internal_source') return made.source_tarball_path != null
+  return true
+}
+
+const typeOf = ({ source, source_config }: New) =>
+  source === 'external_container' ? 'prod' : (source_config.deployment_type ?? 'dev')
+
+const wantsDatabase = ({ source_config }: New): boolean =>
+  Object.entries(source_config.resource_spec ?? {}).some(([name, value]) => name.startsWith('db_') && value != null)
+
+const firstRevision = (id: string, status: string): SQL => sql`revision as (
+  insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets,
+    secret_references, status, reasons, actor_kind, actor_id)
+  select ${id}::uuid, organization_id, tenant_id, id, 1, source, source_config, source_revision_config, secrets,
+    secret_references, ${status}, '{created}', setting('actor_kind'), current_actor() from changed)`
+
+/** Values are sealed here, under a key of their deployment's own and bound to their name, so that the database never sees one. */
+export async function sealedSecrets(
+  { sealer }: Ctx,
+  deployment: string,
+  secrets: { name: string; value: string }[],
+  versionOf: SQL,
+): Promise<SQL> {
+  const sealed = secrets.map(async ({ name, value }) => ({ name, sealed: await sealer.seal(value, deployment, name) }))
+  return sql`sealed as (
+    insert into deployment_secrets (organization_id, tenant_id, deployment_id, name, version, sealed)
+    select organization_id, tenant_id, id, s.name, ${versionOf}, s.sealed
+    from changed, jsonb_to_recordset(${JSON.stringify(await Promise.all(sealed))}::jsonb) s(name text, sealed text))`
+}
+
+/** It reads AWAITING_DELETE until the data plane has removed it; its name is free at once, the project's too. */
+function remove(ctx: Ctx, which: SQL) {
+  const change = db
+    .update(deployments)
+    .set({
+      status: 'AWAITING_DELETE',
+      deleting_at: sql`clock()`,
+      generation: sql`${deployments.generation} + 1`,
+      remote_reconciled: false,
+      ...touched(deployments),
+    })
+    .where(and(which, mine(deployments), isNull(deployments.deleting_at), unmoved(ctx, deployments)))
+    .returning()
+  const also = [
+    sql`project as (delete from projects p using changed where p.deployment_id = changed.id and p.tenant_id = changed.tenant_id)`,
+  ]
+  return commit(ctx, 'deployment.deleted', change, {}, { also })
+}
+
+export const deleteDeployment = verb('deployments:delete', async (ctx, { deployment_id }: Ref) => {
+  found(await remove(ctx, eq(deployments.id, deployment_id)), 'deployment_not_found')
+})
+
+export const deleteDeployments = verb(
+  'deployments:delete',
+  async (ctx, { deployment_ids }: z.output<typeof schema.DeploymentIds>) => {
+    const removed = new Set((await remove(ctx, inArray(deployments.id, deployment_ids))).map(row => row.id))
+    const results = deployment_ids.map(id =>
+      removed.has(id) ? { id, status: 204, code: null } : { id, status: 404, code: 'deployment_not_found' as const },
+    )
+    return { results }
+  },
+)
