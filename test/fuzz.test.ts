@@ -1,22 +1,19 @@
 // Ten thousand bad requests over every route that takes a key: each is refused as documented, and what is refused changes nothing.
 import { sql } from 'drizzle-orm'
 import * as fc from 'fast-check'
-import { afterAll, describe, expect, it } from 'vitest'
+import { afterAll, describe, expect, inject, it } from 'vitest'
 import { operations } from '../src/app.ts'
 import { runAsSystem } from '../src/kernel/db.ts'
 import { newTenant, send, type Tenant, theApp } from './support/app.ts'
 import { bytesOf, type Hostile, hostile, streamOf } from './support/hostile.ts'
 
-const { env } = import.meta as ImportMeta & { env?: Record<string, string> }
-/** Another one each day; `FUZZ_SEED` repeats a run. */
-const seed = Number(env?.FUZZ_SEED ?? Math.floor(Date.now() / 86_400_000))
-const REQUESTS = Number(env?.FUZZ_REQUESTS ?? 10_000)
+const { seed, requests } = inject('fuzz')
 const HUNG_MS = 10_000
 const LEAK =
   /neon|postgres|drizzle|sqlstate|\bstack\b|\n\s+at |\bat \S+:\d+|insert into|select .* from|violates|syntax/i
 
 const guarded = operations.filter(operation => operation.verb)
-console.log(`FUZZ_SEED=${seed}: ${REQUESTS} requests over ${guarded.length} routes`)
+console.log(`FUZZ_SEED=${seed}: ${requests} requests over ${guarded.length} routes`)
 
 const answers = new Map<number, number>()
 afterAll(() =>
@@ -72,7 +69,7 @@ describe.concurrent('bad requests', () => {
         if (status >= 400) refused++
         else if (!/^(get|head|options)$/i.test(request.method) && !headers.has('Idempotency-Replayed')) changes++
       })
-      await fc.assert(harmless, { seed, numRuns: Math.ceil(REQUESTS / guarded.length), timeout: HUNG_MS })
+      await fc.assert(harmless, { seed, numRuns: Math.ceil(requests / guarded.length), timeout: HUNG_MS })
       expect(refused).toBeGreaterThan(changes)
       expect(await events(tenant)).toBe(before + changes)
     },
