@@ -3,6 +3,7 @@ import { Hono } from 'hono'
 import { cors } from 'hono/cors'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { docsPages } from './dashboard/docs.ts'
+import { deploymentRoutes } from './deployments/routes.ts'
 import type { Config } from './env.ts'
 import { sealer } from './kernel/crypto.ts'
 import { connect } from './kernel/db.ts'
@@ -11,7 +12,7 @@ import { healthRoutes } from './kernel/health.ts'
 import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
 
-const slices = [organizationRoutes, workspaceRoutes, healthRoutes]
+const slices = [deploymentRoutes, organizationRoutes, workspaceRoutes, healthRoutes]
 const described = slices.flatMap(slice => slice.operations)
 
 /** Every route, those of the document itself included. */

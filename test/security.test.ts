@@ -1,10 +1,11 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { ADMIN } from '../src/access/built-in.ts'
 import { operations } from '../src/app.ts'
+import { NewDeployment } from '../src/deployments/schema.ts'
 import { inWorkspace } from '../src/kernel/context.ts'
 import { newApiKey } from '../src/kernel/crypto.ts'
 import { permissionNames } from '../src/kernel/permissions.ts'
-import { clock, exampleOf, newTenant, send, type Tenant } from './support/app.ts'
+import { clock, exampleOf, newTenant, queryOf, send, type Tenant } from './support/app.ts'
 
 const guarded = operations.filter(operation => operation.verb)
 let own: Tenant
@@ -24,7 +25,10 @@ beforeAll(async () => {
   const role = await other.owner.post('/orgs/current/roles', { display_name: 'Theirs', permissions: [] })
   const [membership] = (await other.get('/workspaces/current/members')).body.resources
   const [key] = (await other.get('/workspaces/current/api-keys')).body.resources
+  const deployment = await other.post('/v2/deployments', NewDeployment.meta()!.example)
   foreign = {
+    deployment_id: deployment.body.id,
+    revision_id: deployment.body.latest_revision_id,
     workspace_id: other.tenant_id,
     role_id: role.body.id,
     member_id: membership.member_id,
@@ -37,7 +41,10 @@ const pathOf = (path: string) => path.replace(/\{(\w+)\}/g, (_, name) => foreign
 
 describe.each(guarded.map(operation => [operation.id, operation] as const))('%s', (_, operation) => {
   const call = (headers: Record<string, string>) =>
-    send(operation.method.toUpperCase(), pathOf(operation.path), { body: exampleOf(operation), headers })
+    send(operation.method.toUpperCase(), pathOf(operation.path) + queryOf(operation), {
+      body: exampleOf(operation),
+      headers,
+    })
   const outcome = async (headers: Record<string, string>) => {
     const { status, body } = await call(headers)
     return [status, body?.code]

@@ -127,3 +127,7 @@ export const SourceRevisionConfigInput = z.object(sparse(sourceRevisionConfig)).
   id: 'SourceRevisionConfigInput',
   description: 'Of the source: what makes a new revision. The source says which members it needs.',
 })
+
+/** Members that can be emptied on purpose, by the query; null in the body means the same as left out. */
+export const CLEARABLE = ['custom_url', 'install_command', 'build_command', 'resource_spec'] as const
+export type Clearable = (typeof CLEARABLE)[number]

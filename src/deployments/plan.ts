@@ -1,6 +1,6 @@
 // What a patch comes to: which members it changes, whether that makes a revision, what it may not change. Pure, and told in one table,
 // which the database is asked by too, so that a plan and its application cannot disagree.
-import { MASK } from './parts.schema.ts'
+import { type Clearable, MASK } from './parts.schema.ts'
 import type { DeploymentPatch, Plan } from './schema.ts'
 
 export type Effect = 'in_place' | 'revision' | 'immutable'
@@ -43,10 +43,6 @@ const RULES: Record<string, Rule> = {
 
 /** A member that a patch supplies: its place, what it says, what follows when that is new, and whether it counts as new in any case. */
 export type Supplied = { path: string[]; value: unknown; effect: Effect; always: boolean }
-
-/** Members that can be emptied on purpose, by the query; null in the body means the same as left out. */
-export const CLEARABLE = ['custom_url', 'install_command', 'build_command', 'resource_spec'] as const
-export type Clearable = (typeof CLEARABLE)[number]
 
 /** Everything that a patch supplies but secrets, which are compared by name. */
 export function supplied(patch: DeploymentPatch, clear: readonly Clearable[] = []): Supplied[] {

@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { listOf, Page, Uuid } from '../kernel/wire.ts'
 import { isObject, matching, namedOnce } from './kubernetes.schema.ts'
 import {
+  CLEARABLE,
   DeploymentStatus,
   MASK,
   RevisionStatus,
@@ -123,12 +124,14 @@ const separated = <Item extends z.ZodType>(item: Item, most: number) =>
   })
 const MOST_IDS = 100
 /** Which to delete: unlike a filter, it may not be left out. */
-export const DeploymentIds = z.object({
-  deployment_ids: separated(Uuid, MOST_IDS).meta({
-    type: 'string',
-    description: `Ids separated by commas, at most ${MOST_IDS}.`,
-  }),
-})
+export const DeploymentIds = z
+  .object({
+    deployment_ids: separated(Uuid, MOST_IDS).meta({
+      type: 'string',
+      description: `Ids separated by commas, at most ${MOST_IDS}.`,
+    }),
+  })
+  .meta({ example: { deployment_ids: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11' } })
 export const Deletions = z
   .object({ results: z.array(z.object({ id: Uuid, status: z.int(), code: z.string().nullable() })) })
   .meta({ id: 'Deletions', description: 'What became of each, in the order asked.' })
@@ -151,6 +154,19 @@ export type Plan = z.output<typeof Plan>
 
 // ---- queries
 
+const truth = (text: unknown) => (text === 'true' ? true : text === 'false' ? false : text)
+export const DryRun = z.object({
+  dry_run: z
+    .preprocess(truth, z.boolean().default(false))
+    .meta({ description: 'Answers with the plan and changes nothing.' }),
+})
+export const PatchQuery = z.object({
+  ...DryRun.shape,
+  clear: z
+    .preprocess(text => (text === '' ? undefined : text), separated(z.enum(CLEARABLE), CLEARABLE.length).default([]))
+    .meta({ type: 'string', description: `Members to empty, separated by commas: ${CLEARABLE.join(', ')}.` }),
+})
+
 /** An empty value filters nothing. */
 const filter = <Schema extends z.ZodType>(schema: Schema) =>
   z.preprocess(value => (value === '' ? undefined : value), schema.optional())
@@ -165,7 +181,6 @@ const oneOrMore = <Status extends z.ZodEnum>(status: Status) =>
     type: 'string',
     description: `One, or several separated by commas: ${status.options.map(one => `\`${one}\``).join(', ')}.`,
   })
-const truth = (text: unknown) => (text === 'true' ? true : text === 'false' ? false : text)
 const remoteReconciled = filter(z.preprocess(truth, z.boolean())).meta({
   description: 'Whether the data plane has acknowledged the newest that is wanted of it.',
 })

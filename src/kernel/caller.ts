@@ -25,6 +25,7 @@ export async function admit(c: Context<Edge>, services: Services): Promise<Calle
     ifMatch: null,
     withoutIfMatch: false,
     idempotency: null,
+    planDigest: c.req.header('Plan-Digest') ?? null,
     seen: c.get('seen'),
   }
 }

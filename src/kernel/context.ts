@@ -22,6 +22,8 @@ export type Ctx = {
   /** A conditional write that came without its condition. */
   withoutIfMatch: boolean
   idempotency: { key: string; fingerprint: string } | null
+  /** The plan that a write applies, and no other. */
+  planDigest: string | null
   /** What is learnt on the way, for the answer's headers and the log. */
   seen: Seen
 }

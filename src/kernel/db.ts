@@ -1,6 +1,6 @@
 // The way to Postgres: one HTTP round trip that enters and runs the verb's statement, in one transaction.
 import { type FullQueryResults, NeonDbError, neon, neonConfig } from '@neondatabase/serverless'
-import { inArray, is, SQL, sql } from 'drizzle-orm'
+import { is, SQL, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/neon-http'
 import { type AnyPgColumn, PgDialect } from 'drizzle-orm/pg-core'
 import type { Config } from '../env.ts'
@@ -51,15 +51,20 @@ export function connect({ database }: Pick<Config, 'database'>, inProcess?: type
   }
 }
 
-/** Enters as the caller and runs one statement, in the same round trip. */
-export async function run<T>(ctx: Ctx, statement: Query<T>): Promise<T[]> {
+/**
+ * Enters as the caller and runs one statement, in the same round trip. What must be held before the statement looks at anything is
+ * locked by one of its own: a statement does not see what others wrote while it waited.
+ */
+export async function run<T>(ctx: Ctx, statement: Query<T>, lock?: SQL): Promise<T[]> {
   const { rateLimit, limiter } = ctx.config
   const limit = limiter || rateLimit === 0 ? null : rateLimit
   const enter = sql`select e.*, set_config('role', 'slipway_app', true) from enter(${ctx.actor.hash}, ${ctx.tenant}::uuid,
     ${ctx.permission}, ${inWorkspace(ctx)}, ${ctx.requestId}, ${`${ctx.config.clockOffset()} ms`}, ${ctx.withoutIfMatch},
     ${ctx.idempotency?.key ?? null}, ${ctx.idempotency?.fingerprint ?? null}, ${limit}::integer) e`
   const counted = limit === null ? [] : [sql`select * from count_request(${limit})`]
-  const [[entered], rows, count] = (await ctx.database([enter, statement, ...counted])) as [Row[], T[], Row[]?]
+  const locks = lock ? [lock] : []
+  const results = await ctx.database([enter, ...locks, statement, ...counted])
+  const [[entered], rows, count] = [results[0], ...results.slice(1 + locks.length)] as [Row[], T[], Row[]?]
   const [organization, tenant, actor] = entered as [string, string | null, string]
   Object.assign(ctx.seen, { organization, tenant, actor })
   if (count?.[0]) ctx.seen.rate = { remaining: Number(count[0][0]), reset: Number(count[0][1]) }
@@ -82,8 +87,10 @@ export const unless = (code: string, condition: SQL): SQL =>
   sql`case when ${condition} then true else refuse(${code}) end`
 
 /** In a where clause: the version that the caller's If-Match names is still the current one. */
-export const unmoved = (ctx: Ctx, table: { version: AnyPgColumn }): SQL | undefined =>
-  ctx.ifMatch ? unless('precondition_failed', inArray(table.version, ctx.ifMatch)) : undefined
+export const unmoved = (ctx: Ctx, table: { version: AnyPgColumn | SQL }): SQL | undefined =>
+  ctx.ifMatch
+    ? unless('precondition_failed', sql`${table.version} = any(${sql.param(ctx.ifMatch)}::integer[])`)
+    : undefined
 
 /** What every change in place sets besides. */
 export const touched = (table: { version: AnyPgColumn }) => ({

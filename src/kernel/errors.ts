@@ -3,6 +3,16 @@
 const CODES = {
   body_cut: [400, 'Body cut off', 'The body broke off before its end; send the request again.'],
   source_rule: [400, 'Against a rule of the source', 'A deployment of this source cannot be so.'],
+  member_immutable: [
+    400,
+    'Immutable member',
+    'It cannot be changed after creation; make another deployment, or leave it out',
+  ],
+  secret_unknown: [
+    400,
+    'Unknown secret',
+    'The mask keeps the value of a secret that is there, and this one is not; send its value',
+  ],
   role_required: [
     400,
     'Role required',
@@ -62,6 +72,11 @@ const CODES = {
     'No such deployment',
     'There is no such deployment in this workspace; GET /v2/deployments lists them.',
   ],
+  revision_not_found: [
+    404,
+    'No such revision',
+    'This deployment has no such revision; list its revisions to find its id.',
+  ],
   method_not_allowed: [405, 'Method not allowed', 'The path exists, but not with this method; see `Allow`.'],
   workspace_name_taken: [
     409,
@@ -89,6 +104,12 @@ const CODES = {
     409,
     'Member of the workspace',
     'That person is a member of this workspace already; change the membership instead.',
+  ],
+  deployment_deleting: [409, 'Being deleted', 'This deployment is being deleted and takes no more changes.'],
+  plan_stale: [
+    409,
+    'Stale plan',
+    'The deployment or the request is no longer what was planned; ask for the plan again.',
   ],
   idempotency_in_flight: [
     409,

@@ -14,7 +14,7 @@ export async function commit<T>(
   event: string,
   change: Query<T>,
   data: Record<string, unknown> = {},
-  { first = [], also = [] }: { first?: SQL[]; also?: SQL[] } = {},
+  { first = [], also = [], lock }: { first?: SQL[]; also?: SQL[]; lock?: SQL } = {},
 ): Promise<T[]> {
   const remembered = ctx.idempotency
     ? sql`, remembered as (
@@ -34,7 +34,7 @@ export async function commit<T>(
       from changed, numbered)${remembered}${sql.join(also.map(cte => sql`, ${cte}`))}
     select to_json(changed) from changed` as SQL<Row>
   try {
-    const rows = await run(ctx, statement)
+    const rows = await run(ctx, statement, lock)
     return rows.map(([row]) => JSON.parse(row as string) as T)
   } catch (error) {
     if (!(error instanceof Replay)) throw error

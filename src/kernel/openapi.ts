@@ -75,6 +75,14 @@ const IDEMPOTENCY = parameter(
   { type: 'string', maxLength: 255 },
 )
 const IF_MATCH = parameter('If-Match', 'header', 'The `ETag` it must still have.', { type: 'string' })
+const PLAN_DIGEST = parameter(
+  'Plan-Digest',
+  'header',
+  'The `plan_digest` of the plan that this applies, and no other.',
+  {
+    type: 'string',
+  },
+)
 const IF_NONE_MATCH = parameter('If-None-Match', 'header', 'An `ETag` already known; 304 if it still holds.', {
   type: 'string',
 })
@@ -106,6 +114,7 @@ export function openApi(operations: Operation[]): OpenApiDocument {
     if (verb) parameters.push(TENANT)
     if (verb && (method === 'post' || method === 'patch')) parameters.push(IDEMPOTENCY)
     if (versioned) parameters.push(reading ? IF_NONE_MATCH : IF_MATCH)
+    if (operation.dryRun) parameters.push(PLAN_DIGEST)
     const headers = {
       ...(versioned && { ETag: HEADERS.ETag }),
       ...(operation.query && 'cursor' in operation.query.shape && { Link: HEADERS.Link }),
@@ -113,9 +122,13 @@ export function openApi(operations: Operation[]): OpenApiDocument {
       ...(verb &&
         (method === 'post' || method === 'patch') && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
     }
-    const reply = operation.reply && {
-      content: { 'application/json': { schema: schemaOf(operation.reply, 'output') } },
+    const content = (...schemas: z.ZodType[]) => {
+      const [schema, ...others] = schemas.map(one => schemaOf(one, 'output'))
+      return {
+        content: { 'application/json': { schema: others.length > 0 ? { oneOf: [schema, ...others] } : schema } },
+      }
     }
+    const { reply, dryRun, partial } = operation
     return {
       operationId: operation.id,
       summary: operation.summary,
@@ -130,7 +143,13 @@ export function openApi(operations: Operation[]): OpenApiDocument {
         },
       }),
       responses: {
-        [status]: { description: 'Done.', ...(Object.keys(headers).length > 0 && { headers }), ...reply },
+        [status]: {
+          description: 'Done.',
+          ...(Object.keys(headers).length > 0 && { headers }),
+          ...(reply && content(reply, ...(dryRun && status === 200 ? [dryRun.reply] : []))),
+        },
+        ...(dryRun && status !== 200 && { 200: { description: 'The plan.', ...content(dryRun.reply) } }),
+        ...(partial && { 207: { description: 'Some of it failed.', ...content(reply!) } }),
         ...(versioned && reading && { 304: { description: 'It is what you have.' } }),
         ...Object.fromEntries(
           failures(operation).map(failure => [failure, { $ref: `#/components/responses/${failure}` }]),

@@ -37,15 +37,25 @@ export type Operation = {
   /** Has an ETag when read, takes If-Match when written. */
   versioned?: boolean
   location?: (reply: never) => string
+  /** Some of what was asked failed: 207. */
+  partial?: (reply: never) => boolean
+  /** With `dry_run=true` another verb answers, and changes nothing. */
+  dryRun?: { reply: z.ZodType; verb: Verb<never, unknown> }
   verb?: Verb<never, unknown>
   /** A route without a key answers by itself. */
   open?: (c: Context<Edge>, services: Services) => Response | Promise<Response>
 }
 
 type Empty = z.ZodObject<Record<never, never>>
-type Declared<P extends z.ZodObject, Q extends z.ZodObject, B extends z.ZodType, R extends z.ZodType> = Omit<
+type Declared<
+  P extends z.ZodObject,
+  Q extends z.ZodObject,
+  B extends z.ZodType,
+  R extends z.ZodType,
+  D extends z.ZodType,
+> = Omit<
   Operation,
-  'method' | 'path' | 'tag' | 'params' | 'query' | 'body' | 'reply' | 'verb' | 'location'
+  'method' | 'path' | 'tag' | 'params' | 'query' | 'body' | 'reply' | 'verb' | 'location' | 'partial' | 'dryRun'
 > & {
   params?: P
   query?: Q
@@ -53,6 +63,8 @@ type Declared<P extends z.ZodObject, Q extends z.ZodObject, B extends z.ZodType,
   reply?: R
   verb?: Verb<z.output<Q> & z.output<B> & z.output<P>, z.output<R>>
   location?: (reply: z.output<R>) => string
+  partial?: (reply: z.output<R>) => boolean
+  dryRun?: { reply: D; verb: Verb<z.output<Q> & z.output<B> & z.output<P>, z.output<D>> }
 }
 
 /** The routes of one slice, under one heading of the document. */
@@ -66,9 +78,10 @@ export function slice(name: string, description: string) {
       Q extends z.ZodObject = Empty,
       B extends z.ZodType = Empty,
       R extends z.ZodType = z.ZodVoid,
+      D extends z.ZodType = z.ZodVoid,
     >(
       path: string,
-      declared: Declared<P, Q, B, R>,
+      declared: Declared<P, Q, B, R, D>,
     ) => {
       operations.push({ ...(declared as unknown as Operation), method, path, tag })
       return routes
@@ -102,18 +115,22 @@ export function mount(app: Hono<Edge>, operations: Operation[], services: Servic
   }
 }
 
+const NO_STORE = { 'Cache-Control': 'no-store' }
+
 async function serve(c: Context<Edge>, operation: Operation, services: Services): Promise<Response> {
   const caller = await admit(c, services)
   const text = operation.method === 'get' ? '' : await readBody(c.req)
   const faults = await readHeaders(c, operation, text, caller)
   const input = validate(c.req, operation, text, faults)
+  const { dryRun } = operation
+  if (dryRun && input.dry_run === true) return c.json(await dryRun.verb(caller, input as never), 200, NO_STORE)
   const reply = (await operation.verb!(caller, input as never)) as Record<string | symbol, unknown> | undefined
   return answer(c, operation, reply)
 }
 
 function answer(c: Context<Edge>, operation: Operation, reply: Record<string | symbol, unknown> | undefined): Response {
   const { seen } = c.var
-  c.header('Cache-Control', 'no-store')
+  c.header('Cache-Control', NO_STORE['Cache-Control'])
   if (seen.replayed) c.header('Idempotency-Replayed', 'true')
   if (reply && next in reply) c.header('Link', `<${nextPage(c.req.url, reply)}>; rel="next"`)
   if (operation.location) c.header('Location', operation.location(reply as never))
@@ -122,7 +139,8 @@ function answer(c: Context<Edge>, operation: Operation, reply: Record<string | s
     c.header('ETag', tag)
     if (operation.method === 'get' && matches(c.req.header('If-None-Match'), tag)) return c.body(null, 304)
   }
-  const status = (operation.status ?? (operation.reply ? 200 : 204)) as 200
+  const partly = operation.partial?.(reply as never) ? 207 : undefined
+  const status = (partly ?? operation.status ?? (operation.reply ? 200 : 204)) as 200
   return operation.reply ? c.json(reply, status) : c.body(null, status)
 }
 

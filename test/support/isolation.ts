@@ -1,6 +1,7 @@
 // Two hundred tenants' worth of mischief between four of them: whatever is asked, nothing foreign comes back or changes.
 import { beforeAll, describe, expect, it } from 'vitest'
 import { operations } from '../../src/app.ts'
+import { NewDeployment } from '../../src/deployments/schema.ts'
 import { exampleOf, newTenant, startApp, type Tenant, theApp } from './app.ts'
 
 const ROUNDS = 600
@@ -18,8 +19,11 @@ export function isolation(through: 'gateway' | 'unwalled') {
       const role = await tenant.owner.post('/orgs/current/roles', { display_name: 'Role', permissions: [] })
       const [membership] = (await tenant.get('/workspaces/current/members')).body.resources
       const [key] = (await tenant.get('/workspaces/current/api-keys')).body.resources
+      const deployment = await tenant.post('/v2/deployments', NewDeployment.meta()!.example)
       tenants.push(tenant)
       ids.push({
+        deployment_id: deployment.body.id,
+        revision_id: deployment.body.latest_revision_id,
         workspace_id: second.body.id,
         role_id: role.body.id,
         member_id: membership.member_id,
@@ -41,6 +45,7 @@ export function isolation(through: 'gateway' | 'unwalled') {
       '/orgs/current/api-keys',
       '/workspaces',
       '/workspaces/current/members',
+      '/v2/deployments',
     ]
     const bodies = await Promise.all(lists.map(async path => (await owner.get(`${path}?limit=100`, inside)).body))
     return JSON.stringify(bodies, (name, value) => (name === 'last_used_at' ? undefined : value))

@@ -1,0 +1,215 @@
+import { describe, expect, it } from 'vitest'
+import { newTenant, type Tenant } from '../support/app.ts'
+
+const SHA = 'a'.repeat(40)
+const body = (over: Record<string, unknown> = {}) => ({
+  name: `app-${crypto.randomUUID()}`,
+  source: 'githost',
+  source_config: {
+    integration_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11',
+    repo_url: 'https://git.example.com/acme/app',
+    build_on_push: false,
+    resource_spec: { cpu: 1, memory_mb: 512 },
+    install_command: 'npm ci',
+  },
+  source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json' },
+  secrets: [
+    { name: 'TOKEN', value: 'hush' },
+    { name: 'OTHER', value: 'hush too' },
+  ],
+  ...over,
+})
+
+const made = async (tenant: Tenant, over?: Record<string, unknown>) =>
+  (await tenant.post('/v2/deployments', body(over))).body
+const revisionsOf = async (tenant: Tenant, id: string) =>
+  (await tenant.get(`/v2/deployments/${id}/revisions`)).body.resources as {
+    id: string
+    number: number
+    status: string
+    reasons: string[]
+  }[]
+
+const MASKED = [
+  { name: 'TOKEN', value: '********' },
+  { name: 'OTHER', value: '********' },
+]
+
+describe('a patch', () => {
+  // What is supplied, and the reasons for a revision that it gives.
+  const table: [string, Record<string, unknown>, string[]][] = [
+    ['nothing', {}, []],
+    [
+      'nulls',
+      {
+        source_config: { custom_url: null },
+        source_revision_config: null,
+        secrets: null,
+        secret_references: null,
+        revision_source: null,
+      },
+      [],
+    ],
+    ['a branch said again', { source_revision_config: { repo_ref: 'main' } }, ['source_revision_config.repo_ref']],
+    ['another branch', { source_revision_config: { repo_ref: 'next' } }, ['source_revision_config.repo_ref']],
+    ['a commit', { source_revision_config: { repo_ref: SHA } }, ['source_revision_config.repo_ref']],
+    ['the same path', { source_revision_config: { platform_config_path: 'platform.json' } }, []],
+    [
+      'another path',
+      { source_revision_config: { platform_config_path: 'other.json' } },
+      ['source_revision_config.platform_config_path'],
+    ],
+    ['the same resources', { source_config: { resource_spec: { memory_mb: 512, cpu: 1 } } }, []],
+    ['other resources', { source_config: { resource_spec: { cpu: 1 } } }, ['source_config.resource_spec']],
+    ['the same command', { source_config: { install_command: 'npm ci' } }, []],
+    ['another command', { source_config: { install_command: 'npm install' } }, ['source_config.install_command']],
+    ['a first build command', { source_config: { build_command: 'npm run build' } }, ['source_config.build_command']],
+    ['pushes', { source_config: { build_on_push: true } }, []],
+    ['no secrets', { secrets: [] }, []],
+    ['the masks', { secrets: MASKED }, []],
+    ['the masks in another order', { secrets: [...MASKED].reverse() }, []],
+    ['a value', { secrets: [MASKED[0], { name: 'OTHER', value: 'new' }] }, ['secrets']],
+    ['a secret less', { secrets: [MASKED[0]] }, ['secrets']],
+    ['a source for this revision', { revision_source: 'githost' }, ['revision_source']],
+    ['what is immutable, as it is', { source_config: { repo_url: 'https://git.example.com/acme/app' } }, []],
+  ]
+
+  it.each(table)('of %s is planned and applied alike', async (_, patch, reasons) => {
+    const tenant = await newTenant()
+    const { id } = await made(tenant)
+    const path = `/v2/deployments/${id}`
+    const planned = (await tenant.patch(`${path}?dry_run=true`, patch)).body
+    expect([planned.creates_revision, planned.reasons]).toEqual([reasons.length > 0, reasons])
+    expect(await revisionsOf(tenant, id)).toHaveLength(1)
+    const applied = await tenant.patch(path, patch, { 'Plan-Digest': planned.plan_digest })
+    expect(applied.status).toBe(200)
+    const revisions = await revisionsOf(tenant, id)
+    expect(revisions.map(one => one.reasons)).toEqual(reasons.length > 0 ? [reasons, ['created']] : [['created']])
+    expect(applied.body.latest_revision_id).toBe(revisions[0]!.id)
+  })
+
+  it.each([
+    ['repo_url', { repo_url: 'https://git.example.com/acme/else' }],
+    ['integration_id', { integration_id: '11111111-1111-4111-8111-111111111111' }],
+    ['deployment_type', { deployment_type: 'prod' }],
+    ['template_id', { template_id: 'web' }],
+  ])('of %s is refused', async (member, source_config) => {
+    const tenant = await newTenant()
+    const { id } = await made(tenant)
+    const refused = await tenant.patch(`/v2/deployments/${id}`, { source_config })
+    expect([refused.status, refused.body.code]).toEqual([400, 'member_immutable'])
+    expect(refused.body.detail).toContain(`source_config.${member}`)
+    const planned = (await tenant.patch(`/v2/deployments/${id}?dry_run=true`, { source_config })).body
+    expect(planned.changes).toMatchObject([{ path: `source_config.${member}`, effect: 'immutable' }])
+  })
+
+  it('merges configurations, replaces the specification whole, and empties what the query names', async () => {
+    const tenant = await newTenant()
+    const { id } = await made(tenant)
+    const path = `/v2/deployments/${id}`
+    await tenant.patch(path, { source_config: { build_command: 'npm run build', resource_spec: { cpu: 2 } } })
+    const { body } = await tenant.get(path)
+    expect(body.source_config).toMatchObject({
+      install_command: 'npm ci',
+      build_command: 'npm run build',
+      resource_spec: { cpu: 2 },
+    })
+    expect(body.source_config.resource_spec.memory_mb ?? null).toBeNull()
+    const cleared = await tenant.patch(`${path}?clear=install_command`, {})
+    expect(cleared.body.source_config).toMatchObject({ install_command: null, build_command: 'npm run build' })
+    expect((await tenant.patch(`${path}?clear=repo_url`, {})).status).toBe(422)
+  })
+
+  it('of everything that was read loses nothing, and makes the one revision that a branch makes', async () => {
+    const tenant = await newTenant()
+    const before = await made(tenant)
+    const { body } = await tenant.patch(`/v2/deployments/${before.id}`, before)
+    expect(body).toEqual({ ...before, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
+    expect((await revisionsOf(tenant, before.id)).map(one => one.reasons)).toEqual([
+      ['source_revision_config.repo_ref'],
+      ['created'],
+    ])
+  })
+
+  it('lets one revision fly and the newest wait, and skips the others', async () => {
+    const tenant = await newTenant()
+    const { id } = await made(tenant)
+    for (const repo_ref of ['a', 'b', 'c'])
+      await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: { repo_ref } })
+    const revisions = await revisionsOf(tenant, id)
+    expect(revisions.map(one => [one.number, one.status])).toEqual([
+      [4, 'QUEUED'],
+      [3, 'SKIPPED'],
+      [2, 'SKIPPED'],
+      [1, 'AWAITING_BUILD'],
+    ])
+  })
+
+  it('that brings what a deployment is made from supersedes the revision that waited for it', async () => {
+    const tenant = await newTenant()
+    const { id } = await made(tenant, {
+      source: 'internal_container',
+      source_config: {},
+      source_revision_config: {},
+      secrets: [],
+    })
+    const path = `/v2/deployments/${id}`
+    await tenant.patch(path, { source_config: { resource_spec: { cpu: 2 } } })
+    await tenant.patch(path, {
+      source_revision_config: { image_uri: `registry.example.com/app@sha256:${'0'.repeat(64)}` },
+    })
+    const revisions = await revisionsOf(tenant, id)
+    expect(revisions.map(one => one.status)).toEqual(['AWAITING_DEPLOY', 'SKIPPED', 'SKIPPED'])
+  })
+
+  it('is held to the rules of its source', async () => {
+    const tenant = await newTenant()
+    const { id } = await made(tenant)
+    const path = `/v2/deployments/${id}`
+    for (const patch of [
+      { source_revision_config: { image_uri: 'nginx' } },
+      { source_config: { custom_url: 'https://app.example.com' } },
+      { source_config: { build_on_push: true }, source_revision_config: { repo_ref: 'refs/tags/v1' } },
+    ]) {
+      const refused = await tenant.patch(path, patch)
+      expect([refused.status, refused.body.code]).toEqual([400, 'source_rule'])
+    }
+    expect((await tenant.patch(path, { secrets: [{ name: 'NEW', value: '********' }] })).body.code).toBe(
+      'secret_unknown',
+    )
+  })
+
+  it('applies the plan that it names or none', async () => {
+    const tenant = await newTenant()
+    const { id } = await made(tenant)
+    const path = `/v2/deployments/${id}`
+    const patch = { source_config: { install_command: 'npm install' } }
+    const { plan_digest } = (await tenant.patch(`${path}?dry_run=true`, patch)).body
+    const other = await tenant.patch(path, { source_config: { install_command: 'x' } }, { 'Plan-Digest': plan_digest })
+    expect([other.status, other.body.code]).toEqual([409, 'plan_stale'])
+    await tenant.patch(path, { source_config: { build_on_push: true } })
+    expect((await tenant.patch(path, patch, { 'Plan-Digest': plan_digest })).body.code).toBe('plan_stale')
+    expect((await tenant.patch(path, patch, { 'Plan-Digest': 'made up' })).body.code).toBe('plan_stale')
+  })
+
+  it('numbers revisions densely, whoever patches at once', async () => {
+    const tenant = await newTenant()
+    const { id } = await made(tenant)
+    const writer = async (n: number) => {
+      for (let i = 0; i < 6; i++) {
+        const { status } = await tenant.patch(`/v2/deployments/${id}`, {
+          source_revision_config: { repo_ref: `b-${n}-${i}` },
+        })
+        expect(status).toBe(200)
+      }
+    }
+    await Promise.all(Array.from({ length: 8 }, (_, n) => writer(n)))
+    const all = (await tenant.get(`/v2/deployments/${id}/revisions?limit=100`)).body.resources as {
+      number: number
+      status: string
+    }[]
+    expect(all.map(one => one.number).sort((a, b) => a - b)).toEqual(Array.from({ length: 49 }, (_, i) => i + 1))
+    const status = (name: string) => all.filter(one => one.status === name).length
+    expect([status('AWAITING_BUILD'), status('QUEUED'), status('SKIPPED')]).toEqual([1, 1, 47])
+  })
+})
