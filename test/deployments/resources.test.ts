@@ -225,9 +225,17 @@ const amount = (field: string) =>
     ? fc.integer({ min: 1, max: 80 }).map(tenths => tenths / 10)
     : fc.integer({ min: field.includes('memory') ? 64 : 1, max: 100_000 })
 const amounts = [...PAIRS.flatMap(({ low, high }) => [low, high]), 'db_storage_gi', 'db_max_connections']
+/** Where both of a pair are there, the lesser comes first. */
+const ordered = (spec: Record<string, number>) => {
+  for (const { low, high } of PAIRS) {
+    const both = [spec[low], spec[high]].filter(value => value !== undefined)
+    if (both.length === 2) [spec[low], spec[high]] = both.sort((a, b) => a - b) as [number, number]
+  }
+  return spec
+}
 const anySpec = fc
   .record(Object.fromEntries(amounts.map(field => [field, amount(field)])), { requiredKeys: [] })
-  .filter(spec => ResourceSpec.safeParse(spec).success)
+  .map(spec => ordered({ ...spec } as Record<string, number>))
 const someSpec = fc.oneof(
   anySpec,
   fc.constantFrom(...amounts).chain(field => amount(field).map(value => ({ [field]: value }))),
