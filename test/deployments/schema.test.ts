@@ -81,7 +81,7 @@ const PATHS = {
 const MEMBERS: Record<string, { good: unknown[]; bad: unknown[] }> = {
   'source_config.integration_id': { good: [ID], bad: ['', 'x', `${ID}0`, 1] },
   'source_config.repo_url': {
-    good: ['https://github.com/acme/shop', 'http://git.local:3000/a/b.git', 'https://a/b%20c'],
+    good: ['https://github.com/acme/shop', 'http://git.local:3000/a/b.git', 'https://a/b%20c', 'https://a/~b/@c'],
     bad: [
       ...[
         '',
