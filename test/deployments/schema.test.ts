@@ -1,10 +1,10 @@
 import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
-import { deploymentStatuses, MASK, revisionStatuses, sources } from '../../src/deployments/parts.schema.ts'
+import { MASK, sources } from '../../src/deployments/parts.schema.ts'
 import * as schemas from '../../src/deployments/schema.ts'
 
-const { Deployment, DeploymentPatch, DeploymentQuery, NewDeployment, Revision, RevisionQuery } = schemas
+const { Deployment, DeploymentPatch, NewDeployment, Revision } = schemas
 
 const ID = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
 const faults = (schema: z.ZodType, value: unknown) => [
@@ -279,53 +279,5 @@ describe('an answer', () => {
       const nulls = Object.fromEntries(Object.keys(schema.shape).map(name => [name, null]))
       expect(schema.parse(nulls)).toEqual(nulls)
     }
-  })
-})
-
-const many = (count: number) => Array(count).fill(ID).join(',')
-describe('the list’s query', () => {
-  it.each([
-    ['limit', { '1': 1, '100': 100 }, ['0', '101', 'x', '1.5', '']],
-    ['offset', { '0': 0, '999': 999 }, ['-1', 'x', '']],
-    ['name_contains', { a: 'a', '%_\\': '%_\\', '': undefined }, []],
-    [
-      'status',
-      {
-        READY: ['READY'],
-        'READY,UNKNOWN': ['READY', 'UNKNOWN'],
-        '': undefined,
-        [deploymentStatuses.join()]: deploymentStatuses,
-      },
-      ['ready', 'READY,', ',', 'READY, UNKNOWN', 'DEPLOYED'],
-    ],
-    ['remote_reconciled', { true: true, false: false, '': undefined }, ['1', 'yes', 'null', 'true,false']],
-    [
-      'tag_value_ids',
-      { [ID]: [ID], [`${ID},${ID.toUpperCase()}`]: [ID, ID], '': undefined, [many(100)]: many(100).split(',') },
-      ['x', `${ID},`, ',', many(101)],
-    ],
-    ['image_version', { '1.2': '1.2', '': undefined }, []],
-    ['deployment_type', { dev_free: 'dev_free', dev: 'dev', prod: 'prod', '': undefined }, ['free', 'dev,prod']],
-    ['deployment_ids', { [ID]: [ID], '': undefined, [many(100)]: many(100).split(',') }, ['x', `${ID} `, many(101)]],
-  ] as [keyof schemas.DeploymentQuery, Record<string, unknown>, string[]][])('%s', (name, good, bad) => {
-    for (const [text, value] of Object.entries(good))
-      expect(DeploymentQuery.parse({ [name]: text })[name]).toEqual(value)
-    for (const text of bad)
-      expect(faults(DeploymentQuery, { [name]: text }).map(path => path.split('.')[0])).toContain(name)
-    expect(faults(DeploymentQuery, { [name]: undefined })).toEqual([])
-  })
-
-  it('names the faulty ones of a list', () => {
-    expect(faults(DeploymentQuery, { status: 'READY,x,UNKNOWN,y', deployment_ids: `${ID},z` })).toEqual([
-      'status.1',
-      'status.3',
-      'deployment_ids.1',
-    ])
-  })
-
-  it('revisions have states of their own', () => {
-    expect(RevisionQuery.parse({ status: revisionStatuses.join() }).status).toEqual(revisionStatuses)
-    expect(faults(RevisionQuery, { status: 'READY' })).toEqual(['status.0'])
-    expect(RevisionQuery.parse({}).limit).toBe(20)
   })
 })
