@@ -37,9 +37,11 @@ export type RevisionStatus = z.output<typeof RevisionStatus>
 
 // ---- what a member may look like
 
-const RepoUrl = matching(`https?://${HOST}/[!-~]+`, 'needs to be an http(s) address of a repository')
-  .max(2048)
-  .regex(/^[^?#@]*$/, { error: 'needs to be without credentials, query and fragment' })
+/** The host leaves no room for credentials. */
+const RepoUrl = matching(
+  `https?://${HOST}/[!"$->@-~]+`,
+  'needs to be an http(s) address of a repository, without credentials, query and fragment',
+).max(2048)
 /** As git checks it, roughly: it must never pass for an option. */
 const GitRef = matching(
   '(?![-/.])(?!.*(\\.\\.|@\\{|//))[^\\x00-\\x20\\x7f~^:?*[\\\\]+(?<![/.])',

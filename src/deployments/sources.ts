@@ -72,8 +72,11 @@ const fault = (type: SourceFault['type'], path: string[], msg: string): SourceFa
   loc: ['body', ...path],
   msg,
 })
-const supplies = (body: Body, path: string[]): boolean =>
-  path.reduce<unknown>((at, name) => (at as Record<string, unknown> | null | undefined)?.[name], body) != null
+/** An empty list of references asks for nothing; clients send it to every source. */
+const supplies = (body: Body, path: string[]): boolean => {
+  const value = path.reduce<unknown>((at, name) => (at as Record<string, unknown> | null | undefined)?.[name], body)
+  return value != null && !(Array.isArray(value) && value.length === 0)
+}
 
 /** Every rule that a new deployment breaks, at once. */
 export function sourceFaults(
@@ -91,7 +94,7 @@ export function sourceFaults(
       .map(path => fault('source_member_needed', path, `is needed by the source \`${source}\``)),
     ...refusedMembers(source, body),
     ...pushFaults(body),
-    ...(source === 'external_container' ? listenerFaults(body, listeners) : []),
+    ...listenerFaults(source, body, listeners),
   ]
 }
 
@@ -107,11 +110,13 @@ export const pushFaults = ({ source_config, source_revision_config }: Body): Sou
     ? [fault('build_on_push_of_tag', ['source_config', 'build_on_push'], 'needs a branch: `repo_ref` is a tag')]
     : []
 
-function listenerFaults({ source_config }: Body, listeners: Listener[]): SourceFault[] {
+function listenerFaults(source: Source, { source_config }: Body, listeners: Listener[]): SourceFault[] {
   const { listener_id: id, listener_config } = source_config
   const at = ['source_config', 'listener_id']
+  if (source === 'githost') return []
   if (id == null) {
-    return listeners.length > 0 ? [fault('listener_needed', at, 'is needed: this workspace has listeners')] : []
+    const needed = source === 'external_container' && listeners.length > 0
+    return needed ? [fault('listener_needed', at, 'is needed: this workspace has listeners')] : []
   }
   const listener = listeners.find(listener => listener.id === id)
   if (!listener) return [fault('listener_unknown', at, 'is not a listener of this workspace')]
