@@ -20,9 +20,11 @@ export const operations: Operation[] = [...described, ...documentRoutes(describe
 export function createApp(config: Config, inProcess?: typeof fetch) {
   const database = connect(config, inProcess)
   for (const notice of config.deprecations) config.log({ level: 'warn', notice })
+  // In a list the star would be an origin of that name.
+  const everyOrigin = config.corsOrigins.includes('*')
   const app = new Hono<Edge>()
   app.use(edge(config))
-  app.use(cors({ origin: config.corsOrigins, exposeHeaders: EXPOSED.split(', '), maxAge: 86_400 }))
+  app.use(cors({ origin: everyOrigin ? '*' : config.corsOrigins, exposeHeaders: EXPOSED.split(', '), maxAge: 86_400 }))
   app.onError((error, c) => failed(c, error, config))
   app.notFound(notFound)
   app.route(

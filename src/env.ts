@@ -21,6 +21,12 @@ const SealingKeys = z
     error: 'needs one or more `kid:key`, comma-separated, newest first; a key is 32 random bytes in base64url',
   })
   .transform(text => text.split(',').map(pair => pair.split(':') as [kid: string, key: string]))
+  .refine(keys => new Set(keys.map(([kid]) => kid)).size === keys.length, { error: 'names two keys alike' })
+
+/** As a browser sends it: without a path. */
+const Origins = list('*').refine(origins => origins.every(one => /^(\*|[a-z][a-z0-9+.-]*:\/\/[^/\s]+)$/.test(one)), {
+  error: 'needs origins like https://example.com, comma-separated, or *',
+})
 
 const whole = (most: number, error: string) =>
   z.coerce.number({ error }).int({ error }).min(0, { error }).max(most, { error })
@@ -35,8 +41,8 @@ const Settings = z.object({
   SEALING_KEYS: z
     .string({ error: 'needs one `kid:key`; `npm run dev` makes one, and README.md says how to' })
     .pipe(SealingKeys),
-  CORS_ORIGINS: list('*'),
-  RATE_LIMIT_PER_MINUTE: whole(1e9, 'needs a whole number; 0 switches limits off').default(1200),
+  CORS_ORIGINS: Origins,
+  RATE_LIMIT_PER_MINUTE: whole(1_000_000, 'needs a whole number up to 1000000; 0 switches limits off').default(1200),
   INSTANCE_ADMIN_EMAILS: list(''),
   USAGE_EXPORT_ADMIN_EMAILS: list(''),
 })

@@ -1,15 +1,25 @@
 // The edge entry: one app for the life of an isolate, and the scheduled work.
 import { createApp } from './app.ts'
 import { readConfig } from './env.ts'
+import { unconfigured } from './kernel/errors.ts'
 import { sweep } from './kernel/sweep.ts'
 
 type Env = Record<string, unknown>
 type Context = { waitUntil(work: Promise<unknown>): void; passThroughOnException(): void; props: unknown }
 
 let app: ReturnType<typeof createApp> | undefined
-const appFor = (env: Env) => (app ??= createApp(readConfig(env)))
+const appFor = (env: Env) => {
+  app ??= createApp(readConfig(env))
+  return app
+}
 
 export default {
-  fetch: (request: Request, env: Env, context: Context) => appFor(env).fetch(request, env, context),
+  fetch(request: Request, env: Env, context: Context) {
+    try {
+      return appFor(env).fetch(request, env, context)
+    } catch (error) {
+      return unconfigured(error)
+    }
+  },
   scheduled: (_event: unknown, env: Env, context: Context) => context.waitUntil(sweep(appFor(env).database)),
 }

@@ -2,6 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { describe, expect, it } from 'vitest'
+import { codes } from '../src/kernel/errors.ts'
 
 const root = join(import.meta.dirname, '..')
 const src = join(root, 'src')
@@ -79,7 +80,7 @@ describe('the house', () => {
 describe('each thing has its owners', () => {
   it.each([
     ['the driver', /^@neondatabase\//, [/^kernel\/db\.ts$/]],
-    ['hono', /^hono/, [/^app\.ts$/, /^kernel\/(edge|errors|input|routes)\.ts$/, /^dashboard\//]],
+    ['hono', /^hono/, [/^app\.ts$/, /^kernel\/(caller|edge|input|routes)\.ts$/, /^dashboard\//]],
     ['node', /^node:|^pg$|^@hono\/node-server$/, [/^host\//, /^agent\//, /^cli\//]],
   ])('%s', (_, name, owners) => {
     for (const file of importersOf(name))
@@ -108,6 +109,20 @@ describe('each thing has its owners', () => {
   it('a file begins by saying what it owns', () => {
     for (const file of files) expect(readFileSync(join(src, file), 'utf8'), file).toMatch(/^(#!.*\n)?\/\/ \S/)
   })
+})
+
+it('every code of an error is raised somewhere', () => {
+  const read = (folder: string, names: string[]) => names.map(name => readFileSync(join(root, folder, name), 'utf8'))
+  const migrations = readdirSync(join(root, 'drizzle')).filter(name => name.endsWith('.sql'))
+  const sources = [
+    ...read(
+      'src',
+      files.filter(file => file !== 'kernel/errors.ts'),
+    ),
+    ...read('drizzle', migrations),
+  ].join()
+  const own = readFileSync(join(src, 'kernel/errors.ts'), 'utf8')
+  for (const code of codes) expect(sources.includes(`'${code}'`) || own.includes(`fail('${code}'`), code).toBe(true)
 })
 
 describe('the migrations', () => {

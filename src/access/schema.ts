@@ -3,16 +3,30 @@ import * as z from 'zod'
 import { permissionNames, permissionsBeyondWorkspace } from '../kernel/permissions.ts'
 import { Instant, listOf, Uuid } from '../kernel/wire.ts'
 
-export const Name = z.string().trim().min(1).max(128)
+const VISIBLE = /[^\p{Z}\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/u
+/** A line that someone can see and tell from another. */
+const label = (longest: number) =>
+  z
+    .string()
+    .trim()
+    .min(1)
+    .max(longest)
+    .refine(text => text === '' || VISIBLE.test(text), { error: 'needs a visible character' })
+export const Name = label(128)
+/** Lower case comes last: some letters of other scripts turn into ASCII by it. */
 export const Email = z
   .string()
   .trim()
-  .toLowerCase()
   .max(254)
-  .pipe(z.email({ error: 'needs to be an e-mail address' }))
+  .check(z.email({ error: 'needs to be an e-mail address' }))
+  .toLowerCase()
 const Time = z.string().meta({ format: 'date-time' })
 const Times = { created_at: Time, updated_at: Time }
-const Permissions = z.array(z.enum(permissionNames)).max(permissionNames.length)
+/** A set: naming one twice is naming it once. */
+const Permissions = z
+  .array(z.enum(permissionNames))
+  .max(permissionNames.length)
+  .overwrite(names => [...new Set(names)])
 /** In a patch, null means the same as left out: keep. */
 const kept = <S extends z.ZodType>(schema: S) => schema.nullish()
 
@@ -188,7 +202,7 @@ export const NewlyMadeApiKey = z
 
 export const NewApiKey = z
   .object({
-    description: z.string().trim().min(1).max(256),
+    description: label(256),
     role_id: kept(Uuid).meta({
       description:
         'When left out: the role of the key that asks, as narrow; Admin when an organisation key makes a key of a workspace.',

@@ -1,8 +1,8 @@
 // Organisations and workspaces: what can happen to them.
 import { and, eq, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { verb } from '../kernel/context.ts'
-import { db, ours, run, touched, unmoved } from '../kernel/db.ts'
+import { type Ctx, verb } from '../kernel/context.ts'
+import { db, ours, run, touched, unless, unmoved } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { beyond, bounds, listed, newestFirst } from '../kernel/paging.ts'
 import { version } from '../kernel/routes.ts'
@@ -70,6 +70,10 @@ export const listWorkspaces = verb('workspaces:read', async (ctx, page: Page) =>
 const reachable = (id: string) =>
   and(eq(workspaces.id, id), ours(workspaces), sql`${workspaces.id} = coalesce(current_tenant(), ${workspaces.id})`)
 
+/** An organisation key acts on a workspace from outside, where enter() does not know what that workspace demands. */
+const demanded = ({ withoutIfMatch }: Ctx) =>
+  withoutIfMatch ? unless('if_match_required', sql`not ${workspaces.require_if_match}`) : undefined
+
 export const readWorkspace = verb('workspaces:read', async (ctx, { workspace_id }: Ref) => {
   const rows = await run(ctx, db.select().from(workspaces).where(reachable(workspace_id)))
   return workspaceToWire(found(rows, 'workspace_not_found'))
@@ -91,7 +95,7 @@ export const changeWorkspace = verb(
     const change = db
       .update(workspaces)
       .set({ ...changes, ...touched(workspaces) })
-      .where(and(reachable(workspace_id), unmoved(ctx, workspaces)))
+      .where(and(reachable(workspace_id), unmoved(ctx, workspaces), demanded(ctx)))
       .returning()
     return workspaceToWire(found(await commit(ctx, 'workspace.updated', change, changes), 'workspace_not_found'))
   },
@@ -100,7 +104,7 @@ export const changeWorkspace = verb(
 export const deleteWorkspace = verb('workspaces:delete', async (ctx, { workspace_id }: Ref) => {
   const change = db
     .delete(workspaces)
-    .where(and(reachable(workspace_id), unmoved(ctx, workspaces)))
+    .where(and(reachable(workspace_id), unmoved(ctx, workspaces), demanded(ctx)))
     .returning()
   found(await commit(ctx, 'workspace.deleted', change), 'workspace_not_found')
 })

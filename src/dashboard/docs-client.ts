@@ -184,11 +184,11 @@ document.addEventListener('click', event => {
 })
 `
 
-// A link into a folded schema unfolds it; the menu is folded on narrow screens, and shows where the reader is.
+// A link into something folded unfolds it; the menu is folded on narrow screens, and shows where the reader is.
 const reading = String.raw`
 const unfold = () => {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)))
-  if (target?.tagName === 'DETAILS') target.open = true
+  for (let at = target; at; at = at.parentElement) if (at.tagName === 'DETAILS') at.open = true
 }
 addEventListener('hashchange', unfold)
 unfold()

@@ -64,10 +64,10 @@ const errors = (document: OpenApiDocument) => html`<section id="errors"><h2>Erro
 <p>Every error has the same body, <code>application/problem+json</code> (RFC 9457): <code>title</code> and <code>status</code>,
 a <code>detail</code> for people, a <code>code</code> for programs and the <code>request_id</code> to quote when you ask for help.
 A <code>422</code> lists each fault of the request in <code>errors</code>, all at once.</p>
-<dl class="codes">${codes(document).map(
+<details class="schema"><summary>Every code</summary><dl>${codes(document).map(
   ({ code, status, detail }) =>
     html`<dt id="error-${code}"><code>${code}</code> <span class="type">${status}</span></dt><dd>${prose(detail)}</dd>`,
-)}</dl>
+)}</dl></details>
 </section>`
 
 const page = (document: OpenApiDocument) => html`<!doctype html>

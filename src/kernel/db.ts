@@ -106,12 +106,16 @@ const asText = { getTypeParser: (type: number) => (value: string) => (type === 1
 
 const UNAVAILABLE = /^(08|53|57|40001|40P01)/
 
+/** What a row belongs to was deleted meanwhile; Drizzle names a foreign key after the table that it points to. */
+const parentGone = (constraint = '') => `${/_([a-z]+)s_id_fk$/.exec(constraint)?.[1]}_not_found`
+
 function translate(error: unknown): unknown {
   if (!(error instanceof NeonDbError)) return error
   const { code, message, detail, constraint } = error
   if (code === 'SW000' && isCode(message)) return refused(message, detail ?? '')
   if (code === 'SW001') return new Replay(JSON.parse(detail!))
-  if ((code === '23505' || code === '23503') && isCode(constraint)) return fail(constraint, { cause: error })
+  const meant = isCode(constraint) ? constraint : parentGone(constraint)
+  if ((code === '23505' || code === '23503') && isCode(meant)) return fail(meant, { cause: error })
   // Without a code it is not Postgres that answered.
   if (!code || UNAVAILABLE.test(code))
     return fail('database_unavailable', { headers: { 'Retry-After': '1' }, cause: error })

@@ -1,8 +1,7 @@
 // The closed set of error codes: each with its status, its title and the sentence that says what to do.
-import type { Context } from 'hono'
 
 const CODES = {
-  bad_request: [400, 'Bad request', 'The request is well-formed HTTP but not a request of this API; see /docs.'],
+  body_cut: [400, 'Body cut off', 'The body broke off before its end; send the request again.'],
   role_required: [
     400,
     'Role required',
@@ -106,6 +105,7 @@ const CODES = {
     'Not ready',
     'The database schema is not at the version this build expects; run `npm run db:migrate`.',
   ],
+  not_configured: [503, 'Not configured', 'This installation lacks a setting or has a broken one; its log names it.'],
   database_unavailable: [
     503,
     'Database unavailable',
@@ -143,11 +143,10 @@ export class Failure extends Error {
 export const fail = (code: Code, extra?: Extra): Failure => new Failure(code, extra)
 
 /** The one body of every error. */
-export function problem(c: Context, failure: Failure, requestId: string): Response {
-  const { code, extra } = failure
+export function problem({ code, extra }: Failure, requestId: string, origin = ''): Response {
   const [status, title, detail] = CODES[code]
   const body = {
-    type: `${new URL(c.req.url).origin}/docs#error-${code}`,
+    type: `${origin}/docs#error-${code}`,
     title,
     status,
     detail: extra.detail ?? (extra.about ? `${detail.replace(/\.$/, '')}: ${extra.about}.` : detail),
@@ -159,6 +158,13 @@ export function problem(c: Context, failure: Failure, requestId: string): Respon
   headers.set('Content-Type', 'application/problem+json')
   if (status === 401) headers.set('WWW-Authenticate', 'Bearer realm="slipway"')
   return new Response(JSON.stringify(body), { status, headers })
+}
+
+/** Without its settings there is no app; the log names the one that is broken. */
+export function unconfigured(error: unknown): Response {
+  const requestId = crypto.randomUUID()
+  console.error(JSON.stringify({ level: 'error', request_id: requestId, error: String(error) }))
+  return problem(fail('not_configured', { headers: { 'Retry-After': '60' } }), requestId)
 }
 
 /** Every code with its status and sentence, for the document. */

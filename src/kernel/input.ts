@@ -1,10 +1,12 @@
 // What comes in: bodies within their limits, and every fault of a request found at once.
 import type { HonoRequest } from 'hono'
 import type * as z from 'zod'
-import { type Fault, fail } from './errors.ts'
+import { Failure, type Fault, fail } from './errors.ts'
 
 const BODY_BYTES = 1024 * 1024
 const DEPTH = 64
+const MOST_FAULTS = 100
+const LONGEST_NAME = 100
 
 export type Sources = {
   params?: z.ZodObject | undefined
@@ -18,11 +20,15 @@ export async function readBody(request: HonoRequest): Promise<string> {
   if (Number(request.header('content-length') ?? 0) > BODY_BYTES) throw fail('body_too_large')
   const chunks: Uint8Array[] = []
   let size = 0
-  for await (const chunk of (request.raw.body ?? []) as AsyncIterable<Uint8Array>) {
-    size += chunk.byteLength
-    // Leaving the loop cancels the stream.
-    if (size > BODY_BYTES) throw fail('body_too_large')
-    chunks.push(chunk)
+  try {
+    for await (const chunk of (request.raw.body ?? []) as AsyncIterable<Uint8Array>) {
+      size += chunk.byteLength
+      // Leaving the loop cancels the stream.
+      if (size > BODY_BYTES) throw fail('body_too_large')
+      chunks.push(chunk)
+    }
+  } catch (error) {
+    throw error instanceof Failure ? error : fail('body_cut', { cause: error })
   }
   if (size === 0) return ''
   if (!/^application\/(json|[\w.-]+\+json)\s*(;|$)/i.test(request.header('content-type') ?? '')) throw fail('not_json')
@@ -33,11 +39,18 @@ export async function readBody(request: HonoRequest): Promise<string> {
   }
 }
 
-/** Validates path, query and body together and returns them as one input; a path parameter wins over a member of its name. */
-export function validate(request: HonoRequest, sources: Sources, text: string): Record<string, unknown> {
-  const faults: Fault[] = []
+/**
+ * Validates path, query and body, adds to the faults found so far, and refuses them all together. Otherwise it is one input,
+ * in which a path parameter wins over a member of its name.
+ */
+export function validate(
+  request: HonoRequest,
+  sources: Sources,
+  text: string,
+  faults: Fault[],
+): Record<string, unknown> {
   const parsed = (schema: z.ZodType | undefined, value: unknown, place: string): object => {
-    if (!schema) return {}
+    if (!schema || value === undefined) return {}
     const odd = oddities(value, [place])
     faults.push(...odd)
     if (odd.length > 0) return {}
@@ -55,14 +68,16 @@ export function validate(request: HonoRequest, sources: Sources, text: string): 
   return { ...query, ...body, ...params }
 }
 
-export const invalid = (errors: Fault[]) =>
-  fail('invalid_request', {
-    detail: `${errors
-      .slice(0, 3)
-      .map(fault => `${fault.loc.join('.')}: ${fault.msg}`)
-      .join('; ')}${errors.length > 3 ? `; and ${errors.length - 3} more` : ''}.`,
-    errors,
-  })
+export function invalid(faults: Fault[]): Failure {
+  const errors = faults.slice(0, MOST_FAULTS).map(fault => ({ ...fault, loc: fault.loc.map(shortened) }))
+  const named = errors.slice(0, 3).map(fault => `${fault.loc.join('.')}: ${fault.msg}`)
+  const more = faults.length > 3 ? `; and ${faults.length - 3} more` : ''
+  return fail('invalid_request', { detail: `${named.join('; ')}${more}.`, errors })
+}
+
+/** A caller's own names are repeated with every fault: cut, so that an answer stays small. */
+const shortened = (name: string | number) =>
+  typeof name === 'string' && name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME).toWellFormed()}…` : name
 
 function parseJson(text: string, faults: Fault[]): unknown {
   if (text === '') return {}
@@ -70,7 +85,7 @@ function parseJson(text: string, faults: Fault[]): unknown {
     return JSON.parse(text)
   } catch {
     faults.push({ type: 'json_invalid', loc: ['body'], msg: 'is not valid JSON' })
-    return {}
+    return undefined
   }
 }
 
@@ -79,7 +94,7 @@ function oddities(value: unknown, root: string[]): Fault[] {
   const faults: Fault[] = []
   const rest: { value: unknown; loc: (string | number)[] }[] = [{ value, loc: root }]
   const odd = (type: string, loc: (string | number)[], msg: string) => faults.push({ type, loc, msg })
-  for (let next = rest.pop(); next && faults.length < 100; next = rest.pop()) {
+  for (let next = rest.pop(); next && faults.length < MOST_FAULTS; next = rest.pop()) {
     const { value, loc } = next
     if (typeof value === 'string') {
       if (value.includes('\0')) odd('nul_character', loc, 'holds a NUL character')

@@ -169,7 +169,7 @@ export function failures({ method, verb, query, params, body, versioned, errors 
   const statuses = [431, 500, ...errors.map(statusOf)]
   if (verb) statuses.push(401, 403, 422, 429, 503)
   if (query || params) statuses.push(422)
-  if (verb && method !== 'get') statuses.push(413, 415)
+  if (verb && method !== 'get') statuses.push(400, 413, 415)
   if (body) statuses.push(422)
   if (verb && (method === 'post' || method === 'patch')) statuses.push(409)
   if (versioned && method !== 'get') statuses.push(412, 428)

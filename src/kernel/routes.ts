@@ -2,13 +2,13 @@
 import type { Context, Hono } from 'hono'
 import type * as z from 'zod'
 import type { Config } from '../env.ts'
-import type { Caller, Seen, Verb } from './context.ts'
-import { looksLikeApiKey, type Sealer, sha256Hex } from './crypto.ts'
+import { admit, readHeaders } from './caller.ts'
+import type { Seen, Verb } from './context.ts'
+import type { Sealer } from './crypto.ts'
 import type { Database } from './db.ts'
-import { type Code, type Fault, fail } from './errors.ts'
-import { invalid, readBody, validate } from './input.ts'
+import { type Code, fail } from './errors.ts'
+import { readBody, validate } from './input.ts'
 import { next } from './paging.ts'
-import { Uuid } from './wire.ts'
 
 export type Edge = { Variables: { requestId: string; seen: Seen } }
 export type Services = { config: Config; database: Database; sealer: Sealer }
@@ -103,63 +103,12 @@ export function mount(app: Hono<Edge>, operations: Operation[], services: Servic
 }
 
 async function serve(c: Context<Edge>, operation: Operation, services: Services): Promise<Response> {
-  const key = apiKeyOf(c)
-  const caller = await admit(c, operation, services, key)
+  const caller = await admit(c, services)
   const text = operation.method === 'get' ? '' : await readBody(c.req)
-  const input = validate(c.req, operation, text)
-  caller.idempotency = await idempotencyOf(c, operation, text)
+  const faults = await readHeaders(c, operation, text, caller)
+  const input = validate(c.req, operation, text, faults)
   const reply = (await operation.verb!(caller, input as never)) as Record<string | symbol, unknown> | undefined
   return answer(c, operation, reply)
-}
-
-/** Says who asks before anything of the body is read; garbage is refused here, without a trip. */
-function apiKeyOf(c: Context<Edge>): string {
-  const bearer = /^Bearer +(\S+) *$/i.exec(c.req.header('Authorization') ?? '')?.[1]
-  const key = c.req.header('X-Api-Key') ?? bearer
-  if (!key) throw fail('key_missing')
-  if (!looksLikeApiKey(key)) throw fail('key_malformed')
-  return key
-}
-
-async function admit(c: Context<Edge>, operation: Operation, services: Services, key: string): Promise<Caller> {
-  const hash = await sha256Hex(key)
-  const { limiter } = services.config
-  if (limiter && !(await limiter.limit({ key: hash })).success) {
-    throw fail('rate_limited', { headers: { 'Retry-After': '60' } })
-  }
-  const faults: Fault[] = []
-  const tenant = c.req.header('X-Tenant-Id')
-  if (tenant !== undefined && !Uuid.safeParse(tenant).success) {
-    faults.push({ type: 'invalid_format', loc: ['header', 'X-Tenant-Id'], msg: 'needs to be a UUID' })
-  }
-  const ifMatch = operation.versioned && operation.method !== 'get' ? c.req.header('If-Match') : undefined
-  if (faults.length > 0) throw invalid(faults)
-  return {
-    ...services,
-    actor: { kind: 'key', hash },
-    tenant: tenant ?? null,
-    requestId: c.get('requestId'),
-    ifMatch: ifMatch === undefined || ifMatch.trim() === '*' ? null : versionsIn(ifMatch),
-    withoutIfMatch: operation.versioned === true && operation.method !== 'get' && ifMatch === undefined,
-    idempotency: null,
-    seen: c.get('seen'),
-  }
-}
-
-/** `"3", "4"` names versions 3 and 4; a weak or foreign tag names none, so that it never matches. */
-const versionsIn = (ifMatch: string): number[] =>
-  [...ifMatch.matchAll(/(?<!W\/)"(\d{1,9})"/g)].map(([, number]) => Number(number))
-
-async function idempotencyOf(c: Context<Edge>, operation: Operation, text: string): Promise<Caller['idempotency']> {
-  const key = c.req.header('Idempotency-Key')
-  if (key === undefined || (operation.method !== 'post' && operation.method !== 'patch')) return null
-  if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
-    const msg = 'needs 1 to 255 visible ASCII characters'
-    throw invalid([{ type: 'invalid_format', loc: ['header', 'Idempotency-Key'], msg }])
-  }
-  const { pathname, search } = new URL(c.req.url)
-  const tenant = c.req.header('X-Tenant-Id') ?? ''
-  return { key, fingerprint: await sha256Hex([c.req.method, pathname + search, tenant, text].join('\n')) }
 }
 
 function answer(c: Context<Edge>, operation: Operation, reply: Record<string | symbol, unknown> | undefined): Response {

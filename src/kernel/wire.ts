@@ -4,7 +4,14 @@ import * as z from 'zod'
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
 export const Uuid = z.string().regex(UUID, { error: 'needs to be a UUID' }).toLowerCase().meta({ format: 'uuid' })
-export const Instant = z.iso.datetime({ offset: true, error: 'needs to be an ISO 8601 date-time' })
+/** Years that both Postgres and JavaScript write with four digits; to the millisecond, as the wire tells it. */
+export const Instant = z.iso
+  .datetime({ offset: true, error: 'needs to be an ISO 8601 date-time', abort: true })
+  .refine(text => Date.parse(text) >= 0 && Date.parse(text) < Date.UTC(10_000), {
+    error: 'needs to lie between the years 1970 and 9999',
+    abort: true,
+  })
+  .overwrite(text => new Date(text).toISOString())
 
 /** A whole number in a query string, where everything is text. */
 export const wholeNumber = (text: unknown): unknown =>
@@ -13,14 +20,16 @@ export const wholeNumber = (text: unknown): unknown =>
 /** Where a page ended: the last row's time and id, opaque to whoever carries it. */
 type Cursor = { at: string; id: string }
 
-const CURSOR = /^(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{1,6})?[+-]\d\d(?::\d\d)?)~([0-9a-f-]{36})$/
+/** A time as Postgres writes it in whatever time zone it is set to, and an id. */
+const CURSOR = /^(\d{4}-\d\d-\d\d) ([\d:]{8}(?:\.\d{1,6})?[+-]\d\d)(:\d\d)?~(.+)$/
 
 const CursorText = z
   .string()
   .max(120)
   .transform((text, check): Cursor => {
-    const [, at, id] = CURSOR.exec(Buffer.from(text, 'base64url').toString()) ?? []
-    if (at && id && !Number.isNaN(Date.parse(at))) return { at, id }
+    const [, day, time, minutes = ':00', id] = CURSOR.exec(Buffer.from(text, 'base64url').toString()) ?? []
+    const at = `${day}T${time}${minutes}`
+    if (Instant.safeParse(at).success && Uuid.safeParse(id).success) return { at, id: id! }
     check.addIssue({ code: 'custom', message: 'is not a cursor that a `Link` offered' })
     return z.NEVER
   })

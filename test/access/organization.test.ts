@@ -108,6 +108,8 @@ describe('workspaces', () => {
     expect((await tenant.patch(path, { require_if_match: true })).status).toBe(200)
     const without = await tenant.patch(path, { display_name: 'X' })
     expect([without.status, without.body.code]).toEqual([428, 'if_match_required'])
+    expect((await tenant.owner.patch(path, { display_name: 'X' })).body.code).toBe('if_match_required')
+    expect((await tenant.owner.delete(path)).body.code).toBe('if_match_required')
     const tag = (await tenant.get(path)).headers.get('ETag')!
     expect((await tenant.patch(path, { display_name: 'X' }, { 'If-Match': tag })).status).toBe(200)
     expect((await tenant.post('/workspaces/current/api-keys', { description: 'unconditional' })).status).toBe(201)

@@ -114,6 +114,12 @@ describe('an owner that is no superuser', () => {
     const roles = (await (await call('/orgs/current/roles')).json()) as { resources: unknown[] }
     expect(roles.resources).toHaveLength(5)
     expect((await call('/readyz')).status).toBe(200)
+    // Cascades pass the walls for such an owner too.
+    const owner = await bootstrap(app.database, { organization: 'Plain', scope: 'organization' })
+    const headers = { 'X-Api-Key': owner.api_key }
+    const path = `http://x/workspaces/${owner.tenant_id}`
+    expect((await app.fetch(new Request(path, { method: 'DELETE', headers }))).status).toBe(204)
+    expect((await call('/orgs/current/roles')).status).toBe(401)
     await close()
     const { rows } = await connected(url, client => client.query('select * from api_keys'))
     expect(rows).toEqual([])

@@ -5,6 +5,7 @@ import { expect } from 'vitest'
 import { start } from '#runtime'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { operations } from '../../src/app.ts'
+import type { Config } from '../../src/env.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { failures } from '../../src/kernel/openapi.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
@@ -14,9 +15,14 @@ export const lines: Record<string, unknown>[] = []
 /** Milliseconds that the app believes to have passed. */
 export const clock = { ahead: 0 }
 
-export type Options = { settings?: Record<string, unknown>; through?: 'gateway' | 'unwalled' }
-export function startApp({ settings = {}, through = 'gateway' }: Options = {}) {
-  const overrides = { log: (line: Record<string, unknown>) => void lines.push(line), clockOffset: () => clock.ahead }
+export type Options = {
+  settings?: Record<string, unknown>
+  overrides?: Partial<Config>
+  through?: 'gateway' | 'unwalled'
+}
+export function startApp({ settings = {}, through = 'gateway', ...options }: Options = {}) {
+  const log = (line: Record<string, unknown>) => void lines.push(line)
+  const overrides = { log, clockOffset: () => clock.ahead, ...options.overrides }
   return start({ SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0', ...settings }, overrides, through)
 }
 
@@ -40,14 +46,16 @@ export async function send(
   path: string,
   { body, raw, headers = {}, app = theApp() }: Request_ = {},
 ): Promise<Reply> {
-  const init: RequestInit = {
+  const init: RequestInit & { duplex: 'half' } = {
     method,
+    // Node wants to be told that a streamed body comes before the answer.
+    duplex: 'half',
     headers: { ...(body !== undefined && { 'Content-Type': 'application/json' }), ...headers },
   }
   if (body !== undefined || raw !== undefined) init.body = raw ?? JSON.stringify(body)
   const response = await app.fetch(new Request(`http://slipway.test${path}`, init))
   const text = await response.text()
-  const json = response.headers.get('Content-Type')?.includes('json') ? JSON.parse(text) : undefined
+  const json = text && response.headers.get('Content-Type')?.includes('json') ? JSON.parse(text) : undefined
   const reply = { status: response.status, headers: response.headers, body: json, text }
   documented(method, path, reply)
   await journaled(method, path, reply, app)
@@ -65,8 +73,9 @@ export function operationOf(method: string, path: string) {
 }
 
 export async function eventsOf(requestId: string, app: App = theApp()): Promise<Record<string, unknown>[]> {
+  // Written so that the counter of trips does not take this look for one of the request's own.
   const columns = ['type', 'subject_id', 'actor_kind', 'actor_id', 'organization_id', 'tenant_id', 'scope_id', 'data']
-  const query = sql`select ${sql.raw(columns.join(', '))} from events where request_id = ${requestId}`
+  const query = sql`select ${sql.raw(columns.join(', '))} from events where 'of ' || request_id = ${`of ${requestId}`}`
   const [rows] = await runAsSystem(app.database, query)
   return (rows as unknown[][]).map(row => Object.fromEntries(row.map((value, i) => [columns[i], value])))
 }
@@ -85,11 +94,10 @@ function documented(method: string, path: string, { status, headers, body, text 
   const operation = operationOf(method, path)
   if (status >= 400) {
     expect(headers.get('Content-Type')).toBe('application/problem+json')
-    expect(Object.keys(body)).toEqual(
-      expect.arrayContaining(['type', 'title', 'status', 'detail', 'code', 'request_id']),
-    )
-    expect(body.status).toBe(status)
-    if (status === 422 && body.code === 'invalid_request') expect(body.errors.length).toBeGreaterThan(0)
+    const members = ['type', 'title', 'status', 'detail', 'code', 'request_id']
+    if (method === 'HEAD') expect(text).toBe('')
+    else expect(body).toMatchObject({ ...Object.fromEntries(members.map(name => [name, expect.anything()])), status })
+    if (status === 422 && body?.code === 'invalid_request') expect(body.errors.length).toBeGreaterThan(0)
   }
   if (!operation) return
   reached.add(`${operation.id} ${status}`)

@@ -6,7 +6,7 @@ import { readConfig } from '../../src/env.ts'
 
 export function start(settings: Record<string, unknown>, overrides: Partial<Config>, through: 'gateway' | 'unwalled') {
   const { url, connectionString } = inject(through)
-  const env = { ...settings, DATABASE_URL: connectionString, DATABASE_GATEWAY_URL: url }
+  const env = { DATABASE_URL: connectionString, DATABASE_GATEWAY_URL: url, ...settings }
   return createApp(readConfig(env, overrides))
 }
 

@@ -8,7 +8,7 @@ import { withoutFirstWall } from './walls.ts'
 const { trips, onTrip } = counter()
 
 export function start(settings: Record<string, unknown>, overrides: Partial<Config>, through: 'gateway' | 'unwalled') {
-  const env = { ...settings, DATABASE_URL: inject('databaseUrl') }
+  const env = { DATABASE_URL: inject('databaseUrl'), ...settings }
   return hosted(env, overrides, { onTrip, ...(through === 'unwalled' && { rewrite: withoutFirstWall }) }).app
 }
 

@@ -1,0 +1,44 @@
+// P4: how often one request goes to the database, on every route that asks for a key; a count, which does not vary.
+import { randomUUID } from 'node:crypto'
+import { operations } from '../src/app.ts'
+import type { Operation } from '../src/kernel/routes.ts'
+import type { Bench, Lab } from './support/lab.ts'
+import { serve } from './support/workerd.ts'
+
+export default {
+  id: 'P4',
+  what: 'round trips to the database per request',
+  target: '1 on every route',
+  async run(lab: Lab) {
+    const database = await lab.database()
+    const { code } = await lab.worker()
+    const { urls } = await serve(lab, { slipway: { code, bindings: database.bindings() } })
+    const { api_key, tenant_id } = database.tenant
+    const headers = { 'X-Api-Key': api_key, 'X-Tenant-Id': tenant_id, 'Content-Type': 'application/json' }
+
+    const counted: { route: string; status: number; trips: number }[] = []
+    for (const operation of operations.filter(({ verb }) => verb)) {
+      const method = operation.method.toUpperCase()
+      const route = `${method} ${operation.path}`
+      lab.progress(route)
+      const before = database.trips()
+      const path = operation.path.replace(/\{\w+\}/g, () => randomUUID())
+      const { status } = await fetch(urls.slipway + path, { method, headers, ...bodyOf(operation) })
+      counted.push({ route, status, trips: database.trips() - before })
+    }
+    const odd = counted.filter(({ trips }) => trips !== 1)
+    const most = Math.max(...counted.map(({ trips }) => trips))
+    return {
+      measured: odd.length === 0 ? `1 on all ${counted.length}` : `up to ${most}, not 1 on ${odd.length}`,
+      met: odd.length === 0,
+      notes: odd.map(({ route, status, trips }) => `${route} made ${trips} and answered ${status}`),
+      figures: { routes: counted },
+    }
+  },
+} satisfies Bench
+
+/** The example of the document, which reaches the database. */
+function bodyOf({ body }: Operation): RequestInit {
+  const { example = {} } = (body?.meta() ?? {}) as { example?: unknown }
+  return body ? { body: JSON.stringify(example) } : {}
+}

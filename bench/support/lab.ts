@@ -1,0 +1,46 @@
+// What a bench works with: its measurements, what it shares with the others, and the end of all that it starts.
+import { type BenchDatabase, openDatabase } from './database.ts'
+import { type Built, build } from './workerd.ts'
+
+export type Measured = {
+  /** As the table shows it. */
+  measured: string
+  met: boolean
+  /** Beneath the table, a line each. */
+  notes?: string[]
+  /** For results.json. */
+  figures?: Record<string, unknown>
+}
+
+export type Bench = {
+  id: string
+  what: string
+  target: string
+  run(lab: Lab): Promise<Measured>
+}
+
+export type Lab = {
+  /** Ends with the bench, however that ends. */
+  defer(end: () => unknown): void
+  progress(text: string): void
+  /** The Worker as it is deployed; built once for all. */
+  worker(): Promise<Built>
+  /** Migrated, with one tenant and the gateway over it; one for all. */
+  database(): Promise<BenchDatabase>
+}
+
+/** What all benches share is made by the first that asks, and ends with the run. */
+export function openShared(run: AsyncDisposableStack) {
+  const once = <T>(make: () => Promise<T>) => {
+    let made: Promise<T> | undefined
+    return () => {
+      made ??= make()
+      return made
+    }
+  }
+  const defer = (end: () => unknown) => run.defer(async () => void (await end()))
+  return {
+    worker: once(() => build({ defer }, 'src/worker.ts')),
+    database: once(() => openDatabase({ defer })),
+  }
+}

@@ -1,0 +1,90 @@
+// Owns Workers as production runs them: built by wrangler, served by workerd itself, each at a port of its own.
+import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { basename, join } from 'node:path'
+import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
+import { fileURLToPath } from 'node:url'
+import { type Ending, output, start } from './processes.ts'
+
+export type Built = { code: string; inputs: Record<string, { bytesInOutput: number }> }
+export type Served = { code: string; bindings?: Record<string, string> }
+
+export const PROJECT = fileURLToPath(new URL('../../', import.meta.url))
+const bin = (name: string) => join(PROJECT, 'node_modules/.bin', name)
+
+export async function temporary(ending: Ending): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'slipway-bench-'))
+  ending.defer(() => rm(folder, { recursive: true, force: true }))
+  return folder
+}
+
+/** With the flags of `npm run build`. */
+export async function build(ending: Ending, entry: string): Promise<Built> {
+  const folder = await temporary(ending)
+  const flags = ['--dry-run', '--outdir', folder, '--minify', '--metafile', join(folder, 'meta.json')]
+  const env = { ...process.env, WRANGLER_SEND_METRICS: 'false', WRANGLER_WRITE_LOGS: 'false', CI: 'true' }
+  await output(ending, bin('wrangler'), ['deploy', entry, ...flags], { cwd: PROJECT, env })
+  const { outputs } = JSON.parse(await readFile(join(folder, 'meta.json'), 'utf8'))
+  const [file, { inputs }] = Object.entries<{ inputs: Built['inputs'] }>(outputs).find(([name]) =>
+    name.endsWith('.js'),
+  )!
+  return { code: await readFile(join(folder, basename(file)), 'utf8'), inputs }
+}
+
+/** Every Worker of one workerd, which logs as in production; nobody reads what it says. */
+export async function serve<Name extends string>(ending: Ending, workers: Record<Name, Served>) {
+  const folder = await temporary(ending)
+  const entries = Object.entries<Served>(workers)
+  await Promise.all(
+    entries.map(async ([name, { code }]) => {
+      await mkdir(join(folder, name))
+      await writeFile(join(folder, name, 'worker.js'), code)
+    }),
+  )
+  await writeFile(join(folder, 'config.capnp'), configOf(entries))
+  const { child, broken, end } = start(ending, bin('workerd'), ['serve', 'config.capnp', '--control-fd=3'], {
+    cwd: folder,
+    stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
+  })
+  const urls: Record<string, string> = {}
+  const listening = async () => {
+    for await (const line of createInterface(child.stdio[3] as Readable)) {
+      const { event, socket, port } = JSON.parse(line)
+      if (event === 'listen') urls[socket] = `http://127.0.0.1:${port}`
+      if (Object.keys(urls).length === entries.length) return
+    }
+  }
+  await Promise.race([listening(), broken])
+  return { urls: urls as Record<Name, string>, end }
+}
+
+const quoted = JSON.stringify
+
+function configOf(workers: [string, Served][]): string {
+  const list = (items: string[]) => items.map(item => `\n    ${item},`).join('')
+  const services = workers.map(([name], i) => `(name = ${quoted(name)}, worker = .worker${i})`)
+  const sockets = workers.map(
+    ([name]) => `(name = ${quoted(name)}, address = "127.0.0.1:0", http = (), service = ${quoted(name)})`,
+  )
+  const definitions = workers.map(([name, { bindings = {} }], i) => {
+    const texts = Object.entries(bindings).map(([key, text]) => `(name = ${quoted(key)}, text = ${quoted(text)})`)
+    return `
+const worker${i} :Workerd.Worker = (
+  modules = [(name = "worker.js", esModule = embed ${quoted(`${name}/worker.js`)})],
+  compatibilityDate = "2026-11-01",
+  compatibilityFlags = ["nodejs_compat"],
+  bindings = [${list(texts)}],
+  globalOutbound = "network",
+);`
+  })
+  // The gateway is on the loopback address, which Workers reach only where it is allowed.
+  return `using Workerd = import "/workerd/workerd.capnp";
+const config :Workerd.Config = (
+  services = [${list([...services, '(name = "network", network = (allow = ["public", "private"]))'])}
+  ],
+  sockets = [${list(sockets)}
+  ],
+);${definitions.join('')}
+`
+}

@@ -1,0 +1,64 @@
+// Who asks, and under which conditions: read from the headers before the body, and before any trip.
+import type { Context } from 'hono'
+import type { Caller } from './context.ts'
+import { looksLikeApiKey, sha256Hex } from './crypto.ts'
+import { type Fault, fail } from './errors.ts'
+import type { Edge, Operation, Services } from './routes.ts'
+import { Uuid } from './wire.ts'
+
+/** A key that is missing, mistyped or over its rate goes no further, and nothing of its body is read. */
+export async function admit(c: Context<Edge>, services: Services): Promise<Caller> {
+  const bearer = /^Bearer +(\S+) *$/i.exec(c.req.header('Authorization') ?? '')?.[1]
+  const key = c.req.header('X-Api-Key') ?? bearer
+  if (!key) throw fail('key_missing')
+  if (!looksLikeApiKey(key)) throw fail('key_malformed')
+  const hash = await sha256Hex(key)
+  const { limiter } = services.config
+  if (limiter && !(await limiter.limit({ key: hash })).success) {
+    throw fail('rate_limited', { headers: { 'Retry-After': '60' } })
+  }
+  return {
+    ...services,
+    actor: { kind: 'key', hash },
+    tenant: null,
+    requestId: c.get('requestId'),
+    ifMatch: null,
+    withoutIfMatch: false,
+    idempotency: null,
+    seen: c.get('seen'),
+  }
+}
+
+/** Fills in what the other headers say, and returns their faults, to be reported with those of path, query and body. */
+export async function readHeaders(
+  c: Context<Edge>,
+  operation: Operation,
+  text: string,
+  caller: Caller,
+): Promise<Fault[]> {
+  const faults: Fault[] = []
+  const fault = (name: string, msg: string) => faults.push({ type: 'invalid_format', loc: ['header', name], msg })
+
+  const tenant = c.req.header('X-Tenant-Id')
+  if (tenant !== undefined && !Uuid.safeParse(tenant).success) fault('X-Tenant-Id', 'needs to be a UUID')
+  caller.tenant = tenant ?? null
+
+  if (operation.versioned && operation.method !== 'get') {
+    const ifMatch = c.req.header('If-Match')
+    caller.withoutIfMatch = ifMatch === undefined
+    caller.ifMatch = ifMatch === undefined || ifMatch.trim() === '*' ? null : versionsIn(ifMatch)
+  }
+
+  const key = c.req.header('Idempotency-Key')
+  if (key !== undefined && (operation.method === 'post' || operation.method === 'patch')) {
+    if (!/^[\x21-\x7e]{1,255}$/.test(key)) fault('Idempotency-Key', 'needs 1 to 255 visible ASCII characters')
+    const { pathname, search } = new URL(c.req.url)
+    const request = [c.req.method, pathname + search, tenant ?? '', text].join('\n')
+    caller.idempotency = { key, fingerprint: await sha256Hex(request) }
+  }
+  return faults
+}
+
+/** `"3", "4"` names versions 3 and 4; a weak or foreign tag names none, so that it never matches. */
+const versionsIn = (ifMatch: string): number[] =>
+  [...ifMatch.matchAll(/(?<!W\/)"(\d{1,9})"/g)].map(([, number]) => Number(number))

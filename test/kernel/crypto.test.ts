@@ -1,0 +1,123 @@
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { hintOf, looksLikeApiKey, newApiKey, sealer, sha256Hex } from '../../src/kernel/crypto.ts'
+
+const LETTERS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+const at = fc.nat({ max: 41 }).map(index => index + 4)
+const spliced = (key: string, index: number, length: number, by: string) =>
+  key.slice(0, index) + by + key.slice(index + length)
+
+describe('a key', () => {
+  it('looks like one, and no two are alike', () => {
+    const keys = Array.from({ length: 500 }, newApiKey)
+    for (const key of keys) expect(looksLikeApiKey(key)).toBe(true)
+    expect(new Set(keys).size).toBe(500)
+  })
+
+  it('with any one character mistyped is none', () => {
+    fc.assert(
+      fc.property(at, fc.constantFrom(...LETTERS, '-', ' ', 'é'), (index, letter) => {
+        const key = newApiKey()
+        expect(looksLikeApiKey(spliced(key, index, 1, letter))).toBe(key[index] === letter)
+      }),
+      { numRuns: 2000 },
+    )
+  })
+
+  it('with any two neighbours swapped is none', () => {
+    fc.assert(
+      fc.property(fc.nat({ max: 40 }), index => {
+        const key = newApiKey()
+        const [one, other] = [key[index + 4]!, key[index + 5]!]
+        expect(looksLikeApiKey(spliced(key, index + 4, 2, other + one))).toBe(one === other)
+      }),
+      { numRuns: 2000 },
+    )
+  })
+
+  it('cut, lengthened, padded or dressed otherwise is none', () => {
+    const key = newApiKey()
+    const others = ['', key.slice(1), key.slice(0, -1), `${key}0`, ` ${key}`, `${key}\n`, key.toUpperCase(), `x${key}`]
+    for (const other of others) expect(looksLikeApiKey(other)).toBe(false)
+  })
+
+  it('is made of every letter alike', () => {
+    const counts = new Map<string, number>()
+    const keys = 4000
+    for (let i = 0; i < keys; i++) {
+      for (const letter of newApiKey().slice(4, 40)) counts.set(letter, (counts.get(letter) ?? 0) + 1)
+    }
+    const expected = (keys * 36) / LETTERS.length
+    const square = [...LETTERS].reduce((sum, one) => sum + ((counts.get(one) ?? 0) - expected) ** 2 / expected, 0)
+    // 61 degrees of freedom: chance exceeds 130 once in a million runs; a plain remainder of 256 gives more than 500.
+    expect(square).toBeLessThan(130)
+    expect(counts.size).toBe(LETTERS.length)
+  })
+
+  it('is hinted at by its ends only', () => {
+    const key = newApiKey()
+    expect(hintOf(key)).toBe(`${key.slice(0, 8)}…${key.slice(-4)}`)
+    expect(key).not.toBe(hintOf(key))
+    expect(hintOf(key)).toHaveLength(13)
+  })
+
+  it('is stored as its SHA-256', async () => {
+    expect(await sha256Hex('abc')).toBe('ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad')
+  })
+})
+
+describe('a seal', () => {
+  const pair = (kid: string, fill: number): [string, string] => [kid, Buffer.alloc(32, fill).toString('base64url')]
+  const [first, second] = [pair('first', 1), pair('second', 2)]
+  const one = sealer([first])
+
+  it('opens to what was sealed, and never looks the same twice', async () => {
+    await fc.assert(
+      fc.asyncProperty(fc.string({ unit: 'grapheme' }), fc.string(), async (plain, owner) => {
+        const sealed = await one.seal(plain, owner, 'place')
+        expect(await one.open(sealed, owner, 'place')).toBe(plain)
+        expect(sealed).not.toBe(await one.seal(plain, owner, 'place'))
+      }),
+      { numRuns: 50 },
+    )
+  })
+
+  it('does not open for another owner, in another place, or under another key of the same name', async () => {
+    const sealed = await one.seal('secret', 'owner', 'place')
+    await expect(one.open(sealed, 'other', 'place')).rejects.toThrow()
+    await expect(one.open(sealed, 'owner', 'elsewhere')).rejects.toThrow()
+    await expect(sealer([pair('first', 3)]).open(sealed, 'owner', 'place')).rejects.toThrow()
+    await expect(sealer([second]).open(sealed, 'owner', 'place')).rejects.toThrow()
+  })
+
+  it('does not open when a bit of it has changed, or a part is missing', async () => {
+    const sealed = await one.seal('secret', 'owner', 'place')
+    const [kid, iv, ciphertext] = sealed.split('.') as [string, string, string]
+    const flipped = (part: string, bit: number) => {
+      const bytes = Buffer.from(part, 'base64url')
+      const index = bit % (bytes.length * 8)
+      bytes[index >> 3]! ^= 1 << (index & 7)
+      return bytes.toString('base64url')
+    }
+    await fc.assert(
+      fc.asyncProperty(fc.nat({ max: 1000 }), async bit => {
+        await expect(one.open([kid, flipped(iv, bit), ciphertext].join('.'), 'owner', 'place')).rejects.toThrow()
+        await expect(one.open([kid, iv, flipped(ciphertext, bit)].join('.'), 'owner', 'place')).rejects.toThrow()
+      }),
+      { numRuns: 50 },
+    )
+    for (const broken of ['', kid, `${kid}.${iv}`, `unknown.${iv}.${ciphertext}`, `.${iv}.${ciphertext}`]) {
+      await expect(one.open(broken, 'owner', 'place')).rejects.toThrow()
+    }
+  })
+
+  it('is made with the first key and opened with whichever made it', async () => {
+    const old = await one.seal('secret', 'owner', 'place')
+    const rotated = sealer([second, first])
+    expect(await rotated.open(old, 'owner', 'place')).toBe('secret')
+    const fresh = await rotated.seal('secret', 'owner', 'place')
+    expect(fresh).toMatch(/^second\./)
+    expect(await sealer([second]).open(fresh, 'owner', 'place')).toBe('secret')
+    await expect(one.open(fresh, 'owner', 'place')).rejects.toThrow()
+  })
+})

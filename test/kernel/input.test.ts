@@ -1,0 +1,173 @@
+import { describe, expect, it } from 'vitest'
+import { newTenant, send } from '../support/app.ts'
+import { nested } from '../support/hostile-values.ts'
+
+type Expected = [status: number, code: string, ...faults: string[]]
+const PATH = '/orgs/current/roles'
+const role = (permissions: string) => `{"display_name":"a","permissions":${permissions}}`
+const unknown = (value: string) => `{"display_name":"a","permissions":[],"unknown":${value}}`
+const bytes = (text: string) => Uint8Array.from(text, unit => unit.charCodeAt(0))
+
+async function refusal(init: Omit<NonNullable<Parameters<typeof send>[2]>, 'app'>, path = PATH, method = 'POST') {
+  const { owner } = await newTenant()
+  const headers = { 'X-Api-Key': owner.key, 'Content-Type': 'application/json', ...init.headers }
+  const { status, body } = await send(method, path, { ...init, headers })
+  const faults = (body.errors ?? []).map(({ type, loc }: { type: string; loc: string[] }) => `${loc.join('.')} ${type}`)
+  return [status, body.code, ...faults.toSorted()]
+}
+
+const invalid = (...faults: string[]): Expected => [422, 'invalid_request', ...faults]
+const nothing = invalid('body.display_name invalid_type', 'body.permissions invalid_type')
+
+describe('a body', () => {
+  it.each<[string, string | Uint8Array<ArrayBuffer>, Expected]>([
+    ['that is empty where members are required', '', nothing],
+    ['of another shape', '[]', invalid('body invalid_type')],
+    ['that is null', 'null', invalid('body invalid_type')],
+    ['cut short', '{"display_name":', invalid('body json_invalid')],
+    ['that is not UTF-8', bytes('{"display_name":"\xff"}'), invalid('body utf8_invalid')],
+    ['with a NUL', unknown('["a\\u0000"]'), invalid('body.unknown.0 nul_character')],
+    ['with half a character', unknown('{"a":"\\ud800"}'), invalid('body.unknown.a lone_surrogate')],
+    ['with a NUL in a name', unknown('{"a\\u0000":1}'), invalid('body.unknown name_invalid')],
+    ['with a number past 2^53', unknown('9007199254740993'), invalid('body.unknown number_too_large')],
+    ['with an infinite number', unknown('-1e400'), invalid('body.unknown number_too_large')],
+    ['nested too deep', unknown(nested(10_000, '[', ']')), invalid('body.unknown.0.0 too_deep')],
+    ['that names a permission there is not', role('["a"]'), invalid('body.permissions.0 invalid_value')],
+    [
+      'with every member broken',
+      '{"display_name":"\u200b","permissions":0,"scope":1}',
+      invalid('body.display_name custom', 'body.permissions invalid_type', 'body.scope invalid_value'),
+    ],
+  ])('%s is refused', async (_, raw, expected) => {
+    expect(await refusal({ raw })).toEqual(expected)
+  })
+
+  it('may hold unknown members, a mark of its byte order, __proto__, and deep but not too deep values', async () => {
+    const { owner } = await newTenant()
+    const headers = { 'X-Api-Key': owner.key, 'Content-Type': 'application/json' }
+    const deep = nested(60, '[', ']')
+    const raw = `\ufeff{"display_name":"a","permissions":[],"__proto__":{"display_name":"b"},"toString":1,"x":${deep}}`
+    const { status, body } = await send('POST', PATH, { raw, headers })
+    expect([status, body.display_name]).toEqual([201, 'a'])
+  })
+
+  it('gets a small answer, however many and long its faults', async () => {
+    const { owner } = await newTenant()
+    const headers = { 'X-Api-Key': owner.key, 'Content-Type': 'application/json' }
+    const raw = unknown(`{"${'k'.repeat(500_000)}":[${'"\\u0000",'.repeat(200)}1]}`)
+    const { body, text } = await send('POST', PATH, { raw, headers })
+    expect(body.errors).toHaveLength(100)
+    expect(text.length).toBeLessThan(100_000)
+  })
+
+  it('that breaks off is refused, not an error of ours', async () => {
+    const raw = new ReadableStream({
+      pull: controller => controller.error(new Error('gone')),
+    })
+    expect(await refusal({ raw })).toEqual([400, 'body_cut'])
+  })
+})
+
+describe('a time', () => {
+  const expiring = (expires_at: string) =>
+    refusal({ body: { description: 'x', permissions: ['deployments:read'], expires_at } }, '/orgs/current/api-keys')
+
+  it.each([
+    ['0000-01-01T00:00:00Z', 'custom'],
+    ['1969-12-31T23:59:59Z', 'custom'],
+    ['1970-01-01T00:00:00+00:01', 'custom'],
+    ['9999-12-31T23:59:59-00:01', 'custom'],
+    ['+275760-09-13T00:00:00Z', 'invalid_format'],
+    ['2016-12-31T23:59:60Z', 'invalid_format'],
+    ['2030-02-29T00:00:00Z', 'invalid_format'],
+    ['2030-01-01', 'invalid_format'],
+    ['infinity', 'invalid_format'],
+  ])('%s is refused', async (time, type) => {
+    expect(await expiring(time)).toEqual(invalid(`body.expires_at ${type}`))
+  })
+
+  it.each([
+    ['9999-12-31T23:59:59.999999999Z', '9999-12-31T23:59:59.999Z'],
+    ['2030-01-01T00:00:00+23:59', '2029-12-31T00:01:00.000Z'],
+    [`2030-01-01T00:00:00.${'1'.repeat(400)}Z`, '2030-01-01T00:00:00.111Z'],
+  ])('%s is told as %s, when made and when listed', async (expires_at, told) => {
+    const { owner } = await newTenant()
+    const path = '/orgs/current/api-keys'
+    const made = await owner.post(path, { description: 'x', permissions: ['deployments:read'], expires_at })
+    expect([made.status, made.body.expires_at]).toEqual([201, told])
+    expect((await owner.get(`${path}?limit=1`)).body.resources[0].expires_at).toBe(told)
+  })
+})
+
+describe('text', () => {
+  it.each(['', ' ', '\u200b\u2060', '\ufeff', '\u3164', '\u00ad', '\t\u0001'])('%j is no name', async display_name => {
+    const [status, code, fault] = await refusal({ body: { display_name } }, '/workspaces')
+    expect([status, code]).toEqual([422, 'invalid_request'])
+    expect(fault).toMatch(/^body\.display_name (too_small|custom)$/)
+  })
+
+  it.each(['é', '名', '🙂', '👩‍👩‍👧', 'a\u200bb'])('%j is a name', async display_name => {
+    const { owner } = await newTenant()
+    expect((await owner.post('/workspaces', { display_name })).body.display_name).toBe(display_name)
+  })
+
+  it.each(['\u212a@example.com', 'a\u0130@example.com', 'a@b', `${'a'.repeat(250)}@example.com`])(
+    '%j is no e-mail address, nor becomes one in lower case',
+    async email => {
+      const [status, , ...faults] = await refusal({ body: { email } }, '/orgs/current/members')
+      expect(status).toBe(422)
+      for (const fault of faults) expect(fault).toMatch(/^body\.email (invalid_format|too_big)$/)
+    },
+  )
+
+  it('names a permission twice and means it once', async () => {
+    const { owner } = await newTenant()
+    const permissions = ['projects:read', 'deployments:read', 'projects:read']
+    const { body } = await owner.post(PATH, { display_name: 'a', permissions })
+    expect(body.permissions).toEqual(['projects:read', 'deployments:read'])
+  })
+})
+
+describe('addresses and headers', () => {
+  it.each<[string, Expected]>([
+    ['/workspaces/current', invalid('path.workspace_id invalid_format')],
+    ['/workspaces/%00', invalid('path.workspace_id nul_character')],
+    ['/workspaces/%ff', invalid('path.workspace_id invalid_format')],
+    ['/workspaces?limit=0&offset=-1', invalid('query.limit too_small', 'query.offset too_small')],
+    ['/workspaces?limit=101&offset=1.5', invalid('query.limit too_big', 'query.offset invalid_type')],
+    [`/workspaces?offset=${'9'.repeat(40)}`, invalid('query.offset invalid_type')],
+    ['/workspaces?limit=%00', invalid('query.limit nul_character')],
+    ['/workspaces?limit=', invalid('query.limit invalid_type')],
+    ['/workspaces/', [404, 'route_not_found']],
+    [`/workspaces?x=${'x'.repeat(17_000)}`, [431, 'headers_too_large']],
+  ])('%s is refused', async (path, expected) => {
+    expect(await refusal({}, path, 'GET')).toEqual(expected)
+  })
+
+  it.each<[Record<string, string>, Expected]>([
+    [{ 'X-Tenant-Id': 'x' }, invalid('header.X-Tenant-Id invalid_format')],
+    [{ 'X-Tenant-Id': '' }, invalid('header.X-Tenant-Id invalid_format')],
+    [{ 'Idempotency-Key': 'a b' }, invalid('header.Idempotency-Key invalid_format')],
+    [{ 'Idempotency-Key': 'é' }, invalid('header.Idempotency-Key invalid_format')],
+    [{ 'Idempotency-Key': 'x'.repeat(256) }, invalid('header.Idempotency-Key invalid_format')],
+    [{ Accept: 'x'.repeat(17_000) }, [431, 'headers_too_large']],
+  ])('%j is refused', async (headers, expected) => {
+    expect(await refusal({ headers, raw: role('[]') })).toEqual(expected)
+  })
+
+  it('are read in upper case and to the last offset', async () => {
+    const { owner, tenant_id } = await newTenant()
+    expect((await owner.get(`/workspaces/${tenant_id.toUpperCase()}`)).body.id).toBe(tenant_id)
+    expect((await owner.get('/workspaces', { 'X-Tenant-Id': tenant_id.toUpperCase() })).status).toBe(200)
+    const { body } = await owner.get(`/workspaces?offset=${'9'.repeat(15)}&limit=100`)
+    expect(body).toEqual({ resources: [], offset: 999_999_999_999_999 })
+  })
+
+  it('that name no version at all match none', async () => {
+    const { owner } = await newTenant()
+    for (const tag of [`"${'9'.repeat(40)}"`, 'W/"1"', '""', '"-1"', '1', '"0", '.repeat(900)]) {
+      const { body } = await owner.patch('/orgs/current', { display_name: 'a' }, { 'If-Match': tag })
+      expect(body.code).toBe('precondition_failed')
+    }
+  })
+})

@@ -1,0 +1,167 @@
+import { sql } from 'drizzle-orm'
+import * as fc from 'fast-check'
+import { describe, expect, it } from 'vitest'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { newTenant, nobody, type Tenant, theApp } from '../support/app.ts'
+
+const KEYS = '/workspaces/current/api-keys'
+const INVALID = '/workspaces?cursor='
+type Row = { id: string; created_at: string }
+
+const make = async (tenant: Tenant, count: number): Promise<string[]> => {
+  const made = Array.from({ length: count }, (_, i) => tenant.post(KEYS, { description: `key ${i}` }))
+  return (await Promise.all(made)).map(({ body }) => body.id)
+}
+
+/** The path in `Link`, or nothing on the last page. */
+const nextOf = ({ headers }: { headers: Headers }) => /^<(.+)>; rel="next"$/.exec(headers.get('Link') ?? '')?.[1]
+const idsOf = ({ body }: { body: { resources: Row[] } }) => body.resources.map(({ id }) => id)
+const whole = async (tenant: Tenant) => (await tenant.get(`${KEYS}?limit=100`)).body.resources as Row[]
+const cursorOf = (path: string) => new URL(path, 'http://x').searchParams.get('cursor')!
+const limited = (path: string, limit: number) => path.replace(/limit=\d+/, `limit=${limit}`)
+const sizes = fc.array(fc.integer({ min: 1, max: 12 }), { minLength: 1, maxLength: 8 })
+const few = { numRuns: 12, endOnFailure: true }
+
+describe('a list', () => {
+  it('is newest first, and by id where the time is the same', async () => {
+    const tenant = await newTenant()
+    await make(tenant, 6)
+    const copies = sql`insert into api_keys (organization_id, tenant_id, description, hint, key_hash, role_id, created_at)
+      select organization_id, tenant_id, 'copy', hint, gen_random_uuid()::text, role_id, created_at
+      from api_keys, generate_series(1, 4) where tenant_id = ${tenant.tenant_id}`
+    await runAsSystem(theApp().database, copies)
+    const rows = await whole(tenant)
+    expect(rows).toHaveLength(35)
+    expect(new Set(rows.map(row => row.created_at)).size).toBeLessThan(35)
+    const order = sql`select id from api_keys where tenant_id = ${tenant.tenant_id} order by created_at desc, id desc`
+    const [expected] = (await runAsSystem(theApp().database, order)) as [[string][]]
+    expect(rows.map(row => [row.id])).toEqual(expected)
+    const paged: string[] = []
+    for (let path: string | undefined = `${KEYS}?limit=2`; path; ) {
+      const page = await tenant.get(path)
+      paged.push(...idsOf(page))
+      path = nextOf(page)
+    }
+    expect(paged).toEqual(rows.map(row => row.id))
+  })
+
+  it('shows each row once by offset, whatever the sizes of its pages', async () => {
+    const tenant = await newTenant()
+    await make(tenant, 24)
+    const all = (await whole(tenant)).map(row => row.id)
+    await fc.assert(
+      fc.asyncProperty(sizes, async limits => {
+        const shown: string[] = []
+        for (let i = 0; shown.length < all.length; i++) {
+          const limit = limits[i % limits.length]!
+          const page = await tenant.get(`${KEYS}?limit=${limit}&offset=${shown.length}`)
+          expect(idsOf(page)).toEqual(all.slice(shown.length, shown.length + limit))
+          shown.push(...idsOf(page))
+          expect(page.body.offset).toBe(shown.length)
+          expect(nextOf(page) === undefined).toBe(shown.length === all.length)
+        }
+      }),
+      few,
+    )
+  })
+
+  it('shows each row once by cursor, and skips none while others are added', async () => {
+    await fc.assert(
+      fc.asyncProperty(sizes, fc.infiniteStream(fc.nat({ max: 2 })), async (limits, additions) => {
+        const tenant = await newTenant()
+        await make(tenant, 11)
+        const before = (await whole(tenant)).map(row => row.id)
+        const shown: string[] = []
+        let path: string | undefined = `${KEYS}?limit=${limits[0]}`
+        for (let i = 1; path; i++) {
+          const page = await tenant.get(path)
+          shown.push(...idsOf(page))
+          expect(page.body.offset).toBe(shown.length)
+          await make(tenant, additions.next().value!)
+          path = nextOf(page) && limited(nextOf(page)!, limits[i % limits.length]!)
+        }
+        expect(shown).toEqual(before)
+      }),
+      few,
+    )
+  })
+
+  it('holds no more than it may, and is whole up to there', async () => {
+    const tenant = await newTenant()
+    await make(tenant, 20)
+    expect(idsOf(await tenant.get(KEYS))).toHaveLength(20)
+    expect(nextOf(await tenant.get(KEYS))).toBeDefined()
+    expect(nextOf(await tenant.get(`${KEYS}?limit=21`))).toBeUndefined()
+    expect(idsOf(await tenant.get(`${KEYS}?limit=1`))).toHaveLength(1)
+    for (const limit of ['0', '101', '-1', '1.5', 'ten', '']) {
+      const { status, body } = await tenant.get(`${KEYS}?limit=${limit}`)
+      expect([status, body.errors[0].loc]).toEqual([422, ['query', 'limit']])
+    }
+    expect((await tenant.get(`${KEYS}?offset=1000`)).body).toEqual({ resources: [], offset: 1000 })
+  })
+})
+
+describe('a cursor', () => {
+  it('takes the place of the offset, and keeps the other parameters', async () => {
+    const tenant = await newTenant()
+    await make(tenant, 6)
+    const path = nextOf(await tenant.get(`${KEYS}?limit=2&unknown=a%26b`))!
+    const { searchParams } = new URL(path, 'http://x')
+    expect([searchParams.get('limit'), searchParams.get('offset'), searchParams.get('unknown')]).toEqual([
+      '2',
+      '2',
+      'a&b',
+    ])
+    const moved = await tenant.get(path.replace('offset=2', 'offset=4'))
+    expect(idsOf(moved)).toEqual(idsOf(await tenant.get(path)))
+  })
+
+  it('of another list, tenant or time zone shows nothing that is not yours', async () => {
+    const [one, other] = await Promise.all([newTenant(), newTenant()])
+    await Promise.all([make(one, 4), make(other, 4)])
+    const cursor = cursorOf(nextOf(await other.get(`${KEYS}?limit=1`))!)
+    const mine = (await whole(one)).map(row => row.id)
+    for (const id of idsOf(await one.get(`${KEYS}?cursor=${cursor}`))) expect(mine).toContain(id)
+    expect((await one.get(`/orgs/current/members?cursor=${cursor}`)).status).toBe(200)
+  })
+
+  it('is read in whatever time zone Postgres wrote it', async () => {
+    const tenant = await newTenant()
+    await make(tenant, 4)
+    const path = nextOf(await tenant.get(`${KEYS}?limit=2`))!
+    const [time, id] = Buffer.from(cursorOf(path), 'base64url').toString().split('~') as [string, string]
+    const shift = sql`select (${time}::timestamptz at time zone 'Asia/Kolkata')::text || '+05:30'`
+    const [[[shifted]]] = (await runAsSystem(theApp().database, shift)) as [[[string]]]
+    const elsewhere = Buffer.from(`${shifted}~${id}`).toString('base64url')
+    expect(elsewhere).not.toBe(cursorOf(path))
+    expect(idsOf(await tenant.get(`${KEYS}?limit=2&cursor=${elsewhere}`))).toEqual(idsOf(await tenant.get(path)))
+  })
+
+  it.each([
+    '',
+    '2030-01-01 00:00:00+00',
+    `~${nobody()}`,
+    `2030-01-01 00:00:00+00~${'-'.repeat(36)}`,
+    `0000-01-01 00:00:00+00~${nobody()}`,
+    `2030-02-30 00:00:00+00~${nobody()}`,
+    `2030-01-01 24:00:00+00~${nobody()}`,
+    `2030-01-01 00:00:60+00~${nobody()}`,
+    `2030-01-01 00:00:00+99~${nobody()}`,
+    `infinity~${nobody()}`,
+    `2030-01-01 00:00:00+00~${nobody()}' or true --`,
+  ])('that says %j was forged', async plain => {
+    const tenant = await newTenant()
+    const { status, body } = await tenant.get(INVALID + Buffer.from(plain).toString('base64url'))
+    expect([status, body.errors]).toEqual([
+      422,
+      [expect.objectContaining({ type: 'custom', loc: ['query', 'cursor'] })],
+    ])
+  })
+
+  it('that is no cursor at all is refused', async () => {
+    const tenant = await newTenant()
+    for (const text of ['%00', 'x', '%F0%9F%98%80', 'x'.repeat(121)]) {
+      expect((await tenant.get(INVALID + text)).body.errors[0].loc).toEqual(['query', 'cursor'])
+    }
+  })
+})
