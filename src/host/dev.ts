@@ -2,12 +2,9 @@
 import { relative } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
-import { bootstrap } from '../access/bootstrap.ts'
 import { readConfig, SETTINGS } from '../env.ts'
 import { connectionStringOf, speaksHttp } from './gateway.ts'
 import { type DevState, type Home, openHome } from './home.ts'
-import { migrate } from './migrate.ts'
-import { hosted, sweeping } from './node.ts'
 import { freePort, obstacleOf } from './ports.ts'
 import { startPostgres } from './postgres.ts'
 import { bold, complain, dim, say, showLine, step } from './terminal.ts'
@@ -29,7 +26,6 @@ const crashed = Promise.withResolvers<never>()
 let stoppingSince = 0
 
 async function main() {
-  const began = performance.now()
   const wanted = wantedPort()
   const home = openHome()
   await refuseSecond(home)
@@ -41,16 +37,15 @@ async function main() {
   readConfig({ ...settings, DATABASE_URL: theirs ?? 'postgresql://embedded' })
   const gatewayPort = await freePort()
 
-  /** Migrated, and with a key that works. */
-  async function openDatabase(url: string) {
+  async function openDatabase() {
+    const url = theirs ?? (await postgres!).url
     home.write('database-url', url)
-    await migrate(url, { log: () => {} }).catch(({ message }) => {
+    // The larger part of our own code is loaded only now, when the children are on their way.
+    const { prepare } = await import('./prepare.ts')
+    const prepared = prepare({ home, url, settings, gateway: { port: gatewayPort, token } }).catch(({ message }) => {
       throw new Error(theirs ? `DATABASE_URL: ${message}` : message)
     })
-    const host = hosted({ ...settings, DATABASE_URL: url }, { log: () => {} }, { token })
-    await host.gateway?.listen(gatewayPort)
-    host.config.deprecations.forEach(complain)
-    return { host, seed: await seed(host, home) }
+    return step('Database', prepared)
   }
 
   /** Both the database and the Worker start at once; the Worker only needs to know where the gateway will be. */
@@ -75,17 +70,14 @@ async function main() {
   const postgres = theirs ? undefined : step('Postgres', startPostgres({ dataDir: home.file('postgres') }))
   running.defer(async () => (await postgres?.catch(() => {}))?.stop())
   postgres?.then(({ exited }) => exited).then(() => crashed.reject(new Error('Postgres has ended.')), crashed.reject)
-  const address = postgres?.then(({ url }) => url) ?? Promise.resolve(theirs!)
-  const database = address.then(url => step('Database', openDatabase(url)))
-  running.defer(async () => (await database.catch(() => {}))?.host.close())
-  const [{ host, seed: seeded }, { url, follow }] = await orCrash(Promise.all([database, startWorker()]))
+  const database = openDatabase()
+  running.defer(async () => (await database.catch(() => {}))?.close())
+  const [{ key }, { url, follow }] = await orCrash(Promise.all([database, startWorker()]))
   await orCrash(step('Worker', ready(url)))
 
-  const state = { url, ...seeded, pid: process.pid }
+  const state = { url, ...key, pid: process.pid }
   home.writeState(state)
-  const timer = sweeping(host.app)
-  running.defer(() => clearInterval(timer))
-  announce(state, home, performance.now() - began, theirs !== undefined)
+  announce(state, home, performance.now(), theirs !== undefined)
   follow()
   await crashed.promise
 }
@@ -138,15 +130,6 @@ async function* candidates(wanted: number | undefined): AsyncGenerator<number> {
     if (obstacle) say(`Port ${port} ${obstacle}: trying the next one.`)
     else yield port
   }
-}
-
-/** The key of an earlier start, for as long as it works in this database. */
-async function seed({ app, config }: ReturnType<typeof hosted>, home: Home): Promise<Omit<DevState, 'url' | 'pid'>> {
-  const { api_key = '', organization_id = '', tenant_id = '' } = home.readState() ?? {}
-  const { status } = await app.request('/orgs/current/info', { headers: { 'X-Api-Key': api_key } })
-  if (status === 200) return { api_key, organization_id, tenant_id }
-  if (status !== 401) throw new Error(`The database cannot be used: asked about the key, it answers ${status}.`)
-  return bootstrap(app.database, { organization: 'Local', emails: config.instanceAdmins })
 }
 
 const ask = (url: string) => fetch(url, { headers: { 'X-Request-Id': PROBE }, signal: AbortSignal.timeout(5000) })

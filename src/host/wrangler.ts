@@ -51,7 +51,12 @@ export function startWrangler({ home, port, settings, onLine, onTrouble }: Optio
     ],
     {
       cwd: PROJECT,
-      env: { ...process.env, ...QUIET, WRANGLER_REGISTRY_PATH: home.file('registry') },
+      env: {
+        ...process.env,
+        ...QUIET,
+        WRANGLER_REGISTRY_PATH: home.file('registry'),
+        NODE_COMPILE_CACHE: home.file('cache'),
+      },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
       detached: true,
     },
