@@ -1,6 +1,6 @@
 // Turns silence into an outcome: revisions past their deadline fail and say so, deployments that idle read UNUSED.
-import { sql } from 'drizzle-orm'
-import { type Database, runAsSystem } from '../kernel/db.ts'
+import { type SQL, sql } from 'drizzle-orm'
+import { type Database, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { DEADLINES, UNUSED_AFTER } from './lifecycle.ts'
 import { followed, moved, turns } from './queue.ts'
 
@@ -15,8 +15,8 @@ const limits = sql`jsonb_to_recordset(${deadlines}::jsonb) l(status text, after 
 const pending = sql`r.status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')`
 
 /** Deployments that someone else is changing now are left for the next time. */
-const hold = sql`with held as (
-    select c.id from deployments c where c.id in (select r.deployment_id from revisions r, ${limits} where ${pending} and ${overdue})
+const hold = (inside: SQL) => sql`with held as (
+    select c.id from deployments c where ${inside} and c.id in (select r.deployment_id from revisions r, ${limits} where ${pending} and ${overdue})
     order by c.id limit ${MOST} for update skip locked)
   select set_config('app.swept', coalesce(string_agg(id::text, ','), ''), true) from held`
 
@@ -41,16 +41,23 @@ const fail = sql`with moves as (
   select id from changed`
 
 /** Nothing of it changed or was in flight for so long. Its updated_at stays: nobody changed it now either. */
-const idle = sql`with still as (
-    select c.id from deployments c where c.status = 'READY' and c.in_flight_revision_id is null and c.deleting_at is null
+const idle = (inside: SQL) => sql`with still as (
+    select c.id from deployments c where ${inside} and c.status = 'READY' and c.in_flight_revision_id is null and c.deleting_at is null
       and c.updated_at <= clock() - ${UNUSED_AFTER} * interval '1 millisecond'
     order by c.id limit ${MOST} for update skip locked),
   changed as (update deployments d set status = 'UNUSED', version = d.version + 1 from still where d.id = still.id returning d.*),
   ${journal('idle', 'changed', `'deployment.unused'`)}
   select id from changed`
 
-/** All in one trip and one transaction. `ahead` is how many milliseconds are taken to have passed. */
-export async function sweepRevisions(database: Database, ahead = 0): Promise<void> {
+type Scope = {
+  /** How many milliseconds are taken to have passed. */
+  ahead?: number
+  /** These workspaces only. */
+  within?: string[]
+}
+/** All in one trip and one transaction. */
+export async function sweepRevisions(database: Database, { ahead = 0, within }: Scope = {}): Promise<void> {
   const settings = sql`select set_config('app.clock_offset', ${`${ahead} ms`}, true), set_config('app.request_id', ${`sweep-${crypto.randomUUID()}`}, true)`
-  await runAsSystem(database, settings, hold, fail, idle)
+  const inside = within ? sql`c.tenant_id = any(${uuidArray(within)})` : sql`true`
+  await runAsSystem(database, settings, hold(inside), fail, idle(inside))
 }
