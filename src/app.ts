@@ -4,13 +4,15 @@ import { cors } from 'hono/cors'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { docsPages } from './dashboard/docs.ts'
 import { deploymentRoutes } from './deployments/routes.ts'
+import { sweepRevisions } from './deployments/sweep.ts'
 import type { Config } from './env.ts'
 import { sealer } from './kernel/crypto.ts'
-import { connect } from './kernel/db.ts'
+import { connect, type Database } from './kernel/db.ts'
 import { EXPOSED, edge, failed, notFound } from './kernel/edge.ts'
 import { healthRoutes } from './kernel/health.ts'
 import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
+import { sweep } from './kernel/sweep.ts'
 
 const slices = [deploymentRoutes, organizationRoutes, workspaceRoutes, healthRoutes]
 const described = slices.flatMap(slice => slice.operations)
@@ -35,3 +37,6 @@ export function createApp(config: Config, inProcess?: typeof fetch) {
   mount(app, operations, { config, database, sealer: sealer(config.sealingKeys) })
   return Object.assign(app, { database })
 }
+
+/** The scheduled work, every few minutes. */
+export const sweepAll = (database: Database) => Promise.all([sweep(database), sweepRevisions(database)])

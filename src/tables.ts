@@ -20,6 +20,14 @@ import {
 /** A secret that is wanted, by the version that is sealed. */
 export type SecretVersion = { name: string; version: number }
 
+/** Since when and by which revision automatic deploys are held, which commit was left, and what ends it. */
+export type Hold = {
+  since: string
+  revision_id: string
+  from_commit: string | null
+  until: 'released' | 'newer_commit'
+}
+
 const instant = () => timestamp({ withTimezone: true, mode: 'string' })
 const id = () => uuid().primaryKey().defaultRandom()
 const created_at = () => instant().notNull().default(sql`clock()`)
@@ -209,10 +217,14 @@ export const deployments = pgTable(
     active_revision_id: uuid(),
     in_flight_revision_id: uuid(),
     waiting_revision_id: uuid(),
+    /** Set by a rollback: pushes make no revision while it stands. */
+    hold: json().$type<Hold>(),
     deleting_at: instant(),
     ...changing(),
   },
   t => [
+    // For the sweep. A BRIN index leaves updates heap-only.
+    index('deployments_idle').using('brin', t.updated_at),
     // The covering index of the list stands in the migration: drizzle cannot say `include`.
     uniqueIndex('deployment_name_taken').on(t.tenant_id, t.name).where(sql`deleting_at is null`),
   ],
@@ -245,7 +257,13 @@ export const revisions = pgTable(
     created_at: created_at(),
     updated_at: created_at(),
   },
-  t => [unique('revisions_number').on(t.deployment_id, t.number)],
+  t => [
+    unique('revisions_number').on(t.deployment_id, t.number),
+    // For the sweep: those that have a deadline.
+    index('revisions_pending')
+      .on(t.status_since)
+      .where(sql`status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')`),
+  ],
 )
 
 /** Sealed values, each version once; a revision pins the versions that it runs with. */

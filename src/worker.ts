@@ -1,8 +1,7 @@
 // The edge entry: one app for the life of an isolate, and the scheduled work.
-import { createApp } from './app.ts'
+import { createApp, sweepAll } from './app.ts'
 import { readConfig } from './env.ts'
 import { unconfigured } from './kernel/errors.ts'
-import { sweep } from './kernel/sweep.ts'
 
 type Env = Record<string, unknown>
 type Context = { waitUntil(work: Promise<unknown>): void; passThroughOnException(): void; props: unknown }
@@ -21,5 +20,5 @@ export default {
       return unconfigured(error)
     }
   },
-  scheduled: (_event: unknown, env: Env, context: Context) => context.waitUntil(sweep(appFor(env).database)),
+  scheduled: (_event: unknown, env: Env, context: Context) => context.waitUntil(sweepAll(appFor(env).database)),
 }

@@ -4,16 +4,17 @@ import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { sha256Hex } from '../kernel/crypto.ts'
 import { db, run, unless, unmoved } from '../kernel/db.ts'
-import { fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
-import { deployments, type SecretVersion } from '../tables.ts'
+import { deployments } from '../tables.ts'
+import { freshPlan, pushOfTag, sentenceOf } from './guards.ts'
 import { sources } from './parts.schema.ts'
 import { isMasked, plan, type Supplied, supplied, suppliesSecrets, type Wanted } from './plan.ts'
+import { decided, held, made, ofCurrent, skipped, wantedFrom } from './queue.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { ruleBroken, sealedSecrets, theOne } from './service.ts'
-import { pushFaults, refusedMembers, SOURCES } from './sources.ts'
+import { refusedMembers } from './sources.ts'
 
 type Input = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
 
@@ -47,14 +48,13 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Inp
   const { deployment_id } = input
   const revision = crypto.randomUUID()
   const secrets = input.secrets ?? []
-  const lock = sql`select from deployments c where ${ofCurrent(deployment_id)} for update`
   const first = [
     sql`planned as (select c.*, ${questions(input)} from deployments c where ${ofCurrent(deployment_id)} and ${await guards(ctx, input)})`,
-    sql`decided as (select p.*, cardinality(reasons) > 0 as makes, cardinality(reasons) > 0 or placed as changes, ${BARE} as bare from planned p)`,
+    decided,
   ]
   const also = [
-    SKIPPED,
-    madeRevision(revision, input.revision_source ?? null),
+    skipped('changed'),
+    sql`revision as (${made(revision, 'changed')})`,
     await sealedSecrets(
       ctx,
       deployment_id,
@@ -66,12 +66,13 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Inp
     supplied: supplied(input, input.clear).map(({ path }) => path.join('.')),
     secrets: secrets.map(({ name }) => name),
   }
-  const rows = await commit(ctx, 'deployment.patched', update(revision, input), data, { lock, first, also })
+  const rows = await commit(ctx, 'deployment.patched', wantedFrom(revision), data, {
+    lock: held(deployment_id),
+    first,
+    also,
+  })
   return deploymentToWire(found(rows, 'deployment_not_found'))
 })
-
-/** The second wall's own predicate, spelt for the alias that the statement reads from. */
-const ofCurrent = (id: string): SQL => sql`c.id = ${id}::uuid and c.tenant_id = current_tenant()`
 
 const json = (value: unknown): SQL => (value === null ? sql`null::jsonb` : sql`${JSON.stringify(value)}::jsonb`)
 const emptied = (value: unknown): unknown => (Array.isArray(value) && value.length === 0 ? null : value)
@@ -98,10 +99,14 @@ function questions(input: Input): SQL {
   return sql`${newOnes(of('revision'), ...secrets)} as reasons,
     cardinality(${newOnes(of('in_place'))}) > 0 as placed,
     ${merged('source_config', input.source_config, input.clear)} as next_config,
-    ${merged('source_revision_config', input.source_revision_config)} as next_made_from,
+    ${merged('source_revision_config', input.source_revision_config, input.source_revision_config?.repo_ref ? PINNED : [])} as next_made_from,
     ${suppliesSecrets(input) ? nextSecrets(input) : sql`c.secrets::jsonb`} as next_secrets,
-    ${references ? json(emptied(references)) : sql`c.secret_references::jsonb`} as next_references`
+    ${references ? json(emptied(references)) : sql`c.secret_references::jsonb`} as next_references,
+    coalesce(${input.revision_source ?? null}, c.source) as made_source, null::json as made_commit, null::uuid as from_revision, c.hold as next_hold`
 }
+
+/** A ref that is said anew is looked up anew. */
+const PINNED = ['repo_commit_sha']
 
 const merged = (column: string, supplied: object | null | undefined, cleared: readonly string[] = []): SQL =>
   sql`((c.${sql.identifier(column)}::jsonb || ${json(supplied ?? {})}) - ${sql.param([...cleared])}::text[])`
@@ -130,20 +135,16 @@ async function guards(ctx: Ctx, input: Input): Promise<SQL> {
   const all = [
     unless('deployment_deleting', sql`c.deleting_at is null`),
     unmoved(ctx, held) ?? sql`true`,
-    await freshPlan(ctx, input),
+    freshPlan(ctx, await digestOf(input)),
     sql`case when cardinality(${immutable}) > 0 then refuse('member_immutable', array_to_string(${immutable}, ', ')) else true end`,
     refusedBySource(input),
-    PUSH_OF_TAG(input),
+    pushOfTag(
+      merged('source_config', input.source_config),
+      merged('source_revision_config', input.source_revision_config),
+    ),
     suppliesSecrets(input) ? knownSecrets(input) : sql`true`,
   ]
   return sql.join(all, sql` and `)
-}
-
-async function freshPlan(ctx: Ctx, input: Input): Promise<SQL> {
-  if (ctx.planDigest === null) return sql`true`
-  const [version = '', request] = ctx.planDigest.split('.')
-  if (!/^\d{1,9}$/.test(version) || request !== (await digestOf(input))) throw fail('plan_stale')
-  return unless('plan_stale', sql`c.version = ${Number(version)}`)
 }
 
 /** The rules of sources stand in one table; the database only says which source it is. */
@@ -155,56 +156,8 @@ function refusedBySource(input: Input): SQL {
   const map = json(Object.fromEntries(sentences))
   return sql`case when ${map} ->> ${source} is null then true else refuse('source_rule', ${map} ->> ${source}) end`
 }
-const sentenceOf = (faults: { loc: (string | number)[]; msg: string }[]) =>
-  faults.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`).join('; ')
-
-const PUSH_OF_TAG = (input: Input): SQL => {
-  const [tagged] = pushFaults({
-    source_config: { build_on_push: true },
-    source_revision_config: { repo_ref: 'refs/tags/' },
-  })
-  const push = sql`(${merged('source_config', input.source_config)} ->> 'build_on_push') = 'true'`
-  const tag = sql`(${merged('source_revision_config', input.source_revision_config)} ->> 'repo_ref') like 'refs/tags/%'`
-  return sql`case when ${push} and ${tag} then refuse('source_rule', ${sentenceOf([tagged!])}) else true end`
-}
-
 const knownSecrets = (input: Input): SQL => {
   const unknown = sql`(select string_agg(i.name, ', ') from ${itemsOf(input)} left join ${KEPT} on k.name = i.name
     where i.masked and k.name is null)`
   return sql`case when ${unknown} is null then true else refuse('secret_unknown', ${unknown}) end`
 }
-
-/** Still without what it is made from. */
-const BARE = sql`(source = 'internal_container' and next_made_from -> 'image_uri' is null)
-  or (source = 'internal_source' and next_made_from -> 'source_tarball_path' is null)`
-
-const update = (revision: string, input: Input): SQL<DeploymentRow & { secrets: SecretVersion[] }> => sql`
-  update deployments d set
-    source_config = p.next_config, source_revision_config = p.next_made_from,
-    secrets = p.next_secrets, secret_references = p.next_references,
-    revisions = p.revisions + p.makes::integer,
-    latest_revision_id = case when p.makes then ${revision}::uuid else p.latest_revision_id end,
-    in_flight_revision_id = case when p.makes and not p.bare then coalesce(p.in_flight_revision_id, ${revision}::uuid) else p.in_flight_revision_id end,
-    waiting_revision_id = case when not p.makes then p.waiting_revision_id
-      when p.in_flight_revision_id is null and not p.bare then null else ${revision}::uuid end,
-    generation = p.generation + p.changes::integer, remote_reconciled = p.remote_reconciled and not p.changes,
-    version = p.version + p.changes::integer,
-    updated_at = case when p.changes then clock() else p.updated_at end
-  from decided p where d.id = p.id
-  returning d.*, p.reasons, p.makes, p.waiting_revision_id as superseded, ${MADE_STATUS(input.revision_source ?? null)} as made_status`
-
-const BUILDS = sources.filter(source => SOURCES[source].builds)
-const MADE_STATUS = (source: string | null): SQL => sql`case
-  when p.bare then 'CREATING' when p.in_flight_revision_id is not null then 'QUEUED'
-  when coalesce(${source}, p.source) in ${BUILDS} then 'AWAITING_BUILD' else 'AWAITING_DEPLOY' end`
-
-/** All but the newest waiting are skipped; there is never more than one to skip. */
-const SKIPPED = sql`skipped as (
-  update revisions r set status = 'SKIPPED', status_message = 'Superseded by revision ' || changed.revisions, status_since = clock(), updated_at = clock()
-  from changed where changed.makes and r.id = changed.superseded)`
-
-const madeRevision = (id: string, source: string | null): SQL => sql`revision as (
-  insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets,
-    secret_references, status, reasons, actor_kind, actor_id)
-  select ${id}::uuid, organization_id, tenant_id, id, revisions, coalesce(${source}, source), source_config, source_revision_config, secrets,
-    secret_references, made_status, reasons, setting('actor_kind'), current_actor() from changed where makes)`

@@ -98,6 +98,26 @@ function secretsChange({ secrets }: Wanted, patch: DeploymentPatch): Plan['chang
   return { path: 'secrets', before, after, effect: 'revision' }
 }
 
+type Kept = Omit<Wanted, 'version'>
+/** What a revision is made of; the rest of the configuration is the deployment's own and stays when a revision comes back. */
+const MADE_OF = Object.keys(RULES).filter(place => RULES[place]!.effect === 'revision')
+export const STAYING = Object.keys(RULES)
+  .filter(place => RULES[place]!.effect === 'in_place')
+  .map(place => place.split('.')[1]!)
+
+/** What it comes to when an older revision is wanted again, as a new one. */
+export function planReturn(wanted: Kept, to: Kept, reason: string): Omit<Plan, 'plan_digest'> {
+  const at = (from: Kept, place: string) =>
+    place.split('.').reduce<unknown>((held, name) => (held as Record<string, unknown> | null)?.[name], from) ?? null
+  const names = ({ secrets }: Kept) => secrets.map(({ name }) => name)
+  const changes = [...MADE_OF, 'source_revision_config.repo_commit_sha']
+    .map(path => ({ path, before: at(wanted, path), after: at(to, path), effect: 'revision' as const }))
+    .filter(({ before, after }) => !same(before, after))
+  if (!same(wanted.secrets, to.secrets))
+    changes.push({ path: 'secrets', before: names(wanted), after: names(to), effect: 'revision' })
+  return { creates_revision: true, reasons: [reason], changes, warnings: [] }
+}
+
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0
 
 /** Equal as JSON: the order of members does not matter, that of items does. */

@@ -1,10 +1,14 @@
 // How HTTP reaches deployments and their revisions.
 import { slice } from '../kernel/routes.ts'
+import * as again from './again.ts'
+import { explainDeployment } from './explain.ts'
 import { listDeployments } from './list.ts'
 import { patchDeployment, planPatch } from './patch.ts'
+import { Explanation, Rollback, WaitQuery } from './revisions.schema.ts'
 import * as revisions from './revisions.ts'
 import * as s from './schema.ts'
 import * as deployments from './service.ts'
+import { waitForRevision } from './wait.ts'
 
 export const deploymentRoutes = slice(
   'Deployments',
@@ -83,4 +87,74 @@ export const deploymentRoutes = slice(
     reply: s.Revision,
     errors: ['revision_not_found'],
     verb: revisions.readRevision,
+  })
+  .post('/v2/deployments/{deployment_id}/revisions', {
+    id: 'createRevision',
+    summary: 'Make a revision of what is wanted now',
+    params: s.DeploymentRef,
+    status: 201,
+    reply: s.Revision,
+    errors: ['deployment_not_found', 'deployment_deleting'],
+    location: revision => `/v2/deployments/${revision.deployment_id}/revisions/${revision.id}`,
+    verb: again.createRevision,
+  })
+  .post('/v2/deployments/{deployment_id}/revisions/{revision_id}/redeploy', {
+    id: 'redeployRevision',
+    summary: 'Deploy an older revision again, as a new one',
+    description:
+      'The new revision carries the commit or image, the configuration, the resources and the versions of the secrets of the old one, and they are what is wanted from then on.',
+    params: s.RevisionRef,
+    query: s.DryRun,
+    reply: s.Deployment,
+    errors: ['revision_not_found', 'deployment_deleting', 'plan_stale'],
+    versioned: true,
+    dryRun: { reply: s.Plan, verb: again.planRedeploy },
+    verb: again.redeployRevision,
+  })
+  .post('/v2/deployments/{deployment_id}/revisions/{revision_id}/interruption', {
+    id: 'interruptRevision',
+    summary: 'Interrupt a revision that has not come to its end',
+    description: 'The one that waits behind it takes its turn.',
+    params: s.RevisionRef,
+    errors: ['revision_not_found', 'revision_not_interruptible'],
+    verb: again.interruptRevision,
+  })
+  .get('/v2/deployments/{deployment_id}/revisions/{revision_id}/wait', {
+    id: 'waitForRevision',
+    summary: 'Wait for a revision’s end, or until it serves',
+    description: 'Answers with the revision as it is when the time is up.',
+    params: s.RevisionRef,
+    query: WaitQuery,
+    reply: s.Revision,
+    errors: ['revision_not_found'],
+    verb: waitForRevision,
+  })
+  .post('/v2/deployments/{deployment_id}/rollback', {
+    id: 'rollBackDeployment',
+    summary: 'Go back to an older revision, and hold automatic deploys',
+    description: 'With `dry_run=true` it answers with the difference instead.',
+    params: s.DeploymentRef,
+    query: s.DryRun,
+    body: Rollback,
+    reply: s.Deployment,
+    errors: ['deployment_not_found', 'revision_not_found', 'deployment_deleting', 'plan_stale'],
+    versioned: true,
+    dryRun: { reply: s.Plan, verb: again.planRollback },
+    verb: again.rollBack,
+  })
+  .delete('/v2/deployments/{deployment_id}/hold', {
+    id: 'releaseHold',
+    summary: 'Let pushes deploy again after a rollback',
+    params: s.DeploymentRef,
+    errors: ['deployment_not_found', 'hold_not_found'],
+    versioned: true,
+    verb: again.releaseHold,
+  })
+  .get('/v2/deployments/{deployment_id}/explain', {
+    id: 'explainDeployment',
+    summary: 'What stands between a deployment and being served as wanted',
+    params: s.DeploymentRef,
+    reply: Explanation,
+    errors: ['deployment_not_found'],
+    verb: explainDeployment,
   })

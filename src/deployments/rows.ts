@@ -30,6 +30,7 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [version]: 
     secret_references: row.secret_references as Deployment['secret_references'],
     status: row.status as Deployment['status'],
     image_version: row.image_version,
+    hold: row.hold && { ...row.hold, since: iso(row.hold.since) },
     latest_revision_id: row.latest_revision_id,
     active_revision_id: row.active_revision_id,
     created_at: iso(row.created_at),

@@ -17,6 +17,7 @@ import {
   SourceRevisionConfigInput,
 } from './parts.schema.ts'
 import { DeploymentType } from './resources.schema.ts'
+import { Hold } from './revisions.schema.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 const Times = { created_at: Time, updated_at: Time }
@@ -100,6 +101,7 @@ export const Deployment = z
     secret_references: z.array(SecretReference).nullable(),
     status: DeploymentStatus,
     image_version: z.string().nullable(),
+    hold: Hold.nullable(),
     latest_revision_id: Uuid.nullable(),
     active_revision_id: Uuid.nullable().meta({ description: 'The revision that serves.' }),
     ...Times,

@@ -2,9 +2,8 @@
 import { once } from 'node:events'
 import type { Server } from 'node:http'
 import { createAdaptorServer } from '@hono/node-server'
-import { createApp } from '../app.ts'
+import { createApp, sweepAll } from '../app.ts'
 import { type Config, readAddress, readConfig } from '../env.ts'
-import { sweep } from '../kernel/sweep.ts'
 import type { GatewayOptions } from './gateway.ts'
 import { reach, requireReady } from './reach.ts'
 
@@ -26,7 +25,7 @@ export function hosted(
 
 /** What the schedule of wrangler.toml does at the edge. */
 export function sweeping(app: ReturnType<typeof createApp>): NodeJS.Timeout {
-  return setInterval(() => sweep(app.database).catch(error => console.error(error)), SWEEP_MS)
+  return setInterval(() => sweepAll(app.database).catch(error => console.error(error)), SWEEP_MS)
 }
 
 async function main() {

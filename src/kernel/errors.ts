@@ -77,6 +77,7 @@ const CODES = {
     'No such revision',
     'This deployment has no such revision; list its revisions to find its id.',
   ],
+  hold_not_found: [404, 'No hold', 'Automatic deploys of this deployment are not held; there is nothing to release.'],
   method_not_allowed: [405, 'Method not allowed', 'The path exists, but not with this method; see `Allow`.'],
   workspace_name_taken: [
     409,
@@ -111,6 +112,12 @@ const CODES = {
     'Stale plan',
     'The deployment or the request is no longer what was planned; ask for the plan again.',
   ],
+  revision_not_interruptible: [
+    409,
+    'Not interruptible',
+    'A revision can be interrupted until it has come to its end, and this one has',
+  ],
+  revision_move_illegal: [409, 'Illegal move', 'A revision in that state does not become so'],
   idempotency_in_flight: [
     409,
     'Still in flight',

@@ -1,0 +1,90 @@
+// What stands between a deployment and being served as wanted, in order.
+import { and, eq, or } from 'drizzle-orm'
+import type * as z from 'zod'
+import { verb } from '../kernel/context.ts'
+import { db, mine, run } from '../kernel/db.ts'
+import { found } from '../kernel/rows.ts'
+import { deployments, type Hold, revisions } from '../tables.ts'
+import type { Explanation } from './revisions.schema.ts'
+import type { DeploymentRef } from './schema.ts'
+import { theOne } from './service.ts'
+
+type Obstacle = Explanation['resources'][number]
+type Known = { id: string; number: number; status: string; status_message: string | null }
+type Facts = {
+  status: string
+  hold: Hold | null
+  latest_revision_id: string | null
+  in_flight_revision_id: string | null
+}
+
+const AWAY: Record<string, Obstacle> = {
+  AWAITING_DELETE: { code: 'deleting', detail: 'The deployment is being deleted.' },
+  AWAITING_DATABASE: { code: 'awaiting_database', detail: 'The data plane has not made its database yet.' },
+  UNKNOWN: { code: 'listener_silent', detail: 'Its listener has been silent past the deadline.' },
+}
+const ENDED: Record<string, Obstacle['code']> = {
+  CREATE_FAILED: 'revision_failed',
+  BUILD_FAILED: 'revision_failed',
+  DEPLOY_FAILED: 'revision_failed',
+  SKIPPED: 'revision_skipped',
+  INTERRUPTED: 'revision_interrupted',
+  UNKNOWN: 'revision_unknown',
+}
+
+export function obstaclesOf(facts: Facts, known: Known[]): Obstacle[] {
+  const away = AWAY[facts.status]
+  if (away?.code === 'deleting') return [away]
+  const latest = known.find(one => one.id === facts.latest_revision_id)
+  const flying = known.find(one => one.id === facts.in_flight_revision_id)
+  return [
+    away,
+    latest && ahead(latest, flying),
+    facts.status === 'UNUSED' && {
+      code: 'unused' as const,
+      detail: 'Nothing has changed for 28 days, and it counts as unused; a new revision wakes it.',
+    },
+    facts.hold && {
+      code: 'held_by_rollback' as const,
+      detail: `A rollback holds automatic deploys until ${facts.hold.until === 'newer_commit' ? 'a newer commit arrives or it is released' : 'it is released'}.`,
+    },
+  ].filter(one => one instanceof Object)
+}
+
+/** What the newest revision still has before it. */
+function ahead(latest: Known, flying: Known | undefined): Obstacle | undefined {
+  const { number, status, status_message } = latest
+  const name = `Revision ${number}`
+  if (status === 'DEPLOYED') return undefined
+  if (status === 'CREATING') return { code: 'awaiting_artifact', detail: `${name} waits for what it is made from.` }
+  if (status === 'QUEUED') {
+    const before = flying ? `revision ${flying.number}, which is ${flying.status}` : 'another one'
+    return { code: 'waiting_behind', detail: `${name} waits behind ${before}.` }
+  }
+  const ended = ENDED[status]
+  if (!ended) return { code: 'in_progress', detail: `${name} is ${status}.` }
+  return { code: ended, detail: `${name} is ${status}${status_message ? `: ${status_message}` : '.'}` }
+}
+
+export const explainDeployment = verb(
+  'deployments:read',
+  async (ctx, { deployment_id }: z.output<typeof DeploymentRef>): Promise<Explanation> => {
+    const { latest_revision_id, in_flight_revision_id } = deployments
+    const concerned = and(
+      eq(revisions.deployment_id, deployments.id),
+      mine(revisions),
+      or(eq(revisions.id, latest_revision_id), eq(revisions.id, in_flight_revision_id)),
+    )
+    const rows = await run(
+      ctx,
+      db.select().from(deployments).leftJoin(revisions, concerned).where(theOne(deployment_id)),
+    )
+    const { deployments: facts } = found(rows, 'deployment_not_found')
+    return {
+      resources: obstaclesOf(
+        facts,
+        rows.flatMap(row => row.revisions ?? []),
+      ),
+    }
+  },
+)

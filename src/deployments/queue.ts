@@ -1,0 +1,108 @@
+// The queue of a deployment's revisions, in SQL: one enters, others leave, the one that waits takes its turn.
+// Whoever uses it holds the deployment's row (`held`), so that each sees what the one before it did.
+import { type SQL, sql } from 'drizzle-orm'
+import type { SecretVersion } from '../tables.ts'
+import { inFlightStates, waitingStates } from './lifecycle.ts'
+import { sources } from './parts.schema.ts'
+import type { DeploymentRow, RevisionRow } from './rows.ts'
+import { SOURCES } from './sources.ts'
+
+/** The second wall's own predicate, spelt for the alias that the statements read from. */
+export const ofCurrent = (id: string): SQL => sql`c.id = ${id}::uuid and c.tenant_id = current_tenant()`
+export const held = (id: string): SQL => sql`select from deployments c where ${ofCurrent(id)} for update`
+
+const BUILDS = sources.filter(source => SOURCES[source].builds)
+const firstStepOf = (source: SQL): SQL =>
+  sql`case when ${source} in ${BUILDS} then 'AWAITING_BUILD' else 'AWAITING_DEPLOY' end`
+
+// ---- entering
+
+/**
+ * What a revision that enters is made of, as columns of `planned` beside the deployment's own: its reasons, whether something else
+ * changes (placed), and next_config, next_made_from, next_secrets, next_references, next_hold, made_source, made_commit, from_revision.
+ */
+export const decided = sql`decided as (
+  select p.*, cardinality(reasons) > 0 as makes, cardinality(reasons) > 0 or placed as changes, ${bare()} as bare from planned p)`
+
+/** Still without what it is made from. */
+function bare(): SQL {
+  return sql`(made_source = 'internal_container' and next_made_from -> 'image_uri' is null)
+    or (made_source = 'internal_source' and next_made_from -> 'source_tarball_path' is null)`
+}
+
+/** The deployment as it is decided: what is wanted, and the place in the queue of the revision that this makes. */
+export const wantedFrom = (revision: string): SQL<DeploymentRow & { secrets: SecretVersion[] }> => sql`
+  update deployments d set
+    source_config = p.next_config, source_revision_config = p.next_made_from,
+    secrets = p.next_secrets, secret_references = p.next_references, hold = p.next_hold,
+    status = case when p.changes and p.status = 'UNUSED' then 'READY' else p.status end,
+    revisions = p.revisions + p.makes::integer,
+    latest_revision_id = case when p.makes then ${revision}::uuid else p.latest_revision_id end,
+    in_flight_revision_id = case when p.makes and not p.bare then coalesce(p.in_flight_revision_id, ${revision}::uuid) else p.in_flight_revision_id end,
+    waiting_revision_id = case when not p.makes then p.waiting_revision_id
+      when p.in_flight_revision_id is null and not p.bare then null else ${revision}::uuid end,
+    generation = p.generation + p.changes::integer, remote_reconciled = p.remote_reconciled and not p.changes,
+    version = p.version + p.changes::integer,
+    updated_at = case when p.changes then clock() else p.updated_at end
+  from decided p where d.id = p.id
+  returning d.*, p.reasons, p.makes, p.waiting_revision_id as superseded, p.made_source, p.made_commit, p.from_revision,
+    case when p.bare then 'CREATING' when p.in_flight_revision_id is not null then 'QUEUED' else ${firstStepOf(sql`p.made_source`)} end as made_status`
+
+type From = 'changed' | 'queued'
+/** All but the newest waiting are skipped; there is never more than one to skip. */
+export const skipped = (from: From): SQL => sql`skipped as (
+  update revisions r set status = 'SKIPPED', status_message = 'Superseded by revision ' || q.revisions, status_since = clock(), updated_at = clock()
+  from ${sql.identifier(from)} q where q.makes and r.id = q.superseded)`
+
+export const made = (id: string, from: From): SQL<RevisionRow> => sql`
+  insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets,
+    secret_references, status, reasons, from_revision_id, "commit", actor_kind, actor_id)
+  select ${id}::uuid, organization_id, tenant_id, id, revisions, made_source, source_config, source_revision_config, secrets,
+    secret_references, made_status, reasons, from_revision, made_commit, setting('actor_kind'), current_actor()
+  from ${sql.identifier(from)} where makes`
+
+// ---- moving on
+
+/** In flight it holds the others up; otherwise, unless it waits, it has left. */
+const leaves = (state: SQL): SQL => sql`${state} not in ${[...inFlightStates, ...waitingStates]}`
+
+/**
+ * What follows from `moves`, which names revisions (id, deployment_id, number) and what each becomes: who has left the queue, and whose
+ * turn it is. A revision that enters the queue while nothing is in flight takes its turn at once.
+ */
+export const turns = [
+  sql`queues as (
+    select c.id, case when f.id is null then c.in_flight_revision_id end as flying, case when w.id is null then c.waiting_revision_id end as waiting
+    from deployments c
+    left join moves f on f.id = c.in_flight_revision_id and ${leaves(sql`f.becomes`)}
+    left join moves w on w.id = c.waiting_revision_id and ${leaves(sql`w.becomes`)}
+    where c.id in (select deployment_id from moves))`,
+  sql`turns as (
+    select q.id, q.flying, q.waiting, n.id as starts, ${firstStepOf(sql`n.source`)} as start_as
+    from queues q left join revisions n on n.id = q.waiting and q.flying is null
+      and coalesce((select m.becomes from moves m where m.id = n.id), n.status) = 'QUEUED')`,
+]
+
+/** The revisions that move: the change of a commit. */
+export const moved: SQL<RevisionRow> = sql`
+  update revisions r set status = coalesce(t.start_as, m.becomes), status_message = m.message, status_since = clock(), updated_at = clock(),
+    source_revision_config = r.source_revision_config::jsonb || m.resolved, "commit" = coalesce(m.made_commit, r."commit"::jsonb)
+  from moves m left join (select * from turns where starts is not null) t on t.starts = m.id where r.id = m.id returning r.*`
+
+/** The deployments follow, and so do those whose turn it now is. What serves is never replaced by something older. */
+export const followed = [
+  sql`freed as (
+    update deployments d set
+      in_flight_revision_id = coalesce(t.flying, t.starts),
+      waiting_revision_id = case when t.starts is null then t.waiting end,
+      active_revision_id = coalesce(a.id, d.active_revision_id),
+      version = d.version + (a.id is not null)::integer,
+      updated_at = case when a.id is null then d.updated_at else clock() end
+    from turns t left join lateral (
+      select m.id from moves m join deployments c on c.id = m.deployment_id left join revisions s on s.id = c.active_revision_id
+      where m.deployment_id = t.id and m.becomes = 'DEPLOYED' and m.number > coalesce(s.number, 0)) a on true
+    where d.id = t.id)`,
+  sql`started as (
+    update revisions r set status = t.start_as, status_since = clock(), updated_at = clock()
+    from turns t where r.id = t.starts and r.id not in (select id from moves))`,
+]

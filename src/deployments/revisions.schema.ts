@@ -1,0 +1,60 @@
+// What crosses the wire about moving revisions: rollbacks and their hold, waiting, explanations.
+import * as z from 'zod'
+import { Uuid, wholeNumber } from '../kernel/wire.ts'
+
+export const Hold = z
+  .object({
+    since: z.string().meta({ format: 'date-time' }),
+    revision_id: Uuid.meta({ description: 'The revision that the rollback made.' }),
+    from_commit: z.string().nullable().meta({ description: 'The commit that was left; it never deploys by itself.' }),
+    until: z.enum(['released', 'newer_commit']).meta({ description: 'What ends it.' }),
+  })
+  .meta({ id: 'Hold', description: 'A rollback holds automatic deploys.' })
+
+export const Rollback = z
+  .object({
+    revision_id: Uuid.meta({ description: 'The revision to go back to.' }),
+    release_on_newer_commit: z
+      .boolean()
+      .nullish()
+      .meta({ description: 'Whether a newer commit ends the hold; otherwise only its release does.' }),
+  })
+  .meta({
+    id: 'Rollback',
+    description: 'Which revision’s commit or image, configuration, resources and secrets are wanted again.',
+    example: { revision_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11', release_on_newer_commit: true },
+  })
+export type Rollback = z.output<typeof Rollback>
+
+export const LONGEST_WAIT = 60
+export const WaitQuery = z.object({
+  until: z
+    .enum(['terminal', 'active'])
+    .default('terminal')
+    .meta({ description: 'Its end, or the moment that it serves; whatever has ended is waited for no longer.' }),
+  timeout: z
+    .preprocess(wholeNumber, z.int().min(0).max(LONGEST_WAIT).default(LONGEST_WAIT))
+    .meta({ description: 'Seconds.' }),
+})
+
+export const obstacles = [
+  'deleting',
+  'awaiting_database',
+  'listener_silent',
+  'awaiting_artifact',
+  'waiting_behind',
+  'in_progress',
+  'revision_failed',
+  'revision_skipped',
+  'revision_interrupted',
+  'revision_unknown',
+  'unused',
+  'held_by_rollback',
+] as const
+export const Explanation = z
+  .object({ resources: z.array(z.object({ code: z.enum(obstacles), detail: z.string() })) })
+  .meta({
+    id: 'Explanation',
+    description: 'What stands between a deployment and being served as wanted, in order. Empty: nothing does.',
+  })
+export type Explanation = z.output<typeof Explanation>

@@ -1,0 +1,63 @@
+// Turns silence into an outcome: revisions past their deadline fail and say so, deployments that idle read UNUSED.
+import { type SQL, sql } from 'drizzle-orm'
+import { type Database, runAsSystem, uuidArray } from '../kernel/db.ts'
+import { DEADLINES, UNUSED_AFTER } from './lifecycle.ts'
+import { followed, moved, turns } from './queue.ts'
+
+const MOST = 1000
+
+const deadlines = JSON.stringify(
+  Object.entries(DEADLINES).map(([status, { after, becomes, message }]) => ({ status, after, becomes, message })),
+)
+const overdue = sql`r.status = l.status and r.status_since <= clock() - l.after * interval '1 millisecond'`
+const limits = sql`jsonb_to_recordset(${deadlines}::jsonb) l(status text, after bigint, becomes text, message text)`
+/** Spelt as the partial index has it, so that the sweep reads nothing else. */
+const pending = sql`r.status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')`
+
+/** Deployments that someone else is changing now are left for the next time. */
+const hold = (inside: SQL) => sql`with held as (
+    select c.id from deployments c where ${inside} and c.id in (select r.deployment_id from revisions r, ${limits} where ${pending} and ${overdue})
+    order by c.id limit ${MOST} for update skip locked)
+  select set_config('app.swept', coalesce(string_agg(id::text, ','), ''), true) from held`
+
+const journal = (name: string, rows: string, events: string) => {
+  const [from, numbered] = [sql.identifier(rows), sql.identifier(`${name}_numbered`)]
+  return sql`${numbered} as (
+      insert into journals (scope_id, organization_id, seq)
+      select tenant_id, organization_id, count(*) from ${from} group by tenant_id, organization_id order by tenant_id
+      on conflict (scope_id) do update set seq = journals.seq + excluded.seq returning scope_id, seq),
+    ${sql.identifier(`${name}_journaled`)} as (
+      insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
+      select f.tenant_id, n.seq - row_number() over (partition by f.tenant_id order by f.id) + 1, f.organization_id, f.tenant_id, ${sql.raw(events)},
+        f.id, 'cron', null, setting('request_id'), '{}'
+      from ${from} f join ${numbered} n on n.scope_id = f.tenant_id)`
+}
+
+const fail = sql`with moves as (
+    select r.id, r.deployment_id, r.number, l.becomes, l.message, '{}'::jsonb as resolved, null::jsonb as made_commit
+    from revisions r, ${limits} where r.deployment_id = any(string_to_array(setting('swept'), ',')::uuid[]) and ${pending} and ${overdue}),
+  ${sql.join(turns, sql`, `)}, changed as (${moved}), ${sql.join(followed, sql`, `)},
+  ${journal('failed', 'changed', `'revision.' || lower(f.status)`)}
+  select id from changed`
+
+/** Nothing of it changed or was in flight for so long. Its updated_at stays: nobody changed it now either. */
+const idle = (inside: SQL) => sql`with still as (
+    select c.id from deployments c where ${inside} and c.status = 'READY' and c.in_flight_revision_id is null and c.deleting_at is null
+      and c.updated_at <= clock() - ${UNUSED_AFTER} * interval '1 millisecond'
+    order by c.id limit ${MOST} for update skip locked),
+  changed as (update deployments d set status = 'UNUSED', version = d.version + 1 from still where d.id = still.id returning d.*),
+  ${journal('idle', 'changed', `'deployment.unused'`)}
+  select id from changed`
+
+type Scope = {
+  /** How many milliseconds are taken to have passed. */
+  ahead?: number
+  /** These workspaces only. */
+  within?: string[]
+}
+/** All in one trip and one transaction. */
+export async function sweepRevisions(database: Database, { ahead = 0, within }: Scope = {}): Promise<void> {
+  const settings = sql`select set_config('app.clock_offset', ${`${ahead} ms`}, true), set_config('app.request_id', ${`sweep-${crypto.randomUUID()}`}, true)`
+  const inside = within ? sql`c.tenant_id = any(${uuidArray(within)})` : sql`true`
+  await runAsSystem(database, settings, hold(inside), fail, idle(inside))
+}

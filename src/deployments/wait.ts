@@ -1,0 +1,36 @@
+// Waits for a revision: short trips in between, and no connection held.
+import { and, eq } from 'drizzle-orm'
+import type * as z from 'zod'
+import { verb } from '../kernel/context.ts'
+import { db, mine, run } from '../kernel/db.ts'
+import { found } from '../kernel/rows.ts'
+import { deployments, revisions } from '../tables.ts'
+import { terminalStates } from './lifecycle.ts'
+import type { WaitQuery } from './revisions.schema.ts'
+import { type RevisionRow, revisionToWire } from './rows.ts'
+import type { RevisionRef } from './schema.ts'
+
+const [SHORTEST_MS, LONGEST_MS] = [250, 3000]
+
+export const waitForRevision = verb(
+  'deployments:read',
+  async (ctx, input: z.output<typeof RevisionRef> & z.output<typeof WaitQuery>) => {
+    const { deployment_id, revision_id, until, timeout } = input
+    const query = db
+      .select()
+      .from(revisions)
+      .innerJoin(deployments, and(eq(deployments.id, revisions.deployment_id), mine(deployments)))
+      .where(and(eq(revisions.id, revision_id), eq(revisions.deployment_id, deployment_id), mine(revisions)))
+    const end = Date.now() + timeout * 1000
+    // Only the first look counts towards the rate: it is one request.
+    const uncounted = { ...ctx, config: { ...ctx.config, rateLimit: 0 } }
+    for (let asks = ctx, pause = SHORTEST_MS; ; asks = uncounted, pause = Math.min(pause * 2, LONGEST_MS)) {
+      const { revisions: row, deployments: of } = found(await run(asks, query), 'revision_not_found')
+      const ended = terminalStates.includes(row.status as (typeof terminalStates)[number])
+      const left = end - Date.now()
+      if (ended || (until === 'active' && of.active_revision_id === row.id) || left <= 0)
+        return revisionToWire(row as RevisionRow)
+      await new Promise(resolve => setTimeout(resolve, Math.min(pause, left)))
+    }
+  },
+)

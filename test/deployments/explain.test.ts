@@ -1,0 +1,95 @@
+import { describe, expect, it } from 'vitest'
+import { obstaclesOf } from '../../src/deployments/explain.ts'
+import { UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
+import { type RevisionStatus, revisionStatuses } from '../../src/deployments/parts.schema.ts'
+import { obstacles } from '../../src/deployments/revisions.schema.ts'
+import { sweepRevisions } from '../../src/deployments/sweep.ts'
+import { newTenant, type Tenant, theApp } from '../support/app.ts'
+import { bare, bring, image, move, newDeployment } from '../support/deployments.ts'
+
+const hold = { since: '', revision_id: 'r', from_commit: null, until: 'released' as const }
+const facts = { status: 'READY', hold: null, latest_revision_id: 'r', in_flight_revision_id: null }
+const codesOf = (over: Partial<Parameters<typeof obstaclesOf>[0]>, status: RevisionStatus = 'DEPLOYED') =>
+  obstaclesOf({ ...facts, ...over }, [{ id: 'r', number: 1, status, status_message: null }]).map(one => one.code)
+
+describe('what stands in the way', () => {
+  const table: Record<RevisionStatus, string[]> = {
+    CREATING: ['awaiting_artifact'],
+    QUEUED: ['waiting_behind'],
+    AWAITING_BUILD: ['in_progress'],
+    BUILDING: ['in_progress'],
+    AWAITING_DEPLOY: ['in_progress'],
+    DEPLOYING: ['in_progress'],
+    DEPLOYED: [],
+    CREATE_FAILED: ['revision_failed'],
+    BUILD_FAILED: ['revision_failed'],
+    DEPLOY_FAILED: ['revision_failed'],
+    SKIPPED: ['revision_skipped'],
+    INTERRUPTED: ['revision_interrupted'],
+    UNKNOWN: ['revision_unknown'],
+  }
+  it.each(revisionStatuses)('while the newest revision is %s', status => {
+    expect(codesOf({}, status)).toEqual(table[status])
+  })
+
+  it('comes in the order in which it has to go', () => {
+    expect(codesOf({ status: 'AWAITING_DATABASE', hold }, 'BUILD_FAILED')).toEqual([
+      'awaiting_database',
+      'revision_failed',
+      'held_by_rollback',
+    ])
+    expect(codesOf({ status: 'UNKNOWN' })).toEqual(['listener_silent'])
+    expect(codesOf({ status: 'UNUSED', hold })).toEqual(['unused', 'held_by_rollback'])
+    expect(codesOf({ status: 'AWAITING_DELETE', hold }, 'BUILD_FAILED')).toEqual(['deleting'])
+    expect(new Set(obstacles).size).toBe(obstacles.length)
+  })
+})
+
+describe('GET explain', () => {
+  const explain = async (tenant: Tenant, id: string) =>
+    (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources
+  const codes = async (tenant: Tenant, id: string) =>
+    (await explain(tenant, id)).map(({ code }: { code: string }) => code)
+
+  it('follows a deployment on its way', async () => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = await newDeployment(tenant)
+    expect(await codes(tenant, id)).toEqual(['in_progress'])
+    await tenant.post(`/v2/deployments/${id}/revisions`)
+    const [waits] = await explain(tenant, id)
+    expect(waits.code).toBe('waiting_behind')
+    expect(waits.detail).toMatch(/2 .* 1\b.*AWAITING_BUILD/)
+    const { id: second } = (await tenant.get(`/v2/deployments/${id}/revisions?limit=1`)).body.resources[0]
+    await move(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILD_FAILED', {
+      message: 'image not found',
+    })
+    await bring(tenant, id, second)
+    expect(await codes(tenant, id)).toEqual([])
+    await tenant.post(`/v2/deployments/${id}/rollback`, { revision_id: second })
+    expect(await codes(tenant, id)).toEqual(['in_progress', 'held_by_rollback'])
+    await tenant.delete(`/v2/deployments/${id}`)
+    expect(await codes(tenant, id)).toEqual(['deleting'])
+  })
+
+  it('says why a revision failed', async () => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = await newDeployment(tenant)
+    const ids = { deployment_id: id, revision_id: latest_revision_id }
+    await move(tenant, ids, 'BUILD_FAILED', { message: 'image not found' })
+    expect((await explain(tenant, id))[0].detail).toContain('image not found')
+  })
+
+  it('names the artifact, the database and the idleness', async () => {
+    const tenant = await newTenant()
+    const waiting = await newDeployment(tenant, bare)
+    expect(await codes(tenant, waiting.id)).toEqual(['awaiting_artifact'])
+    const spec = { resource_spec: { db_cpu: 1 } }
+    const database = await newDeployment(tenant, { ...bare, source_config: spec })
+    expect(await codes(tenant, database.id)).toEqual(['awaiting_database', 'awaiting_artifact'])
+    const { id, latest_revision_id } = await newDeployment(tenant, { ...bare, source_revision_config: image })
+    const ids = { deployment_id: id, revision_id: latest_revision_id }
+    for (const to of ['DEPLOYING', 'DEPLOYED'] as const) await move(tenant, ids, to)
+    await sweepRevisions(theApp().database, { ahead: UNUSED_AFTER + 1000, within: [tenant.tenant_id] })
+    expect(await codes(tenant, id)).toEqual(['unused'])
+  })
+})

@@ -1,0 +1,202 @@
+import { describe, expect, it } from 'vitest'
+import { mayFollow } from '../../src/deployments/lifecycle.ts'
+import { type RevisionStatus, revisionStatuses } from '../../src/deployments/parts.schema.ts'
+import { eventsOf, newTenant, nobody, type Tenant } from '../support/app.ts'
+import { bare, bring, move, newDeployment, queueOf, revisionsOf, statusesOf } from '../support/deployments.ts'
+
+/** How a deployment comes to have a revision in each state; null where none can be reached by a built source’s reports. */
+const REACHED: Record<RevisionStatus, (tenant: Tenant) => Promise<{ deployment_id: string; revision_id: string }>> = {
+  CREATING: tenant => fresh(tenant, bare),
+  QUEUED: async tenant => {
+    const { deployment_id } = await fresh(tenant)
+    const { body } = await tenant.post(`/v2/deployments/${deployment_id}/revisions`)
+    return { deployment_id, revision_id: body.id }
+  },
+  AWAITING_BUILD: tenant => fresh(tenant),
+  BUILDING: tenant => after(tenant, ['BUILDING']),
+  AWAITING_DEPLOY: tenant => after(tenant, ['BUILDING', 'AWAITING_DEPLOY']),
+  DEPLOYING: tenant => after(tenant, ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING']),
+  DEPLOYED: tenant => after(tenant, ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED']),
+  CREATE_FAILED: tenant => after(tenant, ['CREATE_FAILED'], bare),
+  BUILD_FAILED: tenant => after(tenant, ['BUILD_FAILED']),
+  DEPLOY_FAILED: tenant => after(tenant, ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOY_FAILED']),
+  SKIPPED: tenant => after(tenant, ['SKIPPED'], bare),
+  INTERRUPTED: tenant => after(tenant, ['INTERRUPTED']),
+  UNKNOWN: tenant => after(tenant, ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'UNKNOWN']),
+}
+async function fresh(tenant: Tenant, over = {}) {
+  const { id, latest_revision_id } = await newDeployment(tenant, over)
+  return { deployment_id: id as string, revision_id: latest_revision_id as string }
+}
+async function after(tenant: Tenant, steps: RevisionStatus[], over = {}) {
+  const ids = await fresh(tenant, over)
+  for (const step of steps) await move(tenant, ids, step)
+  return ids
+}
+const statusOf = async (tenant: Tenant, ids: { deployment_id: string; revision_id: string }) =>
+  (await tenant.get(`/v2/deployments/${ids.deployment_id}/revisions/${ids.revision_id}`)).body.status
+const codeOf = (promise: Promise<unknown>) =>
+  promise.then(
+    () => null,
+    error => error.code,
+  )
+
+describe.each(revisionStatuses)('a revision that is %s', from => {
+  it.each(revisionStatuses)('becomes %s if it may', async to => {
+    const tenant = await newTenant()
+    const ids = await REACHED[from](tenant)
+    const { source } = (await tenant.get(`/v2/deployments/${ids.deployment_id}`)).body
+    const turn = from === 'QUEUED' && to.startsWith('AWAITING')
+    const may = mayFollow(source, from, to) && !turn
+    expect(await codeOf(move(tenant, ids, to))).toBe(may ? null : 'revision_move_illegal')
+    // Entering an empty queue it takes its turn at once.
+    const expected = from === 'CREATING' && to === 'QUEUED' ? 'AWAITING_DEPLOY' : to
+    expect(await statusOf(tenant, ids)).toBe(may ? expected : from)
+  })
+
+  it('is interrupted if it may be', async () => {
+    const tenant = await newTenant()
+    const ids = await REACHED[from](tenant)
+    const path = `/v2/deployments/${ids.deployment_id}/revisions/${ids.revision_id}`
+    const reply = await tenant.post(`${path}/interruption`)
+    const may = mayFollow('githost', from, 'INTERRUPTED')
+    expect([reply.status, reply.body?.code]).toEqual(may ? [204, undefined] : [409, 'revision_not_interruptible'])
+    expect(await statusOf(tenant, ids)).toBe(may ? 'INTERRUPTED' : from)
+  })
+})
+
+describe('the queue', () => {
+  it.each(['DEPLOYED', 'BUILD_FAILED', 'DEPLOY_FAILED', 'INTERRUPTED', 'UNKNOWN'] as const)(
+    'is freed by one that becomes %s, and the one that waits takes its turn',
+    async end => {
+      const tenant = await newTenant()
+      const ids = await fresh(tenant)
+      const { id } = (await tenant.post(`/v2/deployments/${ids.deployment_id}/revisions`)).body
+      if (end === 'DEPLOY_FAILED') await bring(tenant, ids.deployment_id, ids.revision_id, 'AWAITING_DEPLOY')
+      else if (end === 'DEPLOYED' || end === 'UNKNOWN')
+        await bring(tenant, ids.deployment_id, ids.revision_id, 'DEPLOYING')
+      await move(tenant, ids, end, { message: 'why' })
+      const [second, first] = await revisionsOf(tenant, ids.deployment_id)
+      expect([first!.status, first!.status_message, second!.status]).toEqual([end, 'why', 'AWAITING_BUILD'])
+      expect(await queueOf(ids.deployment_id)).toEqual({
+        inFlight: 'AWAITING_BUILD',
+        waiting: null,
+        flying: 1,
+        queued: 0,
+      })
+      const { active_revision_id } = (await tenant.get(`/v2/deployments/${ids.deployment_id}`)).body
+      expect(active_revision_id).toBe(end === 'DEPLOYED' ? ids.revision_id : null)
+      await bring(tenant, ids.deployment_id, id)
+      expect(await queueOf(ids.deployment_id)).toEqual({ inFlight: null, waiting: null, flying: 0, queued: 0 })
+    },
+  )
+
+  it('lets one that waits be interrupted, and the one in flight go on', async () => {
+    const tenant = await newTenant()
+    const ids = await fresh(tenant)
+    const { id } = (await tenant.post(`/v2/deployments/${ids.deployment_id}/revisions`)).body
+    await tenant.post(`/v2/deployments/${ids.deployment_id}/revisions/${id}/interruption`)
+    expect(await queueOf(ids.deployment_id)).toEqual({
+      inFlight: 'AWAITING_BUILD',
+      waiting: null,
+      flying: 1,
+      queued: 0,
+    })
+  })
+
+  it('keeps what serves when a newer one fails, and when an older one is heard of late', async () => {
+    const tenant = await newTenant()
+    const ids = await fresh(tenant)
+    const path = `/v2/deployments/${ids.deployment_id}`
+    const serving = async () => (await tenant.get(path)).body.active_revision_id
+    await bring(tenant, ids.deployment_id, ids.revision_id, 'DEPLOYING')
+    await move(tenant, ids, 'UNKNOWN')
+    const { id } = (await tenant.post(`${path}/revisions`)).body
+    await bring(tenant, ids.deployment_id, id)
+    await move(tenant, ids, 'DEPLOYED')
+    expect(await serving()).toBe(id)
+    const third = (await tenant.post(`${path}/revisions`)).body.id
+    await move(tenant, { deployment_id: ids.deployment_id, revision_id: third }, 'BUILD_FAILED', { message: 'no' })
+    expect(await serving()).toBe(id)
+  })
+
+  it('moves the ETag when another revision serves', async () => {
+    const tenant = await newTenant()
+    const ids = await fresh(tenant)
+    const etag = async () => (await tenant.get(`/v2/deployments/${ids.deployment_id}`)).headers.get('ETag')
+    const before = await etag()
+    await bring(tenant, ids.deployment_id, ids.revision_id, 'DEPLOYING')
+    expect(await etag()).toBe(before)
+    await move(tenant, ids, 'DEPLOYED')
+    expect(await etag()).not.toBe(before)
+  })
+
+  it('finds neither another deployment’s revision nor another tenant’s', async () => {
+    const [tenant, other] = await Promise.all([newTenant(), newTenant()])
+    const [ids, second, theirs] = [await fresh(tenant), await fresh(tenant), await fresh(other)]
+    const mixed = { deployment_id: second.deployment_id, revision_id: ids.revision_id }
+    for (const one of [mixed, theirs, { ...ids, revision_id: nobody() }])
+      expect(await codeOf(move(tenant, one, 'BUILDING'))).toBe('revision_not_found')
+    expect(await statusOf(other, theirs)).toBe('AWAITING_BUILD')
+  })
+
+  it('journals the interruption as a change of the revision', async () => {
+    const tenant = await newTenant()
+    const ids = await fresh(tenant)
+    const { headers } = await tenant.post(
+      `/v2/deployments/${ids.deployment_id}/revisions/${ids.revision_id}/interruption`,
+    )
+    expect(await eventsOf(headers.get('X-Request-Id')!)).toMatchObject([
+      { type: 'revision.interrupted', subject_id: ids.revision_id },
+    ])
+  })
+
+  it('flies one at a time and numbers densely, whatever eight do to it at once', async () => {
+    const tenant = await newTenant()
+    const { deployment_id, revision_id } = await fresh(tenant)
+    const path = `/v2/deployments/${deployment_id}`
+    let made = 1
+    const count = ({ status }: { status: number }) => {
+      expect([200, 201]).toContain(status)
+      made++
+    }
+    const interrupt = async () => {
+      const { status } = await tenant.post(`${path}/revisions/${(await newest()).id}/interruption`)
+      expect([204, 409]).toContain(status)
+    }
+    const newest = async () => (await tenant.get(`${path}/revisions?limit=1`)).body.resources[0]
+    const flying = async () => {
+      const open = 'AWAITING_BUILD,BUILDING,AWAITING_DEPLOY,DEPLOYING'
+      const { resources } = (await tenant.get(`${path}/revisions?status=${open}`)).body
+      expect(resources.length).toBeLessThan(2)
+      if (!resources[0]) return
+      const { id, status } = resources[0]
+      const to =
+        ({ AWAITING_BUILD: 'BUILDING', BUILDING: 'BUILD_FAILED' } as const)[status as 'BUILDING'] ?? 'INTERRUPTED'
+      expect([null, 'revision_move_illegal']).toContain(
+        await codeOf(move(tenant, { deployment_id, revision_id: id }, to, { message: 'no' })),
+      )
+    }
+    const acts = [
+      async (i: number) => count(await tenant.patch(path, { source_revision_config: { repo_ref: `b-${i}` } })),
+      async () => count(await tenant.post(`${path}/revisions/${revision_id}/redeploy`)),
+      async () => count(await tenant.post(`${path}/revisions`)),
+      interrupt,
+      flying,
+      async () => count(await tenant.post(`${path}/rollback`, { revision_id })),
+    ]
+    const writer = async (n: number) => {
+      for (let i = 0; i < 12; i++) await acts[(n + i) % acts.length]!(n * 100 + i)
+    }
+    await Promise.all(Array.from({ length: 8 }, (_, n) => writer(n)))
+    const all = await revisionsOf(tenant, deployment_id)
+    expect(all.map(one => one.number).sort((a, b) => a - b)).toEqual(Array.from({ length: made }, (_, i) => i + 1))
+    const queue = await queueOf(deployment_id)
+    expect(queue.flying).toBe(queue.inFlight === null ? 0 : 1)
+    expect(queue.queued).toBe(queue.waiting === null ? 0 : 1)
+    expect(queue.flying).toBeGreaterThanOrEqual(queue.queued)
+    expect(
+      (await statusesOf(tenant, deployment_id)).filter(([, status]) => status === 'SKIPPED').length,
+    ).toBeGreaterThan(0)
+  })
+})

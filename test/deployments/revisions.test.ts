@@ -1,0 +1,205 @@
+import { describe, expect, it } from 'vitest'
+import { newTenant, nobody, type Tenant } from '../support/app.ts'
+import { bare, bring, image, move, newDeployment, revisionsOf, statusesOf } from '../support/deployments.ts'
+
+const commit = { sha: 'a'.repeat(40), message: 'First', author: 'Ada' }
+
+/** Revision 1 serves, made from a commit; revision 2 wants something else of everything. */
+async function twoRevisions(tenant: Tenant) {
+  const { id, latest_revision_id: first } = await newDeployment(tenant)
+  const path = `/v2/deployments/${id}`
+  await move(tenant, { deployment_id: id, revision_id: first }, 'BUILDING', { commit })
+  for (const step of ['AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'] as const)
+    await move(tenant, { deployment_id: id, revision_id: first }, step)
+  const before = (await tenant.get(path)).body
+  const changed = await tenant.patch(path, {
+    source_config: { resource_spec: { cpu: 2 }, install_command: 'npm ci', build_on_push: false },
+    source_revision_config: { repo_ref: 'next' },
+    secrets: [{ name: 'OTHER', value: 'new' }],
+  })
+  const second = changed.body.latest_revision_id
+  return { id, path, first, second, before }
+}
+
+describe('a revision on request', () => {
+  it('is made of what is wanted now, each time', async () => {
+    const tenant = await newTenant()
+    const { id, source_revision_config } = await newDeployment(tenant)
+    const reply = await tenant.post(`/v2/deployments/${id}/revisions`)
+    expect(reply.status).toBe(201)
+    expect(reply.headers.get('Location')).toBe(`/v2/deployments/${id}/revisions/${reply.body.id}`)
+    expect(reply.body).toMatchObject({ number: 2, status: 'QUEUED', reasons: ['requested'], source_revision_config })
+    expect((await tenant.get(`/v2/deployments/${id}`)).body.latest_revision_id).toBe(reply.body.id)
+    await tenant.post(`/v2/deployments/${id}/revisions`)
+    expect(await statusesOf(tenant, id)).toEqual([
+      [3, 'QUEUED'],
+      [2, 'SKIPPED'],
+      [1, 'AWAITING_BUILD'],
+    ])
+  })
+
+  it('is made once under an idempotency key', async () => {
+    const tenant = await newTenant()
+    const { id } = await newDeployment(tenant)
+    const once = () => tenant.post(`/v2/deployments/${id}/revisions`, undefined, { 'Idempotency-Key': 'once' })
+    expect((await once()).body).toEqual((await once()).body)
+    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+  })
+
+  it('waits for what it is made from, if that is not there yet', async () => {
+    const tenant = await newTenant()
+    const { id } = await newDeployment(tenant, bare)
+    expect((await tenant.post(`/v2/deployments/${id}/revisions`)).body.status).toBe('CREATING')
+    expect(await statusesOf(tenant, id)).toEqual([
+      [2, 'CREATING'],
+      [1, 'SKIPPED'],
+    ])
+    await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: image })
+    expect((await revisionsOf(tenant, id))[0]!.status).toBe('AWAITING_DEPLOY')
+  })
+
+  it('is not made of a deployment that goes, nor of none', async () => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = await newDeployment(tenant)
+    await tenant.delete(`/v2/deployments/${id}`)
+    const path = `/v2/deployments/${id}`
+    for (const call of [
+      tenant.post(`${path}/revisions`),
+      tenant.post(`${path}/revisions/${latest_revision_id}/redeploy`),
+      tenant.post(`${path}/rollback`, { revision_id: latest_revision_id }),
+    ])
+      expect((await call).body.code).toBe('deployment_deleting')
+    expect((await tenant.post(`/v2/deployments/${nobody()}/revisions`)).body.code).toBe('deployment_not_found')
+  })
+})
+
+describe.each(['redeploy', 'rollback'] as const)('a %s', way => {
+  const call = (tenant: Tenant, path: string, revision_id: string, query = '', headers = {}) =>
+    way === 'redeploy'
+      ? tenant.post(`${path}/revisions/${revision_id}/redeploy${query}`, undefined, headers)
+      : tenant.post(`${path}/rollback${query}`, { revision_id }, headers)
+
+  it('shows the difference, and makes a new revision of the old one’s commit, configuration, resources and secrets', async () => {
+    const tenant = await newTenant()
+    const { path, id, first, before } = await twoRevisions(tenant)
+    const plan = (await call(tenant, path, first, '?dry_run=true')).body
+    const changes = plan.changes as { path: string }[]
+    expect(changes.map(one => one.path).sort()).toEqual([
+      'secrets',
+      'source_config.install_command',
+      'source_config.resource_spec',
+      'source_revision_config.repo_commit_sha',
+      'source_revision_config.repo_ref',
+    ])
+    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+    const reply = await call(tenant, path, first, '', { 'Plan-Digest': plan.plan_digest })
+    expect(reply.status).toBe(200)
+    // Whether pushes deploy is the deployment's own, and no revision's.
+    expect(reply.body.source_config).toEqual({ ...before.source_config, build_on_push: false })
+    expect(reply.body.source_revision_config).toEqual({ ...before.source_revision_config, repo_commit_sha: commit.sha })
+    expect(reply.body.secrets).toEqual(before.secrets)
+    const [made] = await revisionsOf(tenant, id)
+    expect(made).toMatchObject({ number: 3, status: 'QUEUED', from_revision_id: first, commit, reasons: plan.reasons })
+    expect(reply.body.hold === null).toBe(way === 'redeploy')
+    const again = (await call(tenant, path, first, '?dry_run=true')).body
+    expect(again.changes).toEqual([])
+  })
+
+  it('applies the plan that it names or none, on the version that it names or none', async () => {
+    const tenant = await newTenant()
+    const { path, first, second } = await twoRevisions(tenant)
+    const { plan_digest } = (await call(tenant, path, first, '?dry_run=true')).body
+    expect((await call(tenant, path, second, '', { 'Plan-Digest': plan_digest })).body.code).toBe('plan_stale')
+    await tenant.patch(path, { source_config: { build_on_push: true } })
+    expect((await call(tenant, path, first, '', { 'Plan-Digest': plan_digest })).body.code).toBe('plan_stale')
+    expect((await call(tenant, path, first, '', { 'If-Match': '"1"' })).status).toBe(412)
+  })
+
+  it('finds only a revision of this deployment', async () => {
+    const tenant = await newTenant()
+    const { path } = await twoRevisions(tenant)
+    const { latest_revision_id } = await newDeployment(tenant)
+    for (const query of ['', '?dry_run=true'])
+      expect((await call(tenant, path, latest_revision_id, query)).body.code).toBe('revision_not_found')
+  })
+
+  it('does not bring back a tag while pushes deploy', async () => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = await newDeployment(tenant, {
+      source_config: { integration_id: nobody(), repo_url: 'https://git.example.com/a/b', build_on_push: false },
+      source_revision_config: { repo_ref: 'refs/tags/v1', platform_config_path: 'p.json' },
+    })
+    const path = `/v2/deployments/${id}`
+    await tenant.patch(path, { source_config: { build_on_push: true }, source_revision_config: { repo_ref: 'main' } })
+    expect((await call(tenant, path, latest_revision_id)).body.code).toBe('source_rule')
+  })
+})
+
+describe('the hold of a rollback', () => {
+  it.each([
+    [undefined, 'released'],
+    [null, 'released'],
+    [false, 'released'],
+    [true, 'newer_commit'],
+  ])('with release_on_newer_commit %s lasts until %s, and names the commit that was left', async (flag, until) => {
+    const tenant = await newTenant()
+    const { path, id, first, second } = await twoRevisions(tenant)
+    const left = { sha: 'b'.repeat(40), message: null, author: null }
+    await move(tenant, { deployment_id: id, revision_id: second }, 'BUILDING', { commit: left })
+    const { body } = await tenant.post(`${path}/rollback`, { revision_id: first, release_on_newer_commit: flag })
+    expect(body.hold).toEqual({
+      since: expect.any(String),
+      revision_id: body.latest_revision_id,
+      from_commit: left.sha,
+      until,
+    })
+  })
+
+  it('survives patches and redeploys, and ends when released', async () => {
+    const tenant = await newTenant()
+    const { path, first } = await twoRevisions(tenant)
+    const { hold } = (await tenant.post(`${path}/rollback`, { revision_id: first })).body
+    await tenant.patch(path, { source_revision_config: { repo_ref: 'x' } })
+    expect((await tenant.post(`${path}/revisions/${first}/redeploy`)).body.hold).toEqual(hold)
+    expect((await tenant.delete(`${path}/hold`)).status).toBe(204)
+    expect((await tenant.get(path)).body.hold).toBeNull()
+    const again = await tenant.delete(`${path}/hold`)
+    expect([again.status, again.body.code]).toEqual([404, 'hold_not_found'])
+  })
+})
+
+it('a ref that is said after a redeploy is looked up anew', async () => {
+  const tenant = await newTenant()
+  const { path, first } = await twoRevisions(tenant)
+  await tenant.post(`${path}/revisions/${first}/redeploy`)
+  const { body } = await tenant.patch(path, { source_revision_config: { repo_ref: 'main' } })
+  expect(body.source_revision_config).toMatchObject({ repo_ref: 'main', repo_commit_sha: null })
+})
+
+describe('waiting for a revision', () => {
+  it('answers at the timeout with what is, and at once with what has ended', async () => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = await newDeployment(tenant)
+    const path = `/v2/deployments/${id}/revisions/${latest_revision_id}`
+    for (const until of ['terminal', 'active'])
+      expect((await tenant.get(`${path}/wait?until=${until}&timeout=0`)).body.status).toBe('AWAITING_BUILD')
+    const waiting = tenant.get(`${path}/wait?timeout=20`)
+    await tenant.post(`${path}/interruption`)
+    expect((await waiting).body.status).toBe('INTERRUPTED')
+    expect((await tenant.get(`${path}/wait?until=active`)).body.status).toBe('INTERRUPTED')
+  })
+
+  it('until it serves', async () => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = await newDeployment(tenant)
+    const waiting = tenant.get(`/v2/deployments/${id}/revisions/${latest_revision_id}/wait?until=active&timeout=20`)
+    await bring(tenant, id, latest_revision_id)
+    expect((await waiting).body.status).toBe('DEPLOYED')
+  })
+
+  it.each(['timeout=61', 'timeout=-1', 'timeout=x', 'until=never'])('refuses %s', async query => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = await newDeployment(tenant)
+    expect((await tenant.get(`/v2/deployments/${id}/revisions/${latest_revision_id}/wait?${query}`)).status).toBe(422)
+  })
+})

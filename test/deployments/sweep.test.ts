@@ -1,0 +1,119 @@
+import { sql } from 'drizzle-orm'
+import { describe, expect, it } from 'vitest'
+import { sweepAll } from '../../src/app.ts'
+import { DEADLINES, UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
+import type { RevisionStatus } from '../../src/deployments/parts.schema.ts'
+import { sweepRevisions } from '../../src/deployments/sweep.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { clock, newTenant, type Tenant, theApp } from '../support/app.ts'
+import { bare, bring, image, move, newDeployment, queueOf, revisionsOf } from '../support/deployments.ts'
+
+/** Only one's own: to other tests as much time has not passed. */
+const sweep = (ahead: number, ...tenants: Tenant[]) =>
+  sweepRevisions(theApp().database, { ahead, within: tenants.map(one => one.tenant_id) })
+async function journalOf({ tenant_id }: Tenant) {
+  const query = sql`select seq, type, subject_id, actor_kind from events where scope_id = ${tenant_id}::uuid order by seq`
+  const [rows] = await runAsSystem(theApp().database, query)
+  return (rows as string[][]).map(([seq, type, subject, actor]) => ({ seq: Number(seq), type, subject, actor }))
+}
+
+describe('a revision past its deadline', () => {
+  it.each(Object.entries(DEADLINES))('in %s fails, says why, and frees the queue', async (state, deadline) => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = await newDeployment(tenant, state === 'CREATING' ? bare : {})
+    await bring(tenant, id, latest_revision_id, state as RevisionStatus)
+    if (state !== 'CREATING') await tenant.post(`/v2/deployments/${id}/revisions`)
+    const statuses = async () => (await revisionsOf(tenant, id)).map(one => [one.status, one.status_message])
+    await sweep(deadline.after - 30_000, tenant)
+    expect((await statuses()).at(-1)).toEqual([state, null])
+    await sweep(deadline.after + 1000, tenant)
+    expect((await statuses()).at(-1)).toEqual([deadline.becomes, deadline.message])
+    const creating = state === 'CREATING'
+    expect(await queueOf(id)).toEqual({
+      inFlight: creating ? null : 'AWAITING_BUILD',
+      waiting: null,
+      flying: creating ? 0 : 1,
+      queued: 0,
+    })
+    const journal = await journalOf(tenant)
+    expect(journal.map(one => one.seq)).toEqual(journal.map((_, i) => i + journal[0]!.seq))
+    const [failed] = journal.filter(one => one.type === `revision.${deadline.becomes.toLowerCase()}`)
+    expect(failed).toMatchObject({ subject: latest_revision_id, actor: 'cron' })
+  })
+
+  it('is counted from when it entered its state', async () => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = await newDeployment(tenant)
+    clock.ahead = 9 * 60_000
+    await move(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILDING').finally(
+      () => (clock.ahead = 0),
+    )
+    await sweep(38 * 60_000, tenant)
+    expect((await revisionsOf(tenant, id))[0]!.status).toBe('BUILDING')
+    await sweep(40 * 60_000, tenant)
+    expect((await revisionsOf(tenant, id))[0]!.status).toBe('BUILD_FAILED')
+  })
+
+  it('leaves one that waits in the queue, which has no deadline, its turn and its own time', async () => {
+    const tenant = await newTenant()
+    const { id } = await newDeployment(tenant)
+    await tenant.post(`/v2/deployments/${id}/revisions`)
+    await sweep(11 * 60_000, tenant)
+    await sweep(12 * 60_000, tenant)
+    expect((await revisionsOf(tenant, id)).map(one => one.status)).toEqual(['AWAITING_BUILD', 'BUILD_FAILED'])
+  })
+
+  it('fails in many workspaces at once, each in its own journal', async () => {
+    const tenants = await Promise.all([1, 2, 3].map(() => newTenant()))
+    const made = await Promise.all(
+      tenants.flatMap(tenant => [1, 2, 3].map(async () => [tenant, (await newDeployment(tenant)).id] as const)),
+    )
+    await Promise.all([sweep(11 * 60_000, ...tenants), sweep(11 * 60_000, ...tenants)])
+    await sweep(11 * 60_000, ...tenants)
+    for (const [tenant, id] of made) expect((await revisionsOf(tenant, id))[0]!.status).toBe('BUILD_FAILED')
+    for (const tenant of tenants) {
+      const journal = await journalOf(tenant)
+      expect(journal.filter(one => one.type === 'revision.build_failed')).toHaveLength(3)
+      expect(journal.map(one => one.seq)).toEqual(journal.map((_, i) => i + journal[0]!.seq))
+    }
+  })
+})
+
+describe('an idle deployment', () => {
+  const serving = async (tenant: Tenant) => {
+    const { id } = await newDeployment(tenant, { ...bare, source_revision_config: image })
+    const revision_id = (await revisionsOf(tenant, id))[0]!.id
+    for (const to of ['DEPLOYING', 'DEPLOYED'] as const) await move(tenant, { deployment_id: id, revision_id }, to)
+    return id
+  }
+  const statusOf = async (tenant: Tenant, id: string) => (await tenant.get(`/v2/deployments/${id}`)).body.status
+
+  it('reads UNUSED after 28 days, and READY again when something of it changes', async () => {
+    const tenant = await newTenant()
+    const id = await serving(tenant)
+    await sweep(UNUSED_AFTER - 60_000, tenant)
+    expect(await statusOf(tenant, id)).toBe('READY')
+    await sweep(UNUSED_AFTER + 1000, tenant)
+    expect(await statusOf(tenant, id)).toBe('UNUSED')
+    expect((await journalOf(tenant)).filter(one => one.type === 'deployment.unused')).toHaveLength(1)
+    await sweep(UNUSED_AFTER + 2000, tenant)
+    expect((await journalOf(tenant)).filter(one => one.type === 'deployment.unused')).toHaveLength(1)
+    await tenant.post(`/v2/deployments/${id}/revisions`)
+    expect(await statusOf(tenant, id)).toBe('READY')
+  })
+
+  it('that is being deleted stays so', async () => {
+    const tenant = await newTenant()
+    const id = await serving(tenant)
+    await tenant.delete(`/v2/deployments/${id}`)
+    await sweep(UNUSED_AFTER + 1000, tenant)
+    expect(await statusOf(tenant, id)).toBe('AWAITING_DELETE')
+  })
+})
+
+it('sweeps everything on schedule, and nothing before its time', async () => {
+  const tenant = await newTenant()
+  const { id } = await newDeployment(tenant)
+  await sweepAll(theApp().database)
+  expect((await revisionsOf(tenant, id))[0]!.status).toBe('AWAITING_BUILD')
+})

@@ -1,0 +1,76 @@
+// Deployments to test with, and the data plane's part: moving their revisions on.
+
+import { sql } from 'drizzle-orm'
+import { advance, type Move } from '../../src/deployments/advance.ts'
+import type { RevisionStatus } from '../../src/deployments/parts.schema.ts'
+import { NewDeployment, type Revision } from '../../src/deployments/schema.ts'
+import { readConfig } from '../../src/env.ts'
+import { sealer, sha256Hex } from '../../src/kernel/crypto.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { clock, SEALING_KEYS, type Tenant, theApp } from './app.ts'
+
+type Over = Record<string, unknown>
+export const newDeployment = async (tenant: Tenant, over: Over = {}) =>
+  (
+    await tenant.post('/v2/deployments', {
+      ...NewDeployment.meta()!.example!,
+      name: `app-${crypto.randomUUID()}`,
+      ...over,
+    })
+  ).body
+
+export const bare = { source: 'internal_container', source_config: {}, source_revision_config: {}, secrets: [] }
+export const image = { image_uri: `registry.example.com/app@sha256:${'0'.repeat(64)}` }
+
+export const revisionsOf = async (tenant: Tenant, id: string) =>
+  (await tenant.get(`/v2/deployments/${id}/revisions?limit=100`)).body.resources as Revision[]
+export const statusesOf = async (tenant: Tenant, id: string) =>
+  (await revisionsOf(tenant, id)).map(one => [one.number, one.status])
+
+const config = readConfig({ DATABASE_URL: 'postgres://nowhere/at-all', SEALING_KEYS }, {})
+
+export async function move(
+  tenant: Tenant,
+  ids: Pick<Move, 'deployment_id' | 'revision_id'>,
+  to: RevisionStatus,
+  rest: Partial<Move> = {},
+) {
+  const ctx = {
+    config: { ...config, rateLimit: 0, clockOffset: () => clock.ahead },
+    database: theApp().database,
+    sealer: sealer(config.sealingKeys),
+    actor: { kind: 'key' as const, hash: await sha256Hex(tenant.key) },
+    tenant: null,
+    requestId: `move-${crypto.randomUUID()}`,
+    permission: 'deployments:update' as const,
+    ifMatch: null,
+    withoutIfMatch: false,
+    idempotency: null,
+    planDigest: null,
+    seen: {},
+  }
+  return advance(ctx, { ...ids, to, ...rest })
+}
+
+/** The way of a built revision to serving. */
+export const WAY = ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'] as const
+export async function bring(
+  tenant: Tenant,
+  deployment_id: string,
+  revision_id: string,
+  until: RevisionStatus = 'DEPLOYED',
+) {
+  const steps = WAY.slice(0, WAY.indexOf(until as (typeof WAY)[number]) + 1)
+  for (const step of steps) await move(tenant, { deployment_id, revision_id }, step)
+}
+
+/** The queue as the deployment's row has it, and the states of those in it. */
+export async function queueOf(id: string) {
+  const query = sql`select f.status, w.status, (select count(*) from revisions r where r.deployment_id = d.id
+      and r.status in ('AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')),
+    (select count(*) from revisions r where r.deployment_id = d.id and r.status = 'QUEUED')
+    from deployments d left join revisions f on f.id = d.in_flight_revision_id left join revisions w on w.id = d.waiting_revision_id
+    where d.id = ${id}::uuid`
+  const [[row]] = (await runAsSystem(theApp().database, query)) as [[(string | null)[]]]
+  return { inFlight: row[0], waiting: row[1], flying: Number(row[2]), queued: Number(row[3]) }
+}
