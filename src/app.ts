@@ -1,14 +1,14 @@
 // The map of the API: what surrounds a request, and one line per slice.
 import { Hono } from 'hono'
-import { cors } from 'hono/cors'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { docsPages } from './dashboard/docs.ts'
 import { deploymentRoutes } from './deployments/routes.ts'
 import { sweepRevisions } from './deployments/sweep.ts'
 import type { Config } from './env.ts'
+import { cors } from './kernel/cors.ts'
 import { sealer } from './kernel/crypto.ts'
 import { connect, type Database } from './kernel/db.ts'
-import { EXPOSED, edge, failed, notFound } from './kernel/edge.ts'
+import { edge, failed, notFound } from './kernel/edge.ts'
 import { healthRoutes } from './kernel/health.ts'
 import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
@@ -23,11 +23,9 @@ export const operations: Operation[] = [...described, ...documentRoutes(describe
 export function createApp(config: Config, inProcess?: typeof fetch) {
   const database = connect(config, inProcess)
   for (const notice of config.deprecations) config.log({ level: 'warn', notice })
-  // In a list the star would be an origin of that name.
-  const everyOrigin = config.corsOrigins.includes('*')
   const app = new Hono<Edge>()
   app.use(edge(config))
-  app.use(cors({ origin: everyOrigin ? '*' : config.corsOrigins, exposeHeaders: EXPOSED.split(', '), maxAge: 86_400 }))
+  app.use(cors(config.corsOrigins))
   app.onError((error, c) => failed(c, error, config))
   app.notFound(notFound)
   app.route(

@@ -1,24 +1,23 @@
 // What surrounds every request: its id, one line of log, headers, limits, and the one shape of errors.
 import type { Context, MiddlewareHandler, NotFoundHandler } from 'hono'
 import type { Config } from '../env.ts'
+import type { Seen } from './context.ts'
 import { Failure, fail, problem } from './errors.ts'
 import type { Edge } from './routes.ts'
 
 const REQUEST_ID = /^[\w.:-]{1,128}$/
 const LONGEST = 16 * 1024
 
-const SECURITY = {
-  'Content-Security-Policy': "default-src 'none'; frame-ancestors 'none'",
+/** Pages have one of their own. */
+const POLICY = "default-src 'none'; frame-ancestors 'none'"
+const SECURITY = Object.entries({
   'Cross-Origin-Resource-Policy': 'cross-origin',
   'Permissions-Policy': 'interest-cohort=()',
   'Referrer-Policy': 'no-referrer',
   'Strict-Transport-Security': 'max-age=63072000; includeSubDomains',
   'X-Content-Type-Options': 'nosniff',
   'X-Frame-Options': 'DENY',
-}
-
-export const EXPOSED =
-  'ETag, Idempotency-Replayed, Link, Location, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id'
+})
 
 export function edge(config: Config): MiddlewareHandler<Edge> {
   return async (c, proceed) => {
@@ -26,14 +25,16 @@ export function edge(config: Config): MiddlewareHandler<Edge> {
     const given = c.req.header('X-Request-Id')
     const requestId = given && REQUEST_ID.test(given) ? given : crypto.randomUUID()
     c.set('requestId', requestId)
-    c.set('seen', {})
+    const seen: Seen = {}
+    c.set('seen', seen)
     if (tooLong(c)) c.res = failed(c, fail('headers_too_large'), config)
     else await proceed()
     const { headers, status } = c.res
     headers.set('X-Request-Id', requestId)
-    for (const [name, value] of Object.entries(SECURITY)) if (!headers.has(name)) headers.set(name, value)
-    rateHeaders(c, config)
-    const { code, organization, tenant, actor } = c.var.seen
+    if (!headers.has('Content-Security-Policy')) headers.set('Content-Security-Policy', POLICY)
+    for (const [name, value] of SECURITY) headers.set(name, value)
+    rateHeaders(headers, seen, config)
+    const { code, organization, tenant, actor } = seen
     config.log({
       level: status >= 500 ? 'error' : 'info',
       request_id: requestId,
@@ -50,15 +51,15 @@ export function edge(config: Config): MiddlewareHandler<Edge> {
 function tooLong(c: Context): boolean {
   if (c.req.url.length > LONGEST) return true
   let size = 0
-  for (const [name, value] of c.req.raw.headers) size += name.length + value.length
+  c.req.raw.headers.forEach((value, name) => {
+    size += name.length + value.length
+  })
   return size > LONGEST
 }
 
 /** The binding says yes or no and keeps its count to itself; then only the policy can be told. */
-function rateHeaders(c: Context<Edge>, { rateLimit, limiter }: Config): void {
-  const { rate, actor, code } = c.var.seen
+function rateHeaders(headers: Headers, { rate, actor, code }: Seen, { rateLimit, limiter }: Config): void {
   if (rateLimit === 0 || (!actor && code !== 'rate_limited')) return
-  const { headers } = c.res
   headers.set('RateLimit-Policy', `"key";q=${rateLimit};w=60`)
   if (code === 'rate_limited') headers.set('RateLimit', `"key";r=0;t=${headers.get('Retry-After')}`)
   else if (!limiter && rate) headers.set('RateLimit', `"key";r=${rate.remaining};t=${rate.reset}`)
