@@ -4,6 +4,7 @@ import { cors } from 'hono/cors'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { docsPages } from './dashboard/docs.ts'
 import { deploymentRoutes } from './deployments/routes.ts'
+import { tagRoutes } from './deployments/tags.routes.ts'
 import type { Config } from './env.ts'
 import { sealer } from './kernel/crypto.ts'
 import { connect } from './kernel/db.ts'
@@ -12,7 +13,7 @@ import { healthRoutes } from './kernel/health.ts'
 import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
 
-const slices = [deploymentRoutes, organizationRoutes, workspaceRoutes, healthRoutes]
+const slices = [deploymentRoutes, tagRoutes, organizationRoutes, workspaceRoutes, healthRoutes]
 const described = slices.flatMap(slice => slice.operations)
 
 /** Every route, those of the document itself included. */

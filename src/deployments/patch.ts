@@ -12,7 +12,7 @@ import { sources } from './parts.schema.ts'
 import { isMasked, plan, type Supplied, supplied, suppliesSecrets, type Wanted } from './plan.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
-import { ruleBroken, sealedSecrets, theOne } from './service.ts'
+import { imageVersion, ruleBroken, sealedSecrets, theOne } from './service.ts'
 import { pushFaults, refusedMembers, SOURCES } from './sources.ts'
 
 type Input = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
@@ -181,7 +181,7 @@ const BARE = sql`(source = 'internal_container' and next_made_from -> 'image_uri
 const update = (revision: string, input: Input): SQL<DeploymentRow & { secrets: SecretVersion[] }> => sql`
   update deployments d set
     source_config = p.next_config, source_revision_config = p.next_made_from,
-    secrets = p.next_secrets, secret_references = p.next_references,
+    image_version = ${imageVersion(sql`p.next_made_from ->> 'image_uri'`)}, secrets = p.next_secrets, secret_references = p.next_references,
     revisions = p.revisions + p.makes::integer,
     latest_revision_id = case when p.makes then ${revision}::uuid else p.latest_revision_id end,
     in_flight_revision_id = case when p.makes and not p.bare then coalesce(p.in_flight_revision_id, ${revision}::uuid) else p.in_flight_revision_id end,

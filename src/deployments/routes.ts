@@ -4,6 +4,7 @@ import { listDeployments } from './list.ts'
 import { patchDeployment, planPatch } from './patch.ts'
 import * as revisions from './revisions.ts'
 import * as s from './schema.ts'
+import { revealDeployment } from './secrets.ts'
 import * as deployments from './service.ts'
 
 export const deploymentRoutes = slice(
@@ -39,9 +40,11 @@ export const deploymentRoutes = slice(
     id: 'readDeployment',
     summary: 'One deployment',
     params: s.DeploymentRef,
+    query: s.RevealQuery,
     reply: s.Deployment,
     errors: ['deployment_not_found'],
     versioned: true,
+    variant: { on: 'reveal', reply: s.Deployment, verb: revealDeployment },
     verb: deployments.readDeployment,
   })
   .patch('/v2/deployments/{deployment_id}', {
@@ -55,7 +58,7 @@ export const deploymentRoutes = slice(
     reply: s.Deployment,
     errors: ['deployment_not_found', 'member_immutable', 'deployment_deleting', 'plan_stale'],
     versioned: true,
-    dryRun: { reply: s.Plan, verb: planPatch },
+    variant: { on: 'dry_run', reply: s.Plan, verb: planPatch },
     verb: patchDeployment,
   })
   .delete('/v2/deployments/{deployment_id}', {

@@ -47,6 +47,7 @@ export const createDeployment = verb('deployments:create', async (ctx, input: Ne
       status: wantsDatabase(input) ? 'AWAITING_DATABASE' : 'READY',
       source_config: { ...input.source_config, deployment_type: typeOf(input) },
       source_revision_config: input.source_revision_config,
+      image_version: imageVersion(sql`${input.source_revision_config.image_uri ?? null}::text`),
       secrets: input.secrets.map(({ name }): SecretVersion => ({ name, version: 1 })),
       secret_references: input.secret_references ?? null,
       latest_revision_id: revision,
@@ -82,6 +83,9 @@ const firstRevision = (id: string, status: string): SQL => sql`revision as (
     secret_references, status, reasons, actor_kind, actor_id)
   select ${id}::uuid, organization_id, tenant_id, id, 1, source, source_config, source_revision_config, secrets,
     secret_references, ${status}, '{created}', setting('actor_kind'), current_actor() from changed)`
+
+/** The tag of an image; one that is named by its digest alone has none. */
+export const imageVersion = (image: SQL): SQL => sql`substring(split_part(${image}, '@', 1) from ':([^:/]+)$')`
 
 /** Values are sealed here, under a key of their deployment's own and bound to their name, so that the database never sees one. */
 export async function sealedSecrets(
