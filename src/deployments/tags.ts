@@ -60,12 +60,15 @@ export const createTagKey = verb('deployments:update', async (ctx, { key }: z.ou
   return keyToWire(found(await commit(ctx, 'tag_key.created', change, { key }), 'workspace_not_found'))
 })
 
-/** Whoever puts a value on a deployment holds its key and itself; so none is put on while it goes away. */
 export const deleteTagKey = verb('deployments:update', async (ctx, { tag_key_id }: KeyRef) => {
-  const change = db.delete(tagKeys).where(theKey(tag_key_id)).returning()
-  const gone = sql`select v.id from tag_values v join changed on v.tag_key_id = changed.id`
-  const lock = sql`select from tag_keys where id = ${tag_key_id}::uuid and tenant_id = current_tenant() for update`
-  found(await commit(ctx, 'tag_key.deleted', change, {}, { lock, also: takenOff(gone) }), 'tag_key_not_found')
+  const key = sql`${tag_key_id}::uuid`
+  const change = db
+    .delete(tagKeys)
+    .where(and(theKey(tag_key_id), TAKEN_OFF))
+    .returning()
+  const gone = takenOff(sql`v.tag_key_id = ${key}`)
+  const rows = await commit(ctx, 'tag_key.deleted', change, {}, { lock: held(key, 'update'), first: gone })
+  found(rows, 'tag_key_not_found')
 })
 
 // ---- values
@@ -103,7 +106,7 @@ export const readTagValue = verb('deployments:read', async (ctx, { tag_value_id 
 export const createTagValue = verb(
   'deployments:update',
   async (ctx, { tag_key_id, value }: KeyRef & z.output<typeof schema.NewTagValue>) => {
-    const lock = sql`select from tag_keys where id = ${tag_key_id}::uuid and tenant_id = current_tenant() for key share`
+    const lock = held(sql`${tag_key_id}::uuid`, 'key share')
     const change = sql<typeof tagValues.$inferSelect>`
       insert into tag_values (organization_id, tenant_id, tag_key_id, value)
       select organization_id, tenant_id, id, ${value} from tag_keys
@@ -114,22 +117,34 @@ export const createTagValue = verb(
 )
 
 export const deleteTagValue = verb('deployments:update', async (ctx, { tag_value_id }: ValueRef) => {
-  const change = db.delete(tagValues).where(theValue(tag_value_id)).returning()
-  const gone = sql`select changed.id from changed`
-  const lock = sql`select from tag_values where id = ${tag_value_id}::uuid and tenant_id = current_tenant() for update`
-  found(await commit(ctx, 'tag_value.deleted', change, {}, { lock, also: takenOff(gone) }), 'tag_value_not_found')
+  const value = sql`${tag_value_id}::uuid`
+  const change = db
+    .delete(tagValues)
+    .where(and(theValue(tag_value_id), TAKEN_OFF))
+    .returning()
+  const lock = held(keysOf(sql`v.id = ${value}`), 'update')
+  const rows = await commit(ctx, 'tag_value.deleted', change, {}, { lock, first: takenOff(sql`v.id = ${value}`) })
+  found(rows, 'tag_value_not_found')
 })
 
-/** From every deployment that bears one of them, held in one order, so that two such deletions never wait for each other. */
-const takenOff = (gone: SQL): SQL[] => [
-  sql`gone as (select array(${gone}) as ids)`,
+const keysOf = (which: SQL): SQL =>
+  sql`select v.tag_key_id from tag_values v where ${which} and v.tenant_id = current_tenant()`
+
+/** Whoever puts a value on a deployment or deletes one holds its key, so that none is put on while it goes away. */
+const held = (keys: SQL, strength: 'update' | 'key share'): SQL =>
+  sql`select from tag_keys where id in (${keys}) and tenant_id = current_tenant() order by id for ${sql.raw(strength)}`
+
+/** From every deployment that bears one of them: held in one order, and before the journal is, as every other write holds them. */
+const takenOff = (which: SQL): SQL[] => [
+  sql`gone as (select array(select v.id from tag_values v where ${which} and v.tenant_id = current_tenant()) as ids)`,
   sql`held as (select d.id from deployments d, gone
     where d.tenant_id = current_tenant() and d.tag_value_ids && gone.ids order by d.id for no key update of d)`,
   sql`untagged as (update deployments d set tag_value_ids = array(
       select borne.id from unnest(d.tag_value_ids) with ordinality borne(id, place)
       where borne.id <> all(gone.ids) order by borne.place)
-    from held, gone where d.id = held.id)`,
+    from held, gone where d.id = held.id returning d.id)`,
 ]
+const TAKEN_OFF = sql`(select count(*) from untagged) >= 0`
 
 // ---- borne
 
@@ -151,8 +166,7 @@ export const addTags = verb(
   'deployments:update',
   async (ctx, { deployment_id, tag_value_ids }: OfDeployment & z.output<typeof schema.NewTags>): Promise<Tags> => {
     const asked = uuidArray([...new Set(tag_value_ids)])
-    const lock = sql`select from tag_values v join tag_keys k on k.id = v.tag_key_id
-      where v.id = any(${asked}) and v.tenant_id = current_tenant() for key share`
+    const lock = held(keysOf(sql`v.id = any(${asked})`), 'key share')
     const unknown = sql`(select string_agg(asked.id::text, ', ') from unnest(${asked}) asked(id)
       where not exists (select from tag_values v where v.id = asked.id and v.tenant_id = current_tenant()))`
     const union = sql`array(select id from unnest(d.tag_value_ids || ${asked}) with ordinality u(id, place)

@@ -150,11 +150,14 @@ describe('a deployment', () => {
   it('bears no value that is deleted while it is put on', async () => {
     const tenant = await newTenant()
     const ids = await Promise.all(Array.from({ length: 6 }, () => made(tenant)))
-    for (let round = 0; round < 5; round++) {
+    for (let round = 0; round < 8; round++) {
       const key = await makeKey(tenant, `k${round}`)
       const value = await makeValue(tenant, key, 'v')
       const path = round % 2 ? `/v2/tag-values/${value}` : `/v2/tag-keys/${key}`
+      const body = { source_config: { build_command: `make ${round}` } }
+      const patches = ids.map(id => tenant.patch(`/v2/deployments/${id}`, body))
       const [gone, ...puts] = await Promise.all([tenant.delete(path), ...ids.map(id => put(tenant, id, value))])
+      for (const one of await Promise.all(patches)) expect(one.status).toBe(200)
       expect(gone.status).toBe(204)
       for (const one of puts) expect([200, 404]).toContain(one.status)
       expect((await tenant.get(`/v2/deployments?tag_value_ids=${value}`)).body.resources).toEqual([])
