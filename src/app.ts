@@ -4,6 +4,7 @@ import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { docsPages } from './dashboard/docs.ts'
 import { deploymentRoutes } from './deployments/routes.ts'
 import { sweepRevisions } from './deployments/sweep.ts'
+import { tagRoutes } from './deployments/tags.routes.ts'
 import type { Config } from './env.ts'
 import { cors } from './kernel/cors.ts'
 import { sealer } from './kernel/crypto.ts'
@@ -14,7 +15,7 @@ import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
 import { sweep } from './kernel/sweep.ts'
 
-const slices = [deploymentRoutes, organizationRoutes, workspaceRoutes, healthRoutes]
+const slices = [deploymentRoutes, tagRoutes, organizationRoutes, workspaceRoutes, healthRoutes]
 const described = slices.flatMap(slice => slice.operations)
 
 /** Every route, those of the document itself included. */

@@ -151,7 +151,11 @@ export const projects = pgTable(
     name: text().notNull(),
     created_at: created_at(),
   },
-  t => [unique('project_name_taken').on(t.tenant_id, t.name), index('projects_deployment').on(t.deployment_id)],
+  t => [
+    unique('project_name_taken').on(t.tenant_id, t.name),
+    index('projects_deployment').on(t.deployment_id),
+    index('projects_page').on(t.tenant_id, t.created_at.desc().nullsFirst(), t.id.desc().nullsFirst()),
+  ],
 )
 
 export const tagKeys = pgTable(

@@ -1,13 +1,11 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { ADMIN } from '../src/access/built-in.ts'
-import { operations } from '../src/app.ts'
 import { NewDeployment } from '../src/deployments/schema.ts'
 import { inWorkspace } from '../src/kernel/context.ts'
 import { newApiKey } from '../src/kernel/crypto.ts'
 import { permissionNames } from '../src/kernel/permissions.ts'
-import { clock, exampleOf, newTenant, queryOf, send, type Tenant } from './support/app.ts'
+import { clock, exampleOf, guarded, newTenant, queryOf, send, type Tenant } from './support/app.ts'
 
-const guarded = operations.filter(operation => operation.verb)
 let own: Tenant
 let other: Tenant
 let keys: Record<'revoked' | 'expired', string>
@@ -26,7 +24,13 @@ beforeAll(async () => {
   const [membership] = (await other.get('/workspaces/current/members')).body.resources
   const [key] = (await other.get('/workspaces/current/api-keys')).body.resources
   const deployment = await other.post('/v2/deployments', NewDeployment.meta()!.example)
+  const tagKey = await other.post('/v2/tag-keys', { key: 'team' })
+  const tagValue = await other.post(`/v2/tag-keys/${tagKey.body.id}/values`, { value: 'theirs' })
+  const [session] = (await other.get('/sessions')).body.resources
   foreign = {
+    tag_key_id: tagKey.body.id,
+    tag_value_id: tagValue.body.id,
+    session_id: session.id,
     deployment_id: deployment.body.id,
     revision_id: deployment.body.latest_revision_id,
     workspace_id: other.tenant_id,

@@ -5,7 +5,7 @@ import { Instant, listOf, Uuid } from '../kernel/wire.ts'
 
 const VISIBLE = /[^\p{Z}\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/u
 /** A line that someone can see and tell from another. */
-const label = (longest: number) =>
+export const label = (longest: number) =>
   z
     .string()
     .trim()

@@ -7,6 +7,9 @@ import { sources } from './parts.schema.ts'
 import type { DeploymentRow, RevisionRow } from './rows.ts'
 import { SOURCES } from './sources.ts'
 
+/** The tag of an image; one that is named by its digest alone has none. */
+export const imageVersion = (image: SQL): SQL => sql`substring(split_part(${image}, '@', 1) from ':([^:/]+)$')`
+
 /** The second wall's own predicate, spelt for the alias that the statements read from. */
 export const ofCurrent = (id: string): SQL => sql`c.id = ${id}::uuid and c.tenant_id = current_tenant()`
 export const held = (id: string): SQL => sql`select from deployments c where ${ofCurrent(id)} for update`
@@ -34,6 +37,7 @@ function bare(): SQL {
 export const wantedFrom = (revision: string): SQL<DeploymentRow & { secrets: SecretVersion[] }> => sql`
   update deployments d set
     source_config = p.next_config, source_revision_config = p.next_made_from,
+    image_version = ${imageVersion(sql`p.next_made_from ->> 'image_uri'`)},
     secrets = p.next_secrets, secret_references = p.next_references, hold = p.next_hold,
     status = case when p.changes and p.status = 'UNUSED' then 'READY' else p.status end,
     revisions = p.revisions + p.makes::integer,

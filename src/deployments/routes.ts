@@ -7,6 +7,7 @@ import { patchDeployment, planPatch } from './patch.ts'
 import { Explanation, Rollback, WaitQuery } from './revisions.schema.ts'
 import * as revisions from './revisions.ts'
 import * as s from './schema.ts'
+import { revealDeployment } from './secrets.ts'
 import * as deployments from './service.ts'
 import { waitForRevision } from './wait.ts'
 
@@ -43,9 +44,11 @@ export const deploymentRoutes = slice(
     id: 'readDeployment',
     summary: 'One deployment',
     params: s.DeploymentRef,
+    query: s.RevealQuery,
     reply: s.Deployment,
     errors: ['deployment_not_found'],
     versioned: true,
+    variant: { on: 'reveal', reply: s.Deployment, verb: revealDeployment },
     verb: deployments.readDeployment,
   })
   .patch('/v2/deployments/{deployment_id}', {
@@ -59,7 +62,7 @@ export const deploymentRoutes = slice(
     reply: s.Deployment,
     errors: ['deployment_not_found', 'member_immutable', 'deployment_deleting', 'plan_stale'],
     versioned: true,
-    dryRun: { reply: s.Plan, verb: planPatch },
+    variant: { on: 'dry_run', reply: s.Plan, verb: planPatch },
     verb: patchDeployment,
   })
   .delete('/v2/deployments/{deployment_id}', {
@@ -108,7 +111,7 @@ export const deploymentRoutes = slice(
     reply: s.Deployment,
     errors: ['revision_not_found', 'deployment_deleting', 'plan_stale'],
     versioned: true,
-    dryRun: { reply: s.Plan, verb: again.planRedeploy },
+    variant: { on: 'dry_run', reply: s.Plan, verb: again.planRedeploy },
     verb: again.redeployRevision,
   })
   .post('/v2/deployments/{deployment_id}/revisions/{revision_id}/interruption', {
@@ -139,7 +142,7 @@ export const deploymentRoutes = slice(
     reply: s.Deployment,
     errors: ['deployment_not_found', 'revision_not_found', 'deployment_deleting', 'plan_stale'],
     versioned: true,
-    dryRun: { reply: s.Plan, verb: again.planRollback },
+    variant: { on: 'dry_run', reply: s.Plan, verb: again.planRollback },
     verb: again.rollBack,
   })
   .delete('/v2/deployments/{deployment_id}/hold', {

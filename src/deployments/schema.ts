@@ -162,6 +162,11 @@ export const DryRun = z.object({
     .preprocess(truth, z.boolean().default(false))
     .meta({ description: 'Answers with the plan and changes nothing.' }),
 })
+export const RevealQuery = z.object({
+  reveal: z.preprocess(truth, z.boolean().default(false)).meta({
+    description: 'Shows the secrets’ values to a key that has `secrets:read` besides; the journal records it.',
+  }),
+})
 export const PatchQuery = z.object({
   ...DryRun.shape,
   clear: z

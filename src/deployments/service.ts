@@ -2,12 +2,13 @@
 import { and, eq, inArray, isNull, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { db, mine, run, touched, unmoved } from '../kernel/db.ts'
+import { db, mine, run, touched, unmoved, uuidArray } from '../kernel/db.ts'
 import { type Fault, fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { deployments, type SecretVersion } from '../tables.ts'
 import { firstStep } from './lifecycle.ts'
+import { imageVersion } from './queue.ts'
 import { deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { sourceFaults } from './sources.ts'
@@ -47,6 +48,7 @@ export const createDeployment = verb('deployments:create', async (ctx, input: Ne
       status: wantsDatabase(input) ? 'AWAITING_DATABASE' : 'READY',
       source_config: { ...input.source_config, deployment_type: typeOf(input) },
       source_revision_config: input.source_revision_config,
+      image_version: imageVersion(sql`${input.source_revision_config.image_uri ?? null}::text`),
       secrets: input.secrets.map(({ name }): SecretVersion => ({ name, version: 1 })),
       secret_references: input.secret_references ?? null,
       latest_revision_id: revision,
@@ -98,7 +100,7 @@ export async function sealedSecrets(
 }
 
 /** It reads AWAITING_DELETE until the data plane has removed it; its name is free at once, the project's too. */
-function remove(ctx: Ctx, which: SQL) {
+function remove(ctx: Ctx, which: SQL, lock?: SQL) {
   const change = db
     .update(deployments)
     .set({
@@ -113,7 +115,7 @@ function remove(ctx: Ctx, which: SQL) {
   const also = [
     sql`project as (delete from projects p using changed where p.deployment_id = changed.id and p.tenant_id = changed.tenant_id)`,
   ]
-  return commit(ctx, 'deployment.deleted', change, {}, { also })
+  return commit(ctx, 'deployment.deleted', change, {}, { also, ...(lock && { lock }) })
 }
 
 export const deleteDeployment = verb('deployments:delete', async (ctx, { deployment_id }: Ref) => {
@@ -123,7 +125,10 @@ export const deleteDeployment = verb('deployments:delete', async (ctx, { deploym
 export const deleteDeployments = verb(
   'deployments:delete',
   async (ctx, { deployment_ids }: z.output<typeof schema.DeploymentIds>) => {
-    const removed = new Set((await remove(ctx, inArray(deployments.id, deployment_ids))).map(row => row.id))
+    // Held in one order, so that two who delete the same never wait for each other.
+    const lock = sql`select from deployments where id = any(${uuidArray(deployment_ids)}) and tenant_id = current_tenant()
+      order by id for update`
+    const removed = new Set((await remove(ctx, inArray(deployments.id, deployment_ids), lock)).map(row => row.id))
     const results = deployment_ids.map(id =>
       removed.has(id) ? { id, status: 204, code: null } : { id, status: 404, code: 'deployment_not_found' as const },
     )

@@ -114,7 +114,7 @@ export function openApi(operations: Operation[]): OpenApiDocument {
     if (verb) parameters.push(TENANT)
     if (verb && (method === 'post' || method === 'patch')) parameters.push(IDEMPOTENCY)
     if (versioned) parameters.push(reading ? IF_NONE_MATCH : IF_MATCH)
-    if (operation.dryRun) parameters.push(PLAN_DIGEST)
+    if (operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
     const headers = {
       ...(versioned && { ETag: HEADERS.ETag }),
       ...(operation.query && 'cursor' in operation.query.shape && { Link: HEADERS.Link }),
@@ -128,7 +128,8 @@ export function openApi(operations: Operation[]): OpenApiDocument {
         content: { 'application/json': { schema: others.length > 0 ? { oneOf: [schema, ...others] } : schema } },
       }
     }
-    const { reply, dryRun, partial } = operation
+    const { reply, partial } = operation
+    const variant = operation.variant?.reply === reply ? undefined : operation.variant
     return {
       operationId: operation.id,
       summary: operation.summary,
@@ -146,9 +147,10 @@ export function openApi(operations: Operation[]): OpenApiDocument {
         [status]: {
           description: 'Done.',
           ...(Object.keys(headers).length > 0 && { headers }),
-          ...(reply && content(reply, ...(dryRun && status === 200 ? [dryRun.reply] : []))),
+          ...(reply && content(reply, ...(variant && status === 200 ? [variant.reply] : []))),
         },
-        ...(dryRun && status !== 200 && { 200: { description: 'The plan.', ...content(dryRun.reply) } }),
+        ...(variant &&
+          status !== 200 && { 200: { description: `With \`${variant.on}\`.`, ...content(variant.reply) } }),
         ...(partial && { 207: { description: 'Some of it failed.', ...content(reply!) } }),
         ...(versioned && reading && { 304: { description: 'It is what you have.' } }),
         ...Object.fromEntries(

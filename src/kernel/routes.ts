@@ -39,8 +39,8 @@ export type Operation = {
   location?: (reply: never) => string
   /** Some of what was asked failed: 207. */
   partial?: (reply: never) => boolean
-  /** With `dry_run=true` another verb answers, and changes nothing. */
-  dryRun?: { reply: z.ZodType; verb: Verb<never, unknown> }
+  /** Where this query parameter is true, another verb answers, under its own permission. */
+  variant?: { on: string; reply: z.ZodType; verb: Verb<never, unknown> }
   verb?: Verb<never, unknown>
   /** A route without a key answers by itself. */
   open?: (c: Context<Edge>, services: Services) => Response | Promise<Response>
@@ -55,7 +55,7 @@ type Declared<
   D extends z.ZodType,
 > = Omit<
   Operation,
-  'method' | 'path' | 'tag' | 'params' | 'query' | 'body' | 'reply' | 'verb' | 'location' | 'partial' | 'dryRun'
+  'method' | 'path' | 'tag' | 'params' | 'query' | 'body' | 'reply' | 'verb' | 'location' | 'partial' | 'variant'
 > & {
   params?: P
   query?: Q
@@ -64,7 +64,11 @@ type Declared<
   verb?: Verb<z.output<Q> & z.output<B> & z.output<P>, z.output<R>>
   location?: (reply: z.output<R>) => string
   partial?: (reply: z.output<R>) => boolean
-  dryRun?: { reply: D; verb: Verb<z.output<Q> & z.output<B> & z.output<P>, z.output<D>> }
+  variant?: {
+    on: keyof z.output<Q> & string
+    reply: D
+    verb: Verb<z.output<Q> & z.output<B> & z.output<P>, z.output<D>>
+  }
 }
 
 /** The routes of one slice, under one heading of the document. */
@@ -122,8 +126,8 @@ async function serve(c: Context<Edge>, operation: Operation, services: Services)
   const text = operation.method === 'get' ? '' : await readBody(c.req)
   const faults = await readHeaders(c, operation, text, caller)
   const input = validate(c.req, operation, text, faults)
-  const { dryRun } = operation
-  if (dryRun && input.dry_run === true) return c.json(await dryRun.verb(caller, input as never), 200, NO_STORE)
+  const { variant } = operation
+  if (variant && input[variant.on] === true) return c.json(await variant.verb(caller, input as never), 200, NO_STORE)
   const reply = (await operation.verb!(caller, input as never)) as Record<string | symbol, unknown> | undefined
   return answer(c, operation, reply)
 }

@@ -104,9 +104,10 @@ function documented(method: string, path: string, { status, headers, body, text 
   reached.add(`${operation.id} ${status}`)
   const success = operation.status ?? (operation.reply ? 200 : 204)
   if (status < 300) {
-    const planned = operation.dryRun && new URL(path, 'http://slipway.test').searchParams.get('dry_run') === 'true'
-    expect(operation.partial ? [success, 207] : [planned ? 200 : success]).toContain(status)
-    const schema = planned ? operation.dryRun!.reply : operation.reply
+    const { variant } = operation
+    const varied = variant && new URL(path, 'http://slipway.test').searchParams.get(variant.on) === 'true'
+    expect(operation.partial ? [success, 207] : [varied ? 200 : success]).toContain(status)
+    const schema = varied ? variant.reply : operation.reply
     if (schema) expect(schema.parse(body)).toEqual(body)
     else expect(text).toBe('')
   } else if (status !== 304) {
@@ -156,6 +157,17 @@ export const queryOf = (operation: Operation): string => {
   const { example } = (operation.query?.meta() ?? {}) as { example?: Record<string, string> }
   return example ? `?${new URLSearchParams(example)}` : ''
 }
+
+/** Every route that takes a key, and beside it the variant that another verb answers. */
+export const guarded: Operation[] = operations
+  .filter(operation => operation.verb)
+  .flatMap(operation => {
+    const { variant, query } = operation
+    if (!variant || !query) return [operation]
+    const example = { ...(query.meta()?.example as object), [variant.on]: 'true' }
+    const { id, verb } = { id: `${operation.id} with ${variant.on}`, verb: variant.verb }
+    return [operation, { ...operation, id, verb, query: query.meta({ example }) }]
+  })
 
 /** A made-up id that is nobody's. */
 export const nobody = () => crypto.randomUUID()

@@ -21,7 +21,13 @@ export function isolation(through: 'gateway' | 'unwalled') {
       const [key] = (await tenant.get('/workspaces/current/api-keys')).body.resources
       const deployment = await tenant.post('/v2/deployments', NewDeployment.meta()!.example)
       tenants.push(tenant)
+      const tagKey = await tenant.post('/v2/tag-keys', { key: 'team' })
+      const tagValue = await tenant.post(`/v2/tag-keys/${tagKey.body.id}/values`, { value: 'one' })
+      const [session] = (await tenant.get('/sessions')).body.resources
       ids.push({
+        tag_key_id: tagKey.body.id,
+        tag_value_id: tagValue.body.id,
+        session_id: session.id,
         deployment_id: deployment.body.id,
         revision_id: deployment.body.latest_revision_id,
         workspace_id: second.body.id,
@@ -46,6 +52,8 @@ export function isolation(through: 'gateway' | 'unwalled') {
       '/workspaces',
       '/workspaces/current/members',
       '/v2/deployments',
+      '/v2/tag-keys',
+      '/sessions',
     ]
     const bodies = await Promise.all(lists.map(async path => (await owner.get(`${path}?limit=100`, inside)).body))
     return JSON.stringify(bodies, (name, value) => (name === 'last_used_at' ? undefined : value))

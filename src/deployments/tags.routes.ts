@@ -1,0 +1,115 @@
+// How HTTP reaches tags, and the tracing projects of deployments.
+import { slice } from '../kernel/routes.ts'
+import { Page } from '../kernel/wire.ts'
+import { listProjects, readProject } from './projects.ts'
+import { DeploymentRef } from './schema.ts'
+import * as s from './tags.schema.ts'
+import * as tags from './tags.ts'
+
+export const tagRoutes = slice('Tags', 'Keys and values that deployments are found by.')
+  .get('/v2/tag-keys', {
+    id: 'listTagKeys',
+    summary: 'The tag keys of this workspace',
+    query: Page,
+    reply: s.TagKeyList,
+    verb: tags.listTagKeys,
+  })
+  .post('/v2/tag-keys', {
+    id: 'createTagKey',
+    summary: 'Make a tag key',
+    body: s.NewTagKey,
+    status: 201,
+    reply: s.TagKey,
+    errors: ['tag_key_taken'],
+    location: key => `/v2/tag-keys/${key.id}`,
+    verb: tags.createTagKey,
+  })
+  .get('/v2/tag-keys/{tag_key_id}', {
+    id: 'readTagKey',
+    summary: 'One tag key',
+    params: s.TagKeyRef,
+    reply: s.TagKey,
+    errors: ['tag_key_not_found'],
+    verb: tags.readTagKey,
+  })
+  .delete('/v2/tag-keys/{tag_key_id}', {
+    id: 'deleteTagKey',
+    summary: 'Delete a tag key with its values, which no deployment bears any more',
+    params: s.TagKeyRef,
+    errors: ['tag_key_not_found'],
+    verb: tags.deleteTagKey,
+  })
+  .get('/v2/tag-keys/{tag_key_id}/values', {
+    id: 'listTagValues',
+    summary: 'The values of a tag key',
+    params: s.TagKeyRef,
+    query: Page,
+    reply: s.TagValueList,
+    errors: ['tag_key_not_found'],
+    verb: tags.listTagValues,
+  })
+  .post('/v2/tag-keys/{tag_key_id}/values', {
+    id: 'createTagValue',
+    summary: 'Make a value of a tag key',
+    params: s.TagKeyRef,
+    body: s.NewTagValue,
+    status: 201,
+    reply: s.TagValue,
+    errors: ['tag_key_not_found', 'tag_value_taken'],
+    location: value => `/v2/tag-values/${value.id}`,
+    verb: tags.createTagValue,
+  })
+  .get('/v2/tag-values/{tag_value_id}', {
+    id: 'readTagValue',
+    summary: 'One tag value',
+    params: s.TagValueRef,
+    reply: s.TagValue,
+    errors: ['tag_value_not_found'],
+    verb: tags.readTagValue,
+  })
+  .delete('/v2/tag-values/{tag_value_id}', {
+    id: 'deleteTagValue',
+    summary: 'Delete a tag value, which no deployment bears any more',
+    params: s.TagValueRef,
+    errors: ['tag_value_not_found'],
+    verb: tags.deleteTagValue,
+  })
+  .get('/v2/deployments/{deployment_id}/tags', {
+    id: 'listTags',
+    summary: 'The tags that a deployment bears',
+    params: DeploymentRef,
+    reply: s.Tags,
+    errors: ['deployment_not_found'],
+    verb: tags.listTags,
+  })
+  .post('/v2/deployments/{deployment_id}/tags', {
+    id: 'addTags',
+    summary: 'Put tags on a deployment',
+    params: DeploymentRef,
+    body: s.NewTags,
+    reply: s.Tags,
+    errors: ['deployment_not_found', 'tag_value_not_found', 'tags_full', 'deployment_deleting'],
+    verb: tags.addTags,
+  })
+  .delete('/v2/deployments/{deployment_id}/tags/{tag_value_id}', {
+    id: 'removeTag',
+    summary: 'Take a tag off a deployment',
+    params: s.BorneRef,
+    errors: ['deployment_not_found', 'tag_value_not_found'],
+    verb: tags.removeTag,
+  })
+  .get('/sessions', {
+    id: 'listProjects',
+    summary: 'The tracing projects of this workspace',
+    query: s.ProjectQuery,
+    reply: s.ProjectList,
+    verb: listProjects,
+  })
+  .get('/sessions/{session_id}', {
+    id: 'readProject',
+    summary: 'One tracing project',
+    params: s.ProjectRef,
+    reply: s.Project,
+    errors: ['project_not_found'],
+    verb: readProject,
+  })

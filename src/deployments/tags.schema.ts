@@ -1,0 +1,44 @@
+// What crosses the wire about tags, and about tracing projects.
+import * as z from 'zod'
+import { label } from '../access/schema.ts'
+import { listOf, Page, Uuid } from '../kernel/wire.ts'
+
+const Time = z.string().meta({ format: 'date-time' })
+export const MOST_TAGS = 50
+
+export const TagKeyRef = z.object({ tag_key_id: Uuid })
+export const TagValueRef = z.object({ tag_value_id: Uuid })
+export const BorneRef = z.object({ deployment_id: Uuid, tag_value_id: Uuid })
+
+export const TagKey = z
+  .object({ id: Uuid, key: z.string(), created_at: Time })
+  .meta({ id: 'TagKey', description: 'What a tag tells of a deployment, such as its team.' })
+export const TagKeyList = listOf(TagKey).meta({ id: 'TagKeyList' })
+export const NewTagKey = z.object({ key: label(128) }).meta({ id: 'NewTagKey', example: { key: 'team' } })
+
+export const TagValue = z
+  .object({ id: Uuid, tag_key_id: Uuid, value: z.string(), created_at: Time })
+  .meta({ id: 'TagValue', description: 'One value of a tag key: a tag that deployments can bear.' })
+export const TagValueList = listOf(TagValue).meta({ id: 'TagValueList' })
+export const NewTagValue = z.object({ value: label(256) }).meta({ id: 'NewTagValue', example: { value: 'payments' } })
+
+export const Tags = z
+  .object({
+    resources: z.array(z.object({ tag_value_id: Uuid, tag_key_id: Uuid, key: z.string(), value: z.string() })),
+  })
+  .meta({ id: 'Tags', description: 'The tags that a deployment bears, by key and value.' })
+export const NewTags = z.object({ tag_value_ids: z.array(Uuid).min(1).max(MOST_TAGS) }).meta({
+  id: 'NewTags',
+  description: `Added to those it bears, which may then be ${MOST_TAGS} at most.`,
+  example: { tag_value_ids: ['5d41402a-bc4b-4a76-b971-9d911017c592'] },
+})
+
+export const Project = z
+  .object({ id: Uuid, tenant_id: Uuid, name: z.string(), deployment_id: Uuid.nullable(), created_at: Time })
+  .meta({ id: 'Project', description: 'A tracing project, made with the deployment of its name.' })
+export const ProjectList = listOf(Project).meta({ id: 'ProjectList' })
+export const ProjectRef = z.object({ session_id: Uuid })
+export const ProjectQuery = z.object({
+  ...Page.shape,
+  name_contains: z.string().optional().meta({ description: 'Part of the name; upper and lower case are the same.' }),
+})

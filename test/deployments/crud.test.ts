@@ -1,0 +1,281 @@
+// Deployments made, read and deleted, by every source in its mode.
+import { sql } from 'drizzle-orm'
+import { describe, expect, it } from 'vitest'
+import type { Source } from '../../src/deployments/parts.schema.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { newTenant, nobody, startApp, type Tenant, theApp } from '../support/app.ts'
+
+const integration_id = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
+const repo_url = 'https://git.example.com/acme/app'
+const parts: Record<Source, Record<string, unknown>> = {
+  githost: {
+    source_config: { integration_id, repo_url, build_on_push: true },
+    source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json' },
+  },
+  external_container: {
+    source_config: { resource_spec: {} },
+    source_revision_config: { image_uri: 'registry.example.com:5000/acme/app:1.4.2' },
+    secret_references: [{ name: 'TOKEN', secret_name: 'app', secret_key: 'token' }],
+  },
+  internal_container: { source_config: {}, source_revision_config: {} },
+  internal_source: { source_config: { deployment_type: 'prod' }, source_revision_config: {} },
+  internal_template: { source_config: { template_id: 'chat' }, source_revision_config: {} },
+}
+const body = (source: Source, over: Record<string, unknown> = {}) => ({
+  name: `a${nobody()}`,
+  source,
+  secrets: [],
+  ...parts[source],
+  ...over,
+})
+const selfHosted = startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
+const tenantOf = (source: Source) => newTenant(source === 'external_container' ? { app: selfHosted } : {})
+const made = async (tenant: Tenant, over?: Record<string, unknown>) =>
+  (await tenant.post('/v2/deployments', body('internal_container', over))).body
+const outcome = ({ status, body }: { status: number; body: { code?: string } }) => [status, body?.code]
+
+const CONFIG = {
+  ...{ integration_id: null, repo_url: null, build_on_push: null, custom_url: null, resource_spec: null },
+  ...{ listener_id: null, listener_config: null, install_command: null, build_command: null },
+  ...{ deployment_type: 'dev', template_id: null },
+}
+const REVISION_CONFIG = {
+  ...{ repo_ref: null, platform_config_path: null, image_uri: null, source_tarball_path: null, repo_commit_sha: null },
+}
+
+describe('a new deployment', () => {
+  const sources = Object.keys(parts) as Source[]
+  const states: Record<Source, string> = {
+    githost: 'AWAITING_BUILD',
+    external_container: 'AWAITING_DEPLOY',
+    internal_container: 'CREATING',
+    internal_source: 'CREATING',
+    internal_template: 'AWAITING_DEPLOY',
+  }
+  it.each(sources)('of %s is made whole in its mode, with its first revision', async source => {
+    const tenant = await tenantOf(source)
+    const sent = body(source, { secrets: [{ name: 'KEY', value: 'hush' }] })
+    const reply = await tenant.post('/v2/deployments', sent)
+    expect(reply.status).toBe(201)
+    expect(reply.headers.get('Location')).toBe(`/v2/deployments/${reply.body.id}`)
+    const external = source === 'external_container'
+    const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+    expect(reply.body).toEqual({
+      id: expect.any(String),
+      tenant_id: tenant.tenant_id,
+      name: sent.name,
+      source,
+      source_config: {
+        ...CONFIG,
+        ...(external && { deployment_type: 'prod' }),
+        ...(parts[source].source_config as object),
+      },
+      source_revision_config: { ...REVISION_CONFIG, ...(parts[source].source_revision_config as object) },
+      secrets: [{ name: 'KEY', value: '********' }],
+      secret_references: external ? parts[source].secret_references : null,
+      status: 'READY',
+      image_version: external ? '1.4.2' : null,
+      latest_revision_id: expect.any(String),
+      active_revision_id: null,
+      created_at: time,
+      updated_at: reply.body.created_at,
+    })
+    const read = await tenant.get(reply.headers.get('Location')!)
+    expect(read.body).toEqual(reply.body)
+    expect((await tenant.get('/v2/deployments')).body.resources).toEqual([reply.body])
+    const { resources } = (await tenant.get(`/v2/deployments/${reply.body.id}/revisions`)).body
+    expect(resources).toMatchObject([
+      {
+        id: reply.body.latest_revision_id,
+        number: 1,
+        source,
+        status: states[source],
+        reasons: ['created'],
+        actor: { kind: 'key' },
+      },
+    ])
+  })
+
+  it.each(sources)('of %s is refused in the other mode', async source => {
+    const tenant = await tenantOf(source === 'external_container' ? 'githost' : 'external_container')
+    const reply = await tenant.post('/v2/deployments', body(source))
+    expect(outcome(reply)).toEqual([400, 'source_rule'])
+    expect(reply.body.errors).toMatchObject([{ type: 'source_mode', loc: ['body', 'source'] }])
+    expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+    expect((await tenant.get('/sessions')).body.resources).toEqual([])
+  })
+
+  it('names every broken rule at once', async () => {
+    const reply = await (await newTenant()).post('/v2/deployments', {
+      ...body('githost'),
+      source_config: { custom_url: 'https://app.example.com' },
+      source_revision_config: { repo_ref: 'main', image_uri: 'app:1' },
+    })
+    expect(outcome(reply)).toEqual([400, 'source_rule'])
+    expect(reply.body.errors.map((one: { loc: string[] }) => one.loc.at(-1)).sort()).toEqual(
+      ['build_on_push', 'custom_url', 'image_uri', 'integration_id', 'platform_config_path', 'repo_url'].sort(),
+    )
+  })
+
+  it('awaits the database that it asks for', async () => {
+    const spec = { resource_spec: { db_cpu: 1 } }
+    expect((await made(await newTenant(), { source_config: spec })).status).toBe('AWAITING_DATABASE')
+  })
+
+  it('takes the members of a listed repository as they are', async () => {
+    const listed = {
+      ...{ host_integration_id: integration_id, id: 42, name: 'app', owner: 'acme' },
+      ...{ url: repo_url, default_branch: 'trunk' },
+    }
+    const reply = await (await newTenant()).post('/v2/deployments', {
+      ...body('githost'),
+      source_config: { integration_id: listed.host_integration_id, repo_url: listed.url, build_on_push: false },
+      source_revision_config: { repo_ref: listed.default_branch, platform_config_path: 'platform.json' },
+    })
+    expect(reply.status).toBe(201)
+    expect(reply.body.source_config).toMatchObject({ integration_id, repo_url })
+    expect(reply.body.source_revision_config.repo_ref).toBe('trunk')
+  })
+
+  it('is made once under an idempotency key, also when asked all at once', async () => {
+    const tenant = await newTenant()
+    const sent = body('internal_container', { secrets: [{ name: 'KEY', value: 'hush' }] })
+    const headers = { 'Idempotency-Key': 'make' }
+    const first = await tenant.post('/v2/deployments', sent, headers)
+    const again = await tenant.post('/v2/deployments', sent, headers)
+    expect([again.status, again.headers.get('Idempotency-Replayed')]).toEqual([201, 'true'])
+    expect(again.body).toEqual(first.body)
+    expect(again.headers.get('Location')).toBe(first.headers.get('Location'))
+    expect(outcome(await tenant.post('/v2/deployments', { ...sent, name: 'other' }, headers))).toEqual([
+      422,
+      'idempotency_key_reused',
+    ])
+    expect((await tenant.get('/v2/deployments')).body.resources).toHaveLength(1)
+
+    const once = { 'Idempotency-Key': 'once' }
+    const asked = body('internal_container')
+    const replies = await Promise.all(Array.from({ length: 10 }, () => tenant.post('/v2/deployments', asked, once)))
+    for (const reply of replies) expect(reply.body.code ?? reply.status).toSatisfy(is(201, 'idempotency_in_flight'))
+    expect((await tenant.get('/v2/deployments')).body.resources).toHaveLength(2)
+  })
+})
+const is =
+  (...wanted: unknown[]) =>
+  (value: unknown) =>
+    wanted.includes(value)
+
+describe('a name', () => {
+  it('is taken while its deployment lives, and free in another workspace and after', async () => {
+    const tenant = await newTenant()
+    const first = await made(tenant, { name: 'shop' })
+    const taken = await tenant.post('/v2/deployments', body('internal_container', { name: 'shop' }))
+    expect(outcome(taken)).toEqual([409, 'deployment_name_taken'])
+    expect((await made(await newTenant(), { name: 'shop' })).name).toBe('shop')
+    await tenant.delete(`/v2/deployments/${first.id}`)
+    const second = await made(tenant, { name: 'shop' })
+    expect(second.id).not.toBe(first.id)
+    const { resources } = (await tenant.get('/v2/deployments?name_contains=shop')).body
+    expect(resources.map((one: { status: string }) => one.status)).toEqual(['READY', 'AWAITING_DELETE'])
+    expect((await tenant.get('/sessions')).body.resources).toMatchObject([{ deployment_id: second.id }])
+  })
+
+  it('may be a tracing project’s, and then nothing is made', async () => {
+    const tenant = await newTenant()
+    await runAsSystem(
+      theApp().database,
+      sql`insert into projects (organization_id, tenant_id, name) values (${tenant.organization_id}::uuid, ${tenant.tenant_id}::uuid, 'shop')`,
+    )
+    const taken = await tenant.post('/v2/deployments', body('internal_container', { name: 'shop' }))
+    expect(outcome(taken)).toEqual([409, 'project_name_taken'])
+    expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+  })
+
+  it('goes to one of those who ask for it at once', async () => {
+    const tenant = await newTenant()
+    const replies = await Promise.all(
+      Array.from({ length: 10 }, () => tenant.post('/v2/deployments', body('internal_container', { name: 'shop' }))),
+    )
+    expect(replies.map(outcome).sort()).toEqual([[201, undefined], ...Array(9).fill([409, 'deployment_name_taken'])])
+  })
+})
+
+describe('deleting', () => {
+  it('one makes it read AWAITING_DELETE, once', async () => {
+    const tenant = await newTenant()
+    const { id } = await made(tenant)
+    const path = `/v2/deployments/${id}`
+    expect((await tenant.delete(path)).status).toBe(204)
+    expect((await tenant.get(path)).body).toMatchObject({ id, status: 'AWAITING_DELETE' })
+    expect(outcome(await tenant.delete(path))).toEqual([404, 'deployment_not_found'])
+    expect(outcome(await tenant.patch(path, { source_config: { build_command: 'make' } }))).toEqual([
+      409,
+      'deployment_deleting',
+    ])
+  })
+
+  it('many tells what became of each', async () => {
+    const [tenant, stranger] = [await newTenant(), await newTenant()]
+    const ids = await Promise.all(Array.from({ length: 3 }, async () => (await made(tenant)).id as string))
+    const theirs = (await made(stranger)).id
+    const gone = (id: string) => ({ id, status: 204, code: null })
+    const missing = (id: string) => ({ id, status: 404, code: 'deployment_not_found' })
+    const whole = await tenant.delete(`/v2/deployments?deployment_ids=${ids.slice(0, 2)}`)
+    expect([whole.status, whole.body.results]).toEqual([200, ids.slice(0, 2).map(gone)])
+    const partly = await tenant.delete(`/v2/deployments?deployment_ids=${[theirs, ids[2], ids[0]]}`)
+    expect([partly.status, partly.body.results]).toEqual([207, [missing(theirs), gone(ids[2]!), missing(ids[0]!)]])
+    const none = await tenant.delete(`/v2/deployments?deployment_ids=${ids}`)
+    expect([none.status, none.body.results]).toEqual([207, ids.map(missing)])
+    expect((await stranger.get(`/v2/deployments/${theirs}`)).body.status).toBe('READY')
+    expect((await tenant.delete('/v2/deployments')).status).toBe(422)
+  })
+})
+
+describe('conditions', () => {
+  it('answer 304 to what is known, and 412 to what has moved', async () => {
+    const tenant = await newTenant()
+    const path = `/v2/deployments/${(await made(tenant)).id}`
+    const old = (await tenant.get(path)).headers.get('ETag')!
+    const known = await tenant.get(path, { 'If-None-Match': old })
+    expect([known.status, known.text, known.headers.get('ETag')]).toEqual([304, '', old])
+    const build = (build_command: string) => ({ source_config: { build_command } })
+    const moved = await tenant.patch(path, build('make'), { 'If-Match': old })
+    const now = moved.headers.get('ETag')!
+    expect([moved.status, now === old]).toEqual([200, false])
+    expect((await tenant.get(path, { 'If-None-Match': old })).headers.get('ETag')).toBe(now)
+    expect(outcome(await tenant.patch(path, build('all'), { 'If-Match': old }))).toEqual([412, 'precondition_failed'])
+    expect(outcome(await tenant.delete(path, undefined, { 'If-Match': old }))).toEqual([412, 'precondition_failed'])
+    expect((await tenant.get(path)).body.source_config.build_command).toBe('make')
+    expect((await tenant.delete(path, undefined, { 'If-Match': now })).status).toBe(204)
+  })
+
+  it('are demanded where the workspace demands them', async () => {
+    const tenant = await newTenant()
+    const path = `/v2/deployments/${(await made(tenant)).id}`
+    await tenant.owner.patch(`/workspaces/${tenant.tenant_id}`, { require_if_match: true })
+    for (const reply of [await tenant.patch(path, {}), await tenant.delete(path)])
+      expect(outcome(reply)).toEqual([428, 'if_match_required'])
+    expect((await tenant.delete(path, undefined, { 'If-Match': '*' })).status).toBe(204)
+  })
+})
+
+describe('the image’s version', () => {
+  const digest = `@sha256:${'a'.repeat(64)}`
+  it.each([
+    ['app:1.2.3', '1.2.3'],
+    ['registry.example.com:5000/acme/app:v2_rc-1', 'v2_rc-1'],
+    [`acme/app:1.2${digest}`, '1.2'],
+    [`acme/app${digest}`, null],
+    ['registry.example.com:5000/acme/app', null],
+  ])('of %s is %s, when made and when patched, and the list finds it', async (image_uri, version) => {
+    const tenant = await newTenant()
+    const whole = await made(tenant, { source_revision_config: { image_uri } })
+    expect(whole.image_version).toBe(version)
+    const path = `/v2/deployments/${(await made(tenant, { source_revision_config: { image_uri: 'app:old' } })).id}`
+    const patched = await tenant.patch(path, { source_revision_config: { image_uri } })
+    expect(patched.body.image_version).toBe(version)
+    const kept = await tenant.patch(path, { source_config: { build_command: 'make' } })
+    expect(kept.body.image_version).toBe(version)
+    const { resources } = (await tenant.get(`/v2/deployments?image_version=${version ?? 'old'}`)).body
+    expect(resources).toHaveLength(version ? 2 : 0)
+  })
+})

@@ -1,0 +1,194 @@
+import { describe, expect, it } from 'vitest'
+import { NewDeployment } from '../../src/deployments/schema.ts'
+import { eventsOf, newTenant, nobody, startApp, type Tenant } from '../support/app.ts'
+
+const made = async (tenant: Tenant) =>
+  (await tenant.post('/v2/deployments', { ...(NewDeployment.meta()!.example as object), name: `a${nobody()}` })).body
+    .id as string
+const makeKey = async (tenant: Tenant, key: string): Promise<string> =>
+  (await tenant.post('/v2/tag-keys', { key })).body.id
+const makeValue = async (tenant: Tenant, key: string, value: string): Promise<string> =>
+  (await tenant.post(`/v2/tag-keys/${key}/values`, { value })).body.id
+const bears = async (tenant: Tenant, id: string): Promise<string[]> =>
+  (await tenant.get(`/v2/deployments/${id}/tags`)).body.resources.map(
+    (one: { key: string; value: string }) => `${one.key}=${one.value}`,
+  )
+const put = (tenant: Tenant, id: string, ...tag_value_ids: string[]) =>
+  tenant.post(`/v2/deployments/${id}/tags`, { tag_value_ids })
+const outcome = ({ status, body }: { status: number; body: { code?: string } }) => [status, body?.code]
+
+describe('tag keys and values', () => {
+  it('are made, read, listed newest first, and deleted', async () => {
+    const tenant = await newTenant()
+    const key = await tenant.post('/v2/tag-keys', { key: ' team ' })
+    expect(key.body).toMatchObject({ key: 'team' })
+    expect((await tenant.get(key.headers.get('Location')!)).body).toEqual(key.body)
+    const value = await tenant.post(`/v2/tag-keys/${key.body.id}/values`, { value: 'payments' })
+    expect(value.body).toMatchObject({ tag_key_id: key.body.id, value: 'payments' })
+    expect((await tenant.get(value.headers.get('Location')!)).body).toEqual(value.body)
+    await makeValue(tenant, key.body.id, 'search')
+    const page = await tenant.get(`/v2/tag-keys/${key.body.id}/values?limit=1`)
+    expect(page.body).toMatchObject({ resources: [{ value: 'search' }], offset: 1 })
+    const rest = await tenant.get(/<(.*)>/.exec(page.headers.get('Link')!)![1]!)
+    expect(rest.body).toMatchObject({ resources: [{ value: 'payments' }], offset: 2 })
+    expect(rest.headers.has('Link')).toBe(false)
+    await makeKey(tenant, 'stage')
+    const { resources } = (await tenant.get('/v2/tag-keys')).body
+    expect(resources.map((one: { key: string }) => one.key)).toEqual(['stage', 'team'])
+
+    expect((await tenant.delete(`/v2/tag-keys/${key.body.id}`)).status).toBe(204)
+    expect(outcome(await tenant.get(`/v2/tag-keys/${key.body.id}`))).toEqual([404, 'tag_key_not_found'])
+    expect(outcome(await tenant.get(`/v2/tag-values/${value.body.id}`))).toEqual([404, 'tag_value_not_found'])
+    expect(outcome(await tenant.get(`/v2/tag-keys/${key.body.id}/values`))).toEqual([404, 'tag_key_not_found'])
+    expect(outcome(await tenant.post(`/v2/tag-keys/${key.body.id}/values`, { value: 'x' }))).toEqual([
+      404,
+      'tag_key_not_found',
+    ])
+    expect(outcome(await tenant.delete(`/v2/tag-values/${value.body.id}`))).toEqual([404, 'tag_value_not_found'])
+  })
+
+  it('are there once', async () => {
+    const tenant = await newTenant()
+    const [team, stage] = [await makeKey(tenant, 'team'), await makeKey(tenant, 'stage')]
+    expect(outcome(await tenant.post('/v2/tag-keys', { key: 'team' }))).toEqual([409, 'tag_key_taken'])
+    await makeValue(tenant, team, 'one')
+    expect(outcome(await tenant.post(`/v2/tag-keys/${team}/values`, { value: 'one' }))).toEqual([
+      409,
+      'tag_value_taken',
+    ])
+    expect(await makeValue(tenant, stage, 'one')).toBeTruthy()
+    expect(await makeKey(await newTenant(), 'team')).toBeTruthy()
+  })
+})
+
+describe('a deployment', () => {
+  it('bears tags by key and value, each once, and is found by them; its version stays', async () => {
+    const tenant = await newTenant()
+    const [id, other] = [await made(tenant), await made(tenant)]
+    const { headers } = await tenant.get(`/v2/deployments/${id}`)
+    const [team, stage] = [await makeKey(tenant, 'team'), await makeKey(tenant, 'stage')]
+    const [search, shop, live] = [
+      await makeValue(tenant, team, 'search'),
+      await makeValue(tenant, team, 'shop'),
+      await makeValue(tenant, stage, 'live'),
+    ]
+    expect(await bears(tenant, id)).toEqual([])
+    const reply = await put(tenant, id, shop, live, shop)
+    expect(reply.body.resources).toEqual([
+      { tag_value_id: live, tag_key_id: stage, key: 'stage', value: 'live' },
+      { tag_value_id: shop, tag_key_id: team, key: 'team', value: 'shop' },
+    ])
+    await put(tenant, id, shop, search)
+    await put(tenant, other, search)
+    expect(await bears(tenant, id)).toEqual(['stage=live', 'team=search', 'team=shop'])
+    const found = async (...ids: string[]) =>
+      (await tenant.get(`/v2/deployments?tag_value_ids=${ids}`)).body.resources.map((one: { id: string }) => one.id)
+    expect(await found(search)).toEqual([other, id])
+    expect(await found(shop, search)).toEqual([other, id])
+    expect(await found(search, live)).toEqual([id])
+    expect(await found(search, nobody())).toEqual([])
+
+    expect((await tenant.delete(`/v2/deployments/${id}/tags/${search}`)).status).toBe(204)
+    expect(await found(search)).toEqual([other])
+    expect(outcome(await tenant.delete(`/v2/deployments/${id}/tags/${search}`))).toEqual([404, 'tag_value_not_found'])
+    expect((await tenant.get(`/v2/deployments/${id}`)).headers.get('ETag')).toBe(headers.get('ETag'))
+  })
+
+  it('loses a tag with its value, and all of a key with the key, in the same write', async () => {
+    const tenant = await newTenant()
+    const [id, other] = [await made(tenant), await made(tenant)]
+    const [team, stage] = [await makeKey(tenant, 'team'), await makeKey(tenant, 'stage')]
+    const [search, shop] = [await makeValue(tenant, team, 'search'), await makeValue(tenant, team, 'shop')]
+    const live = await makeValue(tenant, stage, 'live')
+    for (const one of [id, other]) await put(tenant, one, search, shop, live)
+    const { headers } = await tenant.delete(`/v2/tag-values/${search}`)
+    expect(await eventsOf(headers.get('X-Request-Id')!)).toMatchObject([
+      { type: 'tag_value.deleted', subject_id: search },
+    ])
+    for (const one of [id, other]) expect(await bears(tenant, one)).toEqual(['stage=live', 'team=shop'])
+    await tenant.delete(`/v2/tag-keys/${team}`)
+    for (const one of [id, other]) expect(await bears(tenant, one)).toEqual(['stage=live'])
+    expect((await tenant.get(`/v2/deployments?tag_value_ids=${shop}`)).body.resources).toEqual([])
+  })
+
+  it('takes no value that is not there, none of another workspace, and none once it is being deleted', async () => {
+    const [tenant, stranger] = [await newTenant(), await newTenant()]
+    const id = await made(tenant)
+    const theirs = await makeValue(stranger, await makeKey(stranger, 'team'), 'theirs')
+    const own = await makeValue(tenant, await makeKey(tenant, 'team'), 'own')
+    expect(outcome(await put(tenant, id, own, theirs))).toEqual([404, 'tag_value_not_found'])
+    expect(outcome(await put(tenant, id, nobody()))).toEqual([404, 'tag_value_not_found'])
+    expect(await bears(tenant, id)).toEqual([])
+    expect(outcome(await put(stranger, id, theirs))).toEqual([404, 'deployment_not_found'])
+    await tenant.delete(`/v2/deployments/${id}`)
+    expect(outcome(await put(tenant, id, own))).toEqual([409, 'deployment_deleting'])
+  })
+
+  it('finds nothing foreign even without the first wall', async () => {
+    const app = startApp({ through: 'unwalled' })
+    const [tenant, stranger] = [await newTenant({ app }), await newTenant({ app })]
+    const id = await made(tenant)
+    const theirs = await makeValue(stranger, await makeKey(stranger, 'team'), 'theirs')
+    expect(outcome(await put(tenant, id, theirs))).toEqual([404, 'tag_value_not_found'])
+  })
+
+  it('bears fifty at most, whoever else puts some on', async () => {
+    const tenant = await newTenant()
+    const id = await made(tenant)
+    const key = await makeKey(tenant, 'n')
+    const values = await Promise.all(Array.from({ length: 60 }, (_, i) => makeValue(tenant, key, `${i}`)))
+    expect((await put(tenant, id, ...values.slice(0, 45))).status).toBe(200)
+    const more = await Promise.all(values.slice(45).map(value => put(tenant, id, value)))
+    expect(more.map(outcome).sort()).toEqual([
+      ...Array(5).fill([200, undefined]),
+      ...Array(10).fill([400, 'tags_full']),
+    ])
+    expect(await bears(tenant, id)).toHaveLength(50)
+    expect((await put(tenant, id, ...values.slice(0, 5))).status).toBe(200)
+  })
+
+  it('bears no value that is deleted while it is put on', async () => {
+    const tenant = await newTenant()
+    const ids = await Promise.all(Array.from({ length: 6 }, () => made(tenant)))
+    for (let round = 0; round < 8; round++) {
+      const key = await makeKey(tenant, `k${round}`)
+      const value = await makeValue(tenant, key, 'v')
+      const path = round % 2 ? `/v2/tag-values/${value}` : `/v2/tag-keys/${key}`
+      const body = { source_config: { build_command: `make ${round}` } }
+      const patches = ids.map(id => tenant.patch(`/v2/deployments/${id}`, body))
+      const [gone, ...puts] = await Promise.all([tenant.delete(path), ...ids.map(id => put(tenant, id, value))])
+      for (const one of await Promise.all(patches)) expect(one.status).toBe(200)
+      expect(gone.status).toBe(204)
+      for (const one of puts) expect([200, 404]).toContain(one.status)
+      expect((await tenant.get(`/v2/deployments?tag_value_ids=${value}`)).body.resources).toEqual([])
+    }
+  })
+})
+
+describe('tracing projects', () => {
+  it('come and go with their deployments, are found by part of their name, and need their own permission', async () => {
+    const tenant = await newTenant()
+    const deployment = (await tenant.post('/v2/deployments', NewDeployment.meta()!.example)).body
+    await made(tenant)
+    const { resources, offset } = (await tenant.get('/sessions?name_contains=SHOP-')).body
+    expect(offset).toBe(1)
+    expect(resources).toEqual([
+      {
+        id: expect.any(String),
+        tenant_id: tenant.tenant_id,
+        name: deployment.name,
+        deployment_id: deployment.id,
+        created_at: deployment.created_at,
+      },
+    ])
+    expect((await tenant.get(`/sessions/${resources[0].id}`)).body).toEqual(resources[0])
+    expect((await tenant.get('/sessions?name_contains=')).body.resources).toHaveLength(2)
+    expect((await tenant.get('/sessions?name_contains=%25')).body.resources).toHaveLength(0)
+    const { key } = (
+      await tenant.post('/workspaces/current/api-keys', { description: 'x', permissions: ['deployments:read'] })
+    ).body
+    expect(outcome(await tenant.as(key).get('/sessions'))).toEqual([403, 'permission_missing'])
+    await tenant.delete(`/v2/deployments/${deployment.id}`)
+    expect(outcome(await tenant.get(`/sessions/${resources[0].id}`))).toEqual([404, 'project_not_found'])
+  })
+})
