@@ -3,7 +3,10 @@ import { Hono } from 'hono'
 import { cors } from 'hono/cors'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { docsPages } from './dashboard/docs.ts'
+import { logRoutes } from './deployments/logs.routes.ts'
 import { deploymentRoutes } from './deployments/routes.ts'
+import { uploadRoutes } from './deployments/uploads.routes.ts'
+import { sweepUploads } from './deployments/uploads.ts'
 import type { Config } from './env.ts'
 import { sealer } from './kernel/crypto.ts'
 import { connect } from './kernel/db.ts'
@@ -11,8 +14,9 @@ import { EXPOSED, edge, failed, notFound } from './kernel/edge.ts'
 import { healthRoutes } from './kernel/health.ts'
 import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
+import { sweep } from './kernel/sweep.ts'
 
-const slices = [deploymentRoutes, organizationRoutes, workspaceRoutes, healthRoutes]
+const slices = [deploymentRoutes, uploadRoutes, logRoutes, organizationRoutes, workspaceRoutes, healthRoutes]
 const described = slices.flatMap(slice => slice.operations)
 
 /** Every route, those of the document itself included. */
@@ -33,5 +37,9 @@ export function createApp(config: Config, inProcess?: typeof fetch) {
     docsPages(() => openApi(operations)),
   )
   mount(app, operations, { config, database, sealer: sealer(config.sealingKeys) })
-  return Object.assign(app, { database })
+  const housekeep = async () => {
+    await sweep(database)
+    await sweepUploads({ config, database })
+  }
+  return Object.assign(app, { config, database, housekeep })
 }

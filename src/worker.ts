@@ -2,14 +2,14 @@
 import { createApp } from './app.ts'
 import { readConfig } from './env.ts'
 import { unconfigured } from './kernel/errors.ts'
-import { sweep } from './kernel/sweep.ts'
+import { type Bucket, inBucket } from './kernel/storage.ts'
 
 type Env = Record<string, unknown>
 type Context = { waitUntil(work: Promise<unknown>): void; passThroughOnException(): void; props: unknown }
 
 let app: ReturnType<typeof createApp> | undefined
 const appFor = (env: Env) => {
-  app ??= createApp(readConfig(env))
+  app ??= createApp(readConfig(env, { uploads: env.UPLOADS ? inBucket(env.UPLOADS as Bucket) : undefined }))
   return app
 }
 
@@ -21,5 +21,5 @@ export default {
       return unconfigured(error)
     }
   },
-  scheduled: (_event: unknown, env: Env, context: Context) => context.waitUntil(sweep(appFor(env).database)),
+  scheduled: (_event: unknown, env: Env, context: Context) => context.waitUntil(appFor(env).housekeep()),
 }

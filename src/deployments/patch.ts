@@ -1,5 +1,5 @@
 // Patching: the plan told before, or applied. The database asks the plan's questions of the row that it holds, so that one trip does.
-import { type SQL, sql } from 'drizzle-orm'
+import { and, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { sha256Hex } from '../kernel/crypto.ts'
@@ -12,7 +12,7 @@ import { sources } from './parts.schema.ts'
 import { isMasked, plan, type Supplied, supplied, suppliesSecrets, type Wanted } from './plan.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
-import { ruleBroken, sealedSecrets, theOne } from './service.ts'
+import { archiveOf, ruleBroken, sealedSecrets, theOne } from './service.ts'
 import { pushFaults, refusedMembers, SOURCES } from './sources.ts'
 
 type Input = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
@@ -21,7 +21,13 @@ type Input = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.
 
 export const planPatch = verb('deployments:update', async (ctx, input: Input): Promise<schema.Plan> => {
   const row = found(
-    await run(ctx, db.select().from(deployments).where(theOne(input.deployment_id))),
+    await run(
+      ctx,
+      db
+        .select()
+        .from(deployments)
+        .where(and(theOne(input.deployment_id), archiveOf(input.source_revision_config))),
+    ),
     'deployment_not_found',
   )
   const faults = refusedMembers(input.revision_source ?? (row.source as schema.Deployment['source']), whole(input))
@@ -135,6 +141,7 @@ async function guards(ctx: Ctx, input: Input): Promise<SQL> {
     refusedBySource(input),
     PUSH_OF_TAG(input),
     suppliesSecrets(input) ? knownSecrets(input) : sql`true`,
+    archiveOf(input.source_revision_config),
   ]
   return sql.join(all, sql` and `)
 }
