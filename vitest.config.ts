@@ -20,6 +20,7 @@ export default defineConfig({
             miniflare: {
               compatibilityDate: '2026-11-01',
               compatibilityFlags: ['nodejs_compat'],
+              r2Buckets: ['UPLOADS'],
               ratelimits: { RATE_LIMITER: { namespace_id: '1', simple: { limit: 3, period: 60 } } },
             },
           }),

@@ -2,20 +2,23 @@
 import { Hono } from 'hono'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { docsPages } from './dashboard/docs.ts'
+import { logRoutes } from './deployments/logs.routes.ts'
 import { deploymentRoutes } from './deployments/routes.ts'
 import { sweepRevisions } from './deployments/sweep.ts'
 import { tagRoutes } from './deployments/tags.routes.ts'
+import { uploadRoutes } from './deployments/uploads.routes.ts'
+import { sweepUploads } from './deployments/uploads.ts'
 import type { Config } from './env.ts'
 import { cors } from './kernel/cors.ts'
 import { sealer } from './kernel/crypto.ts'
-import { connect, type Database } from './kernel/db.ts'
+import { connect } from './kernel/db.ts'
 import { edge, failed, notFound } from './kernel/edge.ts'
 import { healthRoutes } from './kernel/health.ts'
 import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
 import { sweep } from './kernel/sweep.ts'
 
-const slices = [deploymentRoutes, tagRoutes, organizationRoutes, workspaceRoutes, healthRoutes]
+const slices = [deploymentRoutes, tagRoutes, uploadRoutes, logRoutes, organizationRoutes, workspaceRoutes, healthRoutes]
 const described = slices.flatMap(slice => slice.operations)
 
 /** Every route, those of the document itself included. */
@@ -34,8 +37,9 @@ export function createApp(config: Config, inProcess?: typeof fetch) {
     docsPages(() => openApi(operations)),
   )
   mount(app, operations, { config, database, sealer: sealer(config.sealingKeys) })
-  return Object.assign(app, { database })
+  /** The scheduled work, every few minutes. */
+  const housekeep = async () => {
+    await Promise.all([sweep(database), sweepRevisions(database), sweepUploads({ config, database })])
+  }
+  return Object.assign(app, { config, database, housekeep })
 }
-
-/** The scheduled work, every few minutes. */
-export const sweepAll = (database: Database) => Promise.all([sweep(database), sweepRevisions(database)])

@@ -4,6 +4,13 @@ import * as z from 'zod'
 /** Workers' rate-limiting binding, as far as we use it. */
 type Limiter = { limit(options: { key: string }): Promise<{ success: boolean }> }
 
+/** Where archives are kept: a bucket at the edge, a folder elsewhere. A put is whole or not at all. */
+export type Storage = {
+  put(path: string, body: ReadableStream<Uint8Array>): Promise<void>
+  get(path: string): Promise<ReadableStream<Uint8Array> | null>
+  remove(paths: string[]): Promise<void>
+}
+
 const list = (otherwise: string) =>
   z
     .string()
@@ -57,6 +64,9 @@ const Address = z.object({
   PORT: whole(65_535, 'needs a port, a whole number from 0 to 65535').default(8787),
 })
 
+/** Where a host of its own keeps what is uploaded. */
+const Folder = z.object({ UPLOADS_DIR: z.string().default('.slipway/uploads') })
+
 export type Config = {
   database: { url: string; gateway: string | undefined }
   /** Which sources there are: those of a hosted installation, or of a self-hosted one. */
@@ -65,6 +75,8 @@ export type Config = {
   corsOrigins: string[]
   rateLimit: number
   limiter: Limiter | undefined
+  /** Without it there are no uploads. */
+  uploads: Storage | undefined
   instanceAdmins: string[]
   /** What the operator should know, to be logged once. */
   deprecations: string[]
@@ -79,6 +91,7 @@ export class SettingsError extends Error {}
 /** For the operator's commands, which need no other setting. */
 export const readDatabaseUrl = (env: Record<string, unknown>) =>
   read(Settings.pick({ DATABASE_URL: true }), env).DATABASE_URL
+export const readUploadsFolder = (env: Record<string, unknown>) => read(Folder, env).UPLOADS_DIR
 export const readAddress = (env: Record<string, unknown>) => read(Address, env)
 
 function read<S extends z.ZodType>(schema: S, env: Record<string, unknown>): z.output<S> {
@@ -100,6 +113,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     corsOrigins: settings.CORS_ORIGINS,
     rateLimit: settings.RATE_LIMIT_PER_MINUTE,
     limiter: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as Limiter | undefined),
+    uploads: undefined,
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),
     ),

@@ -270,6 +270,66 @@ export const revisions = pgTable(
   ],
 )
 
+/** Source archives. No foreign key: a row outlives its deployment until the sweep has removed the object it names. */
+export const uploads = pgTable(
+  'uploads',
+  {
+    id: id(),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid().notNull(),
+    deployment_id: uuid().notNull(),
+    object_path: text().notNull().unique('uploads_path'),
+    state: text({ enum: ['offered', 'receiving', 'stored', 'removing'] })
+      .notNull()
+      .default('offered'),
+    size: bigint({ mode: 'number' }),
+    expires_at: instant().notNull(),
+    used_at: instant(),
+    created_at: created_at(),
+  },
+  t => [index('uploads_expiry').on(t.expires_at)],
+)
+
+/** How much was ever written to a log: what is beyond its bounds is gone from log_lines. */
+export const logs = pgTable(
+  'logs',
+  {
+    organization_id: uuid().notNull(),
+    tenant_id: uuid().notNull(),
+    revision_id: uuid()
+      .notNull()
+      .references(() => revisions.id, { onDelete: 'cascade' }),
+    kind: text({ enum: ['build', 'deploy'] }).notNull(),
+    lines: integer().notNull(),
+    bytes: bigint({ mode: 'number' }).notNull(),
+  },
+  t => [primaryKey({ columns: [t.revision_id, t.kind] })],
+)
+
+/** Line 0 says how many older ones were dropped. `bytes_before` is how much the log had got before the line. */
+export const logLines = pgTable(
+  'log_lines',
+  {
+    organization_id: uuid().notNull(),
+    tenant_id: uuid().notNull(),
+    deployment_id: uuid().notNull(),
+    revision_id: uuid()
+      .notNull()
+      .references(() => revisions.id, { onDelete: 'cascade' }),
+    kind: text({ enum: ['build', 'deploy'] }).notNull(),
+    number: integer().notNull(),
+    timestamp: instant().notNull(),
+    severity: integer().notNull(),
+    message: text().notNull(),
+    bytes_before: bigint({ mode: 'number' }).notNull(),
+  },
+  t => [
+    primaryKey({ columns: [t.revision_id, t.kind, t.number] }),
+    index('log_lines_of_revision').on(t.revision_id, t.kind, t.timestamp, t.number),
+    index('log_lines_of_deployment').on(t.deployment_id, t.kind, t.timestamp, t.revision_id, t.number),
+  ],
+)
+
 /** Sealed values, each version once; a revision pins the versions that it runs with. */
 export const deploymentSecrets = pgTable(
   'deployment_secrets',

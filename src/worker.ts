@@ -1,14 +1,15 @@
 // The edge entry: one app for the life of an isolate, and the scheduled work.
-import { createApp, sweepAll } from './app.ts'
+import { createApp } from './app.ts'
 import { readConfig } from './env.ts'
 import { unconfigured } from './kernel/errors.ts'
+import { type Bucket, inBucket } from './kernel/storage.ts'
 
 type Env = Record<string, unknown>
 type Context = { waitUntil(work: Promise<unknown>): void; passThroughOnException(): void; props: unknown }
 
 let app: ReturnType<typeof createApp> | undefined
 const appFor = (env: Env) => {
-  app ??= createApp(readConfig(env))
+  app ??= createApp(readConfig(env, { uploads: env.UPLOADS ? inBucket(env.UPLOADS as Bucket) : undefined }))
   return app
 }
 
@@ -20,5 +21,5 @@ export default {
       return unconfigured(error)
     }
   },
-  scheduled: (_event: unknown, env: Env, context: Context) => context.waitUntil(sweepAll(appFor(env).database)),
+  scheduled: (_event: unknown, env: Env, context: Context) => context.waitUntil(appFor(env).housekeep()),
 }

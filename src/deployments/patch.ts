@@ -1,5 +1,5 @@
 // Patching: the plan told before, or applied. The database asks the plan's questions of the row that it holds, so that one trip does.
-import { type SQL, sql } from 'drizzle-orm'
+import { and, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { sha256Hex } from '../kernel/crypto.ts'
@@ -13,7 +13,7 @@ import { isMasked, plan, type Supplied, supplied, suppliesSecrets, type Wanted }
 import { decided, held, made, ofCurrent, skipped, wantedFrom } from './queue.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
-import { ruleBroken, sealedSecrets, theOne } from './service.ts'
+import { archiveOf, ruleBroken, sealedSecrets, theOne } from './service.ts'
 import { refusedMembers } from './sources.ts'
 
 type Input = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
@@ -22,7 +22,13 @@ type Input = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.
 
 export const planPatch = verb('deployments:update', async (ctx, input: Input): Promise<schema.Plan> => {
   const row = found(
-    await run(ctx, db.select().from(deployments).where(theOne(input.deployment_id))),
+    await run(
+      ctx,
+      db
+        .select()
+        .from(deployments)
+        .where(and(theOne(input.deployment_id), archiveOf(input.source_revision_config))),
+    ),
     'deployment_not_found',
   )
   const faults = refusedMembers(input.revision_source ?? (row.source as schema.Deployment['source']), whole(input))
@@ -143,6 +149,7 @@ async function guards(ctx: Ctx, input: Input): Promise<SQL> {
       merged('source_revision_config', input.source_revision_config),
     ),
     suppliesSecrets(input) ? knownSecrets(input) : sql`true`,
+    archiveOf(input.source_revision_config),
   ]
   return sql.join(all, sql` and `)
 }

@@ -28,7 +28,7 @@ export const deploymentRoutes = slice(
     body: s.NewDeployment,
     status: 201,
     reply: s.Deployment,
-    errors: ['source_rule', 'deployment_name_taken', 'project_name_taken'],
+    errors: ['source_rule', 'archive_unknown', 'deployment_name_taken', 'project_name_taken'],
     location: deployment => `/v2/deployments/${deployment.id}`,
     verb: deployments.createDeployment,
   })
@@ -60,7 +60,7 @@ export const deploymentRoutes = slice(
     query: s.PatchQuery,
     body: s.DeploymentPatch,
     reply: s.Deployment,
-    errors: ['deployment_not_found', 'member_immutable', 'deployment_deleting', 'plan_stale'],
+    errors: ['deployment_not_found', 'member_immutable', 'archive_unknown', 'deployment_deleting', 'plan_stale'],
     versioned: true,
     variant: { on: 'dry_run', reply: s.Plan, verb: planPatch },
     verb: patchDeployment,

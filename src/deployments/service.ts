@@ -16,6 +16,10 @@ import { sourceFaults } from './sources.ts'
 type Ref = z.output<typeof schema.DeploymentRef>
 type New = schema.NewDeployment
 
+/** Passes when the archive that a body names was uploaded in this workspace, and holds it until the write is done. */
+export const archiveOf = (made: { source_tarball_path?: string | null | undefined } | null | undefined): SQL =>
+  made?.source_tarball_path != null ? sql`uploaded(${made.source_tarball_path})` : sql`true`
+
 /** One deployment of this workspace, by its id. */
 export const theOne = (id: string): SQL => and(eq(deployments.id, id), mine(deployments))!
 
@@ -47,7 +51,7 @@ export const createDeployment = verb('deployments:create', async (ctx, input: Ne
       deployment_type: typeOf(input),
       status: wantsDatabase(input) ? 'AWAITING_DATABASE' : 'READY',
       source_config: { ...input.source_config, deployment_type: typeOf(input) },
-      source_revision_config: input.source_revision_config,
+      source_revision_config: sql`case when ${archiveOf(input.source_revision_config)} then ${JSON.stringify(input.source_revision_config)}::json end`,
       image_version: imageVersion(sql`${input.source_revision_config.image_uri ?? null}::text`),
       secrets: input.secrets.map(({ name }): SecretVersion => ({ name, version: 1 })),
       secret_references: input.secret_references ?? null,

@@ -2,10 +2,11 @@
 import { once } from 'node:events'
 import type { Server } from 'node:http'
 import { createAdaptorServer } from '@hono/node-server'
-import { createApp, sweepAll } from '../app.ts'
-import { type Config, readAddress, readConfig } from '../env.ts'
+import { createApp } from '../app.ts'
+import { type Config, readAddress, readConfig, readUploadsFolder } from '../env.ts'
 import type { GatewayOptions } from './gateway.ts'
 import { reach, requireReady } from './reach.ts'
+import { inFolder } from './storage.ts'
 
 const SWEEP_MS = 5 * 60_000
 const DRAIN_MS = 10_000
@@ -16,7 +17,7 @@ export function hosted(
   overrides: Partial<Config> = {},
   options: Omit<GatewayOptions, 'databaseUrl'> = {},
 ) {
-  const config = readConfig(env, overrides)
+  const config = readConfig(env, { uploads: inFolder(readUploadsFolder(env)), ...overrides })
   const { database, via, gateway, close } = reach(config.database.url, options)
   config.database = database
   const app = createApp(config, via)
@@ -25,7 +26,7 @@ export function hosted(
 
 /** What the schedule of wrangler.toml does at the edge. */
 export function sweeping(app: ReturnType<typeof createApp>): NodeJS.Timeout {
-  return setInterval(() => sweepAll(app.database).catch(error => console.error(error)), SWEEP_MS)
+  return setInterval(() => app.housekeep().catch(error => console.error(error)), SWEEP_MS)
 }
 
 async function main() {

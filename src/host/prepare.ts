@@ -15,7 +15,8 @@ type Key = Omit<DevState, 'url' | 'pid'>
 
 export async function prepare({ home, url, settings, gateway: { port, token } }: Wanted) {
   await migrate(url, { log: () => {} })
-  const host = hosted({ ...settings, DATABASE_URL: url }, { log: () => {} }, { token })
+  // The archives are in the Worker's bucket, out of reach from here: its rows are not ours to sweep.
+  const host = hosted({ ...settings, DATABASE_URL: url }, { log: () => {}, uploads: undefined }, { token })
   await host.gateway?.listen(port)
   host.config.deprecations.forEach(complain)
   const key = await keyFor(host, home)

@@ -3,7 +3,7 @@ import type { Context } from 'hono'
 import type { Caller } from './context.ts'
 import { looksLikeApiKey, sha256Hex } from './crypto.ts'
 import { type Fault, fail } from './errors.ts'
-import type { Edge, Operation, Services } from './routes.ts'
+import { type Edge, type Operation, repeatable, type Services } from './routes.ts'
 import { Uuid } from './wire.ts'
 
 /** A key that is missing, mistyped or over its rate goes no further, and nothing of its body is read. */
@@ -21,6 +21,7 @@ export async function admit(c: Context<Edge>, services: Services): Promise<Calle
     ...services,
     actor: { kind: 'key', hash },
     tenant: null,
+    origin: new URL(c.req.url).origin,
     requestId: c.get('requestId'),
     ifMatch: null,
     withoutIfMatch: false,
@@ -51,7 +52,7 @@ export async function readHeaders(
   }
 
   const key = c.req.header('Idempotency-Key')
-  if (key !== undefined && (operation.method === 'post' || operation.method === 'patch')) {
+  if (key !== undefined && repeatable(operation)) {
     if (!/^[\x21-\x7e]{1,255}$/.test(key)) fault('Idempotency-Key', 'needs 1 to 255 visible ASCII characters')
     const { pathname, search } = new URL(c.req.url)
     const request = [c.req.method, pathname + search, tenant ?? '', text].join('\n')

@@ -15,6 +15,8 @@ export type Ctx = {
   actor: Actor
   /** The workspace asked for, if any: a workspace key need not name its own. */
   tenant: string | null
+  /** Where this installation was asked, for the addresses that it gives. */
+  origin: string
   requestId: string
   permission: Permission
   /** Versions of which one must still be the current one; null accepts any. */

@@ -70,4 +70,29 @@ export function sealer(keys: [kid: string, key: string][]) {
   }
 }
 
+/** Signs what is handed out and comes back, as `kid.mac`, by a key derived for the purpose; WebCrypto compares in constant time. */
+export function signer(keys: [kid: string, key: string][], purpose: string) {
+  const keyOf = async (key: string) => {
+    const master = await crypto.subtle.importKey('raw', Buffer.from(key, 'base64url'), 'HKDF', false, ['deriveKey'])
+    const derivation = { name: 'HKDF', hash: 'SHA-256', salt: new Uint8Array(), info: utf8.encode(purpose) }
+    return crypto.subtle.deriveKey(derivation, master, { name: 'HMAC', hash: 'SHA-256', length: 256 }, false, [
+      'sign',
+      'verify',
+    ])
+  }
+  return {
+    async sign(text: string): Promise<string> {
+      const [kid, key] = keys[0]!
+      const mac = await crypto.subtle.sign('HMAC', await keyOf(key), utf8.encode(text))
+      return `${kid}.${Buffer.from(mac).toString('base64url')}`
+    },
+    async verify(signature: string, text: string): Promise<boolean> {
+      const [kid, mac = ''] = signature.split('.')
+      const [, key] = keys.find(([name]) => name === kid) ?? []
+      if (key === undefined) return false
+      return crypto.subtle.verify('HMAC', await keyOf(key), Buffer.from(mac, 'base64url'), utf8.encode(text))
+    },
+  }
+}
+
 export type Sealer = ReturnType<typeof sealer>

@@ -14,6 +14,11 @@ const CODES = {
     'Unknown secret',
     'The mask keeps the value of a secret that is there, and this one is not; send its value',
   ],
+  archive_unknown: [
+    400,
+    'No such archive',
+    '`source_tarball_path` needs to be the `object_path` of an upload of this workspace that was completed; upload the archive first.',
+  ],
   role_required: [
     400,
     'Role required',
@@ -61,6 +66,11 @@ const CODES = {
     403,
     'Key outlives its creator',
     'A key cannot make a key that lives longer than itself; give an earlier `expires_at`.',
+  ],
+  upload_link_invalid: [
+    403,
+    'Not an upload link',
+    'The signature of this address does not match; use an `upload_url` as it was given, whole.',
   ],
   route_not_found: [404, 'No such path', 'There is no such path; /openapi.json and /docs list them all.'],
   organization_not_found: [404, 'No such organisation', 'There is no such organisation.'],
@@ -129,14 +139,19 @@ const CODES = {
     'Still in flight',
     'A request with this `Idempotency-Key` is still being worked on; repeat it shortly.',
   ],
+  upload_link_expired: [410, 'Upload link expired', 'This `upload_url` has expired; ask for another one.'],
+  upload_link_used: [410, 'Upload link used', 'This `upload_url` was used already; ask for another one.'],
   precondition_failed: [
     412,
     'Precondition failed',
     'It changed since you read it: GET it again and repeat with its new `ETag` in `If-Match`.',
   ],
   body_too_large: [413, 'Body too large', 'A JSON body may be at most 1 MiB.'],
+  archive_too_large: [413, 'Archive too large', 'A source archive may be at most 200 MiB.'],
   headers_too_large: [431, 'Headers too large', 'The address and the headers may be at most 16 KiB each.'],
   not_json: [415, 'Not JSON', 'Send the body as `Content-Type: application/json`.'],
+  not_gzip_type: [415, 'Not a gzip', 'Send the archive as `Content-Type: application/gzip`.'],
+  archive_invalid: [422, 'Not an archive', 'The body needs to be a gzip-compressed tar; make it with `tar czf`.'],
   invalid_request: [422, 'Invalid request', 'The request does not fit the schema.'],
   idempotency_key_reused: [
     422,

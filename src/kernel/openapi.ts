@@ -1,7 +1,7 @@
 // The OpenAPI 3.1 document, made from the schemas that validate.
 import * as z from 'zod'
 import { codesOf, everyCode, statusOf } from './errors.ts'
-import { type Operation, slice } from './routes.ts'
+import { type Operation, repeatable, slice } from './routes.ts'
 
 export type OpenApiDocument = {
   openapi: string
@@ -112,15 +112,14 @@ export function openApi(operations: Operation[]): OpenApiDocument {
     const reading = method === 'get'
     const parameters: unknown[] = [...parametersOf(operation.params, 'path'), ...parametersOf(operation.query, 'query')]
     if (verb) parameters.push(TENANT)
-    if (verb && (method === 'post' || method === 'patch')) parameters.push(IDEMPOTENCY)
+    if (repeatable(operation)) parameters.push(IDEMPOTENCY)
     if (versioned) parameters.push(reading ? IF_NONE_MATCH : IF_MATCH)
     if (operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
     const headers = {
       ...(versioned && { ETag: HEADERS.ETag }),
       ...(operation.query && 'cursor' in operation.query.shape && { Link: HEADERS.Link }),
       ...(operation.location && { Location: HEADERS.Location }),
-      ...(verb &&
-        (method === 'post' || method === 'patch') && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
+      ...(repeatable(operation) && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
     }
     const content = (...schemas: z.ZodType[]) => {
       const [schema, ...others] = schemas.map(one => schemaOf(one, 'output'))
@@ -141,6 +140,12 @@ export function openApi(operations: Operation[]): OpenApiDocument {
         requestBody: {
           required: !operation.body.safeParse({}).success,
           content: { 'application/json': { schema: schemaOf(operation.body, 'input') } },
+        },
+      }),
+      ...(operation.takes && {
+        requestBody: {
+          required: true,
+          content: { [operation.takes]: { schema: { type: 'string', format: 'binary' } } },
         },
       }),
       responses: {
@@ -186,13 +191,14 @@ export function openApi(operations: Operation[]): OpenApiDocument {
 }
 
 /** Every error status that an operation can answer with. */
-export function failures({ method, verb, query, params, body, versioned, errors = [] }: Operation): number[] {
+export function failures(operation: Operation): number[] {
+  const { method, verb, query, params, body, versioned, errors = [] } = operation
   const statuses = [431, 500, ...errors.map(statusOf)]
   if (verb) statuses.push(401, 403, 422, 429, 503)
   if (query || params) statuses.push(422)
   if (verb && method !== 'get') statuses.push(400, 413, 415)
   if (body) statuses.push(422)
-  if (verb && (method === 'post' || method === 'patch')) statuses.push(409)
+  if (repeatable(operation)) statuses.push(409)
   if (versioned && method !== 'get') statuses.push(412, 428)
   return [...new Set(statuses)].sort((a, b) => a - b)
 }

@@ -12,7 +12,7 @@ import { next } from './paging.ts'
 
 export type Edge = { Variables: { requestId: string; seen: Seen } }
 export type Services = { config: Config; database: Database; sealer: Sealer }
-type Method = 'get' | 'post' | 'patch' | 'delete'
+type Method = 'get' | 'post' | 'put' | 'patch' | 'delete'
 
 /** A single resource carries its version beside its members: it becomes the ETag. */
 export const version = Symbol('version')
@@ -30,6 +30,10 @@ export type Operation = {
   params?: z.ZodObject
   query?: z.ZodObject
   body?: z.ZodType
+  /** The media type of a body that is no JSON, which the route reads by itself. */
+  takes?: string
+  /** A POST that only asks: it leaves no event, and a repeat needs no key. */
+  reads?: boolean
   status?: number
   reply?: z.ZodType
   /** Errors beyond those that every such route can give. */
@@ -94,6 +98,7 @@ export function slice(name: string, description: string) {
     operations,
     get: declare('get'),
     post: declare('post'),
+    put: declare('put'),
     patch: declare('patch'),
     delete: declare('delete'),
   }
@@ -102,6 +107,10 @@ export function slice(name: string, description: string) {
 
 /** `/a/{b}` as the document writes it is `/a/:b` to the router. */
 const routed = (path: string): string => path.replace(/\{(\w+)\}/g, ':$1')
+
+/** Whether a repeat of it can be told from a second one: by its key. */
+export const repeatable = ({ method, verb, reads }: Operation): boolean =>
+  verb !== undefined && !reads && (method === 'post' || method === 'patch')
 
 export function mount(app: Hono<Edge>, operations: Operation[], services: Services): void {
   for (const operation of operations) {

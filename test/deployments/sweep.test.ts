@@ -1,6 +1,5 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
-import { sweepAll } from '../../src/app.ts'
 import { DEADLINES, UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
 import type { RevisionStatus } from '../../src/deployments/parts.schema.ts'
 import { sweepRevisions } from '../../src/deployments/sweep.ts'
@@ -114,6 +113,6 @@ describe('an idle deployment', () => {
 it('sweeps everything on schedule, and nothing before its time', async () => {
   const tenant = await newTenant()
   const { id } = await newDeployment(tenant)
-  await sweepAll(theApp().database)
+  await theApp().housekeep()
   expect((await revisionsOf(tenant, id))[0]!.status).toBe('AWAITING_BUILD')
 })

@@ -41,6 +41,7 @@ export async function move(
     sealer: sealer(config.sealingKeys),
     actor: { kind: 'key' as const, hash: await sha256Hex(tenant.key) },
     tenant: null,
+    origin: 'http://slipway.test',
     requestId: `move-${crypto.randomUUID()}`,
     permission: 'deployments:update' as const,
     ifMatch: null,

@@ -1,13 +1,15 @@
 // The app in workerd, its database behind the gateway's HTTP.
+import { env as bindings } from 'cloudflare:workers'
 import { inject } from 'vitest'
 import { createApp } from '../../src/app.ts'
 import type { Config } from '../../src/env.ts'
 import { readConfig } from '../../src/env.ts'
+import { type Bucket, inBucket } from '../../src/kernel/storage.ts'
 
 export function start(settings: Record<string, unknown>, overrides: Partial<Config>, through: 'gateway' | 'unwalled') {
   const { url, connectionString } = inject(through)
   const env = { DATABASE_URL: connectionString, DATABASE_GATEWAY_URL: url, ...settings }
-  return createApp(readConfig(env, overrides))
+  return createApp(readConfig(env, { uploads: inBucket(bindings.UPLOADS as Bucket), ...overrides }))
 }
 
 /** How many trips the gateway saw for a request. */

@@ -1,4 +1,7 @@
 // The app as `npm start` runs it on Node, its gateway in process.
+import { mkdtempSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { inject } from 'vitest'
 import type { Config } from '../../src/env.ts'
 import { hosted } from '../../src/host/node.ts'
@@ -6,9 +9,10 @@ import { counter } from './trips.ts'
 import { withoutFirstWall } from './walls.ts'
 
 const { trips, onTrip } = counter()
+const UPLOADS_DIR = mkdtempSync(join(tmpdir(), 'slipway-uploads-'))
 
 export function start(settings: Record<string, unknown>, overrides: Partial<Config>, through: 'gateway' | 'unwalled') {
-  const env = { DATABASE_URL: inject('databaseUrl'), ...settings }
+  const env = { DATABASE_URL: inject('databaseUrl'), UPLOADS_DIR, ...settings }
   return hosted(env, overrides, { onTrip, ...(through === 'unwalled' && { rewrite: withoutFirstWall }) }).app
 }
 

@@ -1,0 +1,156 @@
+// Logs of revisions: written by the data plane within bounds, read by people.
+import { type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { type Ctx, verb } from '../kernel/context.ts'
+import { type Row, run } from '../kernel/db.ts'
+import type { Code } from '../kernel/errors.ts'
+import { found, iso } from '../kernel/rows.ts'
+import { type Level, type LogLine, type LogPage, type LogQuery, levels } from './logs.schema.ts'
+import type * as schema from './schema.ts'
+
+export type LogKind = 'build' | 'deploy'
+/** What a log keeps, of each kind and revision: the newest. */
+export const LOG_LINES = 10_000
+export const LOG_BYTES = 4 * 1024 * 1024
+export const LINE_BYTES = 16 * 1024
+
+// ---- written
+
+export type NewLine = { timestamp: string; level: Level; message: string }
+type Log = { tenant_id: string; revision_id: string; kind: LogKind }
+
+const CUT = ' … (cut)'
+
+/** Text that a terminal or a page can show: control characters by their pictures, what turns the direction of writing by a mark. */
+export function harmless(message: string): string {
+  const shown = message
+    .toWellFormed()
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is about
+    .replace(/[\0-\x08\x0b-\x1f]/g, one => String.fromCharCode(0x2400 + one.charCodeAt(0)))
+    .replace(/\x7f/g, '␡')
+    .replace(/[\x80-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, '�')
+  const bytes = Buffer.from(shown)
+  if (bytes.byteLength <= LINE_BYTES) return shown
+  // Half a character at the cut decodes to a mark of its own, which goes too.
+  const kept = bytes.subarray(0, LINE_BYTES - Buffer.byteLength(CUT)).toString()
+  return `${kept.replace(/�+$/, '')}${CUT}`
+}
+
+/**
+ * Appends to the log of a revision and drops what is then too old: one statement, whose row says how many lines the log has had. Nothing
+ * is appended, and no row comes back, when the workspace has no such revision.
+ */
+export function appendLogs({ tenant_id, revision_id, kind }: Log, lines: NewLine[]): SQL<Row> {
+  const given = lines.slice(-LOG_LINES).map(({ timestamp, level, message }) => {
+    const text = harmless(message)
+    return { timestamp, severity: levels.indexOf(level), message: text, bytes: Buffer.byteLength(text) }
+  })
+  const counted = { lines: given.length, bytes: given.reduce((sum, { bytes }) => sum + bytes, 0) }
+  return sql`
+    with given as (
+      select *, row_number() over (order by place) as nth, sum(bytes) over (order by place) - bytes as before
+      from rows from (jsonb_to_recordset(${JSON.stringify(given)}::jsonb)
+        as (timestamp timestamptz, severity integer, message text, bytes integer)) with ordinality g(timestamp, severity, message, bytes, place)),
+    log as (
+      insert into logs (organization_id, tenant_id, revision_id, kind, lines, bytes)
+      select r.organization_id, r.tenant_id, r.id, ${kind}, ${counted.lines}, ${counted.bytes}
+      from revisions r where r.id = ${revision_id}::uuid and r.tenant_id = ${tenant_id}::uuid
+      on conflict (revision_id, kind) do update set lines = logs.lines + excluded.lines, bytes = logs.bytes + excluded.bytes
+      returning *),
+    added as (
+      select log.organization_id, log.tenant_id, r.deployment_id, log.revision_id, log.kind, log.lines - ${counted.lines} + nth as number,
+        g.timestamp, g.severity, g.message, log.bytes - ${counted.bytes} + g.before as bytes_before
+      from log join revisions r on r.id = log.revision_id, given g),
+    written as (insert into log_lines select * from added
+      where number > (select lines from log) - ${LOG_LINES} and bytes_before >= (select bytes from log) - ${LOG_BYTES}),
+    dropped as (
+      delete from log_lines l using log where l.revision_id = log.revision_id and l.kind = log.kind and l.number > 0
+        and (l.number <= log.lines - ${LOG_LINES} or l.bytes_before < log.bytes - ${LOG_BYTES})
+      returning l.number, l.timestamp),
+    gone as (
+      select number, timestamp from dropped union all
+      select number, timestamp from added where number <= (select lines from log) - ${LOG_LINES} or bytes_before < (select bytes from log) - ${LOG_BYTES}),
+    said as (
+      insert into log_lines (organization_id, tenant_id, deployment_id, revision_id, kind, number, timestamp, severity, message, bytes_before)
+      select r.organization_id, r.tenant_id, r.deployment_id, r.id, ${kind}, 0, max(gone.timestamp), ${levels.indexOf('WARNING')},
+        max(gone.number) || ' older lines were dropped: a log keeps its newest 10,000 lines and 4 MiB.', 0
+      from gone, revisions r where r.id = ${revision_id}::uuid group by r.id
+      on conflict (revision_id, kind, number) do update set timestamp = excluded.timestamp, message = excluded.message)
+    select lines from log`
+}
+
+// ---- read
+
+type OfDeployment = z.output<typeof schema.DeploymentRef>
+type OfRevision = z.output<typeof schema.RevisionRef>
+
+/** Whose lines they are: found by `owner`, and picked out of all by `lines`. */
+type Owner = { owner: SQL; lines: SQL; missing: Code }
+
+const deployment = (id: string): Owner => ({
+  owner: sql`select from deployments where id = ${id}::uuid and tenant_id = current_tenant()`,
+  lines: sql`l.deployment_id = ${id}::uuid`,
+  missing: 'deployment_not_found',
+})
+const revision = (id: string, deployment_id: string): Owner => ({
+  owner: sql`select from revisions where id = ${id}::uuid and deployment_id = ${deployment_id}::uuid and tenant_id = current_tenant()`,
+  lines: sql`l.revision_id = ${id}::uuid`,
+  missing: 'revision_not_found',
+})
+
+/** The lines that are asked for, behind the thing that they belong to: one that is not there is told from one without lines. */
+async function read(ctx: Ctx, query: LogQuery, kind: LogKind, { owner, lines, missing }: Owner): Promise<LogPage> {
+  const { level, query: part, start_time, end_time, offset } = query
+  const limit = query.limit ?? 100
+  const descending = query.order === 'desc'
+  const way = descending ? sql`desc` : sql`asc`
+  const conditions = [
+    lines,
+    sql`l.kind = ${kind} and l.tenant_id = current_tenant()`,
+    level && sql`l.severity >= ${levels.indexOf(level)}`,
+    part && sql`strpos(lower(l.message), lower(${part})) > 0`,
+    start_time && sql`l.timestamp >= ${start_time}::timestamptz`,
+    end_time && sql`l.timestamp < ${end_time}::timestamptz`,
+    offset &&
+      sql`(l.timestamp, l.revision_id, l.number) ${descending ? sql`<` : sql`>`}
+        (${offset.at}::timestamptz, ${offset.revision_id}::uuid, ${offset.number}::integer)`,
+  ].filter(condition => condition instanceof Object)
+  const statement = sql<Row>`
+    select page.* from (${owner}) owner left join lateral (
+      select l.revision_id, l.number, to_char(l.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), l.severity, l.message
+      from log_lines l where ${sql.join(conditions, sql` and `)}
+      order by l.timestamp ${way}, l.revision_id ${way}, l.number ${way} limit ${limit + 1}) page on true`
+  const rows = await run(ctx, statement)
+  found(rows, missing)
+  const all = (rows as Line[]).filter(([revision]) => revision !== null)
+  const shown = all.slice(0, limit)
+  const last = all.length > limit ? shown.at(-1) : undefined
+  return { logs: shown.map(lineToWire(kind)), ...(last && { next_offset: offsetOf(last) }) }
+}
+
+type Line = [revision_id: string, number: string, timestamp: string, severity: string, message: string]
+
+const lineToWire =
+  (kind: LogKind) =>
+  ([revision_id, number, timestamp, severity, message]: Line): LogLine => ({
+    id: `${revision_id}-${kind}-${number}`,
+    timestamp: iso(timestamp),
+    level: levels[Number(severity)]!,
+    message,
+  })
+
+const offsetOf = ([revision_id, number, timestamp]: Line): string =>
+  Buffer.from(`${timestamp}~${revision_id}~${number}`).toString('base64url')
+
+const ofRevision = (kind: LogKind) =>
+  verb('deployments:read', (ctx, { deployment_id, revision_id, ...query }: OfRevision & LogQuery) =>
+    read(ctx, query, kind, revision(revision_id, deployment_id)),
+  )
+
+export const readBuildLogs = ofRevision('build')
+export const readDeployLogs = ofRevision('deploy')
+
+export const readDeploymentLogs = verb(
+  'deployments:read',
+  (ctx, { deployment_id, ...query }: OfDeployment & LogQuery) => read(ctx, query, 'deploy', deployment(deployment_id)),
+)

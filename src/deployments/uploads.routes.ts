@@ -1,0 +1,46 @@
+// How HTTP reaches uploads.
+import { validate } from '../kernel/input.ts'
+import { slice } from '../kernel/routes.ts'
+import { DeploymentRef } from './schema.ts'
+import * as s from './uploads.schema.ts'
+import { offerUpload, receiveUpload } from './uploads.ts'
+
+const link = { params: s.UploadRef, query: s.UploadSignature }
+
+export const uploadRoutes = slice('Uploads', 'Source archives for deployments of the source `internal_source`.')
+  .post('/v2/deployments/{deployment_id}/upload-url', {
+    id: 'offerUpload',
+    summary: 'A signed address to upload a source archive to',
+    params: DeploymentRef,
+    reply: s.UploadTarget,
+    errors: ['deployment_not_found', 'deployment_deleting', 'source_rule', 'not_configured'],
+    verb: offerUpload,
+  })
+  .put('/v2/uploads/{workspace_id}/{upload_id}', {
+    id: 'upload',
+    summary: 'Upload a source archive, a gzip-compressed tar of at most 200 MiB',
+    description: 'The address is an `upload_url`: its signature stands in for a key, and works once.',
+    ...link,
+    takes: 'application/gzip',
+    errors: [
+      'upload_link_invalid',
+      'upload_link_expired',
+      'upload_link_used',
+      'archive_too_large',
+      'not_gzip_type',
+      'archive_invalid',
+      'body_cut',
+      'not_configured',
+      'database_unavailable',
+    ],
+    open: async (c, services) => {
+      const input = validate(c.req, link, '', []) as Parameters<typeof receiveUpload>[1]
+      const length = c.req.header('Content-Length')
+      await receiveUpload(services, input, {
+        stream: c.req.raw.body as ReadableStream<Uint8Array> | null,
+        length: length === undefined ? null : Number(length),
+        type: c.req.header('Content-Type'),
+      })
+      return c.body(null, 204)
+    },
+  })

@@ -1,0 +1,22 @@
+// What crosses the wire of uploads.
+import * as z from 'zod'
+import { Uuid, wholeNumber } from '../kernel/wire.ts'
+
+export const UploadTarget = z
+  .object({
+    upload_url: z.url().meta({ description: 'PUT the archive here, once, within 15 minutes; it takes no key.' }),
+    object_path: z
+      .string()
+      .meta({ description: 'For `source_revision_config.source_tarball_path`, once it is uploaded.' }),
+  })
+  .meta({ id: 'UploadTarget' })
+export type UploadTarget = z.output<typeof UploadTarget>
+
+export const UploadRef = z.object({ workspace_id: Uuid, upload_id: Uuid })
+
+export const UploadSignature = z.object({
+  expires: z
+    .preprocess(wholeNumber, z.int().min(0))
+    .meta({ description: 'When the link ends, in milliseconds since 1970.' }),
+  signature: z.string().max(200),
+})

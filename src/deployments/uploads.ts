@@ -1,0 +1,108 @@
+// Source archives: a link is offered, used once, and what no revision needs is removed.
+import { type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { verb } from '../kernel/context.ts'
+import { signer } from '../kernel/crypto.ts'
+import { db, type Row, runAsSystem, unless, uuidArray } from '../kernel/db.ts'
+import { fail } from '../kernel/errors.ts'
+import { commit } from '../kernel/journal.ts'
+import type { Services } from '../kernel/routes.ts'
+import { found } from '../kernel/rows.ts'
+import { deployments, uploads } from '../tables.ts'
+import { ARCHIVE_BYTES, inspected } from './archive.ts'
+import type * as shared from './schema.ts'
+import { theOne } from './service.ts'
+import type * as schema from './uploads.schema.ts'
+
+type Link = z.output<typeof schema.UploadRef> & z.output<typeof schema.UploadSignature>
+type UploadRow = typeof uploads.$inferSelect
+type Keys = { sealingKeys: [kid: string, key: string][] }
+
+const linkSigner = ({ sealingKeys }: Keys) => signer(sealingKeys, 'upload links')
+const signed = ({ workspace_id, upload_id, expires }: Omit<Link, 'signature'>) =>
+  ['PUT', workspace_id, upload_id, expires].join('\n')
+
+export const offerUpload = verb(
+  'deployments:update',
+  async (ctx, { deployment_id }: z.output<typeof shared.DeploymentRef>): Promise<schema.UploadTarget> => {
+    if (!ctx.config.uploads) throw fail('not_configured', { headers: { 'Retry-After': '60' } })
+    const id = crypto.randomUUID()
+    const sourced = sql`case when ${deployments.source} = 'internal_source' then true
+      else refuse('source_rule', 'source needs to be internal_source for an upload') end`
+    const offered = sql<UploadRow>`
+      insert into uploads (id, organization_id, tenant_id, deployment_id, object_path, expires_at)
+      select ${id}::uuid, organization_id, tenant_id, id, tenant_id || '/' || ${id}::text || '.tar.gz', clock() + interval '15 minutes'
+      from ${deployments}
+      where ${theOne(deployment_id)} and ${unless('deployment_deleting', sql`${deployments.deleting_at} is null`)} and ${sourced}
+      returning *`
+    const row = found(await commit(ctx, 'upload.offered', offered, { deployment_id }), 'deployment_not_found')
+    const expires = Date.parse(row.expires_at)
+    const link = { workspace_id: row.tenant_id, upload_id: row.id, expires }
+    const signature = await linkSigner(ctx.config).sign(signed(link))
+    return {
+      upload_url: `${ctx.origin}/v2/uploads/${row.tenant_id}/${row.id}?${new URLSearchParams({ expires: String(expires), signature })}`,
+      object_path: row.object_path,
+    }
+  },
+)
+
+type Body = { stream: ReadableStream<Uint8Array> | null; length: number | null; type: string | undefined }
+const TYPES = /^application\/(gzip|x-gzip|x-gtar|x-tgz|x-tar|octet-stream)\s*(;|$)/i
+
+/** Takes the archive of a link. What can be refused by its headers leaves the link unused; what breaks later has spent it. */
+export async function receiveUpload({ config, database }: Services, link: Link, body: Body): Promise<void> {
+  const { uploads: storage } = config
+  if (!(await linkSigner(config).verify(link.signature, signed(link)))) throw fail('upload_link_invalid')
+  if (link.expires <= Date.now() + config.clockOffset()) throw fail('upload_link_expired')
+  if (body.type !== undefined && !TYPES.test(body.type)) throw fail('not_gzip_type')
+  if ((body.length ?? 0) > ARCHIVE_BYTES) throw fail('archive_too_large')
+  if (!storage) throw fail('not_configured', { headers: { 'Retry-After': '60' } })
+  if (!body.stream) throw fail('archive_invalid')
+
+  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
+  const [, claimed] = await runAsSystem(database, clock, claim(link))
+  const [path] = found(claimed as Row[], 'upload_link_expired') as [string]
+  const { stream, told } = inspected(body.stream, body.length)
+  await storage.put(path, stream)
+  await runAsSystem(database, stored(link, told.size))
+}
+
+const theLink = ({ workspace_id, upload_id }: Link): SQL =>
+  sql`id = ${upload_id}::uuid and tenant_id = ${workspace_id}::uuid`
+
+/** Of two at once the second waits here, and then finds it used. */
+const claim = (link: Link): SQL<Row> => sql`
+  update uploads set state = 'receiving', used_at = clock()
+  where ${theLink(link)} and expires_at > clock() and ${unless('upload_link_used', sql`used_at is null`)}
+  returning object_path`
+
+const stored = (link: Link, size: number): SQL<Row> =>
+  sql`update uploads set state = 'stored', size = ${size} where ${theLink(link)} and state = 'receiving'`
+
+/** For whoever builds it. */
+export const readArchive = ({ config }: Pick<Services, 'config'>, path: string) => config.uploads?.get(path)
+
+const AT_ONCE = 100
+
+/**
+ * A day after its link has ended an archive that no revision names goes, the object first. Who is naming it just now holds its row
+ * and is passed over; who comes later finds it not there.
+ */
+export async function sweepUploads({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
+  const { uploads: storage } = config
+  if (!storage) return
+  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
+  const old = sql`expires_at < clock() - interval '1 day' and not exists (
+    select from revisions r where r.source_revision_config ->> 'source_tarball_path' = object_path)`
+  const locked = sql`select id from uploads where ${old} order by expires_at limit ${AT_ONCE} for update skip locked`
+  // A statement of its own, so that it sees what was written before the rows were held.
+  const removing = sql<Row>`update uploads set state = 'removing'
+    where id in (${locked}) and ${old} returning id, object_path`
+  const [, , rows] = (await runAsSystem(database, clock, locked, removing)) as [unknown, unknown, Row[]]
+  if (rows.length === 0) return
+  await storage.remove(rows.map(([, path]) => path as string))
+  await runAsSystem(
+    database,
+    db.delete(uploads).where(sql`id = any(${uuidArray(rows.map(([id]) => id as string))})`) as never,
+  )
+}

@@ -1,0 +1,53 @@
+// Objects in a bucket of Workers, written as they arrive.
+import type { Storage } from '../env.ts'
+
+type Part = { partNumber: number; etag: string }
+type Multipart = {
+  uploadPart(number: number, part: Uint8Array): Promise<Part>
+  complete(parts: Part[]): Promise<unknown>
+  abort(): Promise<void>
+}
+/** R2's binding, as far as we use it. */
+export type Bucket = {
+  createMultipartUpload(path: string): Promise<Multipart>
+  get(path: string): Promise<{ body: ReadableStream<Uint8Array> } | null>
+  delete(paths: string[]): Promise<void>
+}
+
+/** R2 wants parts of at least 5 MiB and of one size, and takes no stream of unknown length: one part at a time is in memory. */
+const PART = 8 * 1024 * 1024
+
+export const inBucket = (bucket: Bucket): Storage => ({
+  async put(path, body) {
+    const upload = await bucket.createMultipartUpload(path)
+    try {
+      const parts: Part[] = []
+      for await (const part of inParts(body)) parts.push(await upload.uploadPart(parts.length + 1, part))
+      await upload.complete(parts)
+    } catch (error) {
+      await upload.abort()
+      throw error
+    }
+  },
+  get: async path => (await bucket.get(path))?.body ?? null,
+  remove: paths => bucket.delete(paths),
+})
+
+async function* inParts(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
+  let part = new Uint8Array(PART)
+  let filled = 0
+  for await (let chunk of body as unknown as AsyncIterable<Uint8Array>) {
+    while (chunk.byteLength > 0) {
+      const taken = chunk.subarray(0, PART - filled)
+      part.set(taken, filled)
+      filled += taken.byteLength
+      chunk = chunk.subarray(taken.byteLength)
+      if (filled === PART) {
+        yield part
+        part = new Uint8Array(PART)
+        filled = 0
+      }
+    }
+  }
+  if (filled > 0) yield part.subarray(0, filled)
+}
