@@ -189,9 +189,12 @@ const update = (revision: string, input: Input): SQL<DeploymentRow & { secrets: 
       when p.in_flight_revision_id is null and not p.bare then null else ${revision}::uuid end,
     generation = p.generation + p.changes::integer, remote_reconciled = p.remote_reconciled and not p.changes,
     version = p.version + p.changes::integer,
-    updated_at = case when p.changes then clock() else p.updated_at end
+    updated_at = case when p.changes then ${NEXT_TIME} else p.updated_at end
   from decided p where d.id = p.id
   returning d.*, p.reasons, p.makes, p.waiting_revision_id as superseded, ${MADE_STATUS(input.revision_source ?? null)} as made_status`
+
+/** A transaction's time is that of its start, which may lie before that of the patch it waited for: newest first is by number, too. */
+const NEXT_TIME = sql`greatest(clock(), p.updated_at + interval '1 microsecond')`
 
 const BUILDS = sources.filter(source => SOURCES[source].builds)
 const MADE_STATUS = (source: string | null): SQL => sql`case
@@ -205,6 +208,6 @@ const SKIPPED = sql`skipped as (
 
 const madeRevision = (id: string, source: string | null): SQL => sql`revision as (
   insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets,
-    secret_references, status, reasons, actor_kind, actor_id)
+    secret_references, status, reasons, actor_kind, actor_id, created_at, updated_at)
   select ${id}::uuid, organization_id, tenant_id, id, revisions, coalesce(${source}, source), source_config, source_revision_config, secrets,
-    secret_references, made_status, reasons, setting('actor_kind'), current_actor() from changed where makes)`
+    secret_references, made_status, reasons, setting('actor_kind'), current_actor(), updated_at, updated_at from changed where makes)`
