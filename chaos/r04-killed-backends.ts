@@ -1,11 +1,13 @@
 // R4: database backends are ended in the middle of their transactions, by a second connection.
+import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { clientOf, inParallel } from './support/client.ts'
 import { counted, type Lab, openScene, type Trial } from './support/lab.ts'
 import { even, openLedger, told } from './support/ledger.ts'
 
-const KILL = `select pg_terminate_backend(pid) as killed from pg_stat_activity
-  where backend_type = 'client backend' and pid <> pg_backend_pid() and xact_start is not null and state <> 'idle' limit 2`
+/** Those whose transaction has entered and is at the patch itself. */
+const KILL = `select pid, pg_terminate_backend(pid) as killed from pg_stat_activity
+  where backend_type = 'client backend' and pid <> pg_backend_pid() and state = 'active' and query ~ 'from deployments c' limit 1`
 
 export default {
   id: 'R4',
@@ -20,25 +22,27 @@ export default {
     lab.defer(() => killer.end())
 
     const kills = counted(lab, 1000)
-    let killed = 0
+    // One that is told to end may be seen once more.
+    const killed = new Set<number>()
     const kill = async () => {
-      while (killed < kills) {
+      while (killed.size < kills) {
         const { rows } = await killer.query(KILL)
-        killed += rows.filter(row => row.killed).length
-        lab.progress(`${killed} of ${kills} killed`)
+        for (const { pid } of rows.filter(row => row.killed)) killed.add(pid)
+        lab.progress(`${killed.size} of ${kills} killed`)
+        await delay(5)
       }
     }
     const write = inParallel(8, async () => {
-      while (killed < kills) await ledger.patch()
+      while (killed.size < kills) await ledger.patch()
     })
     await Promise.all([kill(), write])
     const balance = await ledger.balance(scene.url)
     const odd = client.tally.besides('200', '201', '503 database_unavailable', '409 idempotency_in_flight')
     return {
-      measured: `${told(balance)}; ${killed} killed`,
+      measured: `${told(balance)}; ${killed.size} killed`,
       met: even(balance) && odd.length === 0 && client.tally.rude === 0,
       notes: [`answers: ${client.tally}`],
-      figures: { ...balance, killed },
+      figures: { ...balance, killed: killed.size },
     }
   },
 } satisfies Trial
