@@ -33,6 +33,9 @@ function bare(): SQL {
     or (made_source = 'internal_source' and next_made_from -> 'source_tarball_path' is null)`
 }
 
+/** A transaction's time is that of its start, which may lie before that of the patch it waited for: newest first is by number, too. */
+const NEXT_TIME = sql`greatest(clock(), p.updated_at + interval '1 microsecond')`
+
 /** The deployment as it is decided: what is wanted, and the place in the queue of the revision that this makes. */
 export const wantedFrom = (revision: string): SQL<DeploymentRow & { secrets: SecretVersion[] }> => sql`
   update deployments d set
@@ -47,7 +50,7 @@ export const wantedFrom = (revision: string): SQL<DeploymentRow & { secrets: Sec
       when p.in_flight_revision_id is null and not p.bare then null else ${revision}::uuid end,
     generation = p.generation + p.changes::integer, remote_reconciled = p.remote_reconciled and not p.changes,
     version = p.version + p.changes::integer,
-    updated_at = case when p.changes then clock() else p.updated_at end
+    updated_at = case when p.changes then ${NEXT_TIME} else p.updated_at end
   from decided p where d.id = p.id
   returning d.*, p.reasons, p.makes, p.waiting_revision_id as superseded, p.made_source, p.made_commit, p.from_revision,
     case when p.bare then 'CREATING' when p.in_flight_revision_id is not null then 'QUEUED' else ${firstStepOf(sql`p.made_source`)} end as made_status`
@@ -60,9 +63,9 @@ export const skipped = (from: From): SQL => sql`skipped as (
 
 export const made = (id: string, from: From): SQL<RevisionRow> => sql`
   insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets,
-    secret_references, status, reasons, from_revision_id, "commit", actor_kind, actor_id)
+    secret_references, status, reasons, from_revision_id, "commit", actor_kind, actor_id, created_at, updated_at)
   select ${id}::uuid, organization_id, tenant_id, id, revisions, made_source, source_config, source_revision_config, secrets,
-    secret_references, made_status, reasons, from_revision, made_commit, setting('actor_kind'), current_actor()
+    secret_references, made_status, reasons, from_revision, made_commit, setting('actor_kind'), current_actor(), updated_at, updated_at
   from ${sql.identifier(from)} where makes`
 
 // ---- moving on
@@ -101,7 +104,7 @@ export const followed = [
       waiting_revision_id = case when t.starts is null then t.waiting end,
       active_revision_id = coalesce(a.id, d.active_revision_id),
       version = d.version + (a.id is not null)::integer,
-      updated_at = case when a.id is null then d.updated_at else clock() end
+      updated_at = case when a.id is null then d.updated_at else greatest(clock(), d.updated_at) end
     from turns t left join lateral (
       select m.id from moves m join deployments c on c.id = m.deployment_id left join revisions s on s.id = c.active_revision_id
       where m.deployment_id = t.id and m.becomes = 'DEPLOYED' and m.number > coalesce(s.number, 0)) a on true

@@ -28,7 +28,7 @@ export const deploymentRoutes = slice(
     body: s.NewDeployment,
     status: 201,
     reply: s.Deployment,
-    errors: ['source_rule', 'archive_unknown', 'deployment_name_taken', 'project_name_taken'],
+    errors: ['source_rule', 'archive_unknown', 'deployment_name_taken', 'project_name_taken', 'workspace_not_found'],
     location: deployment => `/v2/deployments/${deployment.id}`,
     verb: deployments.createDeployment,
   })

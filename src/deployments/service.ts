@@ -67,8 +67,12 @@ export const createDeployment = verb('deployments:create', async (ctx, input: Ne
     await sealedSecrets(ctx, id, input.secrets, sql`1`),
   ]
   const data = { name: input.name, source: input.source }
-  return deploymentToWire(found(await commit(ctx, 'deployment.created', change, data, { also }), 'workspace_not_found'))
+  const made = await commit(ctx, 'deployment.created', change, data, { also, lock: WORKSPACE_STAYS })
+  return deploymentToWire(found(made, 'workspace_not_found'))
 })
+
+/** Before the journal is held: the foreign key asks only at the end, and a workspace going away may then wait for those who wait for us. */
+const WORKSPACE_STAYS = sql`select from workspaces w where w.id = current_tenant() for key share`
 
 /** Without what it is made from, the first revision waits for the patch that brings it. */
 function hasArtifact({ source, source_revision_config: made }: New): boolean {

@@ -120,7 +120,11 @@ export function createGateway({
       const body = authorised(header) ? await request.text() : undefined
       const oversized = body !== undefined && body.length > BODY_LIMIT
       const { status, body: answered } =
-        body === undefined ? UNAUTHORISED : oversized ? TOO_LARGE : await answer(header, body)
+        body === undefined
+          ? UNAUTHORISED
+          : oversized
+            ? TOO_LARGE
+            : await Promise.race([answer(header, body), aborted(request.signal)])
       return Response.json(answered, { status })
     },
     async listen(port = 0) {
@@ -152,6 +156,13 @@ async function run(pool: pg.Pool, statements: Statement[]): Promise<Result[]> {
     throw usable ? error : new Unavailable(error)
   }
 }
+
+/** As over HTTP, whoever has waited long enough is let go; what runs goes on, since it cannot be told how far it came. */
+const aborted = (signal: AbortSignal): Promise<never> =>
+  new Promise((_, reject) => {
+    if (signal.aborted) reject(signal.reason)
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true })
+  })
 
 /** There is no connection to the database, or it was lost: the same request may succeed later. */
 class Unavailable extends Error {

@@ -119,17 +119,19 @@ const UNAVAILABLE = /^(08|53|57|40001|40P01)/
 const parentGone = (constraint = '') => `${/_([a-z]+)s_id_fk$/.exec(constraint)?.[1]}_not_found`
 
 function translate(error: unknown): unknown {
-  if (!(error instanceof NeonDbError)) return error
+  // The driver reports what Postgres and fetch refuse; an answer that broke off within its body it passes on as it is.
+  if (!(error instanceof NeonDbError)) return unavailable(error)
   const { code, message, detail, constraint } = error
   if (code === 'SW000' && isCode(message)) return refused(message, detail ?? '')
   if (code === 'SW001') return new Replay(JSON.parse(detail!))
   const meant = isCode(constraint) ? constraint : parentGone(constraint)
   if ((code === '23505' || code === '23503') && isCode(meant)) return fail(meant, { cause: error })
   // Without a code it is not Postgres that answered.
-  if (!code || UNAVAILABLE.test(code))
-    return fail('database_unavailable', { headers: { 'Retry-After': '1' }, cause: error })
-  return error
+  return !code || UNAVAILABLE.test(code) ? unavailable(error) : error
 }
+
+const unavailable = (cause: unknown): Failure =>
+  fail('database_unavailable', { headers: { 'Retry-After': '1' }, cause })
 
 function refused(code: Parameters<typeof fail>[0], detail: string): Failure {
   if (code === 'rate_limited') return fail(code, { headers: { 'Retry-After': detail } })

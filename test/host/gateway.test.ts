@@ -242,6 +242,18 @@ describe('who may ask', () => {
 })
 
 describe('when things break', () => {
+  test('in process, too, whoever has waited long enough is let go', async () => {
+    neonConfig.fetchFunction = gateway.fetch
+    const sql = neon(gateway.connectionString)
+    const signal = AbortSignal.timeout(200)
+    const started = performance.now()
+    await expect(sql.query('select pg_sleep(3)', [], { fetchOptions: { signal } })).rejects.toThrow(NeonDbError)
+    expect(performance.now() - started).toBeLessThan(2500)
+    await expect(sql.query('select 1', [], { fetchOptions: { signal: AbortSignal.abort() } })).rejects.toThrow(
+      NeonDbError,
+    )
+  })
+
   const one = (databaseUrl: string, options = {}) => createGateway({ databaseUrl, poolSize: 1, ...options })
 
   async function statusOf(gateway: Gateway, query: string): Promise<{ status: number; code: string }> {

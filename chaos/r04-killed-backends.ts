@@ -1,0 +1,48 @@
+// R4: database backends are ended in the middle of their transactions, by a second connection.
+import { setTimeout as delay } from 'node:timers/promises'
+import pg from 'pg'
+import { clientOf, inParallel } from './support/client.ts'
+import { counted, type Lab, openScene, type Trial } from './support/lab.ts'
+import { even, openLedger, told } from './support/ledger.ts'
+
+/** Those whose transaction has entered and is at the patch itself. */
+const KILL = `select pid, pg_terminate_backend(pid) as killed from pg_stat_activity
+  where backend_type = 'client backend' and pid <> pg_backend_pid() and state = 'active' and query ~ 'from deployments c' limit 1`
+
+export default {
+  id: 'R4',
+  what: 'database backends killed mid-patch',
+  target: '0 lost, 0 double, of 1,000',
+  async run(lab: Lab) {
+    const scene = await openScene(lab)
+    const client = clientOf(scene.app.fetch, (await scene.tenant()).api_key)
+    const ledger = await openLedger(client)
+    const killer = new pg.Client({ connectionString: scene.url })
+    await killer.connect()
+    lab.defer(() => killer.end())
+
+    const kills = counted(lab, 1000)
+    // One that is told to end may be seen once more.
+    const killed = new Set<number>()
+    const kill = async () => {
+      while (killed.size < kills) {
+        const { rows } = await killer.query(KILL)
+        for (const { pid } of rows.filter(row => row.killed)) killed.add(pid)
+        lab.progress(`${killed.size} of ${kills} killed`)
+        await delay(5)
+      }
+    }
+    const write = inParallel(8, async () => {
+      while (killed.size < kills) await ledger.patch()
+    })
+    await Promise.all([kill(), write])
+    const balance = await ledger.balance(scene.url)
+    const odd = client.tally.besides('200', '201', '503 database_unavailable', '409 idempotency_in_flight')
+    return {
+      measured: `${told(balance)}; ${killed.size} killed`,
+      met: even(balance) && odd.length === 0 && client.tally.rude === 0,
+      notes: [`answers: ${client.tally}`],
+      figures: { ...balance, killed: killed.size },
+    }
+  },
+} satisfies Trial

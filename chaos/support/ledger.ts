@@ -1,0 +1,76 @@
+// What was written, held against what the database has: each patch carries a mark of its own, which becomes a revision's ref.
+import pg from 'pg'
+import { type Answer, type Client, makeDeployments } from './client.ts'
+
+export type Balance = {
+  acknowledged: number
+  lost: number
+  double: number
+  gaps: number
+  events: number
+  unknown: number
+}
+
+export async function openLedger(client: Client, deployments = 16) {
+  const ids = await makeDeployments(client, deployments)
+  const acknowledged = new Set<string>()
+  const tried = new Set<string>()
+  let count = 0
+  return {
+    ids,
+    acknowledged,
+    /** One patch that makes a revision, said until it is answered. */
+    async patch(id = ids[count % ids.length]!): Promise<Answer> {
+      const mark = `mark-${count++}`
+      tried.add(mark)
+      const answer = await client.insist('PATCH', `/v2/deployments/${id}`, {
+        source_revision_config: { repo_ref: mark },
+        secrets: [{ name: 'TOKEN', value: mark }],
+      })
+      if (answer.status === 200) acknowledged.add(mark)
+      return answer
+    },
+    /** Read by a connection of its own, past the app. */
+    async balance(url: string): Promise<Balance> {
+      const database = new pg.Client({ connectionString: url })
+      await database.connect()
+      try {
+        const rows = async (text: string) => (await database.query({ text, values: [ids] })).rows
+        const marks =
+          await rows(`select source_revision_config ->> 'repo_ref' as mark, count(*)::int as times from revisions
+          where deployment_id = any($1) and number > 1 group by 1`)
+        const times = new Map(marks.map(({ mark, times }) => [mark as string, times as number]))
+        const [gaps] = await rows(`select count(*)::int as n from deployments d where id = any($1) and (
+          revisions <> (select max(number) from revisions r where r.deployment_id = d.id) or
+          revisions <> (select count(*) from revisions r where r.deployment_id = d.id) or
+          revisions <> (select count(*) from deployment_secrets s where s.deployment_id = d.id) or
+          version <> revisions or latest_revision_id is distinct from
+            (select id from revisions r where r.deployment_id = d.id and number = d.revisions) or
+          1 < (select count(*) from revisions r where r.deployment_id = d.id and status = 'QUEUED'))`)
+        const [events] = await rows(
+          `select count(*)::int as n from events where type = 'deployment.patched' and subject_id = any($1)`,
+        )
+        const [dense] = await rows(`select count(*)::int as n from journals j where scope_id =
+          (select tenant_id from deployments where id = any($1) limit 1)
+          and seq <> (select count(*) from events e where e.scope_id = j.scope_id)`)
+        const made = [...times.values()].reduce((sum, n) => sum + n, 0)
+        return {
+          acknowledged: acknowledged.size,
+          lost: [...acknowledged].filter(mark => !times.has(mark)).length,
+          double: [...times.values()].filter(n => n > 1).length,
+          gaps: gaps.n + dense.n,
+          events: events.n - made,
+          unknown: [...times.keys()].filter(mark => !tried.has(mark)).length,
+        }
+      } finally {
+        await database.end()
+      }
+    },
+  }
+}
+
+export const even = ({ lost, double, gaps, events, unknown }: Balance): boolean =>
+  lost + double + gaps + unknown === 0 && events === 0
+
+export const told = ({ acknowledged, lost, double, gaps, events }: Balance): string =>
+  `${acknowledged} writes: ${lost} lost, ${double} double${gaps ? `, ${gaps} numbers with gaps` : ''}${events ? `, ${events} events too few or many` : ''}`

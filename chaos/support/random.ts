@@ -1,0 +1,17 @@
+// Chance that can be repeated: the same seed, the same run.
+
+/** Numbers from 0 to 1 (mulberry32). */
+export function randomOf(seed: number): () => number {
+  let state = seed | 0
+  return () => {
+    state = (state + 0x6d2b79f5) | 0
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state)
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32
+  }
+}
+
+export const pickOf =
+  (random: () => number) =>
+  <T>(from: readonly T[]): T =>
+    from[Math.floor(random() * from.length)]!
