@@ -21,7 +21,7 @@ export type BenchDatabase = {
   bindings(gateway?: string): Record<string, string>
 }
 
-const SEALING_KEYS = `a:${Buffer.alloc(32, 7).toString('base64url')}`
+export const SEALING_KEYS = `a:${Buffer.alloc(32, 7).toString('base64url')}`
 
 export async function openDatabase(ending: Ending): Promise<BenchDatabase> {
   const dataDir = join(await temporary(ending), 'data')

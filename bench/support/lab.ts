@@ -1,11 +1,15 @@
 // What a bench works with: its measurements, what it shares with the others, and the end of all that it starts.
 import { type BenchDatabase, openDatabase } from './database.ts'
+import { openSeeded, ROWS, type SeededDatabase } from './seeded.ts'
+import { progress } from './terminal.ts'
 import { type Built, build } from './workerd.ts'
 
 export type Measured = {
   /** As the table shows it. */
   measured: string
   met: boolean
+  /** Not measured, for a reason in the notes. */
+  skipped?: boolean
   /** Beneath the table, a line each. */
   notes?: string[]
   /** For results.json. */
@@ -27,6 +31,8 @@ export type Lab = {
   worker(): Promise<Built>
   /** Migrated, with one tenant and the gateway over it; one for all. */
   database(): Promise<BenchDatabase>
+  /** With BENCH_ROWS deployments over a thousand tenants, a tenth in one; one for all. */
+  seeded(): Promise<SeededDatabase>
 }
 
 /** What all benches share is made by the first that asks, and ends with the run. */
@@ -39,8 +45,12 @@ export function openShared(run: AsyncDisposableStack) {
     }
   }
   const defer = (end: () => unknown) => run.defer(async () => void (await end()))
+  const database = once(() => openDatabase({ defer }))
+  const seeding = (text: string) => progress('seeded database', text)
+  const size = { tenants: 1000, deployments: ROWS }
   return {
     worker: once(() => build({ defer }, 'src/worker.ts')),
-    database: once(() => openDatabase({ defer })),
+    database,
+    seeded: once(async () => openSeeded({ defer }, await database(), size, seeding)),
   }
 }

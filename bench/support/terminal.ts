@@ -31,5 +31,6 @@ export function table(rows: Row[]): string {
   )
 }
 
-const verdict = ({ met, error }: Row): string => (error ? 'broken' : met ? 'met' : 'NOT MET')
+const verdict = ({ met, error, skipped }: Row): string =>
+  error ? 'broken' : skipped ? 'skipped' : met ? 'met' : 'NOT MET'
 const coloured = (line: string, { met }: Row): string => (met ? line : styleText('red', line))

@@ -56,7 +56,7 @@ export async function serve<Name extends string>(ending: Ending, workers: Record
     }
   }
   await Promise.race([listening(), broken])
-  return { urls: urls as Record<Name, string>, end }
+  return { urls: urls as Record<Name, string>, end, pid: child.pid! }
 }
 
 const quoted = JSON.stringify

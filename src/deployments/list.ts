@@ -30,21 +30,33 @@ const tagged = (ids: string[]): SQL => sql`not exists (
     group by coalesce(v.tag_key_id, asked.id)
   ) key where not ${deployments.tag_value_ids} && key.any_of)`
 
-export const listDeployments = verb('deployments:read', async (ctx, query: DeploymentQuery) => {
+/** Up to here, reading the rows passed over costs less than finding the page in the index first. */
+const SHALLOW = 200
+
+/** The page is found in the index alone, and only its rows are read whole; a shallow one that nothing narrows is read at once. */
+export function pageOf(query: DeploymentQuery) {
   const { limit, offset } = bounds(query)
   const narrowed = filters(query)
-  // The page is found in the index alone, and only its rows are read whole.
+  const within = and(mine(deployments), beyond(deployments, query), ...narrowed)
+  const order = newestFirst(deployments)
+  const all = db.select().from(deployments)
+  if (narrowed.length === 0 && offset < SHALLOW) {
+    return all
+      .where(within)
+      .orderBy(...order)
+      .limit(limit)
+      .offset(offset)
+  }
   const page = db
     .select({ id: deployments.id })
     .from(deployments)
-    .where(and(mine(deployments), beyond(deployments, query), ...narrowed))
-    .orderBy(...newestFirst(deployments))
+    .where(within)
+    .orderBy(...order)
     .limit(limit)
     .offset(offset)
-  const rows = db
-    .select()
-    .from(deployments)
-    .where(and(mine(deployments), inArray(deployments.id, page)))
-    .orderBy(...newestFirst(deployments))
-  return listed(await run(ctx, rows), query, deploymentToWire)
-})
+  return all.where(and(mine(deployments), inArray(deployments.id, page))).orderBy(...order)
+}
+
+export const listDeployments = verb('deployments:read', async (ctx, query: DeploymentQuery) =>
+  listed(await run(ctx, pageOf(query)), query, deploymentToWire),
+)

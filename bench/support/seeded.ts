@@ -1,0 +1,113 @@
+// Owns the large databases of a run: BENCH_ROWS deployments over a thousand tenants, and small ones beside it on the same server.
+import pg from 'pg'
+import { pageOf } from '../../src/deployments/list.ts'
+import { DeploymentQuery } from '../../src/deployments/schema.ts'
+import { createGateway } from '../../src/host/gateway.ts'
+import { migrate } from '../../src/host/migrate.ts'
+import { hosted } from '../../src/host/node.ts'
+import { type Seeded, seed } from '../../src/host/seeding.ts'
+import type { BenchDatabase } from './database.ts'
+import { SEALING_KEYS } from './database.ts'
+import { median } from './figures.ts'
+import type { Ending } from './processes.ts'
+
+export const ROWS = Number(process.env.BENCH_ROWS || 1_000_000)
+export const MANY = ROWS.toLocaleString('en')
+
+export type SeededDatabase = Seeded & {
+  url: string
+  gateway: string
+  bindings(gateway?: string): Record<string, string>
+}
+type Statement = { query: string; params: unknown[] }
+
+export async function openSeeded(
+  ending: Ending,
+  server: BenchDatabase,
+  size: { tenants: number; deployments: number },
+  onProgress?: (text: string) => void,
+): Promise<SeededDatabase> {
+  const name = `seeded_${crypto.randomUUID().replaceAll('-', '')}`
+  await asked(server.url, client => client.query(`create database ${name}`))
+  const url = Object.assign(new URL(server.url), { pathname: `/${name}` }).toString()
+  await migrate(url, { log: () => {} })
+  const told = (done: number) => onProgress?.(`seeding ${done} of ${size.deployments}`)
+  const seeded = await seed(url, { ...size, onProgress: told })
+  const gateway = createGateway({ databaseUrl: url })
+  ending.defer(() => gateway.close())
+  const address = (await gateway.listen()).url
+  const bindings = (through = address) => ({
+    DATABASE_URL: gateway.connectionString,
+    DATABASE_GATEWAY_URL: through,
+    SEALING_KEYS,
+    RATE_LIMIT_PER_MINUTE: '0',
+  })
+  return { ...seeded, url, gateway: address, bindings }
+}
+
+export async function asked<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = new pg.Client(url)
+  await client.connect()
+  return work(client).finally(() => client.end())
+}
+
+/** A connection that is the big tenant's, behind the walls, until the end. */
+export async function behindTheWalls(ending: Ending, { url, tenant_id }: SeededDatabase): Promise<pg.Client> {
+  const client = new pg.Client(url)
+  await client.connect()
+  ending.defer(() => client.end())
+  await client.query(`select set_config('app.tenant_id', $1, false)`, [tenant_id])
+  await client.query('set role slipway_app')
+  return client
+}
+
+export const listOf = (query: Record<string, string>): Statement => {
+  const { sql, params } = pageOf(DeploymentQuery.parse(query)).toSQL()
+  return { query: sql, params }
+}
+
+/** The median milliseconds of a statement. */
+export async function taken(client: pg.Client, { query, params }: Statement, times: number): Promise<number> {
+  const each: number[] = []
+  for (let i = 0; i < times; i++) {
+    const start = performance.now()
+    await client.query(query, params)
+    each.push(performance.now() - start)
+  }
+  return median(each)
+}
+
+type Node = { 'Node Type': string; 'Index Name'?: string; Plans?: Node[] } & Record<string, unknown>
+
+export async function explained(client: pg.Client, { query, params }: Statement) {
+  const { rows } = await client.query(`explain (analyze, buffers, format json) ${query}`, params)
+  const root: Node = rows[0]['QUERY PLAN'][0].Plan
+  const nodesOf = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)]
+  const scans = nodesOf(root).filter(node => 'Relation Name' in node)
+  return {
+    buffers: Number(root['Shared Hit Blocks']) + Number(root['Shared Read Blocks']),
+    scans: scans.map(node => `${node['Node Type']} of ${node['Index Name'] ?? node['Relation Name']}`),
+  }
+}
+
+/** The statements that a request makes, in the order of its one trip. */
+export async function statementsOf({ url, api_key }: SeededDatabase, path: string, init: RequestInit = {}) {
+  let statements: Statement[] = []
+  const onTrip = ({ queries }: { queries: Statement[] }) => {
+    statements = queries
+  }
+  const env = { SEALING_KEYS, DATABASE_URL: url, RATE_LIMIT_PER_MINUTE: '0' }
+  const { app, close } = hosted(env, { log: () => {} }, { onTrip })
+  const headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
+  const { status } = await app.fetch(new Request(`http://bench${path}`, { ...init, headers }))
+  await close()
+  if (status !== 200) throw new Error(`${path} answers ${status}`)
+  return statements
+}
+
+/** As one text, its values in their places. */
+export const literal = ({ query, params }: Statement): string =>
+  query.replace(/\$(\d+)/g, (_, number) => {
+    const value = params[number - 1] as string | null
+    return value === null ? 'null' : pg.escapeLiteral(String(value))
+  })

@@ -1,0 +1,56 @@
+// `npm run seed`: many tenants and deployments for benches and trials, in a database that may be thrown away.
+import { parseArgs } from 'node:util'
+import { readDatabaseUrl } from '../env.ts'
+import { connect } from '../kernel/db.ts'
+import { openHome } from './home.ts'
+import { reach, requireReady } from './reach.ts'
+import { seed } from './seeding.ts'
+
+const USAGE = `npm run seed -- [--tenants 1000] [--deployments 1000000]
+
+Fills the database of DATABASE_URL, or that of the running npm run dev, with an organisation "Seed": so many workspaces and
+deployments with their revisions, a tenth of them in one workspace. A second run adds what is missing.`
+
+async function main() {
+  const { values } = parseArgs({
+    options: {
+      tenants: { type: 'string', default: '1000' },
+      deployments: { type: 'string', default: '1000000' },
+      help: { type: 'boolean', short: 'h' },
+    },
+  })
+  if (values.help) return console.log(USAGE)
+  const tenants = amount('tenants', values.tenants, 100_000)
+  const deployments = amount('deployments', values.deployments, 10_000_000)
+  const given = process.env.DATABASE_URL || openHome().read('database-url')
+  if (!given) throw new Error('Set DATABASE_URL, or start `npm run dev` to use its database.')
+  const url = readDatabaseUrl({ DATABASE_URL: given })
+
+  const { database, via, close } = reach(url, { poolSize: 1 })
+  await requireReady(connect({ database }, via)).finally(close)
+  const began = performance.now()
+  const { counts, ...big } = await seed(url, { tenants, deployments, onProgress: done => progress(done, deployments) })
+  console.log(`${counts.workspaces} workspaces, ${counts.deployments} deployments, ${counts.revisions} revisions, in ${(
+    (performance.now() - began) / 1000
+  ).toFixed(1)} s
+Workspace     ${big.tenant_id}  with ${counts.largest} deployments
+API key       ${big.api_key}`)
+}
+
+/** One line that fills on a terminal; elsewhere a line now and then. */
+function progress(done: number, all: number): void {
+  const text = `${Math.floor((100 * done) / all)} %  ${done} of ${all} deployments`
+  if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${done < all ? text : ''}`)
+  else if (done === all || done % 200_000 === 0) process.stderr.write(`${text}\n`)
+}
+
+function amount(name: string, text: string, most: number): number {
+  const value = Number(text)
+  if (/^\d+$/.test(text) && value >= 1 && value <= most) return value
+  throw new Error(`--${name} ${text} is refused: give a whole number from 1 to ${most}.`)
+}
+
+main().catch(error => {
+  console.error(error.message)
+  process.exitCode = 1
+})

@@ -1,0 +1,143 @@
+// Owns made-up tenants and deployments, as many as asked: the same ones every time, so that a second run adds only what is missing.
+import pg from 'pg'
+import { bootstrap } from '../access/bootstrap.ts'
+import { connect } from '../kernel/db.ts'
+import { reach } from './reach.ts'
+
+export type Seeding = { tenants: number; deployments: number; onProgress?: (done: number) => void }
+export type Seeded = {
+  organization_id: string
+  /** That with a tenth of all deployments, and a key of it. */
+  tenant_id: string
+  api_key: string
+  counts: { workspaces: number; deployments: number; revisions: number; largest: number }
+}
+
+const BATCH = 20_000
+const ORGANIZATION = 'Seed'
+const BIG = 'Seed 1'
+
+export async function seed(databaseUrl: string, { tenants, deployments, onProgress }: Seeding): Promise<Seeded> {
+  const key = await bigTenant(databaseUrl)
+  const client = new pg.Client({ connectionString: databaseUrl })
+  await client.connect()
+  try {
+    // Rows whose commit is not written yet are not visible to all, and a vacuum passes them over.
+    await client.query('set synchronous_commit = on')
+    await client.query('set role slipway_system')
+    const organization = key.organization_id
+    await client.query(WORKSPACES, [organization, tenants, BIG])
+    await client.query(TAG_KEYS, [organization])
+    await client.query(TAG_VALUES, [organization])
+    // Sorted by number, the workspaces are an array that a deployment picks from.
+    const { rows } = await client.query(
+      `select array_agg(id order by length(display_name), display_name) as ids from workspaces
+        where organization_id = $1 and display_name like 'Seed %'`,
+      [organization],
+    )
+    const workspaces = rows[0].ids.slice(0, tenants)
+    for (let from = 1; from <= deployments; from += BATCH) {
+      await client.query(DEPLOYMENTS, [organization, workspaces, from, Math.min(from + BATCH - 1, deployments)])
+      onProgress?.(Math.min(from + BATCH - 1, deployments))
+    }
+    await client.query('reset role')
+    await client.query('vacuum (analyze) workspaces, tag_keys, tag_values, deployments, revisions, projects')
+    await client.query('set role slipway_system')
+    const counted = await client.query(COUNTS, [organization, key.tenant_id])
+    return { ...key, counts: counted.rows[0] }
+  } finally {
+    await client.end()
+  }
+}
+
+async function bigTenant(databaseUrl: string) {
+  const { database, via, close } = reach(databaseUrl, { poolSize: 1 })
+  try {
+    return await bootstrap(connect({ database }, via), { organization: ORGANIZATION, workspace: BIG })
+  } finally {
+    await close()
+  }
+}
+
+const WORKSPACES = `
+  insert into workspaces (organization_id, display_name)
+  select $1::uuid, 'Seed ' || n from generate_series(1, $2::integer) n where 'Seed ' || n <> $3
+  on conflict do nothing`
+
+/** An id that follows from what it is of, within the organisation. */
+const idOf = (what: string) => `md5($1::uuid || ':' || ${what})::uuid`
+const tagId = (tenant: string, tag: string) => idOf(`${tenant} || ':' || ${tag}`)
+
+const TAG_KEYS = `
+  insert into tag_keys (id, organization_id, tenant_id, key)
+  select ${tagId('w.id', 'key')}, w.organization_id, w.id, key
+  from workspaces w, unnest(array['environment', 'team']) key where w.organization_id = $1 and w.display_name like 'Seed %'
+  on conflict do nothing`
+
+const TAG_VALUES = `
+  insert into tag_values (id, organization_id, tenant_id, tag_key_id, value)
+  select ${tagId('w.id', 'value')}, w.organization_id, w.id, ${tagId('w.id', 'key')}, value
+  from workspaces w, (values ('environment', 'production'), ('environment', 'staging'), ('environment', 'development'),
+    ('team', 'search'), ('team', 'support'), ('team', 'growth'), ('team', 'billing'), ('team', 'research')) v(key, value)
+  where w.organization_id = $1 and w.display_name like 'Seed %'
+  on conflict do nothing`
+
+/** A number from 0 to 1 that follows from the deployment's: the same in every run, and a different one for every question. */
+const chance = (question: number) => `((hashint4extended(n, ${question}) & 1048575) / 1048576.0)`
+const oneOf = (question: number, ...items: string[]) =>
+  `(array[${items.map(item => `'${item}'`).join(', ')}])[1 + floor(${chance(question)} * ${items.length})::integer]`
+
+const NAME = `${oneOf(1, 'billing', 'support', 'research', 'checkout', 'search', 'triage', 'sales', 'review', 'onboarding', 'catalog')}
+  || '-' || ${oneOf(2, 'agent', 'bot', 'worker', 'assistant', 'api', 'copilot')} || '-' || to_hex(n)`
+const STATUS = `case when ${chance(3)} < 0.9 then 'READY' when ${chance(4)} < 0.5 then 'UNUSED'
+  when ${chance(5)} < 0.4 then 'AWAITING_DATABASE' when ${chance(5)} < 0.8 then 'UNKNOWN' else 'AWAITING_DELETE' end`
+const SPEC = `json_build_object('cpu', ${oneOf(7, '0.5', '1', '2')}::numeric, 'memory_mb', 1024, 'min_scale', 1,
+  'max_scale', 1 + floor(${chance(8)} * 9)::integer)`
+const CONFIG = `json_strip_nulls(json_build_object(
+  'integration_id', case when source = 'githost' then ${idOf(`'integration'`)} end,
+  'repo_url', case when source = 'githost' then 'https://github.com/acme/' || name end,
+  'build_on_push', case when source = 'githost' then ${chance(9)} < 0.7 end,
+  'template_id', case when source = 'internal_template' then 'chat-agent' end,
+  'resource_spec', ${SPEC}, 'deployment_type', deployment_type))`
+const MADE_FROM = `json_strip_nulls(json_build_object(
+  'repo_ref', case when source = 'githost' then ${oneOf(10, 'main', 'main', 'release', 'develop')} end,
+  'platform_config_path', case when source = 'githost' then 'platform.json' end,
+  'repo_commit_sha', case when source = 'githost' then md5(n::text) || 'a5c9d11e' end,
+  'image_uri', case when source = 'internal_container' then 'registry.example.com/acme/' || name || ':' || n % 40 end))`
+
+/** A tenth is the first tenant's; of the others, few have many. The older a deployment, the smaller its number. */
+const DEPLOYMENTS = `
+  with drawn as (
+    select n, ${idOf(`'deployment:' || n`)} as id, ${idOf(`'revision:' || n`)} as revision_id, ${NAME} as name, ${STATUS} as status,
+      ($2::uuid[])[case when n % 10 = 0 then 1
+        else 1 + ceil((cardinality($2::uuid[]) - 1) * power(${chance(11)}, 3))::integer end] as tenant_id,
+      ${oneOf(12, 'githost', 'githost', 'githost', 'githost', 'internal_container', 'internal_template')} as source,
+      ${oneOf(13, 'dev_free', 'dev', 'dev', 'prod')} as deployment_type,
+      case when ${chance(14)} < 0.6 then '0.' || floor(${chance(15)} * 20)::integer || '.' || n % 5 end as image_version,
+      ${oneOf(16, 'production', 'staging', 'development')} as environment,
+      ${oneOf(17, 'search', 'support', 'growth', 'billing', 'research')} as team,
+      ${chance(18)} < 0.85 as reconciled, timestamptz '2025-01-01 00:00Z' + n * interval '30 seconds' as at
+    from generate_series($3::integer, $4::integer) n),
+  configured as (
+    select *, ${CONFIG} as config, ${MADE_FROM} as made_from,
+      case when ${chance(19)} < 0.7 then array[${tagId('tenant_id', 'environment')}, ${tagId('tenant_id', 'team')}] else '{}' end as tags
+    from drawn),
+  made as (
+    insert into deployments (id, organization_id, tenant_id, name, source, deployment_type, status, image_version, tag_value_ids, source_config,
+      source_revision_config, secrets, acknowledged, remote_reconciled, latest_revision_id, active_revision_id, deleting_at, created_at, updated_at)
+    select id, $1, tenant_id, name, source, deployment_type, status, image_version, tags, config, made_from, '[]', reconciled::integer,
+      reconciled, revision_id, case when reconciled then revision_id end, case when status = 'AWAITING_DELETE' then at end, at, at
+    from configured on conflict do nothing returning *),
+  projected as (
+    insert into projects (organization_id, tenant_id, deployment_id, name, created_at)
+    select organization_id, tenant_id, id, name, created_at from made where deleting_at is null on conflict do nothing)
+  insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets, status,
+    reasons, actor_kind, created_at, updated_at, status_since)
+  select latest_revision_id, organization_id, tenant_id, id, 1, source, source_config, source_revision_config, secrets,
+    case when remote_reconciled then 'DEPLOYED' else 'DEPLOY_FAILED' end, '{created}', 'key', created_at, created_at, created_at from made`
+
+const COUNTS = `
+  select (select count(*) from workspaces where organization_id = $1)::integer as workspaces,
+    (select count(*) from deployments where organization_id = $1)::integer as deployments,
+    (select count(*) from revisions where organization_id = $1)::integer as revisions,
+    (select count(*) from deployments where tenant_id = $2)::integer as largest`
