@@ -1,4 +1,4 @@
-// What surrounds every request: its id, one line of log, headers, limits, and the one shape of errors.
+// What surrounds every request: its id, one line of log, headers, other origins, limits, and the one shape of errors.
 import type { Context, MiddlewareHandler, NotFoundHandler } from 'hono'
 import type { Config } from '../env.ts'
 import type { Seen } from './context.ts'
@@ -18,6 +18,10 @@ const SECURITY = Object.entries({
   'X-Content-Type-Options': 'nosniff',
   'X-Frame-Options': 'DENY',
 })
+
+const METHODS = 'GET, HEAD, POST, PATCH, DELETE'
+const EXPOSED = 'ETag, Idempotency-Replayed, Link, Location, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id'
+const A_DAY = '86400'
 
 export function edge(config: Config): MiddlewareHandler<Edge> {
   return async (c, proceed) => {
@@ -63,6 +67,30 @@ function rateHeaders(headers: Headers, { rate, actor, code }: Seen, { rateLimit,
   headers.set('RateLimit-Policy', `"key";q=${rateLimit};w=60`)
   if (code === 'rate_limited') headers.set('RateLimit', `"key";r=0;t=${headers.get('Retry-After')}`)
   else if (!limiter && rate) headers.set('RateLimit', `"key";r=${rate.remaining};t=${rate.reset}`)
+}
+
+/** Written onto the finished answer: what Hono's own middleware sets ahead of it makes Hono wrap every answer again. */
+export function cors(origins: string[]): MiddlewareHandler {
+  const everyone = origins.includes('*')
+  return async (c, proceed) => {
+    if (c.req.method === 'OPTIONS') c.res = preflight(c.req.header('Access-Control-Request-Headers'))
+    else await proceed()
+    const { headers } = c.res
+    headers.append('Vary', 'Origin')
+    const origin = c.req.header('Origin')
+    if (origin === undefined || !(everyone || origins.includes(origin))) return
+    headers.set('Access-Control-Allow-Origin', everyone ? '*' : origin)
+    headers.set('Access-Control-Expose-Headers', EXPOSED)
+  }
+}
+
+function preflight(wanted: string | undefined): Response {
+  const headers = new Headers({ 'Access-Control-Allow-Methods': METHODS, 'Access-Control-Max-Age': A_DAY })
+  if (wanted !== undefined) {
+    headers.set('Access-Control-Allow-Headers', wanted)
+    headers.set('Vary', 'Access-Control-Request-Headers')
+  }
+  return new Response(null, { status: 204, headers })
 }
 
 /** An unknown error is logged whole and answered with nothing but the request's id. */
