@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { newTenant, nobody, type Tenant } from '../support/app.ts'
+import { newTenant, nobody, startApp, type Tenant } from '../support/app.ts'
 import { bare, bring, image, move, newDeployment, revisionsOf, statusesOf } from '../support/deployments.ts'
 
 const commit = { sha: 'a'.repeat(40), message: 'First', author: 'Ada' }
@@ -133,6 +133,20 @@ describe.each(['redeploy', 'rollback'] as const)('a %s', way => {
     await tenant.patch(path, { source_config: { build_on_push: true }, source_revision_config: { repo_ref: 'main' } })
     expect((await call(tenant, path, latest_revision_id)).body.code).toBe('source_rule')
   })
+})
+
+it('a redeploy does not bring back an address that was cleared since', async () => {
+  const tenant = await newTenant({ app: startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } }) })
+  const { id, latest_revision_id } = await newDeployment(tenant, {
+    source: 'external_container',
+    source_config: { resource_spec: {}, custom_url: 'https://app.example.com' },
+    source_revision_config: image,
+    secrets: [],
+  })
+  const path = `/v2/deployments/${id}`
+  expect((await tenant.patch(`${path}?clear=custom_url`, {})).body.source_config.custom_url).toBeNull()
+  const { body } = await tenant.post(`${path}/revisions/${latest_revision_id}/redeploy`)
+  expect(body.source_config.custom_url).toBeNull()
 })
 
 describe('the hold of a rollback', () => {
