@@ -63,6 +63,7 @@ describe('a new deployment', () => {
     expect(reply.body).toEqual({
       id: expect.any(String),
       tenant_id: tenant.tenant_id,
+      hold: null,
       name: sent.name,
       source,
       source_config: {

@@ -52,6 +52,7 @@ async function planOf(query: Record<string, string>, statement = pageOf(Deployme
     sealer: undefined as never,
     actor: { kind: 'key', hash: await sha256Hex(seeded.api_key) },
     tenant: null,
+    origin: 'http://slipway.test',
     requestId: 'plan',
     ifMatch: null,
     withoutIfMatch: false,

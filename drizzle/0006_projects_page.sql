@@ -1,1 +1,0 @@
-CREATE INDEX "projects_page" ON "projects" USING btree ("tenant_id","created_at" DESC NULLS FIRST,"id" DESC NULLS FIRST);
