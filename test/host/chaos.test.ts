@@ -1,4 +1,4 @@
-// A short version of each trial of `npm run chaos`: the same code with smaller counts.
+// A short version of each trial of `npm run chaos` that counts: the same code with smaller counts. R13 measures time, and stays there.
 import { afterEach, expect, it } from 'vitest'
 import { trials } from '../../chaos/trials.ts'
 
@@ -10,10 +10,11 @@ afterEach(async () => {
   await ending.disposeAsync()
 })
 
-/** Of the full counts; an outage shorter than a trip's time would show nothing. */
-const shares: Record<string, number> = { R5: 0.2, R7: 0.02, R13: 0.55 }
+/** Of the full counts. */
+const shares: Record<string, number> = { R5: 0.2, R7: 0.02 }
+const counting = (await trials()).filter(({ id }) => id !== 'R13')
 
-it.each((await trials()).map(trial => [trial.id, trial.what, trial] as const))(
+it.each(counting.map(trial => [trial.id, trial.what, trial] as const))(
   `%s: %s (seed ${SEED})`,
   async (id, _, { run }) => {
     const defer = (end: () => unknown) => own.defer(async () => void (await end()))
