@@ -22,7 +22,7 @@ export default {
       const route = `${method} ${operation.path}`
       lab.progress(route)
       const before = database.trips()
-      const path = operation.path.replace(/\{\w+\}/g, () => randomUUID())
+      const path = operation.path.replace(/\{\w+\}/g, () => randomUUID()) + queryOf(operation)
       const { status } = await fetch(urls.slipway + path, { method, headers, ...bodyOf(operation) })
       counted.push({ route, status, trips: database.trips() - before })
     }
@@ -36,6 +36,12 @@ export default {
     }
   },
 } satisfies Bench
+
+/** What a query needs to say, by its example. */
+function queryOf({ query }: Operation): string {
+  const { example } = (query?.meta() ?? {}) as { example?: Record<string, string> }
+  return example ? `?${new URLSearchParams(example)}` : ''
+}
 
 /** The example of the document, which reaches the database. */
 function bodyOf({ body }: Operation): RequestInit {

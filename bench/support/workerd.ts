@@ -19,6 +19,9 @@ export async function temporary(ending: Ending): Promise<string> {
   return folder
 }
 
+/** It is there, and no bench puts anything into it. */
+const BUCKET = '(name = "UPLOADS", r2Bucket = "network")'
+
 /** With the flags of `npm run build`. */
 export async function build(ending: Ending, entry: string): Promise<Built> {
   const folder = await temporary(ending)
@@ -74,7 +77,7 @@ const worker${i} :Workerd.Worker = (
   modules = [(name = "worker.js", esModule = embed ${quoted(`${name}/worker.js`)})],
   compatibilityDate = "2026-11-01",
   compatibilityFlags = ["nodejs_compat"],
-  bindings = [${list(texts)}],
+  bindings = [${list([...texts, BUCKET])}],
   globalOutbound = "network",
 );`
   })
