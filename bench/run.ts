@@ -2,6 +2,7 @@
 import { readdir, writeFile } from 'node:fs/promises'
 import { cpus } from 'node:os'
 import { join } from 'node:path'
+import { chosen } from './support/chosen.ts'
 import { type Bench, type Measured, openShared } from './support/lab.ts'
 import { progress, table } from './support/terminal.ts'
 
@@ -12,7 +13,7 @@ const everything = new AsyncDisposableStack()
 let interrupted = false
 
 async function main() {
-  const benches = chosen(await all(), process.argv.slice(2))
+  const benches = chosen(await all(), process.argv.slice(2), 'bench')
   const shared = openShared(everything)
   const rows: Row[] = []
   for (const { run, ...bench } of benches) {
@@ -39,14 +40,6 @@ async function main() {
 async function all(): Promise<Bench[]> {
   const files = (await readdir(here)).filter(name => /^p\d+-.*\.ts$/.test(name)).toSorted()
   return Promise.all(files.map(async file => (await import(join(here, file))).default))
-}
-
-function chosen(benches: Bench[], names: string[]): Bench[] {
-  const wanted = names.map(name => name.toUpperCase())
-  const unknown = wanted.filter(name => !benches.some(({ id }) => id === name))
-  const known = benches.map(({ id }) => id).join(', ')
-  if (unknown.length > 0) throw new Error(`There is no bench ${unknown.join(', ')}; there are ${known}.`)
-  return benches.filter(({ id }) => wanted.length === 0 || wanted.includes(id))
 }
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {

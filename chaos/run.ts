@@ -2,8 +2,8 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Row } from '../bench/run.ts'
+import { chosen } from '../bench/support/chosen.ts'
 import { progress, table } from '../bench/support/terminal.ts'
-import type { Trial } from './support/lab.ts'
 import { trials } from './trials.ts'
 
 const here = import.meta.dirname
@@ -14,7 +14,7 @@ async function main() {
   const seed = Number(process.env.SEED ?? Math.floor(Date.now() / 86_400_000))
   console.log(`SEED=${seed}`)
   const rows: Row[] = []
-  for (const { run, ...trial } of chosen(await trials(), process.argv.slice(2))) {
+  for (const { run, ...trial } of chosen(await trials(), process.argv.slice(2), 'trial')) {
     progress(`${trial.id}  ${trial.what}`)
     const own = everything.use(new AsyncDisposableStack())
     const defer = (end: () => unknown) => own.defer(async () => void (await end()))
@@ -38,14 +38,6 @@ async function main() {
   await writeFile(join(here, 'results.json'), `${JSON.stringify(results, null, 2)}\n`)
   const failed = rows.filter(({ met }) => !met)
   if (failed.length > 0) throw new Error(failed.map(({ id, error }) => `${id}: ${error ?? 'not met'}`).join('\n'))
-}
-
-function chosen(all: Trial[], names: string[]): Trial[] {
-  const wanted = names.map(name => name.toUpperCase())
-  const unknown = wanted.filter(name => !all.some(({ id }) => id === name))
-  const known = all.map(({ id }) => id).join(', ')
-  if (unknown.length > 0) throw new Error(`There is no trial ${unknown.join(', ')}; there are ${known}.`)
-  return all.filter(({ id }) => wanted.length === 0 || wanted.includes(id))
 }
 
 if (import.meta.main) {

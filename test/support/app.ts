@@ -89,8 +89,6 @@ async function journaled(method: string, path: string, { status, headers }: Repl
   expect(await eventsOf(headers.get('X-Request-Id')!, app), `${method} ${path}`).not.toEqual([])
 }
 
-export const reached = new Set<string>()
-
 function documented(method: string, path: string, { status, headers, body, text }: Reply): void {
   expect(headers.get('X-Request-Id')).toBeTruthy()
   const operation = operationOf(method, path)
@@ -102,7 +100,6 @@ function documented(method: string, path: string, { status, headers, body, text 
     if (status === 422 && body?.code === 'invalid_request') expect(body.errors.length).toBeGreaterThan(0)
   }
   if (!operation) return
-  reached.add(`${operation.id} ${status}`)
   const success = operation.status ?? (operation.reply ? 200 : 204)
   if (status < 300) {
     const { variant } = operation
