@@ -35,6 +35,14 @@ const Origins = list('*').refine(origins => origins.every(one => /^(\*|[a-z][a-z
   error: 'needs origins like https://example.com, comma-separated, or *',
 })
 
+/** Where this installation is reached from outside: an origin, as it is written into addresses. */
+const PublicUrl = z
+  .string()
+  .refine(text => /^https?:\/\/[^/?#\s]+\/?$/.test(text) && URL.canParse(text), {
+    error: 'needs an address like https://slipway.example.com, without a path',
+  })
+  .transform(text => new URL(text).origin)
+
 const whole = (most: number, error: string) =>
   z.coerce.number({ error }).int({ error }).min(0, { error }).max(most, { error })
 
@@ -48,6 +56,7 @@ const Settings = z.object({
   SEALING_KEYS: z
     .string({ error: 'needs one `kid:key`; `npm run dev` makes one, and README.md says how to' })
     .pipe(SealingKeys),
+  PUBLIC_URL: PublicUrl.optional(),
   SLIPWAY_MODE: z.enum(['saas', 'self_hosted'], { error: 'needs to be `saas` or `self_hosted`' }).default('saas'),
   CORS_ORIGINS: Origins,
   RATE_LIMIT_PER_MINUTE: whole(1_000_000, 'needs a whole number up to 1000000; 0 switches limits off').default(1200),
@@ -69,6 +78,8 @@ const Folder = z.object({ UPLOADS_DIR: z.string().default('.slipway/uploads') })
 
 export type Config = {
   database: { url: string; gateway: string | undefined }
+  /** The origin of the addresses that it gives; without it, the one it was asked at. */
+  publicUrl: string | undefined
   /** Which sources there are: those of a hosted installation, or of a self-hosted one. */
   mode: 'saas' | 'self_hosted'
   sealingKeys: [kid: string, key: string][]
@@ -108,6 +119,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
   const deprecated = settings.USAGE_EXPORT_ADMIN_EMAILS.length > 0
   return {
     database: { url: settings.DATABASE_URL, gateway: settings.DATABASE_GATEWAY_URL },
+    publicUrl: settings.PUBLIC_URL,
     mode: settings.SLIPWAY_MODE,
     sealingKeys: settings.SEALING_KEYS,
     corsOrigins: settings.CORS_ORIGINS,

@@ -21,7 +21,7 @@ export async function admit(c: Context<Edge>, services: Services): Promise<Calle
     ...services,
     actor: { kind: 'key', hash },
     tenant: null,
-    origin: new URL(c.req.url).origin,
+    origin: services.config.publicUrl ?? new URL(c.req.url).origin,
     requestId: c.get('requestId'),
     ifMatch: null,
     withoutIfMatch: false,

@@ -102,7 +102,7 @@ export function failed(c: Context<Edge>, error: unknown, config: Config): Respon
     const { name, message, stack } = (failure.cause ?? failure) as Error
     config.log({ level: 'error', request_id: c.var.requestId, error: name, message, stack })
   }
-  return problem(failure, c.var.requestId, new URL(c.req.url).origin)
+  return problem(failure, c.var.requestId, config.publicUrl ?? new URL(c.req.url).origin)
 }
 
 export const notFound: NotFoundHandler<Edge> = () => {

@@ -87,6 +87,15 @@ describe('headers', () => {
   })
 })
 
+describe('addresses that are given', () => {
+  it('begin with the public one where it is set, and else with the one that was asked', async () => {
+    const typeOf = async (app = theApp()) => (await send('GET', '/nowhere', { app })).body.type
+    const settings = { PUBLIC_URL: 'https://slipway.example.com/' }
+    expect(await typeOf(startApp({ settings }))).toMatch(/^https:\/\/slipway\.example\.com\/docs#/)
+    expect(await typeOf()).not.toContain('slipway.example.com')
+  })
+})
+
 describe('paths and methods', () => {
   it('that do not exist are not found', async () => {
     for (const path of ['/nowhere', '/workspaces/', '/Workspaces', '/workspaces/current/keys']) {
