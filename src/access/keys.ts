@@ -63,14 +63,15 @@ async function make(ctx: Ctx, input: Input, tenant: SQL, scope: 'workspace' | 'k
     created_by: sql`current_actor()`,
   }
   // It travels sealed with the row, so that a repeated request can be answered with the same key, and only to the same caller.
-  const sealed = await ctx.sealer.seal(key, ctx.actor.hash, 'api_key')
+  const caller = ctx.actor.kind === 'key' ? ctx.actor.hash : ctx.requestId
+  const sealed = await ctx.sealer.seal(key, caller, 'api_key')
   const change = db
     .insert(apiKeys)
     .values(values)
     .returning({ ...visible, sealed_key: sql<string>`${sealed}::text`.as('sealed_key') })
   const data = supplied({ description, role_id, permissions, expires_at })
   const row = found(await commit(ctx, 'api_key.created', change, data), 'role_not_found')
-  return { ...toWire(row), key: await ctx.sealer.open(row.sealed_key, ctx.actor.hash, 'api_key') }
+  return { ...toWire(row), key: await ctx.sealer.open(row.sealed_key, caller, 'api_key') }
 }
 
 async function revoke(ctx: Ctx, { key_id }: Ref, within: SQL) {

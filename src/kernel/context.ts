@@ -5,8 +5,12 @@ import type { Database } from './db.ts'
 import type { Permission } from './permissions.ts'
 import { permissions } from './permissions.ts'
 
-/** Whoever asks. A key is known by its hash until enter() has found it. */
-export type Actor = { kind: 'key'; hash: string }
+/** A key is known by its hash until enter() has found it. */
+export type KeyActor = { kind: 'key'; hash: string }
+/** Who acts without a key, where an earlier trip found that it may: a person at a page, the schedule. */
+export type OwnActor = { kind: 'session' | 'cron'; id: string | null; organization: string; tenant: string | null }
+/** Whoever asks. */
+export type Actor = KeyActor | OwnActor
 
 export type Ctx = {
   config: Config
@@ -41,6 +45,18 @@ export type Seen = {
 
 /** What the edge hands to a verb; the verb adds its permission. */
 export type Caller = Omit<Ctx, 'permission'>
+
+/** Whoever acts without a key calls the same verbs, with nothing asked besides. */
+export const callerFor = (
+  services: Pick<Ctx, 'config' | 'database' | 'sealer'>,
+  actor: OwnActor,
+  requestId: string,
+  origin: string,
+): Caller => ({
+  ...services,
+  ...{ actor, tenant: actor.tenant, origin, requestId },
+  ...{ ifMatch: null, withoutIfMatch: false, idempotency: null, planDigest: null, seen: {} },
+})
 
 export type Verb<Input, Output> = ((caller: Caller, input: Input) => Promise<Output>) & { permission: Permission }
 

@@ -4,7 +4,7 @@ import { is, SQL, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/neon-http'
 import { type AnyPgColumn, PgDialect } from 'drizzle-orm/pg-core'
 import type { Config } from '../env.ts'
-import { type Ctx, inWorkspace } from './context.ts'
+import { type Ctx, inWorkspace, type KeyActor, type OwnActor } from './context.ts'
 import { type Failure, fail, isCode } from './errors.ts'
 
 /** Builds statements; it has no connection. */
@@ -56,20 +56,34 @@ export function connect({ database }: Pick<Config, 'database'>, inProcess?: type
  * locked by one of its own: a statement does not see what others wrote while it waited.
  */
 export async function run<T>(ctx: Ctx, statement: Query<T>, lock?: SQL): Promise<T[]> {
-  const { rateLimit, limiter } = ctx.config
-  const limit = limiter || rateLimit === 0 ? null : rateLimit
-  const enter = sql`select e.*, set_config('role', 'slipway_app', true) from enter(${ctx.actor.hash}, ${ctx.tenant}::uuid,
-    ${ctx.permission}, ${inWorkspace(ctx)}, ${ctx.requestId}, ${`${ctx.config.clockOffset()} ms`}, ${ctx.withoutIfMatch},
-    ${ctx.idempotency?.key ?? null}, ${ctx.idempotency?.fingerprint ?? null}, ${limit}::integer) e`
+  const { actor, config } = ctx
+  const limit = actor.kind !== 'key' || config.limiter || config.rateLimit === 0 ? null : config.rateLimit
+  const enter = actor.kind === 'key' ? byKey(ctx, actor, limit) : asOwn(ctx, actor)
   const counted = limit === null ? [] : [sql`select * from count_request(${limit})`]
   const locks = lock ? [lock] : []
   const results = await ctx.database([enter, ...locks, statement, ...counted])
   const [[entered], rows, count] = [results[0], ...results.slice(1 + locks.length)] as [Row[], T[], Row[]?]
-  const [organization, tenant, actor] = entered as [string, string | null, string]
-  Object.assign(ctx.seen, { organization, tenant, actor })
+  const [organization, tenant, id] = entered as [string, string | null, string]
+  Object.assign(ctx.seen, { organization, tenant, actor: id })
   if (count?.[0]) ctx.seen.rate = { remaining: Number(count[0][0]), reset: Number(count[0][1]) }
   return rows
 }
+
+const byKey = (ctx: Ctx, { hash }: KeyActor, limit: number | null): SQL =>
+  sql`select e.*, set_config('role', 'slipway_app', true) from enter(${hash}, ${ctx.tenant}::uuid,
+    ${ctx.permission}, ${inWorkspace(ctx)}, ${ctx.requestId}, ${offset(ctx)}, ${ctx.withoutIfMatch},
+    ${ctx.idempotency?.key ?? null}, ${ctx.idempotency?.fingerprint ?? null}, ${limit}::integer) e`
+
+/** Behind the same walls as a key. */
+const asOwn = (ctx: Ctx, { kind, id, organization, tenant }: OwnActor): SQL => {
+  const settings = { organization_id: organization, tenant_id: tenant ?? '', actor_kind: kind, actor_id: id ?? '' }
+  const set = Object.entries({ ...settings, request_id: ctx.requestId, clock_offset: offset(ctx) }).map(
+    ([name, value]) => sql`set_config(${`app.${name}`}, ${value}, true)`,
+  )
+  return sql`select ${organization}, ${tenant}::text, ${id}::text, ${sql.join(set, sql`, `)}, set_config('role', 'slipway_app', true)`
+}
+
+const offset = ({ config }: Ctx): string => `${config.clockOffset()} ms`
 
 /** Scheduled work and the operator's own, which belong to no tenant; all statements are one transaction. */
 export async function runAsSystem(database: Database, ...statements: Query<unknown>[]): Promise<unknown[][]> {

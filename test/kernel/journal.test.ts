@@ -1,5 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
+import { changeWorkspace } from '../../src/access/service.ts'
+import { callerFor } from '../../src/kernel/context.ts'
+import { sealer } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { eventsOf, newTenant, nobody, theApp } from '../support/app.ts'
 
@@ -36,6 +39,29 @@ describe('the journal', () => {
     const headers = { 'X-Request-Id': `journal-${nobody()}` }
     await owner.post('/workspaces', { display_name: 'Staging' }, headers)
     expect(await eventsOf(headers['X-Request-Id'])).toMatchObject([{ scope_id: organization_id, tenant_id: null }])
+  })
+
+  it('names who acted without a key, behind the same walls', async () => {
+    const [mine, other] = [await newTenant(), await newTenant()]
+    const app = theApp()
+    const { tenant_id, organization_id } = mine
+    const standing = { kind: 'cron' as const, id: null, organization: organization_id, tenant: tenant_id }
+    const services = { config: app.config, database: app.database, sealer: sealer(app.config.sealingKeys) }
+    const caller = callerFor(services, standing, `cron-${nobody()}`, 'http://slipway.test')
+    await changeWorkspace(caller, { workspace_id: tenant_id, display_name: 'Tidied' })
+    expect(await eventsOf(caller.requestId)).toMatchObject([
+      {
+        type: 'workspace.updated',
+        subject_id: tenant_id,
+        actor_kind: 'cron',
+        actor_id: null,
+        organization_id,
+        tenant_id,
+      },
+    ])
+    const foreign = changeWorkspace(caller, { workspace_id: other.tenant_id, display_name: 'Taken' })
+    await expect(foreign).rejects.toMatchObject({ code: 'workspace_not_found' })
+    expect((await other.get(`/workspaces/${other.tenant_id}`)).body.display_name).not.toBe('Taken')
   })
 
   it('gets nothing from a request that changed nothing', async () => {
