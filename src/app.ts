@@ -15,6 +15,7 @@ import { cors, edge, failed, notFound } from './kernel/edge.ts'
 import { healthRoutes } from './kernel/health.ts'
 import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
+import { storageOf } from './kernel/storage.ts'
 import { sweep } from './kernel/sweep.ts'
 
 const slices = [deploymentRoutes, tagRoutes, uploadRoutes, logRoutes, organizationRoutes, workspaceRoutes, healthRoutes]
@@ -23,7 +24,8 @@ const described = slices.flatMap(slice => slice.operations)
 /** Every route, those of the document itself included. */
 export const operations: Operation[] = [...described, ...documentRoutes(described).operations]
 
-export function createApp(config: Config, inProcess?: typeof fetch) {
+export function createApp(given: Config, inProcess?: typeof fetch) {
+  const config = { ...given, uploads: storageOf(given) }
   const database = connect(config, inProcess)
   for (const notice of config.deprecations) config.log({ level: 'warn', notice })
   const app = new Hono<Edge>()

@@ -64,8 +64,33 @@ const Settings = z.object({
   USAGE_EXPORT_ADMIN_EMAILS: list(''),
 })
 
+/** Encrypted, unless it stays on this machine. */
+const isS3Endpoint = (text: string): boolean => {
+  if (!URL.canParse(text)) return false
+  const { protocol, hostname, search, hash, username, password } = new URL(text)
+  const loopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)
+  return (protocol === 'https:' || (protocol === 'http:' && loopback)) && !(search || hash || username || password)
+}
+const AN_ENDPOINT = 'needs an address like https://s3.example.com; http only where it is this machine'
+const A_BUCKET = 'needs the name of a bucket'
+
+/** An S3-compatible store for archives: all of it, or none. */
+const S3 = z.object({
+  UPLOADS_S3_ENDPOINT: z
+    .string({ error: AN_ENDPOINT })
+    .refine(isS3Endpoint, { error: AN_ENDPOINT })
+    .transform(text => text.replace(/\/+$/, '')),
+  UPLOADS_S3_BUCKET: z.string({ error: A_BUCKET }).regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, { error: A_BUCKET }),
+  UPLOADS_S3_REGION: z
+    .string()
+    .regex(/^[a-z0-9-]{1,64}$/, { error: 'needs the name of a region, like eu-central-1' })
+    .optional(),
+  UPLOADS_S3_ACCESS_KEY_ID: z.string({ error: 'needs the id of the access key' }),
+  UPLOADS_S3_SECRET_ACCESS_KEY: z.string({ error: 'needs the secret of the access key' }),
+})
+
 /** The names of all settings, for hosts that hand them on. */
-export const SETTINGS = Object.keys(Settings.shape)
+export const SETTINGS = Object.keys({ ...Settings.shape, ...S3.shape })
 
 /** Where a host of its own listens. */
 const Address = z.object({
@@ -75,6 +100,15 @@ const Address = z.object({
 
 /** Where a host of its own keeps what is uploaded. */
 const Folder = z.object({ UPLOADS_DIR: z.string().default('.slipway/uploads') })
+
+export type S3Settings = {
+  endpoint: string
+  bucket: string
+  /** Without it, what the endpoint's name says, or us-east-1. */
+  region?: string
+  accessKeyId: string
+  secretAccessKey: string
+}
 
 export type Config = {
   database: { url: string; gateway: string | undefined }
@@ -86,8 +120,9 @@ export type Config = {
   corsOrigins: string[]
   rateLimit: number
   limiter: Limiter | undefined
-  /** Without it there are no uploads. */
+  /** Where the host keeps archives, unless `s3` is set; without either there are no uploads. */
   uploads: Storage | undefined
+  s3: S3Settings | undefined
   instanceAdmins: string[]
   /** What the operator should know, to be logged once. */
   deprecations: string[]
@@ -114,8 +149,22 @@ function read<S extends z.ZodType>(schema: S, env: Record<string, unknown>): z.o
   throw new SettingsError(parsed.error.issues.map(issue => `${issue.path.join('.')} ${issue.message}.`).join(' '))
 }
 
+/** Read as one, so that every fault is named at once. */
+function readSettings(env: Record<string, unknown>): z.output<typeof Settings> & { s3: S3Settings | undefined } {
+  if (!Object.keys(S3.shape).some(name => env[name])) return { ...read(Settings, env), s3: undefined }
+  const settings = read(Settings.extend(S3.shape), env)
+  const s3 = {
+    endpoint: settings.UPLOADS_S3_ENDPOINT,
+    bucket: settings.UPLOADS_S3_BUCKET,
+    ...(settings.UPLOADS_S3_REGION && { region: settings.UPLOADS_S3_REGION }),
+    accessKeyId: settings.UPLOADS_S3_ACCESS_KEY_ID,
+    secretAccessKey: settings.UPLOADS_S3_SECRET_ACCESS_KEY,
+  }
+  return { ...settings, s3 }
+}
+
 export function readConfig(env: Record<string, unknown>, overrides: Partial<Config> = {}): Config {
-  const settings = read(Settings, env)
+  const { s3, ...settings } = readSettings(env)
   const deprecated = settings.USAGE_EXPORT_ADMIN_EMAILS.length > 0
   return {
     database: { url: settings.DATABASE_URL, gateway: settings.DATABASE_GATEWAY_URL },
@@ -126,6 +175,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     rateLimit: settings.RATE_LIMIT_PER_MINUTE,
     limiter: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as Limiter | undefined),
     uploads: undefined,
+    s3,
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),
     ),

@@ -32,6 +32,7 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
       'body_cut',
       'not_configured',
       'database_unavailable',
+      'storage_unavailable',
     ],
     open: async (c, services) => {
       const input = validate(c.req, link, '', []) as Parameters<typeof receiveUpload>[1]

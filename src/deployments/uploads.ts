@@ -4,7 +4,7 @@ import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
 import { signer } from '../kernel/crypto.ts'
 import { db, type Row, runAsSystem, unless, uuidArray } from '../kernel/db.ts'
-import { fail } from '../kernel/errors.ts'
+import { Failure, fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { found } from '../kernel/rows.ts'
@@ -63,7 +63,9 @@ export async function receiveUpload({ config, database }: Services, link: Link, 
   const [, claimed] = await runAsSystem(database, clock, claim(link))
   const [path] = found(claimed as Row[], 'upload_link_expired') as [string]
   const { stream, told } = inspected(body.stream, body.length)
-  await storage.put(path, stream)
+  await storage.put(path, stream).catch(cause => {
+    throw cause instanceof Failure ? cause : fail('storage_unavailable', { cause })
+  })
   await runAsSystem(database, stored(link, told.size))
 }
 

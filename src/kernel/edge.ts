@@ -2,7 +2,7 @@
 import type { Context, MiddlewareHandler, NotFoundHandler } from 'hono'
 import type { Config } from '../env.ts'
 import type { Seen } from './context.ts'
-import { Failure, fail, problem } from './errors.ts'
+import { type Code, Failure, fail, problem } from './errors.ts'
 import type { Edge } from './routes.ts'
 
 const REQUEST_ID = /^[\w.:-]{1,128}$/
@@ -93,12 +93,15 @@ function preflight(wanted: string | undefined): Response {
   return new Response(null, { status: 204, headers })
 }
 
+/** Faults whose cause only the log may have. */
+const OURS: Code[] = ['internal', 'database_unavailable', 'storage_unavailable']
+
 /** An unknown error is logged whole and answered with nothing but the request's id. */
 export function failed(c: Context<Edge>, error: unknown, config: Config): Response {
   const failure = error instanceof Failure ? error : fail('internal', { cause: error })
   const { code } = failure
   c.var.seen.code = code
-  if (code === 'internal' || code === 'database_unavailable') {
+  if (OURS.includes(code)) {
     const { name, message, stack } = (failure.cause ?? failure) as Error
     config.log({ level: 'error', request_id: c.var.requestId, error: name, message, stack })
   }

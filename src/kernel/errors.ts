@@ -176,6 +176,11 @@ const CODES = {
     'Database unavailable',
     'The database did not answer; nothing was lost, repeat the request shortly.',
   ],
+  storage_unavailable: [
+    503,
+    'Storage unavailable',
+    'The storage of archives did not take this one; ask for another `upload_url` and upload it again shortly.',
+  ],
 } as const satisfies Record<string, readonly [number, string, string]>
 
 export type Code = keyof typeof CODES

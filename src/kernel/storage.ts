@@ -1,9 +1,10 @@
-// Objects in a bucket of Workers, written as they arrive.
-import type { Storage } from '../env.ts'
+// Where archives are kept, and how they come into a bucket: written as they arrive.
+import type { Config, Storage } from '../env.ts'
+import { s3Bucket } from './s3.ts'
 
 type Part = { partNumber: number; etag: string }
 type Multipart = {
-  uploadPart(number: number, part: Uint8Array): Promise<Part>
+  uploadPart(number: number, part: Uint8Array<ArrayBuffer>): Promise<Part>
   complete(parts: Part[]): Promise<unknown>
   abort(): Promise<void>
 }
@@ -17,6 +18,10 @@ export type Bucket = {
 /** R2 wants parts of at least 5 MiB and of one size, and takes no stream of unknown length: one part at a time is in memory. */
 const PART = 8 * 1024 * 1024
 
+/** In the S3 store that the settings name, or where the host keeps them: in its bucket, in a folder, or nowhere. */
+export const storageOf = ({ s3, uploads }: Pick<Config, 's3' | 'uploads'>): Storage | undefined =>
+  s3 ? inBucket(s3Bucket(s3)) : uploads
+
 export const inBucket = (bucket: Bucket): Storage => ({
   async put(path, body) {
     const upload = await bucket.createMultipartUpload(path)
@@ -25,7 +30,8 @@ export const inBucket = (bucket: Bucket): Storage => ({
       for await (const part of inParts(body)) parts.push(await upload.uploadPart(parts.length + 1, part))
       await upload.complete(parts)
     } catch (error) {
-      await upload.abort()
+      // What this leaves behind, the bucket's own rule for unfinished uploads takes.
+      await upload.abort().catch(() => {})
       throw error
     }
   },
@@ -33,7 +39,7 @@ export const inBucket = (bucket: Bucket): Storage => ({
   remove: paths => bucket.delete(paths),
 })
 
-async function* inParts(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
+async function* inParts(body: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array<ArrayBuffer>> {
   let part = new Uint8Array(PART)
   let filled = 0
   for await (let chunk of body as unknown as AsyncIterable<Uint8Array>) {

@@ -59,6 +59,57 @@ describe('settings', () => {
     for (const name of ['DATABASE_URL', 'SEALING_KEYS', 'RATE_LIMIT_PER_MINUTE']) expect(message).toContain(name)
   })
 
+  const s3 = {
+    UPLOADS_S3_ENDPOINT: 'https://s3.example.com',
+    UPLOADS_S3_BUCKET: 'archives',
+    UPLOADS_S3_ACCESS_KEY_ID: 'id',
+    UPLOADS_S3_SECRET_ACCESS_KEY: 'secret',
+  }
+
+  it('name an S3 store whole, or not at all', () => {
+    expect(readConfig(whole).s3).toBe(undefined)
+    const store = {
+      endpoint: 'https://s3.example.com',
+      bucket: 'archives',
+      accessKeyId: 'id',
+      secretAccessKey: 'secret',
+    }
+    expect(readConfig({ ...whole, ...s3 }).s3).toEqual(store)
+    const more = { UPLOADS_S3_ENDPOINT: 'https://s3.example.com/storage/', UPLOADS_S3_REGION: 'eu-central-1' }
+    expect(readConfig({ ...whole, ...s3, ...more }).s3).toEqual({
+      ...store,
+      endpoint: 'https://s3.example.com/storage',
+      region: 'eu-central-1',
+    })
+    for (const given of [...Object.keys(s3), 'UPLOADS_S3_REGION']) {
+      const message = refusal({ DATABASE_URL: undefined, [given]: { ...s3, UPLOADS_S3_REGION: 'auto' }[given] })
+      for (const name of ['DATABASE_URL', ...Object.keys(s3)].filter(name => name !== given))
+        expect(message).toContain(name)
+    }
+  })
+
+  it.each([
+    ['UPLOADS_S3_ENDPOINT', 's3.example.com'],
+    ['UPLOADS_S3_ENDPOINT', 'http://s3.example.com'],
+    ['UPLOADS_S3_ENDPOINT', 'http://127.0.0.1.example.com'],
+    ['UPLOADS_S3_ENDPOINT', 'https://user:hunter2@s3.example.com'],
+    ['UPLOADS_S3_ENDPOINT', 'https://s3.example.com/?x=hunter2'],
+    ['UPLOADS_S3_ENDPOINT', 'file:///hunter2'],
+    ['UPLOADS_S3_BUCKET', 'hunter2/x'],
+    ['UPLOADS_S3_BUCKET', '..'],
+    ['UPLOADS_S3_REGION', 'hunter2/x'],
+  ])('%s is refused by name as %j', (name, value) => {
+    expect(refusal({ ...s3, [name]: value })).toMatch(new RegExp(`^${name} [^.]`))
+    expect(refusal({ ...s3, [name]: value })).not.toContain('hunter2')
+  })
+
+  it.each(['http://localhost:9000', 'http://127.0.0.1:9000', 'http://[::1]:9000'])(
+    'an S3 store may be %s',
+    endpoint => {
+      expect(readConfig({ ...whole, ...s3, UPLOADS_S3_ENDPOINT: endpoint }).s3!.endpoint).toBe(endpoint)
+    },
+  )
+
   it('keep several sealing keys in their order', () => {
     const second = SEALING_KEYS.replace('first', 'second')
     expect(readConfig({ ...whole, SEALING_KEYS: `${second},${SEALING_KEYS}` }).sealingKeys.map(([kid]) => kid)).toEqual(

@@ -8,6 +8,7 @@ import type { TestProject } from 'vitest/node'
 import { createGateway } from '../../src/host/gateway.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { startPostgres } from '../../src/host/postgres.ts'
+import { startS3 } from './s3.ts'
 import { counter } from './trips.ts'
 import { withoutFirstWall } from './walls.ts'
 
@@ -18,6 +19,8 @@ declare module 'vitest' {
     /** The same, but with the tenant predicates taken out of every statement. */
     unwalled: { url: string; connectionString: string }
     trips: string
+    /** The settings of a store of archives. */
+    s3: Record<string, string>
     fuzz: { seed: number; requests: number }
   }
 }
@@ -41,11 +44,13 @@ export default async function setup(project: TestProject) {
   project.provide('databaseUrl', postgres.url)
   project.provide('gateway', { ...(await gateway.listen()), connectionString: gateway.connectionString })
   project.provide('unwalled', { ...(await unwalled.listen()), connectionString: unwalled.connectionString })
+  const s3 = await startS3(join(folder, 's3'))
+  project.provide('s3', s3.settings)
   project.provide('trips', `http://127.0.0.1:${(tellTrips.address() as AddressInfo).port}`)
 
   return async () => {
     tellTrips.close()
-    await Promise.all([gateway.close(), unwalled.close()])
+    await Promise.all([gateway.close(), unwalled.close(), s3.close()])
     await postgres.stop()
     await rm(folder, { recursive: true, force: true })
   }

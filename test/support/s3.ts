@@ -1,0 +1,89 @@
+// An S3 store on this machine: s3rver, and before it what s3rver leaves out, the check of signatures and the end of an unfinished upload.
+import { createHash, createHmac } from 'node:crypto'
+import { existsSync, readdirSync, rmSync } from 'node:fs'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import S3rver from 's3rver'
+
+const BUCKET = 'archives'
+const KEY = { id: 'S3RVER', secret: 'hunter2/secret+of=the-store' }
+
+export type S3 = Awaited<ReturnType<typeof startS3>>
+/** Answers in place of the store, or leaves it to the store. */
+type Interference = (request: IncomingMessage, response: ServerResponse) => boolean
+
+export async function startS3(directory: string) {
+  const store = new S3rver({ directory, silent: true, configureBuckets: [{ name: BUCKET }] })
+  await store.configureBuckets()
+  const handle = store.callback()
+  const unfinished = join(directory, BUCKET, '._S3rver_uploads')
+  const heard: string[] = []
+  let interfere: Interference = () => false
+
+  const server = createServer((request, response) => {
+    const { method, url = '' } = request
+    const { searchParams } = new URL(url, 'http://s3')
+    heard.push([method, ...searchParams.keys()].join(' '))
+    if (interfere(request, response)) return
+    const upload = searchParams.get('uploadId')
+    if (!isSigned(request)) refuse(request, response, 403, 'SignatureDoesNotMatch')
+    else if (method === 'DELETE' && upload) {
+      rmSync(join(unfinished, upload), { recursive: true, force: true })
+      response.writeHead(204).end()
+    } else handle(request, response)
+  })
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return {
+    endpoint,
+    settings: {
+      UPLOADS_S3_ENDPOINT: endpoint,
+      UPLOADS_S3_BUCKET: BUCKET,
+      UPLOADS_S3_ACCESS_KEY_ID: KEY.id,
+      UPLOADS_S3_SECRET_ACCESS_KEY: KEY.secret,
+    },
+    /** What it was asked, in order: the method and the names of the query. */
+    heard,
+    interfere: (by: Interference) => {
+      interfere = by
+    },
+    unfinished: () => (existsSync(unfinished) ? readdirSync(unfinished) : []),
+    close: () => new Promise(resolve => server.close(resolve).closeAllConnections()),
+  }
+}
+
+export function refuse(request: IncomingMessage, response: ServerResponse, status: number, code: string): void {
+  request.resume()
+  response.writeHead(status, { 'Content-Type': 'application/xml' })
+  response.end(`<Error><Code>${code}</Code><Message>The key ${KEY.secret} is not good</Message></Error>`)
+}
+
+const hmac = (key: string | Buffer, text: string) => createHmac('sha256', key).update(text).digest()
+
+/** Signature Version 4, worked out anew from what came over the wire. */
+function isSigned({ method, url = '', headers }: IncomingMessage): boolean {
+  const [, id, scope = '', names = '', signature] =
+    /^AWS4-HMAC-SHA256 Credential=([^/]+)\/([^,]+), SignedHeaders=([^,]+), Signature=(\w+)$/.exec(
+      headers.authorization ?? '',
+    ) ?? []
+  const [path, query = ''] = url.split('?')
+  const canonical = [
+    method,
+    path,
+    query
+      .split('&')
+      .filter(Boolean)
+      .map(pair => (pair.includes('=') ? pair : `${pair}=`))
+      .sort()
+      .join('&'),
+    ...names.split(';').map(name => `${name}:${headers[name]}`),
+    '',
+    names,
+    headers['x-amz-content-sha256'],
+  ].join('\n')
+  const digest = createHash('sha256').update(canonical).digest('hex')
+  const signed = ['AWS4-HMAC-SHA256', headers['x-amz-date'], scope, digest].join('\n')
+  const key = scope.split('/').reduce<string | Buffer>(hmac, `AWS4${KEY.secret}`)
+  return id === KEY.id && signature === hmac(key, signed).toString('hex')
+}
