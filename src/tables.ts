@@ -283,6 +283,10 @@ export const uploads = pgTable(
       .notNull()
       .default('offered'),
     size: bigint({ mode: 'number' }),
+    sha256: text(),
+    /** Who asked for the link: what comes by it is theirs. */
+    actor_kind: text().notNull().default('key'),
+    actor_id: uuid(),
     expires_at: instant().notNull(),
     used_at: instant(),
     created_at: created_at(),

@@ -81,7 +81,7 @@ describe('each thing has its owners', () => {
   it.each([
     ['the driver', /^@neondatabase\//, [/^kernel\/db\.ts$/]],
     ['hono', /^hono/, [/^app\.ts$/, /^kernel\/(caller|edge|input|routes)\.ts$/, /^dashboard\//]],
-    ['node', /^node:|^pg$|^@hono\/node-server$/, [/^host\//, /^agent\//, /^cli\//]],
+    ['node', /^node:|^pg$|^@hono\/node-server$/, [/^host\//, /^agent\//, /^cli\//, /^kernel\/digest\.ts$/]],
   ])('%s', (_, name, owners) => {
     for (const file of importersOf(name))
       expect(

@@ -1,4 +1,5 @@
 // What an archive must be, told while it streams by: a gzip of a tar, within its size.
+import { sha256 } from '../kernel/digest.ts'
 import { fail } from '../kernel/errors.ts'
 
 export const ARCHIVE_BYTES = 200 * 1024 * 1024
@@ -25,9 +26,10 @@ function whole(body: ReadableStream<Uint8Array>, length: number | null): Readabl
   })
 }
 
-/** Passes the body on and counts it; what is no archive breaks the stream. `size` is known at the end. */
+/** Passes the body on, counted and digested; what is no archive breaks the stream. What is told is known at the end. */
 export function inspected(body: ReadableStream<Uint8Array>, length: number | null) {
-  const told = { size: 0 }
+  const told = { size: 0, sha256: '' }
+  const digest = sha256()
   let head: Uint8Array | null = new Uint8Array()
   const judge = async (out: TransformStreamDefaultController<Uint8Array>) => {
     if (!(await isTarGzip(head!))) throw fail('archive_invalid')
@@ -38,12 +40,14 @@ export function inspected(body: ReadableStream<Uint8Array>, length: number | nul
     async transform(chunk, out) {
       told.size += chunk.byteLength
       if (told.size > ARCHIVE_BYTES) throw fail('archive_too_large')
+      digest.update(chunk)
       if (!head) return out.enqueue(chunk)
       head = Buffer.concat([head, chunk])
       if (head.byteLength >= HEAD) await judge(out)
     },
     async flush(out) {
       if (head) await judge(out)
+      told.sha256 = digest.digest('hex')
     },
   })
   return { stream: whole(body, length).pipeThrough(inspection), told }

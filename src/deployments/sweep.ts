@@ -1,6 +1,7 @@
 // Turns silence into an outcome: revisions past their deadline fail and say so, deployments that idle read UNUSED.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Database, runAsSystem, uuidArray } from '../kernel/db.ts'
+import { systemEvents, systemSettings } from '../kernel/journal.ts'
 import { DEADLINES, UNUSED_AFTER } from './lifecycle.ts'
 import { followed, moved, turns } from './queue.ts'
 
@@ -20,24 +21,11 @@ const hold = (inside: SQL) => sql`with held as (
     order by c.id limit ${MOST} for update skip locked)
   select set_config('app.swept', coalesce(string_agg(id::text, ','), ''), true) from held`
 
-const journal = (name: string, rows: string, events: string) => {
-  const [from, numbered] = [sql.identifier(rows), sql.identifier(`${name}_numbered`)]
-  return sql`${numbered} as (
-      insert into journals (scope_id, organization_id, seq)
-      select tenant_id, organization_id, count(*) from ${from} group by tenant_id, organization_id order by tenant_id
-      on conflict (scope_id) do update set seq = journals.seq + excluded.seq returning scope_id, seq),
-    ${sql.identifier(`${name}_journaled`)} as (
-      insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
-      select f.tenant_id, n.seq - row_number() over (partition by f.tenant_id order by f.id) + 1, f.organization_id, f.tenant_id, ${sql.raw(events)},
-        f.id, 'cron', null, setting('request_id'), '{}'
-      from ${from} f join ${numbered} n on n.scope_id = f.tenant_id)`
-}
-
 const fail = sql`with moves as (
     select r.id, r.deployment_id, r.number, l.becomes, l.message, '{}'::jsonb as resolved, null::jsonb as made_commit
     from revisions r, ${limits} where r.deployment_id = any(string_to_array(setting('swept'), ',')::uuid[]) and ${pending} and ${overdue}),
   ${sql.join(turns, sql`, `)}, changed as (${moved}), ${sql.join(followed, sql`, `)},
-  ${journal('failed', 'changed', `'revision.' || lower(f.status)`)}
+  ${systemEvents('changed', sql`'revision.' || lower(f.status)`)}
   select id from changed`
 
 /** Nothing of it changed or was in flight for so long. Its updated_at stays: nobody changed it now either. */
@@ -46,7 +34,7 @@ const idle = (inside: SQL) => sql`with still as (
       and c.updated_at <= clock() - ${UNUSED_AFTER} * interval '1 millisecond'
     order by c.id limit ${MOST} for update skip locked),
   changed as (update deployments d set status = 'UNUSED', version = d.version + 1 from still where d.id = still.id returning d.*),
-  ${journal('idle', 'changed', `'deployment.unused'`)}
+  ${systemEvents('changed', sql`'deployment.unused'`)}
   select id from changed`
 
 type Scope = {
@@ -57,7 +45,7 @@ type Scope = {
 }
 /** All in one trip and one transaction. */
 export async function sweepRevisions(database: Database, { ahead = 0, within }: Scope = {}): Promise<void> {
-  const settings = sql`select set_config('app.clock_offset', ${`${ahead} ms`}, true), set_config('app.request_id', ${`sweep-${crypto.randomUUID()}`}, true)`
+  const settings = systemSettings(ahead, `sweep-${crypto.randomUUID()}`)
   const inside = within ? sql`c.tenant_id = any(${uuidArray(within)})` : sql`true`
   await runAsSystem(database, settings, hold(inside), fail, idle(inside))
 }

@@ -22,6 +22,7 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
     description: 'The address is an `upload_url`: its signature stands in for a key, and works once.',
     ...link,
     takes: 'application/gzip',
+    reply: s.Upload,
     errors: [
       'upload_link_invalid',
       'upload_link_expired',
@@ -37,11 +38,12 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
     open: async (c, services) => {
       const input = validate(c.req, link, '', []) as Parameters<typeof receiveUpload>[1]
       const length = c.req.header('Content-Length')
-      await receiveUpload(services, input, {
+      const upload = await receiveUpload(services, input, {
         stream: c.req.raw.body as ReadableStream<Uint8Array> | null,
         length: length === undefined ? null : Number(length),
         type: c.req.header('Content-Type'),
+        requestId: c.get('requestId'),
       })
-      return c.body(null, 204)
+      return c.json(upload, 200, { 'Cache-Control': 'no-store' })
     },
   })

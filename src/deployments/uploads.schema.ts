@@ -12,6 +12,15 @@ export const UploadTarget = z
   .meta({ id: 'UploadTarget' })
 export type UploadTarget = z.output<typeof UploadTarget>
 
+export const Upload = z
+  .object({
+    object_path: z.string(),
+    size: z.int().meta({ description: 'In bytes, as it came.' }),
+    sha256: z.string().meta({ description: 'The SHA-256 of the archive, in hexadecimal, as `sha256sum` prints it.' }),
+  })
+  .meta({ id: 'Upload' })
+export type Upload = z.output<typeof Upload>
+
 export const UploadRef = z.object({ workspace_id: Uuid, upload_id: Uuid })
 
 export const UploadSignature = z.object({

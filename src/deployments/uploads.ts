@@ -3,12 +3,12 @@ import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
 import { signer } from '../kernel/crypto.ts'
-import { db, type Row, runAsSystem, unless, uuidArray } from '../kernel/db.ts'
+import { type Row, runAsSystem, unless, uuidArray } from '../kernel/db.ts'
 import { Failure, fail } from '../kernel/errors.ts'
-import { commit } from '../kernel/journal.ts'
+import { commit, systemEvents, systemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { found } from '../kernel/rows.ts'
-import { deployments, uploads } from '../tables.ts'
+import { deployments, type uploads } from '../tables.ts'
 import { ARCHIVE_BYTES, inspected } from './archive.ts'
 import type * as shared from './schema.ts'
 import { theOne } from './service.ts'
@@ -30,8 +30,9 @@ export const offerUpload = verb(
     const sourced = sql`case when ${deployments.source} = 'internal_source' then true
       else refuse('source_rule', 'source needs to be internal_source for an upload') end`
     const offered = sql<UploadRow>`
-      insert into uploads (id, organization_id, tenant_id, deployment_id, object_path, expires_at)
-      select ${id}::uuid, organization_id, tenant_id, id, tenant_id || '/' || ${id}::text || '.tar.gz', clock() + interval '15 minutes'
+      insert into uploads (id, organization_id, tenant_id, deployment_id, object_path, expires_at, actor_kind, actor_id)
+      select ${id}::uuid, organization_id, tenant_id, id, tenant_id || '/' || ${id}::text || '.tar.gz', clock() + interval '15 minutes',
+        setting('actor_kind'), current_actor()
       from ${deployments}
       where ${theOne(deployment_id)} and ${unless('deployment_deleting', sql`${deployments.deleting_at} is null`)} and ${sourced}
       returning *`
@@ -46,11 +47,16 @@ export const offerUpload = verb(
   },
 )
 
-type Body = { stream: ReadableStream<Uint8Array> | null; length: number | null; type: string | undefined }
+type Body = {
+  stream: ReadableStream<Uint8Array> | null
+  length: number | null
+  type: string | undefined
+  requestId: string
+}
 const TYPES = /^application\/(gzip|x-gzip|x-gtar|x-tgz|x-tar|octet-stream)\s*(;|$)/i
 
 /** Takes the archive of a link. What can be refused by its headers leaves the link unused; what breaks later has spent it. */
-export async function receiveUpload({ config, database }: Services, link: Link, body: Body): Promise<void> {
+export async function receiveUpload({ config, database }: Services, link: Link, body: Body): Promise<schema.Upload> {
   const { uploads: storage } = config
   if (!(await linkSigner(config).verify(link.signature, signed(link)))) throw fail('upload_link_invalid')
   if (link.expires <= Date.now() + config.clockOffset()) throw fail('upload_link_expired')
@@ -59,14 +65,16 @@ export async function receiveUpload({ config, database }: Services, link: Link, 
   if (!storage) throw fail('not_configured', { headers: { 'Retry-After': '60' } })
   if (!body.stream) throw fail('archive_invalid')
 
-  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
-  const [, claimed] = await runAsSystem(database, clock, claim(link))
+  const settings = systemSettings(config.clockOffset(), body.requestId)
+  const [, claimed] = await runAsSystem(database, settings, claim(link))
   const [path] = found(claimed as Row[], 'upload_link_expired') as [string]
   const { stream, told } = inspected(body.stream, body.length)
   await storage.put(path, stream).catch(cause => {
     throw cause instanceof Failure ? cause : fail('storage_unavailable', { cause })
   })
-  await runAsSystem(database, stored(link, told.size))
+  const [, kept] = await runAsSystem(database, settings, stored(link, told))
+  found(kept as Row[], 'upload_link_expired')
+  return { object_path: path, ...told }
 }
 
 const theLink = ({ workspace_id, upload_id }: Link): SQL =>
@@ -78,33 +86,52 @@ const claim = (link: Link): SQL<Row> => sql`
   where ${theLink(link)} and expires_at > clock() and ${unless('upload_link_used', sql`used_at is null`)}
   returning object_path`
 
-const stored = (link: Link, size: number): SQL<Row> =>
-  sql`update uploads set state = 'stored', size = ${size} where ${theLink(link)} and state = 'receiving'`
+/** Whoever asked for the link is who uploaded. */
+const stored = (link: Link, { size, sha256 }: { size: number; sha256: string }): SQL<Row> => sql`
+  with changed as (
+    update uploads set state = 'stored', size = ${size}, sha256 = ${sha256} where ${theLink(link)} and state = 'receiving' returning *),
+  ${systemEvents('changed', sql`'upload.stored'`, { actor: sql`f.actor_kind, f.actor_id`, data: FACTS })}
+  select id from changed`
+
+const FACTS = sql`json_build_object('deployment_id', f.deployment_id, 'object_path', f.object_path, 'size', f.size, 'sha256', f.sha256)`
 
 /** For whoever builds it. */
 export const readArchive = ({ config }: Pick<Services, 'config'>, path: string) => config.uploads?.get(path)
 
 const AT_ONCE = 100
 
+type Scope = {
+  /** These workspaces only. */
+  within?: string[]
+}
+
 /**
  * A day after its link has ended an archive that no revision names goes, the object first. Who is naming it just now holds its row
  * and is passed over; who comes later finds it not there.
  */
-export async function sweepUploads({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
+export async function sweepUploads(
+  { config, database }: Pick<Services, 'config' | 'database'>,
+  { within }: Scope = {},
+): Promise<void> {
   const { uploads: storage } = config
   if (!storage) return
-  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
-  const old = sql`expires_at < clock() - interval '1 day' and not exists (
+  const settings = systemSettings(config.clockOffset(), `sweep-${crypto.randomUUID()}`)
+  const inside = within ? sql`tenant_id = any(${uuidArray(within)})` : sql`true`
+  const old = sql`${inside} and expires_at < clock() - interval '1 day' and not exists (
     select from revisions r where r.source_revision_config ->> 'source_tarball_path' = object_path)`
   const locked = sql`select id from uploads where ${old} order by expires_at limit ${AT_ONCE} for update skip locked`
   // A statement of its own, so that it sees what was written before the rows were held.
   const removing = sql<Row>`update uploads set state = 'removing'
     where id in (${locked}) and ${old} returning id, object_path`
-  const [, , rows] = (await runAsSystem(database, clock, locked, removing)) as [unknown, unknown, Row[]]
+  const [, , rows] = (await runAsSystem(database, settings, locked, removing)) as [unknown, unknown, Row[]]
   if (rows.length === 0) return
   await storage.remove(rows.map(([, path]) => path as string))
-  await runAsSystem(
-    database,
-    db.delete(uploads).where(sql`id = any(${uuidArray(rows.map(([id]) => id as string))})`) as never,
-  )
+  await runAsSystem(database, settings, removed(rows.map(([id]) => id as string)))
 }
+
+/** That a link was never used is nobody's change; that an archive is gone is one. */
+const removed = (ids: string[]): SQL => sql`
+  with gone as (delete from uploads where id = any(${uuidArray(ids)}) returning *),
+  changed as (select * from gone where size is not null),
+  ${systemEvents('changed', sql`'upload.removed'`, { data: FACTS })}
+  select from changed`

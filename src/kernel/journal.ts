@@ -43,4 +43,26 @@ export async function commit<T>(
   }
 }
 
+/**
+ * For a statement of runAsSystem: an event for each of the rows that the expression `rows` has changed, in the journal of the row's own
+ * workspace. What is said of a row (`f`) is SQL: the type, by whom, and what else is to be known. The request's id is the transaction's.
+ */
+export const systemEvents = (
+  rows: string,
+  type: SQL,
+  { actor = sql`'cron', null::uuid`, data = sql`'{}'::json` }: { actor?: SQL; data?: SQL } = {},
+): SQL => sql`numbered as (
+    insert into journals (scope_id, organization_id, seq)
+    select tenant_id, organization_id, count(*) from ${sql.identifier(rows)} group by tenant_id, organization_id order by tenant_id
+    on conflict (scope_id) do update set seq = journals.seq + excluded.seq returning scope_id, seq),
+  journaled as (
+    insert into events (scope_id, seq, organization_id, tenant_id, type, actor_kind, actor_id, subject_id, request_id, data)
+    select f.tenant_id, n.seq - row_number() over (partition by f.tenant_id order by f.id) + 1, f.organization_id, f.tenant_id, ${type},
+      ${actor}, f.id, setting('request_id'), ${data}
+    from ${sql.identifier(rows)} f join numbered n on n.scope_id = f.tenant_id)`
+
+/** What such a statement wants to know first: what time it is taken to be, and for which request it is. */
+export const systemSettings = (ahead: number, requestId: string): SQL =>
+  sql`select set_config('app.clock_offset', ${`${ahead} ms`}, true), set_config('app.request_id', ${requestId}, true)`
+
 const listed = (ctes: SQL[]): SQL => sql.join(ctes.map(cte => sql`${cte}, `))

@@ -20,5 +20,5 @@ it('an address to upload to begins with the public one', async () => {
   const { body } = await offered(startApp({ settings: { PUBLIC_URL: 'https://slipway.example.com' } }))
   expect(body.upload_url).toMatch(/^https:\/\/slipway\.example\.com\/v2\/uploads\//)
   const { pathname, search } = new URL(body.upload_url)
-  expect((await send('PUT', pathname + search, { raw: await archive() })).status).toBe(204)
+  expect((await send('PUT', pathname + search, { raw: await archive() })).status).toBe(200)
 })

@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, describe, expect, it } from 'vitest'
 import { ARCHIVE_BYTES } from '../../src/deployments/archive.ts'
-import { readArchive } from '../../src/deployments/uploads.ts'
+import { readArchive, sweepUploads } from '../../src/deployments/uploads.ts'
 import type { Storage } from '../../src/env.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import {
@@ -70,7 +70,7 @@ export function uploads(settings: Record<string, string> = {}) {
       const id = await deployment(tenant)
       const { upload_url, object_path } = await offered(tenant, id)
       const bytes = await archive()
-      expect(await put(upload_url, bytes)).toEqual([204, undefined])
+      expect(await put(upload_url, bytes)).toEqual([200, undefined])
       expect(await stored(object_path)).toEqual(bytes)
       const patched = await tenant.patch(`/v2/deployments/${id}`, made(object_path))
       expect([patched.status, patched.body.source_revision_config.source_tarball_path]).toEqual([200, object_path])
@@ -83,7 +83,7 @@ export function uploads(settings: Record<string, string> = {}) {
       const bytes = await gzip(Uint8Array.from(Buffer.concat([tar('x'), random(17 * 1024 * 1024)])))
       const { upload_url, object_path } = await offered(tenant)
       const pieces = [bytes.slice(0, 1), bytes.slice(1, 30), bytes.slice(30, 9_000_000), bytes.slice(9_000_000)]
-      expect(await put(upload_url, streamOf(...pieces))).toEqual([204, undefined])
+      expect(await put(upload_url, streamOf(...pieces))).toEqual([200, undefined])
       expect(Buffer.compare((await stored(object_path))!, bytes)).toBe(0)
     })
 
@@ -95,6 +95,24 @@ export function uploads(settings: Record<string, string> = {}) {
       expect([refused.status, refused.body.code]).toEqual([400, 'source_rule'])
       const reply = await tenant.post(`/v2/deployments/${await deployment(tenant)}/upload-url`)
       expect(await eventsOf(reply.headers.get('X-Request-Id')!, theApp())).toMatchObject([{ type: 'upload.offered' }])
+    })
+
+    it('tells its size and digest, and leaves an event in the name of whoever asked for the link', async () => {
+      const tenant = await newTenant()
+      const deployment_id = await deployment(tenant)
+      const asked = await tenant.post(`/v2/deployments/${deployment_id}/upload-url`)
+      const [offer] = await eventsOf(asked.headers.get('X-Request-Id')!, theApp())
+      const { pathname, search } = new URL(asked.body.upload_url)
+      const raw = await gzip(tar('told'))
+      const { body, headers } = await send('PUT', pathname + search, { raw, app: theApp() })
+      const sha256 = Buffer.from(await crypto.subtle.digest('SHA-256', raw)).toString('hex')
+      const told = { object_path: asked.body.object_path, size: raw.byteLength, sha256 }
+      expect(body).toEqual(told)
+      const events = await eventsOf(headers.get('X-Request-Id')!, theApp())
+      const { actor_kind, actor_id, subject_id } = offer!
+      expect(actor_id).toEqual(expect.any(String))
+      expect(events).toMatchObject([{ type: 'upload.stored', actor_kind, actor_id, subject_id }])
+      expect(JSON.parse(events[0]!.data as string)).toEqual({ deployment_id, ...told })
     })
 
     it('is the same when the request is repeated under its key', async () => {
@@ -122,7 +140,7 @@ export function uploads(settings: Record<string, string> = {}) {
       const { upload_url, object_path } = await offered(await newTenant())
       const bytes = await archive()
       const outcomes = await Promise.all(Array.from({ length: 8 }, () => put(upload_url, bytes)))
-      expect(outcomes.filter(([status]) => status === 204)).toHaveLength(1)
+      expect(outcomes.filter(([status]) => status === 200)).toHaveLength(1)
       expect(outcomes.filter(([, code]) => code === 'upload_link_used')).toHaveLength(7)
       expect(await stored(object_path)).toEqual(bytes)
     })
@@ -132,7 +150,7 @@ export function uploads(settings: Record<string, string> = {}) {
       clock.ahead = 16 * MINUTE
       expect(await put(upload_url, await archive())).toEqual([410, 'upload_link_expired'])
       clock.ahead = 14 * MINUTE
-      expect(await put(upload_url, await archive())).toEqual([204, undefined])
+      expect(await put(upload_url, await archive())).toEqual([200, undefined])
     })
 
     it('is void when anything of it is changed', async () => {
@@ -160,7 +178,7 @@ export function uploads(settings: Record<string, string> = {}) {
         }),
       ]
       for (const url of tampered) expect(await put(url, await archive())).toEqual([403, 'upload_link_invalid'])
-      expect(await put(upload_url, await archive())).toEqual([204, undefined])
+      expect(await put(upload_url, await archive())).toEqual([200, undefined])
     })
 
     it('still holds when a newer sealing key is in front', async () => {
@@ -170,7 +188,7 @@ export function uploads(settings: Record<string, string> = {}) {
       const rotated = start({ settings: { SEALING_KEYS: `${second},${first}` } })
       const without = start({ settings: { SEALING_KEYS: second } })
       expect(await put(upload_url, await archive(), {}, without)).toEqual([403, 'upload_link_invalid'])
-      expect(await put(upload_url, await archive(), {}, rotated)).toEqual([204, undefined])
+      expect(await put(upload_url, await archive(), {}, rotated)).toEqual([200, undefined])
     })
   })
 
@@ -205,7 +223,7 @@ export function uploads(settings: Record<string, string> = {}) {
         'archive_too_large',
       ])
       expect(await put(upload_url, bytes, { 'Content-Type': 'application/json' })).toEqual([415, 'not_gzip_type'])
-      expect(await put(upload_url, bytes)).toEqual([204, undefined])
+      expect(await put(upload_url, bytes)).toEqual([200, undefined])
     })
 
     it('is refused by its streamed length, and read no further', async () => {
@@ -263,6 +281,12 @@ export function uploads(settings: Record<string, string> = {}) {
   })
 
   describe('the sweep', () => {
+    const swept = ({ tenant_id }: Tenant, app = theApp()) => sweepUploads(app, { within: [tenant_id] })
+    const removalsOf = async ({ tenant_id }: Tenant) => {
+      const query = sql`select actor_kind, data ->> 'object_path' from events
+        where scope_id = ${tenant_id}::uuid and type = 'upload.removed'`
+      return (await runAsSystem(theApp().database, query))[0]
+    }
     const rowsOf = async ({ tenant_id }: Tenant) => {
       const [rows] = await runAsSystem(
         theApp().database,
@@ -279,11 +303,12 @@ export function uploads(settings: Record<string, string> = {}) {
       await tenant.patch(`/v2/deployments/${id}`, made(named.object_path))
       const all = [named.object_path, orphan.object_path, unused.object_path]
       clock.ahead = DAY
-      await theApp().housekeep()
+      await swept(tenant)
       expect((await rowsOf(tenant)).sort()).toEqual(all.sort())
       clock.ahead = DAY + 16 * MINUTE
-      await theApp().housekeep()
+      await swept(tenant)
       expect(await rowsOf(tenant)).toEqual([named.object_path])
+      expect(await removalsOf(tenant)).toEqual([['cron', orphan.object_path]])
       expect([await stored(orphan.object_path), await stored(named.object_path)]).toEqual([null, await archive()])
       clock.ahead = 0
       const { body } = await tenant.patch(`/v2/deployments/${id}`, made(orphan.object_path))
@@ -296,9 +321,9 @@ export function uploads(settings: Record<string, string> = {}) {
       await offered(tenant)
       clock.ahead = DAY + 16 * MINUTE
       const brokenApp = start({ overrides: { uploads: broken, s3: undefined } })
-      await expect(brokenApp.housekeep()).rejects.toThrow('down')
+      await expect(swept(tenant, brokenApp)).rejects.toThrow('down')
       expect(await rowsOf(tenant)).toHaveLength(1)
-      await theApp().housekeep()
+      await swept(tenant)
       expect(await rowsOf(tenant)).toEqual([])
     })
   })
