@@ -7,6 +7,7 @@ import { connectionStringOf, speaksHttp } from './gateway.ts'
 import { type DevState, type Home, openHome } from './home.ts'
 import { freePort, obstacleOf } from './ports.ts'
 import { startPostgres } from './postgres.ts'
+import { scheduled } from './schedule.ts'
 import { bold, complain, dim, say, showLine, step } from './terminal.ts'
 import { PortTaken, startWrangler } from './wrangler.ts'
 
@@ -60,7 +61,7 @@ async function main() {
       // Between looking at the port and binding it, somebody else was faster.
       if (trouble instanceof PortTaken && !wanted) continue
       worker.broken.then(crashed.reject)
-      return { url: `http://127.0.0.1:${port}`, follow: worker.follow }
+      return { url: `http://127.0.0.1:${port}`, ...worker }
     }
     throw new Error('There is no free port: give one with --port.')
   }
@@ -72,13 +73,18 @@ async function main() {
   postgres?.then(({ exited }) => exited).then(() => crashed.reject(new Error('Postgres has ended.')), crashed.reject)
   const database = openDatabase()
   running.defer(async () => (await database.catch(() => {}))?.close())
-  const [{ key }, { url, follow }] = await orCrash(Promise.all([database, startWorker()]))
+  const [{ key }, { url, follow, housekeep }] = await orCrash(Promise.all([database, startWorker()]))
   await orCrash(step('Worker', ready(url)))
 
   const state = { url, ...key, pid: process.pid }
   home.writeState(state)
   announce(state, home, performance.now(), theirs !== undefined)
   follow()
+  const sweep = () => housekeep().catch(({ message }) => complain(message))
+  const timer = scheduled(sweep)
+  running.defer(() => clearInterval(timer))
+  // At once too: it may never run for as long as the schedule waits.
+  sweep()
   await crashed.promise
 }
 

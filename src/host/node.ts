@@ -6,9 +6,9 @@ import { createApp } from '../app.ts'
 import { type Config, readAddress, readConfig, readUploadsFolder } from '../env.ts'
 import type { GatewayOptions } from './gateway.ts'
 import { reach, requireReady } from './reach.ts'
+import { scheduled } from './schedule.ts'
 import { inFolder } from './storage.ts'
 
-const SWEEP_MS = 5 * 60_000
 const DRAIN_MS = 10_000
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 
@@ -22,11 +22,6 @@ export function hosted(
   config.database = database
   const app = createApp(config, via)
   return { app, config, gateway, close }
-}
-
-/** What the schedule of wrangler.toml does at the edge. */
-export function sweeping(app: ReturnType<typeof createApp>): NodeJS.Timeout {
-  return setInterval(() => app.housekeep().catch(error => console.error(error)), SWEEP_MS)
 }
 
 async function main() {
@@ -43,7 +38,7 @@ async function main() {
   const host = family === 'IPv6' ? `[${address}]` : address
   console.log(`Slipway serves http://${host}:${port}; its API pages are at /docs`)
 
-  const timer = sweeping(app)
+  const timer = scheduled(app.housekeep)
   const stop = () => {
     // A second signal ends it at once, as if nobody listened.
     for (const name of SIGNALS) process.off(name, stop)

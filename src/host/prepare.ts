@@ -1,8 +1,8 @@
-// Owns what stands between a Postgres and the Worker of `npm run dev`: schema, gateway, housekeeping, and a key that works.
+// Owns what stands between a Postgres and the Worker of `npm run dev`: schema, gateway, and a key that works.
 import { bootstrap } from '../access/bootstrap.ts'
 import type { DevState, Home } from './home.ts'
 import { migrate } from './migrate.ts'
-import { hosted, sweeping } from './node.ts'
+import { hosted } from './node.ts'
 import { complain } from './terminal.ts'
 
 type Wanted = {
@@ -15,17 +15,11 @@ type Key = Omit<DevState, 'url' | 'pid'>
 
 export async function prepare({ home, url, settings, gateway: { port, token } }: Wanted) {
   await migrate(url, { log: () => {} })
-  // The archives are in the Worker's bucket, out of reach from here: its rows are not ours to sweep.
-  const host = hosted({ ...settings, DATABASE_URL: url }, { log: () => {}, uploads: undefined }, { token })
+  const host = hosted({ ...settings, DATABASE_URL: url }, { log: () => {} }, { token })
   await host.gateway?.listen(port)
   host.config.deprecations.forEach(complain)
   const key = await keyFor(host, home)
-  const timer = sweeping(host.app)
-  const close = async () => {
-    clearInterval(timer)
-    await host.close()
-  }
-  return { key, close }
+  return { key, close: host.close }
 }
 
 /** That of an earlier start, for as long as it works in this database. */

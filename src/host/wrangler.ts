@@ -17,6 +17,8 @@ type Options = {
   onTrouble: (text: string) => void
 }
 
+const HOUSEKEEPING_MS = 60_000
+
 export class PortTaken extends Error {}
 
 /** Each process of the chain leaves when the one above it is gone, even by SIGKILL. */
@@ -96,6 +98,12 @@ export function startWrangler({ home, port, settings, onLine, onTrouble }: Optio
     /** It holds the port. */
     listening: once(child, 'message').then(() => undefined),
     broken,
+    /** Nothing here keeps the schedule of wrangler.toml: the Worker is told when it is time. */
+    async housekeep() {
+      const signal = AbortSignal.timeout(HOUSEKEEPING_MS)
+      const { ok, status } = await fetch(`http://127.0.0.1:${port}/cdn-cgi/local/scheduled`, { signal })
+      if (!ok) throw new Error(`The Worker's housekeeping failed: it answers ${status}.`)
+    },
     /** From here on its lines are shown. */
     follow: () => {
       following = true

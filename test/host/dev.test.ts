@@ -4,10 +4,12 @@ import * as fs from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import pg from 'pg'
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { DevState } from '../../src/host/home.ts'
 import { freePort } from '../../src/host/ports.ts'
 import { startPostgres } from '../../src/host/postgres.ts'
+import { archive } from '../support/archives.ts'
 import { aliveOf, type Command, command, eventually, familyOf, listens, stopAll } from '../support/commands.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-dev-'))
@@ -104,6 +106,42 @@ test('uses the Postgres of DATABASE_URL, hands the settings on, and makes a key 
   } finally {
     await postgres.stop()
   }
+}, 60_000)
+
+test('its housekeeping reaches the bucket of the Worker: an archive that nobody needs is gone after the next start', async () => {
+  const first = dev([`--port=${await freePort()}`])
+  const { url, api_key } = await served(first)
+  const post = async (path: string, body?: object) => {
+    const headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
+    const answer = await fetch(url + path, { method: 'POST', headers, ...(body && { body: JSON.stringify(body) }) })
+    return (await answer.json()) as Record<string, string>
+  }
+  const { id } = await post('/v2/deployments', {
+    ...{ name: 'shop', source: 'internal_source' },
+    ...{ source_config: {}, source_revision_config: {}, secrets: [] },
+  })
+  const { upload_url } = await post(`/v2/deployments/${id}/upload-url`)
+  expect((await fetch(upload_url!, { method: 'PUT', body: await archive() })).status).toBe(200)
+  const blobs = () =>
+    fs
+      .readdirSync(join(home, 'worker'), { recursive: true, encoding: 'utf8' })
+      .filter(path => /r2\/.*blobs\/./.test(path))
+  expect(blobs().length).toBeGreaterThan(0)
+
+  const ask = async (query: string) => {
+    const client = new pg.Client(fs.readFileSync(join(home, 'database-url'), 'utf8'))
+    await client.connect()
+    const { rows } = await client.query(query).finally(() => client.end())
+    return rows
+  }
+  // The clock of another process cannot be moved.
+  await ask(`update uploads set expires_at = now() - interval '2 days'`)
+  await first.stop('SIGTERM')
+  const second = dev([`--port=${await freePort()}`])
+  await served(second)
+  await second.until(async () => (await ask('select from uploads')).length === 0)
+  expect(blobs()).toEqual([])
+  expect(await ask(`select actor_kind from events where type = 'upload.removed'`)).toEqual([{ actor_kind: 'cron' }])
 }, 60_000)
 
 describe('refuses in one sentence that names it', () => {
