@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Ships to production: migrates its database, then deploys the Worker.
+# Ships to production: makes the bucket if there is none, migrates the database, then deploys the Worker.
 #   scripts/deploy.sh [--dry-run]
 # shellcheck source=scripts/lib.sh
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -10,5 +10,6 @@ for name in "${worker_secrets[@]}"; do
 done
 need_cloudflare
 
+make_bucket
 run npm run db:migrate
 ship deploy

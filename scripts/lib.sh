@@ -35,7 +35,7 @@ need() {
 }
 
 need_cloudflare() {
-  need CLOUDFLARE_API_TOKEN 'make a token that may edit Workers Scripts in the Cloudflare dashboard and export it.'
+  need CLOUDFLARE_API_TOKEN 'make a token that may edit Workers Scripts and Workers R2 Storage in the Cloudflare dashboard and export it.'
   need CLOUDFLARE_ACCOUNT_ID 'copy the account id from the Cloudflare dashboard and export it.'
 }
 
@@ -47,6 +47,14 @@ run() {
   else
     "$@"
   fi
+}
+
+# The bucket of wrangler.toml, without which no version is taken: made when it is not there. Only Cloudflare's own "already
+# exists" counts as presence, so a token that may not is found out before anything is changed.
+make_bucket() {
+  local answer bucket
+  bucket=$(sed -n 's/^bucket_name *= *"\(.*\)".*/\1/p' wrangler.toml)
+  answer=$(run npx wrangler r2 bucket create "$bucket" 2>&1) || [[ $answer == *'[code: 10004]'* ]] || fail 1 "$answer"
 }
 
 # ship COMMAND…: runs wrangler with the secrets in a file that only this user can read, gone when the script ends.

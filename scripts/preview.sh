@@ -57,6 +57,7 @@ up() {
     [[ $name == DATABASE_URL ]] || need "$name" 'export it, or add it to the secrets of the GitHub environment "preview".'
   done
 
+  make_bucket
   has_database || neon branches create --name "$database" --no-secrets ${NEON_PARENT:+--parent "$NEON_PARENT"}
   DATABASE_URL=$(neon connection-string "$database" ${NEON_ROLE:+--role-name "$NEON_ROLE"} \
     ${NEON_DATABASE:+--database-name "$NEON_DATABASE"})

@@ -6,7 +6,8 @@ import { delimiter, join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 
 const root = join(import.meta.dirname, '../..')
-const worker = readFileSync(join(root, 'wrangler.toml'), 'utf8').match(/^name = "(.+)"/m)![1]!
+const toml = readFileSync(join(root, 'wrangler.toml'), 'utf8')
+const [worker, bucket] = [/^name = "(.+)"/m, /^bucket_name = "(.+)"/m].map(named => toml.match(named)![1]!)
 
 // One program under three names. It writes down how it was called, and keeps database branches and comments in a file.
 const standIn = `#!/usr/bin/env node
@@ -40,6 +41,9 @@ if (line.includes('neonctl') && verb === 'create') {
   if (verb === 'delete') state.branches = state.branches.filter(b => b !== wanted)
   if (verb === 'delete' && state.overtaken) missing()
   if (argv[3] === 'connection-string') end(0, 'postgresql://owner:hunter2@' + wanted + '.neon.test/app?x="\\\\$y"\\n')
+} else if (line.includes('wrangler r2 bucket create')) {
+  if (state.buckets.includes(argv[5])) end(1, '', 'The bucket you tried to create already exists, and you own it. [code: 10004]')
+  state.buckets.push(argv[5])
 } else if (line.includes('wrangler versions upload')) {
   const url = 'https://' + after('--preview-alias') + '-${worker}.acme.workers.dev'
   const entries = [{ type: 'wrangler-session' }, { type: 'version-upload', preview_url: 'https://1a2b3c4d.test', preview_alias_url: url }]
@@ -62,7 +66,7 @@ type Call = {
   secrets?: { path: string; mode: number; text: string }
   databaseUrl?: string
 }
-type State = { branches: string[]; comments: string[]; noPreviews?: boolean; overtaken?: boolean }
+type State = { branches: string[]; buckets: string[]; comments: string[]; noPreviews?: boolean; overtaken?: boolean }
 
 const settings = {
   NEON_API_KEY: 'neon-hunter2',
@@ -81,7 +85,7 @@ beforeEach(() => {
     writeFileSync(join(here, tool), standIn)
     chmodSync(join(here, tool), 0o755)
   }
-  remember({ branches: ['main'], comments: [] })
+  remember({ branches: ['main'], buckets: [], comments: [] })
 })
 afterEach(() => rmSync(here, { recursive: true, force: true }))
 
@@ -110,7 +114,9 @@ const aliasOf = (branch: string) => argument(preview('up', branch).calls, '--pre
 // What each call did, in a word or two, for telling the order.
 const deeds = (calls: Call[]) =>
   calls.map(({ line }) =>
-    line.match(/branches \w+|connection-string|db:migrate|versions upload|deploy|gh \w+ ?[a-z]*/)![0].trim(),
+    line
+      .match(/bucket create|branches \w+|connection-string|db:migrate|versions upload|deploy|gh \w+ ?[a-z]*/)![0]
+      .trim(),
   )
 
 describe('a branch name becomes an alias', () => {
@@ -149,7 +155,14 @@ describe('a branch name becomes an alias', () => {
 })
 
 describe('preview.sh up', () => {
-  const steps = ['branches get', 'branches create', 'connection-string', 'db:migrate', 'versions upload']
+  const steps = [
+    'bucket create',
+    'branches get',
+    'branches create',
+    'connection-string',
+    'db:migrate',
+    'versions upload',
+  ]
 
   it('makes the database, migrates it, uploads, and writes the address once', () => {
     const { status, stdout, calls } = preview('up', 'topic', '7')
@@ -197,7 +210,7 @@ describe('preview.sh up', () => {
     expect(argument(calls, '--database-name')).toBe('app')
   })
 
-  it.each(['branches get', 'branches create', 'connection-string', 'db:migrate', 'versions upload'])(
+  it.each(['bucket create', 'branches get', 'branches create', 'connection-string', 'db:migrate', 'versions upload'])(
     'stops where %s fails',
     step => {
       const { status, calls } = run('preview.sh', ['up', 'topic', '7'], { ...settings, FAIL: step })
@@ -261,21 +274,32 @@ describe('preview.sh down', () => {
 })
 
 describe('deploy.sh', () => {
-  it('migrates, then deploys with its own secrets', () => {
+  const steps = ['bucket create', 'db:migrate', 'deploy']
+
+  it('makes the bucket, migrates, then deploys with its own secrets', () => {
     const { status, calls } = run('deploy.sh', [], production)
     expect(status).toBe(0)
-    expect(deeds(calls)).toEqual(['db:migrate', 'deploy'])
-    expect(calls[0]!.databaseUrl).toBe(production.DATABASE_URL)
-    expect(JSON.parse(calls[1]!.secrets!.text)).toEqual({
+    expect(deeds(calls)).toEqual(steps)
+    expect(state().buckets).toEqual([bucket])
+    expect(calls[1]!.databaseUrl).toBe(production.DATABASE_URL)
+    expect(JSON.parse(calls[2]!.secrets!.text)).toEqual({
       DATABASE_URL: production.DATABASE_URL,
       SEALING_KEYS: production.SEALING_KEYS,
     })
   })
 
-  it('does not deploy when migrating fails', () => {
-    const { status, calls } = run('deploy.sh', [], { ...production, FAIL: 'db:migrate' })
+  it('is content with the bucket that is there', () => {
+    run('deploy.sh', [], production)
+    const { status, calls, stdout, stderr } = run('deploy.sh', [], production)
+    expect([status, stdout + stderr]).toEqual([0, ''])
+    expect(deeds(calls)).toEqual(steps)
+  })
+
+  it.each(['bucket create', 'db:migrate'])('does nothing further when %s fails', step => {
+    const { status, stderr, calls } = run('deploy.sh', [], { ...production, FAIL: step })
     expect(status).toBe(1)
-    expect(deeds(calls)).toEqual(['db:migrate'])
+    expect(stderr).toContain('refused')
+    expect(deeds(calls)).toEqual(steps.slice(0, steps.indexOf(step) + 1))
   })
 })
 
