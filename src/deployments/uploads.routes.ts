@@ -11,6 +11,8 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
   .post('/v2/deployments/{deployment_id}/upload-url', {
     id: 'offerUpload',
     summary: 'A signed address to upload a source archive to',
+    description:
+      'Pack and send it with `tar czf app.tgz .` and `curl -T app.tgz "$upload_url"`; then patch `source_revision_config.source_tarball_path` with the `object_path`.',
     params: DeploymentRef,
     reply: s.UploadTarget,
     errors: ['deployment_not_found', 'deployment_deleting', 'source_rule', 'not_configured'],

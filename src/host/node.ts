@@ -9,6 +9,8 @@ import { reach, requireReady } from './reach.ts'
 import { scheduled } from './schedule.ts'
 import { inFolder } from './storage.ts'
 
+/** Node's own five minutes would cut a large archive off that comes over a slow line. */
+const REQUEST_MS = 30 * 60_000
 const DRAIN_MS = 10_000
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 
@@ -28,7 +30,7 @@ async function main() {
   const { HOST, PORT } = readAddress(process.env)
   const { app, close } = hosted(process.env)
   await requireReady(app.database)
-  const server = createAdaptorServer({ fetch: app.fetch }) as Server
+  const server = createAdaptorServer({ fetch: app.fetch, serverOptions: { requestTimeout: REQUEST_MS } }) as Server
   await once(server.listen(PORT, HOST), 'listening').catch((error: NodeJS.ErrnoException) => {
     throw error.code === 'EADDRINUSE'
       ? new Error(`PORT ${PORT} is taken: set another one.`)
