@@ -19,7 +19,7 @@ const SECURITY = Object.entries({
   'X-Frame-Options': 'DENY',
 })
 
-const METHODS = 'GET, HEAD, POST, PATCH, DELETE'
+const METHODS = 'GET, HEAD, POST, PUT, PATCH, DELETE'
 const EXPOSED = 'ETag, Idempotency-Replayed, Link, Location, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id'
 const A_DAY = '86400'
 
