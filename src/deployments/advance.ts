@@ -5,7 +5,7 @@ import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { inFlightStates, mayFollow } from './lifecycle.ts'
 import { type RevisionStatus, revisionStatuses, sources } from './parts.schema.ts'
-import { followed, held, moved, ofCurrent, turns } from './queue.ts'
+import { brought, followed, held, moved, ofCurrent, turns } from './queue.ts'
 import type { RevisionRow } from './rows.ts'
 import type { Revision } from './schema.ts'
 
@@ -43,8 +43,8 @@ export async function advance(ctx: Ctx, move: Move, refusal: Refusal = 'revision
     ctx,
     `revision.${to.toLowerCase()}`,
     moved,
-    { deployment_id, message },
-    { lock: held(deployment_id), first: [moves, ...turns], also: followed },
+    { deployment_id, message, ...(move.commit && { commit: move.commit.sha }) },
+    { lock: held(deployment_id), first: [moves, ...turns], also: followed, others: brought },
   )
   return found(rows, 'revision_not_found')
 }

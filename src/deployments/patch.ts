@@ -1,20 +1,31 @@
 // Patching: the plan told before, or applied. The database asks the plan's questions of the row that it holds, so that one trip does.
-import { and, type SQL, sql } from 'drizzle-orm'
+import { and, isNull, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { sha256Hex } from '../kernel/crypto.ts'
 import { db, run, unless, unmoved } from '../kernel/db.ts'
+import { fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { deployments } from '../tables.ts'
 import { freshPlan, pushOfTag, sentenceOf } from './guards.ts'
 import { sources } from './parts.schema.ts'
-import { isMasked, plan, type Supplied, supplied, suppliesSecrets, type Wanted } from './plan.ts'
-import { decided, held, made, ofCurrent, skipped, wantedFrom } from './queue.ts'
+import {
+  doubled,
+  isMasked,
+  plan,
+  REF,
+  type Supplied,
+  supplied,
+  suppliesSecrets,
+  unknownSecrets,
+  type Wanted,
+} from './plan.ts'
+import { decided, entered, held, made, ofCurrent, skipped, wantedFrom } from './queue.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { archiveOf, ruleBroken, sealedSecrets, theOne } from './service.ts'
-import { refusedMembers } from './sources.ts'
+import { pushFaults, refusedMembers } from './sources.ts'
 
 type Input = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
 
@@ -27,15 +38,29 @@ export const planPatch = verb('deployments:update', async (ctx, input: Input): P
       db
         .select()
         .from(deployments)
-        .where(and(theOne(input.deployment_id), archiveOf(input.source_revision_config))),
+        .where(
+          and(theOne(input.deployment_id), unmoved(ctx, deployments), archiveOf(input.source_revision_config), ALIVE),
+        ),
     ),
     'deployment_not_found',
   )
-  const faults = refusedMembers(input.revision_source ?? (row.source as schema.Deployment['source']), whole(input))
-  if (faults.length > 0) throw ruleBroken(faults)
   const wanted = row as DeploymentRow & Wanted
+  const supplied = whole(input)
+  const faults = [
+    ...refusedMembers(input.revision_source ?? (row.source as schema.Deployment['source']), supplied),
+    ...pushFaults({
+      source_config: { ...wanted.source_config, ...supplied.source_config },
+      source_revision_config: { ...wanted.source_revision_config, ...supplied.source_revision_config },
+    }),
+  ]
+  if (faults.length > 0) throw ruleBroken(faults)
+  const [unknown, twice] = [unknownSecrets(wanted, input), doubled(wanted, input)]
+  if (unknown.length > 0) throw fail('secret_unknown', { about: unknown.join(', ') })
+  if (twice.length > 0) throw fail('variable_doubled', { about: twice.join(', ') })
   return { ...plan(wanted, input, input.clear), plan_digest: `${row.version}.${await digestOf(input)}` }
 })
+
+const ALIVE = unless('deployment_deleting', isNull(deployments.deleting_at))
 
 /** Names the request and, before the dot, the version that it was planned on. */
 async function digestOf({ deployment_id: _, dry_run: __, ...patch }: Input): Promise<string> {
@@ -76,6 +101,7 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Inp
     lock: held(deployment_id),
     first,
     also,
+    others: entered('changed'),
   })
   return deploymentToWire(found(rows, 'deployment_not_found'))
 })
@@ -105,14 +131,15 @@ function questions(input: Input): SQL {
   return sql`${newOnes(of('revision'), ...secrets)} as reasons,
     cardinality(${newOnes(of('in_place'))}) > 0 as placed,
     ${merged('source_config', input.source_config, input.clear)} as next_config,
-    ${merged('source_revision_config', input.source_revision_config, input.source_revision_config?.repo_ref ? PINNED : [])} as next_made_from,
+    ${merged('source_revision_config', input.source_revision_config)} - ${stale(members)} as next_made_from,
     ${suppliesSecrets(input) ? nextSecrets(input) : sql`c.secrets::jsonb`} as next_secrets,
     ${references ? json(emptied(references)) : sql`c.secret_references::jsonb`} as next_references,
     coalesce(${input.revision_source ?? null}, c.source) as made_source, null::json as made_commit, null::uuid as from_revision, c.hold as next_hold`
 }
 
-/** A ref that is said anew is looked up anew. */
-const PINNED = ['repo_commit_sha']
+/** The commit that was found for a ref that is said anew. */
+const stale = (members: Supplied[]): SQL =>
+  sql`case when ${REF} = any(${newOnes(members.filter(({ path }) => path.join('.') === REF))}) then 'repo_commit_sha' else '' end`
 
 const merged = (column: string, supplied: object | null | undefined, cleared: readonly string[] = []): SQL =>
   sql`((c.${sql.identifier(column)}::jsonb || ${json(supplied ?? {})}) - ${sql.param([...cleared])}::text[])`
@@ -149,6 +176,7 @@ async function guards(ctx: Ctx, input: Input): Promise<SQL> {
       merged('source_revision_config', input.source_revision_config),
     ),
     suppliesSecrets(input) ? knownSecrets(input) : sql`true`,
+    suppliesSecrets(input) || input.secret_references ? namedOnce(input) : sql`true`,
     archiveOf(input.source_revision_config),
   ]
   return sql.join(all, sql` and `)
@@ -167,4 +195,15 @@ const knownSecrets = (input: Input): SQL => {
   const unknown = sql`(select string_agg(i.name, ', ') from ${itemsOf(input)} left join ${KEPT} on k.name = i.name
     where i.masked and k.name is null)`
   return sql`case when ${unknown} is null then true else refuse('secret_unknown', ${unknown}) end`
+}
+/** Asked of what is sent of the one and, where the other is not sent, of what is there. */
+const namedOnce = (input: Input): SQL => {
+  const sent = (items: { name: string }[]) => sql`${JSON.stringify(items.map(({ name }) => ({ name })))}::jsonb`
+  const secrets = suppliesSecrets(input) ? sent(input.secrets!) : sql`c.secrets::jsonb`
+  const references = input.secret_references
+    ? sent(input.secret_references)
+    : sql`coalesce(c.secret_references::jsonb, '[]')`
+  const twice = sql`(select string_agg(name, ', ') from jsonb_to_recordset(${secrets}) s(name text)
+    join jsonb_to_recordset(${references}) f(name text) using (name))`
+  return sql`case when ${twice} is null then true else refuse('variable_doubled', ${twice}) end`
 }

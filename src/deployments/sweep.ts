@@ -20,25 +20,28 @@ const hold = (inside: SQL) => sql`with held as (
     order by c.id limit ${MOST} for update skip locked)
   select set_config('app.swept', coalesce(string_agg(id::text, ','), ''), true) from held`
 
-const journal = (name: string, rows: string, events: string) => {
-  const [from, numbered] = [sql.identifier(rows), sql.identifier(`${name}_numbered`)]
-  return sql`${numbered} as (
-      insert into journals (scope_id, organization_id, seq)
-      select tenant_id, organization_id, count(*) from ${from} group by tenant_id, organization_id order by tenant_id
-      on conflict (scope_id) do update set seq = journals.seq + excluded.seq returning scope_id, seq),
-    ${sql.identifier(`${name}_journaled`)} as (
-      insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
-      select f.tenant_id, n.seq - row_number() over (partition by f.tenant_id order by f.id) + 1, f.organization_id, f.tenant_id, ${sql.raw(events)},
-        f.id, 'cron', null, setting('request_id'), '{}'
-      from ${from} f join ${numbered} n on n.scope_id = f.tenant_id)`
-}
+/** As commit() does it, but in the journals of many workspaces, and nobody asked for it. */
+const journaled = (events: SQL) => sql`
+  told as (${events}),
+  numbered as (
+    insert into journals (scope_id, organization_id, seq)
+    select tenant_id, organization_id, count(*) from told group by tenant_id, organization_id order by tenant_id
+    on conflict (scope_id) do update set seq = journals.seq + excluded.seq returning scope_id, seq),
+  journaled as (
+    insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
+    select t.tenant_id, n.seq - count(*) over same + row_number() over same, t.organization_id, t.tenant_id, t.type, t.subject_id,
+      'cron', null, setting('request_id'), t.data
+    from told t join numbered n on n.scope_id = t.tenant_id window same as (partition by t.tenant_id))
+  select id from changed`
 
 const fail = sql`with moves as (
     select r.id, r.deployment_id, r.number, l.becomes, l.message, '{}'::jsonb as resolved, null::jsonb as made_commit
     from revisions r, ${limits} where r.deployment_id = any(string_to_array(setting('swept'), ',')::uuid[]) and ${pending} and ${overdue}),
   ${sql.join(turns, sql`, `)}, changed as (${moved}), ${sql.join(followed, sql`, `)},
-  ${journal('failed', 'changed', `'revision.' || lower(f.status)`)}
-  select id from changed`
+  ${journaled(sql`
+    select tenant_id, organization_id, 'revision.' || lower(status) as type, id as subject_id,
+      json_build_object('deployment_id', deployment_id, 'message', status_message) as data from changed
+    union all select * from consequences`)}`
 
 /** Nothing of it changed or was in flight for so long. Its updated_at stays: nobody changed it now either. */
 const idle = (inside: SQL) => sql`with still as (
@@ -46,8 +49,7 @@ const idle = (inside: SQL) => sql`with still as (
       and c.updated_at <= clock() - ${UNUSED_AFTER} * interval '1 millisecond'
     order by c.id limit ${MOST} for update skip locked),
   changed as (update deployments d set status = 'UNUSED', version = d.version + 1 from still where d.id = still.id returning d.*),
-  ${journal('idle', 'changed', `'deployment.unused'`)}
-  select id from changed`
+  ${journaled(sql`select tenant_id, organization_id, 'deployment.unused' as type, id as subject_id, '{}'::json as data from changed`)}`
 
 type Scope = {
   /** How many milliseconds are taken to have passed. */

@@ -14,6 +14,11 @@ const CODES = {
     'Unknown secret',
     'The mask keeps the value of a secret that is there, and this one is not; send its value',
   ],
+  variable_doubled: [
+    400,
+    'Secret and reference at once',
+    'An environment variable is either a secret or a reference to one; rename or remove one of the two',
+  ],
   archive_unknown: [
     400,
     'No such archive',
