@@ -1,66 +1,36 @@
 // Patching: the plan told before, or applied. The database asks the plan's questions of the row that it holds, so that one trip does.
-import { and, isNull, type SQL, sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
+import { alias } from 'drizzle-orm/pg-core'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { sha256Hex } from '../kernel/crypto.ts'
 import { db, run, unless, unmoved } from '../kernel/db.ts'
-import { fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { deployments } from '../tables.ts'
 import { freshPlan, pushOfTag, sentenceOf } from './guards.ts'
 import { sources } from './parts.schema.ts'
-import {
-  doubled,
-  isMasked,
-  plan,
-  REF,
-  type Supplied,
-  supplied,
-  suppliesSecrets,
-  unknownSecrets,
-  type Wanted,
-} from './plan.ts'
+import { isMasked, plan, REF, type Supplied, supplied, suppliesSecrets, type Wanted } from './plan.ts'
 import { decided, entered, held, made, ofCurrent, skipped, wantedFrom } from './queue.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
-import { archiveOf, ruleBroken, sealedSecrets, theOne } from './service.ts'
-import { pushFaults, refusedMembers } from './sources.ts'
+import { archiveOf, sealedSecrets } from './service.ts'
+import { refusedMembers } from './sources.ts'
 
 type Input = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
 
 // ---- told
 
-export const planPatch = verb('deployments:update', async (ctx, input: Input): Promise<schema.Plan> => {
-  const row = found(
-    await run(
-      ctx,
-      db
-        .select()
-        .from(deployments)
-        .where(
-          and(theOne(input.deployment_id), unmoved(ctx, deployments), archiveOf(input.source_revision_config), ALIVE),
-        ),
-    ),
-    'deployment_not_found',
-  )
-  const wanted = row as DeploymentRow & Wanted
-  const supplied = whole(input)
-  const faults = [
-    ...refusedMembers(input.revision_source ?? (row.source as schema.Deployment['source']), supplied),
-    ...pushFaults({
-      source_config: { ...wanted.source_config, ...supplied.source_config },
-      source_revision_config: { ...wanted.source_revision_config, ...supplied.source_revision_config },
-    }),
-  ]
-  if (faults.length > 0) throw ruleBroken(faults)
-  const [unknown, twice] = [unknownSecrets(wanted, input), doubled(wanted, input)]
-  if (unknown.length > 0) throw fail('secret_unknown', { about: unknown.join(', ') })
-  if (twice.length > 0) throw fail('variable_doubled', { about: twice.join(', ') })
-  return { ...plan(wanted, input, input.clear), plan_digest: `${row.version}.${await digestOf(input)}` }
-})
+const c = alias(deployments, 'c')
 
-const ALIVE = unless('deployment_deleting', isNull(deployments.deleting_at))
+export const planPatch = verb('deployments:update', async (ctx, input: Input): Promise<schema.Plan> => {
+  const query = db
+    .select()
+    .from(c)
+    .where(sql`${ofCurrent(input.deployment_id)} and ${guards(ctx, input)}`)
+  const wanted = found(await run(ctx, query), 'deployment_not_found') as DeploymentRow & Wanted
+  return { ...plan(wanted, input, input.clear), plan_digest: `${wanted.version}.${await digestOf(input)}` }
+})
 
 /** Names the request and, before the dot, the version that it was planned on. */
 async function digestOf({ deployment_id: _, dry_run: __, ...patch }: Input): Promise<string> {
@@ -80,7 +50,8 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Inp
   const revision = crypto.randomUUID()
   const secrets = input.secrets ?? []
   const first = [
-    sql`planned as (select c.*, ${questions(input)} from deployments c where ${ofCurrent(deployment_id)} and ${await guards(ctx, input)})`,
+    sql`planned as (select c.*, ${questions(input)} from deployments c where ${ofCurrent(deployment_id)}
+      and ${guards(ctx, input)} and ${asPlanned(ctx, input, await digestOf(input))})`,
     decided,
   ]
   const also = [
@@ -161,15 +132,11 @@ const nextSecrets = (input: Input): SQL => sql`(
   select jsonb_agg(jsonb_build_object('name', i.name, 'version', case when i.masked then k.version else c.revisions + 1 end))
   from ${itemsOf(input)} left join ${KEPT} on k.name = i.name)`
 
-/** Everything that a patch may be refused for once the row is known. */
-async function guards(ctx: Ctx, input: Input): Promise<SQL> {
-  const held = { version: sql`c.version` }
-  const immutable = newOnes(supplied(input).filter(member => member.effect === 'immutable'))
+/** What a patch is refused for once the row is known, when planned as when applied. */
+function guards(ctx: Ctx, input: Input): SQL {
   const all = [
     unless('deployment_deleting', sql`c.deleting_at is null`),
-    unmoved(ctx, held) ?? sql`true`,
-    freshPlan(ctx, await digestOf(input)),
-    sql`case when cardinality(${immutable}) > 0 then refuse('member_immutable', array_to_string(${immutable}, ', ')) else true end`,
+    unmoved(ctx, { version: sql`c.version` }) ?? sql`true`,
     refusedBySource(input),
     pushOfTag(
       merged('source_config', input.source_config),
@@ -180,6 +147,13 @@ async function guards(ctx: Ctx, input: Input): Promise<SQL> {
     archiveOf(input.source_revision_config),
   ]
   return sql.join(all, sql` and `)
+}
+
+/** A plan shows what is immutable; applied, it is refused. */
+function asPlanned(ctx: Ctx, input: Input, digest: string): SQL {
+  const immutable = newOnes(supplied(input).filter(member => member.effect === 'immutable'))
+  return sql`${freshPlan(ctx, digest)}
+    and case when cardinality(${immutable}) > 0 then refuse('member_immutable', array_to_string(${immutable}, ', ')) else true end`
 }
 
 /** The rules of sources stand in one table; the database only says which source it is. */

@@ -95,15 +95,6 @@ export function plan(
 /** Said anew, it is looked up anew: the commit that was found for it goes. */
 export const REF = 'source_revision_config.repo_ref'
 
-/** Masks of secrets that are not there. */
-export const unknownSecrets = ({ secrets }: Wanted, patch: DeploymentPatch): string[] =>
-  namesOf((patch.secrets ?? []).filter(isMasked)).filter(name => !namesOf(secrets).includes(name))
-
-/** An environment variable is a secret or a reference: the names that the patch makes both, beside what it leaves as it is. */
-export function doubled(wanted: Wanted, patch: DeploymentPatch): string[] {
-  const references = namesOf((patch.secret_references ?? wanted.secret_references ?? []) as { name: string }[])
-  return namesOf(suppliesSecrets(patch) ? patch.secrets! : wanted.secrets).filter(name => references.includes(name))
-}
 const namesOf = (named: { name: string }[]) => named.map(({ name }) => name)
 
 /** Compared by name only: values are sealed, and a value that is sent is taken for new. */

@@ -107,8 +107,7 @@ function oddities(value: unknown, root: string[]): Fault[] {
         return faults
       }
       for (const [key, member] of Object.entries(value)) {
-        // Assigned as a member, `__proto__` would be lost or do harm.
-        if (!Array.isArray(value) && (key === '__proto__' || key.includes('\0') || !key.isWellFormed()))
+        if (!Array.isArray(value) && (key.includes('\0') || !key.isWellFormed()))
           odd('name_invalid', loc, 'has a member with an invalid name')
         else rest.push({ value: member, loc: [...loc, Array.isArray(value) ? Number(key) : key] })
       }

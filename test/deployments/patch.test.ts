@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { newTenant, type Tenant } from '../support/app.ts'
+import { newTenant, startApp, type Tenant } from '../support/app.ts'
+import { move } from '../support/deployments.ts'
 
 const SHA = 'a'.repeat(40)
 const body = (over: Record<string, unknown> = {}) => ({
@@ -177,6 +178,86 @@ describe('a patch', () => {
     expect((await tenant.patch(path, { secrets: [{ name: 'NEW', value: '********' }] })).body.code).toBe(
       'secret_unknown',
     )
+  })
+
+  it('is refused when planned as when applied', async () => {
+    const tenant = await newTenant()
+    const { id } = await made(tenant)
+    const path = `/v2/deployments/${id}`
+    const tag = { source_revision_config: { repo_ref: 'refs/tags/v1' }, source_config: { build_on_push: true } }
+    const cases: [Record<string, unknown>, Record<string, string>, string][] = [
+      [{ source_revision_config: { image_uri: 'nginx' } }, {}, 'source_rule'],
+      [tag, {}, 'source_rule'],
+      [{ secrets: [{ name: 'NEW', value: '********' }] }, {}, 'secret_unknown'],
+      [{}, { 'If-Match': '"7"' }, 'precondition_failed'],
+    ]
+    const refused = async (patch: Record<string, unknown>, headers: Record<string, string>, code: string) => {
+      for (const query of ['', '?dry_run=true'])
+        expect((await tenant.patch(path + query, patch, headers)).body.code, query).toBe(code)
+    }
+    for (const one of cases) await refused(...one)
+    await tenant.delete(path)
+    await refused({ secrets: [] }, {}, 'deployment_deleting')
+  })
+
+  it('keeps the commit that was found until the ref is said anew, and the plan shows that it goes', async () => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = await made(tenant)
+    const path = `/v2/deployments/${id}`
+    const etag = (await tenant.get(path)).headers.get('ETag')
+    const commit = { sha: SHA, message: null, author: null }
+    await move(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILDING', { commit })
+    const found = await tenant.get(path)
+    expect(found.body.source_revision_config).toMatchObject({ repo_ref: 'main', repo_commit_sha: SHA })
+    expect(found.headers.get('ETag')).not.toBe(etag)
+    const kept = await tenant.patch(path, { source_config: { install_command: 'npm install' } })
+    expect(kept.body.source_revision_config.repo_commit_sha).toBe(SHA)
+    const again = { source_revision_config: { repo_ref: 'main' } }
+    const planned = (await tenant.patch(`${path}?dry_run=true`, again)).body
+    expect(planned.reasons).toEqual(['source_revision_config.repo_ref'])
+    expect(planned.changes).toMatchObject([
+      { path: 'source_revision_config.repo_ref', before: 'main', after: 'main' },
+      { path: 'source_revision_config.repo_commit_sha', before: SHA, after: null, effect: 'revision' },
+    ])
+    expect((await tenant.patch(path, again)).body.source_revision_config.repo_commit_sha).toBeNull()
+  })
+
+  it('that says a commit again keeps it, and makes no revision', async () => {
+    const tenant = await newTenant()
+    const ref = { source_revision_config: { repo_ref: SHA, platform_config_path: 'platform.json' } }
+    const { id, latest_revision_id } = await made(tenant, ref)
+    const commit = { sha: SHA, message: null, author: null }
+    await move(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILDING', { commit })
+    const { body } = await tenant.patch(`/v2/deployments/${id}`, ref)
+    expect(body).toMatchObject({ latest_revision_id, source_revision_config: { repo_commit_sha: SHA } })
+  })
+
+  it('makes no secret of a name that a reference has, nor the reverse', async () => {
+    const tenant = await newTenant({ app: startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } }) })
+    const reference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
+    const secret = (name: string) => ({ name, value: 'hush' })
+    const { id } = await made(tenant, {
+      source: 'external_container',
+      source_config: { resource_spec: {} },
+      source_revision_config: { image_uri: 'nginx' },
+      secrets: [secret('KEPT')],
+      secret_references: [reference('REFERRED')],
+    })
+    const path = `/v2/deployments/${id}`
+    for (const query of ['?dry_run=true', '']) {
+      for (const patch of [
+        { secrets: [secret('REFERRED'), secret('OTHER')] },
+        { secret_references: [reference('OTHER'), reference('KEPT')] },
+      ]) {
+        const refused = await tenant.patch(path + query, patch)
+        expect([refused.status, refused.body.code]).toEqual([400, 'variable_doubled'])
+        expect(refused.body.detail).toMatch(/: (REFERRED|KEPT)\.$/)
+      }
+      const changing = { secrets: [secret('REFERRED')], secret_references: [reference('KEPT')] }
+      expect((await tenant.patch(path + query, changing)).status).toBe(200)
+      expect((await tenant.patch(path + query, { ...changing, secret_references: [] })).status).toBe(200)
+    }
+    expect((await tenant.patch(path, { secrets: [secret('KEPT')] })).status).toBe(200)
   })
 
   it('applies the plan that it names or none', async () => {
