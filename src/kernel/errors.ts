@@ -9,6 +9,16 @@ const CODES = {
     'It cannot be changed after creation; make another deployment, or leave it out',
   ],
   tags_full: [400, 'Too many tags', 'A deployment bears at most 50 tags; take some off first.'],
+  tag_keys_full: [
+    400,
+    'Too many tag keys',
+    'A workspace has at most 100 tag keys; delete one that no longer serves first.',
+  ],
+  tag_values_full: [
+    400,
+    'Too many tag values',
+    'A tag key has at most 1000 values; delete one that no longer serves first.',
+  ],
   secret_unknown: [
     400,
     'Unknown secret',
