@@ -127,9 +127,9 @@ function searchOf({ query }: Operation): fc.Arbitrary<string> {
 
 const toCursor = (plain: string) => Buffer.from(plain).toString('base64url')
 
-function pathOf({ path, method }: Operation, { ids }: Known): fc.Arbitrary<string> {
-  // What exists stays for the requests that follow.
-  const known = method === 'delete' ? fc.uuid() : fc.constantFrom(...ids)
+function pathOf({ path, method, query }: Operation, { ids }: Known): fc.Arbitrary<string> {
+  // What exists stays for the requests that follow, and none of them waits for it.
+  const known = method === 'delete' || (query && 'timeout' in query.shape) ? fc.uuid() : fc.constantFrom(...ids)
   const upper = known.map(id => id.toUpperCase())
   const param = weighed([6, known], [1, fc.uuid()], [1, upper], [2, fc.constantFrom(...odd.SEGMENTS)], [2, encoded])
   const params = path.match(/\{\w+\}/g) ?? []
