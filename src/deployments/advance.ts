@@ -28,10 +28,14 @@ const allowed = (to: RevisionStatus) =>
       .map(from => `${source} ${from}`),
   )
 
+const failed = (to: RevisionStatus) => to.endsWith('_FAILED') || to === 'UNKNOWN'
+const NO_REASON = 'It was reported without a reason.'
+
 type Refusal = 'revision_move_illegal' | 'revision_not_interruptible'
 /** One statement: the move, its event, the queue that it frees, and the turn of the one that waited. */
 export async function advance(ctx: Ctx, move: Move, refusal: Refusal = 'revision_move_illegal'): Promise<RevisionRow> {
-  const { deployment_id, revision_id, to, message = null } = move
+  const { deployment_id, revision_id, to } = move
+  const message = move.message || (failed(to) ? NO_REASON : null)
   const resolved = { repo_commit_sha: move.commit?.sha, image_uri: move.image_uri }
   const moves: SQL = sql`moves as (
     select r.id, r.deployment_id, r.number, ${to}::text as becomes, ${message}::text as message,

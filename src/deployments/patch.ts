@@ -15,7 +15,7 @@ import { decided, entered, held, made, ofCurrent, skipped, wantedFrom } from './
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { archiveOf, sealedSecrets } from './service.ts'
-import { refusedMembers } from './sources.ts'
+import { clearFaults, refusedMembers } from './sources.ts'
 
 type Input = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
 
@@ -37,8 +37,9 @@ async function digestOf({ deployment_id: _, dry_run: __, ...patch }: Input): Pro
   return (await sha256Hex(JSON.stringify(patch))).slice(0, 32)
 }
 
+/** The type stands in every answer, so that a client sends it back; another than the stored is refused as immutable. */
 const whole = ({ source_config, source_revision_config, secret_references }: schema.DeploymentPatch) => ({
-  source_config: source_config ?? {},
+  source_config: { ...source_config, deployment_type: null },
   source_revision_config: source_revision_config ?? {},
   secret_references,
 })
@@ -158,7 +159,12 @@ function asPlanned(ctx: Ctx, input: Input, digest: string): SQL {
 
 /** The rules of sources stand in one table; the database only says which source it is. */
 function refusedBySource(input: Input): SQL {
-  const faults = sources.map(source => [source, refusedMembers(source, whole(input))] as const)
+  const body = whole(input)
+  const faultsOf = (source: (typeof sources)[number]) => [
+    ...refusedMembers(source, body),
+    ...clearFaults(source, body, input.clear),
+  ]
+  const faults = sources.map(source => [source, faultsOf(source)] as const)
   const sentences = faults.flatMap(([source, found]) => (found.length > 0 ? [[source, sentenceOf(found)]] : []))
   if (sentences.length === 0) return sql`true`
   const source = sql`coalesce(${input.revision_source ?? null}, c.source)`

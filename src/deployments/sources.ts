@@ -56,6 +56,7 @@ export const sourceFaultTypes = [
   'source_mode',
   'source_member_needed',
   'source_member_refused',
+  'member_cleared',
   'build_on_push_of_tag',
   'listener_needed',
   'listener_unknown',
@@ -97,6 +98,15 @@ export function sourceFaults(
     ...listenerFaults(source, body, listeners),
   ]
 }
+
+/** What a patch may not empty: members that the source needs, and those that the patch itself supplies. */
+export const clearFaults = (source: Source, body: Body, clear: readonly string[]): SourceFault[] =>
+  clear.flatMap(name => {
+    const path = ['source_config', name]
+    const needed = SOURCES[source].needs.some(needs => needs.join() === path.join())
+    if (needed) return [fault('source_member_needed', path, `is needed by the source \`${source}\``)]
+    return supplies(body, path) ? [fault('member_cleared', path, 'is both supplied and cleared')] : []
+  })
 
 /** Members that mean nothing to the source. A patch is held to this too, with what it supplies. */
 export const refusedMembers = (source: Source, body: Body): SourceFault[] =>

@@ -31,6 +31,14 @@ const revisionsOf = async (tenant: Tenant, id: string) =>
     reasons: string[]
   }[]
 
+const selfHosted = startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
+const external = {
+  source: 'external_container',
+  source_config: { resource_spec: { cpu: 1 }, custom_url: 'https://app.example.com' },
+  source_revision_config: { image_uri: `app@sha256:${'0'.repeat(64)}` },
+  secret_references: [{ name: 'REFERRED', secret_name: 'app', secret_key: 'key' }],
+}
+
 const MASKED = [
   { name: 'TOKEN', value: '********' },
   { name: 'OTHER', value: '********' },
@@ -119,6 +127,18 @@ describe('a patch', () => {
     const cleared = await tenant.patch(`${path}?clear=install_command`, {})
     expect(cleared.body.source_config).toMatchObject({ install_command: null, build_command: 'npm run build' })
     expect((await tenant.patch(`${path}?clear=repo_url`, {})).status).toBe(422)
+    for (const query of ['clear=build_command', 'clear=build_command&dry_run=true']) {
+      const both = await tenant.patch(`${path}?${query}`, { source_config: { build_command: 'make' } })
+      expect([both.status, both.body.code]).toEqual([400, 'source_rule'])
+    }
+  })
+
+  it('does not empty what the source needs', async () => {
+    const tenant = await newTenant({ app: selfHosted })
+    const { id } = await made(tenant, external)
+    const refused = await tenant.patch(`/v2/deployments/${id}?clear=resource_spec`, {})
+    expect([refused.status, refused.body.code]).toEqual([400, 'source_rule'])
+    expect((await tenant.patch(`/v2/deployments/${id}?clear=custom_url`, {})).status).toBe(200)
   })
 
   it('of everything that was read loses nothing, and makes the one revision that a branch makes', async () => {
@@ -131,6 +151,29 @@ describe('a patch', () => {
       ['created'],
     ])
   })
+
+  it.each([
+    ['external_container', external],
+    [
+      'internal_container',
+      { source_config: { build_command: 'make' }, source_revision_config: external.source_revision_config },
+    ],
+    ['internal_source', { source_config: { deployment_type: 'prod' }, source_revision_config: {} }],
+    ['internal_template', { source_config: { template_id: 'web' }, source_revision_config: {} }],
+  ])(
+    'of everything that was read of %s changes nothing, and with one member changed only that',
+    async (source, over) => {
+      const tenant = await newTenant(source === 'external_container' ? { app: selfHosted } : {})
+      const before = await made(tenant, { source, ...over })
+      const path = `/v2/deployments/${before.id}`
+      expect((await tenant.patch(`${path}?dry_run=true`, before)).body).toMatchObject({ changes: [] })
+      expect((await tenant.patch(path, before)).body).toEqual(before)
+      const sent = { ...before, source_config: { ...before.source_config, install_command: 'make deps' } }
+      const { body } = await tenant.patch(path, sent)
+      expect(body).toEqual({ ...sent, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
+      expect(await revisionsOf(tenant, before.id)).toHaveLength(2)
+    },
+  )
 
   it('lets one revision fly and the newest wait, and skips the others', async () => {
     const tenant = await newTenant()
@@ -233,7 +276,7 @@ describe('a patch', () => {
   })
 
   it('makes no secret of a name that a reference has, nor the reverse', async () => {
-    const tenant = await newTenant({ app: startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } }) })
+    const tenant = await newTenant({ app: selfHosted })
     const reference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
     const secret = (name: string) => ({ name, value: 'hush' })
     const { id } = await made(tenant, {

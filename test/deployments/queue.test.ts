@@ -186,6 +186,13 @@ describe('the queue', () => {
     expect(await runAsSystem(theApp().database, activated)).toEqual([[[newest]]])
   })
 
+  it('says why in every failure, also where no reason was reported', async () => {
+    const tenant = await newTenant()
+    const ids = await fresh(tenant)
+    await move(tenant, ids, 'BUILD_FAILED')
+    expect((await revisionsOf(tenant, ids.deployment_id))[0]!.status_message).toMatch(/\S/)
+  })
+
   it('journals the interruption as a change of the revision', async () => {
     const tenant = await newTenant()
     const ids = await fresh(tenant)
