@@ -1,27 +1,20 @@
 import { describe, expect, it } from 'vitest'
 import { newTenant, startApp, type Tenant } from '../support/app.ts'
+import { deploymentBody, repository } from '../support/bodies.ts'
 import { move } from '../support/deployments.ts'
 
 const SHA = 'a'.repeat(40)
-const body = (over: Record<string, unknown> = {}) => ({
-  name: `app-${crypto.randomUUID()}`,
-  source: 'githost',
-  source_config: {
-    integration_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11',
-    repo_url: 'https://git.example.com/acme/app',
-    build_on_push: false,
-    resource_spec: { cpu: 1, memory_mb: 512 },
-    install_command: 'npm ci',
-  },
-  source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json' },
-  secrets: [
-    { name: 'TOKEN', value: 'hush' },
-    { name: 'OTHER', value: 'hush too' },
-  ],
-  ...over,
-})
+const body = (over: Record<string, unknown>) =>
+  deploymentBody({
+    source_config: { ...repository, resource_spec: { cpu: 1, memory_mb: 512 }, install_command: 'npm ci' },
+    secrets: [
+      { name: 'TOKEN', value: 'hush' },
+      { name: 'OTHER', value: 'hush too' },
+    ],
+    ...over,
+  })
 
-const made = async (tenant: Tenant, over?: Record<string, unknown>) =>
+const made = async (tenant: Tenant, over: Record<string, unknown> = {}) =>
   (await tenant.post('/v2/deployments', body(over))).body
 const revisionsOf = async (tenant: Tenant, id: string) =>
   (await tenant.get(`/v2/deployments/${id}/revisions`)).body.resources as {
@@ -140,40 +133,6 @@ describe('a patch', () => {
     expect([refused.status, refused.body.code]).toEqual([400, 'source_rule'])
     expect((await tenant.patch(`/v2/deployments/${id}?clear=custom_url`, {})).status).toBe(200)
   })
-
-  it('of everything that was read loses nothing, and makes the one revision that a branch makes', async () => {
-    const tenant = await newTenant()
-    const before = await made(tenant)
-    const { body } = await tenant.patch(`/v2/deployments/${before.id}`, before)
-    expect(body).toEqual({ ...before, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
-    expect((await revisionsOf(tenant, before.id)).map(one => one.reasons)).toEqual([
-      ['source_revision_config.repo_ref'],
-      ['created'],
-    ])
-  })
-
-  it.each([
-    ['external_container', external],
-    [
-      'internal_container',
-      { source_config: { build_command: 'make' }, source_revision_config: external.source_revision_config },
-    ],
-    ['internal_source', { source_config: { deployment_type: 'prod' }, source_revision_config: {} }],
-    ['internal_template', { source_config: { template_id: 'web' }, source_revision_config: {} }],
-  ])(
-    'of everything that was read of %s changes nothing, and with one member changed only that',
-    async (source, over) => {
-      const tenant = await newTenant(source === 'external_container' ? { app: selfHosted } : {})
-      const before = await made(tenant, { source, ...over })
-      const path = `/v2/deployments/${before.id}`
-      expect((await tenant.patch(`${path}?dry_run=true`, before)).body).toMatchObject({ changes: [] })
-      expect((await tenant.patch(path, before)).body).toEqual(before)
-      const sent = { ...before, source_config: { ...before.source_config, install_command: 'make deps' } }
-      const { body } = await tenant.patch(path, sent)
-      expect(body).toEqual({ ...sent, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
-      expect(await revisionsOf(tenant, before.id)).toHaveLength(2)
-    },
-  )
 
   it('lets one revision fly and the newest wait, and skips the others', async () => {
     const tenant = await newTenant()
