@@ -4,18 +4,18 @@ import { alias } from 'drizzle-orm/pg-core'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { sha256Hex } from '../kernel/crypto.ts'
-import { db, run, unless, unmoved } from '../kernel/db.ts'
+import { db, run, textArray, unless, unmoved } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { deployments } from '../tables.ts'
-import { freshPlan, pushOfTag, sentenceOf } from './guards.ts'
+import { freshPlan, pushOfTag } from './guards.ts'
 import { sources } from './parts.schema.ts'
 import { isMasked, plan, REF, type Supplied, supplied, suppliesSecrets, type Wanted } from './plan.ts'
 import { decided, entered, held, made, ofCurrent, skipped, wantedFrom } from './queue.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
-import { archiveOf, sealedSecrets } from './service.ts'
-import { clearFaults, refusedMembers } from './sources.ts'
+import { archiveOf, ruleBroken, sealedSecrets } from './service.ts'
+import { modeFaults, SOURCES } from './sources.ts'
 
 type Input = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
 
@@ -37,11 +37,9 @@ async function digestOf({ deployment_id: _, dry_run: __, ...patch }: Input): Pro
   return (await sha256Hex(JSON.stringify(patch))).slice(0, 32)
 }
 
-/** The type stands in every answer, so that a client sends it back; another than the stored is refused as immutable. */
-const whole = ({ source_config, source_revision_config, secret_references }: schema.DeploymentPatch) => ({
-  source_config: { ...source_config, deployment_type: null },
+const whole = ({ source_config, source_revision_config }: schema.DeploymentPatch) => ({
+  source_config: source_config ?? {},
   source_revision_config: source_revision_config ?? {},
-  secret_references,
 })
 
 // ---- applied
@@ -135,10 +133,11 @@ const nextSecrets = (input: Input): SQL => sql`(
 
 /** What a patch is refused for once the row is known, when planned as when applied. */
 function guards(ctx: Ctx, input: Input): SQL {
+  wellAsked(ctx, input)
   const all = [
     unless('deployment_deleting', sql`c.deleting_at is null`),
     unmoved(ctx, { version: sql`c.version` }) ?? sql`true`,
-    refusedBySource(input),
+    brokenRules(input),
     pushOfTag(
       merged('source_config', input.source_config),
       merged('source_revision_config', input.source_revision_config),
@@ -157,19 +156,43 @@ function asPlanned(ctx: Ctx, input: Input, digest: string): SQL {
     and case when cardinality(${immutable}) > 0 then refuse('member_immutable', array_to_string(${immutable}, ', ')) else true end`
 }
 
-/** The rules of sources stand in one table; the database only says which source it is. */
-function refusedBySource(input: Input): SQL {
+/** The rules of sources stand in one table; the database says which source it is, and what is there. */
+function brokenRules(input: Input): SQL {
   const body = whole(input)
-  const faultsOf = (source: (typeof sources)[number]) => [
-    ...refusedMembers(source, body),
-    ...clearFaults(source, body, input.clear),
-  ]
-  const faults = sources.map(source => [source, faultsOf(source)] as const)
-  const sentences = faults.flatMap(([source, found]) => (found.length > 0 ? [[source, sentenceOf(found)]] : []))
-  if (sentences.length === 0) return sql`true`
   const source = sql`coalesce(${input.revision_source ?? null}, c.source)`
-  const map = json(Object.fromEntries(sentences))
-  return sql`case when ${map} ->> ${source} is null then true else refuse('source_rule', ${map} ->> ${source}) end`
+  const sourcesWhere = (rule: 'needs' | 'refuses', path: string[]) =>
+    sources.filter(one => SOURCES[one][rule].some(other => other.join() === path.join()))
+  const said = supplied(input).flatMap(member => {
+    const refusing = sourcesWhere('refuses', member.path)
+    const sentence = `${member.path.join('.')} has no place in the source `
+    const broken = sql`${source} = any(${textArray(refusing)}) and ${isNew({ ...member, always: false })}`
+    return refusing.length > 0 ? [sql`case when ${broken} then ${sentence}::text || ${source} end`] : []
+  })
+  const cleared = input.clear.flatMap(name => {
+    const path = ['source_config', name]
+    const needing = sourcesWhere('needs', path)
+    return needing.length > 0
+      ? [sql`case when ${source} = any(${textArray(needing)}) then ${needed(path)} || ${source} end`]
+      : []
+  })
+  const missing = (input.revision_source ? SOURCES[input.revision_source].needs : []).map(path => {
+    const [column, member] = path as [keyof typeof body, string]
+    return sql`case when ${merged(column, body[column])} -> ${member}::text is null then ${needed(path)} || ${source} end`
+  })
+  const all = [...said, ...cleared, ...missing]
+  if (all.length === 0) return sql`true`
+  const sentence = sql`array_to_string(array[${sql.join(all, sql`, `)}], '; ')`
+  return sql`case when ${sentence} = '' then true else refuse('source_rule', ${sentence}) end`
+}
+const needed = (path: string[]) => sql`${`${path.join('.')} is needed by the source `}::text`
+
+/** What is against a rule whatever is there. */
+function wellAsked({ config: { mode } }: Ctx, input: Input): void {
+  const both = input.clear.filter(name => input.source_config?.[name] != null)
+  const faults = both.map(name => ({ loc: ['body', 'source_config', name], msg: 'is both supplied and cleared' }))
+  const wrongMode = input.revision_source ? modeFaults(input.revision_source, mode, 'revision_source') : []
+  if (faults.length + wrongMode.length > 0)
+    throw ruleBroken([...wrongMode, ...faults.map(one => ({ type: 'member_cleared', ...one }))])
 }
 const knownSecrets = (input: Input): SQL => {
   const unknown = sql`(select string_agg(i.name, ', ') from ${itemsOf(input)} left join ${KEPT} on k.name = i.name

@@ -56,7 +56,6 @@ export const sourceFaultTypes = [
   'source_mode',
   'source_member_needed',
   'source_member_refused',
-  'member_cleared',
   'build_on_push_of_tag',
   'listener_needed',
   'listener_unknown',
@@ -86,10 +85,8 @@ export function sourceFaults(
 ): SourceFault[] {
   const { source } = body
   const rules = SOURCES[source]
-  const elsewhere = rules.mode === 'saas' ? 'in the hosted installation' : 'in self-hosted installations'
-  const wrongMode = fault('source_mode', ['source'], `\`${source}\` is available ${elsewhere} only`)
   return [
-    ...(rules.mode === mode ? [] : [wrongMode]),
+    ...modeFaults(source, mode),
     ...rules.needs
       .filter(path => !supplies(body, path))
       .map(path => fault('source_member_needed', path, `is needed by the source \`${source}\``)),
@@ -99,16 +96,13 @@ export function sourceFaults(
   ]
 }
 
-/** What a patch may not empty: members that the source needs, and those that the patch itself supplies. */
-export const clearFaults = (source: Source, body: Body, clear: readonly string[]): SourceFault[] =>
-  clear.flatMap(name => {
-    const path = ['source_config', name]
-    const needed = SOURCES[source].needs.some(needs => needs.join() === path.join())
-    if (needed) return [fault('source_member_needed', path, `is needed by the source \`${source}\``)]
-    return supplies(body, path) ? [fault('member_cleared', path, 'is both supplied and cleared')] : []
-  })
+export function modeFaults(source: Source, mode: Mode, member = 'source'): SourceFault[] {
+  const at = SOURCES[source].mode
+  const elsewhere = at === 'saas' ? 'in the hosted installation' : 'in self-hosted installations'
+  return at === mode ? [] : [fault('source_mode', [member], `\`${source}\` is available ${elsewhere} only`)]
+}
 
-/** Members that mean nothing to the source. A patch is held to this too, with what it supplies. */
+/** Members that mean nothing to the source. A patch may only say of them what is there. */
 export const refusedMembers = (source: Source, body: Body): SourceFault[] =>
   SOURCES[source].refuses
     .filter(path => supplies(body, path))

@@ -4,7 +4,7 @@ import { plan } from '../../src/deployments/plan.ts'
 import { DeploymentPatch } from '../../src/deployments/schema.ts'
 import { newTenant, startApp } from '../support/app.ts'
 import { deploymentBody, repository } from '../support/bodies.ts'
-import { revisionsOf } from '../support/deployments.ts'
+import { bare, revisionsOf } from '../support/deployments.ts'
 
 const ID = '9f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
 const digest = (of: string) => `app@sha256:${of.repeat(64)}`
@@ -68,6 +68,11 @@ describe('a member of a patch', () => {
 
 const selfHosted = startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
 const pinned = { image_uri: digest('0') }
+const external = {
+  source_config: { resource_spec: { cpu: 1 }, custom_url: 'https://app.example.com' },
+  source_revision_config: pinned,
+  secret_references: [reference('REFERRED')],
+}
 
 describe('a whole deployment, read and sent back', () => {
   it('loses nothing, and makes the one revision that a branch makes', async () => {
@@ -81,15 +86,21 @@ describe('a whole deployment, read and sent back', () => {
     ])
   })
 
+  it('can be sent back after a revision from another source', async () => {
+    const tenant = await newTenant()
+    const { id } = (await tenant.post('/v2/deployments', deploymentBody())).body
+    const path = `/v2/deployments/${id}`
+    const pushed = { revision_source: 'internal_container', source_revision_config: pinned }
+    const { body } = await tenant.patch(path, pushed)
+    expect((await revisionsOf(tenant, id))[0]).toMatchObject({ source: 'internal_container', status: 'QUEUED' })
+    const back = await tenant.patch(path, body)
+    expect(back.body.source_revision_config).toEqual(body.source_revision_config)
+    const other = await tenant.patch(path, { source_revision_config: { image_uri: 'other' } })
+    expect(other.body.code).toBe('source_rule')
+  })
+
   it.each([
-    [
-      'external_container',
-      {
-        source_config: { resource_spec: { cpu: 1 }, custom_url: 'https://app.example.com' },
-        source_revision_config: pinned,
-        secret_references: [reference('REFERRED')],
-      },
-    ],
+    ['external_container', external],
     ['internal_container', { source_config: { build_command: 'make' }, source_revision_config: pinned }],
     ['internal_source', { source_config: { deployment_type: 'prod' }, source_revision_config: {} }],
     ['internal_template', { source_config: { template_id: 'web' }, source_revision_config: {} }],
@@ -104,4 +115,20 @@ describe('a whole deployment, read and sent back', () => {
     expect(body).toEqual({ ...sent, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
     expect(await revisionsOf(tenant, before.id)).toHaveLength(2)
   })
+})
+
+it('a revision is from another source only where that has what it needs, and in its mode', async () => {
+  const tenant = await newTenant()
+  const { id } = (await tenant.post('/v2/deployments', deploymentBody(bare))).body
+  const githost = await tenant.patch(`/v2/deployments/${id}`, { revision_source: 'githost' })
+  expect([githost.status, githost.body.code]).toEqual([400, 'source_rule'])
+  expect(githost.body.detail).toMatch(/repo_url.*repo_ref/)
+  const own = await tenant.patch(`/v2/deployments/${id}`, { revision_source: 'internal_source' })
+  expect(own.status).toBe(200)
+  const elsewhere = await newTenant({ app: selfHosted })
+  const theirs = (
+    await elsewhere.post('/v2/deployments', deploymentBody({ source: 'external_container', ...external }))
+  ).body
+  const hosted = await elsewhere.patch(`/v2/deployments/${theirs.id}`, { revision_source: 'internal_container' })
+  expect(hosted.body.errors).toMatchObject([{ type: 'source_mode' }])
 })
