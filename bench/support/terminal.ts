@@ -1,6 +1,6 @@
 // How a run shows itself: its progress on one line of a terminal, a plain line for each bench elsewhere, and the table at the end.
 import { styleText } from 'node:util'
-import type { Row } from '../run.ts'
+import type { Row } from './run.ts'
 
 const { stderr } = process
 let shown = ''

@@ -1,5 +1,6 @@
 // A client as one should be: it names each write by a key and says it again until it is answered.
 import { setTimeout as delay } from 'node:timers/promises'
+import { deploymentBody } from '../../test/support/bodies.ts'
 import type { Fetch } from './lab.ts'
 
 export type Client = ReturnType<typeof clientOf>
@@ -61,18 +62,6 @@ export function clientOf(fetch: Fetch, key: string, tally = new Tally()) {
   }
   return { send, insist, tally }
 }
-
-export const deploymentBody = (name = `app-${crypto.randomUUID()}`) => ({
-  name,
-  source: 'githost',
-  source_config: {
-    integration_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11',
-    repo_url: 'https://git.example.com/acme/app',
-    build_on_push: false,
-  },
-  source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json' },
-  secrets: [{ name: 'TOKEN', value: 'hush' }],
-})
 
 export async function makeDeployments({ insist }: Client, count: number): Promise<string[]> {
   const ids: string[] = []

@@ -5,7 +5,7 @@ import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { inFlightStates, mayFollow } from './lifecycle.ts'
 import { type RevisionStatus, revisionStatuses, sources } from './parts.schema.ts'
-import { followed, held, moved, ofCurrent, turns } from './queue.ts'
+import { brought, followed, held, moved, ofCurrent, turns } from './queue.ts'
 import type { RevisionRow } from './rows.ts'
 import type { Revision } from './schema.ts'
 
@@ -28,10 +28,14 @@ const allowed = (to: RevisionStatus) =>
       .map(from => `${source} ${from}`),
   )
 
+const failed = (to: RevisionStatus) => to.endsWith('_FAILED') || to === 'UNKNOWN'
+const NO_REASON = 'It was reported without a reason.'
+
 type Refusal = 'revision_move_illegal' | 'revision_not_interruptible'
 /** One statement: the move, its event, the queue that it frees, and the turn of the one that waited. */
 export async function advance(ctx: Ctx, move: Move, refusal: Refusal = 'revision_move_illegal'): Promise<RevisionRow> {
-  const { deployment_id, revision_id, to, message = null } = move
+  const { deployment_id, revision_id, to } = move
+  const message = move.message || (failed(to) ? NO_REASON : null)
   const resolved = { repo_commit_sha: move.commit?.sha, image_uri: move.image_uri }
   const moves: SQL = sql`moves as (
     select r.id, r.deployment_id, r.number, ${to}::text as becomes, ${message}::text as message,
@@ -43,8 +47,8 @@ export async function advance(ctx: Ctx, move: Move, refusal: Refusal = 'revision
     ctx,
     `revision.${to.toLowerCase()}`,
     moved,
-    { deployment_id, message },
-    { lock: held(deployment_id), first: [moves, ...turns], also: followed },
+    { deployment_id, message, ...(move.commit && { commit: move.commit.sha }) },
+    { lock: held(deployment_id), first: [moves, ...turns], also: followed, others: brought },
   )
   return found(rows, 'revision_not_found')
 }

@@ -10,7 +10,7 @@ import { deployments, revisions } from '../tables.ts'
 import { advance } from './advance.ts'
 import { freshPlan, pushOfTag } from './guards.ts'
 import { planReturn, STAYING, type Wanted } from './plan.ts'
-import { decided, held, made, ofCurrent, skipped, wantedFrom } from './queue.ts'
+import { created, decided, entered, held, made, ofCurrent, skipped, wantedFrom } from './queue.ts'
 import type { Rollback } from './revisions.schema.ts'
 import { deploymentToWire, revisionToWire } from './rows.ts'
 import type * as schema from './schema.ts'
@@ -26,17 +26,19 @@ export const createRevision = verb('deployments:update', async (ctx, { deploymen
   const id = crypto.randomUUID()
   const first = [
     sql`planned as (select c.*, array['requested'] as reasons, false as placed, c.source_config::jsonb as next_config,
-      c.source_revision_config::jsonb as next_made_from, c.secrets::jsonb as next_secrets, c.secret_references::jsonb as next_references,
+      ${LOOKED_UP} as next_made_from, c.secrets::jsonb as next_secrets, c.secret_references::jsonb as next_references,
       c.hold as next_hold, c.source as made_source, null::json as made_commit, null::uuid as from_revision
       from deployments c where ${ofCurrent(deployment_id)} and ${alive})`,
     decided,
     sql`queued as (${wantedFrom(id)})`,
   ]
-  const change = sql`${made(id, 'queued')} returning *` as ReturnType<typeof made>
-  const options = { lock: held(deployment_id), first, also: [skipped('queued')] }
-  const rows = await commit(ctx, 'revision.created', change, { deployment_id }, options)
+  const options = { lock: held(deployment_id), first, also: [skipped('queued')], others: entered('queued') }
+  const rows = await commit(ctx, 'revision.created', made(id, 'queued'), created, options)
   return revisionToWire(found(rows, 'deployment_not_found'))
 })
+
+/** A branch is looked up anew, but a rollback's commit stays while it holds. */
+const LOOKED_UP = sql`case when c.hold is null then c.source_revision_config::jsonb - 'repo_commit_sha' else c.source_revision_config::jsonb end`
 
 const alive = unless('deployment_deleting', sql`c.deleting_at is null`)
 
@@ -86,7 +88,7 @@ async function returnTo(ctx: Ctx, ref: Ref, way: Way) {
     decided,
   ]
   const also = [skipped('changed'), sql`revision as (${made(id, 'changed')})`]
-  const options = { lock: held(deployment_id), first, also }
+  const options = { lock: held(deployment_id), first, also, others: entered('changed') }
   const rows = await commit(ctx, way.event, wantedFrom(id), { revision_id }, options)
   return deploymentToWire(found(rows, 'deployment_not_found'))
 }

@@ -30,17 +30,24 @@ const MapKey = matching(
   `(?!.{254,}/)(${SUBDOMAIN}/)?${QUALIFIED}`,
   'needs to be a name of at most 63 characters, after an optional DNS prefix and a slash',
 )
-export const Labels = z.record(
-  MapKey,
+/** A record passes over a member called `__proto__`, which is no valid key: told, so that nothing is lost in silence. */
+const keyed = <Value extends z.ZodType<string>>(value: Value) =>
+  z.preprocess(
+    (all, check) => {
+      if (isObject(all) && Object.hasOwn(all, '__proto__'))
+        check.addIssue({ code: 'custom', path: ['__proto__'], message: 'is not a name that a member may have' })
+      return all
+    },
+    z.record(MapKey, value),
+  )
+export const Labels = keyed(
   matching(`(${QUALIFIED})?`, 'needs at most 63 letters, digits, dots, hyphens or underscores, or to be empty'),
 )
 const bytes = (text: string) => new TextEncoder().encode(text).length
-export const Annotations = z
-  .record(MapKey, z.string())
-  .refine(
-    all => Object.entries(all).reduce((sum, [key, value]) => sum + bytes(key) + bytes(value), 0) <= ANNOTATION_BYTES,
-    { error: 'needs to stay within 256 KiB in all' },
-  )
+export const Annotations = keyed(z.string()).refine(
+  all => Object.entries(all).reduce((sum, [key, value]) => sum + bytes(key) + bytes(value), 0) <= ANNOTATION_BYTES,
+  { error: 'needs to stay within 256 KiB in all' },
+)
 
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)

@@ -1,40 +1,35 @@
 // Patching: the plan told before, or applied. The database asks the plan's questions of the row that it holds, so that one trip does.
-import { and, type SQL, sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
+import { alias } from 'drizzle-orm/pg-core'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { sha256Hex } from '../kernel/crypto.ts'
-import { db, run, unless, unmoved } from '../kernel/db.ts'
+import { db, run, textArray, unless, unmoved } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { deployments } from '../tables.ts'
-import { freshPlan, pushOfTag, sentenceOf } from './guards.ts'
+import { freshPlan, pushOfTag } from './guards.ts'
 import { sources } from './parts.schema.ts'
-import { isMasked, plan, type Supplied, supplied, suppliesSecrets, type Wanted } from './plan.ts'
-import { decided, held, made, ofCurrent, skipped, wantedFrom } from './queue.ts'
+import { isMasked, plan, REF, type Supplied, supplied, suppliesSecrets, type Wanted } from './plan.ts'
+import { decided, entered, held, made, ofCurrent, skipped, wantedFrom } from './queue.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
-import { archiveOf, ruleBroken, sealedSecrets, theOne } from './service.ts'
-import { refusedMembers } from './sources.ts'
+import { archiveOf, ruleBroken, sealedSecrets } from './service.ts'
+import { modeFaults, SOURCES } from './sources.ts'
 
 type Input = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
 
 // ---- told
 
+const c = alias(deployments, 'c')
+
 export const planPatch = verb('deployments:update', async (ctx, input: Input): Promise<schema.Plan> => {
-  const row = found(
-    await run(
-      ctx,
-      db
-        .select()
-        .from(deployments)
-        .where(and(theOne(input.deployment_id), archiveOf(input.source_revision_config))),
-    ),
-    'deployment_not_found',
-  )
-  const faults = refusedMembers(input.revision_source ?? (row.source as schema.Deployment['source']), whole(input))
-  if (faults.length > 0) throw ruleBroken(faults)
-  const wanted = row as DeploymentRow & Wanted
-  return { ...plan(wanted, input, input.clear), plan_digest: `${row.version}.${await digestOf(input)}` }
+  const query = db
+    .select()
+    .from(c)
+    .where(sql`${ofCurrent(input.deployment_id)} and ${guards(ctx, input)}`)
+  const wanted = found(await run(ctx, query), 'deployment_not_found') as DeploymentRow & Wanted
+  return { ...plan(wanted, input, input.clear), plan_digest: `${wanted.version}.${await digestOf(input)}` }
 })
 
 /** Names the request and, before the dot, the version that it was planned on. */
@@ -42,10 +37,9 @@ async function digestOf({ deployment_id: _, dry_run: __, ...patch }: Input): Pro
   return (await sha256Hex(JSON.stringify(patch))).slice(0, 32)
 }
 
-const whole = ({ source_config, source_revision_config, secret_references }: schema.DeploymentPatch) => ({
+const whole = ({ source_config, source_revision_config }: schema.DeploymentPatch) => ({
   source_config: source_config ?? {},
   source_revision_config: source_revision_config ?? {},
-  secret_references,
 })
 
 // ---- applied
@@ -55,7 +49,8 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Inp
   const revision = crypto.randomUUID()
   const secrets = input.secrets ?? []
   const first = [
-    sql`planned as (select c.*, ${questions(input)} from deployments c where ${ofCurrent(deployment_id)} and ${await guards(ctx, input)})`,
+    sql`planned as (select c.*, ${questions(input)} from deployments c where ${ofCurrent(deployment_id)}
+      and ${guards(ctx, input)} and ${asPlanned(ctx, input, await digestOf(input))})`,
     decided,
   ]
   const also = [
@@ -76,6 +71,7 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Inp
     lock: held(deployment_id),
     first,
     also,
+    others: entered('changed'),
   })
   return deploymentToWire(found(rows, 'deployment_not_found'))
 })
@@ -105,14 +101,15 @@ function questions(input: Input): SQL {
   return sql`${newOnes(of('revision'), ...secrets)} as reasons,
     cardinality(${newOnes(of('in_place'))}) > 0 as placed,
     ${merged('source_config', input.source_config, input.clear)} as next_config,
-    ${merged('source_revision_config', input.source_revision_config, input.source_revision_config?.repo_ref ? PINNED : [])} as next_made_from,
+    ${merged('source_revision_config', input.source_revision_config)} - ${stale(members)} as next_made_from,
     ${suppliesSecrets(input) ? nextSecrets(input) : sql`c.secrets::jsonb`} as next_secrets,
     ${references ? json(emptied(references)) : sql`c.secret_references::jsonb`} as next_references,
     coalesce(${input.revision_source ?? null}, c.source) as made_source, null::json as made_commit, null::uuid as from_revision, c.hold as next_hold`
 }
 
-/** A ref that is said anew is looked up anew. */
-const PINNED = ['repo_commit_sha']
+/** The commit that was found for a ref that is said anew. */
+const stale = (members: Supplied[]): SQL =>
+  sql`case when ${REF} = any(${newOnes(members.filter(({ path }) => path.join('.') === REF))}) then 'repo_commit_sha' else '' end`
 
 const merged = (column: string, supplied: object | null | undefined, cleared: readonly string[] = []): SQL =>
   sql`((c.${sql.identifier(column)}::jsonb || ${json(supplied ?? {})}) - ${sql.param([...cleared])}::text[])`
@@ -134,37 +131,82 @@ const nextSecrets = (input: Input): SQL => sql`(
   select jsonb_agg(jsonb_build_object('name', i.name, 'version', case when i.masked then k.version else c.revisions + 1 end))
   from ${itemsOf(input)} left join ${KEPT} on k.name = i.name)`
 
-/** Everything that a patch may be refused for once the row is known. */
-async function guards(ctx: Ctx, input: Input): Promise<SQL> {
-  const held = { version: sql`c.version` }
-  const immutable = newOnes(supplied(input).filter(member => member.effect === 'immutable'))
+/** What a patch is refused for once the row is known, when planned as when applied. */
+function guards(ctx: Ctx, input: Input): SQL {
+  wellAsked(ctx, input)
   const all = [
     unless('deployment_deleting', sql`c.deleting_at is null`),
-    unmoved(ctx, held) ?? sql`true`,
-    freshPlan(ctx, await digestOf(input)),
-    sql`case when cardinality(${immutable}) > 0 then refuse('member_immutable', array_to_string(${immutable}, ', ')) else true end`,
-    refusedBySource(input),
+    unmoved(ctx, { version: sql`c.version` }) ?? sql`true`,
+    brokenRules(input),
     pushOfTag(
       merged('source_config', input.source_config),
       merged('source_revision_config', input.source_revision_config),
     ),
     suppliesSecrets(input) ? knownSecrets(input) : sql`true`,
+    suppliesSecrets(input) || input.secret_references ? namedOnce(input) : sql`true`,
     archiveOf(input.source_revision_config),
   ]
   return sql.join(all, sql` and `)
 }
 
-/** The rules of sources stand in one table; the database only says which source it is. */
-function refusedBySource(input: Input): SQL {
-  const faults = sources.map(source => [source, refusedMembers(source, whole(input))] as const)
-  const sentences = faults.flatMap(([source, found]) => (found.length > 0 ? [[source, sentenceOf(found)]] : []))
-  if (sentences.length === 0) return sql`true`
+/** A plan shows what is immutable; applied, it is refused. */
+function asPlanned(ctx: Ctx, input: Input, digest: string): SQL {
+  const immutable = newOnes(supplied(input).filter(member => member.effect === 'immutable'))
+  return sql`${freshPlan(ctx, digest)}
+    and case when cardinality(${immutable}) > 0 then refuse('member_immutable', array_to_string(${immutable}, ', ')) else true end`
+}
+
+/** The rules of sources stand in one table; the database says which source it is, and what is there. */
+function brokenRules(input: Input): SQL {
+  const body = whole(input)
   const source = sql`coalesce(${input.revision_source ?? null}, c.source)`
-  const map = json(Object.fromEntries(sentences))
-  return sql`case when ${map} ->> ${source} is null then true else refuse('source_rule', ${map} ->> ${source}) end`
+  const sourcesWhere = (rule: 'needs' | 'refuses', path: string[]) =>
+    sources.filter(one => SOURCES[one][rule].some(other => other.join() === path.join()))
+  const said = supplied(input).flatMap(member => {
+    const refusing = sourcesWhere('refuses', member.path)
+    const sentence = `${member.path.join('.')} has no place in the source `
+    const broken = sql`${source} = any(${textArray(refusing)}) and ${isNew({ ...member, always: false })}`
+    return refusing.length > 0 ? [sql`case when ${broken} then ${sentence}::text || ${source} end`] : []
+  })
+  const cleared = input.clear.flatMap(name => {
+    const path = ['source_config', name]
+    const needing = sourcesWhere('needs', path)
+    return needing.length > 0
+      ? [sql`case when ${source} = any(${textArray(needing)}) then ${needed(path)} || ${source} end`]
+      : []
+  })
+  const missing = (input.revision_source ? SOURCES[input.revision_source].needs : []).map(path => {
+    const [column, member] = path as [keyof typeof body, string]
+    return sql`case when ${merged(column, body[column])} -> ${member}::text is null then ${needed(path)} || ${source} end`
+  })
+  const all = [...said, ...cleared, ...missing]
+  if (all.length === 0) return sql`true`
+  const sentence = sql`array_to_string(array[${sql.join(all, sql`, `)}], '; ')`
+  return sql`case when ${sentence} = '' then true else refuse('source_rule', ${sentence}) end`
+}
+const needed = (path: string[]) => sql`${`${path.join('.')} is needed by the source `}::text`
+
+/** What is against a rule whatever is there. */
+function wellAsked({ config: { mode } }: Ctx, input: Input): void {
+  const both = input.clear.filter(name => input.source_config?.[name] != null)
+  const faults = both.map(name => ({ loc: ['body', 'source_config', name], msg: 'is both supplied and cleared' }))
+  const wrongMode = input.revision_source ? modeFaults(input.revision_source, mode, 'revision_source') : []
+  if (faults.length + wrongMode.length > 0)
+    throw ruleBroken([...wrongMode, ...faults.map(one => ({ type: 'member_cleared', ...one }))])
 }
 const knownSecrets = (input: Input): SQL => {
   const unknown = sql`(select string_agg(i.name, ', ') from ${itemsOf(input)} left join ${KEPT} on k.name = i.name
     where i.masked and k.name is null)`
   return sql`case when ${unknown} is null then true else refuse('secret_unknown', ${unknown}) end`
+}
+/** Asked of what is sent of the one and, where the other is not sent, of what is there. */
+const namedOnce = (input: Input): SQL => {
+  const sent = (items: { name: string }[]) => sql`${JSON.stringify(items.map(({ name }) => ({ name })))}::jsonb`
+  const secrets = suppliesSecrets(input) ? sent(input.secrets!) : sql`c.secrets::jsonb`
+  const references = input.secret_references
+    ? sent(input.secret_references)
+    : sql`coalesce(c.secret_references::jsonb, '[]')`
+  const twice = sql`(select string_agg(name, ', ') from jsonb_to_recordset(${secrets}) s(name text)
+    join jsonb_to_recordset(${references}) f(name text) using (name))`
+  return sql`case when ${twice} is null then true else refuse('variable_doubled', ${twice}) end`
 }

@@ -80,6 +80,9 @@ export function plan(
   const secrets = secretsChange(wanted, patch)
   if (secrets) changes.push(secrets)
   const reasons = changes.filter(change => change.effect === 'revision').map(change => change.path)
+  const found = wanted.source_revision_config.repo_commit_sha ?? null
+  if (reasons.includes(REF) && found !== null)
+    changes.push({ path: 'source_revision_config.repo_commit_sha', before: found, after: null, effect: 'revision' })
   const again = changes.filter(change => change.effect === 'revision' && same(change.before, change.after))
   return {
     creates_revision: reasons.length > 0,
@@ -89,11 +92,16 @@ export function plan(
   }
 }
 
+/** Said anew, it is looked up anew: the commit that was found for it goes. */
+export const REF = 'source_revision_config.repo_ref'
+
+const namesOf = (named: { name: string }[]) => named.map(({ name }) => name)
+
 /** Compared by name only: values are sealed, and a value that is sent is taken for new. */
 function secretsChange({ secrets }: Wanted, patch: DeploymentPatch): Plan['changes'][number] | undefined {
   if (!suppliesSecrets(patch)) return undefined
-  const before = secrets.map(secret => secret.name)
-  const after = patch.secrets!.map(secret => secret.name)
+  const before = namesOf(secrets)
+  const after = namesOf(patch.secrets!)
   if (patch.secrets!.every(isMasked) && same([...before].sort(), [...after].sort())) return undefined
   return { path: 'secrets', before, after, effect: 'revision' }
 }
@@ -109,12 +117,11 @@ export const STAYING = Object.keys(RULES)
 export function planReturn(wanted: Kept, to: Kept, reason: string): Omit<Plan, 'plan_digest'> {
   const at = (from: Kept, place: string) =>
     place.split('.').reduce<unknown>((held, name) => (held as Record<string, unknown> | null)?.[name], from) ?? null
-  const names = ({ secrets }: Kept) => secrets.map(({ name }) => name)
   const changes = [...MADE_OF, 'source_revision_config.repo_commit_sha']
     .map(path => ({ path, before: at(wanted, path), after: at(to, path), effect: 'revision' as const }))
     .filter(({ before, after }) => !same(before, after))
   if (!same(wanted.secrets, to.secrets))
-    changes.push({ path: 'secrets', before: names(wanted), after: names(to), effect: 'revision' })
+    changes.push({ path: 'secrets', before: namesOf(wanted.secrets), after: namesOf(to.secrets), effect: 'revision' })
   return { creates_revision: true, reasons: [reason], changes, warnings: [] }
 }
 

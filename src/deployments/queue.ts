@@ -52,21 +52,30 @@ export const wantedFrom = (revision: string): SQL<DeploymentRow & { secrets: Sec
     version = p.version + p.changes::integer,
     updated_at = case when p.changes then ${NEXT_TIME} else p.updated_at end
   from decided p where d.id = p.id
-  returning d.*, p.reasons, p.makes, p.waiting_revision_id as superseded, p.made_source, p.made_commit, p.from_revision,
+  returning d.*, p.reasons, p.makes, p.changes and p.status = 'UNUSED' as woken, p.waiting_revision_id as superseded, p.made_source, p.made_commit, p.from_revision,
     case when p.bare then 'CREATING' when p.in_flight_revision_id is not null then 'QUEUED' else ${firstStepOf(sql`p.made_source`)} end as made_status`
 
 type From = 'changed' | 'queued'
 /** All but the newest waiting are skipped; there is never more than one to skip. */
 export const skipped = (from: From): SQL => sql`skipped as (
   update revisions r set status = 'SKIPPED', status_message = 'Superseded by revision ' || q.revisions, status_since = clock(), updated_at = clock()
-  from ${sql.identifier(from)} q where q.makes and r.id = q.superseded)`
+  from ${sql.identifier(from)} q where q.makes and r.id = q.superseded returning r.*)`
 
 export const made = (id: string, from: From): SQL<RevisionRow> => sql`
   insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets,
     secret_references, status, reasons, from_revision_id, "commit", actor_kind, actor_id, created_at, updated_at)
   select ${id}::uuid, organization_id, tenant_id, id, revisions, made_source, source_config, source_revision_config, secrets,
     secret_references, made_status, reasons, from_revision, made_commit, setting('actor_kind'), current_actor(), updated_at, updated_at
-  from ${sql.identifier(from)} where makes`
+  from ${sql.identifier(from)} where makes returning *`
+
+/** How a revision begins: its first state is no move, so the event says it. */
+export const created = sql`json_build_object('deployment_id', deployment_id, 'status', status)`
+
+/** What else happens when one enters: it is made (unless that is the change itself), another is skipped, the deployment wakes. */
+export const entered = (from: From): SQL => sql`
+  ${from === 'changed' ? sql`select 'revision.created', id, ${created} from revision union all` : sql``}
+  select 'revision.skipped', id, json_build_object('deployment_id', deployment_id, 'message', status_message) from skipped
+  union all select 'deployment.ready', id, '{}' from ${sql.identifier(from)} where woken`
 
 // ---- moving on
 
@@ -79,13 +88,13 @@ const leaves = (state: SQL): SQL => sql`${state} not in ${[...inFlightStates, ..
  */
 export const turns = [
   sql`queues as (
-    select c.id, case when f.id is null then c.in_flight_revision_id end as flying, case when w.id is null then c.waiting_revision_id end as waiting
+    select c.id, c.organization_id, c.tenant_id, case when f.id is null then c.in_flight_revision_id end as flying, case when w.id is null then c.waiting_revision_id end as waiting
     from deployments c
     left join moves f on f.id = c.in_flight_revision_id and ${leaves(sql`f.becomes`)}
     left join moves w on w.id = c.waiting_revision_id and ${leaves(sql`w.becomes`)}
     where c.id in (select deployment_id from moves))`,
   sql`turns as (
-    select q.id, q.flying, q.waiting, n.id as starts, ${firstStepOf(sql`n.source`)} as start_as
+    select q.*, n.id as starts, ${firstStepOf(sql`n.source`)} as start_as
     from queues q left join revisions n on n.id = q.waiting and q.flying is null
       and coalesce((select m.becomes from moves m where m.id = n.id), n.status) = 'QUEUED')`,
 ]
@@ -96,20 +105,38 @@ export const moved: SQL<RevisionRow> = sql`
     source_revision_config = r.source_revision_config::jsonb || m.resolved, "commit" = coalesce(m.made_commit, r."commit"::jsonb)
   from moves m left join (select * from turns where starts is not null) t on t.starts = m.id where r.id = m.id returning r.*`
 
-/** The deployments follow, and so do those whose turn it now is. What serves is never replaced by something older. */
+/**
+ * The deployments follow, and so do those whose turn it now is. What serves is never replaced by something older, and the commit that
+ * was found for the newest is the deployment's.
+ */
 export const followed = [
+  sql`outcomes as (
+    select t.*, a.id as activated, l.sha as found from turns t
+    left join lateral (
+      select m.id from moves m join deployments c on c.id = m.deployment_id left join revisions s on s.id = c.active_revision_id
+      where m.deployment_id = t.id and m.becomes = 'DEPLOYED' and m.number > coalesce(s.number, 0)) a on true
+    left join lateral (
+      select m.resolved ->> 'repo_commit_sha' as sha from moves m join deployments c on c.latest_revision_id = m.id
+      where c.id = t.id and m.resolved ->> 'repo_commit_sha' is distinct from c.source_revision_config ->> 'repo_commit_sha') l on true)`,
   sql`freed as (
     update deployments d set
       in_flight_revision_id = coalesce(t.flying, t.starts),
       waiting_revision_id = case when t.starts is null then t.waiting end,
-      active_revision_id = coalesce(a.id, d.active_revision_id),
-      version = d.version + (a.id is not null)::integer,
-      updated_at = case when a.id is null then d.updated_at else greatest(clock(), d.updated_at) end
-    from turns t left join lateral (
-      select m.id from moves m join deployments c on c.id = m.deployment_id left join revisions s on s.id = c.active_revision_id
-      where m.deployment_id = t.id and m.becomes = 'DEPLOYED' and m.number > coalesce(s.number, 0)) a on true
-    where d.id = t.id)`,
+      active_revision_id = coalesce(t.activated, d.active_revision_id),
+      source_revision_config = case when t.found is null then d.source_revision_config
+        else (d.source_revision_config::jsonb || jsonb_build_object('repo_commit_sha', t.found))::json end,
+      version = d.version + (t.activated is not null or t.found is not null)::integer,
+      updated_at = case when t.activated is null and t.found is null then d.updated_at else greatest(clock(), d.updated_at) end
+    from outcomes t where d.id = t.id)`,
   sql`started as (
     update revisions r set status = t.start_as, status_since = clock(), updated_at = clock()
     from turns t where r.id = t.starts and r.id not in (select id from moves))`,
+  sql`consequences as (
+    select tenant_id, organization_id, 'revision.' || lower(start_as) as type, starts as subject_id,
+      json_build_object('deployment_id', id) as data from turns where starts is not null
+    union all
+    select tenant_id, organization_id, 'deployment.activated', id, json_build_object('revision_id', activated)
+    from outcomes where activated is not null)`,
 ]
+/** What a move brings about besides: a turn that is taken, another revision that serves. */
+export const brought = sql`select type, subject_id, data from consequences`

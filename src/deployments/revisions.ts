@@ -6,12 +6,16 @@ import { db, mine, run } from '../kernel/db.ts'
 import { beyond, bounds, listed, newestFirst } from '../kernel/paging.ts'
 import { found } from '../kernel/rows.ts'
 import { deployments, revisions } from '../tables.ts'
+import { terminalStates } from './lifecycle.ts'
 import { type RevisionRow, revisionToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { theOne } from './service.ts'
 
 type OfDeployment = z.output<typeof schema.DeploymentRef>
 type Ref = z.output<typeof schema.RevisionRef>
+
+/** Nothing of it is left to do: an UNKNOWN one may still be heard of. */
+const SETTLED = inArray(revisions.status, terminalStates)
 
 const ofDeployment = (id: string) => and(eq(revisions.deployment_id, id), mine(revisions))
 
@@ -26,6 +30,7 @@ export const listRevisions = verb(
         and(
           ofDeployment(deployment_id),
           query.status && inArray(revisions.status, query.status),
+          query.remote_reconciled === undefined ? undefined : sql`(${SETTLED}) = ${query.remote_reconciled}`,
           beyond(revisions, query),
         ),
       )

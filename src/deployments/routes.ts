@@ -60,7 +60,10 @@ export const deploymentRoutes = slice(
     query: s.PatchQuery,
     body: s.DeploymentPatch,
     reply: s.Deployment,
-    errors: ['deployment_not_found', 'member_immutable', 'archive_unknown', 'deployment_deleting', 'plan_stale'],
+    errors: [
+      ...(['deployment_not_found', 'member_immutable', 'source_rule', 'secret_unknown', 'variable_doubled'] as const),
+      ...(['archive_unknown', 'deployment_deleting', 'plan_stale'] as const),
+    ],
     versioned: true,
     variant: { on: 'dry_run', reply: s.Plan, verb: planPatch },
     verb: patchDeployment,

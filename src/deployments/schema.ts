@@ -156,7 +156,9 @@ export type Plan = z.output<typeof Plan>
 
 // ---- queries
 
-const truth = (text: unknown) => (text === 'true' ? true : text === 'false' ? false : text)
+/** Some clients write it with a capital. */
+const truth = (text: unknown) =>
+  typeof text === 'string' && /^(true|false)$/i.test(text) ? text.toLowerCase() === 'true' : text
 export const DryRun = z.object({
   dry_run: z
     .preprocess(truth, z.boolean().default(false))
@@ -188,15 +190,15 @@ const oneOrMore = <Status extends z.ZodEnum>(status: Status) =>
     type: 'string',
     description: `One, or several separated by commas: ${status.options.map(one => `\`${one}\``).join(', ')}.`,
   })
-const remoteReconciled = filter(z.preprocess(truth, z.boolean())).meta({
-  description: 'Whether the data plane has acknowledged the newest that is wanted of it.',
-})
+const truthFilter = filter(z.preprocess(truth, z.boolean()))
 
 export const DeploymentQuery = z.object({
   ...Page.shape,
   name_contains: filter(z.string()).meta({ description: 'Part of the name; upper and lower case are the same.' }),
   status: oneOrMore(DeploymentStatus),
-  remote_reconciled: remoteReconciled,
+  remote_reconciled: truthFilter.meta({
+    description: 'Whether the data plane has acknowledged the newest that is wanted of it.',
+  }),
   tag_value_ids: ids('tag values: values of one key are alternatives, different keys must all match'),
   image_version: filter(z.string()).meta({ description: 'The whole of it.' }),
   deployment_type: filter(DeploymentType).meta({ description: 'The type it was created with.' }),
@@ -238,6 +240,6 @@ export const RevisionList = listOf(Revision).meta({
 export const RevisionQuery = z.object({
   ...Page.shape,
   status: oneOrMore(RevisionStatus),
-  remote_reconciled: remoteReconciled,
+  remote_reconciled: truthFilter.meta({ description: 'Whether the data plane has nothing left to do for it.' }),
 })
 export type RevisionQuery = z.output<typeof RevisionQuery>

@@ -8,7 +8,7 @@ import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { deployments, type SecretVersion } from '../tables.ts'
 import { firstStep } from './lifecycle.ts'
-import { imageVersion } from './queue.ts'
+import { created, imageVersion } from './queue.ts'
 import { deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { sourceFaults } from './sources.ts'
@@ -67,7 +67,8 @@ export const createDeployment = verb('deployments:create', async (ctx, input: Ne
     await sealedSecrets(ctx, id, input.secrets, sql`1`),
   ]
   const data = { name: input.name, source: input.source }
-  const made = await commit(ctx, 'deployment.created', change, data, { also, lock: WORKSPACE_STAYS })
+  const others = sql`select 'revision.created', id, ${created} from revision`
+  const made = await commit(ctx, 'deployment.created', change, data, { also, others, lock: WORKSPACE_STAYS })
   return deploymentToWire(found(made, 'workspace_not_found'))
 })
 
@@ -91,7 +92,7 @@ const firstRevision = (id: string, status: string): SQL => sql`revision as (
   insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets,
     secret_references, status, reasons, actor_kind, actor_id)
   select ${id}::uuid, organization_id, tenant_id, id, 1, source, source_config, source_revision_config, secrets,
-    secret_references, ${status}, '{created}', setting('actor_kind'), current_actor() from changed)`
+    secret_references, ${status}, '{created}', setting('actor_kind'), current_actor() from changed returning *)`
 
 /** Values are sealed here, under a key of their deployment's own and bound to their name, so that the database never sees one. */
 export async function sealedSecrets(

@@ -85,10 +85,8 @@ export function sourceFaults(
 ): SourceFault[] {
   const { source } = body
   const rules = SOURCES[source]
-  const elsewhere = rules.mode === 'saas' ? 'in the hosted installation' : 'in self-hosted installations'
-  const wrongMode = fault('source_mode', ['source'], `\`${source}\` is available ${elsewhere} only`)
   return [
-    ...(rules.mode === mode ? [] : [wrongMode]),
+    ...modeFaults(source, mode),
     ...rules.needs
       .filter(path => !supplies(body, path))
       .map(path => fault('source_member_needed', path, `is needed by the source \`${source}\``)),
@@ -98,7 +96,13 @@ export function sourceFaults(
   ]
 }
 
-/** Members that mean nothing to the source. A patch is held to this too, with what it supplies. */
+export function modeFaults(source: Source, mode: Mode, member = 'source'): SourceFault[] {
+  const at = SOURCES[source].mode
+  const elsewhere = at === 'saas' ? 'in the hosted installation' : 'in self-hosted installations'
+  return at === mode ? [] : [fault('source_mode', [member], `\`${source}\` is available ${elsewhere} only`)]
+}
+
+/** Members that mean nothing to the source. A patch may only say of them what is there. */
 export const refusedMembers = (source: Source, body: Body): SourceFault[] =>
   SOURCES[source].refuses
     .filter(path => supplies(body, path))

@@ -25,7 +25,10 @@ const fail = sql`with moves as (
     select r.id, r.deployment_id, r.number, l.becomes, l.message, '{}'::jsonb as resolved, null::jsonb as made_commit
     from revisions r, ${limits} where r.deployment_id = any(string_to_array(setting('swept'), ',')::uuid[]) and ${pending} and ${overdue}),
   ${sql.join(turns, sql`, `)}, changed as (${moved}), ${sql.join(followed, sql`, `)},
-  ${systemEvents('changed', sql`'revision.' || lower(f.status)`)}
+  ${systemEvents(sql`
+    select tenant_id, organization_id, 'revision.' || lower(status) as type, id as subject_id,
+      json_build_object('deployment_id', deployment_id, 'message', status_message) as data from changed
+    union all select * from consequences`)}
   select id from changed`
 
 /** Nothing of it changed or was in flight for so long. Its updated_at stays: nobody changed it now either. */
@@ -34,7 +37,7 @@ const idle = (inside: SQL) => sql`with still as (
       and c.updated_at <= clock() - ${UNUSED_AFTER} * interval '1 millisecond'
     order by c.id limit ${MOST} for update skip locked),
   changed as (update deployments d set status = 'UNUSED', version = d.version + 1 from still where d.id = still.id returning d.*),
-  ${systemEvents('changed', sql`'deployment.unused'`)}
+  ${systemEvents(sql`select tenant_id, organization_id, 'deployment.unused' as type, id as subject_id, '{}'::json as data from changed`)}
   select id from changed`
 
 type Scope = {

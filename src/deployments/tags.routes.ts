@@ -20,7 +20,7 @@ export const tagRoutes = slice('Tags', 'Keys and values that deployments are fou
     body: s.NewTagKey,
     status: 201,
     reply: s.TagKey,
-    errors: ['tag_key_taken'],
+    errors: ['tag_key_taken', 'tag_keys_full'],
     location: key => `/v2/tag-keys/${key.id}`,
     verb: tags.createTagKey,
   })
@@ -31,6 +31,15 @@ export const tagRoutes = slice('Tags', 'Keys and values that deployments are fou
     reply: s.TagKey,
     errors: ['tag_key_not_found'],
     verb: tags.readTagKey,
+  })
+  .patch('/v2/tag-keys/{tag_key_id}', {
+    id: 'renameTagKey',
+    summary: 'Rename a tag key',
+    params: s.TagKeyRef,
+    body: s.TagKeyName,
+    reply: s.TagKey,
+    errors: ['tag_key_not_found', 'tag_key_taken'],
+    verb: tags.renameTagKey,
   })
   .delete('/v2/tag-keys/{tag_key_id}', {
     id: 'deleteTagKey',
@@ -55,7 +64,7 @@ export const tagRoutes = slice('Tags', 'Keys and values that deployments are fou
     body: s.NewTagValue,
     status: 201,
     reply: s.TagValue,
-    errors: ['tag_key_not_found', 'tag_value_taken'],
+    errors: ['tag_key_not_found', 'tag_value_taken', 'tag_values_full'],
     location: value => `/v2/tag-values/${value.id}`,
     verb: tags.createTagValue,
   })
@@ -66,6 +75,15 @@ export const tagRoutes = slice('Tags', 'Keys and values that deployments are fou
     reply: s.TagValue,
     errors: ['tag_value_not_found'],
     verb: tags.readTagValue,
+  })
+  .patch('/v2/tag-values/{tag_value_id}', {
+    id: 'renameTagValue',
+    summary: 'Rename a tag value',
+    params: s.TagValueRef,
+    body: s.TagValueName,
+    reply: s.TagValue,
+    errors: ['tag_value_not_found', 'tag_value_taken'],
+    verb: tags.renameTagValue,
   })
   .delete('/v2/tag-values/{tag_value_id}', {
     id: 'deleteTagValue',

@@ -5,6 +5,8 @@ import { listOf, Page, Uuid } from '../kernel/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 export const MOST_TAGS = 50
+export const MOST_KEYS = 100
+export const MOST_VALUES = 1000
 
 export const TagKeyRef = z.object({ tag_key_id: Uuid })
 export const TagValueRef = z.object({ tag_value_id: Uuid })
@@ -15,12 +17,22 @@ export const TagKey = z
   .meta({ id: 'TagKey', description: 'What a tag tells of a deployment, such as its team.' })
 export const TagKeyList = listOf(TagKey).meta({ id: 'TagKeyList' })
 export const NewTagKey = z.object({ key: label(128) }).meta({ id: 'NewTagKey', example: { key: 'team' } })
+export const TagKeyName = NewTagKey.meta({
+  id: 'TagKeyName',
+  description: 'What the key is called from then on; its values and who bears them stay.',
+  example: { key: 'squad' },
+})
 
 export const TagValue = z
   .object({ id: Uuid, tag_key_id: Uuid, value: z.string(), created_at: Time })
   .meta({ id: 'TagValue', description: 'One value of a tag key: a tag that deployments can bear.' })
 export const TagValueList = listOf(TagValue).meta({ id: 'TagValueList' })
 export const NewTagValue = z.object({ value: label(256) }).meta({ id: 'NewTagValue', example: { value: 'payments' } })
+export const TagValueName = NewTagValue.meta({
+  id: 'TagValueName',
+  description: 'What the value is called from then on; who bears it stays.',
+  example: { value: 'billing' },
+})
 
 export const Tags = z
   .object({

@@ -50,15 +50,24 @@ export const readTagKey = verb('deployments:read', async (ctx, { tag_key_id }: K
   keyToWire(found(await run(ctx, db.select().from(tagKeys).where(theKey(tag_key_id))), 'tag_key_not_found')),
 )
 
-const here = { organization_id: sql`current_organization()`, tenant_id: sql`current_tenant()` }
-
 export const createTagKey = verb('deployments:update', async (ctx, { key }: z.output<typeof schema.NewTagKey>) => {
-  const change = db
-    .insert(tagKeys)
-    .values({ ...here, key })
-    .returning()
-  return keyToWire(found(await commit(ctx, 'tag_key.created', change, { key }), 'workspace_not_found'))
+  const room = sql`(select count(*) from tag_keys k where k.tenant_id = current_tenant()) < ${schema.MOST_KEYS}`
+  const change = sql<typeof tagKeys.$inferSelect>`
+    insert into tag_keys (organization_id, tenant_id, key)
+    select organization_id, id, ${key} from workspaces
+    where id = current_tenant() and ${unless('tag_keys_full', room)} returning *`
+  // Held, so that two do not both take the last place.
+  const lock = sql`select from workspaces where id = current_tenant() for no key update`
+  return keyToWire(found(await commit(ctx, 'tag_key.created', change, { key }, { lock }), 'workspace_not_found'))
 })
+
+export const renameTagKey = verb(
+  'deployments:update',
+  async (ctx, { tag_key_id, key }: KeyRef & z.output<typeof schema.TagKeyName>) => {
+    const change = db.update(tagKeys).set({ key }).where(theKey(tag_key_id)).returning()
+    return keyToWire(found(await commit(ctx, 'tag_key.renamed', change, { key }), 'tag_key_not_found'))
+  },
+)
 
 export const deleteTagKey = verb('deployments:update', async (ctx, { tag_key_id }: KeyRef) => {
   const key = sql`${tag_key_id}::uuid`
@@ -106,13 +115,22 @@ export const readTagValue = verb('deployments:read', async (ctx, { tag_value_id 
 export const createTagValue = verb(
   'deployments:update',
   async (ctx, { tag_key_id, value }: KeyRef & z.output<typeof schema.NewTagValue>) => {
-    const lock = held(sql`${tag_key_id}::uuid`, 'key share')
+    const lock = held(sql`${tag_key_id}::uuid`, 'no key update')
+    const room = sql`(select count(*) from tag_values v where v.tag_key_id = k.id) < ${schema.MOST_VALUES}`
     const change = sql<typeof tagValues.$inferSelect>`
       insert into tag_values (organization_id, tenant_id, tag_key_id, value)
-      select organization_id, tenant_id, id, ${value} from tag_keys
-      where id = ${tag_key_id}::uuid and tenant_id = current_tenant() returning *`
+      select organization_id, tenant_id, id, ${value} from tag_keys k
+      where id = ${tag_key_id}::uuid and tenant_id = current_tenant() and ${unless('tag_values_full', room)} returning *`
     const data = { tag_key_id, value }
     return valueToWire(found(await commit(ctx, 'tag_value.created', change, data, { lock }), 'tag_key_not_found'))
+  },
+)
+
+export const renameTagValue = verb(
+  'deployments:update',
+  async (ctx, { tag_value_id, value }: ValueRef & z.output<typeof schema.TagValueName>) => {
+    const change = db.update(tagValues).set({ value }).where(theValue(tag_value_id)).returning()
+    return valueToWire(found(await commit(ctx, 'tag_value.renamed', change, { value }), 'tag_value_not_found'))
   },
 )
 
@@ -131,7 +149,7 @@ const keysOf = (which: SQL): SQL =>
   sql`select v.tag_key_id from tag_values v where ${which} and v.tenant_id = current_tenant()`
 
 /** Whoever puts a value on a deployment or deletes one holds its key, so that none is put on while it goes away. */
-const held = (keys: SQL, strength: 'update' | 'key share'): SQL =>
+const held = (keys: SQL, strength: 'update' | 'no key update' | 'key share'): SQL =>
   sql`select from tag_keys where id in (${keys}) and tenant_id = current_tenant() order by id for ${sql.raw(strength)}`
 
 /** From every deployment that bears one of them: held in one order, and before the journal is, as every other write holds them. */

@@ -90,10 +90,11 @@ const claim = (link: Link): SQL<Row> => sql`
 const stored = (link: Link, { size, sha256 }: { size: number; sha256: string }): SQL<Row> => sql`
   with changed as (
     update uploads set state = 'stored', size = ${size}, sha256 = ${sha256} where ${theLink(link)} and state = 'receiving' returning *),
-  ${systemEvents('changed', sql`'upload.stored'`, { actor: sql`f.actor_kind, f.actor_id`, data: FACTS })}
+  ${systemEvents(sql`select ${factsOf('upload.stored')}, actor_kind, actor_id from changed`, sql`t.actor_kind, t.actor_id`)}
   select id from changed`
 
-const FACTS = sql`json_build_object('deployment_id', f.deployment_id, 'object_path', f.object_path, 'size', f.size, 'sha256', f.sha256)`
+const factsOf = (type: string): SQL => sql`tenant_id, organization_id, ${type}::text as type, id as subject_id,
+  json_build_object('deployment_id', deployment_id, 'object_path', object_path, 'size', size, 'sha256', sha256) as data`
 
 /** For whoever builds it. */
 export const readArchive = ({ config }: Pick<Services, 'config'>, path: string) => config.uploads?.get(path)
@@ -133,5 +134,5 @@ export async function sweepUploads(
 const removed = (ids: string[]): SQL => sql`
   with gone as (delete from uploads where id = any(${uuidArray(ids)}) returning *),
   changed as (select * from gone where size is not null),
-  ${systemEvents('changed', sql`'upload.removed'`, { data: FACTS })}
+  ${systemEvents(sql`select ${factsOf('upload.removed')} from changed`)}
   select from changed`

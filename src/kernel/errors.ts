@@ -9,10 +9,25 @@ const CODES = {
     'It cannot be changed after creation; make another deployment, or leave it out',
   ],
   tags_full: [400, 'Too many tags', 'A deployment bears at most 50 tags; take some off first.'],
+  tag_keys_full: [
+    400,
+    'Too many tag keys',
+    'A workspace has at most 100 tag keys; delete one that no longer serves first.',
+  ],
+  tag_values_full: [
+    400,
+    'Too many tag values',
+    'A tag key has at most 1000 values; delete one that no longer serves first.',
+  ],
   secret_unknown: [
     400,
     'Unknown secret',
     'The mask keeps the value of a secret that is there, and this one is not; send its value',
+  ],
+  variable_doubled: [
+    400,
+    'Secret and reference at once',
+    'An environment variable is either a secret or a reference to one; rename or remove one of the two',
   ],
   archive_unknown: [
     400,

@@ -7,14 +7,15 @@ import { type Query, Replay, type Row, run } from './db.ts'
  * Runs a change (an insert, update or delete that returns rows with their `id`), writes an event for each changed row into the
  * workspace's journal and, under an idempotency key, keeps the rows for a replay. Rows come back as JSON whether fresh or replayed, so
  * that both take the same way to the wire. No row means that nothing matched and nothing was written.
- * Other parts of the same write are named expressions: `first` those that the change reads, `also` those that read `changed`.
+ * Other parts of the same write are named expressions: `first` those that the change reads, `also` those that read `changed`. What
+ * they do to other things `others` tells, as rows of type, subject_id and data: each is an event of its own, after those of the change.
  */
 export async function commit<T>(
   ctx: Ctx,
   event: string,
   change: Query<T>,
-  data: Record<string, unknown> = {},
-  { first = [], also = [], lock }: { first?: SQL[]; also?: SQL[]; lock?: SQL } = {},
+  data: Record<string, unknown> | SQL = {},
+  { first = [], also = [], others, lock }: { first?: SQL[]; also?: SQL[]; others?: SQL; lock?: SQL } = {},
 ): Promise<T[]> {
   const remembered = ctx.idempotency
     ? sql`, remembered as (
@@ -23,15 +24,18 @@ export async function commit<T>(
     : sql``
   const statement = sql`
     with ${listed(first)}changed as ${is(change, SQL) ? sql`(${change})` : (change as unknown as SQL)},
+    ${listed(also)}told as (
+      select ${event}::text as type, changed.id as subject_id, ${is(data, SQL) ? data : sql`${JSON.stringify(data)}::json`} as data
+      from changed${others ? sql` union all ${others}` : sql``}),
     numbered as (
       insert into journals (scope_id, organization_id, seq)
-      select current_scope(), current_organization(), count(*) from changed having count(*) > 0
+      select current_scope(), current_organization(), count(*) from told having count(*) > 0
       on conflict (scope_id) do update set seq = journals.seq + excluded.seq returning seq),
     journaled as (
       insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
-      select current_scope(), numbered.seq - row_number() over () + 1, current_organization(), current_tenant(), ${event}, changed.id,
-        setting('actor_kind'), current_actor(), setting('request_id'), ${JSON.stringify(data)}::json
-      from changed, numbered)${remembered}${sql.join(also.map(cte => sql`, ${cte}`))}
+      select current_scope(), numbered.seq - count(*) over () + row_number() over (), current_organization(), current_tenant(), type,
+        subject_id, setting('actor_kind'), current_actor(), setting('request_id'), data
+      from told, numbered)${remembered}
     select to_json(changed) from changed` as SQL<Row>
   try {
     const rows = await run(ctx, statement, lock)
@@ -44,22 +48,19 @@ export async function commit<T>(
 }
 
 /**
- * For a statement of runAsSystem: an event for each of the rows that the expression `rows` has changed, in the journal of the row's own
- * workspace. What is said of a row (`f`) is SQL: the type, by whom, and what else is to be known. The request's id is the transaction's.
+ * For a statement of runAsSystem: an event for each row of `events`, which tells tenant_id, organization_id, type, subject_id and data, in
+ * the journal of its own workspace. By whom is SQL over such a row (`t`); the request's id is the transaction's.
  */
-export const systemEvents = (
-  rows: string,
-  type: SQL,
-  { actor = sql`'cron', null::uuid`, data = sql`'{}'::json` }: { actor?: SQL; data?: SQL } = {},
-): SQL => sql`numbered as (
+export const systemEvents = (events: SQL, actor: SQL = sql`'cron', null::uuid`): SQL => sql`told as (${events}),
+  numbered as (
     insert into journals (scope_id, organization_id, seq)
-    select tenant_id, organization_id, count(*) from ${sql.identifier(rows)} group by tenant_id, organization_id order by tenant_id
+    select tenant_id, organization_id, count(*) from told group by tenant_id, organization_id order by tenant_id
     on conflict (scope_id) do update set seq = journals.seq + excluded.seq returning scope_id, seq),
   journaled as (
-    insert into events (scope_id, seq, organization_id, tenant_id, type, actor_kind, actor_id, subject_id, request_id, data)
-    select f.tenant_id, n.seq - row_number() over (partition by f.tenant_id order by f.id) + 1, f.organization_id, f.tenant_id, ${type},
-      ${actor}, f.id, setting('request_id'), ${data}
-    from ${sql.identifier(rows)} f join numbered n on n.scope_id = f.tenant_id)`
+    insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
+    select t.tenant_id, n.seq - count(*) over same + row_number() over same, t.organization_id, t.tenant_id, t.type, t.subject_id,
+      ${actor}, setting('request_id'), t.data
+    from told t join numbered n on n.scope_id = t.tenant_id window same as (partition by t.tenant_id))`
 
 /** What such a statement wants to know first: what time it is taken to be, and for which request it is. */
 export const systemSettings = (ahead: number, requestId: string): SQL =>

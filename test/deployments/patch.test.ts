@@ -1,26 +1,20 @@
 import { describe, expect, it } from 'vitest'
-import { newTenant, type Tenant } from '../support/app.ts'
+import { newTenant, startApp, type Tenant } from '../support/app.ts'
+import { deploymentBody, repository } from '../support/bodies.ts'
+import { move } from '../support/deployments.ts'
 
 const SHA = 'a'.repeat(40)
-const body = (over: Record<string, unknown> = {}) => ({
-  name: `app-${crypto.randomUUID()}`,
-  source: 'githost',
-  source_config: {
-    integration_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11',
-    repo_url: 'https://git.example.com/acme/app',
-    build_on_push: false,
-    resource_spec: { cpu: 1, memory_mb: 512 },
-    install_command: 'npm ci',
-  },
-  source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json' },
-  secrets: [
-    { name: 'TOKEN', value: 'hush' },
-    { name: 'OTHER', value: 'hush too' },
-  ],
-  ...over,
-})
+const body = (over: Record<string, unknown>) =>
+  deploymentBody({
+    source_config: { ...repository, resource_spec: { cpu: 1, memory_mb: 512 }, install_command: 'npm ci' },
+    secrets: [
+      { name: 'TOKEN', value: 'hush' },
+      { name: 'OTHER', value: 'hush too' },
+    ],
+    ...over,
+  })
 
-const made = async (tenant: Tenant, over?: Record<string, unknown>) =>
+const made = async (tenant: Tenant, over: Record<string, unknown> = {}) =>
   (await tenant.post('/v2/deployments', body(over))).body
 const revisionsOf = async (tenant: Tenant, id: string) =>
   (await tenant.get(`/v2/deployments/${id}/revisions`)).body.resources as {
@@ -29,6 +23,14 @@ const revisionsOf = async (tenant: Tenant, id: string) =>
     status: string
     reasons: string[]
   }[]
+
+const selfHosted = startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
+const external = {
+  source: 'external_container',
+  source_config: { resource_spec: { cpu: 1 }, custom_url: 'https://app.example.com' },
+  source_revision_config: { image_uri: `app@sha256:${'0'.repeat(64)}` },
+  secret_references: [{ name: 'REFERRED', secret_name: 'app', secret_key: 'key' }],
+}
 
 const MASKED = [
   { name: 'TOKEN', value: '********' },
@@ -118,17 +120,18 @@ describe('a patch', () => {
     const cleared = await tenant.patch(`${path}?clear=install_command`, {})
     expect(cleared.body.source_config).toMatchObject({ install_command: null, build_command: 'npm run build' })
     expect((await tenant.patch(`${path}?clear=repo_url`, {})).status).toBe(422)
+    for (const query of ['clear=build_command', 'clear=build_command&dry_run=true']) {
+      const both = await tenant.patch(`${path}?${query}`, { source_config: { build_command: 'make' } })
+      expect([both.status, both.body.code]).toEqual([400, 'source_rule'])
+    }
   })
 
-  it('of everything that was read loses nothing, and makes the one revision that a branch makes', async () => {
-    const tenant = await newTenant()
-    const before = await made(tenant)
-    const { body } = await tenant.patch(`/v2/deployments/${before.id}`, before)
-    expect(body).toEqual({ ...before, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
-    expect((await revisionsOf(tenant, before.id)).map(one => one.reasons)).toEqual([
-      ['source_revision_config.repo_ref'],
-      ['created'],
-    ])
+  it('does not empty what the source needs', async () => {
+    const tenant = await newTenant({ app: selfHosted })
+    const { id } = await made(tenant, external)
+    const refused = await tenant.patch(`/v2/deployments/${id}?clear=resource_spec`, {})
+    expect([refused.status, refused.body.code]).toEqual([400, 'source_rule'])
+    expect((await tenant.patch(`/v2/deployments/${id}?clear=custom_url`, {})).status).toBe(200)
   })
 
   it('lets one revision fly and the newest wait, and skips the others', async () => {
@@ -177,6 +180,86 @@ describe('a patch', () => {
     expect((await tenant.patch(path, { secrets: [{ name: 'NEW', value: '********' }] })).body.code).toBe(
       'secret_unknown',
     )
+  })
+
+  it('is refused when planned as when applied', async () => {
+    const tenant = await newTenant()
+    const { id } = await made(tenant)
+    const path = `/v2/deployments/${id}`
+    const tag = { source_revision_config: { repo_ref: 'refs/tags/v1' }, source_config: { build_on_push: true } }
+    const cases: [Record<string, unknown>, Record<string, string>, string][] = [
+      [{ source_revision_config: { image_uri: 'nginx' } }, {}, 'source_rule'],
+      [tag, {}, 'source_rule'],
+      [{ secrets: [{ name: 'NEW', value: '********' }] }, {}, 'secret_unknown'],
+      [{}, { 'If-Match': '"7"' }, 'precondition_failed'],
+    ]
+    const refused = async (patch: Record<string, unknown>, headers: Record<string, string>, code: string) => {
+      for (const query of ['', '?dry_run=true'])
+        expect((await tenant.patch(path + query, patch, headers)).body.code, query).toBe(code)
+    }
+    for (const one of cases) await refused(...one)
+    await tenant.delete(path)
+    await refused({ secrets: [] }, {}, 'deployment_deleting')
+  })
+
+  it('keeps the commit that was found until the ref is said anew, and the plan shows that it goes', async () => {
+    const tenant = await newTenant()
+    const { id, latest_revision_id } = await made(tenant)
+    const path = `/v2/deployments/${id}`
+    const etag = (await tenant.get(path)).headers.get('ETag')
+    const commit = { sha: SHA, message: null, author: null }
+    await move(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILDING', { commit })
+    const found = await tenant.get(path)
+    expect(found.body.source_revision_config).toMatchObject({ repo_ref: 'main', repo_commit_sha: SHA })
+    expect(found.headers.get('ETag')).not.toBe(etag)
+    const kept = await tenant.patch(path, { source_config: { install_command: 'npm install' } })
+    expect(kept.body.source_revision_config.repo_commit_sha).toBe(SHA)
+    const again = { source_revision_config: { repo_ref: 'main' } }
+    const planned = (await tenant.patch(`${path}?dry_run=true`, again)).body
+    expect(planned.reasons).toEqual(['source_revision_config.repo_ref'])
+    expect(planned.changes).toMatchObject([
+      { path: 'source_revision_config.repo_ref', before: 'main', after: 'main' },
+      { path: 'source_revision_config.repo_commit_sha', before: SHA, after: null, effect: 'revision' },
+    ])
+    expect((await tenant.patch(path, again)).body.source_revision_config.repo_commit_sha).toBeNull()
+  })
+
+  it('that says a commit again keeps it, and makes no revision', async () => {
+    const tenant = await newTenant()
+    const ref = { source_revision_config: { repo_ref: SHA, platform_config_path: 'platform.json' } }
+    const { id, latest_revision_id } = await made(tenant, ref)
+    const commit = { sha: SHA, message: null, author: null }
+    await move(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILDING', { commit })
+    const { body } = await tenant.patch(`/v2/deployments/${id}`, ref)
+    expect(body).toMatchObject({ latest_revision_id, source_revision_config: { repo_commit_sha: SHA } })
+  })
+
+  it('makes no secret of a name that a reference has, nor the reverse', async () => {
+    const tenant = await newTenant({ app: selfHosted })
+    const reference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
+    const secret = (name: string) => ({ name, value: 'hush' })
+    const { id } = await made(tenant, {
+      source: 'external_container',
+      source_config: { resource_spec: {} },
+      source_revision_config: { image_uri: 'nginx' },
+      secrets: [secret('KEPT')],
+      secret_references: [reference('REFERRED')],
+    })
+    const path = `/v2/deployments/${id}`
+    for (const query of ['?dry_run=true', '']) {
+      for (const patch of [
+        { secrets: [secret('REFERRED'), secret('OTHER')] },
+        { secret_references: [reference('OTHER'), reference('KEPT')] },
+      ]) {
+        const refused = await tenant.patch(path + query, patch)
+        expect([refused.status, refused.body.code]).toEqual([400, 'variable_doubled'])
+        expect(refused.body.detail).toMatch(/: (REFERRED|KEPT)\.$/)
+      }
+      const changing = { secrets: [secret('REFERRED')], secret_references: [reference('KEPT')] }
+      expect((await tenant.patch(path + query, changing)).status).toBe(200)
+      expect((await tenant.patch(path + query, { ...changing, secret_references: [] })).status).toBe(200)
+    }
+    expect((await tenant.patch(path, { secrets: [secret('KEPT')] })).status).toBe(200)
   })
 
   it('applies the plan that it names or none', async () => {

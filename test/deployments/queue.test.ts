@@ -1,8 +1,20 @@
+import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { mayFollow } from '../../src/deployments/lifecycle.ts'
 import { type RevisionStatus, revisionStatuses } from '../../src/deployments/parts.schema.ts'
-import { eventsOf, newTenant, nobody, type Tenant } from '../support/app.ts'
-import { bare, bring, move, newDeployment, queueOf, revisionsOf, statusesOf } from '../support/deployments.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { eventsOf, newTenant, nobody, type Tenant, theApp } from '../support/app.ts'
+import {
+  bare,
+  bring,
+  move,
+  newDeployment,
+  queueOf,
+  revisionsOf,
+  statusesOf,
+  storyOf,
+  told,
+} from '../support/deployments.ts'
 
 /** How a deployment comes to have a revision in each state; null where none can be reached by a built source’s reports. */
 const REACHED: Record<RevisionStatus, (tenant: Tenant) => Promise<{ deployment_id: string; revision_id: string }>> = {
@@ -52,6 +64,7 @@ describe.each(revisionStatuses)('a revision that is %s', from => {
     // Entering an empty queue it takes its turn at once.
     const expected = from === 'CREATING' && to === 'QUEUED' ? 'AWAITING_DEPLOY' : to
     expect(await statusOf(tenant, ids)).toBe(may ? expected : from)
+    await told(tenant, ids.deployment_id)
   })
 
   it('is interrupted if it may be', async () => {
@@ -62,6 +75,7 @@ describe.each(revisionStatuses)('a revision that is %s', from => {
     const may = mayFollow('githost', from, 'INTERRUPTED')
     expect([reply.status, reply.body?.code]).toEqual(may ? [204, undefined] : [409, 'revision_not_interruptible'])
     expect(await statusOf(tenant, ids)).toBe(may ? 'INTERRUPTED' : from)
+    await told(tenant, ids.deployment_id)
   })
 })
 
@@ -140,6 +154,45 @@ describe('the queue', () => {
     expect(await statusOf(other, theirs)).toBe('AWAITING_BUILD')
   })
 
+  it('journals whose turn it is, who is skipped, who serves and who wakes, each in the write that does it', async () => {
+    const tenant = await newTenant()
+    const { deployment_id, revision_id } = await fresh(tenant)
+    const path = `/v2/deployments/${deployment_id}`
+    const eventsOfReply = async ({ headers }: { headers: Headers }) =>
+      (await eventsOf(headers.get('X-Request-Id')!)).map(({ type, subject_id }) => [type, subject_id])
+    const second = await tenant.post(`${path}/revisions`)
+    expect(await eventsOfReply(second)).toEqual([['revision.created', second.body.id]])
+    const third = await tenant.patch(path, { source_revision_config: { repo_ref: 'next' } })
+    expect(await eventsOfReply(third)).toEqual([
+      ['deployment.patched', deployment_id],
+      ['revision.created', third.body.latest_revision_id],
+      ['revision.skipped', second.body.id],
+    ])
+    const fourth = await tenant.post(`${path}/rollback`, { revision_id })
+    expect((await eventsOfReply(fourth)).map(([type]) => type)).toEqual([
+      'deployment.rolled_back',
+      'revision.created',
+      'revision.skipped',
+    ])
+    const stopped = await tenant.post(`${path}/revisions/${revision_id}/interruption`)
+    const newest = fourth.body.latest_revision_id
+    expect(await eventsOfReply(stopped)).toEqual([
+      ['revision.interrupted', revision_id],
+      ['revision.awaiting_build', newest],
+    ])
+    expect(await storyOf(newest)).toEqual(['QUEUED', 'AWAITING_BUILD'])
+    await bring(tenant, deployment_id, newest)
+    const activated = sql`select data ->> 'revision_id' from events where subject_id = ${deployment_id}::uuid and type = 'deployment.activated'`
+    expect(await runAsSystem(theApp().database, activated)).toEqual([[[newest]]])
+  })
+
+  it('says why in every failure, also where no reason was reported', async () => {
+    const tenant = await newTenant()
+    const ids = await fresh(tenant)
+    await move(tenant, ids, 'BUILD_FAILED')
+    expect((await revisionsOf(tenant, ids.deployment_id))[0]!.status_message).toMatch(/\S/)
+  })
+
   it('journals the interruption as a change of the revision', async () => {
     const tenant = await newTenant()
     const ids = await fresh(tenant)
@@ -198,5 +251,6 @@ describe('the queue', () => {
     expect(
       (await statusesOf(tenant, deployment_id)).filter(([, status]) => status === 'SKIPPED').length,
     ).toBeGreaterThan(0)
+    await told(tenant, deployment_id)
   })
 })

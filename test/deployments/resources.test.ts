@@ -17,8 +17,8 @@ const SUBDOMAIN: Kind = {
   bad: ['', 'A', 'a_b', '-a', 'a-', 'a..b', '.a', long(254), 1, 'a\n'],
 }
 const KEYS = {
-  good: ['app', 'A.b_c-1', long(63), 'example.com/app', `${long(253)}/x`],
-  bad: ['', '-a', 'a-', '_a', long(64), '/a', 'a/', 'Example.com/a', 'a/b/c', 'a b', `${long(254)}/x`],
+  good: ['app', 'constructor', 'prototype', 'A.b_c-1', long(63), 'example.com/app', `${long(253)}/x`],
+  bad: ['', '-a', 'a-', '_a', '__proto__', long(64), '/a', 'a/', 'Example.com/a', 'a/b/c', 'a b', `${long(254)}/x`],
 }
 const image = (name: string) => [{ name: 'side', image: name }]
 const CONTAINERS: Kind = {

@@ -190,6 +190,19 @@ it('a ref that is said after a redeploy is looked up anew', async () => {
   expect(body.source_revision_config).toMatchObject({ repo_ref: 'main', repo_commit_sha: null })
 })
 
+it('revisions are listed by whether anything is left to do for them', async () => {
+  const tenant = await newTenant()
+  const { id, path } = await twoRevisions(tenant)
+  await tenant.post(`${path}/revisions`)
+  const numbers = async (query: string) =>
+    (await tenant.get(`/v2/deployments/${id}/revisions?${query}`)).body.resources.map(
+      (one: { number: number }) => one.number,
+    )
+  expect(await numbers('remote_reconciled=true')).toEqual([1])
+  expect(await numbers('remote_reconciled=False')).toEqual([3, 2])
+  expect(await numbers('remote_reconciled=')).toEqual([3, 2, 1])
+})
+
 describe('waiting for a revision', () => {
   it('answers at the timeout with what is, and at once with what has ended', async () => {
     const tenant = await newTenant()

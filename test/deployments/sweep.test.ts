@@ -5,7 +5,7 @@ import type { RevisionStatus } from '../../src/deployments/parts.schema.ts'
 import { sweepRevisions } from '../../src/deployments/sweep.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { clock, newTenant, type Tenant, theApp } from '../support/app.ts'
-import { bare, bring, image, move, newDeployment, queueOf, revisionsOf } from '../support/deployments.ts'
+import { bare, bring, image, move, newDeployment, queueOf, revisionsOf, told } from '../support/deployments.ts'
 
 /** Only one's own: to other tests as much time has not passed. */
 const sweep = (ahead: number, ...tenants: Tenant[]) =>
@@ -38,6 +38,9 @@ describe('a revision past its deadline', () => {
     expect(journal.map(one => one.seq)).toEqual(journal.map((_, i) => i + journal[0]!.seq))
     const [failed] = journal.filter(one => one.type === `revision.${deadline.becomes.toLowerCase()}`)
     expect(failed).toMatchObject({ subject: latest_revision_id, actor: 'cron' })
+    const turns = journal.filter(one => one.type === 'revision.awaiting_build').map(one => one.actor)
+    expect(turns).toEqual(creating ? [] : ['cron'])
+    await told(tenant, id)
   })
 
   it('is counted from when it entered its state', async () => {
@@ -99,6 +102,11 @@ describe('an idle deployment', () => {
     expect((await journalOf(tenant)).filter(one => one.type === 'deployment.unused')).toHaveLength(1)
     await tenant.post(`/v2/deployments/${id}/revisions`)
     expect(await statusOf(tenant, id)).toBe('READY')
+    expect((await journalOf(tenant)).map(one => one.type).slice(-3)).toEqual([
+      'deployment.unused',
+      'revision.created',
+      'deployment.ready',
+    ])
   })
 
   it('that is being deleted stays so', async () => {

@@ -1,6 +1,8 @@
+import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { NewDeployment } from '../../src/deployments/schema.ts'
-import { eventsOf, newTenant, nobody, startApp, type Tenant } from '../support/app.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { eventsOf, newTenant, nobody, startApp, type Tenant, theApp } from '../support/app.ts'
 
 const made = async (tenant: Tenant) =>
   (await tenant.post('/v2/deployments', { ...(NewDeployment.meta()!.example as object), name: `a${nobody()}` })).body
@@ -58,6 +60,42 @@ describe('tag keys and values', () => {
     ])
     expect(await makeValue(tenant, stage, 'one')).toBeTruthy()
     expect(await makeKey(await newTenant(), 'team')).toBeTruthy()
+  })
+})
+
+describe('tags', () => {
+  it('are renamed, and who bears them stays', async () => {
+    const [tenant, stranger] = [await newTenant(), await newTenant()]
+    const id = await made(tenant)
+    const team = await makeKey(tenant, 'team')
+    const [search, shop] = [await makeValue(tenant, team, 'search'), await makeValue(tenant, team, 'shop')]
+    await put(tenant, id, search)
+    const renamed = await tenant.patch(`/v2/tag-keys/${team}`, { key: 'squad' })
+    expect([renamed.status, renamed.body.key]).toEqual([200, 'squad'])
+    expect((await tenant.patch(`/v2/tag-values/${search}`, { value: 'find' })).body.value).toBe('find')
+    expect(await bears(tenant, id)).toEqual(['squad=find'])
+    await makeKey(tenant, 'team')
+    expect(outcome(await tenant.patch(`/v2/tag-keys/${team}`, { key: 'team' }))).toEqual([409, 'tag_key_taken'])
+    expect(outcome(await tenant.patch(`/v2/tag-values/${shop}`, { value: 'find' }))).toEqual([409, 'tag_value_taken'])
+    expect((await tenant.patch(`/v2/tag-values/${shop}`, { value: 'shop' })).status).toBe(200)
+    expect(outcome(await stranger.patch(`/v2/tag-keys/${team}`, { key: 'mine' }))).toEqual([404, 'tag_key_not_found'])
+  })
+
+  it('are a hundred keys at most in a workspace, and a thousand values of each, whoever else makes some', async () => {
+    const tenant = await newTenant()
+    const { tenant_id, organization_id } = tenant
+    const key = await makeKey(tenant, 'n')
+    const fill = (table: string, columns: string, to: number) => sql`
+      insert into ${sql.raw(`${table} (organization_id, tenant_id, ${columns})`)}
+      select ${organization_id}::uuid, ${tenant_id}::uuid, ${sql.raw(table === 'tag_keys' ? '' : `'${key}',`)} n from generate_series(1, ${to}::integer) n`
+    await runAsSystem(theApp().database, fill('tag_keys', 'key', 96), fill('tag_values', 'tag_key_id, value', 997))
+    const asked = Array.from({ length: 6 }, (_, i) => `more ${i}`)
+    const keys = await Promise.all(asked.map(name => tenant.post('/v2/tag-keys', { key: name })))
+    const values = await Promise.all(asked.map(value => tenant.post(`/v2/tag-keys/${key}/values`, { value })))
+    const three = (code: string) => [...Array(3).fill([201, undefined]), ...Array(3).fill([400, code])]
+    expect(keys.map(outcome).sort()).toEqual(three('tag_keys_full'))
+    expect(values.map(outcome).sort()).toEqual(three('tag_values_full'))
+    expect(await makeKey(await newTenant(), 'n')).toBeTruthy()
   })
 })
 

@@ -1,7 +1,9 @@
 // Deployments to test with, and the data plane's part: moving their revisions on.
 
 import { sql } from 'drizzle-orm'
+import { expect } from 'vitest'
 import { advance, type Move } from '../../src/deployments/advance.ts'
+import { mayFollow } from '../../src/deployments/lifecycle.ts'
 import type { RevisionStatus } from '../../src/deployments/parts.schema.ts'
 import { NewDeployment, type Revision } from '../../src/deployments/schema.ts'
 import { readConfig } from '../../src/env.ts'
@@ -74,4 +76,21 @@ export async function queueOf(id: string) {
     where d.id = ${id}::uuid`
   const [[row]] = (await runAsSystem(theApp().database, query)) as [[(string | null)[]]]
   return { inFlight: row[0], waiting: row[1], flying: Number(row[2]), queued: Number(row[3]) }
+}
+
+/** What the journal tells of a revision: the states it went through, oldest first. */
+export async function storyOf(revision_id: string): Promise<RevisionStatus[]> {
+  const query = sql`select type, data ->> 'status' from events where subject_id = ${revision_id}::uuid and type like 'revision.%' order by seq`
+  const [rows] = (await runAsSystem(theApp().database, query)) as [[string, string | null][]]
+  return rows.map(([type, made]) => made ?? type.slice('revision.'.length).toUpperCase()) as RevisionStatus[]
+}
+
+/** That it tells every move of every revision: each begins with its making, goes from state to state as it may, and ends in the one it is in. */
+export async function told(tenant: Tenant, deployment_id: string): Promise<void> {
+  for (const { id, status, source } of await revisionsOf(tenant, deployment_id)) {
+    const story = await storyOf(id)
+    expect(story.at(-1)).toBe(status)
+    for (const [i, state] of story.entries())
+      if (i > 0) expect(mayFollow(source, story[i - 1]!, state), `${story}`).toBe(true)
+  }
 }

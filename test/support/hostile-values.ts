@@ -55,6 +55,12 @@ export const HEADERS: Record<string, string[]> = {
   ],
   'If-Match': ['"1", '.repeat(900), ...words(`* "1" W/"1" "${'9'.repeat(20)}" "-1" 1 "" "1`)],
   'If-None-Match': ['"1", '.repeat(900), ...words('* "1" W/"1" , ""')],
+  'Plan-Digest': [
+    '',
+    'a b',
+    `1.${'0'.repeat(32)}`,
+    ...words(`1. . .1 -1.x 1e3.x ${'9'.repeat(40)}.x ${'x'.repeat(4000)}`),
+  ],
   'Idempotency-Key': ['', 'a b', 'k, k', ...words(`k ' \\ ${'x'.repeat(255)} ${'x'.repeat(256)}`)],
   'Content-Length': words(`0 -1 1e9 x ${'9'.repeat(40)} 5 1048577`),
   'X-Request-Id': ['', 'a b', ...words(`${'x'.repeat(129)} fine {"a":1} <script>`)],

@@ -117,16 +117,19 @@ function searchOf({ query }: Operation): fc.Arbitrary<string> {
   const any = fc.oneof(fc.constantFrom(...odd.QUERY_VALUES), encoded, anyText.map(toCursor))
   const forged = fc.tuple(fc.constant('cursor'), fc.constantFrom(...odd.CURSORS))
   const pair = weighed<[string, string]>([5, fc.tuple(name, any)], [query && 'cursor' in query.shape ? 2 : 0, forged])
+  // What the route needs, or its variant is asked by.
+  const sound = Object.entries((query?.meta()?.example ?? {}) as Record<string, string>)
   return fc
-    .array(pair, { maxLength: 3 })
-    .map(some => (some.length > 0 ? `?${some.map(([name, it]) => `${name}=${it}`).join('&')}` : ''))
+    .tuple(weighed([8, fc.constant(sound)], [1, fc.constant<typeof sound>([])]), fc.array(pair, { maxLength: 3 }))
+    .map(pairs => pairs.flat().map(([name, it]) => `${name}=${it}`))
+    .map(pairs => (pairs.length > 0 ? `?${pairs.join('&')}` : ''))
 }
 
 const toCursor = (plain: string) => Buffer.from(plain).toString('base64url')
 
-function pathOf({ path, method }: Operation, { ids }: Known): fc.Arbitrary<string> {
-  // What exists stays for the requests that follow.
-  const known = method === 'delete' ? fc.uuid() : fc.constantFrom(...ids)
+function pathOf({ path, method, query }: Operation, { ids }: Known): fc.Arbitrary<string> {
+  // What exists stays for the requests that follow, and none of them waits for it.
+  const known = method === 'delete' || (query && 'timeout' in query.shape) ? fc.uuid() : fc.constantFrom(...ids)
   const upper = known.map(id => id.toUpperCase())
   const param = weighed([6, known], [1, fc.uuid()], [1, upper], [2, fc.constantFrom(...odd.SEGMENTS)], [2, encoded])
   const params = path.match(/\{\w+\}/g) ?? []

@@ -21,7 +21,7 @@ declare module 'vitest' {
     trips: string
     /** The settings of a store of archives. */
     s3: Record<string, string>
-    fuzz: { seed: number; requests: number }
+    fuzz: { seed: number; each: number | null }
   }
 }
 
@@ -30,10 +30,10 @@ export default async function setup(project: TestProject) {
   const postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
   await migrate(postgres.url, { log: () => {} })
 
-  // Another seed each day; FUZZ_SEED repeats a run. Workers have no process.env, so it is handed to them.
+  // Another seed each day; FUZZ_SEED repeats a run, FUZZ_REQUESTS is how many each route gets. Workers have no process.env, so it is handed to them.
   const { FUZZ_SEED, FUZZ_REQUESTS } = process.env
   const today = Math.floor(Date.now() / 86_400_000)
-  project.provide('fuzz', { seed: Number(FUZZ_SEED ?? today), requests: Number(FUZZ_REQUESTS ?? 10_000) })
+  project.provide('fuzz', { seed: Number(FUZZ_SEED ?? today), each: Number(FUZZ_REQUESTS ?? 0) || null })
 
   const { trips, onTrip } = counter()
   const gateway = createGateway({ databaseUrl: postgres.url, onTrip })

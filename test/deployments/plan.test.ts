@@ -1,0 +1,134 @@
+// What makes a revision and what does not, member by member; and a client that reads a deployment, changes one, and sends all back.
+import { describe, expect, it } from 'vitest'
+import { plan } from '../../src/deployments/plan.ts'
+import { DeploymentPatch } from '../../src/deployments/schema.ts'
+import { newTenant, startApp } from '../support/app.ts'
+import { deploymentBody, repository } from '../support/bodies.ts'
+import { bare, revisionsOf } from '../support/deployments.ts'
+
+const ID = '9f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
+const digest = (of: string) => `app@sha256:${of.repeat(64)}`
+const reference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
+
+/** What is stored, something else, what the other comes to, and whether the stored, said again, makes a revision. */
+const MEMBERS: [path: string, stored: unknown, other: unknown, effect: string, again?: true][] = [
+  ['source_config.integration_id', repository.integration_id, ID, 'immutable'],
+  ['source_config.repo_url', repository.repo_url, 'https://git.example.com/acme/else', 'immutable'],
+  ['source_config.deployment_type', 'dev', 'prod', 'immutable'],
+  ['source_config.template_id', 'web', 'chat', 'immutable'],
+  ['source_config.listener_id', repository.integration_id, ID, 'immutable'],
+  ['source_config.listener_config', { k8s_namespace: 'apps' }, { k8s_namespace: 'more' }, 'immutable'],
+  ['source_config.build_on_push', false, true, 'in_place'],
+  ['source_config.custom_url', 'a.example.com', 'b.example.com', 'in_place'],
+  ['source_config.resource_spec', { cpu: 1 }, {}, 'revision'],
+  ['source_config.install_command', 'npm ci', 'npm install', 'revision'],
+  ['source_config.build_command', 'make', 'make all', 'revision'],
+  ['source_revision_config.repo_ref', 'main', 'next', 'revision', true],
+  ['source_revision_config.repo_ref', 'refs/tags/v1', 'refs/tags/v2', 'revision', true],
+  ['source_revision_config.repo_ref', 'a'.repeat(40), 'b'.repeat(40), 'revision'],
+  ['source_revision_config.image_uri', 'app:1', 'app:2', 'revision', true],
+  ['source_revision_config.image_uri', 'app', 'app:2', 'revision', true],
+  ['source_revision_config.image_uri', digest('a'), digest('b'), 'revision'],
+  ['source_revision_config.platform_config_path', 'a.json', 'b.json', 'revision'],
+  ['source_revision_config.source_tarball_path', 'uploads/1', 'uploads/2', 'revision'],
+  ['secret_references', [reference('A')], [reference('B')], 'revision'],
+  ['secret_references', [reference('A')], [], 'revision'],
+  ['revision_source', 'githost', 'internal_source', 'revision', true],
+]
+
+describe('a member of a patch', () => {
+  it('has a row here, whichever it is', () => {
+    const { source_config, source_revision_config, ...whole } = DeploymentPatch.shape
+    const inner = (name: string, member: { unwrap(): { unwrap(): { shape: object } } }) =>
+      Object.keys(member.unwrap().unwrap().shape).map(one => `${name}.${one}`)
+    const all = [
+      ...inner('source_config', source_config as never),
+      ...inner('source_revision_config', source_revision_config as never),
+      ...Object.keys(whole).filter(name => name !== 'secrets'),
+    ]
+    expect([...new Set(MEMBERS.map(([path]) => path))].sort()).toEqual(all.sort())
+  })
+
+  it.each(MEMBERS)('%s, stored as %j, said as %j, is a change %s', (path, stored, other, effect, again) => {
+    const [outer, inner] = path.split('.') as [string, string?]
+    const put = (value: unknown) => ({ [outer]: inner ? { [inner]: value } : value })
+    const nothing = { version: 1, source_config: {}, source_revision_config: {}, secret_references: null, secrets: [] }
+    const wanted = { ...nothing, ...(outer === 'revision_source' ? {} : put(stored)) }
+    const said = plan(wanted, put(other) as DeploymentPatch)
+    expect(said.changes.map(change => [change.path, change.effect])).toEqual([[path, effect]])
+    expect(said.reasons).toEqual(effect === 'revision' ? [path] : [])
+    const repeated = plan(wanted, put(stored) as DeploymentPatch)
+    expect(repeated.reasons).toEqual(again ? [path] : [])
+    expect(plan(wanted, put(null) as DeploymentPatch).changes).toEqual([])
+    expect(plan(nothing, put(other) as DeploymentPatch).creates_revision).toBe(
+      effect === 'revision' && !(Array.isArray(other) && other.length === 0),
+    )
+  })
+})
+
+const selfHosted = startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
+const pinned = { image_uri: digest('0') }
+const external = {
+  source_config: { resource_spec: { cpu: 1 }, custom_url: 'https://app.example.com' },
+  source_revision_config: pinned,
+  secret_references: [reference('REFERRED')],
+}
+
+describe('a whole deployment, read and sent back', () => {
+  it('loses nothing, and makes the one revision that a branch makes', async () => {
+    const tenant = await newTenant()
+    const before = (await tenant.post('/v2/deployments', deploymentBody())).body
+    const { body } = await tenant.patch(`/v2/deployments/${before.id}`, before)
+    expect(body).toEqual({ ...before, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
+    expect((await revisionsOf(tenant, before.id)).map(one => one.reasons)).toEqual([
+      ['source_revision_config.repo_ref'],
+      ['created'],
+    ])
+  })
+
+  it('can be sent back after a revision from another source', async () => {
+    const tenant = await newTenant()
+    const { id } = (await tenant.post('/v2/deployments', deploymentBody())).body
+    const path = `/v2/deployments/${id}`
+    const pushed = { revision_source: 'internal_container', source_revision_config: pinned }
+    const { body } = await tenant.patch(path, pushed)
+    expect((await revisionsOf(tenant, id))[0]).toMatchObject({ source: 'internal_container', status: 'QUEUED' })
+    const back = await tenant.patch(path, body)
+    expect(back.body.source_revision_config).toEqual(body.source_revision_config)
+    const other = await tenant.patch(path, { source_revision_config: { image_uri: 'other' } })
+    expect(other.body.code).toBe('source_rule')
+  })
+
+  it.each([
+    ['external_container', external],
+    ['internal_container', { source_config: { build_command: 'make' }, source_revision_config: pinned }],
+    ['internal_source', { source_config: { deployment_type: 'prod' }, source_revision_config: {} }],
+    ['internal_template', { source_config: { template_id: 'web' }, source_revision_config: {} }],
+  ])('of %s changes nothing, and with one member changed only that', async (source, over) => {
+    const tenant = await newTenant(source === 'external_container' ? { app: selfHosted } : {})
+    const before = (await tenant.post('/v2/deployments', deploymentBody({ source, ...over }))).body
+    const path = `/v2/deployments/${before.id}`
+    expect((await tenant.patch(`${path}?dry_run=true`, before)).body).toMatchObject({ changes: [] })
+    expect((await tenant.patch(path, before)).body).toEqual(before)
+    const sent = { ...before, source_config: { ...before.source_config, install_command: 'make deps' } }
+    const { body } = await tenant.patch(path, sent)
+    expect(body).toEqual({ ...sent, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
+    expect(await revisionsOf(tenant, before.id)).toHaveLength(2)
+  })
+})
+
+it('a revision is from another source only where that has what it needs, and in its mode', async () => {
+  const tenant = await newTenant()
+  const { id } = (await tenant.post('/v2/deployments', deploymentBody(bare))).body
+  const githost = await tenant.patch(`/v2/deployments/${id}`, { revision_source: 'githost' })
+  expect([githost.status, githost.body.code]).toEqual([400, 'source_rule'])
+  expect(githost.body.detail).toMatch(/repo_url.*repo_ref/)
+  const own = await tenant.patch(`/v2/deployments/${id}`, { revision_source: 'internal_source' })
+  expect(own.status).toBe(200)
+  const elsewhere = await newTenant({ app: selfHosted })
+  const theirs = (
+    await elsewhere.post('/v2/deployments', deploymentBody({ source: 'external_container', ...external }))
+  ).body
+  const hosted = await elsewhere.patch(`/v2/deployments/${theirs.id}`, { revision_source: 'internal_container' })
+  expect(hosted.body.errors).toMatchObject([{ type: 'source_mode' }])
+})

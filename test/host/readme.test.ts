@@ -1,0 +1,42 @@
+// The README's commands, as somebody would paste them into a shell, against a real `npm run dev`: they answer what it says they answer.
+import { execFile } from 'node:child_process'
+import * as fs from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, afterEach, expect, test } from 'vitest'
+import { freePort } from '../../src/host/ports.ts'
+import { command, stopAll } from '../support/commands.ts'
+
+const root = fs.mkdtempSync(join(tmpdir(), 'slipway-readme-'))
+afterEach(stopAll)
+afterAll(() => fs.rmSync(root, { recursive: true }))
+
+const readme = fs.readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8')
+const section = (heading: string) => readme.split(`\n## ${heading}\n`)[1]!.split('\n## ')[0]!
+/** Commands, and what the README says that they answer, where it does. */
+const blocks = ['A first minute', 'A first deployment']
+  .flatMap(heading => [...section(heading).matchAll(/```sh\n(.*?)```(?:\n```json\n(.*?)```)?/gs)])
+  .map(([, commands, answer]) => ({ commands: commands!, answer }))
+  .filter(({ commands }) => !commands.startsWith('npm '))
+
+const BETWEEN = '\u241e'
+const bare = (text: string) => text.replace(/\s+/g, '')
+const literally = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
+/** What it shortens may be anything. */
+const meant = (answer: string) => new RegExp(`^${bare(answer).split('…').map(literally).join('.*?')}$`, 's')
+
+test('what the README pastes is what its commands answer', async () => {
+  expect(blocks.length).toBeGreaterThan(4)
+  const home = join(root, '.slipway')
+  const dev = command('src/host/dev.ts', [`--port=${await freePort()}`], { SLIPWAY_HOME: home })
+  await dev.until(() => fs.existsSync(join(home, 'dev.json')))
+  const script = blocks.map(({ commands }) => `${commands}\necho '${BETWEEN}'\n`).join('')
+  const { stdout, stderr } = await promisify(execFile)('bash', ['-c', script], { cwd: root })
+  expect(stderr).toBe('')
+  const answers = stdout.split(BETWEEN)
+  for (const [i, { commands, answer }] of blocks.entries()) {
+    expect(answers[i], commands).not.toContain('"request_id"')
+    if (answer) expect(bare(answers[i]!), commands).toMatch(meant(answer))
+  }
+}, 60_000)
