@@ -6,7 +6,7 @@ const CODES = {
   member_immutable: [
     400,
     'Immutable member',
-    'It cannot be changed after creation; make another deployment, or leave it out',
+    'It cannot be changed after creation; make another, or leave it out',
   ],
   tags_full: [400, 'Too many tags', 'A deployment bears at most 50 tags; take some off first.'],
   secret_unknown: [
@@ -91,6 +91,11 @@ const CODES = {
   hold_not_found: [404, 'No hold', 'Automatic deploys of this deployment are not held; there is nothing to release.'],
   tag_key_not_found: [404, 'No such tag key', 'There is no such tag key here; GET /v2/tag-keys lists them.'],
   tag_value_not_found: [404, 'No such tag value', 'There is no such tag value here; list those of its key.'],
+  provider_not_found: [
+    404,
+    'No such OAuth provider',
+    'There is no such OAuth provider in this organisation; GET /v2/auth/providers lists them.',
+  ],
   project_not_found: [404, 'No such project', 'There is no such tracing project here; GET /sessions lists them.'],
   method_not_allowed: [405, 'Method not allowed', 'The path exists, but not with this method; see `Allow`.'],
   workspace_name_taken: [
@@ -107,6 +112,11 @@ const CODES = {
     409,
     'Project name taken',
     'A tracing project of that `name` is in this workspace, and a deployment needs one of its own; choose another.',
+  ],
+  provider_id_conflict: [
+    409,
+    'OAuth provider exists',
+    'This organisation has an OAuth provider of that `provider_id`, or is making it just now; choose another, or delete it first.',
   ],
   tag_key_taken: [409, 'Tag key taken', 'This workspace has that tag key already; use it, or choose another.'],
   tag_value_taken: [409, 'Tag value taken', 'The tag key has that value already; use it, or choose another.'],
