@@ -172,6 +172,60 @@ const CODES = {
     422,
     'Blocked address',
     'Only `https` addresses of public hosts are fetched, by name; give another one',
+  invalid_mcp_server_url: [
+    422,
+    'Not the address of a server',
+    '`mcp_server_url` needs to be the whole https address of an MCP server, like https://mcp.example.com/mcp',
+  ],
+  oauth_not_required: [
+    422,
+    'No OAuth required',
+    'This MCP server answers without authorization and publishes no OAuth metadata, so it needs no provider; use it as it is',
+  ],
+  resource_mismatch: [
+    422,
+    'Another resource',
+    'The metadata that was found is of another resource; give the address that it names as `mcp_server_url`',
+  ],
+  issuer_mismatch: [
+    422,
+    'Another issuer',
+    'The authorization server names another issuer than the address it was listed under; its operator needs to mend that, or create the provider by hand',
+  ],
+  pkce_unsupported: [
+    422,
+    'No PKCE',
+    'The authorization server does not say that it supports PKCE with S256; if it lists no methods at all but is known to, let the organisation assume it for that host',
+  ],
+  metadata_invalid: [
+    422,
+    'Unusable metadata',
+    'The OAuth metadata is missing or malformed; its operator needs to mend that, or create the provider by hand',
+  ],
+  unsafe_endpoint: [
+    422,
+    'Unsafe endpoint',
+    'The authorization server names an endpoint that is not a public https address; its operator needs to mend that',
+  ],
+  grant_unsupported: [
+    422,
+    'No authorization code',
+    'The authorization server does not offer the authorization code grant, and there is no other way to connect a person; choose another server',
+  ],
+  registration_unsupported: [
+    422,
+    'No registration',
+    'The authorization server has no way to register a client that can be used here; register one with its operator and give its `client_id`',
+  ],
+  registration_rejected: [
+    422,
+    'Registration rejected',
+    'The authorization server refused to register a client; register one with its operator and give its `client_id`',
+  ],
+  registration_invalid_response: [
+    422,
+    'Unusable registration',
+    'The authorization server answered the registration with a client that cannot be used; register one with its operator and give its `client_id`',
   ],
   if_match_required: [
     428,
