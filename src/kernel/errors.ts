@@ -6,7 +6,7 @@ const CODES = {
   member_immutable: [
     400,
     'Immutable member',
-    'It cannot be changed after creation; make another deployment, or leave it out',
+    'It cannot be changed after creation; make another, or leave it out',
   ],
   tags_full: [400, 'Too many tags', 'A deployment bears at most 50 tags; take some off first.'],
   secret_unknown: [
@@ -91,6 +91,11 @@ const CODES = {
   hold_not_found: [404, 'No hold', 'Automatic deploys of this deployment are not held; there is nothing to release.'],
   tag_key_not_found: [404, 'No such tag key', 'There is no such tag key here; GET /v2/tag-keys lists them.'],
   tag_value_not_found: [404, 'No such tag value', 'There is no such tag value here; list those of its key.'],
+  provider_not_found: [
+    404,
+    'No such OAuth provider',
+    'There is no such OAuth provider in this organisation; GET /v2/auth/providers lists them.',
+  ],
   project_not_found: [404, 'No such project', 'There is no such tracing project here; GET /sessions lists them.'],
   method_not_allowed: [405, 'Method not allowed', 'The path exists, but not with this method; see `Allow`.'],
   workspace_name_taken: [
@@ -107,6 +112,11 @@ const CODES = {
     409,
     'Project name taken',
     'A tracing project of that `name` is in this workspace, and a deployment needs one of its own; choose another.',
+  ],
+  provider_id_conflict: [
+    409,
+    'OAuth provider exists',
+    'This organisation has an OAuth provider of that `provider_id`, or is making it just now; choose another, or delete it first.',
   ],
   tag_key_taken: [409, 'Tag key taken', 'This workspace has that tag key already; use it, or choose another.'],
   tag_value_taken: [409, 'Tag value taken', 'The tag key has that value already; use it, or choose another.'],
@@ -158,6 +168,10 @@ const CODES = {
     'Idempotency key reused',
     'This `Idempotency-Key` was used for a different request; use a fresh one.',
   ],
+  blocked_url: [
+    422,
+    'Blocked address',
+    'Only `https` addresses of public hosts are fetched, by name; give another one',
   invalid_mcp_server_url: [
     422,
     'Not the address of a server',
@@ -220,6 +234,11 @@ const CODES = {
   ],
   rate_limited: [429, 'Too many requests', 'This key is over its rate; wait as `Retry-After` says.'],
   internal: [500, 'Internal error', 'Something went wrong on our side; report the `request_id` if it persists.'],
+  upstream_error: [
+    502,
+    'Foreign server failed',
+    'A foreign server could not be reached or gave no usable answer; see that it works, then try again',
+  ],
   not_ready: [
     503,
     'Not ready',
@@ -231,6 +250,7 @@ const CODES = {
     'Database unavailable',
     'The database did not answer; nothing was lost, repeat the request shortly.',
   ],
+  upstream_timeout: [504, 'Foreign server too slow', 'A foreign server did not answer in time; try again later'],
 } as const satisfies Record<string, readonly [number, string, string]>
 
 export type Code = keyof typeof CODES
