@@ -1,41 +1,22 @@
 // What is said to an authorization server: where a person is sent, and how codes and refresh tokens become tokens, and end.
+import { type SQL, sql } from 'drizzle-orm'
 import * as oauth from 'oauth4webapi'
 import * as z from 'zod'
-import type { Sealer } from '../kernel/crypto.ts'
 import { Failure, fail } from '../kernel/errors.ts'
 import type { Outside } from '../kernel/guarded-fetch.ts'
 import type { oauthProviders } from '../tables.ts'
 
-/** What a provider's row says, its secret opened. */
-export type Provider = Pick<
-  typeof oauthProviders.$inferSelect,
-  | 'id'
-  | 'provider_id'
-  | 'name'
-  | 'provider_type'
-  | 'client_id'
-  | 'client_secret'
-  | 'token_endpoint_auth_method'
-  | 'auth_url'
-  | 'token_url'
-  | 'revocation_url'
-  | 'redirect_uri'
-  | 'issuer'
-  | 'issuer_in_answers'
-  | 'resource'
-  | 'uses_pkce'
->
+const MEMBERS = [
+  ...(['id', 'provider_id', 'name', 'provider_type', 'client_id', 'client_secret'] as const),
+  ...(['token_endpoint_auth_method', 'registration_access_token', 'auth_url', 'token_url', 'revocation_url'] as const),
+  ...(['redirect_uri', 'issuer', 'issuer_in_answers', 'resource', 'uses_pkce'] as const),
+]
+/** What of a provider's row is needed, its secrets opened. */
+export type Provider = Pick<typeof oauthProviders.$inferSelect, (typeof MEMBERS)[number]>
 
-/** The columns that the above are, for statements that read a provider along with something else. */
-export const PROVIDER = [
-  ...['id', 'provider_id', 'name', 'provider_type', 'client_id', 'client_secret', 'token_endpoint_auth_method'],
-  ...['auth_url', 'token_url', 'revocation_url', 'redirect_uri', 'issuer', 'issuer_in_answers', 'resource', 'uses_pkce'],
-] as (keyof Provider)[]
-
-export async function opened(sealer: Sealer, row: Provider): Promise<Provider> {
-  if (row.client_secret === null) return row
-  return { ...row, client_secret: await sealer.open(row.client_secret, row.id, 'oauth_providers.client_secret') }
-}
+/** The same as JSON, their secrets sealed, for statements that read a provider along with something else. */
+export const providerJson = (alias: string): SQL =>
+  sql.raw(`json_build_object(${MEMBERS.map(member => `'${member}', ${alias}.${member}`).join(', ')})`)
 
 // ---- the person's way
 

@@ -2,14 +2,12 @@
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
 import { listOf, Page, Uuid, wholeNumber } from '../kernel/wire.ts'
+import { Scope } from './schema.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 /** By its `provider_id`, or by its `id`. */
 const ProviderName = label(255).meta({ description: 'The `provider_id` of a provider, or its `id`.' })
 const User = label(255)
-const Scope = z
-  .string()
-  .regex(/^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/, { error: 'needs to be one scope: visible ASCII without spaces' })
 const OWN = 'Whoever the connection is for, in your own words; left out, the key that asks.'
 
 export const AuthenticationWish = z
@@ -21,7 +19,7 @@ export const AuthenticationWish = z
     user_id: User.nullish().meta({ description: OWN }),
     force_new: z.boolean().default(false).meta({ description: 'Connect again, whatever is there.' }),
   })
-  .meta({ id: 'AuthenticationWish', example: { provider: 'slack', scopes: ['channels:read'], user_id: 'ada' } })
+  .meta({ id: 'AuthenticationWish', example: { provider: 'github', scopes: ['read:user'], user_id: 'ada' } })
 
 export const STATUSES = ['completed', 'pending', 'connection_required', 'token_expired'] as const
 

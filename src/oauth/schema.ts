@@ -26,7 +26,7 @@ const visible = (longest: number) =>
 const ClientId = visible(2048)
 const ClientSecret = visible(4096).meta({ description: 'Stored sealed, and never told again.' })
 
-const Scope = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/, {
+export const Scope = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/, {
   error: 'needs to be one scope, without spaces, quotes and backslashes',
 })
 /** A set: naming one twice is naming it once. */
