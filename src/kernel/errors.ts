@@ -3,11 +3,7 @@
 const CODES = {
   body_cut: [400, 'Body cut off', 'The body broke off before its end; send the request again.'],
   source_rule: [400, 'Against a rule of the source', 'A deployment of this source cannot be so.'],
-  member_immutable: [
-    400,
-    'Immutable member',
-    'It cannot be changed after creation; make another, or leave it out',
-  ],
+  member_immutable: [400, 'Immutable member', 'It cannot be changed after creation; make another, or leave it out'],
   tags_full: [400, 'Too many tags', 'A deployment bears at most 50 tags; take some off first.'],
   secret_unknown: [
     400,
@@ -172,6 +168,7 @@ const CODES = {
     422,
     'Blocked address',
     'Only `https` addresses of public hosts are fetched, by name; give another one',
+  ],
   invalid_mcp_server_url: [
     422,
     'Not the address of a server',

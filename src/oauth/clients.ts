@@ -35,12 +35,7 @@ export async function obtainClient(_outside: Outside, _discovered: Discovered, _
 }
 
 /** A registered client whose secret runs out gets a new one, and often a new access token for its registration: keep what comes back whole. */
-export async function renew(
-  _outside: Outside,
-  _discovered: Discovered,
-  _client: Client,
-  _wish: Wish,
-): Promise<Client> {
+export async function renew(_outside: Outside, _discovered: Discovered, _client: Client, _wish: Wish): Promise<Client> {
   throw new Error('on its way')
 }
 

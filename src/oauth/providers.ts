@@ -8,6 +8,7 @@ import { commit } from '../kernel/journal.ts'
 import { newestFirst } from '../kernel/paging.ts'
 import { found, supplied } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables.ts'
+import { redirectUri } from './identity.ts'
 import { type ProviderRow, scopesOf, seal, theProvider, toDetails, told, toWire } from './rows.ts'
 import type * as schema from './schema.ts'
 
@@ -27,10 +28,6 @@ export const readProvider = verb('deployments:read', async (ctx, { provider_id }
   return toDetails(found(rows as ProviderRow[], 'provider_not_found'))
 })
 
-/** Where people come back to. It can be told before there is a provider, as whoever registers by hand needs it first. */
-export const redirectUri = ({ origin }: Pick<Ctx, 'origin'>, provider_id: string): string =>
-  `${origin}/v2/auth/callback/${provider_id}`
-
 /** A name that is being registered upstream is taken. */
 const unreserved = (provider_id: string): SQL => sql`not exists (select from oauth_reservations r
   where r.organization_id = current_organization() and r.provider_id = ${provider_id} and r.expires_at > clock())`
@@ -39,7 +36,7 @@ const unreserved = (provider_id: string): SQL => sql`not exists (select from oau
 export const freeName = (provider_id: string, condition: SQL): SQL =>
   sql`case when ${condition} then ${provider_id} else refuse('provider_id_conflict', ${provider_id})::text end`
 
-type Addresses = { auth_url?: string | null; token_url?: string | null; revocation_url?: string | null }
+type Addresses = Partial<Pick<schema.ProviderPatch, 'auth_url' | 'token_url' | 'revocation_url'>>
 function checkAddresses({ config, origin }: Ctx, { auth_url, token_url, revocation_url }: Addresses): void {
   for (const url of [auth_url, token_url, revocation_url]) if (url != null) checkedUrl(config, origin, url)
 }
@@ -64,7 +61,8 @@ export const createProvider = verb('deployments:create', async (ctx, input: sche
       token_endpoint_auth_method:
         input.token_endpoint_auth_method ?? (client_secret == null ? 'none' : 'client_secret_post'),
       registration: 'given',
-      redirect_uri: redirectUri(ctx, provider_id),
+      // Whoever registers by hand needs it before there is a provider, so it bears the name and not the row's id.
+      redirect_uri: redirectUri(ctx.origin, provider_id),
       scopes: scopesOf(input.scopes),
     })
     .returning(told)
@@ -99,7 +97,9 @@ function guards({ renamed, ...patch }: schema.ProviderPatch): SQL[] {
   const members = Object.keys(rules) as (keyof typeof rules)[]
   const guarded = members
     .filter(member => patch[member] != null)
-    .map(member => onlyIf(member, sql`${oauthProviders[member]} is not distinct from ${patch[member]} or ${rules[member]}`))
+    .map(member =>
+      onlyIf(member, sql`${oauthProviders[member]} is not distinct from ${patch[member]} or ${rules[member]}`),
+    )
   if (renamed != null) guarded.push(onlyIf('provider_id', sql`${oauthProviders.provider_id} = ${renamed}`))
   if (patch.client_secret != null) guarded.push(onlyIf('client_secret', GIVEN))
   return guarded
@@ -112,7 +112,8 @@ async function secretChanges(ctx: Ctx, provider_id: string, patch: schema.Provid
   if (client_secret != null)
     return {
       client_secret: await seal(ctx.sealer, provider_id, 'client_secret', client_secret),
-      token_endpoint_auth_method: method ?? sql`case when ${stored} = 'none' then 'client_secret_post' else ${stored} end`,
+      token_endpoint_auth_method:
+        method ?? sql`case when ${stored} = 'none' then 'client_secret_post' else ${stored} end`,
     }
   return method === 'none' ? { client_secret: null, token_endpoint_auth_method: method } : {}
 }

@@ -2,10 +2,11 @@
 import { getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type { Sealer } from '../kernel/crypto.ts'
 import { ours, textArray } from '../kernel/db.ts'
+import type { Hop } from '../kernel/guarded-fetch.ts'
 import { version } from '../kernel/routes.ts'
 import { iso } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables.ts'
-import type { OAuthProvider, OAuthProviderDetails } from './schema.ts'
+import type { OAuthFetch, OAuthProvider, OAuthProviderDetails } from './schema.ts'
 
 const { client_secret: _1, registration_access_token: _2, ...columns } = getTableColumns(oauthProviders)
 type Stored = typeof oauthProviders.$inferSelect
@@ -55,8 +56,14 @@ export const toDetails = (row: ProviderRow): OAuthProviderDetails & { [version]:
   health_detail: row.health_detail,
   checked_at: iso(row.checked_at),
   warnings: row.warnings as OAuthProviderDetails['warnings'],
-  trace: row.trace as OAuthProviderDetails['trace'],
+  trace: (row.trace as Hop[] | null)?.map(hopToWire) ?? null,
   [version]: row.version,
+})
+
+export const hopToWire = (hop: Hop): OAuthFetch => ({
+  ...hop,
+  status: hop.status ?? null,
+  outcome: hop.outcome ?? null,
 })
 
 /** Drizzle would spread them. */

@@ -62,10 +62,7 @@ const contract = {
     .meta({ description: '`mcp` when it was discovered.' }),
   mcp_server_url: z.string().nullable(),
   token_endpoint_auth_method: z.string().default('client_secret_post'),
-  is_dynamic_client: z
-    .boolean()
-    .default(false)
-    .meta({ description: 'Its client was made by dynamic registration.' }),
+  is_dynamic_client: z.boolean().default(false).meta({ description: 'Its client was made by dynamic registration.' }),
   created_at: Time,
   updated_at: Time,
 }
@@ -78,7 +75,7 @@ export const OAuthProviders = z.array(OAuthProvider).meta({ description: 'All of
 export const Warning = z
   .object({ code: z.string(), detail: z.string() })
   .meta({ id: 'OAuthWarning', description: 'Something remarkable that a server says or does.' })
-export const Fetch = z
+export const OAuthFetch = z
   .object({
     stage: z.string(),
     method: z.string(),
@@ -88,10 +85,11 @@ export const Fetch = z
     ms: z.number(),
   })
   .meta({ id: 'OAuthFetch', description: 'One request to a foreign server, without bodies and secrets.' })
+export type OAuthFetch = z.output<typeof OAuthFetch>
 
 const remarks = {
   warnings: z.array(Warning),
-  trace: z.array(Fetch),
+  trace: z.array(OAuthFetch),
 }
 export const OAuthProviderDetails = z
   .object({
@@ -105,7 +103,9 @@ export const OAuthProviderDetails = z
     health: z.enum(healths),
     health_detail: z.string().nullable(),
     checked_at: Time,
-    warnings: remarks.warnings.nullable().meta({ description: 'Of the last check; null without `deployments:update`.' }),
+    warnings: remarks.warnings
+      .nullable()
+      .meta({ description: 'Of the last check; null without `deployments:update`.' }),
     trace: remarks.trace.nullable().meta({
       description: 'Every fetch of the last check; null without `deployments:update`.',
     }),
@@ -151,7 +151,8 @@ export const NewProvider = z
   .superRefine(secretFits, always)
   .meta({
     id: 'NewOAuthProvider',
-    description: 'A provider whose client was registered by hand, with `/v2/auth/callback/{provider_id}` of this installation.',
+    description:
+      'A provider whose client was registered by hand, with `/v2/auth/callback/{provider_id}` of this installation.',
     example: {
       provider_id: 'github',
       name: 'GitHub',
