@@ -16,6 +16,8 @@ import { healthRoutes } from './kernel/health.ts'
 import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
 import { sweep } from './kernel/sweep.ts'
+import { flowRoutes } from './oauth/flow.routes.ts'
+import { sweepFlows } from './oauth/flow.ts'
 import { providerRoutes } from './oauth/routes.ts'
 
 const slices = [
@@ -24,6 +26,7 @@ const slices = [
   uploadRoutes,
   logRoutes,
   providerRoutes,
+  flowRoutes,
   organizationRoutes,
   workspaceRoutes,
   healthRoutes,
@@ -48,7 +51,12 @@ export function createApp(config: Config, inProcess?: typeof fetch) {
   mount(app, operations, { config, database, sealer: sealer(config.sealingKeys) })
   /** The scheduled work, every few minutes. */
   const housekeep = async () => {
-    await Promise.all([sweep(database), sweepRevisions(database), sweepUploads({ config, database })])
+    await Promise.all([
+      sweep(database),
+      sweepRevisions(database),
+      sweepUploads({ config, database }),
+      sweepFlows({ config, database }),
+    ])
   }
   return Object.assign(app, { config, database, housekeep })
 }

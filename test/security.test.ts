@@ -29,7 +29,9 @@ beforeAll(async () => {
   const tagValue = await other.post(`/v2/tag-keys/${tagKey.body.id}/values`, { value: 'theirs' })
   const [session] = (await other.get('/sessions')).body.resources
   const provider = await other.post('/v2/auth/providers', { ...NewProvider.meta()!.example!, provider_id: 'theirs' })
+  const flow = await other.post('/v2/auth/authenticate', { provider: 'theirs', user_id: 'theirs' })
   foreign = {
+    auth_id: flow.body.auth_id,
     provider_id: provider.body.provider_id,
     tag_key_id: tagKey.body.id,
     tag_value_id: tagValue.body.id,

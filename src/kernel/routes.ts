@@ -34,6 +34,8 @@ export type Operation = {
   takes?: string
   /** A POST that only asks: it leaves no event, and a repeat needs no key. */
   reads?: boolean
+  /** The media type of an answer that is no JSON: a page, whether it went well or not. */
+  gives?: string
   status?: number
   reply?: z.ZodType
   /** Errors beyond those that every such route can give. */

@@ -142,7 +142,7 @@ const Token = z
   .max(32 * 1024)
   .regex(/^[\x21-\x7e]+$/)
 const User = z.looseObject({ access_token: Token, refresh_token: Token.nullish(), scope: z.string().nullish() })
-const Answer = User.extend({ token_type: z.string().nullish(), expires_in: z.unknown() })
+const Answer = User.extend({ token_type: z.string().nullish(), expires_in: z.unknown().optional() })
 /** Slack hands a person's token inside, and beside it the bot's, if there is one. */
 const OfSlack = z.looseObject({ authed_user: Answer }).transform(({ authed_user }) => authed_user)
 
@@ -174,7 +174,10 @@ async function readTokens(response: Response, token_url: string): Promise<Tokens
   const seconds = Math.min(Math.floor(Number.parseFloat(String(expires_in))), TEN_YEARS)
   // A server that does not say when, but can refresh, is asked again after an hour.
   const unsaid = refresh_token === null ? null : AN_HOUR
-  const scopes = scope?.split(/[\s,]+/).filter(one => SCOPE.test(one)).slice(0, 100)
+  const scopes = scope
+    ?.split(/[\s,]+/)
+    .filter(one => SCOPE.test(one))
+    .slice(0, 100)
   return { access_token, refresh_token, expires_in: seconds > 0 ? seconds : unsaid, scopes: scopes ?? null }
 }
 

@@ -21,7 +21,9 @@ const shown = {
   provider: oauthProviders.provider_id,
   refreshable: sql<boolean>`${oauthTokens.refresh_token} is not null`.as('refreshable'),
   connected: sql<boolean>`${oauthTokens.revoked_at} is null and ${oauthTokens.bound_to} = oauth_binding(oauth_providers)
-    and (${oauthTokens.refresh_token} is not null or coalesce(${oauthTokens.expires_at} > clock(), true))`.as('connected'),
+    and (${oauthTokens.refresh_token} is not null or coalesce(${oauthTokens.expires_at} > clock(), true))`.as(
+    'connected',
+  ),
 }
 type Shown = Omit<TokenRow, 'access_token' | 'refresh_token'> & {
   provider: string
@@ -82,7 +84,11 @@ export const disconnect = verb('tokens:use', async (ctx, asked: z.output<typeof 
 })
 
 /** Of a row that is gone or going. */
-export async function revokeAtServer(ctx: Pick<Ctx, 'config' | 'origin' | 'sealer'>, provider: Provider, row: TokenRow) {
+export async function revokeAtServer(
+  ctx: Pick<Ctx, 'config' | 'origin' | 'sealer'>,
+  provider: Provider,
+  row: TokenRow,
+) {
   const way = outside(ctx.config, ctx.origin)
   return revoke(way, await opened(ctx.sealer, provider), await openToken(ctx.sealer, row))
 }

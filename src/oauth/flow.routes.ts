@@ -1,11 +1,12 @@
 // How HTTP reaches connections: an application asks for a token, a person comes back with a code.
+
+import { statusOf } from '../kernel/errors.ts'
 import { readForm } from '../kernel/input.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
 import { disconnect, listConnections } from './connections.ts'
 import * as s from './flow.schema.ts'
 import { type Answer, authenticate, callback, waitForConnection } from './flow.ts'
 import { page, pagePolicy } from './page.ts'
-import { statusOf } from '../kernel/errors.ts'
 
 type Open = NonNullable<Operation['open']>
 
@@ -102,6 +103,7 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
     summary: 'The same for providers that answer by a form (`response_mode=form_post`)',
     takes: 'application/x-www-form-urlencoded',
     ...comeBack,
+    errors: [...comeBack.errors, 'body_cut', 'body_too_large'],
     open: receive(async c => new URLSearchParams(await readForm(c.req))),
   })
   .get('/v2/auth/tokens', {

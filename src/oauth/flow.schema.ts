@@ -98,7 +98,8 @@ export const Disconnection = z
   .object({
     id: Uuid,
     revocation: z.enum(['revoked', 'unsupported', 'failed']).meta({
-      description: 'Whether the server has ended the tokens, has no way to, or did not; they are gone here at any rate.',
+      description:
+        'Whether the server has ended the tokens, has no way to, or did not; they are gone here at any rate.',
     }),
   })
   .meta({ id: 'Disconnection' })

@@ -28,11 +28,15 @@ async function beginning({ sealer }: Ctx): Promise<Beginning> {
   return { id, state_hash: await sha256Hex(secrets.state), sealed }
 }
 
-const secretsOf = async ({ sealer }: Pick<Ctx, 'sealer'>, flow: { id: string; verifier: string | null }): Promise<Secrets> =>
-  JSON.parse(await sealer.open(flow.verifier!, flow.id, PLACE))
+const secretsOf = async (
+  { sealer }: Pick<Ctx, 'sealer'>,
+  flow: { id: string; verifier: string | null },
+): Promise<Secrets> => JSON.parse(await sealer.open(flow.verifier!, flow.id, PLACE))
 
-export const authenticate = verb('tokens:use', async (ctx, wanted: Wanted): Promise<schema.Authentication> =>
-  toWire(ctx, await freshToken(ctx, wanted, await beginning(ctx))),
+export const authenticate = verb(
+  'tokens:use',
+  async (ctx, wanted: Wanted): Promise<schema.Authentication> =>
+    toWire(ctx, await freshToken(ctx, wanted, await beginning(ctx))),
 )
 
 async function toWire(ctx: Ctx, { outcome, provider, token, flow }: Verdict): Promise<schema.Authentication> {
@@ -57,7 +61,10 @@ export const waitForConnection = verb('tokens:use', async (ctx, { auth_id, timeo
   // Only the first look counts towards the rate: it is one request.
   const uncounted = { ...ctx, config: { ...ctx.config, rateLimit: 0 } }
   for (let asks = ctx, pause = SHORTEST_MS; ; asks = uncounted, pause = Math.min(pause * 2, LONGEST_MS)) {
-    const [status, failure, expired, user_id, scopes, provider] = found(await run(asks, query), 'flow_not_found') as Seen
+    const [status, failure, expired, user_id, scopes, provider] = found(
+      await run(asks, query),
+      'flow_not_found',
+    ) as Seen
     if (status === 'completed') {
       return arrived(uncounted, auth_id, { provider, user_id, scopes: JSON.parse(scopes), force_new: false })
     }
@@ -87,6 +94,9 @@ export type Answer = { provider_id: string; state?: string; code?: string; iss?:
 /** What the page tells; the name is the provider's, where it was found. */
 export type Arrival = { provider: string | null; failure: Code | null }
 
+/** Of a provider, or its id. */
+const NAME = /^[\w-]{1,63}$/
+
 type Claimed = { flow: FlowRow; provider: Provider; unchanged: boolean }
 
 /** A state works once: of two at once one finds it pending. That it is for another provider, used, expired or made up is all the same. */
@@ -98,10 +108,16 @@ const claim = (state_hash: string, provider_id: string): SQL<Row> => sql`
     'unchanged', f.bound_to = oauth_binding(p))::text`
 
 /** One trip to claim the state, one to write what came of it; the server is asked in between. */
-export async function callback(services: Services, requestId: string, origin: string, answer: Answer): Promise<Arrival> {
+export async function callback(
+  services: Services,
+  requestId: string,
+  origin: string,
+  answer: Answer,
+): Promise<Arrival> {
   const { config, database } = services
-  if (!answer.state) return { provider: null, failure: 'state_invalid' }
-  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
+  if (!answer.state || !NAME.test(answer.provider_id)) return { provider: null, failure: 'state_invalid' }
+  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true),
+    set_config('app.request_id', ${requestId}, true)`
   const claiming = claim(await sha256Hex(answer.state), answer.provider_id)
   const [, [row]] = (await runAsSystem(database, clock, claiming)) as [unknown, Row[]]
   if (!row) return { provider: null, failure: 'state_invalid' }
@@ -121,7 +137,11 @@ export async function callback(services: Services, requestId: string, origin: st
 }
 
 const inWorkspace = (caller: Caller): Ctx => ({ ...caller, permission: authenticate.permission })
-const about = ({ user_id, provider_id }: FlowRow, provider: Provider) => ({ provider: provider.provider_id, provider_id, user_id })
+const about = ({ user_id, provider_id }: FlowRow, provider: Provider) => ({
+  provider: provider.provider_id,
+  provider_id,
+  user_id,
+})
 
 async function connect(caller: Caller, { flow, provider, unchanged }: Claimed, answer: Answer): Promise<void> {
   const code = codeOf(answer, provider)
@@ -146,7 +166,10 @@ async function connect(caller: Caller, { flow, provider, unchanged }: Claimed, a
   const completed = sql`completed as (
     update oauth_flows f set status = 'completed' from changed where f.id = ${flow.id}::uuid and f.tenant_id = current_tenant())`
   const also = [completed]
-  found(await commit(inWorkspace(caller), 'oauth_token.connected', change, about(flow, provider), { also }), 'state_invalid')
+  found(
+    await commit(inWorkspace(caller), 'oauth_token.connected', change, about(flow, provider), { also }),
+    'state_invalid',
+  )
 }
 
 /** Who answers comes first: what a server that is not the one asked says of errors is not listened to (RFC 9207). */

@@ -7,15 +7,17 @@ const STYLE = `:root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-s
 let policy: Promise<string> | undefined
 /** Only the one style, known by its hash. */
 export const pagePolicy = (): Promise<string> =>
-  (policy ??= crypto.subtle.digest('SHA-256', new TextEncoder().encode(STYLE)).then(hash =>
-    [
-      "default-src 'none'",
-      `style-src 'sha256-${Buffer.from(hash).toString('base64')}'`,
-      "base-uri 'none'",
-      "form-action 'none'",
-      "frame-ancestors 'none'",
-    ].join('; '),
-  ))
+  (policy ??= crypto.subtle
+    .digest('SHA-256', new TextEncoder().encode(STYLE))
+    .then(hash =>
+      [
+        "default-src 'none'",
+        `style-src 'sha256-${Buffer.from(hash).toString('base64')}'`,
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+      ].join('; '),
+    ))
 
 const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' }
 const escaped = (text: string) => text.replace(/[&<>"']/g, character => ENTITIES[character]!)

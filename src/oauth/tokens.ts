@@ -146,8 +146,11 @@ async function refreshed(ctx: Ctx, wanted: Wanted, verdict: Verdict): Promise<{ 
   } catch (error) {
     if (error instanceof Failure && error.code === 'grant_refused') return { refused: true }
     // Not journaled: a lease is no change that anyone made.
-    await run(ctx, sql`update oauth_tokens t set leased_until = null
-      where t.id = ${token.id}::uuid and t.generation = ${token.generation} and t.tenant_id = current_tenant()`)
+    await run(
+      ctx,
+      sql`update oauth_tokens t set leased_until = null
+      where t.id = ${token.id}::uuid and t.generation = ${token.generation} and t.tenant_id = current_tenant()`,
+    )
     throw error
   }
 }
@@ -160,7 +163,8 @@ async function kept(ctx: Ctx, { provider, user_id }: Wanted, token: TokenRow, to
       refresh_token = coalesce(${await sealToken(ctx.sealer, token, 'refresh_token', tokens.refresh_token)}, t.refresh_token),
       generation = t.generation + 1, leased_until = null, updated_at = clock()
     where t.id = ${token.id}::uuid and t.generation = ${token.generation} and t.tenant_id = current_tenant() returning t.*`
-  const write = (as: Ctx) => commit({ ...as, idempotency: null }, 'oauth_token.refreshed', change, { provider, user_id })
+  const write = (as: Ctx) =>
+    commit({ ...as, idempotency: null }, 'oauth_token.refreshed', change, { provider, user_id })
   for (let tries = 1; ; tries++) {
     try {
       const [token] = await write(ctx)
@@ -179,6 +183,10 @@ async function kept(ctx: Ctx, { provider, user_id }: Wanted, token: TokenRow, to
 }
 
 /** What a grant brings, but for its refresh token. */
-export const values = async (sealer: Sealer, of: Whose, { access_token, expires_in }: authorization.Tokens): Promise<SQL> =>
+export const values = async (
+  sealer: Sealer,
+  of: Whose,
+  { access_token, expires_in }: authorization.Tokens,
+): Promise<SQL> =>
   sql`access_token = ${await sealToken(sealer, of, 'access_token', access_token)},
     expires_at = clock() + make_interval(secs => ${expires_in}::double precision)`

@@ -92,7 +92,10 @@ async function journaled(method: string, path: string, { status, headers }: Repl
 function documented(method: string, path: string, { status, headers, body, text }: Reply): void {
   expect(headers.get('X-Request-Id')).toBeTruthy()
   const operation = operationOf(method, path)
-  if (status >= 400) {
+  if (operation?.gives) {
+    expect(headers.get('Content-Type')).toBe(`${operation.gives}; charset=utf-8`)
+    expect(headers.get('Content-Security-Policy')).not.toMatch(/script|unsafe/)
+  } else if (status >= 400) {
     expect(headers.get('Content-Type')).toBe('application/problem+json')
     const members = ['type', 'title', 'status', 'detail', 'code', 'request_id']
     if (method === 'HEAD') expect(text).toBe('')
@@ -100,14 +103,14 @@ function documented(method: string, path: string, { status, headers, body, text 
     if (status === 422 && body?.code === 'invalid_request') expect(body.errors.length).toBeGreaterThan(0)
   }
   if (!operation) return
-  const success = operation.status ?? (operation.reply ? 200 : 204)
+  const success = operation.status ?? (operation.reply || operation.gives ? 200 : 204)
   if (status < 300) {
     const { variant } = operation
     const varied = variant && new URL(path, 'http://slipway.test').searchParams.get(variant.on) === 'true'
     expect(operation.partial ? [success, 207] : [varied ? 200 : success]).toContain(status)
     const schema = varied ? variant.reply : operation.reply
     if (schema) expect(schema.parse(body)).toEqual(body)
-    else expect(text).toBe('')
+    else if (!operation.gives) expect(text).toBe('')
   } else if (status !== 304) {
     expect(failures(operation), `${operation.id} answered ${status}`).toContain(status)
   }

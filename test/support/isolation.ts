@@ -27,7 +27,9 @@ export function isolation(through: 'gateway' | 'unwalled') {
       const [session] = (await tenant.get('/sessions')).body.resources
       const named = { ...NewProvider.meta()!.example!, provider_id: `provider-${nobody()}` }
       const provider = await tenant.post('/v2/auth/providers', named)
+      const flow = await tenant.post('/v2/auth/authenticate', { provider: provider.body.id, user_id: 'somebody' })
       ids.push({
+        auth_id: flow.body.auth_id,
         provider_id: provider.body.provider_id,
         tag_key_id: tagKey.body.id,
         tag_value_id: tagValue.body.id,
@@ -59,6 +61,7 @@ export function isolation(through: 'gateway' | 'unwalled') {
       '/v2/tag-keys',
       '/sessions',
       '/v2/auth/providers',
+      '/v2/auth/tokens',
     ]
     const bodies = await Promise.all(lists.map(async path => (await owner.get(`${path}?limit=100`, inside)).body))
     return JSON.stringify(bodies, (name, value) => (name === 'last_used_at' ? undefined : value))
