@@ -22,7 +22,7 @@ export function authorizationServer() {
     revocation: (() => new Response(null)) as Answer,
   }
   const read = async (request: Request): Promise<Asked> => ({
-    form: new URLSearchParams(await request.text()),
+    form: new URLSearchParams(new TextDecoder().decode(await request.arrayBuffer())),
     headers: request.headers,
   })
   const outside = foreign({
