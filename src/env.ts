@@ -57,6 +57,10 @@ const Settings = z.object({
     .string({ error: 'needs one `kid:key`; `npm run dev` makes one, and README.md says how to' })
     .pipe(SealingKeys),
   PUBLIC_URL: PublicUrl.optional(),
+  ALLOW_LOOPBACK: z
+    .enum(['true', 'false'], { error: 'needs to be `true` or `false`' })
+    .default('false')
+    .transform(text => text === 'true'),
   SLIPWAY_MODE: z.enum(['saas', 'self_hosted'], { error: 'needs to be `saas` or `self_hosted`' }).default('saas'),
   CORS_ORIGINS: Origins,
   RATE_LIMIT_PER_MINUTE: whole(1_000_000, 'needs a whole number up to 1000000; 0 switches limits off').default(1200),
@@ -86,6 +90,10 @@ export type Config = {
   corsOrigins: string[]
   rateLimit: number
   limiter: Limiter | undefined
+  /** How foreign servers are reached, behind kernel/guarded-fetch.ts; a host that can pins the checked address. */
+  outside: typeof fetch
+  /** For development: foreign servers may be on this machine, and speak plain http there. */
+  allowLoopback: boolean
   /** Without it there are no uploads. */
   uploads: Storage | undefined
   instanceAdmins: string[]
@@ -125,6 +133,8 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     corsOrigins: settings.CORS_ORIGINS,
     rateLimit: settings.RATE_LIMIT_PER_MINUTE,
     limiter: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as Limiter | undefined),
+    outside: globalThis.fetch.bind(globalThis),
+    allowLoopback: settings.ALLOW_LOOPBACK,
     uploads: undefined,
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),

@@ -158,6 +158,10 @@ const CODES = {
     'Idempotency key reused',
     'This `Idempotency-Key` was used for a different request; use a fresh one.',
   ],
+  blocked_url: [
+    422,
+    'Blocked address',
+    'Only `https` addresses of public hosts are fetched, by name; give another one',
   invalid_mcp_server_url: [
     422,
     'Not the address of a server',
@@ -220,6 +224,11 @@ const CODES = {
   ],
   rate_limited: [429, 'Too many requests', 'This key is over its rate; wait as `Retry-After` says.'],
   internal: [500, 'Internal error', 'Something went wrong on our side; report the `request_id` if it persists.'],
+  upstream_error: [
+    502,
+    'Foreign server failed',
+    'A foreign server could not be reached or gave no usable answer; see that it works, then try again',
+  ],
   not_ready: [
     503,
     'Not ready',
@@ -231,6 +240,7 @@ const CODES = {
     'Database unavailable',
     'The database did not answer; nothing was lost, repeat the request shortly.',
   ],
+  upstream_timeout: [504, 'Foreign server too slow', 'A foreign server did not answer in time; try again later'],
 } as const satisfies Record<string, readonly [number, string, string]>
 
 export type Code = keyof typeof CODES

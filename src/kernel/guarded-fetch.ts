@@ -1,0 +1,202 @@
+// The only way out to an address that a caller or a foreign server named: guarded at every hop, bounded, traced.
+import type { Config } from '../env.ts'
+import { type Code, Failure, fail } from './errors.ts'
+import { judge } from './guarded-address.ts'
+
+/** What a fetch is for, in a word or two of people: `protected resource metadata`, `registration`, `token`. */
+export type Stage = string
+/** One fetch of an operation, as administrators see it: no query, no body, no header. */
+export type Hop = { stage: Stage; method: string; url: string; status?: number; outcome?: Code; ms: number }
+export type Outside = {
+  /** As fetch. Throws the closed codes only; the answer's body is bounded too, and is read or cancelled by the caller. */
+  fetch: (url: string | URL, init?: RequestInit) => Promise<Response>
+  /** Names what the next fetches are for. */
+  stage(name: Stage): void
+  trace: Hop[]
+}
+type Way = Pick<Config, 'outside' | 'publicUrl' | 'allowLoopback'>
+
+const ONE_MS = 5000
+const ALL_MS = 20_000
+const FETCHES = 16
+const REDIRECTS = 5
+const BYTES = 64 * 1024
+const MOVED = [301, 302, 303, 307, 308]
+const BODILESS = [204, 205, 304]
+/** A redirect is ours to follow, a cookie nobody's, and the host is the address'. */
+const DROPPED = ['cookie', 'host']
+
+/** What a host's own fetch throws that found the name to lead where nothing is fetched. */
+export class Unreachable extends Error {}
+
+/** The address as it may be fetched: without fragment and trailing dot. Throws `blocked_url`. */
+export function checkedUrl(policy: Omit<Way, 'outside'>, origin: string, text: string): URL {
+  const { url, refusal } = judge(policy, origin, text)
+  if (refusal !== undefined)
+    throw fail('blocked_url', { about: [url && hostOf(url), refusal].filter(Boolean).join(': ') })
+  return url
+}
+
+/** The way out for one operation: its limits hold for all of its fetches together. */
+export function outside(config: Way, origin: string): Outside {
+  const trace: Hop[] = []
+  let stage: Stage = 'request'
+  let deadline = 0
+
+  /** One fetch, up to its headers; the body that it returns keeps to the same limits. */
+  async function hop(url: URL, init: Init): Promise<Response> {
+    const started = Date.now()
+    deadline ||= started + ALL_MS
+    const entry: Hop = { stage, method: init.method, url: told(url), ms: 0 }
+    const about = (reason: string) => ({ about: `${entry.stage}, ${hostOf(url)}: ${reason}` })
+    const settle = (error?: unknown): Failure | undefined => {
+      entry.ms = Date.now() - started
+      if (error === undefined) return undefined
+      const failure =
+        error instanceof Failure
+          ? error
+          : error instanceof Unreachable
+            ? fail('blocked_url', about(error.message))
+            : fail('upstream_error', { ...about('the connection failed'), cause: error })
+      entry.outcome = failure.code
+      return failure
+    }
+    if (trace.length >= FETCHES) throw fail('upstream_error', about(`more than ${FETCHES} fetches`))
+    trace.push(entry)
+    const late = () => fail('upstream_timeout', about('no answer in time'))
+    if (started >= deadline) throw settle(late())
+    const { refusal } = judge(config, origin, url.href)
+    if (refusal !== undefined) throw settle(fail('blocked_url', about(refusal)))
+    const limit = watch(Math.min(ONE_MS, deadline - started), init.signal, late)
+    try {
+      const answer = await limit.within(config.outside(url.href, { ...init, redirect: 'manual', signal: limit.signal }))
+      entry.status = answer.status
+      settle()
+      const over = () => fail('upstream_error', about(`an answer of more than ${BYTES / 1024} KiB`))
+      return bounded(answer, limit, error => settle(error)!, over)
+    } catch (error) {
+      limit.end()
+      throw settle(error)
+    }
+  }
+
+  async function guarded(text: string | URL, given: RequestInit = {}): Promise<Response> {
+    const init = cleaned(given)
+    let url = checkedUrl(config, origin, String(text))
+    for (let redirects = 0; ; redirects++) {
+      const answer = await hop(url, init)
+      const location = answer.headers.get('Location')
+      if (init.method !== 'GET' || !MOVED.includes(answer.status) || location === null) return answer
+      await answer.body?.cancel()
+      url = next(url, location, redirects)
+    }
+  }
+
+  /** Where a redirect leads, if it is followed. */
+  function next(from: URL, location: string, redirects: number): URL {
+    const entry = trace.at(-1)!
+    const refuse = (code: 'blocked_url' | 'upstream_error', reason: string) => {
+      entry.outcome = code
+      return fail(code, { about: `${entry.stage}, ${hostOf(from)}: ${reason}` })
+    }
+    if (!URL.canParse(location, from.href)) throw refuse('upstream_error', 'a redirect to no address')
+    const to = new URL(location, from)
+    if (to.origin !== from.origin)
+      throw refuse('blocked_url', 'a redirect to elsewhere; give the address that it leads to')
+    if (redirects >= REDIRECTS) throw refuse('upstream_error', `more than ${REDIRECTS} redirects`)
+    to.hash = ''
+    return to
+  }
+
+  return {
+    fetch: guarded,
+    stage: name => {
+      stage = name
+    },
+    trace,
+  }
+}
+
+type Init = Pick<RequestInit, 'body'> & { method: string; headers: Headers; signal: AbortSignal | undefined }
+
+/** Of a request only what it says: nothing that a runtime would add or keep. */
+function cleaned({ method = 'GET', headers, body, signal }: RequestInit): Init {
+  const clean = new Headers(headers)
+  for (const name of DROPPED) clean.delete(name)
+  if (!clean.has('User-Agent')) clean.set('User-Agent', 'Slipway')
+  return { method: method.toUpperCase(), headers: clean, ...(body != null && { body }), signal: signal ?? undefined }
+}
+
+const hostOf = (url: URL): string => url.host.slice(0, 260)
+const told = (url: URL): string => `${url.protocol}//${url.host}${url.pathname}`.slice(0, 500)
+
+type Watch = ReturnType<typeof watch>
+
+/** Ends whatever is waited for when its time is over, even what does not listen to its signal. */
+function watch(ms: number, theirs: AbortSignal | undefined, late: () => Failure) {
+  const controller = new AbortController()
+  const over = Promise.withResolvers<never>()
+  // It may be over when nobody waits.
+  over.promise.catch(() => {})
+  const expire = () => {
+    end()
+    over.reject(late())
+    controller.abort()
+  }
+  const timer = setTimeout(expire, Math.max(0, ms))
+  const end = () => {
+    clearTimeout(timer)
+    theirs?.removeEventListener('abort', expire)
+  }
+  theirs?.addEventListener('abort', expire)
+  if (theirs?.aborted) expire()
+  return {
+    signal: controller.signal,
+    within: <T>(work: Promise<T>): Promise<T> => Promise.race([work, over.promise]),
+    end,
+    /** Nothing more is wanted of it. */
+    leave: () => {
+      end()
+      controller.abort()
+    },
+  }
+}
+
+/** The same answer; its body comes as it is asked for, within the time and up to the most bytes, and is then cancelled. */
+function bounded(answer: Response, limit: Watch, settle: (error: unknown) => Failure, over: () => Failure): Response {
+  const headers = new Headers(answer.headers)
+  headers.delete('Set-Cookie')
+  const { status } = answer
+  if (!answer.body || BODILESS.includes(status)) {
+    limit.leave()
+    return new Response(null, { status, headers })
+  }
+  const reader = answer.body.getReader()
+  const stop = () => {
+    limit.leave()
+    reader.cancel().catch(() => {})
+  }
+  let bytes = 0
+  const body = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        try {
+          const { done, value } = await limit.within(reader.read())
+          if (done) {
+            limit.end()
+            return controller.close()
+          }
+          bytes += value.byteLength
+          if (bytes > BYTES) throw over()
+          controller.enqueue(value)
+        } catch (error) {
+          stop()
+          controller.error(settle(error))
+        }
+      },
+      cancel: stop,
+    },
+    { highWaterMark: 0 },
+  )
+  return new Response(body, { status, headers })
+}
