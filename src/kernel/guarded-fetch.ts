@@ -10,6 +10,8 @@ export type Hop = { stage: Stage; method: string; url: string; status?: number; 
 export type Outside = {
   /** As fetch. Throws the closed codes only; the answer's body is bounded too, and is read or cancelled by the caller. */
   fetch: (url: string | URL, init?: RequestInit) => Promise<Response>
+  /** The address as it would be fetched, or `blocked_url`: the same guard without a fetch. */
+  check: (url: string | URL) => URL
   /** Names what the next fetches are for. */
   stage(name: Stage): void
   trace: Hop[]
@@ -80,9 +82,15 @@ export function outside(config: Way, origin: string): Outside {
     }
   }
 
+  function check(text: string | URL): URL {
+    const { url, refusal } = judge(config, origin, String(text))
+    if (refusal === undefined) return url
+    throw fail('blocked_url', { about: `${[stage, url && hostOf(url)].filter(Boolean).join(', ')}: ${refusal}` })
+  }
+
   async function guarded(text: string | URL, given: RequestInit = {}): Promise<Response> {
     const init = cleaned(given)
-    let url = checkedUrl(config, origin, String(text))
+    let url = check(text)
     for (let redirects = 0; ; redirects++) {
       const answer = await hop(url, init)
       const location = answer.headers.get('Location')
@@ -110,6 +118,7 @@ export function outside(config: Way, origin: string): Outside {
 
   return {
     fetch: guarded,
+    check,
     stage: name => {
       stage = name
     },
