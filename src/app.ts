@@ -16,8 +16,18 @@ import { healthRoutes } from './kernel/health.ts'
 import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
 import { sweep } from './kernel/sweep.ts'
+import { identityRoutes } from './oauth/identity.routes.ts'
 
-const slices = [deploymentRoutes, tagRoutes, uploadRoutes, logRoutes, organizationRoutes, workspaceRoutes, healthRoutes]
+const slices = [
+  deploymentRoutes,
+  tagRoutes,
+  uploadRoutes,
+  logRoutes,
+  identityRoutes,
+  organizationRoutes,
+  workspaceRoutes,
+  healthRoutes,
+]
 const described = slices.flatMap(slice => slice.operations)
 
 /** Every route, those of the document itself included. */

@@ -11,7 +11,7 @@ export const STAGES = {
 export type Stage = (typeof STAGES)[keyof typeof STAGES]
 
 export const refuse = (code: Code, stage: Stage, at: URL | string, reason: string): Failure =>
-  fail(code, { about: `${stage}, ${hostOf(at)}: ${reason}` })
+  fail(code, { about: `${stage}: ${hostOf(at)}: ${reason}` })
 
 export const hostOf = (address: URL | string): string =>
   URL.canParse(String(address)) ? new URL(address).host.slice(0, 260) : quoted(String(address))
