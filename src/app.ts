@@ -16,6 +16,7 @@ import { healthRoutes } from './kernel/health.ts'
 import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
 import { sweep } from './kernel/sweep.ts'
+import { identityRoutes } from './oauth/identity.routes.ts'
 import { providerRoutes } from './oauth/routes.ts'
 
 const slices = [
@@ -24,6 +25,7 @@ const slices = [
   uploadRoutes,
   logRoutes,
   providerRoutes,
+  identityRoutes,
   organizationRoutes,
   workspaceRoutes,
   healthRoutes,
