@@ -18,6 +18,7 @@ import { type Edge, mount, type Operation } from './kernel/routes.ts'
 import { sweep } from './kernel/sweep.ts'
 import { flowRoutes } from './oauth/flow.routes.ts'
 import { sweepFlows } from './oauth/flow.ts'
+import { identityRoutes } from './oauth/identity.routes.ts'
 import { providerRoutes } from './oauth/routes.ts'
 
 const slices = [
@@ -27,6 +28,7 @@ const slices = [
   logRoutes,
   providerRoutes,
   flowRoutes,
+  identityRoutes,
   organizationRoutes,
   workspaceRoutes,
   healthRoutes,

@@ -213,7 +213,7 @@ const CODES = {
   oauth_not_required: [
     422,
     'No OAuth required',
-    'This MCP server answers without authorization and publishes no OAuth metadata, so it needs no provider; use it as it is',
+    'Nothing there asks for OAuth: neither a challenge nor metadata; if it is the address of an MCP server, that needs no provider',
   ],
   resource_mismatch: [
     422,

@@ -36,7 +36,7 @@ function refusalOf({ publicUrl, allowLoopback }: Policy, origin: string, url: UR
   if (url.protocol !== 'https:' && url.protocol !== 'http:') return 'it is not `https`'
   if (url.username || url.password) return 'a user name or password stands in it'
   if (url.port && Number(url.port) < 1024) return 'ports below 1024 other than 443 are not fetched'
-  const own = [origin, publicUrl].filter(one => one !== undefined).map(one => new URL(one))
+  const own = [origin, publicUrl].flatMap(one => (one && URL.canParse(one) ? [new URL(one)] : []))
   if (allowLoopback && LOOPBACK.test(url.hostname)) {
     // On one machine every name of it is the same host, and only the port tells who it is.
     const ours = own.some(one => LOOPBACK.test(host(one)) && portOf(one) === portOf(url))

@@ -10,6 +10,8 @@ export type Hop = { stage: Stage; method: string; url: string; status?: number; 
 export type Outside = {
   /** As fetch. Throws the closed codes only; the answer's body is bounded too, and is read or cancelled by the caller. */
   fetch: (url: string | URL, init?: RequestInit) => Promise<Response>
+  /** The address as it would be fetched, or `blocked_url`: the same guard without a fetch. */
+  check: (url: string | URL) => URL
   /** Names what the next fetches are for. */
   stage(name: Stage): void
   trace: Hop[]
@@ -44,72 +46,77 @@ export function outside(config: Way, origin: string): Outside {
   let deadline = 0
 
   /** One fetch, up to its headers; the body that it returns keeps to the same limits. */
-  async function hop(url: URL, init: Init): Promise<Response> {
+  async function hop(text: string, init: Init): Promise<{ answer: Response; from: URL }> {
     const started = Date.now()
     deadline ||= started + ALL_MS
-    const entry: Hop = { stage, method: init.method, url: told(url), ms: 0 }
-    const about = (reason: string) => ({ about: `${entry.stage}, ${hostOf(url)}: ${reason}` })
-    const settle = (error?: unknown): Failure | undefined => {
-      entry.ms = Date.now() - started
-      if (error === undefined) return undefined
+    const { url, refusal } = judge(config, origin, text)
+    const entry: Hop = { stage, method: init.method, url: url ? told(url) : '', ms: 0 }
+    const failed = (code: Code, reason: string, cause?: unknown) =>
+      fail(code, { about: [entry.stage, url && hostOf(url), reason].filter(Boolean).join(': '), cause })
+    const settled = (error: unknown): Failure => {
       const failure =
         error instanceof Failure
           ? error
           : error instanceof Unreachable
-            ? fail('blocked_url', about(error.message))
-            : fail('upstream_error', { ...about('the connection failed'), cause: error })
+            ? failed('blocked_url', error.message)
+            : failed('upstream_error', 'the connection failed', error)
+      entry.ms = Date.now() - started
       entry.outcome = failure.code
       return failure
     }
-    if (trace.length >= FETCHES) throw fail('upstream_error', about(`more than ${FETCHES} fetches`))
+    const late = () => failed('upstream_timeout', 'no answer in time')
+    if (trace.length >= FETCHES) throw failed('upstream_error', `it took more than ${FETCHES} fetches`)
     trace.push(entry)
-    const late = () => fail('upstream_timeout', about('no answer in time'))
-    if (started >= deadline) throw settle(late())
-    const { refusal } = judge(config, origin, url.href)
-    if (refusal !== undefined) throw settle(fail('blocked_url', about(refusal)))
+    if (refusal !== undefined) throw settled(failed('blocked_url', refusal))
+    if (started >= deadline) throw settled(late())
     const limit = watch(Math.min(ONE_MS, deadline - started), init.signal, late)
     try {
       const answer = await limit.within(config.outside(url.href, { ...init, redirect: 'manual', signal: limit.signal }))
       entry.status = answer.status
-      settle()
-      const over = () => fail('upstream_error', about(`an answer of more than ${BYTES / 1024} KiB`))
-      return bounded(answer, limit, error => settle(error)!, over)
+      entry.ms = Date.now() - started
+      const over = () => failed('upstream_error', `an answer of more than ${BYTES / 1024} KiB`)
+      return { answer: bounded(answer, limit, settled, over), from: url }
     } catch (error) {
-      limit.end()
-      throw settle(error)
+      limit.leave()
+      throw settled(error)
     }
   }
 
-  async function guarded(text: string | URL, given: RequestInit = {}): Promise<Response> {
+  function check(text: string | URL): URL {
+    const { url, refusal } = judge(config, origin, String(text))
+    if (refusal === undefined) return url
+    throw fail('blocked_url', { about: [stage, url && hostOf(url), refusal].filter(Boolean).join(': ') })
+  }
+
+  async function guarded(address: string | URL, given: RequestInit = {}): Promise<Response> {
     const init = cleaned(given)
-    let url = checkedUrl(config, origin, String(text))
+    let text = String(address)
     for (let redirects = 0; ; redirects++) {
-      const answer = await hop(url, init)
+      const { answer, from } = await hop(text, init)
       const location = answer.headers.get('Location')
       if (init.method !== 'GET' || !MOVED.includes(answer.status) || location === null) return answer
       await answer.body?.cancel()
-      url = next(url, location, redirects)
+      text = next(from, location, redirects)
     }
   }
 
   /** Where a redirect leads, if it is followed. */
-  function next(from: URL, location: string, redirects: number): URL {
+  function next(from: URL, location: string, redirects: number): string {
     const entry = trace.at(-1)!
-    const refuse = (code: 'blocked_url' | 'upstream_error', reason: string) => {
+    const refused = (code: 'blocked_url' | 'upstream_error', reason: string) => {
       entry.outcome = code
-      return fail(code, { about: `${entry.stage}, ${hostOf(from)}: ${reason}` })
+      return fail(code, { about: `${entry.stage}: ${hostOf(from)}: ${reason}` })
     }
-    if (!URL.canParse(location, from.href)) throw refuse('upstream_error', 'a redirect to no address')
+    if (!URL.canParse(location, from.href)) throw refused('upstream_error', 'a redirect to no address')
     const to = new URL(location, from)
-    if (to.origin !== from.origin)
-      throw refuse('blocked_url', 'a redirect to elsewhere; give the address that it leads to')
-    if (redirects >= REDIRECTS) throw refuse('upstream_error', `more than ${REDIRECTS} redirects`)
-    to.hash = ''
-    return to
+    if (to.origin !== from.origin) throw refused('blocked_url', `it redirects elsewhere, to ${hostOf(to)}`)
+    if (redirects >= REDIRECTS) throw refused('upstream_error', `more than ${REDIRECTS} redirects`)
+    return to.href
   }
 
   return {
     fetch: guarded,
+    check,
     stage: name => {
       stage = name
     },

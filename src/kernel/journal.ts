@@ -41,10 +41,29 @@ export async function commit<T>(
     const rows = await run(ctx, statement, lock)
     return rows.map(([row]) => JSON.parse(row as string) as T)
   } catch (error) {
-    if (!(error instanceof Replay)) throw error
-    ctx.seen.replayed = true
-    return error.rows as T[]
+    return answered(ctx, error)
   }
+}
+
+/**
+ * The first trip of a write that asks a foreign server before its second: what it looks up or claims. Where the request was answered
+ * before, the rows of that answer come instead, so that nobody is asked.
+ */
+export async function prepare<Looked, Answer>(
+  ctx: Ctx,
+  look: Query<Looked>,
+): Promise<{ looked: Looked[]; answer?: never } | { looked?: never; answer: Answer[] }> {
+  try {
+    return { looked: await run(ctx, look) }
+  } catch (error) {
+    return { answer: answered(ctx, error) }
+  }
+}
+
+function answered<T>(ctx: Ctx, error: unknown): T[] {
+  if (!(error instanceof Replay)) throw error
+  ctx.seen.replayed = true
+  return error.rows as T[]
 }
 
 const listed = (ctes: SQL[]): SQL => sql.join(ctes.map(cte => sql`${cte}, `))

@@ -115,7 +115,7 @@ export function openApi(operations: Operation[]): OpenApiDocument {
     if (verb) parameters.push(TENANT)
     if (repeatable(operation)) parameters.push(IDEMPOTENCY)
     if (versioned) parameters.push(reading ? IF_NONE_MATCH : IF_MATCH)
-    if (operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
+    if (versioned && operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
     const headers = {
       ...(versioned && { ETag: HEADERS.ETag }),
       ...(operation.query && 'cursor' in operation.query.shape && { Link: HEADERS.Link }),

@@ -43,6 +43,8 @@ export type Operation = {
   /** Has an ETag when read, takes If-Match when written. */
   versioned?: boolean
   location?: (reply: never) => string
+  /** Foreign servers are asked in between: one trip before, one after. */
+  asks?: boolean
   /** Some of what was asked failed: 207. */
   partial?: (reply: never) => boolean
   /** Where this query parameter is true, another verb answers, under its own permission. */

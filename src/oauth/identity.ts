@@ -1,14 +1,11 @@
 // Owns who we are to authorization servers: where they send people back to, and the document that says so.
 import * as z from 'zod'
 
-/*
- * Each provider is a client of its own, named by the uuid of its row: a provider_id is chosen by callers and is unique
- * in one organisation only. So a redirect URI belongs to one authorization server (an answer of another one does not fit
- * it, even where that sends no `iss`), and what a person granted to one organisation is nothing to another.
- *
- * Servers compare redirect URIs and client ids as whole strings and fetch the document from the client id itself, which
- * should have no query: so the provider is the end of its path, and the document a function of its address alone.
- */
+// Each provider is a client of its own, named by the uuid of its row, because callers choose `provider_id` and it is unique
+// within an organisation only. So an answer fits the one server that was asked, even where that sends no `iss`; and what a
+// person allowed one organisation, a server does not take for allowed to another.
+// Servers compare redirect URIs and client ids as whole strings, and a client id should have no query: so the provider is
+// the end of the path, and its document a function of its address alone, there before the provider is.
 const DOCUMENT = '/.well-known/oauth-client.json'
 
 /** Where the server of a provider sends people back to. */
@@ -32,7 +29,7 @@ export const ClientDocument = z
   .meta({ id: 'OAuthClientDocument' })
 export type ClientDocument = z.output<typeof ClientDocument>
 
-/** The document of a provider, or of the installation, which sends nobody anywhere. */
+/** The document of a provider; or that of the installation, for people to look at: no provider uses it. */
 export function clientDocument(origin: string, provider?: string): ClientDocument | null {
   if (!origin.startsWith('https://')) return null
   return {

@@ -29,7 +29,7 @@ export const readProvider = verb('deployments:read', async (ctx, { provider_id }
 })
 
 /** A name that is being registered upstream is taken. */
-const unreserved = (provider_id: string): SQL => sql`not exists (select from oauth_reservations r
+export const unreserved = (provider_id: string): SQL => sql`not exists (select from oauth_reservations r
   where r.organization_id = current_organization() and r.provider_id = ${provider_id} and r.expires_at > clock())`
 
 /** The name, where the condition holds. */

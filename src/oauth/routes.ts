@@ -1,7 +1,25 @@
 // How HTTP reaches OAuth providers.
+import type { Code } from '../kernel/errors.ts'
 import { slice } from '../kernel/routes.ts'
+import { discoverProvider, previewProvider } from './discover.ts'
 import * as providers from './providers.ts'
 import * as s from './schema.ts'
+
+const discoveryErrors: Code[] = [
+  'invalid_mcp_server_url',
+  'oauth_not_required',
+  'resource_mismatch',
+  'issuer_mismatch',
+  'pkce_unsupported',
+  'metadata_invalid',
+  'unsafe_endpoint',
+  'grant_unsupported',
+  'registration_unsupported',
+  'registration_rejected',
+  'registration_invalid_response',
+  'upstream_error',
+  'upstream_timeout',
+]
 
 export const providerRoutes = slice(
   'OAuth providers',
@@ -22,6 +40,21 @@ export const providerRoutes = slice(
     reply: s.OAuthProvider,
     errors: ['provider_id_conflict', 'blocked_url', 'organization_not_found'],
     verb: providers.createProvider,
+  })
+  .post('/v2/auth/providers/mcp-discover', {
+    id: 'discoverProvider',
+    summary: 'Make an OAuth provider from the address of an MCP server',
+    description: [
+      'Its OAuth metadata is discovered, and a client comes to be: the given one; else by our client-ID metadata document, where the server takes it and this installation is reached by https; else by dynamic registration.',
+      'A client that is given needs `/v2/auth/callback/{provider_id}` of this installation as its redirect URI.',
+    ].join('\n\n'),
+    query: s.DiscoverQuery,
+    body: s.McpServer,
+    reply: s.OAuthProvider,
+    errors: ['provider_id_conflict', 'blocked_url', ...discoveryErrors],
+    asks: true,
+    variant: { on: 'dry_run', reply: s.DiscoveryPreview, verb: previewProvider },
+    verb: discoverProvider,
   })
   .get('/v2/auth/providers/{provider_id}', {
     id: 'readProvider',

@@ -6,6 +6,7 @@ import type { Hop } from '../kernel/guarded-fetch.ts'
 import { version } from '../kernel/routes.ts'
 import { iso } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables.ts'
+import type { Client } from './clients.ts'
 import type { OAuthFetch, OAuthProvider, OAuthProviderDetails } from './schema.ts'
 
 const { client_secret: _1, registration_access_token: _2, ...columns } = getTableColumns(oauthProviders)
@@ -80,6 +81,22 @@ const place = (member: Sealed) => `oauth_providers.${member}`
  */
 export const seal = async (sealer: Sealer, provider_id: string, member: Sealed, plain: string | null | undefined) =>
   plain == null ? null : sealer.seal(plain, provider_id, place(member))
+
+/** What is kept of a client. */
+export const clientColumns = async (sealer: Sealer, provider_id: string, client: Client) => ({
+  registration: client.registration,
+  client_id: client.client_id,
+  client_secret: await seal(sealer, provider_id, 'client_secret', client.client_secret),
+  client_secret_expires_at: client.client_secret_expires_at,
+  token_endpoint_auth_method: client.token_endpoint_auth_method,
+  registration_client_uri: client.registration_client_uri,
+  registration_access_token: await seal(
+    sealer,
+    provider_id,
+    'registration_access_token',
+    client.registration_access_token,
+  ),
+})
 
 /** The secrets of a row, for whoever speaks to its server. */
 export async function opened<Row extends Pick<Stored, 'provider_id' | Sealed>>(sealer: Sealer, row: Row): Promise<Row> {

@@ -21,6 +21,9 @@ const ProviderId = z
   })
   .meta({ description: 'Its name in addresses, unique in the organisation. It cannot be changed.' })
 
+/** An id is never someone's name: whoever names a provider may use either. */
+const NewProviderId = ProviderId.refine(text => !Uuid.safeParse(text).success, { error: 'needs to be no UUID' })
+
 const visible = (longest: number) =>
   z.string().regex(new RegExp(`^[\\x20-\\x7e]{1,${longest}}$`), { error: `needs 1 to ${longest} ASCII characters` })
 const ClientId = visible(2048)
@@ -113,6 +116,39 @@ export const OAuthProviderDetails = z
   .meta({ id: 'OAuthProviderDetails', description: 'A provider with what is known of its servers.' })
 export type OAuthProviderDetails = z.output<typeof OAuthProviderDetails>
 
+export const DiscoveryPreview = z
+  .object({
+    provider_id: z.string(),
+    name: z.string(),
+    mcp_server_url: z.string().meta({ description: 'As it would be kept.' }),
+    metadata: z
+      .object({
+        issuer: z.string().nullable(),
+        resource: z.string().nullable(),
+        auth_url: z.string(),
+        token_url: z.string(),
+        registration_url: z.string().nullable(),
+        revocation_url: z.string().nullable(),
+        token_endpoint_auth_methods: z.array(z.string()),
+        supports_metadata_document: z.boolean(),
+        scopes: z.array(z.string()),
+        uses_pkce: z.boolean(),
+        code_challenge_method: z.literal('S256').nullable(),
+      })
+      .meta({ description: 'What the servers say.' }),
+    registration: z.enum(registrations).meta({ description: 'How the client would come to be.' }),
+    redirect_uri: z
+      .string()
+      .nullable()
+      .meta({ description: 'Where people would come back to; null where it is made with the provider.' }),
+    ...remarks,
+  })
+  .meta({
+    id: 'OAuthDiscovery',
+    description: 'What would be made of an MCP server. Nothing was registered or written.',
+  })
+export type DiscoveryPreview = z.output<typeof DiscoveryPreview>
+
 // ---- requests
 
 export const ProviderRef = z.object({ provider_id: ProviderId })
@@ -135,7 +171,7 @@ const Pkce = z.boolean().meta({ description: 'With S256. Leave it out unless the
 
 export const NewProvider = z
   .object({
-    provider_id: ProviderId,
+    provider_id: NewProviderId,
     name: Name,
     client_id: ClientId,
     client_secret: kept(ClientSecret),
@@ -164,6 +200,43 @@ export const NewProvider = z
     },
   })
 export type NewProvider = z.output<typeof NewProvider>
+
+type Given = { client_id?: unknown; client_secret?: unknown; registration?: unknown }
+const clientFits = ({ client_id, client_secret, registration }: Given, check: z.RefinementCtx) => {
+  const fault = (member: string, message: string) => check.addIssue({ code: 'custom', path: [member], message })
+  if (client_secret != null && client_id == null) fault('client_id', 'is needed with a `client_secret`')
+  if (registration === 'given' && client_id == null) fault('client_id', 'is needed for `given`')
+  if (client_id != null && registration !== 'auto' && registration !== 'given' && registration !== undefined)
+    fault('registration', 'needs to be `given` or left out with a `client_id`')
+}
+
+export const McpServer = z
+  .object({
+    provider_id: NewProviderId,
+    name: Name,
+    mcp_server_url: z.string().min(1).max(2048).meta({ description: 'The address of an MCP server that wants OAuth.' }),
+    client_id: kept(ClientId).meta({ description: 'Of a client that was registered by hand.' }),
+    client_secret: kept(ClientSecret),
+    scopes: kept(Scopes).meta({ description: 'Instead of those that the server asks for.' }),
+    registration: z
+      .enum(['auto', ...registrations])
+      .default('auto')
+      .meta({ description: 'How the client comes to be; `auto` takes the first that the server offers.' }),
+  })
+  .superRefine(clientFits, always)
+  .meta({
+    id: 'McpServer',
+    description: 'An MCP server, from whose address everything else is found out.',
+    example: { provider_id: 'linear', name: 'Linear', mcp_server_url: 'https://mcp.linear.app/mcp' },
+  })
+export type McpServer = z.output<typeof McpServer>
+
+const truth = (text: unknown) => (text === 'true' ? true : text === 'false' ? false : text)
+export const DiscoverQuery = z.object({
+  dry_run: z
+    .preprocess(truth, z.boolean().default(false))
+    .meta({ description: 'Answers with what it would make, registers nothing and writes nothing.' }),
+})
 
 export const ProviderPatch = z
   .object({

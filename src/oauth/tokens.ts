@@ -1,6 +1,6 @@
 // Tokens of people: a fresh one when it is asked for, and refreshed once however many ask.
 import { type SQL, sql } from 'drizzle-orm'
-import { type Ctx, callerFor } from '../kernel/context.ts'
+import { type Ctx, callerFor, uncounted } from '../kernel/context.ts'
 import type { Sealer } from '../kernel/crypto.ts'
 import { run, textArray } from '../kernel/db.ts'
 import { Failure, fail, statusOf } from '../kernel/errors.ts'
@@ -52,9 +52,6 @@ const AHEAD = sql`interval '60 seconds'`
 /** Longer than a refresh may take: whoever died in one is waited for no longer. */
 const LEASE = sql`interval '30 seconds'`
 const [SHORTEST_MS, LONGEST_MS, PATIENCE_MS] = [100, 1000, 25_000]
-
-/** Only the first look of a request counts towards the rate. */
-const uncounted = (ctx: Ctx): Ctx => ({ ...ctx, config: { ...ctx.config, rateLimit: 0 } })
 
 /**
  * A fresh token in one trip; where it has to be refreshed, in one before the server is asked and one after. Whoever finds it being

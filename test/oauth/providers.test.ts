@@ -2,10 +2,8 @@ import { afterEach, describe, expect, it } from 'vitest'
 import { tripsOf } from '#runtime'
 import { NewProvider } from '../../src/oauth/schema.ts'
 import { clock, eventsOf, lines, newTenant, nobody } from '../support/app.ts'
-import { rowOf } from '../support/providers.ts'
+import { PROVIDERS, pathOf, rowOf } from '../support/providers.ts'
 
-const PROVIDERS = '/v2/auth/providers'
-const pathOf = (provider_id: string) => `${PROVIDERS}/${provider_id}`
 const SECRET = 'very-secret-7261'
 const byHand = (over: Record<string, unknown> = {}) => ({
   ...NewProvider.meta()!.example!,
@@ -77,6 +75,7 @@ describe('a provider by hand', () => {
     [{ provider_id: 'a'.repeat(64) }, 'provider_id'],
     [{ provider_id: 'a/b' }, 'provider_id'],
     [{ provider_id: '' }, 'provider_id'],
+    [{ provider_id: nobody() }, 'provider_id'],
     [{ auth_url: 'not an address' }, 'auth_url'],
     [{ auth_url: 'file:///etc/passwd' }, 'auth_url'],
     [{ token_url: 'https://example.com/#x' }, 'token_url'],

@@ -9,11 +9,15 @@ import type { Config } from '../../src/env.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { failures } from '../../src/kernel/openapi.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
+import { foreign } from './foreign.ts'
 
 export const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
 export const lines: Record<string, unknown>[] = []
 /** Milliseconds that the app believes to have passed. */
 export const clock = { ahead: 0 }
+
+/** Every foreign server there is: none, unless a test puts some here. */
+export const abroad: { fetch: typeof fetch } = { fetch: foreign({}) }
 
 export type Options = {
   settings?: Record<string, unknown>
@@ -22,7 +26,8 @@ export type Options = {
 }
 export function startApp({ settings = {}, through = 'gateway', ...options }: Options = {}) {
   const log = (line: Record<string, unknown>) => void lines.push(line)
-  const overrides = { log, clockOffset: () => clock.ahead, ...options.overrides }
+  const outside: typeof fetch = (input, init) => abroad.fetch(input, init)
+  const overrides = { log, clockOffset: () => clock.ahead, outside, ...options.overrides }
   return start({ SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0', ...settings }, overrides, through)
 }
 

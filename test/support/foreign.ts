@@ -13,9 +13,19 @@ export function foreign(sites: Record<string, Site>): Foreign {
     const { method, url, headers } = request
     const { origin } = new URL(url)
     const site = Object.hasOwn(sites, origin) ? sites[origin] : undefined
-    requests.push({ method, url, headers, body: new TextDecoder().decode(await request.clone().arrayBuffer()), refused: site === undefined })
+    requests.push({
+      method,
+      url,
+      headers,
+      body: new TextDecoder().decode(await request.clone().arrayBuffer()),
+      refused: site === undefined,
+    })
     if (site === undefined) throw new TypeError(`fetch failed: nothing stands at ${origin}`)
-    return typeof site === 'function' ? site(request) : answer(site, request)
+    // One that hangs is left when the caller leaves.
+    const left = new Promise<never>((_, reject) =>
+      init?.signal?.addEventListener('abort', () => reject(new DOMException('left', 'AbortError'))),
+    )
+    return Promise.race([typeof site === 'function' ? site(request) : answer(site, request), left])
   }
   return Object.assign(ask as typeof fetch, { requests })
 }
