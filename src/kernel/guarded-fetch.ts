@@ -188,14 +188,15 @@ function bounded(answer: Response, limit: Watch, settle: (error: unknown) => Fai
     {
       async pull(controller) {
         try {
+          if (bytes > BYTES) throw over()
           const { done, value } = await limit.within(reader.read())
           if (done) {
             limit.end()
             return controller.close()
           }
           bytes += value.byteLength
-          if (bytes > BYTES) throw over()
-          controller.enqueue(value)
+          // What comes before the end may be enough for whoever reads it.
+          controller.enqueue(bytes > BYTES ? value.subarray(0, BYTES - bytes) : value)
         } catch (error) {
           stop()
           controller.error(settle(error))
