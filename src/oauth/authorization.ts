@@ -149,7 +149,9 @@ const OfSlack = z.looseObject({ authed_user: Answer }).transform(({ authed_user 
 /** By the specification, and by those who have words of their own. */
 const GONE =
   /^(invalid_grant|bad_(refresh_token|verification_code)|invalid_(refresh_token|code)|(token_)?(expired|revoked)(_token)?)$/
-const KNOWN = /^[a-z_]{1,40}$/
+/** Words of the specification may be repeated; whatever else a server says may be anything. */
+const KNOWN =
+  /^(invalid_(client|request|scope|target)|(unauthorized|unsupported)_(client|grant_type)|access_denied|server_error)$/
 const TYPES = /^(bearer|bot|user)$/i
 const [AN_HOUR, TEN_YEARS] = [3600, 315_360_000]
 const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/
