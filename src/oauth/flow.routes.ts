@@ -72,6 +72,7 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
       'upstream_error',
       'upstream_timeout',
     ],
+    asks: true,
     verb: authenticate,
   })
   .get('/v2/auth/wait/{auth_id}', {
@@ -88,6 +89,7 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
       'upstream_error',
       'upstream_timeout',
     ],
+    asks: true,
     verb: waitForConnection,
   })
   .get('/v2/auth/callback/{provider_id}', {
@@ -119,5 +121,6 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
     query: s.ConnectionRef,
     reply: s.Disconnection,
     errors: ['token_not_found'],
+    asks: true,
     verb: disconnect,
   })

@@ -92,6 +92,8 @@ export type Answer = { provider_id: string; state?: string; code?: string; iss?:
 /** What the page tells; the name is the provider's, where it was found. */
 export type Arrival = { provider: string | null; failure: Code | null }
 
+/** As they are given out: what is not costs no trip. */
+const STATE = /^[\w-]{43}$/
 /** Of a provider, or its id. */
 const NAME = /^[\w-]{1,63}$/
 
@@ -113,10 +115,11 @@ export async function callback(
   answer: Answer,
 ): Promise<Arrival> {
   const { config, database } = services
-  if (!answer.state || !NAME.test(answer.provider_id)) return { provider: null, failure: 'state_invalid' }
+  if (!STATE.test(answer.state ?? '') || !NAME.test(answer.provider_id))
+    return { provider: null, failure: 'state_invalid' }
   const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true),
     set_config('app.request_id', ${requestId}, true)`
-  const claiming = claim(await sha256Hex(answer.state), answer.provider_id)
+  const claiming = claim(await sha256Hex(answer.state!), answer.provider_id)
   const [, [row]] = (await runAsSystem(database, clock, claiming)) as [unknown, Row[]]
   if (!row) return { provider: null, failure: 'state_invalid' }
   const claimed = JSON.parse(row[0] as string) as Claimed
