@@ -227,6 +227,17 @@ describe('the answer to a registration', () => {
       json(401, { error: 'invalid_token' }),
       rejected('registration: auth.example.com: 401 “invalid_token”'),
     ],
+    [
+      'words of its own',
+      json(422, { message: 'no', client_secret: 'hush' }),
+      rejected('registration: auth.example.com: 422 “no”'),
+    ],
+    [
+      'JSON that is not for people',
+      json(422, { client_secret: 'hush' }),
+      rejected('registration: auth.example.com: 422 “”'),
+    ],
+    ['JSON that was cut', status(422, '{"client_secret": "hush"'), rejected('registration: auth.example.com: 422 “”')],
     ['a plain refusal', status(403, 'Forbidden'), rejected('registration: auth.example.com: 403 “Forbidden”')],
     ['a refusal without words', status(404), rejected('registration: auth.example.com: 404 “”')],
     [
