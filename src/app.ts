@@ -19,6 +19,7 @@ import { sweep } from './kernel/sweep.ts'
 import { flowRoutes } from './oauth/flow.routes.ts'
 import { sweepFlows } from './oauth/flow.ts'
 import { identityRoutes } from './oauth/identity.routes.ts'
+import { sweepProviders } from './oauth/recheck.ts'
 import { providerRoutes } from './oauth/routes.ts'
 
 const slices = [
@@ -50,7 +51,8 @@ export function createApp(config: Config, inProcess?: typeof fetch) {
     '/',
     docsPages(() => openApi(operations)),
   )
-  mount(app, operations, { config, database, sealer: sealer(config.sealingKeys) })
+  const services = { config, database, sealer: sealer(config.sealingKeys) }
+  mount(app, operations, services)
   /** The scheduled work, every few minutes. */
   const housekeep = async () => {
     await Promise.all([
@@ -58,6 +60,7 @@ export function createApp(config: Config, inProcess?: typeof fetch) {
       sweepRevisions(database),
       sweepUploads({ config, database }),
       sweepFlows({ config, database }),
+      sweepProviders(services),
     ])
   }
   return Object.assign(app, { config, database, housekeep })

@@ -52,9 +52,10 @@ export async function commit<T>(
 export async function prepare<Looked, Answer>(
   ctx: Ctx,
   look: Query<Looked>,
+  lock?: SQL,
 ): Promise<{ looked: Looked[]; answer?: never } | { looked?: never; answer: Answer[] }> {
   try {
-    return { looked: await run(ctx, look) }
+    return { looked: await run(ctx, look, lock) }
   } catch (error) {
     return { answer: answered(ctx, error) }
   }

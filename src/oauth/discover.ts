@@ -11,7 +11,7 @@ import { oauthProviders } from '../tables.ts'
 import { type Client, methodFor, obtainClient, unregister, type Wish } from './clients.ts'
 import { type Discovered, discover, serverUrl } from './discovery.ts'
 import { clientDocumentUrl, redirectUri } from './identity.ts'
-import { freeName, unreserved } from './providers.ts'
+import { freeName, heldName, unreserved } from './providers.ts'
 import { clientColumns, hopToWire, type ProviderRow, scopesOf, told, toWire } from './rows.ts'
 import type * as schema from './schema.ts'
 
@@ -24,7 +24,11 @@ export const discoverProvider = verb('deployments:create', async (ctx, input: In
   const way = outside(ctx.config, ctx.origin)
   const server = serverUrl(way, input.mcp_server_url)
   const reservation = await reservationOf(ctx)
-  const { looked, answer } = await prepare<Row, ProviderRow>(ctx, reserve(reservation, input.provider_id))
+  const { looked, answer } = await prepare<Row, ProviderRow>(
+    ctx,
+    reserve(reservation, input.provider_id),
+    heldName(input.provider_id),
+  )
   if (answer) return toWire(found(answer, 'provider_id_conflict'))
   const assumed = hostsIn(found(looked, 'provider_id_conflict'))
 
@@ -167,5 +171,8 @@ async function write(ctx: Ctx, made: Made, reservation: string): Promise<Provide
     })
     .returning(told)
   const data = { provider_id, name, registration: client.registration }
-  return (await commit(ctx, 'oauth_provider.created', change, data, { first: [reserved] })) as ProviderRow[]
+  return (await commit(ctx, 'oauth_provider.created', change, data, {
+    first: [reserved],
+    lock: heldName(provider_id),
+  })) as ProviderRow[]
 }

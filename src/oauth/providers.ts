@@ -36,6 +36,10 @@ export const unreserved = (provider_id: string): SQL => sql`not exists (select f
 export const freeName = (provider_id: string, condition: SQL): SQL =>
   sql`case when ${condition} then ${provider_id} else refuse('provider_id_conflict', ${provider_id})::text end`
 
+/** Whoever takes a name holds it first: between a reservation that ends and the provider that it was for nobody slips in. */
+export const heldName = (provider_id: string): SQL =>
+  sql`select pg_advisory_xact_lock(hashtextextended(current_organization() || ' provider ' || ${provider_id}, 0))`
+
 type Addresses = Partial<Pick<schema.ProviderPatch, 'auth_url' | 'token_url' | 'revocation_url'>>
 function checkAddresses({ config, origin }: Ctx, { auth_url, token_url, revocation_url }: Addresses): void {
   for (const url of [auth_url, token_url, revocation_url]) if (url != null) checkedUrl(config, origin, url)
@@ -67,7 +71,9 @@ export const createProvider = verb('deployments:create', async (ctx, input: sche
     })
     .returning(told)
   const data = { provider_id, name, registration: 'given' }
-  const rows = (await commit(ctx, 'oauth_provider.created', change, data)) as ProviderRow[]
+  const rows = (await commit(ctx, 'oauth_provider.created', change, data, {
+    lock: heldName(provider_id),
+  })) as ProviderRow[]
   return toWire(found(rows, 'organization_not_found'))
 })
 
@@ -140,11 +146,3 @@ export const changeProvider = verb(
     return toDetails(found(rows, 'provider_not_found'))
   },
 )
-
-export const deleteProvider = verb('deployments:delete', async (ctx, { provider_id }: Ref) => {
-  const change = db
-    .delete(oauthProviders)
-    .where(and(theProvider(provider_id), unmoved(ctx, oauthProviders)))
-    .returning(told)
-  found(await commit(ctx, 'oauth_provider.deleted', change, { provider_id }), 'provider_not_found')
-})

@@ -71,15 +71,20 @@ export async function send(
   throw refuse('upstream_error', stage, url, `it answered ${status}`)
 }
 
-const OAuthError = z.object({ error: z.string(), error_description: z.string().nullish().catch(null) })
+const Told = z.object({
+  error: z.string().nullish().catch(null),
+  error_description: z.string().nullish().catch(null),
+  message: z.string().nullish().catch(null),
+})
 
-/** The server's own words for its refusal. */
+/** The server's own words for its refusal. Of JSON only what is meant for people: the rest may be the client, with its secret. */
 function told(words: string): string {
+  if (!/^\s*[{["]/.test(words)) return words
   try {
-    const { error, error_description } = OAuthError.parse(JSON.parse(words))
-    return error_description ? `${error}: ${error_description}` : error
+    const { error, error_description, message } = Told.parse(JSON.parse(words))
+    return [error, error_description ?? message].filter(Boolean).join(': ')
   } catch {
-    return words
+    return ''
   }
 }
 

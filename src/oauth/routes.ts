@@ -2,7 +2,9 @@
 import type { Code } from '../kernel/errors.ts'
 import { slice } from '../kernel/routes.ts'
 import { discoverProvider, previewProvider } from './discover.ts'
+import { deleteProvider } from './ending.ts'
 import * as providers from './providers.ts'
+import { recheckProvider } from './recheck.ts'
 import * as s from './schema.ts'
 
 const discoveryErrors: Code[] = [
@@ -80,8 +82,29 @@ export const providerRoutes = slice(
   .delete('/v2/auth/providers/{provider_id}', {
     id: 'deleteProvider',
     summary: 'Delete an OAuth provider, with the tokens that people granted',
+    description:
+      'It is gone at once. Its server is asked to revoke the tokens and to forget a registered client, as well as it goes.',
     params: s.ProviderRef,
     errors: ['provider_not_found'],
     versioned: true,
-    verb: providers.deleteProvider,
+    asks: true,
+    verb: deleteProvider,
+  })
+  .post('/v2/auth/providers/{provider_id}/recheck', {
+    id: 'recheckProvider',
+    summary: 'Ask the servers of an OAuth provider again, and tell how they are',
+    description: [
+      '- `healthy`: it is as it should be; endpoints that their issuer has moved are taken over.',
+      '- `degraded`: something does not fit any more; `health_detail` says what.',
+      '- `as_changed`: the MCP server has another authorization server now. That one never sees the client; make the provider anew.',
+      '- `unreachable`: a server does not answer.',
+      '- `client_expired`: the secret of the client has run out. The schedule renews registered clients before that.',
+      '',
+      'Nothing is registered. Of a provider made by hand only its endpoints can be asked.',
+    ].join('\n'),
+    params: s.ProviderRef,
+    reply: s.OAuthProviderDetails,
+    errors: ['provider_not_found'],
+    asks: true,
+    verb: recheckProvider,
   })
