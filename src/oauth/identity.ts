@@ -1,9 +1,10 @@
 // Owns who we are to authorization servers: where they send people back to, and the document that says so.
 import * as z from 'zod'
 
-// Each provider is a client of its own, named by the uuid of its row, because callers choose `provider_id` and it is unique
-// within an organisation only. So an answer fits the one server that was asked, even where that sends no `iss`; and what a
-// person allowed one organisation, a server does not take for allowed to another.
+// Each client that we make is one provider's, named by the uuid of its row: a `provider_id` is unique within an organisation
+// only. So an answer fits the one server that was asked, even where that sends no `iss`; and what a person allowed one
+// organisation, a server does not take for allowed to another. (A client that a person made by hand may come back under the
+// `provider_id`, which that person knew before there was a row: whose answer it is, the state tells.)
 // Servers compare redirect URIs and client ids as whole strings, and a client id should have no query: so the provider is
 // the end of the path, and its document a function of its address alone, there before the provider is.
 const DOCUMENT = '/.well-known/oauth-client.json'

@@ -1,6 +1,7 @@
-import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
+import { afterEach, beforeEach, describe, expect, inject, it, vi } from 'vitest'
 import { Failure } from '../../src/kernel/errors.ts'
 import { outside, Unreachable } from '../../src/kernel/guarded-fetch.ts'
+import { startApp, theApp } from '../support/app.ts'
 
 const KIB = 1024
 const MCP = 'https://mcp.example.com'
@@ -86,6 +87,13 @@ describe('what is asked', () => {
     expect(asked).toEqual([])
     expect(trace.map(({ outcome }) => outcome)).toEqual(Array(4).fill('blocked_url'))
   })
+})
+
+it('a server of this machine is reached by what the host really has, where that is allowed and nowhere else', async () => {
+  const url = `${inject('trips')}/nobody?a=b`
+  const { config } = startApp({ settings: { ALLOW_LOOPBACK: 'true' } })
+  expect(await (await outside(config, 'http://slipway.test').fetch(url)).text()).toBe('0')
+  expect(await outcome(outside(theApp().config, 'http://slipway.test').fetch(url))).toBe('blocked_url')
 })
 
 describe('a redirect', () => {
