@@ -17,8 +17,24 @@ import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
 import { storageOf } from './kernel/storage.ts'
 import { sweep } from './kernel/sweep.ts'
+import { flowRoutes } from './oauth/flow.routes.ts'
+import { sweepFlows } from './oauth/flow.ts'
+import { identityRoutes } from './oauth/identity.routes.ts'
+import { sweepProviders } from './oauth/recheck.ts'
+import { providerRoutes } from './oauth/routes.ts'
 
-const slices = [deploymentRoutes, tagRoutes, uploadRoutes, logRoutes, organizationRoutes, workspaceRoutes, healthRoutes]
+const slices = [
+  deploymentRoutes,
+  tagRoutes,
+  uploadRoutes,
+  logRoutes,
+  providerRoutes,
+  flowRoutes,
+  identityRoutes,
+  organizationRoutes,
+  workspaceRoutes,
+  healthRoutes,
+]
 const described = slices.flatMap(slice => slice.operations)
 
 /** Every route, those of the document itself included. */
@@ -37,10 +53,17 @@ export function createApp(given: Config, inProcess?: typeof fetch) {
     '/',
     docsPages(() => openApi(operations)),
   )
-  mount(app, operations, { config, database, sealer: sealer(config.sealingKeys) })
+  const services = { config, database, sealer: sealer(config.sealingKeys) }
+  mount(app, operations, services)
   /** The scheduled work, every few minutes. */
   const housekeep = async () => {
-    await Promise.all([sweep(database), sweepRevisions(database), sweepUploads({ config, database })])
+    await Promise.all([
+      sweep(database),
+      sweepRevisions(database),
+      sweepUploads({ config, database }),
+      sweepFlows({ config, database }),
+      sweepProviders(services),
+    ])
   }
   return Object.assign(app, { config, database, housekeep })
 }

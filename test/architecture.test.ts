@@ -101,6 +101,20 @@ describe('each thing has its owners', () => {
     }
   })
 
+  it('the way out: only the guard fetches what others name, and every library fetches through it', () => {
+    // A page's own script asks the app that served it.
+    const owners = /^kernel\/(guarded-fetch|db)\.ts$|^(host|agent|cli)\/|^dashboard\/.*-client\.ts$/
+    // Called, not declared; `env.ts` binds the platform's own, and only the guard takes it from there.
+    const ways =
+      /(?<![\w.])fetch\((?!\w+:)|\bglobalThis\.fetch\b(?!\.bind\()|\.outside\(|\bnew (?:WebSocket|EventSource)\b/
+    for (const file of files.filter(file => !owners.test(file))) {
+      const text = readFileSync(join(src, file), 'utf8')
+      expect(text, file).not.toMatch(ways)
+      const asks = /^import (?!type).* from 'oauth4webapi'/m.test(text) && /Request\(/.test(text)
+      if (asks) expect(text, file).toContain('customFetch')
+    }
+  })
+
   it('zod is imported so that its locales stay out of the bundle', () => {
     for (const file of files)
       expect(readFileSync(join(src, file), 'utf8'), file).not.toMatch(/import \{[^}]*\bz\b[^}]*\} from 'zod'/)

@@ -3,6 +3,7 @@ import { sql } from 'drizzle-orm'
 import * as fc from 'fast-check'
 import { afterAll, describe, expect, inject, it } from 'vitest'
 import { runAsSystem, textArray } from '../src/kernel/db.ts'
+import type { Operation } from '../src/kernel/routes.ts'
 import { guarded, newTenant, send, type Tenant, theApp } from './support/app.ts'
 import { bytesOf, type Hostile, hostile, streamOf } from './support/hostile.ts'
 
@@ -47,11 +48,14 @@ async function journaled({ organization_id }: Tenant, requestIds: string[]): Pro
   return rows.map(([id]) => id)
 }
 
-async function attempt({ method, path, headers, body }: Hostile, key: string) {
+/** Foreign servers may fail, and are nowhere to be found here. */
+const UPSTREAM = [502, 504]
+
+async function attempt({ method, path, headers, body }: Hostile, key: string, { asks }: Operation) {
   const bytes = body && method !== 'HEAD' ? bytesOf(body) : undefined
   const raw = bytes && { raw: body?.streamed ? streamOf(bytes) : bytes }
   const reply = await send(method, path, { headers: { 'X-Api-Key': key, ...headers }, ...raw })
-  expect(reply.status).toBeLessThan(500)
+  if (!(asks && UPSTREAM.includes(reply.status))) expect(reply.status).toBeLessThan(500)
   if (reply.status >= 400) expect(reply.text).not.toMatch(LEAK)
   expect(reply.text.length).toBeLessThan(200_000)
   return reply
@@ -66,7 +70,7 @@ describe.concurrent('bad requests', () => {
       const answered = new Set<string>()
       const refused = new Set<string>()
       const harmless = fc.asyncProperty(hostile(operation, { ids, tenant_id: tenant.tenant_id }), async request => {
-        const { status, headers } = await attempt(request, tenant.owner.key)
+        const { status, headers } = await attempt(request, tenant.owner.key, operation)
         answers.set(status, (answers.get(status) ?? 0) + 1)
         const of = status >= 400 ? refused : answered
         of.add(headers.get('X-Request-Id')!)

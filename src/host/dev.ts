@@ -34,7 +34,12 @@ async function main() {
 
   const { DATABASE_URL: theirs, ...given } = settingsGiven()
   const { sealing_keys, gateway_token: token } = home.secrets()
-  const settings = { SEALING_KEYS: sealing_keys, INSTANCE_ADMIN_EMAILS: 'dev@localhost.example', ...given }
+  const settings = {
+    SEALING_KEYS: sealing_keys,
+    INSTANCE_ADMIN_EMAILS: 'dev@localhost.example',
+    ALLOW_LOOPBACK: 'true',
+    ...given,
+  }
   readConfig({ ...settings, DATABASE_URL: theirs ?? 'postgresql://embedded' })
   const gatewayPort = await freePort()
 

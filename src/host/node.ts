@@ -5,6 +5,7 @@ import { createAdaptorServer } from '@hono/node-server'
 import { createApp } from '../app.ts'
 import { type Config, readAddress, readConfig, readUploadsFolder } from '../env.ts'
 import type { GatewayOptions } from './gateway.ts'
+import { pinnedFetch } from './pinned-fetch.ts'
 import { reach, requireReady } from './reach.ts'
 import { scheduled } from './schedule.ts'
 import { inFolder } from './storage.ts'
@@ -22,6 +23,7 @@ export function hosted(
   const config = readConfig(env, { uploads: inFolder(readUploadsFolder(env)), ...overrides })
   const { database, via, gateway, close } = reach(config.database.url, options)
   config.database = database
+  config.outside = overrides.outside ?? pinnedFetch(config)
   const app = createApp(config, via)
   return { app, config, gateway, close }
 }

@@ -1,13 +1,29 @@
 // The closed set of error codes: each with its status, its title and the sentence that says what to do.
 
 const CODES = {
+  state_invalid: [
+    400,
+    'This address works no more',
+    'It was used already, is older than ten minutes, or was never given out; go back to the application and connect again.',
+  ],
+  answer_issuer_mismatch: [
+    400,
+    'Another server answered',
+    'The answer is not from the authorization server that was asked, so it was not used; connect again, and tell whoever runs the application if it persists.',
+  ],
+  authorization_denied: [
+    400,
+    'Access was not granted',
+    'Whoever was asked did not grant access; connect again to grant it.',
+  ],
+  authorization_refused: [
+    400,
+    'The authorization server refused',
+    'The authorization server did not let the person in; see that the provider’s client, its scopes and its redirect URI are as the server knows them.',
+  ],
   body_cut: [400, 'Body cut off', 'The body broke off before its end; send the request again.'],
   source_rule: [400, 'Against a rule of the source', 'A deployment of this source cannot be so.'],
-  member_immutable: [
-    400,
-    'Immutable member',
-    'It cannot be changed after creation; make another deployment, or leave it out',
-  ],
+  member_immutable: [400, 'Immutable member', 'It cannot be changed after creation; make another, or leave it out'],
   tags_full: [400, 'Too many tags', 'A deployment bears at most 50 tags; take some off first.'],
   tag_keys_full: [
     400,
@@ -106,6 +122,21 @@ const CODES = {
   hold_not_found: [404, 'No hold', 'Automatic deploys of this deployment are not held; there is nothing to release.'],
   tag_key_not_found: [404, 'No such tag key', 'There is no such tag key here; GET /v2/tag-keys lists them.'],
   tag_value_not_found: [404, 'No such tag value', 'There is no such tag value here; list those of its key.'],
+  flow_not_found: [
+    404,
+    'No such authentication',
+    'There is no such `auth_id` in this workspace; POST /v2/auth/authenticate gives one.',
+  ],
+  token_not_found: [
+    404,
+    'No such connection',
+    'There is no such connection in this workspace; GET /v2/auth/tokens lists them.',
+  ],
+  provider_not_found: [
+    404,
+    'No such OAuth provider',
+    'There is no such OAuth provider in this organisation; GET /v2/auth/providers lists them.',
+  ],
   project_not_found: [404, 'No such project', 'There is no such tracing project here; GET /sessions lists them.'],
   method_not_allowed: [405, 'Method not allowed', 'The path exists, but not with this method; see `Allow`.'],
   workspace_name_taken: [
@@ -122,6 +153,11 @@ const CODES = {
     409,
     'Project name taken',
     'A tracing project of that `name` is in this workspace, and a deployment needs one of its own; choose another.',
+  ],
+  provider_id_conflict: [
+    409,
+    'OAuth provider exists',
+    'This organisation has an OAuth provider of that `provider_id`, or is making it just now; choose another, or delete it first.',
   ],
   tag_key_taken: [409, 'Tag key taken', 'This workspace has that tag key already; use it, or choose another.'],
   tag_value_taken: [409, 'Tag value taken', 'The tag key has that value already; use it, or choose another.'],
@@ -154,6 +190,12 @@ const CODES = {
     'Still in flight',
     'A request with this `Idempotency-Key` is still being worked on; repeat it shortly.',
   ],
+  provider_changed: [
+    409,
+    'The provider was changed',
+    'The provider was given another server or client while the person was on the way; connect again.',
+  ],
+  flow_expired: [410, 'Nobody came back', 'The person did not come back within ten minutes; connect again.'],
   upload_link_expired: [410, 'Upload link expired', 'This `upload_url` has expired; ask for another one.'],
   upload_link_used: [410, 'Upload link used', 'This `upload_url` was used already; ask for another one.'],
   precondition_failed: [
@@ -173,6 +215,81 @@ const CODES = {
     'Idempotency key reused',
     'This `Idempotency-Key` was used for a different request; use a fresh one.',
   ],
+  blocked_url: [
+    422,
+    'Blocked address',
+    'Only `https` addresses of public hosts are fetched, by name; give another one',
+  ],
+  invalid_mcp_server_url: [
+    422,
+    'Not the address of a server',
+    '`mcp_server_url` needs to be the whole https address of an MCP server, like https://mcp.example.com/mcp',
+  ],
+  oauth_not_required: [
+    422,
+    'No OAuth required',
+    'Nothing there asks for OAuth: neither a challenge nor metadata; if it is the address of an MCP server, that needs no provider',
+  ],
+  resource_mismatch: [
+    422,
+    'Another resource',
+    'The metadata that was found is of another resource; give the address that it names as `mcp_server_url`',
+  ],
+  issuer_mismatch: [
+    422,
+    'Another issuer',
+    'The authorization server names another issuer than the address it was listed under; its operator needs to mend that, or create the provider by hand',
+  ],
+  pkce_unsupported: [
+    422,
+    'No PKCE',
+    'The authorization server does not say that it supports PKCE with S256; if it lists no methods at all but is known to, let the organisation assume it for that host',
+  ],
+  metadata_invalid: [
+    422,
+    'Unusable metadata',
+    'The OAuth metadata is missing or malformed; its operator needs to mend that, or create the provider by hand',
+  ],
+  unsafe_endpoint: [
+    422,
+    'Unsafe endpoint',
+    'The authorization server names an endpoint that is not a public https address; its operator needs to mend that',
+  ],
+  grant_unsupported: [
+    422,
+    'No authorization code',
+    'The authorization server does not offer the authorization code grant, and there is no other way to connect a person; choose another server',
+  ],
+  registration_unsupported: [
+    422,
+    'No registration',
+    'The authorization server has no way to register a client that can be used here; register one with its operator and give its `client_id`',
+  ],
+  registration_rejected: [
+    422,
+    'Registration rejected',
+    'The authorization server refused to register a client; register one with its operator and give its `client_id`',
+  ],
+  registration_invalid_response: [
+    422,
+    'Unusable registration',
+    'The authorization server answered the registration with a client that cannot be used; register one with its operator and give its `client_id`',
+  ],
+  grant_refused: [
+    422,
+    'Grant refused',
+    'The authorization server does not take the code or refresh token that it gave; connect again.',
+  ],
+  client_refused: [
+    422,
+    'Client refused',
+    'The authorization server refused the provider’s client or its request; check the client’s id and secret, or re-check the provider',
+  ],
+  token_answer_invalid: [
+    422,
+    'Unusable token',
+    'The authorization server answered without a token that can be used; its operator needs to mend that',
+  ],
   if_match_required: [
     428,
     'If-Match required',
@@ -180,6 +297,11 @@ const CODES = {
   ],
   rate_limited: [429, 'Too many requests', 'This key is over its rate; wait as `Retry-After` says.'],
   internal: [500, 'Internal error', 'Something went wrong on our side; report the `request_id` if it persists.'],
+  upstream_error: [
+    502,
+    'Foreign server failed',
+    'A foreign server could not be reached or gave no usable answer; see that it works, then try again',
+  ],
   not_ready: [
     503,
     'Not ready',
@@ -196,11 +318,14 @@ const CODES = {
     'Storage unavailable',
     'The storage of archives did not take this one; ask for another `upload_url` and upload it again shortly.',
   ],
+  upstream_timeout: [504, 'Foreign server too slow', 'A foreign server did not answer in time; try again later'],
 } as const satisfies Record<string, readonly [number, string, string]>
 
 export type Code = keyof typeof CODES
 export const codes = Object.keys(CODES) as Code[]
 export const isCode = (word: unknown): word is Code => typeof word === 'string' && Object.hasOwn(CODES, word)
+export const titleOf = (code: Code): string => CODES[code][1]
+export const sentenceOf = (code: Code): string => CODES[code][2].replace(/\.?$/, '.')
 export const statusOf = (code: Code): number => CODES[code][0]
 
 /** One fault of a request: where it is and what is wrong there. */

@@ -3,30 +3,36 @@ import { is, SQL, sql } from 'drizzle-orm'
 import type { Ctx } from './context.ts'
 import { type Query, Replay, type Row, run } from './db.ts'
 
+type Parts = { first?: SQL[]; also?: SQL[]; others?: SQL; lock?: SQL; remember?: SQL }
+
 /**
  * Runs a change (an insert, update or delete that returns rows with their `id`), writes an event for each changed row into the
  * workspace's journal and, under an idempotency key, keeps the rows for a replay. Rows come back as JSON whether fresh or replayed, so
  * that both take the same way to the wire. No row means that nothing matched and nothing was written.
  * Other parts of the same write are named expressions: `first` those that the change reads, `also` those that read `changed`. What
  * they do to other things `others` tells, as rows of type, subject_id and data: each is an event of its own, after those of the change.
+ * Where the statement itself finds out what happens, the event is an expression over `changed`: a row whose event is null has changed
+ * nothing yet, and is not journaled. `remember` says which rows are an answer to keep; without it all are.
  */
 export async function commit<T>(
   ctx: Ctx,
-  event: string,
+  event: string | SQL,
   change: Query<T>,
   data: Record<string, unknown> | SQL = {},
-  { first = [], also = [], others, lock }: { first?: SQL[]; also?: SQL[]; others?: SQL; lock?: SQL } = {},
+  { first = [], also = [], others, lock, remember }: Parts = {},
 ): Promise<T[]> {
+  const happened = is(event, SQL) ? sql` where ${event} is not null` : sql``
   const remembered = ctx.idempotency
     ? sql`, remembered as (
         insert into idempotency_keys (actor_id, key, fingerprint, result)
-        select current_actor(), ${ctx.idempotency.key}, ${ctx.idempotency.fingerprint}, json_agg(changed) from changed having count(*) > 0)`
+        select current_actor(), ${ctx.idempotency.key}, ${ctx.idempotency.fingerprint}, json_agg(changed) from changed${remember ? sql` where ${remember}` : sql``}
+        having count(*) > 0)`
     : sql``
   const statement = sql`
     with ${listed(first)}changed as ${is(change, SQL) ? sql`(${change})` : (change as unknown as SQL)},
     ${listed(also)}told as (
       select ${event}::text as type, changed.id as subject_id, ${is(data, SQL) ? data : sql`${JSON.stringify(data)}::json`} as data
-      from changed${others ? sql` union all ${others}` : sql``}),
+      from changed${happened}${others ? sql` union all ${others}` : sql``}),
     numbered as (
       insert into journals (scope_id, organization_id, seq)
       select current_scope(), current_organization(), count(*) from told having count(*) > 0
@@ -41,9 +47,7 @@ export async function commit<T>(
     const rows = await run(ctx, statement, lock)
     return rows.map(([row]) => JSON.parse(row as string) as T)
   } catch (error) {
-    if (!(error instanceof Replay)) throw error
-    ctx.seen.replayed = true
-    return error.rows as T[]
+    return answered(ctx, error)
   }
 }
 
@@ -65,5 +69,27 @@ export const systemEvents = (events: SQL, actor: SQL = sql`'cron', null::uuid`):
 /** What such a statement wants to know first: what time it is taken to be, and for which request it is. */
 export const systemSettings = (ahead: number, requestId: string): SQL =>
   sql`select set_config('app.clock_offset', ${`${ahead} ms`}, true), set_config('app.request_id', ${requestId}, true)`
+
+/**
+ * The first trip of a write that asks a foreign server before its second: what it looks up or claims. Where the request was answered
+ * before, the rows of that answer come instead, so that nobody is asked.
+ */
+export async function prepare<Looked, Answer>(
+  ctx: Ctx,
+  look: Query<Looked>,
+  lock?: SQL,
+): Promise<{ looked: Looked[]; answer?: never } | { looked?: never; answer: Answer[] }> {
+  try {
+    return { looked: await run(ctx, look, lock) }
+  } catch (error) {
+    return { answer: answered(ctx, error) }
+  }
+}
+
+function answered<T>(ctx: Ctx, error: unknown): T[] {
+  if (!(error instanceof Replay)) throw error
+  ctx.seen.replayed = true
+  return error.rows as T[]
+}
 
 const listed = (ctes: SQL[]): SQL => sql.join(ctes.map(cte => sql`${cte}, `))

@@ -42,6 +42,8 @@ describe('settings', () => {
     ['PUBLIC_URL', 'slipway.example.com'],
     ['PUBLIC_URL', 'https://example.com/api'],
     ['PUBLIC_URL', 'ftp://example.com'],
+    ['ALLOW_LOOPBACK', 'yes'],
+    ['ALLOW_LOOPBACK', '1'],
     ['RATE_LIMIT_PER_MINUTE', '-1'],
     ['RATE_LIMIT_PER_MINUTE', '1.5'],
     ['RATE_LIMIT_PER_MINUTE', 'many'],
@@ -52,6 +54,11 @@ describe('settings', () => {
     for (const other of ['DATABASE_URL', 'SEALING_KEYS'].filter(one => one !== name))
       expect(message).not.toContain(other)
     expect(message).not.toContain(SEALING_KEYS.slice(10))
+  })
+
+  it('keep foreign servers on this machine out of reach, unless it is asked for', () => {
+    const allowed = ['', 'false', 'true'].map(ALLOW_LOOPBACK => readConfig({ ...whole, ALLOW_LOOPBACK }).allowLoopback)
+    expect([readConfig(whole).allowLoopback, ...allowed]).toEqual([false, false, false, true])
   })
 
   it('are all named when several are broken', () => {

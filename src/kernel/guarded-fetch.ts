@@ -1,0 +1,210 @@
+// The only way out to an address that a caller or a foreign server named: guarded at every hop, bounded, traced.
+import type { Config } from '../env.ts'
+import { type Code, Failure, fail } from './errors.ts'
+import { judge } from './guarded-address.ts'
+
+/** What a fetch is for, in a word or two of people: `protected resource metadata`, `registration`, `token`. */
+export type Stage = string
+/** One fetch of an operation, as administrators see it: no query, no body, no header. */
+export type Hop = { stage: Stage; method: string; url: string; status?: number; outcome?: Code; ms: number }
+export type Outside = {
+  /** As fetch. Throws the closed codes only; the answer's body is bounded too, and is read or cancelled by the caller. */
+  fetch: (url: string | URL, init?: RequestInit) => Promise<Response>
+  /** The address as it would be fetched, or `blocked_url`: the same guard without a fetch. */
+  check: (url: string | URL) => URL
+  /** Names what the next fetches are for. */
+  stage(name: Stage): void
+  trace: Hop[]
+}
+type Way = Pick<Config, 'outside' | 'publicUrl' | 'allowLoopback'>
+
+const ONE_MS = 5000
+const ALL_MS = 20_000
+const FETCHES = 16
+const REDIRECTS = 5
+const BYTES = 64 * 1024
+const MOVED = [301, 302, 303, 307, 308]
+const BODILESS = [204, 205, 304]
+/** A redirect is ours to follow, a cookie nobody's, and the host is the address'. */
+const DROPPED = ['cookie', 'host']
+
+/** What a host's own fetch throws that found the name to lead where nothing is fetched. */
+export class Unreachable extends Error {}
+
+/** The address as it may be fetched: without fragment and trailing dot. Throws `blocked_url`. */
+export function checkedUrl(policy: Omit<Way, 'outside'>, origin: string, text: string): URL {
+  const { url, refusal } = judge(policy, origin, text)
+  if (refusal !== undefined)
+    throw fail('blocked_url', { about: [url && hostOf(url), refusal].filter(Boolean).join(': ') })
+  return url
+}
+
+/** The way out for one operation: its limits hold for all of its fetches together. */
+export function outside(config: Way, origin: string): Outside {
+  const trace: Hop[] = []
+  let stage: Stage = 'request'
+  let deadline = 0
+
+  /** One fetch, up to its headers; the body that it returns keeps to the same limits. */
+  async function hop(text: string, init: Init): Promise<{ answer: Response; from: URL }> {
+    const started = Date.now()
+    deadline ||= started + ALL_MS
+    const { url, refusal } = judge(config, origin, text)
+    const entry: Hop = { stage, method: init.method, url: url ? told(url) : '', ms: 0 }
+    const failed = (code: Code, reason: string, cause?: unknown) =>
+      fail(code, { about: [entry.stage, url && hostOf(url), reason].filter(Boolean).join(': '), cause })
+    const settled = (error: unknown): Failure => {
+      const failure =
+        error instanceof Failure
+          ? error
+          : error instanceof Unreachable
+            ? failed('blocked_url', error.message)
+            : failed('upstream_error', 'the connection failed', error)
+      entry.ms = Date.now() - started
+      entry.outcome = failure.code
+      return failure
+    }
+    const late = () => failed('upstream_timeout', 'no answer in time')
+    if (trace.length >= FETCHES) throw failed('upstream_error', `it took more than ${FETCHES} fetches`)
+    trace.push(entry)
+    if (refusal !== undefined) throw settled(failed('blocked_url', refusal))
+    if (started >= deadline) throw settled(late())
+    const limit = watch(Math.min(ONE_MS, deadline - started), init.signal, late)
+    try {
+      const answer = await limit.within(config.outside(url.href, { ...init, redirect: 'manual', signal: limit.signal }))
+      entry.status = answer.status
+      entry.ms = Date.now() - started
+      const over = () => failed('upstream_error', `an answer of more than ${BYTES / 1024} KiB`)
+      return { answer: bounded(answer, limit, settled, over), from: url }
+    } catch (error) {
+      limit.leave()
+      throw settled(error)
+    }
+  }
+
+  function check(text: string | URL): URL {
+    const { url, refusal } = judge(config, origin, String(text))
+    if (refusal === undefined) return url
+    throw fail('blocked_url', { about: [stage, url && hostOf(url), refusal].filter(Boolean).join(': ') })
+  }
+
+  async function guarded(address: string | URL, given: RequestInit = {}): Promise<Response> {
+    const init = cleaned(given)
+    let text = String(address)
+    for (let redirects = 0; ; redirects++) {
+      const { answer, from } = await hop(text, init)
+      const location = answer.headers.get('Location')
+      if (init.method !== 'GET' || !MOVED.includes(answer.status) || location === null) return answer
+      await answer.body?.cancel()
+      text = next(from, location, redirects)
+    }
+  }
+
+  /** Where a redirect leads, if it is followed. */
+  function next(from: URL, location: string, redirects: number): string {
+    const entry = trace.at(-1)!
+    const refused = (code: 'blocked_url' | 'upstream_error', reason: string) => {
+      entry.outcome = code
+      return fail(code, { about: `${entry.stage}: ${hostOf(from)}: ${reason}` })
+    }
+    if (!URL.canParse(location, from.href)) throw refused('upstream_error', 'a redirect to no address')
+    const to = new URL(location, from)
+    if (to.origin !== from.origin) throw refused('blocked_url', `it redirects elsewhere, to ${hostOf(to)}`)
+    if (redirects >= REDIRECTS) throw refused('upstream_error', `more than ${REDIRECTS} redirects`)
+    return to.href
+  }
+
+  return {
+    fetch: guarded,
+    check,
+    stage: name => {
+      stage = name
+    },
+    trace,
+  }
+}
+
+type Init = Pick<RequestInit, 'body'> & { method: string; headers: Headers; signal: AbortSignal | undefined }
+
+/** Of a request only what it says: nothing that a runtime would add or keep. */
+function cleaned({ method = 'GET', headers, body, signal }: RequestInit): Init {
+  const clean = new Headers(headers)
+  for (const name of DROPPED) clean.delete(name)
+  if (!clean.has('User-Agent')) clean.set('User-Agent', 'Slipway')
+  return { method: method.toUpperCase(), headers: clean, ...(body != null && { body }), signal: signal ?? undefined }
+}
+
+const hostOf = (url: URL): string => url.host.slice(0, 260)
+const told = (url: URL): string => `${url.protocol}//${url.host}${url.pathname}`.slice(0, 500)
+
+type Watch = ReturnType<typeof watch>
+
+/** Ends whatever is waited for when its time is over, even what does not listen to its signal. */
+function watch(ms: number, theirs: AbortSignal | undefined, late: () => Failure) {
+  const controller = new AbortController()
+  const over = Promise.withResolvers<never>()
+  // It may be over when nobody waits.
+  over.promise.catch(() => {})
+  const expire = () => {
+    end()
+    over.reject(late())
+    controller.abort()
+  }
+  const timer = setTimeout(expire, Math.max(0, ms))
+  const end = () => {
+    clearTimeout(timer)
+    theirs?.removeEventListener('abort', expire)
+  }
+  theirs?.addEventListener('abort', expire)
+  if (theirs?.aborted) expire()
+  return {
+    signal: controller.signal,
+    within: <T>(work: Promise<T>): Promise<T> => Promise.race([work, over.promise]),
+    end,
+    /** Nothing more is wanted of it. */
+    leave: () => {
+      end()
+      controller.abort()
+    },
+  }
+}
+
+/** The same answer; its body comes as it is asked for, within the time and up to the most bytes, and is then cancelled. */
+function bounded(answer: Response, limit: Watch, settle: (error: unknown) => Failure, over: () => Failure): Response {
+  const headers = new Headers(answer.headers)
+  headers.delete('Set-Cookie')
+  const { status } = answer
+  if (!answer.body || BODILESS.includes(status)) {
+    limit.leave()
+    return new Response(null, { status, headers })
+  }
+  const reader = answer.body.getReader()
+  const stop = () => {
+    limit.leave()
+    reader.cancel().catch(() => {})
+  }
+  let bytes = 0
+  const body = new ReadableStream<Uint8Array>(
+    {
+      async pull(controller) {
+        try {
+          if (bytes > BYTES) throw over()
+          const { done, value } = await limit.within(reader.read())
+          if (done) {
+            limit.end()
+            return controller.close()
+          }
+          bytes += value.byteLength
+          // What comes before the end may be enough for whoever reads it.
+          controller.enqueue(bytes > BYTES ? value.subarray(0, BYTES - bytes) : value)
+        } catch (error) {
+          stop()
+          controller.error(settle(error))
+        }
+      },
+      cancel: stop,
+    },
+    { highWaterMark: 0 },
+  )
+  return new Response(body, { status, headers })
+}

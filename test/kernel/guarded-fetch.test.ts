@@ -1,0 +1,296 @@
+import { afterEach, beforeEach, describe, expect, inject, it, vi } from 'vitest'
+import { Failure } from '../../src/kernel/errors.ts'
+import { outside, Unreachable } from '../../src/kernel/guarded-fetch.ts'
+import { startApp, theApp } from '../support/app.ts'
+
+const KIB = 1024
+const MCP = 'https://mcp.example.com'
+type Answer = (request: Request) => Response | Promise<Response>
+
+/** The way out onto a foreign network of one function, which remembers what it was asked. */
+function way(answer: Answer, policy: { allowLoopback?: boolean } = {}) {
+  const asked: Request[] = []
+  const foreign = (async (url: string, init: RequestInit) => {
+    const request = new Request(url, init)
+    asked.push(request)
+    return answer(request)
+  }) as typeof fetch
+  const config = { outside: foreign, publicUrl: undefined, allowLoopback: false, ...policy }
+  return { ...outside(config, 'https://slipway.example.com'), asked }
+}
+
+const failure = async (work: Promise<unknown>): Promise<Failure> => {
+  const error = await work.then(
+    () => expect.unreachable('it was fetched'),
+    (error: unknown) => error,
+  )
+  if (error instanceof Failure) return error
+  throw error
+}
+const outcome = async (work: Promise<unknown>) => (await failure(work)).code
+const moved = (location: string, status = 302) => new Response('moved', { status, headers: { Location: location } })
+const pathOf = ({ url }: Request) => new URL(url).pathname
+
+/** Kibibytes that come one by one, and whether anybody still wants more. */
+function stream(kibibytes: number) {
+  const told = { sent: 0, cancelled: false }
+  const body = new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        if (told.sent++ === kibibytes) controller.close()
+        else controller.enqueue(new Uint8Array(KIB).fill(97))
+      },
+      cancel() {
+        told.cancelled = true
+      },
+    },
+    { highWaterMark: 0 },
+  )
+  return { told, body }
+}
+
+describe('what is asked', () => {
+  it('is what was said, without cookies, and as ourselves', async () => {
+    const { fetch, asked } = way(() => Response.json({ ok: true }))
+    const headers = { Accept: 'application/json', Cookie: 'a=b', Host: 'other.example', Authorization: 'Bearer theirs' }
+    const answer = await fetch(`${MCP}/token#part`, {
+      method: 'post',
+      headers,
+      body: 'grant_type=x',
+      credentials: 'include',
+    })
+    expect(await answer.json()).toEqual({ ok: true })
+    const [request] = asked
+    expect([request!.method, request!.url, request!.redirect, await request!.text()]).toEqual([
+      ...['POST', `${MCP}/token`, 'manual', 'grant_type=x'],
+    ])
+    expect(Object.fromEntries(request!.headers)).toMatchObject({
+      ...{ accept: 'application/json', authorization: 'Bearer theirs', 'user-agent': 'Slipway' },
+    })
+    expect([request!.headers.has('Cookie'), request!.headers.has('Host')]).toEqual([false, false])
+  })
+
+  it('is answered with status, headers and body, but no cookie', async () => {
+    const headers = { 'Set-Cookie': 'a=b', 'WWW-Authenticate': 'Bearer', 'Content-Type': 'text/plain' }
+    const answer = await way(() => new Response('no', { status: 401, headers })).fetch(MCP)
+    expect([answer.status, await answer.text(), Object.fromEntries(answer.headers)]).toEqual([
+      ...[401, 'no', { 'www-authenticate': 'Bearer', 'content-type': 'text/plain' }],
+    ])
+    for (const status of [204, 205, 304, 500, 503])
+      expect((await way(() => new Response(null, { status })).fetch(MCP)).status).toBe(status)
+  })
+
+  it('is not asked at all where the address is blocked', async () => {
+    const { fetch, asked, trace } = way(() => new Response())
+    for (const url of ['http://mcp.example.com', 'https://127.0.0.1/', 'https://a:b@mcp.example.com/', 'nonsense'])
+      expect(await outcome(fetch(url))).toBe('blocked_url')
+    expect(asked).toEqual([])
+    expect(trace.map(({ outcome }) => outcome)).toEqual(Array(4).fill('blocked_url'))
+  })
+})
+
+it('a server of this machine is reached by what the host really has, where that is allowed and nowhere else', async () => {
+  const url = `${inject('trips')}/nobody?a=b`
+  const { config } = startApp({ settings: { ALLOW_LOOPBACK: 'true' } })
+  expect(await (await outside(config, 'http://slipway.test').fetch(url)).text()).toBe('0')
+  expect(await outcome(outside(theApp().config, 'http://slipway.test').fetch(url))).toBe('blocked_url')
+})
+
+describe('a redirect', () => {
+  const hops = (to: number, method = 'GET') =>
+    way(request => {
+      const at = Number(pathOf(request).slice(1))
+      return at < to ? moved(`/${at + 1}`) : new Response(String(at))
+    }).fetch(`${MCP}/0`, { method })
+
+  it.each([301, 302, 303, 307, 308])('%i of a GET is followed within the origin', async status => {
+    const { fetch, asked } = way(request =>
+      pathOf(request) === '/a' ? moved('b?c=d#e', status) : new Response('there'),
+    )
+    const answer = await fetch(`${MCP}/a`, { headers: { 'MCP-Protocol-Version': '1' } })
+    expect(await answer.text()).toBe('there')
+    expect(asked.map(({ url }) => url)).toEqual([`${MCP}/a`, `${MCP}/b?c=d`])
+    expect(asked[1]!.headers.get('MCP-Protocol-Version')).toBe('1')
+  })
+
+  it('is followed five times, not six', async () => {
+    expect(await (await hops(5)).text()).toBe('5')
+    expect(await outcome(hops(6))).toBe('upstream_error')
+  })
+
+  it.each([
+    ...['http://mcp.example.com/b', 'https://other.example.com/b', '//other.example.com/b', `${MCP}:8443/b`],
+    ...['https://127.0.0.1/', 'https://169.254.169.254/latest', 'file:///etc/passwd', 'data:application/json,{}'],
+    ...['https://mcp.example.com./b', `https://user:pass@mcp.example.com/b`, 'javascript:1', '\\\\127.0.0.1\\b'],
+  ])('to %s is blocked', async location => {
+    const { fetch, asked, trace } = way(() => moved(location))
+    expect(await outcome(fetch(`${MCP}/a`))).toBe('blocked_url')
+    expect(asked).toHaveLength(1)
+    expect(trace.at(-1)!.outcome).toBe('blocked_url')
+  })
+
+  it('to no address is an error, and without a location it is an answer', async () => {
+    expect(await outcome(way(() => moved('https://[')).fetch(MCP))).toBe('upstream_error')
+    expect((await way(() => new Response(null, { status: 302 })).fetch(MCP)).status).toBe(302)
+  })
+
+  it.each(['POST', 'PUT', 'DELETE'])('of a %s is never followed', async method => {
+    const { fetch, asked } = way(() => moved('/b', 307))
+    expect((await fetch(`${MCP}/a`, { method })).status).toBe(307)
+    expect(asked).toHaveLength(1)
+  })
+
+  it('cancels the body that came with it', async () => {
+    const { told, body } = stream(1)
+    const headers = { Location: '/b' }
+    await way(request =>
+      pathOf(request) === '/a' ? new Response(body, { status: 302, headers }) : new Response(),
+    ).fetch(`${MCP}/a`)
+    expect(told.cancelled).toBe(true)
+  })
+})
+
+describe('an answer’s body', () => {
+  it('is read up to 64 KiB', async () => {
+    const text = await (await way(() => new Response(stream(64).body)).fetch(MCP)).text()
+    expect(text).toHaveLength(64 * KIB)
+  })
+
+  it.each(['text', 'json', 'arrayBuffer'] as const)('is cancelled beyond, and %s() fails by our code', async read => {
+    const { told, body } = stream(10_000)
+    const { fetch, trace } = way(() => new Response(body))
+    const answer = await fetch(MCP)
+    expect(await outcome(answer[read]())).toBe('upstream_error')
+    expect(told.cancelled).toBe(true)
+    expect(told.sent).toBeLessThan(70)
+    expect(trace).toMatchObject([{ status: 200, outcome: 'upstream_error' }])
+  })
+
+  it('is not asked for before it is read, and may be left', async () => {
+    const { told, body } = stream(10_000)
+    const answer = await way(() => new Response(body)).fetch(MCP)
+    expect(told.sent).toBe(0)
+    await answer.body!.cancel()
+    expect(told).toEqual({ sent: 0, cancelled: true })
+  })
+
+  it('that breaks off is an error', async () => {
+    const body = new ReadableStream({
+      pull(controller) {
+        controller.error(new TypeError('reset'))
+      },
+    })
+    const { fetch, trace } = way(() => new Response(body))
+    expect(await outcome((await fetch(MCP)).text())).toBe('upstream_error')
+    expect(trace[0]!.outcome).toBe('upstream_error')
+  })
+})
+
+describe('what goes wrong', () => {
+  it('with the connection is an upstream error; what the host’s fetch refuses, a blocked address', async () => {
+    const throwing = (error: Error) => () => Promise.reject(error)
+    expect(await outcome(way(throwing(new TypeError('ECONNREFUSED'))).fetch(MCP))).toBe('upstream_error')
+    expect(await outcome(way(throwing(new Unreachable('private'))).fetch(MCP))).toBe('blocked_url')
+  })
+
+  it('is told with stage and host, never with path, query, user or what was answered', async () => {
+    const { fetch, stage, trace } = way(() => Promise.reject(new TypeError('their words')))
+    stage('registration')
+    const secret = crypto.randomUUID()
+    for (const url of [`${MCP}/${secret}?token=${secret}`, `https://${secret}:${secret}@mcp.example.com/?${secret}`]) {
+      const { extra } = await failure(fetch(url))
+      expect(extra.about).toContain('registration')
+      expect(extra.about).toContain('mcp.example.com')
+      expect(JSON.stringify(extra.about)).not.toContain(secret)
+      expect(extra.about).not.toContain('their words')
+    }
+    expect(JSON.stringify(trace.map(({ url }) => url.replace(`/${secret}`, '')))).not.toContain(secret)
+  })
+
+  it('and what goes well is traced, in order', async () => {
+    const { fetch, stage, trace } = way(request =>
+      pathOf(request) === '/a' ? moved('/b?x=y') : new Response('', { status: 404 }),
+    )
+    stage('probe')
+    await fetch(`${MCP}/p?q=r`, { method: 'POST', body: 'x' })
+    stage('metadata')
+    await fetch(new URL(`${MCP}/a`))
+    expect(await outcome(fetch('https://localhost/'))).toBe('blocked_url')
+    const ms = expect.any(Number)
+    expect(trace).toEqual([
+      { stage: 'probe', method: 'POST', url: `${MCP}/p`, status: 404, ms },
+      { stage: 'metadata', method: 'GET', url: `${MCP}/a`, status: 302, ms },
+      { stage: 'metadata', method: 'GET', url: `${MCP}/b`, status: 404, ms },
+      { stage: 'metadata', method: 'GET', url: 'https://localhost/', outcome: 'blocked_url', ms },
+    ])
+  })
+
+  it('many times is over after sixteen fetches, hops counted', async () => {
+    const { fetch, asked } = way(request => (pathOf(request) === '/a' ? moved('/b') : new Response()))
+    for (let i = 0; i < 8; i++) await fetch(`${MCP}/a`)
+    expect(await outcome(fetch(`${MCP}/b`))).toBe('upstream_error')
+    expect(asked).toHaveLength(16)
+  })
+})
+
+describe('time', () => {
+  beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] }))
+  afterEach(() => void vi.useRealTimers())
+  const never = new Promise<never>(() => {})
+  const outcomeAfter = async (ms: number, work: Promise<unknown>) => {
+    const settled = work.then(
+      () => 'fetched',
+      (error: Failure) => error.code,
+    )
+    const pending = Symbol()
+    await vi.advanceTimersByTimeAsync(ms - 1)
+    expect(await Promise.race([settled, Promise.resolve(pending).then(one => one)])).toBe(pending)
+    await vi.advanceTimersByTimeAsync(1)
+    return settled
+  }
+
+  it('of a fetch is 5 s, even where nobody listens to the signal', async () => {
+    const { fetch, asked, trace } = way(() => never)
+    expect(await outcomeAfter(5000, fetch(MCP))).toBe('upstream_timeout')
+    expect(asked[0]!.signal.aborted).toBe(true)
+    expect(trace).toMatchObject([{ outcome: 'upstream_timeout', ms: 5000 }])
+  })
+
+  it('of a body is part of it', async () => {
+    let cancelled = false
+    const body = new ReadableStream({
+      pull: () => never,
+      cancel() {
+        cancelled = true
+      },
+    })
+    const { fetch } = way(() => new Response(body))
+    const answer = await fetch(MCP)
+    expect(await outcomeAfter(5000, answer.text())).toBe('upstream_timeout')
+    expect(cancelled).toBe(true)
+  })
+
+  it('of all is 20 s, and nothing is asked after it', async () => {
+    const { fetch, asked } = way(async () => {
+      await new Promise(resolve => setTimeout(resolve, 4500))
+      return new Response()
+    })
+    for (let i = 0; i < 4; i++) {
+      const answered = fetch(MCP)
+      await vi.advanceTimersByTimeAsync(4500)
+      await answered
+    }
+    expect(await outcomeAfter(2000, fetch(MCP))).toBe('upstream_timeout')
+    expect(await outcome(fetch(MCP))).toBe('upstream_timeout')
+    expect(asked).toHaveLength(5)
+  })
+
+  it('is over when whoever asked says so', async () => {
+    const controller = new AbortController()
+    const { fetch } = way(() => never)
+    const asking = fetch(MCP, { signal: controller.signal })
+    controller.abort()
+    expect(await outcome(asking)).toBe('upstream_timeout')
+    expect(await outcome(fetch(MCP, { signal: AbortSignal.abort() }))).toBe('upstream_timeout')
+  })
+})

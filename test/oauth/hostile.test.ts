@@ -1,0 +1,140 @@
+// Ten thousand hostile servers: each ends in a provider that is safe, or in a refusal of the closed set; and nobody is asked who should not be.
+import * as fc from 'fast-check'
+import { afterAll, afterEach, beforeEach, expect, inject, it, vi } from 'vitest'
+import { Failure } from '../../src/kernel/errors.ts'
+import { type Hostile, hostile, responseOf } from '../support/hostile-servers.ts'
+import { AUTH, MCP, RESOURCE, walk } from '../support/mcp.ts'
+
+const { seed, each } = inject('fuzz')
+const requests = each ?? 10_000
+console.log(`FUZZ_SEED=${seed}: ${requests} hostile servers`)
+
+const REFUSALS = [
+  ...[
+    'blocked_url',
+    'oauth_not_required',
+    'resource_mismatch',
+    'issuer_mismatch',
+    'pkce_unsupported',
+    'metadata_invalid',
+  ],
+  ...['unsafe_endpoint', 'grant_unsupported', 'registration_unsupported', 'registration_rejected'],
+  ...['registration_invalid_response', 'upstream_error', 'upstream_timeout'],
+]
+const outcomes = new Map<string, number>()
+afterAll(() =>
+  console.log(
+    [...outcomes]
+      .sort(([, a], [, b]) => b - a)
+      .map(([code, count]) => `${count} × ${code}`)
+      .join(', '),
+  ),
+)
+
+beforeEach(() => void vi.useFakeTimers())
+afterEach(() => void vi.useRealTimers())
+
+/** What may be asked or kept, written down once more: https, a name of more than one word, nobody's credentials, not ourselves. */
+function publicly(written: string): boolean {
+  const { protocol, hostname, username, password } = new URL(written)
+  const inside = /(^|\.)(localhost|local|internal|onion)$|^slipway\.example\.com$|\.$/
+  return (
+    protocol === 'https:' &&
+    /[^.]\.[a-z][a-z0-9-]*$/.test(hostname) &&
+    !inside.test(hostname) &&
+    username + password === ''
+  )
+}
+
+/** Stalled answers end when the time does, and no other way. */
+async function over<T>(work: Promise<T>, stalls: boolean): Promise<T> {
+  let done = false
+  const settled = work.finally(() => {
+    done = true
+  })
+  settled.catch(() => {})
+  while (stalls && !done) await vi.advanceTimersByTimeAsync(1000)
+  return settled
+}
+
+async function attempt({ challenges, probe, resource, server, registration, resourceAt, serverAt }: Hostile) {
+  const served: Record<string, unknown>[] = []
+  const answers = [probe, resource, server, registration]
+  const site = (origin: string) => (request: Request) => {
+    const { pathname } = new URL(request.url)
+    const probed = origin === MCP && pathname === '/mcp'
+    if (probed)
+      return responseOf(
+        probe,
+        challenges.map((one): [string, string] => ['WWW-Authenticate', one]),
+      )
+    if (request.method !== 'GET') return responseOf(registration)
+    const ofResource = pathname.startsWith(RESOURCE) || pathname === '/meta'
+    const [sent, at] = ofResource ? [resource, resourceAt] : [server, serverAt]
+    if (!pathname.startsWith(at)) return new Response(null, { status: 404 })
+    try {
+      served.push(JSON.parse(sent.text.replace(/^\ufeff/, '')))
+    } catch {
+      // It is no document, then.
+    }
+    return responseOf(sent)
+  }
+  const { found, world, way } = walk({ [MCP]: site(MCP), [AUTH]: site(AUTH) })
+  const outcome = await over(
+    found,
+    answers.some(({ manner }) => manner === 'stalled'),
+  ).catch(error => error)
+
+  for (const { url, headers } of world.requests) {
+    expect(publicly(url), url).toBe(true)
+    expect(headers.has('Cookie')).toBe(false)
+  }
+  expect(world.requests.length).toBeLessThanOrEqual(16)
+  expect(world.requests.filter(({ method }) => method === 'POST').length).toBeLessThanOrEqual(2)
+  expect(JSON.stringify(way.trace)).not.toMatch(/hush|manage"/)
+
+  if (outcome instanceof Error) {
+    expect(outcome, String(outcome.stack)).toBeInstanceOf(Failure)
+    const { code, extra } = outcome as Failure
+    expect(REFUSALS).toContain(code)
+    expect(extra.about).toMatch(/^[^\p{C}<>]{1,2000}$/u)
+    expect(extra.about).not.toContain('hush')
+    return code
+  }
+  safe(outcome, served)
+  return 'provider'
+}
+
+type Found = Awaited<ReturnType<typeof walk>['found']>
+
+/** Nothing that was found is weaker than what was published, and all of it can be kept and sent. */
+function safe(found: Found, served: Record<string, unknown>[]) {
+  expect(found).toMatchObject({ uses_pkce: true, code_challenge_method: 'S256', registration: 'dynamic' })
+  const { auth_url, token_url, registration_url, revocation_url, registration_client_uri } = found
+  for (const url of [auth_url, token_url, registration_url, revocation_url, registration_client_uri])
+    if (url !== null) expect(publicly(url), url).toBe(true)
+  const published = served.find(one => one.issuer === found.issuer && one.token_endpoint !== undefined)!
+  expect(published.code_challenge_methods_supported).toContain('S256')
+  expect(published.response_types_supported).toContain('code')
+  expect(new URL(published.token_endpoint as string).href).toBe(token_url)
+  expect(found.issuer_in_answers).toBe(published.authorization_response_iss_parameter_supported === true)
+  const named = served.flatMap(one => (one.authorization_servers as string[] | undefined) ?? [])
+  expect([...named, MCP].map(one => one.replace(/\/$/, ''))).toContain(found.issuer!.replace(/\/$/, ''))
+  if (found.resource === null) expect(found.warnings).toContain('legacy_discovery')
+  else expect(`${MCP}/mcp/`.startsWith(found.resource.replace(/\/?$/, '/'))).toBe(true)
+  const { client_id, client_secret, client_secret_expires_at, token_endpoint_auth_method } = found
+  expect(['client_secret_post', 'client_secret_basic', 'none']).toContain(token_endpoint_auth_method)
+  expect(client_secret === null).toBe(token_endpoint_auth_method === 'none')
+  for (const kept of [client_id, client_secret ?? 'none', found.issuer!, found.resource ?? 'none', ...found.scopes])
+    expect(kept).toMatch(/^[\x20-\x7e]+$/)
+  if (client_secret_expires_at) expect(client_secret_expires_at).toMatch(/^\d{4}-\d\d-\d\dT/)
+}
+
+it('ends well, or is refused', async () => {
+  const property = fc.asyncProperty(hostile, async servers => {
+    const outcome = await attempt(servers)
+    outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1)
+  })
+  await fc.assert(property, { seed, numRuns: requests })
+  if (requests >= 1000) expect([...REFUSALS, 'provider'].filter(one => !outcomes.has(one))).toEqual([])
+}, 600_000)

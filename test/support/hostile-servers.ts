@@ -1,0 +1,283 @@
+// Foreign servers that mean harm, or are broken: what they publish, how they send it, and what they challenge with.
+import * as fc from 'fast-check'
+import * as odd from './hostile-values.ts'
+import { AUTH, MCP, OIDC, ofResource, ofServer, RESOURCE, SERVER } from './mcp.ts'
+
+const weighed = <T>(...choices: [weight: number, arbitrary: fc.Arbitrary<T>][]) =>
+  fc.oneof(...choices.map(([weight, arbitrary]) => ({ weight, arbitrary })))
+
+export const SOUND_ADDRESSES = [AUTH, `${AUTH}/`, `${AUTH}/tenant`, MCP, `${MCP}/mcp`, 'https://not-there.example.net']
+export const BAD_ADDRESSES = [
+  ...[
+    'http://auth.example.com',
+    'file:///etc/passwd',
+    'javascript:alert(1)',
+    'data:text/html,x',
+    'blob:https://a.example.com/1',
+  ],
+  ...[
+    'ws://auth.example.com',
+    'ftp://auth.example.com',
+    '//auth.example.com',
+    '/token',
+    '',
+    ' ',
+    'https://',
+    'https:auth.example.com',
+  ],
+  ...[
+    'https://user:pass@auth.example.com',
+    'https://@auth.example.com',
+    'https://auth.example.com:22/',
+    'https://auth.example.com:0',
+  ],
+  ...[
+    'https://127.0.0.1',
+    'https://2130706433',
+    'https://0x7f.1',
+    'https://0177.0.0.1',
+    'https://10.0.0.1',
+    'https://169.254.169.254',
+  ],
+  ...[
+    'https://[::1]',
+    'https://[::ffff:10.0.0.1]',
+    'https://[64:ff9b::a00:1]',
+    'https://localhost',
+    'https://localhost.',
+    'https://db',
+  ],
+  ...[
+    'https://metadata.google.internal',
+    'https://printer.local',
+    'https://a.onion',
+    'https://slipway.example.com',
+    'https://slipway.example.com.',
+  ],
+  ...[
+    'https://auth.example.com\\@evil.example.com',
+    'https://auth.example.com\t',
+    'https://au\0th.example.com',
+    'https://ａｕｔｈ.example.com',
+  ],
+  ...[
+    'https://auth.example.com#',
+    'https://auth.example.com?',
+    `${AUTH}/\ud800`,
+    `${AUTH}/../../x`,
+    `${AUTH}/%2e%2e/%00`,
+  ],
+  ...[
+    `${AUTH}/${'x'.repeat(3000)}`,
+    `https://${'a.'.repeat(130)}com`,
+    'https://%31%32%37.0.0.1',
+    `${AUTH}.evil.example.net`,
+  ],
+]
+const address = weighed(
+  [3, fc.constantFrom(...SOUND_ADDRESSES)],
+  [2, fc.constantFrom(...BAD_ADDRESSES)],
+  [1, fc.webUrl()],
+)
+
+// ---- documents, as text
+
+const text = (one: fc.Arbitrary<unknown>) => one.map(value => JSON.stringify(value))
+const word = fc.constantFrom(
+  ...['S256', 'plain', 's256', 'code', 'token', 'authorization_code', 'refresh_token', 'none', 'client_secret_post'],
+  ...[
+    'client_secret_basic',
+    'private_key_jwt',
+    'offline_access',
+    'read',
+    'a b',
+    '',
+    '\0',
+    '\ud800',
+    'ö',
+    'x'.repeat(5000),
+  ],
+)
+const anything = weighed(
+  [3, fc.constantFrom(...odd.VALUES)],
+  [2, fc.constantFrom('true', 'false', '"true"', '1', '"S256"', '0', '-1', '1e309', '"0"', '4102444800')],
+  [2, text(address)],
+  [2, text(fc.array(word, { maxLength: 4 }))],
+  [1, text(fc.array(address, { maxLength: 40 }))],
+  [1, text(fc.array(fc.oneof(word, fc.constantFrom(null, 1, {}, [])), { maxLength: 4 }))],
+  [1, text(fc.jsonValue({ maxDepth: 3 }))],
+)
+const nameless = fc.constantFrom('__proto__', 'constructor', 'toString', 'x', '')
+
+/** A sound document with members replaced, left out, doubled or added; or no document. */
+function documentText(members: Record<string, unknown>): fc.Arbitrary<string> {
+  const sound = Object.entries(members).map(([name, value]): [string, string] => [
+    name,
+    JSON.stringify(value) ?? 'null',
+  ])
+  const change = fc.tuple(weighed([8, fc.constantFrom(...Object.keys(members))], [1, nameless]), anything)
+  const object = (entries: [string, string][]) =>
+    `{${entries.map(([name, value]) => `${JSON.stringify(name)}:${value}`).join(',')}}`
+  const changed = fc
+    .tuple(fc.array(change, { maxLength: 2 }), fc.subarray(sound, { minLength: sound.length - 1 }))
+    .map(([changes, kept]) => object([...kept, ...changes]))
+  return weighed(
+    [16, fc.constant(object(sound))],
+    [8, changed],
+    [1, fc.tuple(changed, fc.nat()).map(([one, at]) => one.slice(0, at % one.length))],
+    [
+      1,
+      fc.constantFrom(...odd.BODIES, '<!doctype html>', `\ufeff${object(sound)}`, object(sound).replaceAll(':', ' : ')),
+    ],
+    [1, anything],
+  )
+}
+
+// ---- how it is sent
+
+export type Manner = 'whole' | 'in bytes' | 'padded' | 'endless' | 'broken' | 'stalled'
+export type Sent = { status: number; headers: [string, string][]; text: string; manner: Manner }
+
+const location = weighed(
+  [2, address],
+  [2, fc.constantFrom('/', '/mcp', RESOURCE, `${RESOURCE}/mcp`, SERVER, '?', '#', '..')],
+)
+const headers = fc.array(
+  fc.oneof(
+    fc.tuple(
+      fc.constant('Content-Type'),
+      fc.constantFrom('application/json', 'text/html', '', 'x', 'image/png;charset=utf-16'),
+    ),
+    fc.tuple(
+      fc.constant('Location'),
+      location.filter(one => /^[\x20-\x7e]*$/.test(one)),
+    ),
+    fc.tuple(
+      fc.constantFrom('Set-Cookie', 'Content-Length', 'Content-Encoding', 'Refresh', 'Link'),
+      fc.constantFrom('a=b', '0', '9', 'br', '-1'),
+    ),
+  ),
+  { maxLength: 2 },
+)
+function sent(body: fc.Arbitrary<string>, usual = 200): fc.Arbitrary<Sent> {
+  return fc.record({
+    status: weighed(
+      [40, fc.constant(usual)],
+      [2, fc.constantFrom(404, 401, 403)],
+      [2, fc.constantFrom(200, 201, 204, 206, 301, 302, 304, 307, 308, 400, 410, 418, 429, 500, 502, 503)],
+    ),
+    headers,
+    text: body,
+    manner: weighed<Manner>(
+      [40, fc.constant('whole')],
+      [2, fc.constant('in bytes')],
+      [1, fc.constantFrom('padded', 'endless', 'broken', 'stalled')],
+    ),
+  })
+}
+
+// ---- what challenges
+
+const quotedAddress = weighed(
+  [3, fc.constantFrom(`${MCP}${RESOURCE}/mcp`, `${MCP}${RESOURCE}`, `${MCP}/meta`)],
+  [2, address.filter(one => /^[\x20-\x7e]*$/.test(one))],
+)
+const piece = fc.oneof(
+  fc.constantFrom(
+    'Bearer',
+    'Basic',
+    'DPoP',
+    ' ',
+    ',',
+    ', ',
+    '"',
+    '\\',
+    '=',
+    ' = ',
+    'realm="x"',
+    'realm=x',
+    'abc==',
+    ';',
+    "'",
+    'ÿ',
+    '""',
+  ),
+  quotedAddress.map(one => `resource_metadata="${one}"`),
+  quotedAddress.map(one => `resource_metadata=${one}`),
+  fc.constantFrom(
+    'scope="read write"',
+    'scope=""',
+    'scope=read',
+    'scope="a\\"b"',
+    `scope="${'s '.repeat(2000)}"`,
+    '__proto__="x"',
+    'error="e"',
+  ),
+)
+const challenge = weighed(
+  [2, quotedAddress.map(one => `Bearer resource_metadata="${one}"`)],
+  [1, fc.constant('Bearer')],
+  [1, fc.array(piece, { maxLength: 12 }).map(pieces => pieces.join(' '))],
+)
+const challenges = weighed(
+  [4, fc.array(challenge, { maxLength: 3 })],
+  [1, fc.tuple(challenge, fc.integer({ min: 4, max: 200 })).map(([one, times]) => Array(times).fill(one) as string[])],
+)
+
+export type Hostile = {
+  challenges: string[]
+  probe: Sent
+  resource: Sent
+  server: Sent
+  registration: Sent
+  /** Where the documents stand: everywhere, or below one path only. */
+  resourceAt: string
+  serverAt: string
+}
+
+export const hostile: fc.Arbitrary<Hostile> = fc.record({
+  challenges,
+  probe: sent(fc.constantFrom('', 'data: {}\n\n', '{}'), 401),
+  resource: sent(documentText({ ...ofResource(`${MCP}/mcp`, AUTH), scopes_supported: ['read'] })),
+  server: sent(
+    documentText({
+      ...ofServer(AUTH, { registration_endpoint: `${AUTH}/register`, revocation_endpoint: `${AUTH}/revoke` }),
+      ...{ grant_types_supported: ['authorization_code', 'refresh_token'], scopes_supported: ['offline_access'] },
+      ...{ authorization_response_iss_parameter_supported: true, client_id_metadata_document_supported: false },
+    }),
+  ),
+  registration: sent(
+    documentText({
+      ...{ client_id: 'made', client_secret: 'hush', client_secret_expires_at: 0, redirect_uris: undefined },
+      ...{ token_endpoint_auth_method: 'client_secret_post', registration_client_uri: `${AUTH}/clients/made` },
+      registration_access_token: 'manage',
+    }),
+    201,
+  ),
+  resourceAt: fc.constantFrom('', '', RESOURCE, `${RESOURCE}/mcp`, '/meta'),
+  serverAt: fc.constantFrom('', '', SERVER, OIDC),
+})
+
+const BODILESS = [101, 204, 205, 304]
+const utf8 = new TextEncoder()
+
+export function responseOf({ status, headers, text, manner }: Sent, more: [string, string][] = []): Response {
+  const init = { status, headers: [...headers, ...more] }
+  if (BODILESS.includes(status)) return new Response(null, init)
+  if (manner === 'padded') return new Response(text + ' '.repeat(70_000), init)
+  if (manner === 'whole') return new Response(text, init)
+  const bytes = utf8.encode(text)
+  let at = 0
+  const body = new ReadableStream<Uint8Array>({
+    pull(controller) {
+      const chunk = bytes.slice(at, at + (manner === 'in bytes' && at < 5 ? 1 : 16_384))
+      at += chunk.byteLength
+      if (chunk.byteLength > 0) return controller.enqueue(chunk)
+      if (manner === 'endless') return controller.enqueue(new Uint8Array(16_384).fill(0x20))
+      if (manner === 'broken') return controller.error(new TypeError('terminated'))
+      if (manner === 'stalled') return new Promise(() => {})
+      controller.close()
+    },
+  })
+  return new Response(body, init)
+}
