@@ -37,7 +37,9 @@ async function furnish({ owner, tenant_id }: Tenant): Promise<string[]> {
     whole.filter(one => one.method === 'get' && one.query).map(one => owner.get(one.path, inside)),
   )
   const listed: { id: string; latest_revision_id?: string }[] = lists.flatMap(({ body }) => body.resources)
-  return [...new Set(listed.flatMap(one => [one.id, one.latest_revision_id ?? one.id]))]
+  const providers: { provider_id: string }[] = (await owner.get('/v2/auth/providers', inside)).body
+  const ids = listed.flatMap(one => [one.id, one.latest_revision_id ?? one.id])
+  return [...new Set([...ids, ...providers.map(one => one.provider_id)])]
 }
 
 /** Those of the requests that left something in the journal. */
