@@ -36,7 +36,9 @@ async function furnish({ owner, tenant_id }: Tenant): Promise<string[]> {
   const lists = await Promise.all(
     whole.filter(one => one.method === 'get' && one.query).map(one => owner.get(one.path, inside)),
   )
-  return [...new Set(lists.flatMap(({ body }) => body.resources.map(({ id }: { id: string }) => id)))] as string[]
+  const ids = lists.flatMap(({ body }) => body.resources.map(({ id }: { id: string }) => id))
+  const providers = (await owner.get('/v2/auth/providers', inside)).body
+  return [...new Set([...ids, ...providers.map((one: { provider_id: string }) => one.provider_id)])] as string[]
 }
 
 async function events({ organization_id }: Tenant): Promise<number> {
