@@ -174,3 +174,15 @@ test('what a person refuses is told to whoever waits', async () => {
   expect((await api('GET', `/v2/auth/callback/real?${refused}`)).status).toBe(400)
   expect((await api('GET', `/v2/auth/wait/${begun.body.auth_id}`)).body.error).toBe('authorization_denied')
 })
+
+test('what is deleted here ends at the server: the tokens, and the client', async () => {
+  const begun = await api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'eve' })
+  const back = new URL(await walk(begun.body.url))
+  await api('GET', back.pathname + back.search)
+  const { token } = (await api('GET', `/v2/auth/wait/${begun.body.auth_id}`)).body
+  const client = new URL(begun.body.url).searchParams.get('client_id')!
+  expect(await provider.AccessToken.find(token)).toBeTruthy()
+  expect((await api('DELETE', '/v2/auth/providers/real')).status).toBe(204)
+  expect(await provider.AccessToken.find(token)).toBeUndefined()
+  expect(await provider.Client.find(client)).toBeUndefined()
+})
