@@ -227,7 +227,7 @@ export const McpServer = z
   .meta({
     id: 'McpServer',
     description: 'An MCP server, from whose address everything else is found out.',
-    example: { provider_id: 'linear', name: 'Linear', mcp_server_url: 'https://mcp.linear.app/mcp' },
+    example: { provider_id: 'issues', name: 'Issues', mcp_server_url: 'https://mcp.example.com/mcp' },
   })
 export type McpServer = z.output<typeof McpServer>
 
