@@ -1,0 +1,94 @@
+// The MCP client that the suite starts for each scenario: it holds no OAuth of its own, every token comes from Slipway.
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+
+const server = process.argv[2]!
+const { SLIPWAY_URL, SLIPWAY_KEY, MCP_CONFORMANCE_SCENARIO, MCP_CONFORMANCE_PROTOCOL_VERSION: revision } = process.env
+const given = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}')
+const MOST_GRANTS = 3
+
+type Answer = { status: string; url?: string | null; auth_id?: string | null; token?: string | null }
+
+async function slipway<T>(method: string, path: string, body?: object): Promise<T> {
+  const response = await fetch(`${SLIPWAY_URL}${path}`, {
+    method,
+    headers: { 'X-Api-Key': SLIPWAY_KEY!, ...(body && { 'Content-Type': 'application/json' }) },
+    ...(body && { body: JSON.stringify(body) }),
+  })
+  const text = await response.text()
+  if (!response.ok) throw new Error(`${method} ${path}: ${response.status} ${text}`)
+  return JSON.parse(text || 'null')
+}
+
+let made = 0
+async function register(): Promise<string> {
+  const provider_id = `${MCP_CONFORMANCE_SCENARIO!.replace(/[^a-z0-9]+/g, '-').slice(-40)}-${process.pid}-${made++}`
+  const { client_id, client_secret } = given
+  const client = client_id && { registration: 'given', client_id, client_secret }
+  await slipway('POST', '/v2/auth/providers/mcp-discover', {
+    ...{ provider_id, name: 'Conformance', mcp_server_url: server },
+    ...client,
+  })
+  return provider_id
+}
+
+/** As a person's browser does it, who agrees to everything. */
+async function visit(url: string): Promise<void> {
+  for (let next: string | null = url, hops = 0; next && hops < 10; hops++) {
+    const here: string = next
+    const response: Response = await fetch(here, { redirect: 'manual' })
+    const location = response.headers.get('Location')
+    next = location && new URL(location, here).href.replace(/^https:\/\/slipway\.example\.com/, SLIPWAY_URL!)
+  }
+}
+
+async function grant(provider: string, scopes: string[]): Promise<string> {
+  let answer = await slipway<Answer>('POST', '/v2/auth/authenticate', { provider, scopes, user_id: 'ada' })
+  if (answer.url) {
+    await visit(answer.url)
+    answer = await slipway<Answer>('GET', `/v2/auth/wait/${answer.auth_id}?timeout=5`)
+  }
+  if (answer.status !== 'completed' || !answer.token) throw new Error(`No token: ${JSON.stringify(answer)}`)
+  return answer.token
+}
+
+const scopesOf = (challenge: string | null): string[] => /scope="([^"]*)"/.exec(challenge ?? '')?.[1]?.split(' ') ?? []
+
+/** Sends with a token, and when that is not enough, asks Slipway for a better one; not for ever. */
+function authorized(): typeof fetch {
+  let provider: string | undefined
+  let token: string | undefined
+  let scopes: string[] = []
+  let grants = 0
+  return async (url, init) => {
+    for (;;) {
+      const headers = new Headers(init?.headers)
+      if (token) headers.set('Authorization', `Bearer ${token}`)
+      const response = await fetch(url, { ...init, headers })
+      const { status } = response
+      const insufficient = status === 403 && /insufficient_scope/.test(response.headers.get('WWW-Authenticate') ?? '')
+      if ((status !== 401 && !insufficient) || ++grants > MOST_GRANTS) return response
+      const known = provider
+      provider ??= await register()
+      if (insufficient) scopes = [...new Set([...scopes, ...scopesOf(response.headers.get('WWW-Authenticate'))])]
+      else if (known) provider = await recovered(known)
+      token = await grant(provider, scopes)
+    }
+  }
+}
+
+/** A token that is refused although fresh: is the server still the one that gave it? */
+async function recovered(provider: string): Promise<string> {
+  const { health } = await slipway<{ health: string }>('POST', `/v2/auth/providers/${provider}/recheck`)
+  if (health !== 'as_changed') return provider
+  await slipway('DELETE', `/v2/auth/providers/${provider}`)
+  return register()
+}
+
+const client = new Client(
+  { name: 'slipway-conformance', version: '1.0.0' },
+  revision === '2026-07-28' ? { versionNegotiation: { mode: { pin: revision } } } : {},
+)
+await client.connect(new StreamableHTTPClientTransport(new URL(server), { fetch: authorized() }))
+const { tools } = await client.listTools()
+for (const { name } of tools) await client.callTool({ name, arguments: {} })
+await client.close()

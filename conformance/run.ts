@@ -1,0 +1,97 @@
+// `npm run conformance`: the MCP suite's OAuth scenarios against the Worker of `npm run dev`, over HTTP, and one table of what came of it.
+import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { output, start } from '../bench/support/processes.ts'
+import type { DevState } from '../src/host/home.ts'
+
+const PROJECT = join(import.meta.dirname, '..')
+const SUITE = join(PROJECT, 'node_modules/@modelcontextprotocol/conformance/dist/index.js')
+/** What the suite `auth` leaves out. */
+const NAMED = [
+  '2025-03-26-oauth-metadata-backcompat',
+  '2025-03-26-oauth-endpoint-fallback',
+  'resource-mismatch',
+  'offline-access-scope',
+  'offline-access-not-supported',
+  'authorization-server-migration',
+  'iss-supported',
+  'iss-not-advertised',
+  'iss-supported-missing',
+  'iss-wrong-issuer',
+  'iss-unexpected',
+  'iss-normalized',
+  'metadata-issuer-mismatch',
+].map(name => `auth/${name}`)
+/** Why a check may warn. */
+const EXPLAINED: Record<string, string> = {
+  'cimd-client-id-used':
+    'the suite knows one client document only, its own; ours is at an address of ours, and was sent',
+}
+
+type Check = { id: string; status: string; description: string; errorMessage?: string }
+
+await using ending = new AsyncDisposableStack()
+const folder = await mkdtemp(join(tmpdir(), 'slipway-conformance-'))
+ending.defer(() => rm(folder, { recursive: true, force: true }))
+
+async function serve(): Promise<DevState> {
+  const env = {
+    ...process.env,
+    SLIPWAY_HOME: join(folder, 'home'),
+    PUBLIC_URL: 'https://slipway.example.com',
+    MCP_DEFAULT_ENDPOINTS: 'true',
+    RATE_LIMIT_PER_MINUTE: '0',
+  }
+  const { broken } = start({ defer: ending.defer.bind(ending) }, process.execPath, [join(PROJECT, 'src/host/dev.ts')], {
+    cwd: PROJECT,
+    env,
+  })
+  const ready = async () => {
+    for (;;) {
+      const text = await readFile(join(folder, 'home/dev.json'), 'utf8').catch(() => undefined)
+      if (text) return JSON.parse(text) as DevState
+      await delay(100)
+    }
+  }
+  return Promise.race([ready(), broken])
+}
+
+const { url, api_key } = await serve()
+const command = `${process.execPath} ${join(import.meta.dirname, 'client.ts')}`
+const env = { ...process.env, SLIPWAY_URL: url, SLIPWAY_KEY: api_key }
+
+/** It ends with 1 when a check fails; what failed stands in its files. */
+const suite = (...which: string[]) =>
+  output(
+    { defer: () => {} },
+    process.execPath,
+    [SUITE, 'client', '--command', command, '-o', join(folder, 'results'), ...which],
+    { env },
+  ).catch(() => {})
+
+await suite('--suite', 'auth')
+for (const scenario of NAMED) await suite('--scenario', scenario)
+
+const folders = (await readdir(join(folder, 'results/auth'))).toSorted()
+const totals = { passed: 0, failed: 0 }
+const warnings: string[] = []
+for (const name of folders) {
+  const scenario = name.replace(/-\d{4}-\d\d-\d\dT.*/, '')
+  const checks: Check[] = JSON.parse(await readFile(join(folder, 'results/auth', name, 'checks.json'), 'utf8'))
+  const of = (status: string) => checks.filter(check => check.status === status)
+  const [passed, failed, warned] = [of('SUCCESS'), of('FAILURE'), of('WARNING')]
+  totals.passed += passed.length
+  totals.failed += failed.length
+  console.log(`${failed.length > 0 ? '✗' : '✓'} ${scenario}: ${passed.length} passed, ${failed.length} failed`)
+  for (const { id, description, errorMessage } of failed) console.log(`    ${id}: ${errorMessage ?? description}`)
+  if (failed.length)
+    console.log(await readFile(join(folder, 'results/auth', name, 'stderr.txt'), 'utf8').catch(() => ''))
+  for (const { id, description } of warned) warnings.push(`${scenario} ${id}: ${EXPLAINED[id] ?? description}`)
+}
+for (const warning of warnings) console.log(`! ${warning}`)
+const expected = 14 + NAMED.length
+console.log(`${folders.length} of ${expected} scenarios, ${warnings.length} warnings`)
+console.log(`${totals.passed} passed, ${totals.failed} failed`)
+if (totals.failed > 0 || folders.length !== expected) process.exitCode = 1
