@@ -116,14 +116,18 @@ const routed = (path: string): string => path.replace(/\{(\w+)\}/g, ':$1')
 export const repeatable = ({ method, verb, reads }: Operation): boolean =>
   verb !== undefined && !reads && (method === 'post' || method === 'patch')
 
+/** A path that is spelt out comes before one with a parameter in its place, with all its methods. */
 export function mount(app: Hono<Edge>, operations: Operation[], services: Services): void {
-  for (const operation of operations) {
-    app.on(operation.method.toUpperCase(), routed(operation.path), c =>
-      operation.open ? operation.open(c, services) : serve(c, operation, services),
-    )
-  }
-  for (const path of new Set(operations.map(operation => operation.path))) {
-    const methods = operations.filter(operation => operation.path === path).map(one => one.method.toUpperCase())
+  const parameters = (path: string) => path.split('{').length
+  const paths = [...new Set(operations.map(operation => operation.path))]
+  for (const path of paths.toSorted((one, other) => parameters(one) - parameters(other))) {
+    const own = operations.filter(operation => operation.path === path)
+    for (const operation of own) {
+      app.on(operation.method.toUpperCase(), routed(path), c =>
+        operation.open ? operation.open(c, services) : serve(c, operation, services),
+      )
+    }
+    const methods = own.map(one => one.method.toUpperCase())
     if (methods.includes('GET')) methods.push('HEAD')
     const headers = { Allow: methods.join(', ') }
     app.all(routed(path), () => {
