@@ -15,7 +15,7 @@ afterAll(() => fs.rmSync(root, { recursive: true }))
 const readme = fs.readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8')
 const section = (heading: string) => readme.split(`\n## ${heading}\n`)[1]!.split('\n## ')[0]!
 /** Commands, and what the README says that they answer, where it does. */
-const blocks = ['A first minute', 'A first deployment']
+const blocks = ['A first minute', 'A first deployment', 'From source']
   .flatMap(heading => [...section(heading).matchAll(/```sh\n(.*?)```(?:\n```json\n(.*?)```)?/gs)])
   .map(([, commands, answer]) => ({ commands: commands!, answer }))
   .filter(({ commands }) => !commands.startsWith('npm '))
@@ -29,6 +29,9 @@ const meant = (answer: string) => new RegExp(`^${bare(answer).split('…').map(l
 test('what the README pastes is what its commands answer', async () => {
   expect(blocks.length).toBeGreaterThan(4)
   const home = join(root, '.slipway')
+  // What it packs.
+  fs.mkdirSync(join(root, 'src'))
+  fs.writeFileSync(join(root, 'package.json'), '{}')
   const dev = command('src/host/dev.ts', [`--port=${await freePort()}`], { SLIPWAY_HOME: home })
   await dev.until(() => fs.existsSync(join(home, 'dev.json')))
   const script = blocks.map(({ commands }) => `${commands}\necho '${BETWEEN}'\n`).join('')
