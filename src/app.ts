@@ -16,13 +16,19 @@ import { healthRoutes } from './kernel/health.ts'
 import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
 import { sweep } from './kernel/sweep.ts'
+import { flowRoutes } from './oauth/flow.routes.ts'
+import { sweepFlows } from './oauth/flow.ts'
 import { identityRoutes } from './oauth/identity.routes.ts'
+import { sweepProviders } from './oauth/recheck.ts'
+import { providerRoutes } from './oauth/routes.ts'
 
 const slices = [
   deploymentRoutes,
   tagRoutes,
   uploadRoutes,
   logRoutes,
+  providerRoutes,
+  flowRoutes,
   identityRoutes,
   organizationRoutes,
   workspaceRoutes,
@@ -45,10 +51,17 @@ export function createApp(config: Config, inProcess?: typeof fetch) {
     '/',
     docsPages(() => openApi(operations)),
   )
-  mount(app, operations, { config, database, sealer: sealer(config.sealingKeys) })
+  const services = { config, database, sealer: sealer(config.sealingKeys) }
+  mount(app, operations, services)
   /** The scheduled work, every few minutes. */
   const housekeep = async () => {
-    await Promise.all([sweep(database), sweepRevisions(database), sweepUploads({ config, database })])
+    await Promise.all([
+      sweep(database),
+      sweepRevisions(database),
+      sweepUploads({ config, database }),
+      sweepFlows({ config, database }),
+      sweepProviders(services),
+    ])
   }
   return Object.assign(app, { config, database, housekeep })
 }

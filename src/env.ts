@@ -46,6 +46,11 @@ const PublicUrl = z
 const whole = (most: number, error: string) =>
   z.coerce.number({ error }).int({ error }).min(0, { error }).max(most, { error })
 
+const flag = z
+  .enum(['true', 'false'], { error: 'needs to be `true` or `false`' })
+  .default('false')
+  .transform(text => text === 'true')
+
 const POSTGRES = 'needs the postgres:// address of the database'
 
 const Settings = z.object({
@@ -57,10 +62,8 @@ const Settings = z.object({
     .string({ error: 'needs one `kid:key`; `npm run dev` makes one, and README.md says how to' })
     .pipe(SealingKeys),
   PUBLIC_URL: PublicUrl.optional(),
-  ALLOW_LOOPBACK: z
-    .enum(['true', 'false'], { error: 'needs to be `true` or `false`' })
-    .default('false')
-    .transform(text => text === 'true'),
+  ALLOW_LOOPBACK: flag,
+  MCP_DEFAULT_ENDPOINTS: flag,
   SLIPWAY_MODE: z.enum(['saas', 'self_hosted'], { error: 'needs to be `saas` or `self_hosted`' }).default('saas'),
   CORS_ORIGINS: Origins,
   RATE_LIMIT_PER_MINUTE: whole(1_000_000, 'needs a whole number up to 1000000; 0 switches limits off').default(1200),
@@ -94,6 +97,8 @@ export type Config = {
   outside: typeof fetch
   /** For development: foreign servers may be on this machine, and speak plain http there. */
   allowLoopback: boolean
+  /** An MCP server without any OAuth metadata is taken to have the endpoints that its specification once gave by default. */
+  defaultEndpoints: boolean
   /** Without it there are no uploads. */
   uploads: Storage | undefined
   instanceAdmins: string[]
@@ -135,6 +140,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     limiter: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as Limiter | undefined),
     outside: globalThis.fetch.bind(globalThis),
     allowLoopback: settings.ALLOW_LOOPBACK,
+    defaultEndpoints: settings.MCP_DEFAULT_ENDPOINTS,
     uploads: undefined,
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),

@@ -428,8 +428,10 @@ export const oauthFlows = pgTable(
     user_id: text().notNull(),
     scopes: text().array().notNull(),
     state_hash: text().notNull().unique('oauth_flows_state'),
-    /** The PKCE verifier, sealed. */
+    /** The state and the PKCE verifier, sealed. */
     verifier: text(),
+    /** What the provider was when it began: its answer goes to no other server. */
+    bound_to: text().notNull(),
     status: text({ enum: ['pending', 'answered', 'completed', 'failed'] })
       .notNull()
       .default('pending'),
@@ -458,6 +460,8 @@ export const oauthTokens = pgTable(
     access_token: text().notNull(),
     refresh_token: text(),
     token_type: text().notNull(),
+    /** What the provider was when it gave them: they go to no other server. */
+    bound_to: text().notNull(),
     expires_at: instant(),
     generation: integer().notNull().default(1),
     /** Whoever refreshes it holds it until then. */

@@ -4,6 +4,7 @@ import * as fc from 'fast-check'
 import { afterAll, describe, expect, inject, it } from 'vitest'
 import { operations } from '../src/app.ts'
 import { runAsSystem } from '../src/kernel/db.ts'
+import type { Operation } from '../src/kernel/routes.ts'
 import { newTenant, send, type Tenant, theApp } from './support/app.ts'
 import { bytesOf, type Hostile, hostile, streamOf } from './support/hostile.ts'
 
@@ -35,7 +36,9 @@ async function furnish({ owner, tenant_id }: Tenant): Promise<string[]> {
   const lists = await Promise.all(
     whole.filter(one => one.method === 'get' && one.query).map(one => owner.get(one.path, inside)),
   )
-  return [...new Set(lists.flatMap(({ body }) => body.resources.map(({ id }: { id: string }) => id)))] as string[]
+  const ids = lists.flatMap(({ body }) => body.resources.map(({ id }: { id: string }) => id))
+  const providers = (await owner.get('/v2/auth/providers', inside)).body
+  return [...new Set([...ids, ...providers.map((one: { provider_id: string }) => one.provider_id)])] as string[]
 }
 
 async function events({ organization_id }: Tenant): Promise<number> {
@@ -44,11 +47,14 @@ async function events({ organization_id }: Tenant): Promise<number> {
   return Number(row[0])
 }
 
-async function attempt({ method, path, headers, body }: Hostile, key: string) {
+/** Foreign servers may fail, and are nowhere to be found here. */
+const UPSTREAM = [502, 504]
+
+async function attempt({ method, path, headers, body }: Hostile, key: string, { asks }: Operation) {
   const bytes = body && method !== 'HEAD' ? bytesOf(body) : undefined
   const raw = bytes && { raw: body?.streamed ? streamOf(bytes) : bytes }
   const reply = await send(method, path, { headers: { 'X-Api-Key': key, ...headers }, ...raw })
-  expect(reply.status).toBeLessThan(500)
+  if (!(asks && UPSTREAM.includes(reply.status))) expect(reply.status).toBeLessThan(500)
   if (reply.status >= 400) expect(reply.text).not.toMatch(LEAK)
   expect(reply.text.length).toBeLessThan(200_000)
   return reply
@@ -64,7 +70,7 @@ describe.concurrent('bad requests', () => {
       let changes = 0
       let refused = 0
       const harmless = fc.asyncProperty(hostile(operation, { ids, tenant_id: tenant.tenant_id }), async request => {
-        const { status, headers } = await attempt(request, tenant.owner.key)
+        const { status, headers } = await attempt(request, tenant.owner.key, operation)
         answers.set(status, (answers.get(status) ?? 0) + 1)
         if (status >= 400) refused++
         else if (

@@ -4,6 +4,7 @@ import { NewDeployment } from '../src/deployments/schema.ts'
 import { inWorkspace } from '../src/kernel/context.ts'
 import { newApiKey } from '../src/kernel/crypto.ts'
 import { permissionNames } from '../src/kernel/permissions.ts'
+import { NewProvider } from '../src/oauth/schema.ts'
 import { clock, exampleOf, guarded, newTenant, queryOf, send, type Tenant } from './support/app.ts'
 
 let own: Tenant
@@ -27,7 +28,11 @@ beforeAll(async () => {
   const tagKey = await other.post('/v2/tag-keys', { key: 'team' })
   const tagValue = await other.post(`/v2/tag-keys/${tagKey.body.id}/values`, { value: 'theirs' })
   const [session] = (await other.get('/sessions')).body.resources
+  const provider = await other.post('/v2/auth/providers', { ...NewProvider.meta()!.example!, provider_id: 'theirs' })
+  const flow = await other.post('/v2/auth/authenticate', { provider: 'theirs', user_id: 'theirs' })
   foreign = {
+    auth_id: flow.body.auth_id,
+    provider_id: provider.body.provider_id,
     tag_key_id: tagKey.body.id,
     tag_value_id: tagValue.body.id,
     session_id: session.id,

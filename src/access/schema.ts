@@ -33,13 +33,35 @@ const kept = <S extends z.ZodType>(schema: S) => schema.nullish()
 // ---- organisations and workspaces
 
 export const OrganizationInfo = z
-  .object({ id: Uuid, display_name: z.string(), rbac_enabled: z.boolean(), ...Times })
+  .object({
+    id: Uuid,
+    display_name: z.string(),
+    rbac_enabled: z.boolean(),
+    assume_s256: z.array(z.string()).meta({ description: 'Hosts of authorization servers that do not say so.' }),
+    ...Times,
+  })
   .meta({ id: 'OrganizationInfo' })
+
+/** A host, and its port if it has one; a set. */
+const Hosts = z
+  .array(
+    z
+      .string()
+      .regex(/^[a-z0-9_-]+(\.[a-z0-9_-]+)*(:\d{1,5})?$/i, { error: 'needs to be a host, like auth.example.com' })
+      .max(260)
+      .toLowerCase(),
+  )
+  .max(100)
+  .overwrite(hosts => [...new Set(hosts)])
 
 export const OrganizationPatch = z
   .object({
     display_name: kept(Name),
     rbac_enabled: kept(z.boolean()).meta({ description: 'Members must then be given a role; there is no default.' }),
+    assume_s256: kept(Hosts).meta({
+      description:
+        'Hosts of authorization servers that are taken to support PKCE with S256 though they list no methods. It replaces all of them.',
+    }),
   })
   .meta({ id: 'OrganizationPatch', example: { display_name: 'Acme', rbac_enabled: true } })
 

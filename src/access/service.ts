@@ -2,7 +2,7 @@
 import { and, eq, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { db, ours, run, touched, unless, unmoved } from '../kernel/db.ts'
+import { db, ours, run, textArray, touched, unless, unmoved } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { beyond, bounds, listed, newestFirst } from '../kernel/paging.ts'
 import { version } from '../kernel/routes.ts'
@@ -17,6 +17,7 @@ const organizationToWire = (row: typeof organizations.$inferSelect) => ({
   id: row.id,
   display_name: row.display_name,
   rbac_enabled: row.rbac_enabled,
+  assume_s256: row.assume_s256,
   created_at: iso(row.created_at),
   updated_at: iso(row.updated_at),
   [version]: row.version,
@@ -42,10 +43,11 @@ export const readOrganization = verb('organization:read', async ctx => {
 export const changeOrganization = verb(
   'organization:update',
   async (ctx, patch: z.output<typeof schema.OrganizationPatch>) => {
-    const changes = supplied({ display_name: patch.display_name, rbac_enabled: patch.rbac_enabled })
+    const { display_name, rbac_enabled, assume_s256 } = patch
+    const changes = supplied({ display_name, rbac_enabled, assume_s256 })
     const change = db
       .update(organizations)
-      .set({ ...changes, ...touched(organizations) })
+      .set({ ...changes, ...(assume_s256 && { assume_s256: textArray(assume_s256) }), ...touched(organizations) })
       .where(and(current, unmoved(ctx, organizations)))
       .returning()
     return organizationToWire(

@@ -1,7 +1,7 @@
 // Waits for a revision: short trips in between, and no connection held.
 import { and, eq } from 'drizzle-orm'
 import type * as z from 'zod'
-import { verb } from '../kernel/context.ts'
+import { uncounted, verb } from '../kernel/context.ts'
 import { db, mine, run } from '../kernel/db.ts'
 import { found } from '../kernel/rows.ts'
 import { deployments, revisions } from '../tables.ts'
@@ -22,9 +22,7 @@ export const waitForRevision = verb(
       .innerJoin(deployments, and(eq(deployments.id, revisions.deployment_id), mine(deployments)))
       .where(and(eq(revisions.id, revision_id), eq(revisions.deployment_id, deployment_id), mine(revisions)))
     const end = Date.now() + timeout * 1000
-    // Only the first look counts towards the rate: it is one request.
-    const uncounted = { ...ctx, config: { ...ctx.config, rateLimit: 0 } }
-    for (let asks = ctx, pause = SHORTEST_MS; ; asks = uncounted, pause = Math.min(pause * 2, LONGEST_MS)) {
+    for (let asks = ctx, pause = SHORTEST_MS; ; asks = uncounted(ctx), pause = Math.min(pause * 2, LONGEST_MS)) {
       const { revisions: row, deployments: of } = found(await run(asks, query), 'revision_not_found')
       const ended = terminalStates.includes(row.status as (typeof terminalStates)[number])
       const left = end - Date.now()

@@ -58,6 +58,9 @@ export const callerFor = (
   ...{ ifMatch: null, withoutIfMatch: false, idempotency: null, planDigest: null, seen: {} },
 })
 
+/** For the trips of a request after its first: it is one request, and counts once towards the rate. */
+export const uncounted = (ctx: Ctx): Ctx => ({ ...ctx, config: { ...ctx.config, rateLimit: 0 } })
+
 export type Verb<Input, Output> = ((caller: Caller, input: Input) => Promise<Output>) & { permission: Permission }
 
 /** One thing a caller can do. It states its permission, so that it cannot forget it. */

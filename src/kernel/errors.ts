@@ -1,13 +1,29 @@
 // The closed set of error codes: each with its status, its title and the sentence that says what to do.
 
 const CODES = {
+  state_invalid: [
+    400,
+    'This address works no more',
+    'It was used already, is older than ten minutes, or was never given out; go back to the application and connect again.',
+  ],
+  answer_issuer_mismatch: [
+    400,
+    'Another server answered',
+    'The answer is not from the authorization server that was asked, so it was not used; connect again, and tell whoever runs the application if it persists.',
+  ],
+  authorization_denied: [
+    400,
+    'Access was not granted',
+    'Whoever was asked did not grant access; connect again to grant it.',
+  ],
+  authorization_refused: [
+    400,
+    'The authorization server refused',
+    'The authorization server did not let the person in; see that the provider’s client, its scopes and its redirect URI are as the server knows them.',
+  ],
   body_cut: [400, 'Body cut off', 'The body broke off before its end; send the request again.'],
   source_rule: [400, 'Against a rule of the source', 'A deployment of this source cannot be so.'],
-  member_immutable: [
-    400,
-    'Immutable member',
-    'It cannot be changed after creation; make another deployment, or leave it out',
-  ],
+  member_immutable: [400, 'Immutable member', 'It cannot be changed after creation; make another, or leave it out'],
   tags_full: [400, 'Too many tags', 'A deployment bears at most 50 tags; take some off first.'],
   secret_unknown: [
     400,
@@ -91,6 +107,21 @@ const CODES = {
   hold_not_found: [404, 'No hold', 'Automatic deploys of this deployment are not held; there is nothing to release.'],
   tag_key_not_found: [404, 'No such tag key', 'There is no such tag key here; GET /v2/tag-keys lists them.'],
   tag_value_not_found: [404, 'No such tag value', 'There is no such tag value here; list those of its key.'],
+  flow_not_found: [
+    404,
+    'No such authentication',
+    'There is no such `auth_id` in this workspace; POST /v2/auth/authenticate gives one.',
+  ],
+  token_not_found: [
+    404,
+    'No such connection',
+    'There is no such connection in this workspace; GET /v2/auth/tokens lists them.',
+  ],
+  provider_not_found: [
+    404,
+    'No such OAuth provider',
+    'There is no such OAuth provider in this organisation; GET /v2/auth/providers lists them.',
+  ],
   project_not_found: [404, 'No such project', 'There is no such tracing project here; GET /sessions lists them.'],
   method_not_allowed: [405, 'Method not allowed', 'The path exists, but not with this method; see `Allow`.'],
   workspace_name_taken: [
@@ -107,6 +138,11 @@ const CODES = {
     409,
     'Project name taken',
     'A tracing project of that `name` is in this workspace, and a deployment needs one of its own; choose another.',
+  ],
+  provider_id_conflict: [
+    409,
+    'OAuth provider exists',
+    'This organisation has an OAuth provider of that `provider_id`, or is making it just now; choose another, or delete it first.',
   ],
   tag_key_taken: [409, 'Tag key taken', 'This workspace has that tag key already; use it, or choose another.'],
   tag_value_taken: [409, 'Tag value taken', 'The tag key has that value already; use it, or choose another.'],
@@ -139,6 +175,12 @@ const CODES = {
     'Still in flight',
     'A request with this `Idempotency-Key` is still being worked on; repeat it shortly.',
   ],
+  provider_changed: [
+    409,
+    'The provider was changed',
+    'The provider was given another server or client while the person was on the way; connect again.',
+  ],
+  flow_expired: [410, 'Nobody came back', 'The person did not come back within ten minutes; connect again.'],
   upload_link_expired: [410, 'Upload link expired', 'This `upload_url` has expired; ask for another one.'],
   upload_link_used: [410, 'Upload link used', 'This `upload_url` was used already; ask for another one.'],
   precondition_failed: [
@@ -218,6 +260,21 @@ const CODES = {
     'Unusable registration',
     'The authorization server answered the registration with a client that cannot be used; register one with its operator and give its `client_id`',
   ],
+  grant_refused: [
+    422,
+    'Grant refused',
+    'The authorization server does not take the code or refresh token that it gave; connect again.',
+  ],
+  client_refused: [
+    422,
+    'Client refused',
+    'The authorization server refused the provider’s client or its request; check the client’s id and secret, or re-check the provider',
+  ],
+  token_answer_invalid: [
+    422,
+    'Unusable token',
+    'The authorization server answered without a token that can be used; its operator needs to mend that',
+  ],
   if_match_required: [
     428,
     'If-Match required',
@@ -247,6 +304,8 @@ const CODES = {
 export type Code = keyof typeof CODES
 export const codes = Object.keys(CODES) as Code[]
 export const isCode = (word: unknown): word is Code => typeof word === 'string' && Object.hasOwn(CODES, word)
+export const titleOf = (code: Code): string => CODES[code][1]
+export const sentenceOf = (code: Code): string => CODES[code][2].replace(/\.?$/, '.')
 export const statusOf = (code: Code): number => CODES[code][0]
 
 /** One fault of a request: where it is and what is wrong there. */

@@ -15,8 +15,8 @@ export type Sources = {
 }
 export type Raw = { text: string; json: unknown }
 
-/** Reads the body as text, giving up as soon as it is too long. */
-export async function readBody(request: HonoRequest): Promise<string> {
+/** Reads the body, giving up as soon as it is too long. */
+async function readBytes(request: HonoRequest): Promise<Uint8Array> {
   if (Number(request.header('content-length') ?? 0) > BODY_BYTES) throw fail('body_too_large')
   const chunks: Uint8Array[] = []
   let size = 0
@@ -30,10 +30,19 @@ export async function readBody(request: HonoRequest): Promise<string> {
   } catch (error) {
     throw error instanceof Failure ? error : fail('body_cut', { cause: error })
   }
-  if (size === 0) return ''
+  return Buffer.concat(chunks)
+}
+
+/** What a browser sends on behalf of another server: whatever is no text in it is no parameter that is looked for. */
+export const readForm = async (request: HonoRequest): Promise<string> =>
+  new TextDecoder().decode(await readBytes(request))
+
+export async function readBody(request: HonoRequest): Promise<string> {
+  const bytes = await readBytes(request)
+  if (bytes.byteLength === 0) return ''
   if (!/^application\/(json|[\w.-]+\+json)\s*(;|$)/i.test(request.header('content-type') ?? '')) throw fail('not_json')
   try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(Buffer.concat(chunks))
+    return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
     throw invalid([{ type: 'utf8_invalid', loc: ['body'], msg: 'is not valid UTF-8' }])
   }

@@ -108,13 +108,14 @@ export function openApi(operations: Operation[]): OpenApiDocument {
 
   const describe = (operation: Operation): Json => {
     const { method, verb, versioned } = operation
-    const status = operation.status ?? (operation.reply ? 200 : 204)
+    const status = operation.status ?? (operation.reply || operation.gives ? 200 : 204)
+    const page = operation.gives && { content: { [operation.gives]: { schema: { type: 'string' } } } }
     const reading = method === 'get'
     const parameters: unknown[] = [...parametersOf(operation.params, 'path'), ...parametersOf(operation.query, 'query')]
     if (verb) parameters.push(TENANT)
     if (repeatable(operation)) parameters.push(IDEMPOTENCY)
     if (versioned) parameters.push(reading ? IF_NONE_MATCH : IF_MATCH)
-    if (operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
+    if (versioned && operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
     const headers = {
       ...(versioned && { ETag: HEADERS.ETag }),
       ...(operation.query && 'cursor' in operation.query.shape && { Link: HEADERS.Link }),
@@ -153,13 +154,19 @@ export function openApi(operations: Operation[]): OpenApiDocument {
           description: 'Done.',
           ...(Object.keys(headers).length > 0 && { headers }),
           ...(reply && content(reply, ...(variant && status === 200 ? [variant.reply] : []))),
+          ...page,
         },
         ...(variant &&
           status !== 200 && { 200: { description: `With \`${variant.on}\`.`, ...content(variant.reply) } }),
         ...(partial && { 207: { description: 'Some of it failed.', ...content(reply!) } }),
         ...(versioned && reading && { 304: { description: 'It is what you have.' } }),
         ...Object.fromEntries(
-          failures(operation).map(failure => [failure, { $ref: `#/components/responses/${failure}` }]),
+          failures(operation).map(failure => [
+            failure,
+            page
+              ? { description: 'It says what went wrong.', content: { ...page.content, ...PROBLEM } }
+              : { $ref: `#/components/responses/${failure}` },
+          ]),
         ),
       },
     }
@@ -209,9 +216,11 @@ function failureOf(status: number): Json {
   return {
     description: list.join('\n'),
     ...(waits && { headers: { 'Retry-After': HEADERS['Retry-After'] } }),
-    content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
+    content: PROBLEM,
   }
 }
+
+const PROBLEM = { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } }
 
 /** Definitions that zod nests are components of the document. */
 function referring(schema: unknown): unknown {

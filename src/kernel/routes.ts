@@ -34,6 +34,8 @@ export type Operation = {
   takes?: string
   /** A POST that only asks: it leaves no event, and a repeat needs no key. */
   reads?: boolean
+  /** The media type of an answer that is no JSON: a page, whether it went well or not. */
+  gives?: string
   status?: number
   reply?: z.ZodType
   /** Errors beyond those that every such route can give. */
@@ -41,6 +43,8 @@ export type Operation = {
   /** Has an ETag when read, takes If-Match when written. */
   versioned?: boolean
   location?: (reply: never) => string
+  /** Foreign servers are asked in between: one trip before, one after. */
+  asks?: boolean
   /** Some of what was asked failed: 207. */
   partial?: (reply: never) => boolean
   /** Where this query parameter is true, another verb answers, under its own permission. */

@@ -9,11 +9,15 @@ import type { Config } from '../../src/env.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { failures } from '../../src/kernel/openapi.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
+import { foreign } from './foreign.ts'
 
 export const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
 export const lines: Record<string, unknown>[] = []
 /** Milliseconds that the app believes to have passed. */
 export const clock = { ahead: 0 }
+
+/** Every foreign server there is: none, unless a test puts some here. */
+export const abroad: { fetch: typeof fetch } = { fetch: foreign({}) }
 
 export type Options = {
   settings?: Record<string, unknown>
@@ -22,7 +26,8 @@ export type Options = {
 }
 export function startApp({ settings = {}, through = 'gateway', ...options }: Options = {}) {
   const log = (line: Record<string, unknown>) => void lines.push(line)
-  const overrides = { log, clockOffset: () => clock.ahead, ...options.overrides }
+  const outside: typeof fetch = (input, init) => abroad.fetch(input, init)
+  const overrides = { log, clockOffset: () => clock.ahead, outside, ...options.overrides }
   return start({ SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0', ...settings }, overrides, through)
 }
 
@@ -92,7 +97,10 @@ async function journaled(method: string, path: string, { status, headers }: Repl
 function documented(method: string, path: string, { status, headers, body, text }: Reply): void {
   expect(headers.get('X-Request-Id')).toBeTruthy()
   const operation = operationOf(method, path)
-  if (status >= 400) {
+  if (operation?.gives) {
+    expect(headers.get('Content-Type')).toBe(`${operation.gives}; charset=utf-8`)
+    expect(headers.get('Content-Security-Policy')).not.toMatch(/script|unsafe/)
+  } else if (status >= 400) {
     expect(headers.get('Content-Type')).toBe('application/problem+json')
     const members = ['type', 'title', 'status', 'detail', 'code', 'request_id']
     if (method === 'HEAD') expect(text).toBe('')
@@ -100,14 +108,14 @@ function documented(method: string, path: string, { status, headers, body, text 
     if (status === 422 && body?.code === 'invalid_request') expect(body.errors.length).toBeGreaterThan(0)
   }
   if (!operation) return
-  const success = operation.status ?? (operation.reply ? 200 : 204)
+  const success = operation.status ?? (operation.reply || operation.gives ? 200 : 204)
   if (status < 300) {
     const { variant } = operation
     const varied = variant && new URL(path, 'http://slipway.test').searchParams.get(variant.on) === 'true'
     expect(operation.partial ? [success, 207] : [varied ? 200 : success]).toContain(status)
     const schema = varied ? variant.reply : operation.reply
     if (schema) expect(schema.parse(body)).toEqual(body)
-    else expect(text).toBe('')
+    else if (!operation.gives) expect(text).toBe('')
   } else if (status !== 304) {
     expect(failures(operation), `${operation.id} answered ${status}`).toContain(status)
   }

@@ -13,7 +13,13 @@ export function foreign(sites: Record<string, Site>): Foreign {
     const { method, url, headers } = request
     const { origin } = new URL(url)
     const site = Object.hasOwn(sites, origin) ? sites[origin] : undefined
-    requests.push({ method, url, headers, body: await request.clone().text(), refused: site === undefined })
+    requests.push({
+      method,
+      url,
+      headers,
+      body: new TextDecoder().decode(await request.clone().arrayBuffer()),
+      refused: site === undefined,
+    })
     if (site === undefined) throw new TypeError(`fetch failed: nothing stands at ${origin}`)
     // One that hangs is left when the caller leaves.
     const left = new Promise<never>((_, reject) =>

@@ -2,7 +2,8 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { operations } from '../../src/app.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
-import { exampleOf, newTenant, startApp, type Tenant, theApp } from './app.ts'
+import { NewProvider } from '../../src/oauth/schema.ts'
+import { exampleOf, newTenant, nobody, startApp, type Tenant, theApp } from './app.ts'
 
 const ROUNDS = 600
 
@@ -24,7 +25,12 @@ export function isolation(through: 'gateway' | 'unwalled') {
       const tagKey = await tenant.post('/v2/tag-keys', { key: 'team' })
       const tagValue = await tenant.post(`/v2/tag-keys/${tagKey.body.id}/values`, { value: 'one' })
       const [session] = (await tenant.get('/sessions')).body.resources
+      const named = { ...NewProvider.meta()!.example!, provider_id: `provider-${nobody()}` }
+      const provider = await tenant.post('/v2/auth/providers', named)
+      const flow = await tenant.post('/v2/auth/authenticate', { provider: provider.body.id, user_id: 'somebody' })
       ids.push({
+        auth_id: flow.body.auth_id,
+        provider_id: provider.body.provider_id,
         tag_key_id: tagKey.body.id,
         tag_value_id: tagValue.body.id,
         session_id: session.id,
@@ -54,6 +60,8 @@ export function isolation(through: 'gateway' | 'unwalled') {
       '/v2/deployments',
       '/v2/tag-keys',
       '/sessions',
+      '/v2/auth/providers',
+      '/v2/auth/tokens',
     ]
     const bodies = await Promise.all(lists.map(async path => (await owner.get(`${path}?limit=100`, inside)).body))
     return JSON.stringify(bodies, (name, value) => (name === 'last_used_at' ? undefined : value))

@@ -1,0 +1,94 @@
+// Who is connected to what: listed without the tokens, and ended, here and at the server.
+import { and, eq, getTableColumns, or, type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { type Ctx, verb } from '../kernel/context.ts'
+import { db, mine, run } from '../kernel/db.ts'
+import { outside } from '../kernel/guarded-fetch.ts'
+import { commit } from '../kernel/journal.ts'
+import { beyond, bounds, listed, newestFirst } from '../kernel/paging.ts'
+import { found, iso } from '../kernel/rows.ts'
+import { oauthProviders, oauthTokens } from '../tables.ts'
+import { type Provider, providerJson, revoke } from './authorization.ts'
+import type * as schema from './flow.schema.ts'
+import { opened } from './rows.ts'
+import { openToken } from './tokens.ts'
+
+type TokenRow = typeof oauthTokens.$inferSelect
+
+const { access_token: _1, refresh_token: _2, ...columns } = getTableColumns(oauthTokens)
+const shown = {
+  ...columns,
+  provider: oauthProviders.provider_id,
+  refreshable: sql<boolean>`${oauthTokens.refresh_token} is not null`.as('refreshable'),
+  connected: sql<boolean>`${oauthTokens.revoked_at} is null and ${oauthTokens.bound_to} = oauth_binding(oauth_providers)
+    and (${oauthTokens.refresh_token} is not null or coalesce(${oauthTokens.expires_at} > clock(), true))`.as(
+    'connected',
+  ),
+}
+type Shown = Omit<TokenRow, 'access_token' | 'refresh_token'> & {
+  provider: string
+  refreshable: boolean
+  connected: boolean
+}
+
+const toWire = (row: Shown): z.output<typeof schema.Connection> => ({
+  id: row.id,
+  provider_id: row.provider,
+  user_id: row.user_id,
+  scopes: row.scopes,
+  expires_at: iso(row.expires_at),
+  refreshable: row.refreshable,
+  connected: row.connected,
+  created_at: iso(row.created_at),
+  updated_at: iso(row.updated_at),
+})
+
+const named = (provider: string): SQL =>
+  or(eq(oauthProviders.provider_id, provider), sql`${oauthProviders.id}::text = ${provider}`)!
+
+export const listConnections = verb('tokens:use', async (ctx, query: z.output<typeof schema.ConnectionQuery>) => {
+  const { limit, offset } = bounds(query)
+  const { provider, user_id } = query
+  const rows = db
+    .select(shown)
+    .from(oauthTokens)
+    .innerJoin(oauthProviders, eq(oauthProviders.id, oauthTokens.provider_id))
+    .where(
+      and(
+        mine(oauthTokens),
+        beyond(oauthTokens, query),
+        provider === undefined ? undefined : named(provider),
+        user_id === undefined ? undefined : eq(oauthTokens.user_id, user_id),
+      ),
+    )
+    .orderBy(...newestFirst(oauthTokens))
+    .limit(limit)
+    .offset(offset)
+  return listed(await run(ctx, rows), query, toWire)
+})
+
+/** Gone here first, so that nobody is handed it any more; then at the server, as well as it goes. */
+export const disconnect = verb('tokens:use', async (ctx, asked: z.output<typeof schema.ConnectionRef>) => {
+  const { token_id, provider, user_id } = asked
+  const which =
+    token_id === undefined
+      ? sql`(p.provider_id = ${provider} or p.id::text = ${provider})
+          and t.user_id = coalesce(${user_id ?? null}, current_actor()::text)`
+      : sql`t.id = ${token_id}::uuid`
+  const change = sql<TokenRow & { provider: Provider }>`
+    delete from oauth_tokens t using oauth_providers p
+    where p.id = t.provider_id and t.tenant_id = current_tenant() and ${which}
+    returning t.*, ${providerJson('p')} as provider`
+  const row = found(await commit(ctx, 'oauth_token.deleted', change, asked), 'token_not_found')
+  return { id: row.id, revocation: await revokeAtServer(ctx, row.provider, row) }
+})
+
+/** Of a row that is gone or going. */
+export async function revokeAtServer(
+  ctx: Pick<Ctx, 'config' | 'origin' | 'sealer'>,
+  provider: Provider,
+  row: TokenRow,
+) {
+  const way = outside(ctx.config, ctx.origin)
+  return revoke(way, await opened(ctx.sealer, provider), await openToken(ctx.sealer, row))
+}

@@ -1,0 +1,126 @@
+// How HTTP reaches connections: an application asks for a token, a person comes back with a code.
+
+import { statusOf } from '../kernel/errors.ts'
+import { readForm } from '../kernel/input.ts'
+import { type Operation, slice } from '../kernel/routes.ts'
+import { disconnect, listConnections } from './connections.ts'
+import * as s from './flow.schema.ts'
+import { type Answer, authenticate, callback, waitForConnection } from './flow.ts'
+import { page, pagePolicy } from './page.ts'
+
+type Open = NonNullable<Operation['open']>
+
+/** A parameter that comes twice is as good as none: whoever added the second one is not known. */
+const oneOf = (all: URLSearchParams, name: string): string | undefined => {
+  const [value, ...others] = all.getAll(name)
+  return others.length > 0 ? undefined : value
+}
+
+const receive =
+  (read: (c: Parameters<Open>[0]) => Promise<URLSearchParams>): Open =>
+  async (c, services) => {
+    const headers = {
+      'Content-Type': 'text/html; charset=utf-8',
+      'Cache-Control': 'no-store',
+      'Content-Security-Policy': await pagePolicy(),
+    }
+    // Whoever only looks at where an address leads has not come back.
+    if (c.req.method === 'HEAD') return c.body(null, 200, headers)
+    const given = await read(c)
+    const answer = { provider_id: c.req.param('provider_id')! } as Answer
+    for (const name of ['state', 'code', 'iss', 'error'] as const) {
+      const value = oneOf(given, name)
+      if (value !== undefined) answer[name] = value
+    }
+    const origin = services.config.publicUrl ?? new URL(c.req.url).origin
+    const arrival = await callback(services, c.get('requestId'), origin, answer)
+    if (arrival.failure) c.get('seen').code = arrival.failure
+    const status = arrival.failure === null ? 200 : statusOf(arrival.failure)
+    return c.body(page(arrival), status as 200, headers)
+  }
+
+const comeBack = {
+  params: s.CallbackRef,
+  gives: 'text/html',
+  errors: [
+    'state_invalid',
+    'answer_issuer_mismatch',
+    'provider_changed',
+    'authorization_denied',
+    'authorization_refused',
+    'grant_refused',
+    'client_refused',
+    'token_answer_invalid',
+    'blocked_url',
+    'upstream_error',
+    'upstream_timeout',
+    'database_unavailable',
+  ],
+} satisfies Partial<Operation>
+
+export const flowRoutes = slice('OAuth connections', 'People connected to providers, and fresh tokens of theirs.')
+  .post('/v2/auth/authenticate', {
+    id: 'authenticate',
+    summary: 'A fresh token of a person, or where the person goes to connect',
+    body: s.AuthenticationWish,
+    reply: s.Authentication,
+    errors: [
+      'provider_not_found',
+      'client_refused',
+      'token_answer_invalid',
+      'blocked_url',
+      'upstream_error',
+      'upstream_timeout',
+    ],
+    asks: true,
+    verb: authenticate,
+  })
+  .get('/v2/auth/wait/{auth_id}', {
+    id: 'waitForConnection',
+    summary: 'Wait until a person has connected, for a minute at most',
+    params: s.AuthRef,
+    query: s.AuthWaitQuery,
+    reply: s.Authentication,
+    errors: [
+      'flow_not_found',
+      'client_refused',
+      'token_answer_invalid',
+      'blocked_url',
+      'upstream_error',
+      'upstream_timeout',
+    ],
+    asks: true,
+    verb: waitForConnection,
+  })
+  .get('/v2/auth/callback/{provider_id}', {
+    id: 'comeBack',
+    summary: 'Where a provider sends people back to: a page that says what happened',
+    description: 'The `state` of the address stands in for a key, and works once.',
+    query: s.CallbackQuery,
+    ...comeBack,
+    open: receive(async c => new URL(c.req.url).searchParams),
+  })
+  .post('/v2/auth/callback/{provider_id}', {
+    id: 'comeBackByForm',
+    summary: 'The same for providers that answer by a form (`response_mode=form_post`)',
+    takes: 'application/x-www-form-urlencoded',
+    ...comeBack,
+    errors: [...comeBack.errors, 'body_cut', 'body_too_large'],
+    open: receive(async c => new URLSearchParams(await readForm(c.req))),
+  })
+  .get('/v2/auth/tokens', {
+    id: 'listConnections',
+    summary: 'Who is connected to which provider, without the tokens',
+    query: s.ConnectionQuery,
+    reply: s.ConnectionList,
+    verb: listConnections,
+  })
+  .delete('/v2/auth/tokens', {
+    id: 'disconnect',
+    summary: 'End a connection, here and at the server',
+    query: s.ConnectionRef,
+    reply: s.Disconnection,
+    errors: ['token_not_found'],
+    asks: true,
+    verb: disconnect,
+  })

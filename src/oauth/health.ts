@@ -1,0 +1,93 @@
+// How a provider's servers are: found out by asking them again, registering nothing and showing them no secret.
+import { Failure } from '../kernel/errors.ts'
+import type { Outside } from '../kernel/guarded-fetch.ts'
+import type { oauthProviders } from '../tables.ts'
+import { type Discovered, discover, type Options, type Warning } from './discovery.ts'
+import type { OAuthProviderDetails } from './schema.ts'
+
+export type Health = OAuthProviderDetails['health']
+export type Finding = {
+  health: Health
+  health_detail: string | null
+  warnings: Warning[]
+  /** What the servers say, where they are still those that the client belongs to. */
+  discovered: Discovered | null
+}
+type Checked = Pick<
+  typeof oauthProviders.$inferSelect,
+  | 'mcp_server_url'
+  | 'auth_url'
+  | 'token_url'
+  | 'issuer'
+  | 'registration'
+  | 'token_endpoint_auth_method'
+  | 'client_secret_expires_at'
+>
+
+export async function examine(way: Outside, row: Checked, options: Options, now: number): Promise<Finding> {
+  try {
+    if (row.mcp_server_url === null) {
+      await knock(way, row)
+      return { ...ofClient(row, now), warnings: [], discovered: null }
+    }
+    return compared(row, await discover(way, new URL(row.mcp_server_url), options), now)
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error
+    const { code, extra } = error
+    const health = code === 'upstream_error' || code === 'upstream_timeout' ? 'unreachable' : 'degraded'
+    return { health, health_detail: [code, extra.about].filter(Boolean).join(': '), warnings: [], discovered: null }
+  }
+}
+
+/** Of a provider by hand no more is known than its endpoints: whether someone answers there. */
+async function knock(way: Outside, { auth_url, token_url }: Checked): Promise<void> {
+  way.stage('authorization endpoint')
+  await answers(way, auth_url)
+  way.stage('token endpoint')
+  await answers(way, token_url)
+}
+
+/** Not being made for HEAD is an answer too. */
+async function answers(way: Outside, url: string): Promise<void> {
+  const response = await way.fetch(url, { method: 'HEAD' })
+  await response.body?.cancel()
+  const { status } = response
+  if (status >= 500 && status !== 501)
+    throw new Failure('upstream_error', { about: `${new URL(url).host}: it answered ${status}` })
+}
+
+function compared(row: Checked, discovered: Discovered, now: number): Finding {
+  const { warnings, issuer } = discovered
+  if (issuer === row.issuer) {
+    const ill = misfit(row, discovered)
+    return { ...(ill ? { health: 'degraded', health_detail: ill } : ofClient(row, now)), warnings, discovered }
+  }
+  // Another server that is listed stood in for one that may come back.
+  const skipped = warnings.find(({ code }) => code === 'server_skipped')
+  return {
+    health: skipped ? 'degraded' : 'as_changed',
+    health_detail:
+      skipped?.detail ?? `The authorization server is ${issuer ?? 'without a name'} now; make the provider anew.`,
+    warnings,
+    discovered: null,
+  }
+}
+
+function misfit({ registration, token_endpoint_auth_method: method }: Checked, discovered: Discovered): string | null {
+  const { auth_methods, supports_metadata_document } = discovered
+  if (registration === 'metadata_document' && !supports_metadata_document)
+    return 'The authorization server takes client-ID metadata documents no longer.'
+  // A client by document needs none, and what is not listed may still be right for one that was given.
+  if (registration === 'dynamic' && auth_methods.length > 0 && !auth_methods.includes(method))
+    return `The authorization server does not list ${method} any more, by which the client proves itself.`
+  return null
+}
+
+function ofClient(
+  { client_secret_expires_at: until }: Checked,
+  now: number,
+): Pick<Finding, 'health' | 'health_detail'> {
+  return until !== null && Date.parse(until) <= now
+    ? { health: 'client_expired', health_detail: `The client's secret ran out at ${new Date(until).toISOString()}.` }
+    : { health: 'healthy', health_detail: null }
+}

@@ -1,0 +1,148 @@
+// OAuth providers of an organisation: made by hand, read, changed and deleted.
+import { and, type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { type Ctx, verb } from '../kernel/context.ts'
+import { db, ours, run, touched, unmoved } from '../kernel/db.ts'
+import { checkedUrl } from '../kernel/guarded-fetch.ts'
+import { commit } from '../kernel/journal.ts'
+import { newestFirst } from '../kernel/paging.ts'
+import { found, supplied } from '../kernel/rows.ts'
+import { oauthProviders } from '../tables.ts'
+import { redirectUri } from './identity.ts'
+import { type ProviderRow, scopesOf, seal, theProvider, toDetails, told, toWire } from './rows.ts'
+import type * as schema from './schema.ts'
+
+type Ref = z.output<typeof schema.ProviderRef>
+
+export const listProviders = verb('deployments:read', async ctx => {
+  const all = db
+    .select(told)
+    .from(oauthProviders)
+    .where(ours(oauthProviders))
+    .orderBy(...newestFirst(oauthProviders))
+  return (await run(ctx, all)).map(row => toWire(row as ProviderRow))
+})
+
+export const readProvider = verb('deployments:read', async (ctx, { provider_id }: Ref) => {
+  const rows = await run(ctx, db.select(told).from(oauthProviders).where(theProvider(provider_id)))
+  return toDetails(found(rows as ProviderRow[], 'provider_not_found'))
+})
+
+/** A name that is being registered upstream is taken. */
+export const unreserved = (provider_id: string): SQL => sql`not exists (select from oauth_reservations r
+  where r.organization_id = current_organization() and r.provider_id = ${provider_id} and r.expires_at > clock())`
+
+/** The name, where the condition holds. */
+export const freeName = (provider_id: string, condition: SQL): SQL =>
+  sql`case when ${condition} then ${provider_id} else refuse('provider_id_conflict', ${provider_id})::text end`
+
+/** Whoever takes a name holds it first: between a reservation that ends and the provider that it was for nobody slips in. */
+export const heldName = (provider_id: string): SQL =>
+  sql`select pg_advisory_xact_lock(hashtextextended(current_organization() || ' provider ' || ${provider_id}, 0))`
+
+type Addresses = Partial<Pick<schema.ProviderPatch, 'auth_url' | 'token_url' | 'revocation_url'>>
+function checkAddresses({ config, origin }: Ctx, { auth_url, token_url, revocation_url }: Addresses): void {
+  for (const url of [auth_url, token_url, revocation_url]) if (url != null) checkedUrl(config, origin, url)
+}
+
+export const createProvider = verb('deployments:create', async (ctx, input: schema.NewProvider) => {
+  checkAddresses(ctx, input)
+  const { provider_id, name, client_secret, uses_pkce } = input
+  const change = db
+    .insert(oauthProviders)
+    .values({
+      organization_id: sql`current_organization()`,
+      provider_id: freeName(provider_id, unreserved(provider_id)),
+      name,
+      client_id: input.client_id,
+      client_secret: await seal(ctx.sealer, provider_id, 'client_secret', client_secret),
+      auth_url: input.auth_url,
+      token_url: input.token_url,
+      revocation_url: input.revocation_url ?? null,
+      uses_pkce,
+      code_challenge_method: uses_pkce ? 'S256' : null,
+      provider_type: input.provider_type ?? null,
+      token_endpoint_auth_method:
+        input.token_endpoint_auth_method ?? (client_secret == null ? 'none' : 'client_secret_post'),
+      registration: 'given',
+      // Whoever registers by hand needs it before there is a provider, so it bears the name and not the row's id.
+      redirect_uri: redirectUri(ctx.origin, provider_id),
+      scopes: scopesOf(input.scopes),
+    })
+    .returning(told)
+  const data = { provider_id, name, registration: 'given' }
+  const rows = (await commit(ctx, 'oauth_provider.created', change, data, {
+    lock: heldName(provider_id),
+  })) as ProviderRow[]
+  return toWire(found(rows, 'organization_not_found'))
+})
+
+// ---- changing
+
+const MASK = '********'
+
+/** Passes where the member is as it was said to be, or may be changed. */
+const onlyIf = (member: string, condition: SQL): SQL =>
+  sql`case when ${condition} then true else refuse('member_immutable', ${member}) end`
+
+const BY_HAND = sql`${oauthProviders.provider_type} is distinct from 'mcp'`
+const GIVEN = sql`${oauthProviders.registration} = 'given'`
+
+/** What of a patch depends on how the provider was made. Naming the value that stands is no change. */
+function guards({ renamed, ...patch }: schema.ProviderPatch): SQL[] {
+  const rules = {
+    auth_url: BY_HAND,
+    token_url: BY_HAND,
+    revocation_url: BY_HAND,
+    uses_pkce: BY_HAND,
+    client_id: GIVEN,
+    token_endpoint_auth_method: GIVEN,
+    provider_type: sql`false`,
+    mcp_server_url: sql`false`,
+  } as const
+  const members = Object.keys(rules) as (keyof typeof rules)[]
+  const guarded = members
+    .filter(member => patch[member] != null)
+    .map(member =>
+      onlyIf(member, sql`${oauthProviders[member]} is not distinct from ${patch[member]} or ${rules[member]}`),
+    )
+  if (renamed != null) guarded.push(onlyIf('provider_id', sql`${oauthProviders.provider_id} = ${renamed}`))
+  if (patch.client_secret != null) guarded.push(onlyIf('client_secret', GIVEN))
+  return guarded
+}
+
+/** A secret makes a client prove itself by it; a client that proves nothing has none. */
+async function secretChanges(ctx: Ctx, provider_id: string, patch: schema.ProviderPatch) {
+  const { client_secret, token_endpoint_auth_method: method } = patch
+  const { token_endpoint_auth_method: stored } = oauthProviders
+  if (client_secret != null)
+    return {
+      client_secret: await seal(ctx.sealer, provider_id, 'client_secret', client_secret),
+      token_endpoint_auth_method:
+        method ?? sql`case when ${stored} = 'none' then 'client_secret_post' else ${stored} end`,
+    }
+  return method === 'none' ? { client_secret: null, token_endpoint_auth_method: method } : {}
+}
+
+export const changeProvider = verb(
+  'deployments:update',
+  async (ctx, { provider_id, ...patch }: Ref & schema.ProviderPatch) => {
+    checkAddresses(ctx, patch)
+    const { name, client_id, auth_url, token_url, revocation_url, uses_pkce, scopes } = patch
+    const changes = supplied({ name, client_id, auth_url, token_url, revocation_url, uses_pkce })
+    const change = db
+      .update(oauthProviders)
+      .set({
+        ...changes,
+        ...(uses_pkce != null && { code_challenge_method: uses_pkce ? 'S256' : null }),
+        ...(scopes && { scopes: scopesOf(scopes) }),
+        ...(await secretChanges(ctx, provider_id, patch)),
+        ...touched(oauthProviders),
+      })
+      .where(and(theProvider(provider_id), unmoved(ctx, oauthProviders), ...guards(patch)))
+      .returning(told)
+    const data = supplied({ ...changes, scopes, client_secret: patch.client_secret && MASK })
+    const rows = (await commit(ctx, 'oauth_provider.updated', change, data)) as ProviderRow[]
+    return toDetails(found(rows, 'provider_not_found'))
+  },
+)

@@ -1,0 +1,152 @@
+// Looking after providers: asking their servers again, on demand and by the schedule, and renewing clients before their secrets run out.
+import { eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { type Ctx, callerFor, uncounted, verb } from '../kernel/context.ts'
+import { db, ours, type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
+import { Failure } from '../kernel/errors.ts'
+import { outside } from '../kernel/guarded-fetch.ts'
+import { commit, prepare } from '../kernel/journal.ts'
+import type { Services } from '../kernel/routes.ts'
+import { found } from '../kernel/rows.ts'
+import { oauthProviders } from '../tables.ts'
+import { type Client, obtainClient, renew, unregister, type Wish } from './clients.ts'
+import { ASSUMED, policy, serverColumns } from './discover.ts'
+import type { Discovered } from './discovery.ts'
+import { examine, type Finding } from './health.ts'
+import { clientColumns, opened, type ProviderRow, theProvider, toDetails, told } from './rows.ts'
+import type * as schema from './schema.ts'
+
+type Ref = z.output<typeof schema.ProviderRef>
+type Stored = typeof oauthProviders.$inferSelect
+type Looked = Stored & { assumed: string }
+
+const HOUR = 3_600_000
+const DAY = 24 * HOUR
+/** Renewing keeps the client, and people connected. Another client does not, so that comes as late as it can. */
+const [RENEWED_AHEAD, REPLACED_AHEAD] = [7 * DAY, DAY]
+
+export const recheckProvider = verb('deployments:update', (ctx, ref: Ref) => check(ctx, ref))
+
+/** What the schedule does besides: it renews the client. */
+export const tendProvider = verb('deployments:update', (ctx, ref: Ref) => check(ctx, ref, renewed))
+
+type Renewal = (ctx: Ctx, row: Stored, discovered: Discovered) => Promise<Client | null>
+
+async function check(ctx: Ctx, { provider_id }: Ref, renewal?: Renewal) {
+  const look = db
+    .select({ ...getTableColumns(oauthProviders), assumed: sql<string>`${ASSUMED}`.as('assumed') })
+    .from(oauthProviders)
+    .where(theProvider(provider_id))
+  const { looked, answer } = await prepare<Looked, ProviderRow>(ctx, look)
+  if (answer) return toDetails(found(answer, 'provider_not_found'))
+  const { assumed, ...row } = found(looked, 'provider_not_found')
+
+  const way = outside(ctx.config, ctx.origin)
+  const finding = await examine(way, row, policy(ctx, JSON.parse(assumed)), nowOf(ctx))
+  const client = (finding.discovered && (await renewal?.(ctx, row, finding.discovered))) ?? null
+  try {
+    const rows = await write(uncounted(ctx), row, finding, way.trace, client)
+    return toDetails(found(rows, 'provider_not_found'))
+  } catch (error) {
+    // One that took another's place is nobody's now.
+    if (client && client.client_id !== row.client_id)
+      await unregister(outside(ctx.config, ctx.origin), client).catch(() => {})
+    throw error
+  }
+}
+
+const nowOf = ({ config }: Ctx): number => Date.now() + config.clockOffset()
+
+/** Endpoints follow what their own issuer says; of another issuer nothing is taken over. */
+async function write(ctx: Ctx, row: Stored, finding: Finding, trace: unknown[], client: Client | null) {
+  const { health, health_detail, warnings, discovered } = finding
+  const changed = discovered ? MEMBERS.filter(member => discovered[member] !== row[member]) : []
+  const change = db
+    .update(oauthProviders)
+    .set({
+      ...(discovered && serverColumns(discovered)),
+      ...(client && (await clientColumns(ctx.sealer, row.provider_id, client))),
+      ...(client ? { health: 'healthy', health_detail: null } : { health, health_detail }),
+      warnings,
+      trace,
+      checked_at: sql`clock()`,
+      version: sql`${oauthProviders.version} + 1`,
+      // Nobody changed it by finding it as it was.
+      ...((changed.length > 0 || client) && { updated_at: sql`clock()` }),
+    })
+    .where(
+      sql`${eq(oauthProviders.id, row.id)} and ${ours(oauthProviders)} and ${oauthProviders.client_id} = ${row.client_id}`,
+    )
+    .returning(told)
+  const data = {
+    health,
+    changed,
+    ...(client && { client: client.client_id === row.client_id ? 'renewed' : 'replaced' }),
+  }
+  return (await commit(ctx, 'oauth_provider.checked', change, data)) as ProviderRow[]
+}
+
+const MEMBERS = ['auth_url', 'token_url', 'revocation_url', 'resource', 'issuer_in_answers'] as const
+
+// ---- renewing
+
+/** Another secret for the client whose own runs out; another client where the server knows no other way. */
+async function renewed(ctx: Ctx, row: Stored, discovered: Discovered): Promise<Client | null> {
+  if (row.registration !== 'dynamic' || row.client_secret_expires_at === null) return null
+  const left = Date.parse(row.client_secret_expires_at) - nowOf(ctx)
+  if (left > RENEWED_AHEAD) return null
+  const way = outside(ctx.config, ctx.origin)
+  const { name, redirect_uri } = row
+  const wish: Wish = { registration: 'dynamic', name, redirect_uri, document_url: null }
+  const client = (await opened(ctx.sealer, row)) as unknown as Client
+  try {
+    return await renew(way, discovered, client, wish)
+  } catch (error) {
+    if (!(error instanceof Failure)) throw error
+    if (left > REPLACED_AHEAD) return null
+  }
+  return obtainClient(way, discovered, wish).catch((error: unknown) => {
+    if (error instanceof Failure) return null
+    throw error
+  })
+}
+
+// ---- the schedule
+
+const MOST = 8
+
+type Scope = {
+  /** How many milliseconds are taken to have passed. */
+  ahead?: number
+  /** These organisations only. */
+  within?: string[]
+}
+
+/**
+ * Those that nobody has looked at for longest, and those whose secrets run out. Whoever takes them stamps them first, so that two runs do
+ * not both ask. Names whose reservation has run out are free.
+ */
+export async function sweepProviders(services: Services, { ahead = 0, within }: Scope = {}): Promise<void> {
+  const config = { ...services.config, clockOffset: () => ahead }
+  const clock = sql`select set_config('app.clock_offset', ${`${ahead} ms`}, true)`
+  const free = sql`delete from oauth_reservations where expires_at <= clock()`
+  const [, , due] = (await runAsSystem(services.database, clock, free, claim(within))) as [unknown, unknown, Row[]]
+  for (const [organization, provider_id, redirect_uri] of due as [string, string, string][]) {
+    const origin = config.publicUrl ?? new URL(redirect_uri).origin
+    const actor = { kind: 'cron' as const, id: null, organization, tenant: null }
+    const caller = callerFor({ ...services, config }, actor, `recheck-${crypto.randomUUID()}`, origin)
+    // One that cannot be looked after keeps nobody from the next.
+    await tendProvider(caller, { provider_id }).catch((error: unknown) =>
+      config.log({ level: 'error', request_id: caller.requestId, error: String(error) }),
+    )
+  }
+}
+
+const claim = (within: string[] | undefined): SQL<Row> => sql`
+  update oauth_providers set checked_at = clock() where id in (
+    select id from oauth_providers
+    where checked_at < clock() - interval '1 hour' and (checked_at < clock() - interval '1 day'
+        or registration = 'dynamic' and client_secret_expires_at < clock() + ${RENEWED_AHEAD} * interval '1 millisecond')
+      and ${within ? sql`organization_id = any(${uuidArray(within)})` : sql`true`}
+    order by checked_at limit ${MOST} for update skip locked)
+  returning organization_id, provider_id, redirect_uri`

@@ -1,0 +1,110 @@
+// How HTTP reaches OAuth providers.
+import type { Code } from '../kernel/errors.ts'
+import { slice } from '../kernel/routes.ts'
+import { discoverProvider, previewProvider } from './discover.ts'
+import { deleteProvider } from './ending.ts'
+import * as providers from './providers.ts'
+import { recheckProvider } from './recheck.ts'
+import * as s from './schema.ts'
+
+const discoveryErrors: Code[] = [
+  'invalid_mcp_server_url',
+  'oauth_not_required',
+  'resource_mismatch',
+  'issuer_mismatch',
+  'pkce_unsupported',
+  'metadata_invalid',
+  'unsafe_endpoint',
+  'grant_unsupported',
+  'registration_unsupported',
+  'registration_rejected',
+  'registration_invalid_response',
+  'upstream_error',
+  'upstream_timeout',
+]
+
+export const providerRoutes = slice(
+  'OAuth providers',
+  'Where people of an organisation connect their accounts: discovered from an MCP server, or made by hand.',
+)
+  .get('/v2/auth/providers', {
+    id: 'listProviders',
+    summary: 'The OAuth providers of this organisation, newest first',
+    reply: s.OAuthProviders,
+    verb: providers.listProviders,
+  })
+  .post('/v2/auth/providers', {
+    id: 'createProvider',
+    summary: 'Make an OAuth provider whose client was registered by hand',
+    description:
+      'Register the client with `/v2/auth/callback/{provider_id}` of this installation as its redirect URI first; reading the provider tells it too, as `redirect_uri`.',
+    body: s.NewProvider,
+    reply: s.OAuthProvider,
+    errors: ['provider_id_conflict', 'blocked_url', 'organization_not_found'],
+    verb: providers.createProvider,
+  })
+  .post('/v2/auth/providers/mcp-discover', {
+    id: 'discoverProvider',
+    summary: 'Make an OAuth provider from the address of an MCP server',
+    description: [
+      'Its OAuth metadata is discovered, and a client comes to be: the given one; else by our client-ID metadata document, where the server takes it and this installation is reached by https; else by dynamic registration.',
+      'A client that is given needs `/v2/auth/callback/{provider_id}` of this installation as its redirect URI.',
+    ].join('\n\n'),
+    query: s.DiscoverQuery,
+    body: s.McpServer,
+    reply: s.OAuthProvider,
+    errors: ['provider_id_conflict', 'blocked_url', ...discoveryErrors],
+    asks: true,
+    variant: { on: 'dry_run', reply: s.DiscoveryPreview, verb: previewProvider },
+    verb: discoverProvider,
+  })
+  .get('/v2/auth/providers/{provider_id}', {
+    id: 'readProvider',
+    summary: 'One OAuth provider, with what is known of its servers',
+    params: s.ProviderRef,
+    reply: s.OAuthProviderDetails,
+    errors: ['provider_not_found'],
+    versioned: true,
+    verb: providers.readProvider,
+  })
+  .patch('/v2/auth/providers/{provider_id}', {
+    id: 'changeProvider',
+    summary: 'Change an OAuth provider',
+    description:
+      'What was discovered stays as the servers say it: endpoints can be changed of a provider made by hand, the client only where it was given.',
+    params: s.ProviderRef,
+    body: s.ProviderPatch,
+    reply: s.OAuthProviderDetails,
+    errors: ['provider_not_found', 'member_immutable', 'blocked_url'],
+    versioned: true,
+    verb: providers.changeProvider,
+  })
+  .delete('/v2/auth/providers/{provider_id}', {
+    id: 'deleteProvider',
+    summary: 'Delete an OAuth provider, with the tokens that people granted',
+    description:
+      'It is gone at once. Its server is asked to revoke the tokens and to forget a registered client, as well as it goes.',
+    params: s.ProviderRef,
+    errors: ['provider_not_found'],
+    versioned: true,
+    asks: true,
+    verb: deleteProvider,
+  })
+  .post('/v2/auth/providers/{provider_id}/recheck', {
+    id: 'recheckProvider',
+    summary: 'Ask the servers of an OAuth provider again, and tell how they are',
+    description: [
+      '- `healthy`: it is as it should be; endpoints that their issuer has moved are taken over.',
+      '- `degraded`: something does not fit any more; `health_detail` says what.',
+      '- `as_changed`: the MCP server has another authorization server now. That one never sees the client; make the provider anew.',
+      '- `unreachable`: a server does not answer.',
+      '- `client_expired`: the secret of the client has run out. The schedule renews registered clients before that.',
+      '',
+      'Nothing is registered. Of a provider made by hand only its endpoints can be asked.',
+    ].join('\n'),
+    params: s.ProviderRef,
+    reply: s.OAuthProviderDetails,
+    errors: ['provider_not_found'],
+    asks: true,
+    verb: recheckProvider,
+  })

@@ -1,0 +1,110 @@
+// From a provider's row to the wire, and its sealed members: nothing of them is told, and only here are they opened.
+import { getTableColumns, type SQL, sql } from 'drizzle-orm'
+import type { Sealer } from '../kernel/crypto.ts'
+import { ours, textArray } from '../kernel/db.ts'
+import type { Hop } from '../kernel/guarded-fetch.ts'
+import { version } from '../kernel/routes.ts'
+import { iso } from '../kernel/rows.ts'
+import { oauthProviders } from '../tables.ts'
+import type { Client } from './clients.ts'
+import type { OAuthFetch, OAuthProvider, OAuthProviderDetails } from './schema.ts'
+
+const { client_secret: _1, registration_access_token: _2, ...columns } = getTableColumns(oauthProviders)
+type Stored = typeof oauthProviders.$inferSelect
+export type ProviderRow = Omit<Stored, 'client_secret' | 'registration_access_token'>
+
+/** What servers did is for those who may do something about it. */
+const forAdministrators = (column: typeof oauthProviders.warnings | typeof oauthProviders.trace): SQL =>
+  sql`case when 'deployments:update' = any(actor_permissions()) then ${column} end`.mapWith(column)
+
+export const told = {
+  ...columns,
+  warnings: forAdministrators(oauthProviders.warnings).as('warnings'),
+  trace: forAdministrators(oauthProviders.trace).as('trace'),
+}
+
+/** One provider of this organisation, by its name in addresses. */
+export const theProvider = (provider_id: string): SQL =>
+  sql`${oauthProviders.provider_id} = ${provider_id} and ${ours(oauthProviders)}`
+
+export const toWire = (row: ProviderRow): OAuthProvider => ({
+  id: row.id,
+  organization_id: row.organization_id,
+  provider_id: row.provider_id,
+  name: row.name,
+  client_id: row.client_id,
+  auth_url: row.auth_url,
+  token_url: row.token_url,
+  uses_pkce: row.uses_pkce,
+  code_challenge_method: row.code_challenge_method as OAuthProvider['code_challenge_method'],
+  provider_type: row.provider_type as OAuthProvider['provider_type'],
+  mcp_server_url: row.mcp_server_url,
+  token_endpoint_auth_method: row.token_endpoint_auth_method,
+  is_dynamic_client: row.registration === 'dynamic',
+  created_at: iso(row.created_at),
+  updated_at: iso(row.updated_at),
+})
+
+export const toDetails = (row: ProviderRow): OAuthProviderDetails & { [version]: number } => ({
+  ...toWire(row),
+  scopes: row.scopes,
+  redirect_uri: row.redirect_uri,
+  registration: row.registration,
+  revocation_url: row.revocation_url,
+  issuer: row.issuer,
+  client_secret_expires_at: iso(row.client_secret_expires_at),
+  health: row.health as OAuthProviderDetails['health'],
+  health_detail: row.health_detail,
+  checked_at: iso(row.checked_at),
+  warnings: row.warnings as OAuthProviderDetails['warnings'],
+  trace: (row.trace as Hop[] | null)?.map(hopToWire) ?? null,
+  [version]: row.version,
+})
+
+export const hopToWire = (hop: Hop): OAuthFetch => ({
+  ...hop,
+  status: hop.status ?? null,
+  outcome: hop.outcome ?? null,
+})
+
+/** Drizzle would spread them. */
+export const scopesOf = (scopes: string[]): SQL => textArray(scopes)
+
+// ---- sealed members
+
+type Sealed = 'client_secret' | 'registration_access_token'
+const place = (member: Sealed) => `oauth_providers.${member}`
+
+/**
+ * Bound to the provider's name and the member. The name and not the row's id: a patch knows the name before its one trip, and a name is
+ * never changed.
+ */
+export const seal = async (sealer: Sealer, provider_id: string, member: Sealed, plain: string | null | undefined) =>
+  plain == null ? null : sealer.seal(plain, provider_id, place(member))
+
+/** What is kept of a client. */
+export const clientColumns = async (sealer: Sealer, provider_id: string, client: Client) => ({
+  registration: client.registration,
+  client_id: client.client_id,
+  client_secret: await seal(sealer, provider_id, 'client_secret', client.client_secret),
+  client_secret_expires_at: client.client_secret_expires_at,
+  token_endpoint_auth_method: client.token_endpoint_auth_method,
+  registration_client_uri: client.registration_client_uri,
+  registration_access_token: await seal(
+    sealer,
+    provider_id,
+    'registration_access_token',
+    client.registration_access_token,
+  ),
+})
+
+/** The secrets of a row, for whoever speaks to its server. */
+export async function opened<Row extends Pick<Stored, 'provider_id' | Sealed>>(sealer: Sealer, row: Row): Promise<Row> {
+  const open = async (member: Sealed) =>
+    row[member] === null ? null : sealer.open(row[member], row.provider_id, place(member))
+  return {
+    ...row,
+    client_secret: await open('client_secret'),
+    registration_access_token: await open('registration_access_token'),
+  }
+}

@@ -1,0 +1,300 @@
+import { sql } from 'drizzle-orm'
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { tripsOf } from '#runtime'
+import { sealer } from '../../src/kernel/crypto.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { sweepProviders } from '../../src/oauth/recheck.ts'
+import { NewProvider } from '../../src/oauth/schema.ts'
+import { abroad, clock, eventsOf, lines, newTenant, nobody, startApp, type Tenant, theApp } from '../support/app.ts'
+import { foreign } from '../support/foreign.ts'
+import { AUTH, DISCOVER, discovery, MCP, mcpServer, PROVIDERS, pathOf, rowOf, SECRETS } from '../support/providers.ts'
+
+const HOUR = 3_600_000
+const DAY = 24 * HOUR
+const RECHECK = `${pathOf('found')}/recheck`
+const inDays = (days: number) => Math.floor((Date.now() + days * DAY) / 1000)
+
+let world: ReturnType<typeof mcpServer>
+beforeEach(() => {
+  world = mcpServer()
+  abroad.fetch = world
+})
+afterEach(() => {
+  clock.ahead = 0
+  abroad.fetch = foreign({})
+})
+
+async function discovered(over: Record<string, unknown> = {}) {
+  const tenant = await newTenant()
+  const { status, body } = await tenant.post(DISCOVER, discovery(over))
+  expect(status).toBe(200)
+  world.requests.length = 0
+  return { tenant, provider: body }
+}
+
+const OTHER = 'https://other.example.com'
+const otherServer = { resource: { authorization_servers: [OTHER] } }
+const atOther = {
+  '/.well-known/oauth-authorization-server': {
+    issuer: OTHER,
+    authorization_endpoint: `${OTHER}/authorize`,
+    token_endpoint: `${OTHER}/token`,
+    response_types_supported: ['code'],
+    code_challenge_methods_supported: ['S256'],
+  },
+}
+
+describe('a re-check', () => {
+  it('finds a server healthy that is as it was, and registers nothing', async () => {
+    const { tenant, provider } = await discovered()
+    const { status, body, headers } = await tenant.post(RECHECK)
+    expect(status).toBe(200)
+    expect(body).toMatchObject({ ...provider, health: 'healthy', health_detail: null })
+    expect(body.trace).toHaveLength(3)
+    expect((await tenant.get(pathOf('found'))).headers.get('ETag')).toBe('"2"')
+    expect(world.requests.map(({ method, url }) => `${method} ${url}`)).not.toContain(`POST ${AUTH}/register`)
+    expect(await eventsOf(headers.get('X-Request-Id')!)).toMatchObject([{ type: 'oauth_provider.checked' }])
+  })
+
+  it('takes over the endpoints that the same issuer has moved', async () => {
+    const { tenant, provider } = await discovered()
+    world.said.server = { token_endpoint: `${AUTH}/v2/token` }
+    clock.ahead = HOUR
+    const { body } = await tenant.post(RECHECK)
+    expect(body).toMatchObject({ health: 'healthy', token_url: `${AUTH}/v2/token`, client_id: provider.client_id })
+    expect(body.updated_at > provider.updated_at).toBe(true)
+    expect(await rowOf(tenant, 'found')).toMatchObject(SECRETS)
+  })
+
+  it('finds out that the authorization server is another one, which never sees the client', async () => {
+    const { tenant, provider } = await discovered()
+    world = mcpServer(otherServer, { [OTHER]: atOther })
+    abroad.fetch = world
+    const { body } = await tenant.post(RECHECK)
+    expect(body).toMatchObject({ ...provider, health: 'as_changed', health_detail: expect.stringContaining(OTHER) })
+    const told = world.requests.map(({ url, headers, body }) => [url, ...headers.values(), body].join(' ')).join('\n')
+    expect(told).toContain(OTHER)
+    for (const secret of [...Object.values(SECRETS), provider.client_id]) expect(told).not.toContain(secret)
+    abroad.fetch = mcpServer()
+    expect((await tenant.post(RECHECK)).body.health).toBe('healthy')
+  })
+
+  it('does not take a stand-in for a change', async () => {
+    world = mcpServer({ resource: { authorization_servers: [AUTH, OTHER] } }, { [OTHER]: atOther })
+    abroad.fetch = world
+    const { tenant, provider } = await discovered()
+    world.said.status = 404
+    const { body } = await tenant.post(RECHECK)
+    expect(body).toMatchObject({ ...provider, health: 'degraded' })
+  })
+
+  it.each([
+    [503, 'unreachable', 'upstream_error'],
+    [404, 'degraded', 'metadata_invalid'],
+  ])('tells a server that answers %i as %s', async (status, health, code) => {
+    const { tenant, provider } = await discovered()
+    world.said.status = status
+    const { body } = await tenant.post(RECHECK)
+    expect(body).toMatchObject({ ...provider, health, health_detail: expect.stringContaining(code) })
+  })
+
+  it('tells a server that nobody reaches as unreachable', async () => {
+    const { tenant } = await discovered()
+    abroad.fetch = foreign({})
+    const { status, body } = await tenant.post(RECHECK)
+    expect([status, body.health]).toEqual([200, 'unreachable'])
+    expect(body.trace.at(-1).outcome).toBe('upstream_error')
+  })
+
+  it('tells what does not fit any more as degraded', async () => {
+    const { tenant } = await discovered()
+    world.said.server = { token_endpoint_auth_methods_supported: ['none'] }
+    expect((await tenant.post(RECHECK)).body.health).toBe('degraded')
+    world.said.server = { code_challenge_methods_supported: [] }
+    const { body } = await tenant.post(RECHECK)
+    expect([body.health, body.health_detail]).toEqual(['degraded', expect.stringContaining('pkce_unsupported')])
+  })
+
+  it('tells a client whose secret has run out', async () => {
+    world.said.client = { client_secret_expires_at: inDays(10) }
+    const { tenant } = await discovered()
+    expect((await tenant.post(RECHECK)).body.health).toBe('healthy')
+    clock.ahead = 11 * DAY
+    expect((await tenant.post(RECHECK)).body.health).toBe('client_expired')
+    expect(world.clients.size).toBe(1)
+  })
+
+  it('asks the endpoints of a provider by hand whether anyone is there', async () => {
+    const tenant = await newTenant()
+    const byHand = {
+      ...NewProvider.meta()!.example!,
+      provider_id: 'found',
+      auth_url: `${AUTH}/a`,
+      token_url: `${AUTH}/t`,
+    }
+    await tenant.post(PROVIDERS, byHand)
+    for (const [answer, health] of [
+      [() => new Response(null, { status: 302, headers: { Location: 'https://elsewhere.example.com/' } }), 'healthy'],
+      [() => new Response(null, { status: 405 }), 'healthy'],
+      [() => new Response(null, { status: 500 }), 'unreachable'],
+    ] as const) {
+      abroad.fetch = foreign({ [AUTH]: answer })
+      expect((await tenant.post(RECHECK)).body.health).toBe(health)
+    }
+    abroad.fetch = foreign({})
+    expect((await tenant.post(RECHECK)).body.health).toBe('unreachable')
+  })
+
+  it('makes one trip before and one after, and none is asked for a replay', async () => {
+    const { tenant } = await discovered()
+    const counted = async () => {
+      const id = `trip-recheck-${nobody()}`
+      const reply = await tenant.post(RECHECK, undefined, { 'X-Request-Id': id, 'Idempotency-Key': 'k' })
+      return [await tripsOf(id), reply.headers.get('Idempotency-Replayed'), world.requests.length]
+    }
+    expect([await counted(), await counted()]).toEqual([
+      [2, null, 3],
+      [1, 'true', 3],
+    ])
+  })
+
+  it('is nothing of another organisation, and not for those who only read', async () => {
+    const { tenant } = await discovered()
+    expect((await (await newTenant()).post(RECHECK)).body.code).toBe('provider_not_found')
+    const role_id = '00000000-0000-4000-8000-000000000003'
+    const { key } = (await tenant.post('/workspaces/current/api-keys', { description: 'viewer', role_id })).body
+    expect((await tenant.as(key).post(RECHECK)).body.code).toBe('permission_missing')
+    expect(world.requests).toEqual([])
+  })
+})
+
+describe('the schedule', () => {
+  const services = () => {
+    const { config, database } = theApp()
+    return { config, database, sealer: sealer(config.sealingKeys) }
+  }
+  const sweep = ({ organization_id }: Tenant, ahead = 0) =>
+    sweepProviders(services(), { ahead, within: [organization_id] })
+  const healthOf = async (tenant: Tenant, provider_id = 'found') => (await tenant.get(pathOf(provider_id))).body.health
+
+  it('looks after a day, journaled as its own', async () => {
+    const { tenant } = await discovered()
+    world.said.status = 503
+    await sweep(tenant, 23 * HOUR)
+    expect(await healthOf(tenant)).toBe('healthy')
+    await sweep(tenant, 25 * HOUR)
+    expect(await healthOf(tenant)).toBe('unreachable')
+    const query = sql`select actor_kind, tenant_id, data from events
+      where organization_id = ${tenant.organization_id}::uuid and type = 'oauth_provider.checked'`
+    const [rows] = await runAsSystem(theApp().database, query)
+    expect(rows).toEqual([['cron', null, expect.stringContaining('unreachable')]])
+  })
+
+  it('takes the oldest first, some at a time, and never the same one twice', async () => {
+    const tenant = await newTenant()
+    const names = Array.from({ length: 10 }, (_, i) => `p${i}`)
+    for (const [i, provider_id] of names.entries()) {
+      clock.ahead = i * 1000
+      await tenant.post(DISCOVER, discovery({ provider_id, client_id: 'x' }))
+    }
+    clock.ahead = 0
+    world.said.status = 503
+    world.requests.length = 0
+    await Promise.all([sweep(tenant, 25 * HOUR), sweep(tenant, 25 * HOUR)])
+    const probes = world.requests.filter(({ url }) => url === `${MCP}/mcp`)
+    expect(probes).toHaveLength(10)
+    await sweep(tenant, 25 * HOUR)
+    expect(world.requests.filter(({ url }) => url === `${MCP}/mcp`)).toHaveLength(10)
+    const ten = await Promise.all(names.map(name => healthOf(tenant, name)))
+    expect(new Set(ten)).toEqual(new Set(['unreachable']))
+  })
+
+  it('renews a client before its secret runs out, and keeps it', async () => {
+    world.said.client = { client_secret_expires_at: inDays(30) }
+    const { tenant, provider } = await discovered()
+    world.said.client = { client_secret_expires_at: inDays(60), client_secret: 'renewed-secret-2204' }
+    await sweep(tenant, 22 * DAY)
+    expect((await rowOf(tenant, 'found')).client_secret).toBe(SECRETS.client_secret)
+    await sweep(tenant, 24 * DAY)
+    const { body } = await tenant.get(pathOf('found'))
+    expect(body).toMatchObject({ client_id: provider.client_id, health: 'healthy' })
+    expect(Date.parse(body.client_secret_expires_at)).toBe(inDays(60) * 1000)
+    expect((await rowOf(tenant, 'found')).client_secret).toBe('renewed-secret-2204')
+    expect(JSON.stringify(lines)).not.toContain('renewed-secret-2204')
+  })
+
+  it('takes another client where renewing is not offered, and not before it must', async () => {
+    world.said.client = { client_secret_expires_at: inDays(30), registration_client_uri: undefined }
+    const { tenant, provider } = await discovered()
+    world.said.client = { client_secret_expires_at: inDays(90), client_secret: 'replaced-secret-7719' }
+    await sweep(tenant, 25 * DAY)
+    expect((await tenant.get(pathOf('found'))).body.client_id).toBe(provider.client_id)
+    await sweep(tenant, 29.5 * DAY)
+    const { body } = await tenant.get(pathOf('found'))
+    expect(body.client_id).not.toBe(provider.client_id)
+    expect(world.clients.get(body.client_id)).toMatchObject({ redirect_uris: [body.redirect_uri] })
+    expect((await rowOf(tenant, 'found')).client_secret).toBe('replaced-secret-7719')
+  })
+
+  it('renews nothing at an authorization server that is another one', async () => {
+    world.said.client = { client_secret_expires_at: inDays(2) }
+    const { tenant } = await discovered()
+    world = mcpServer(otherServer, { [OTHER]: atOther })
+    abroad.fetch = world
+    await sweep(tenant, 25 * HOUR)
+    expect(await healthOf(tenant)).toBe('as_changed')
+    expect(world.requests.filter(({ method }) => method !== 'GET').map(({ url }) => url)).toEqual([`${MCP}/mcp`])
+  })
+
+  it('is part of the housekeeping, and frees names whose reservation has run out', async () => {
+    const { organization_id } = await newTenant()
+    const { database } = theApp()
+    const reserved = sql`insert into oauth_reservations (organization_id, provider_id, expires_at)
+      values (${organization_id}::uuid, 'old', now() - interval '1 second'), (${organization_id}::uuid, 'new', now() + interval '1 hour')`
+    await runAsSystem(database, reserved)
+    await theApp().housekeep()
+    const [rows] = await runAsSystem(
+      database,
+      sql`select provider_id from oauth_reservations where organization_id = ${organization_id}::uuid`,
+    )
+    expect(rows).toEqual([['new']])
+  })
+})
+
+describe('deleting a discovered provider', () => {
+  it('has its server forget the client', async () => {
+    const { tenant } = await discovered()
+    expect(world.clients.size).toBe(1)
+    const id = `trip-delete-${nobody()}`
+    expect((await tenant.delete(pathOf('found'), undefined, { 'X-Request-Id': id })).status).toBe(204)
+    expect([world.clients.size, await tripsOf(id)]).toEqual([0, 1])
+  })
+
+  it('goes on when the server does not', async () => {
+    const { tenant } = await discovered()
+    abroad.fetch = foreign({})
+    expect((await tenant.delete(pathOf('found'))).status).toBe(204)
+    expect((await tenant.get(PROVIDERS)).body).toEqual([])
+  })
+
+  it('asks nobody when it is not deleted', async () => {
+    const { tenant } = await discovered()
+    expect((await tenant.delete(pathOf('found'), undefined, { 'If-Match': '"9"' })).status).toBe(412)
+    expect((await (await newTenant()).delete(pathOf('found'))).status).toBe(404)
+    expect([world.clients.size, world.requests.length]).toEqual([1, 0])
+  })
+})
+
+it('an installation with an https address of its own is known by its document', async () => {
+  const app = startApp({ settings: { PUBLIC_URL: 'https://slipway.example.com' } })
+  const tenant = await newTenant({ app })
+  world.said.server = { client_id_metadata_document_supported: true }
+  const made = await tenant.post(DISCOVER, discovery())
+  const document = `https://slipway.example.com/.well-known/oauth-client.json/${made.body.id}`
+  expect(made.body).toMatchObject({ client_id: document, token_endpoint_auth_method: 'none', is_dynamic_client: false })
+  const { body } = await tenant.get(pathOf('found'))
+  const published = await (await app.fetch(new Request(document))).json()
+  expect(published).toMatchObject({ client_id: document, redirect_uris: [body.redirect_uri] })
+  world.said.server = {}
+  expect((await tenant.post(RECHECK)).body.health).toBe('degraded')
+})

@@ -1,0 +1,115 @@
+// An authorization server that a test holds in its hand, a provider of it, and a person who goes there and comes back.
+import { sql } from 'drizzle-orm'
+import { expect } from 'vitest'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { NewProvider } from '../../src/oauth/schema.ts'
+import { type App, newTenant, nobody, send, startApp, type Tenant } from './app.ts'
+import { foreign } from './foreign.ts'
+
+export const ISSUER = 'https://as.example.com'
+export const SECRET = 'the-secret-of-the-client~1'
+
+export type Asked = { form: URLSearchParams; headers: Headers }
+type Answer = (asked: Asked) => Response | Promise<Response>
+
+export function authorizationServer() {
+  const asked: Asked[] = []
+  const server = {
+    asked,
+    revoked: [] as URLSearchParams[],
+    /** What the token endpoint does. */
+    token: (() => tokens()) as Answer,
+    revocation: (() => new Response(null)) as Answer,
+  }
+  const read = async (request: Request): Promise<Asked> => ({
+    form: new URLSearchParams(new TextDecoder().decode(await request.arrayBuffer())),
+    headers: request.headers,
+  })
+  const outside = foreign({
+    [ISSUER]: {
+      'POST /token': async (request: Request) => {
+        const one = await read(request)
+        asked.push(one)
+        return server.token(one)
+      },
+      'POST /revoke': async (request: Request) => {
+        const one = await read(request)
+        server.revoked.push(one.form)
+        return server.revocation(one)
+      },
+    },
+  })
+  return { ...server, server, app: startApp({ overrides: { outside } }) }
+}
+
+let counter = 0
+/** Every token is one of a kind, so that it can be searched for. */
+export const grant = (over: Record<string, unknown> = {}) => {
+  counter++
+  return {
+    access_token: `access-secret-${counter}`,
+    refresh_token: `refresh-secret-${counter}`,
+    token_type: 'Bearer',
+    expires_in: 3600,
+    ...over,
+  }
+}
+export const tokens = (over: Record<string, unknown> = {}) => Response.json(grant(over))
+export const refusal = (error: string, status = 400) => Response.json({ error }, { status })
+
+type Columns = { issuer?: string; issuer_in_answers?: boolean; resource?: string; provider_type?: string }
+
+/** What by hand cannot be said, discovery would have found out. */
+export async function newProvider(tenant: Tenant, app: App, over: Record<string, unknown> = {}, columns: Columns = {}) {
+  const { body } = await tenant.post('/v2/auth/providers', {
+    ...NewProvider.meta()!.example!,
+    provider_id: 'example',
+    name: 'Example',
+    client_secret: SECRET,
+    auth_url: `${ISSUER}/authorize?kept=yes`,
+    token_url: `${ISSUER}/token`,
+    revocation_url: `${ISSUER}/revoke`,
+    scopes: [],
+    ...over,
+  })
+  for (const [name, value] of Object.entries(columns)) {
+    await runAsSystem(
+      app.database,
+      sql`update oauth_providers set ${sql.raw(name)} = ${value} where id = ${body.id}::uuid`,
+    )
+  }
+  return body
+}
+
+export async function setUp(app: App, over: Record<string, unknown> = {}, columns: Columns = {}) {
+  const tenant = await newTenant({ app })
+  return { tenant, provider: await newProvider(tenant, app, over, columns) }
+}
+
+export const begin = async (tenant: Tenant, over: Record<string, unknown> = {}) => {
+  const { status, body } = await tenant.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada', ...over })
+  expect(status, JSON.stringify(body)).toBe(200)
+  return body
+}
+export const stateOf = ({ url }: { url: string }) => new URL(url).searchParams.get('state')!
+
+/** Comes back with these parameters; the state and the code are there unless they are taken out. */
+export const comeBack = (
+  app: App,
+  begun: { url: string },
+  over: Record<string, string | undefined> = {},
+  { as = 'example', headers = {} }: { as?: string; headers?: Record<string, string> } = {},
+) => {
+  const all = Object.entries({ state: stateOf(begun), code: 'the-code-secret', ...over })
+  const query = new URLSearchParams(all.filter((pair): pair is [string, string] => pair[1] !== undefined))
+  return send('GET', `/v2/auth/callback/${as}?${query}`, { app, headers })
+}
+
+export async function connect(app: App, tenant: Tenant, over: Record<string, unknown> = {}) {
+  const begun = await begin(tenant, over)
+  const page = await comeBack(app, begun)
+  expect(page.status, page.text).toBe(200)
+  return begun
+}
+
+export const trip = () => `trip-${nobody()}`

@@ -1,0 +1,97 @@
+// OAuth providers to test with: an MCP server with its authorization server, and rows as the database has them.
+import { sql } from 'drizzle-orm'
+import { sealer } from '../../src/kernel/crypto.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { opened } from '../../src/oauth/rows.ts'
+import { type Tenant, theApp } from './app.ts'
+import { foreign } from './foreign.ts'
+
+export const PROVIDERS = '/v2/auth/providers'
+export const DISCOVER = `${PROVIDERS}/mcp-discover`
+export const pathOf = (provider_id: string) => `${PROVIDERS}/${provider_id}`
+
+/** What a registered client must not be told to anyone for. */
+export const SECRETS = { client_secret: 'upstream-secret-8841', registration_access_token: 'registration-token-3307' }
+export const MCP = 'https://mcp.example.com'
+export const AUTH = 'https://auth.example.com'
+
+/**
+ * An MCP server whose authorization server registers clients and manages them. `clients` are those that it knows; what it says is read
+ * anew for every request, so that a test may have it change its mind.
+ */
+export function mcpServer(
+  said: { resource?: object; server?: object; client?: object; status?: number } = {},
+  sites: Parameters<typeof foreign>[0] = {},
+) {
+  const clients = new Map<string, object>()
+  const challenge = `Bearer resource_metadata="${MCP}/.well-known/oauth-protected-resource/mcp"`
+  const managed = (client_id: string) => ({ ...SECRETS, registration_client_uri: `${AUTH}/register/${client_id}` })
+  const written = async (request: Request, client_id: string, status: number) => {
+    const asked = (await request.json()) as object
+    clients.set(client_id, asked)
+    const answer = { ...asked, client_id, client_secret_expires_at: 0, ...managed(client_id), ...said.client }
+    return Response.json(answer, { status })
+  }
+  const atServer = async (request: Request): Promise<Response> => {
+    const { pathname } = new URL(request.url)
+    const [, , client_id = ''] = pathname.split('/')
+    const known = request.headers.get('Authorization') === `Bearer ${SECRETS.registration_access_token}`
+    const asked = `${request.method} /${pathname.split('/')[1]}${client_id && '/one'}`
+    if (asked === 'POST /register') return written(request, `client-${crypto.randomUUID()}`, 201)
+    if (asked === 'PUT /register/one' && known && clients.has(client_id)) return written(request, client_id, 200)
+    if (asked === 'DELETE /register/one' && known && clients.delete(client_id))
+      return new Response(null, { status: 204 })
+    if (asked.endsWith('/register/one')) return new Response(null, { status: 401 })
+    if (pathname !== '/.well-known/oauth-authorization-server') return new Response(null, { status: 404 })
+    if (said.status) return new Response(null, { status: said.status })
+    return Response.json({
+      issuer: AUTH,
+      authorization_endpoint: `${AUTH}/authorize`,
+      token_endpoint: `${AUTH}/token`,
+      registration_endpoint: `${AUTH}/register`,
+      revocation_endpoint: `${AUTH}/revoke`,
+      response_types_supported: ['code'],
+      code_challenge_methods_supported: ['S256'],
+      token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
+      ...said.server,
+    })
+  }
+  const resource = () =>
+    Response.json({
+      resource: `${MCP}/mcp`,
+      authorization_servers: [AUTH],
+      scopes_supported: ['issues:read'],
+      ...said.resource,
+    })
+  const world = foreign({
+    [MCP]: {
+      'POST /mcp': () => new Response(null, { status: 401, headers: { 'WWW-Authenticate': challenge } }),
+      '/.well-known/oauth-protected-resource/mcp': resource,
+    },
+    [AUTH]: atServer,
+    ...sites,
+  })
+  return Object.assign(world, { clients, said })
+}
+
+export const discovery = (over: Record<string, unknown> = {}) => ({
+  provider_id: 'found',
+  name: 'Found',
+  mcp_server_url: `${MCP}/mcp`,
+  ...over,
+})
+
+/** The row with its secrets, as whoever speaks to its server has it. */
+export async function rowOf({ organization_id }: Tenant, provider_id: string) {
+  const query = sql`select provider_id, client_secret, registration_access_token from oauth_providers
+    where organization_id = ${organization_id}::uuid and provider_id = ${provider_id}`
+  const [[row]] = (await runAsSystem(theApp().database, query)) as [[(string | null)[]]]
+  const [, client_secret, registration_access_token] = row as [string, string | null, string | null]
+  return opened(sealer(theApp().config.sealingKeys), { provider_id, client_secret, registration_access_token })
+}
+
+export async function reservationsOf({ organization_id }: Tenant): Promise<number> {
+  const query = sql`select from oauth_reservations where organization_id = ${organization_id}::uuid`
+  const [rows] = await runAsSystem(theApp().database, query)
+  return rows!.length
+}
