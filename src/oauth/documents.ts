@@ -96,6 +96,9 @@ export function shaped<Shape extends z.ZodObject>(
 ): z.output<Shape> {
   const parsed = shape.safeParse(document)
   if (parsed.success) return parsed.data
-  const faulty = [...new Set(parsed.error.issues.map(issue => `\`${String(issue.path[0])}\``))]
-  throw refuse('metadata_invalid', stage, address, `missing or not as it should be: ${faulty.join(', ')}`)
+  throw refuse('metadata_invalid', stage, address, faultsOf(parsed.error))
 }
+
+/** Which members are at fault, each once: a long list may be wrong at every place. */
+export const faultsOf = ({ issues }: z.ZodError): string =>
+  `missing or not as it should be: ${[...new Set(issues.map(({ path }) => `\`${String(path[0])}\``))].join(', ')}`

@@ -3,7 +3,7 @@ import * as z from 'zod'
 import type { Outside } from '../kernel/guarded-fetch.ts'
 import type { Client, Wish } from './clients.ts'
 import type { Discovered } from './discovery.ts'
-import { beginningOf, objectOf } from './documents.ts'
+import { beginningOf, faultsOf, objectOf } from './documents.ts'
 import { quoted, refuse, type Stage } from './refusal.ts'
 
 /** In the order in which they are preferred. */
@@ -94,8 +94,7 @@ export const secretOf = ({ client_secret, client_secret_expires_at: until }: Cli
 /** The client of an answer, or what is wrong with it. The method that is answered counts; where none is, it is the one that was asked for. */
 export function clientOf(outside: Outside, answer: object, asked: ReturnType<typeof metadataOf>): Client | string {
   const parsed = Answer.safeParse(answer)
-  if (!parsed.success)
-    return `missing or not as it should be: ${parsed.error.issues.map(issue => `\`${String(issue.path[0])}\``).join(', ')}`
+  if (!parsed.success) return faultsOf(parsed.error)
   const { data } = parsed
   const secret = data.client_secret || null
   const method = data.token_endpoint_auth_method ?? (secret ? asked.token_endpoint_auth_method : 'none')

@@ -215,6 +215,11 @@ describe('the answer to a registration', () => {
     ['a secret that is missing', registering({ client_secret: null }), unusable],
     ['a method that we cannot', registering({ token_endpoint_auth_method: 'private_key_jwt' }), unusable],
     ['another redirect URI', registering({ redirect_uris: ['https://evil.example.com'] }), unusable],
+    [
+      'faults at many places, told once',
+      registering({ redirect_uris: Array(5000).fill(0) }),
+      { ...unusable, about: 'registration: auth.example.com: missing or not as it should be: `redirect_uris`' },
+    ],
     ['no JSON', status(201, 'made'), unusable],
     ['nothing', status(204), unusable],
     [

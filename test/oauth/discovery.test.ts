@@ -110,7 +110,13 @@ const ofResources: Case[] = [
     'the query of the address belongs to the path',
     sound(),
     { resource: `${MCP}/mcp` },
-    { server: `${MCP}/mcp?team=1` },
+    {
+      server: `${MCP}/mcp?team=1`,
+      asks: [
+        ...[`POST ${MCP}/mcp?team=1`, `GET ${MCP}${RESOURCE}/mcp?team=1`],
+        ...[`GET ${AUTH}${SERVER}`, `POST ${AUTH}/register`],
+      ],
+    },
   ],
   ['the same with a slash at the end', resource(`${MCP}/mcp/`), { resource: `${MCP}/mcp/` }],
   ['the address has the slash', resource(`${MCP}/mcp`), { resource: `${MCP}/mcp` }, { server: `${MCP}/mcp/` }],
@@ -215,6 +221,11 @@ const servers: Case[] = [
     'if none can, the fault of the first',
     listed('https://10.0.0.1', `${AUTH}/none`),
     ['blocked_url', SERVERS, '10.0.0.1'],
+  ],
+  [
+    'not more than eight are tried',
+    listed(...Array.from({ length: 8 }, (_, i) => `https://10.0.0.${i}`), AUTH),
+    ['blocked_url', SERVERS, '10.0.0.0'],
   ],
   ['one that is a number', listed(1), ['metadata_invalid', RESOURCES, mcp]],
   ['one that is no address', listed('auth'), ['blocked_url', SERVERS, '']],
@@ -415,7 +426,7 @@ it('tells a foreign server’s words in one harmless line', async () => {
 })
 
 it('keeps user info and queries of foreign addresses out of what it says', async () => {
-  const { found } = walk(listed('https://user:hush@auth.example.com/?token=hush'))
+  const { found } = walk(speaking({ issuer: 'https://user:hush@auth.example.com/?token=hush' }))
   const { extra } = await found.then(
     () => expect.unreachable(),
     error => error,

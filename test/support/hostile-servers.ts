@@ -199,7 +199,7 @@ const piece = fc.oneof(
     'abc==',
     ';',
     "'",
-    'ÿ',
+    '@',
     '""',
   ),
   quotedAddress.map(one => `resource_metadata="${one}"`),
