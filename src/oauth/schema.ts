@@ -21,8 +21,10 @@ const ProviderId = z
   })
   .meta({ description: 'Its name in addresses, unique in the organisation. It cannot be changed.' })
 
-/** An id is never someone's name: whoever names a provider may use either. */
-const NewProviderId = ProviderId.refine(text => !Uuid.safeParse(text).success, { error: 'needs to be no UUID' })
+/** An id is never someone's name, since whoever names a provider may use either; nor is the word of a path. */
+const NewProviderId = ProviderId.refine(text => !Uuid.safeParse(text).success && text !== 'mcp-discover', {
+  error: 'needs to be no UUID, and not mcp-discover',
+})
 
 const visible = (longest: number) =>
   z.string().regex(new RegExp(`^[\\x20-\\x7e]{1,${longest}}$`), { error: `needs 1 to ${longest} ASCII characters` })

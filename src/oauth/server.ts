@@ -57,7 +57,8 @@ export function documentsOf(issuer: URL): string[] {
   const path = issuer.pathname.replace(/\/$/, '')
   const inserted = [`/.well-known/oauth-authorization-server${path}`, `/.well-known/openid-configuration${path}`]
   const appended = path === '' ? [] : [`${path}/.well-known/openid-configuration`]
-  return [...inserted, ...appended].map(one => new URL(one, issuer.origin).href)
+  // Set as a path, since one that begins with two slashes would be resolved to another host.
+  return [...inserted, ...appended].map(path => Object.assign(new URL(issuer.origin), { pathname: path }).href)
 }
 
 /** Identical, or but for the slash of an empty path; null where it is another. */

@@ -100,6 +100,7 @@ describe('discovering', () => {
     [{ registration: 'dynamic', client_id: 'x' }, 'registration'],
     [{ registration: 'magic' }, 'registration'],
     [{ provider_id: nobody() }, 'provider_id'],
+    [{ provider_id: 'mcp-discover' }, 'provider_id'],
     [{ name: ' ' }, 'name'],
   ])('does not take %j', async (over, member) => {
     const { status, body } = await (await newTenant()).post(DISCOVER, discovery(over))

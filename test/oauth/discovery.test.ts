@@ -236,6 +236,14 @@ const servers: Case[] = [
   ['an issuer with a path: inserted', at(TENANT, `${SERVER}/tenant`), { issuer: TENANT }],
   ['an issuer with a path: OpenID inserted', at(TENANT, `${OIDC}/tenant`), { issuer: TENANT }],
   ['an issuer with a path: OpenID appended', at(TENANT, `/tenant${OIDC}`), { issuer: TENANT }],
+  [
+    'a path that looks like another host',
+    {
+      ...listed(`${AUTH}//evil.example.net`),
+      'https://evil.example.net': { [OIDC]: ofServer(`${AUTH}//evil.example.net`) },
+    },
+    ['metadata_invalid', SERVERS, auth],
+  ],
   ['an issuer without: OpenID', sound({}, { [SERVER]: undefined, [OIDC]: ofServer(AUTH) }), found],
   ['another issuer', speaking({ issuer: 'https://auth.example.net' }), ['issuer_mismatch', SERVERS, auth]],
   [

@@ -76,6 +76,7 @@ describe('a provider by hand', () => {
     [{ provider_id: 'a/b' }, 'provider_id'],
     [{ provider_id: '' }, 'provider_id'],
     [{ provider_id: nobody() }, 'provider_id'],
+    [{ provider_id: 'mcp-discover' }, 'provider_id'],
     [{ auth_url: 'not an address' }, 'auth_url'],
     [{ auth_url: 'file:///etc/passwd' }, 'auth_url'],
     [{ token_url: 'https://example.com/#x' }, 'token_url'],
@@ -160,7 +161,7 @@ describe('reading one', () => {
     await tenant.post(PROVIDERS, byHand())
     const tag = (await tenant.get(pathOf('hand'))).headers.get('ETag')!
     expect((await tenant.get(pathOf('hand'), { 'If-None-Match': tag })).status).toBe(304)
-    for (const other of ['other', nobody(), 'mcp-discover']) {
+    for (const other of ['other', nobody()]) {
       const { status, body } = await tenant.get(pathOf(other))
       expect([status, body.code]).toEqual([404, 'provider_not_found'])
     }
