@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { type Ctx, callerFor, verb } from '../kernel/context.ts'
 import { signer } from '../kernel/crypto.ts'
-import { type Row, runAsSystem } from '../kernel/db.ts'
+import { type Row, runAsSystem, unless } from '../kernel/db.ts'
 import { type Code, Failure, fail } from '../kernel/errors.ts'
 import { commit, systemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
@@ -16,12 +16,12 @@ const PURPOSE = 'integrations.install'
 /** The state names its row and is signed, so that one that was made up costs no trip. */
 export const beginInstall = verb('integrations:manage', async (ctx): Promise<schema.Install> => {
   const { github, sealingKeys } = ctx.config
-  if (!github) throw fail('githost_app_missing')
   const change = sql<{ id: string; expires_at: string }>`
     insert into integration_installs (organization_id, tenant_id, actor_id, expires_at)
-    values (current_organization(), current_tenant(), current_actor(), clock() + interval '1 hour') returning id, expires_at`
+    select current_organization(), current_tenant(), current_actor(), clock() + interval '1 hour'
+    where ${unless('githost_app_missing', sql`${github !== undefined}`)} returning id, expires_at`
   const { id, expires_at } = found(await commit(ctx, 'integration.install_started', change), 'workspace_not_found')
-  const url = new URL(`${appsOf(github.baseUrl)}/${github.slug}/installations/new`)
+  const url = new URL(`${appsOf(github!.baseUrl)}/${github!.slug}/installations/new`)
   url.searchParams.set('state', `${id}.${await signer(sealingKeys, PURPOSE).sign(id)}`)
   return { url: url.href, expires_at: iso(expires_at) }
 })

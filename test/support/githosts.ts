@@ -173,7 +173,7 @@ export function github(base = 'https://github.com', options: { padding?: number;
   }
 
   async function exchange(request: Request): Promise<Response> {
-    const form = new URLSearchParams(await request.text())
+    const form = new URLSearchParams(new TextDecoder().decode(await request.arrayBuffer()))
     const known = form.get('client_id') === APP.clientId && form.get('client_secret') === APP.clientSecret
     const code = form.get('code') ?? ''
     if (!known) return Response.json({ error: 'incorrect_client_credentials' })
