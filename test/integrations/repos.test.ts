@@ -173,7 +173,8 @@ describe('a host that refuses', () => {
     host.installations.delete(installation)
     expect(outcome(await tenant.get(path))).toEqual([409, 'integration_revoked'])
     abroad.fetch = nowhere
-    expect(outcome(await tenant.get(path))).toEqual([502, 'upstream_error'])
+    const away = await tenant.get(path)
+    expect([...outcome(away), away.headers.get('Retry-After')]).toEqual([502, 'upstream_error', '60'])
   })
 
   it('in a state that is known is not asked', async () => {
