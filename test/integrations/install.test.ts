@@ -88,6 +88,10 @@ describe('a person who installs the App', () => {
       const page = await with_(wrong)
       expect([page.status, page.text]).toEqual([400, expect.stringContaining('This address works no more')])
     }
+    // By another key: well-formed, and for a row that is there.
+    const [id, kid, mac] = state.split('.') as [string, string, string]
+    const forged = `${id}.${kid}.${[...mac].reverse().join('').replace(/.$/, 'A')}`
+    expect((await with_(forged)).status).toBe(400)
     const late = await begun(tenant)
     clock.ahead = 3_601_000
     expect((await with_(late)).status).toBe(400)
