@@ -20,16 +20,27 @@ const TOLD = [200, 201, 204, 304, 404, 409, 422]
 const WAIT_S = 60
 
 /** The answer with its JSON, or a failure that says what the host wants. */
-export async function ask(way: Outside, url: string, { method = 'GET', headers, json, form }: Wish): Promise<Asked> {
+export async function ask(way: Outside, url: string, wish: Wish, moved = false): Promise<Asked> {
+  const { method = 'GET', headers, json, form } = wish
   const body = json === undefined ? form && new URLSearchParams(form).toString() : JSON.stringify(json)
   const type = json === undefined ? 'application/x-www-form-urlencoded' : 'application/json'
   const init = { method, headers: { ...headers, ...(body !== undefined && { 'Content-Type': type }) } }
   const { answer, text } = await reached(way, url, { ...init, ...(body !== undefined && { body }) })
   const read = parsed(text)
   const { status } = answer
+  const to = moved || json === undefined ? null : elsewhere(answer, url)
+  if (to !== null) return ask(way, to, wish, true)
   if (!TOLD.includes(status)) throw refusal(answer, read, new URL(url).host)
   if (status < 300 && status !== 204 && read === undefined) throw unusable(url, 'an answer that is no JSON')
   return { status, headers: answer.headers, body: read }
+}
+
+/** A repository that was renamed is written to where it is now: at the same host, and asked once. */
+function elsewhere({ status, headers }: Response, url: string): string | null {
+  const location = headers.get('Location')
+  if (![307, 308].includes(status) || location === null || !URL.canParse(location, url)) return null
+  const to = new URL(location, url)
+  return to.origin === new URL(url).origin ? to.href : null
 }
 
 async function reached(way: Outside, url: string, init: RequestInit): Promise<{ answer: Response; text: string }> {
