@@ -81,8 +81,6 @@ export function github(base = 'https://github.com', options: { padding?: number;
   const people = new Map<string, Person>()
   const state = {
     limited: null as keyof typeof LIMITED | null,
-    /** So many more are answered before the limit. */
-    lenient: 0,
     inFlight: 0,
     most: 0,
     minted: 0,
@@ -156,7 +154,7 @@ export function github(base = 'https://github.com', options: { padding?: number;
     const one = installations.get(Number(/^ghs_hush_(\d+)_/.exec(token)?.[1]))
     if (!one) return said(401, 'Bad credentials')
     if (one.suspended) return said(403, 'This installation has been suspended')
-    if (state.limited && state.lenient-- <= 0) return LIMITED[state.limited]!()
+    if (state.limited) return LIMITED[state.limited]!()
     if (state.status) return new Response('<html>Unicorn!</html>', { status: state.status })
     if (path === '/installation/repositories')
       return paged(request, one.repositories, page => ({
