@@ -1,24 +1,23 @@
 // The way to Postgres: one HTTP round trip that enters and runs the verb's statement, in one transaction.
 import { type FullQueryResults, NeonDbError, neon, neonConfig } from '@neondatabase/serverless'
-import { is, SQL, sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/neon-http'
-import { type AnyPgColumn, PgDialect } from 'drizzle-orm/pg-core'
+import type { AnyPgColumn } from 'drizzle-orm/pg-core'
 import type { Config } from '../env.ts'
 import { type Ctx, inWorkspace } from './context.ts'
 import { type Failure, fail, isCode } from './errors.ts'
+import { type Given, prepare, type Query, type Row, statement } from './statement.ts'
+
+export type { Query, Row }
 
 /** Builds statements; it has no connection. */
 export const db = drizzle.mock()
-const dialect = new PgDialect()
 
 /** The first wall: a statement names its tenant. Row-level security is the second. */
 export const mine = (table: { tenant_id: AnyPgColumn }): SQL => sql`${table.tenant_id} = current_tenant()`
 export const ours = (table: { organization_id: AnyPgColumn }): SQL =>
   sql`${table.organization_id} = current_organization()`
 
-export type Row = unknown[]
-/** A statement of Drizzle's builder, or SQL whose rows come back as they are. */
-export type Query<T> = PromiseLike<T[]> | SQL<T>
 export type Database = (statements: Query<unknown>[]) => Promise<unknown[][]>
 
 /** A write that was answered before: what enter() found stored for its idempotency key. */
@@ -47,23 +46,40 @@ export function connect({ database }: Pick<Config, 'database'>, inProcess?: type
     const results = await client.transaction(queries, { fetchOptions }).catch((error: unknown) => {
       throw translate(error)
     })
-    return prepared.map((one, i) => one.map(results[i] as Result))
+    return prepared.map((one, i) => one.read((results[i] as FullQueryResults<true>).rows))
   }
 }
+
+const enter = statement(
+  (caller: Given<ReturnType<typeof entrance>>) => sql<Row>`
+    select e.*, set_config('role', 'slipway_app', true) from enter(${caller.hash}, ${caller.workspace}::uuid, ${caller.permission},
+    ${caller.inWorkspace}, ${caller.requestId}, ${caller.clockOffset}, ${caller.withoutIfMatch}, ${caller.key}, ${caller.fingerprint},
+    ${caller.limit}::integer) e`,
+)
+const countRequest = statement(({ limit }: Given<{ limit: number }>) => sql<Row>`select * from count_request(${limit})`)
+
+const entrance = (ctx: Ctx, limit: number | null) => ({
+  hash: ctx.actor.hash,
+  workspace: ctx.tenant,
+  permission: ctx.permission,
+  inWorkspace: inWorkspace(ctx),
+  requestId: ctx.requestId,
+  clockOffset: `${ctx.config.clockOffset()} ms`,
+  withoutIfMatch: ctx.withoutIfMatch,
+  key: ctx.idempotency?.key ?? null,
+  fingerprint: ctx.idempotency?.fingerprint ?? null,
+  limit,
+})
 
 /**
  * Enters as the caller and runs one statement, in the same round trip. What must be held before the statement looks at anything is
  * locked by one of its own: a statement does not see what others wrote while it waited.
  */
-export async function run<T>(ctx: Ctx, statement: Query<T>, lock?: SQL): Promise<T[]> {
-  const { rateLimit, limiter } = ctx.config
-  const limit = limiter || rateLimit === 0 ? null : rateLimit
-  const enter = sql`select e.*, set_config('role', 'slipway_app', true) from enter(${ctx.actor.hash}, ${ctx.tenant}::uuid,
-    ${ctx.permission}, ${inWorkspace(ctx)}, ${ctx.requestId}, ${`${ctx.config.clockOffset()} ms`}, ${ctx.withoutIfMatch},
-    ${ctx.idempotency?.key ?? null}, ${ctx.idempotency?.fingerprint ?? null}, ${limit}::integer) e`
-  const counted = limit === null ? [] : [sql`select * from count_request(${limit})`]
+export async function run<T>(ctx: Ctx, query: Query<T>, lock?: SQL): Promise<T[]> {
+  const limit = ctx.config.limiter || ctx.config.rateLimit === 0 ? null : ctx.config.rateLimit
+  const counting = limit === null ? [] : [countRequest({ limit })]
   const locks = lock ? [lock] : []
-  const results = await ctx.database([enter, ...locks, statement, ...counted])
+  const results = await ctx.database([enter(entrance(ctx, limit)), ...locks, query, ...counting])
   const [[entered], rows, count] = [results[0], ...results.slice(1 + locks.length)] as [Row[], T[], Row[]?]
   const [organization, tenant, actor] = entered as [string, string | null, string]
   Object.assign(ctx.seen, { organization, tenant, actor })
@@ -97,18 +113,6 @@ export const touched = (table: { version: AnyPgColumn }) => ({
   version: sql`${table.version} + 1`,
   updated_at: sql`clock()`,
 })
-
-type Result = FullQueryResults<true>
-type Prepared = { sql: string; params: unknown[]; map: (result: Result) => unknown[] }
-type Preparable = {
-  _prepare(): { getQuery(): { sql: string; params: unknown[] }; mapResult(result: Result): unknown[] }
-}
-
-function prepare(statement: Query<unknown>): Prepared {
-  if (is(statement, SQL)) return { ...dialect.sqlToQuery(statement), map: result => result.rows }
-  const query = (statement as unknown as Preparable)._prepare()
-  return { ...query.getQuery(), map: result => query.mapResult(result) }
-}
 
 /** Drizzle's columns read Postgres' text themselves; only booleans they expect ready-made. */
 const asText = { getTypeParser: (type: number) => (value: string) => (type === 16 ? value === 't' : value) } as never

@@ -18,3 +18,7 @@ export function found<Row>([row]: Row[], code: Code): Row {
 export function supplied<Patch extends object>(patch: Patch): { [K in keyof Patch]?: NonNullable<Patch[K]> } {
   return Object.fromEntries(Object.entries(patch).filter(([, value]) => value != null)) as never
 }
+
+/** Some columns of a table, to select no more than is needed. */
+export const columns = <Table, Name extends keyof Table>(table: Table, names: Name[]): Pick<Table, Name> =>
+  Object.fromEntries(names.map(name => [name, table[name]])) as Pick<Table, Name>
