@@ -1,6 +1,6 @@
 // From rows to the wire: deployments, with every member there, and revisions.
 import { version } from '../kernel/routes.ts'
-import { columns, iso } from '../kernel/rows.ts'
+import { columns, iso, whole } from '../kernel/rows.ts'
 import { deployments, type revisions, type SecretVersion } from '../tables.ts'
 import { MASK, SourceConfig, SourceRevisionConfig } from './parts.schema.ts'
 import type { Deployment, Revision } from './schema.ts'
@@ -30,10 +30,6 @@ export type RevisionRow = typeof revisions.$inferSelect
 const members = (schema: { shape: object }) => Object.keys(schema.shape)
 const [CONFIG, REVISION_CONFIG] = [members(SourceConfig), members(SourceRevisionConfig)]
 const NAMESPACE = ['k8s_namespace']
-
-/** What is unset is told as null, so that a client finds every member. */
-const whole = (names: string[], stored: unknown) =>
-  Object.fromEntries(names.map(name => [name, (stored as Record<string, unknown>)[name] ?? null]))
 
 export function deploymentToWire(row: DeploymentRow): Deployment & { [version]: number } {
   const config = whole(CONFIG, row.source_config)
