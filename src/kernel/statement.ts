@@ -12,8 +12,8 @@ export type Given<Input> = { [Name in keyof Input]: Stand<NonNullable<Input[Name
 type Stand<Value> = Value extends string | number | boolean | unknown[] ? Placeholder : Given<Value>
 
 /**
- * Drizzle's builder costs more than all else that a read does in the Worker. So a statement that is asked for often is written once for
- * every set of members that are given, and a request brings only their values.
+ * Building the text anew is what a read would spend most of its own JavaScript on. So a statement that is asked for often is written once
+ * for every set of members that are given, and a request brings only their values.
  */
 export function statement<Input extends object, T>(write: (given: Given<Input>) => Query<T>) {
   const written = new Map<string, Statement<T>>()
