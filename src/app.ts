@@ -14,6 +14,7 @@ import { connect } from './kernel/db.ts'
 import { cors, edge, failed, notFound } from './kernel/edge.ts'
 import { healthRoutes } from './kernel/health.ts'
 import { documentRoutes, openApi } from './kernel/openapi.ts'
+import { SegmentRouter } from './kernel/router.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
 import { storageOf } from './kernel/storage.ts'
 import { sweep } from './kernel/sweep.ts'
@@ -44,7 +45,7 @@ export function createApp(given: Config, inProcess?: typeof fetch) {
   const config = { ...given, uploads: storageOf(given) }
   const database = connect(config, inProcess)
   for (const notice of config.deprecations) config.log({ level: 'warn', notice })
-  const app = new Hono<Edge>()
+  const app = new Hono<Edge>({ router: new SegmentRouter() })
   app.use(edge(config))
   app.use(cors(config.corsOrigins))
   app.onError((error, c) => failed(c, error, config))
