@@ -58,16 +58,9 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Inp
     sql`planned as (select c.*, ${questions(input)} from deployments c where ${ofCurrent(deployment_id)} and ${await guards(ctx, input)})`,
     decided,
   ]
-  const also = [
-    skipped('changed'),
-    sql`revision as (${made(revision, 'changed')})`,
-    await sealedSecrets(
-      ctx,
-      deployment_id,
-      secrets.filter(secret => !isMasked(secret)),
-      sql`changed.revisions`,
-    ),
-  ]
+  const plain = secrets.filter(secret => !isMasked(secret))
+  const also = [skipped('changed'), sql`revision as (${made(revision, 'changed')})`]
+  if (plain.length > 0) also.push(await sealedSecrets(ctx, deployment_id, plain, sql`changed.revisions`))
   const data = {
     supplied: supplied(input, input.clear).map(({ path }) => path.join('.')),
     secrets: secrets.map(({ name }) => name),
@@ -92,6 +85,7 @@ function isNew({ path: [column, member], value, always }: Supplied): SQL {
 
 /** The places of those members that say something new. */
 const newOnes = (members: Supplied[], ...more: SQL[]): SQL => {
+  if (members.length + more.length === 0) return sql`'{}'::text[]`
   const each = members.map(member => sql`case when ${isNew(member)} then ${member.path.join('.')}::text end`)
   return sql`array_remove(array[${sql.join([...each, ...more, sql`null`], sql`, `)}]::text[], null)`
 }
@@ -114,8 +108,11 @@ function questions(input: Input): SQL {
 /** A ref that is said anew is looked up anew. */
 const PINNED = ['repo_commit_sha']
 
-const merged = (column: string, supplied: object | null | undefined, cleared: readonly string[] = []): SQL =>
-  sql`((c.${sql.identifier(column)}::jsonb || ${json(supplied ?? {})}) - ${sql.param([...cleared])}::text[])`
+const merged = (column: string, supplied: object | null | undefined, cleared: readonly string[] = []): SQL => {
+  const stored = sql`c.${sql.identifier(column)}::jsonb`
+  if (!supplied && cleared.length === 0) return stored
+  return sql`((${stored} || ${json(supplied ?? {})}) - ${sql.param([...cleared])}::text[])`
+}
 
 const itemsOf = (input: Input): SQL => {
   const items = input.secrets!.map(secret => ({ name: secret.name, masked: isMasked(secret) }))
@@ -134,25 +131,26 @@ const nextSecrets = (input: Input): SQL => sql`(
   select jsonb_agg(jsonb_build_object('name', i.name, 'version', case when i.masked then k.version else c.revisions + 1 end))
   from ${itemsOf(input)} left join ${KEPT} on k.name = i.name)`
 
-/** Everything that a patch may be refused for once the row is known. */
+/** Everything that a patch may be refused for once the row is known: what it does not supply is not asked after, since it stands. */
 async function guards(ctx: Ctx, input: Input): Promise<SQL> {
+  const { source_config: config, source_revision_config: madeFrom } = input
   const held = { version: sql`c.version` }
-  const immutable = newOnes(supplied(input).filter(member => member.effect === 'immutable'))
+  const immutable = supplied(input).filter(member => member.effect === 'immutable')
   const all = [
     unless('deployment_deleting', sql`c.deleting_at is null`),
-    unmoved(ctx, held) ?? sql`true`,
+    unmoved(ctx, held),
     freshPlan(ctx, await digestOf(input)),
-    sql`case when cardinality(${immutable}) > 0 then refuse('member_immutable', array_to_string(${immutable}, ', ')) else true end`,
+    immutable.length > 0 && unchanged(newOnes(immutable)),
     refusedBySource(input),
-    pushOfTag(
-      merged('source_config', input.source_config),
-      merged('source_revision_config', input.source_revision_config),
-    ),
-    suppliesSecrets(input) ? knownSecrets(input) : sql`true`,
-    archiveOf(input.source_revision_config),
+    (config || madeFrom) && pushOfTag(merged('source_config', config), merged('source_revision_config', madeFrom)),
+    input.secrets?.some(isMasked) && knownSecrets(input),
+    archiveOf(madeFrom),
   ]
-  return sql.join(all, sql` and `)
+  return and(...all.filter(guard => guard instanceof Object))!
 }
+
+const unchanged = (changed: SQL): SQL =>
+  sql`case when cardinality(${changed}) > 0 then refuse('member_immutable', array_to_string(${changed}, ', ')) else true end`
 
 /** The rules of sources stand in one table; the database only says which source it is. */
 function refusedBySource(input: Input): SQL {
