@@ -23,16 +23,9 @@ export async function commit<T>(
     : sql``
   const statement = sql`
     with ${listed(first)}changed as ${is(change, SQL) ? sql`(${change})` : (change as unknown as SQL)},
-    numbered as (
-      insert into journals (scope_id, organization_id, seq)
-      select current_scope(), current_organization(), count(*) from changed having count(*) > 0
-      on conflict (scope_id) do update set seq = journals.seq + excluded.seq returning seq),
     journaled as (
-      insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
-      select current_scope(), numbered.seq - row_number() over () + 1, current_organization(), current_tenant(), ${event}, changed.id,
-        setting('actor_kind'), current_actor(), setting('request_id'), ${JSON.stringify(data)}::json
-      from changed, numbered)${remembered}${sql.join(also.map(cte => sql`, ${cte}`))}
-    select to_json(changed) from changed` as SQL<Row>
+      select journal(${event}, array_agg(id), ${JSON.stringify(data)}::json) from changed having count(*) > 0)${remembered}${sql.join(also.map(cte => sql`, ${cte}`))}
+    select to_json(changed) from changed where (select count(*) from journaled) > 0` as SQL<Row>
   try {
     const rows = await run(ctx, statement, lock)
     return rows.map(([row]) => JSON.parse(row as string) as T)
