@@ -27,7 +27,8 @@ export function filters(asked: Given<DeploymentQuery>): SQL[] {
 /** Values of one key are alternatives, different keys must all match, and a value that does not exist is borne by nothing. */
 const tagged = (ids: Placeholder): SQL => sql`not exists (
   select from (
-    select array_agg(asked.id) as any_of from unnest(${ids}::uuid[]) asked(id) left join tag_values v on v.id = asked.id
+    select array_agg(asked.id) as any_of from unnest(${ids}::uuid[]) asked(id)
+      left join tag_values v on v.id = asked.id and v.tenant_id = current_tenant()
     group by coalesce(v.tag_key_id, asked.id)
   ) key where not ${deployments.tag_value_ids} && key.any_of)`
 

@@ -2,6 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { type Database, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { systemEvents, systemSettings } from '../kernel/journal.ts'
+import { pending } from '../tables.ts'
 import { DEADLINES, UNUSED_AFTER } from './lifecycle.ts'
 import { followed, moved, turns } from './queue.ts'
 
@@ -12,18 +13,18 @@ const deadlines = JSON.stringify(
 )
 const overdue = sql`r.status = l.status and r.status_since <= clock() - l.after * interval '1 millisecond'`
 const limits = sql`jsonb_to_recordset(${deadlines}::jsonb) l(status text, after bigint, becomes text, message text)`
-/** Spelt as the partial index has it, so that the sweep reads nothing else. */
-const pending = sql`r.status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')`
+/** The partial index's own condition, so that the sweep reads nothing else. */
+const hasDeadline = pending(sql`r.status`)
 
 /** Deployments that someone else is changing now are left for the next time. */
 const hold = (inside: SQL) => sql`with held as (
-    select c.id from deployments c where ${inside} and c.id in (select r.deployment_id from revisions r, ${limits} where ${pending} and ${overdue})
+    select c.id from deployments c where ${inside} and c.id in (select r.deployment_id from revisions r, ${limits} where ${hasDeadline} and ${overdue})
     order by c.id limit ${MOST} for update skip locked)
   select set_config('app.swept', coalesce(string_agg(id::text, ','), ''), true) from held`
 
 const fail = sql`with moves as (
     select r.id, r.deployment_id, r.number, l.becomes, l.message, '{}'::jsonb as resolved, null::jsonb as made_commit
-    from revisions r, ${limits} where r.deployment_id = any(string_to_array(setting('swept'), ',')::uuid[]) and ${pending} and ${overdue}),
+    from revisions r, ${limits} where r.deployment_id = any(string_to_array(setting('swept'), ',')::uuid[]) and ${hasDeadline} and ${overdue}),
   ${sql.join(turns, sql`, `)}, changed as (${moved}), ${sql.join(followed, sql`, `)},
   ${systemEvents(sql`
     select tenant_id, organization_id, 'revision.' || lower(status) as type, id as subject_id,
