@@ -166,9 +166,13 @@ async function connect(caller: Caller, { flow, provider, unchanged }: Claimed, a
     returning t.id`
   const completed = sql`completed as (
     update oauth_flows f set status = 'completed' from changed where f.id = ${flow.id}::uuid and f.tenant_id = current_tenant())`
-  const also = [completed]
+  // Whoever deletes the provider holds it and then asks for the flow: so it is held before the flow is.
+  const lock = sql`select from oauth_providers p where p.id = ${flow.provider_id}::uuid for key share`
   found(
-    await commit(inWorkspace(caller), 'oauth_token.connected', change, about(flow, provider), { also }),
+    await commit(inWorkspace(caller), 'oauth_token.connected', change, about(flow, provider), {
+      also: [completed],
+      lock,
+    }),
     'state_invalid',
   )
 }
