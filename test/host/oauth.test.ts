@@ -168,7 +168,7 @@ test('what is deleted here ends at the server: the tokens, and the client', asyn
 // It registers without management, gives tokens of an hour without refresh tokens, and has nowhere to revoke them: there is nothing to
 // refresh, and what is ended here runs out there.
 test('the demo server of the MCP SDK hands a person a token that it takes', async () => {
-  const server = await demoServer()
+  const server = `${(await demoServer()).mcp}/mcp`
   const made = await api('POST', '/v2/auth/providers/mcp-discover', {
     ...{ provider_id: 'demo', name: 'Demo', mcp_server_url: server },
   })

@@ -39,13 +39,13 @@ export function command(file: string, args: string[] = [], env: Record<string, s
   return running
 }
 
-/** The demo server of the MCP SDK, behind an authorization server of its own; its address once both listen. */
-export async function demoServer(): Promise<string> {
+/** The demo server of the MCP SDK and its authorization server: their origins, once both listen. */
+export async function demoServer() {
   const [port, auth] = [await freePort(), await freePort()]
   const file = 'node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js'
   const running = command(file, ['--oauth'], { MCP_PORT: `${port}`, MCP_AUTH_PORT: `${auth}` })
   await running.until(async () => (await listens(port)) && (await listens(auth)))
-  return `http://localhost:${port}/mcp`
+  return { mcp: `http://localhost:${port}`, auth: `http://localhost:${auth}` }
 }
 
 /** An MCP server that asks nobody who they are. */
