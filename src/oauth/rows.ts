@@ -5,9 +5,10 @@ import { ours, textArray } from '../kernel/db.ts'
 import type { Hop } from '../kernel/guarded-fetch.ts'
 import { version } from '../kernel/routes.ts'
 import { iso } from '../kernel/rows.ts'
+import type { OAuthFetch } from '../kernel/wire.ts'
 import { oauthProviders } from '../tables.ts'
 import type { Client } from './clients.ts'
-import type { OAuthFetch, OAuthProvider, OAuthProviderDetails } from './schema.ts'
+import type { OAuthProvider, OAuthProviderDetails } from './schema.ts'
 
 const { client_secret: _1, registration_access_token: _2, ...columns } = getTableColumns(oauthProviders)
 type Stored = typeof oauthProviders.$inferSelect
