@@ -28,6 +28,12 @@ export const told = {
 export const theProvider = (provider_id: string): SQL =>
   sql`${oauthProviders.provider_id} = ${provider_id} and ${ours(oauthProviders)}`
 
+/**
+ * Held before anything that belongs to a provider is written: deleting a provider takes the provider first and then all of that, and
+ * whoever took them the other way round would wait for it while it waits for them. Those who hold it so do not keep each other waiting.
+ */
+export const heldProvider = (which: SQL): SQL => sql`select p.id from oauth_providers p where ${which} for key share`
+
 export const toWire = (row: ProviderRow): OAuthProvider => ({
   id: row.id,
   organization_id: row.organization_id,
