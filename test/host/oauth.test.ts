@@ -6,6 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Provider } from 'oidc-provider'
+import pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { migrate } from '../../src/host/migrate.ts'
@@ -20,6 +21,7 @@ const servers: Server[] = []
 const clock = { ahead: 0 }
 const lines: unknown[] = []
 let postgres: Postgres
+let watch: pg.Client
 let slipway: ReturnType<typeof hosted>
 let key: string
 let provider: Provider
@@ -27,9 +29,17 @@ let mcp: string
 /** What the token endpoint was asked. */
 const asked: string[] = []
 
+/** Transactions that were open while a foreign server was asked, each time one was. */
+const open: number[] = []
+async function countOpen(): Promise<void> {
+  const { rows } = await watch.query(`select from pg_stat_activity
+    where datname = current_database() and xact_start is not null and pid <> pg_backend_pid() and backend_type = 'client backend'`)
+  open.push(rows.length)
+}
+
 async function listen(handler: (origin: string) => RequestListener): Promise<string> {
   let answer: RequestListener = () => {}
-  const server = createServer((request, response) => answer(request, response))
+  const server = createServer((request, response) => void countOpen().then(() => answer(request, response)))
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   servers.push(server)
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
@@ -40,6 +50,8 @@ async function listen(handler: (origin: string) => RequestListener): Promise<str
 beforeAll(async () => {
   postgres = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
   await migrate(postgres.url, { log: () => {} })
+  watch = new pg.Client(postgres.url)
+  await watch.connect()
   const settings = {
     ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
     ...{ PUBLIC_URL, ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
@@ -72,6 +84,7 @@ afterAll(async () => {
     server.closeAllConnections()
   }
   await slipway.close()
+  await watch.end()
   await postgres.stop()
   fs.rmSync(root, { recursive: true })
 })
@@ -142,6 +155,21 @@ test('a person is connected to a discovered server, and disconnected', async () 
   expect(ended.body.revocation).toBe('revoked')
   expect(await provider.AccessToken.find(token)).toBeUndefined()
   expect(JSON.stringify(lines)).not.toContain(token)
+})
+
+test('no transaction is open while a foreign server answers', async () => {
+  open.length = 0
+  expect((await api('POST', '/v2/auth/providers/real/recheck')).body.health).toBe('healthy')
+  const begun = await api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'cyd' })
+  const back = new URL(await walk(begun.body.url, PUBLIC_URL))
+  await api('GET', back.pathname + back.search)
+  clock.ahead = 3_600_000
+  expect((await api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'cyd' })).body.status).toBe(
+    'completed',
+  )
+  await api('DELETE', '/v2/auth/tokens?provider=real&user_id=cyd')
+  expect(open.length).toBeGreaterThan(8)
+  expect(open.filter(Boolean)).toEqual([])
 })
 
 test('what a person refuses is told to whoever waits', async () => {

@@ -87,7 +87,8 @@ describe('a re-check', () => {
       (others: typeof world): typeof fetch =>
       async (input, init) => {
         if (String(input) !== `${AUTH}/token`) return others(input, init)
-        const form = new URLSearchParams(await new Request(String(input), init).text())
+        const body = await new Request(String(input), init).arrayBuffer()
+        const form = new URLSearchParams(new TextDecoder().decode(body))
         grants.push(form.get('grant_type')!)
         return Response.json(as.grant())
       }
