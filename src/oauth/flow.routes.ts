@@ -68,14 +68,8 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
   .post('/v2/auth/authenticate', {
     id: 'authenticate',
     summary: 'A fresh token of a person, or where the person goes to connect',
-    description: [
-      '- `completed`: `token` is good for a minute at least.',
-      '- `pending`: nobody has connected yet, or not with these scopes. Send the person to `url` and wait by `auth_id`.',
-      '- `connection_required`: the connection was ended, or the provider was changed. As `pending`.',
-      '- `token_expired`: it has run out, and the server gave nothing to refresh it with. As `pending`.',
-      '',
-      'Where a server refuses a token for want of scopes (403 with `insufficient_scope`), name those of its challenge: the person is asked for them and for those of before.',
-    ].join('\n'),
+    description:
+      'Where a server refuses a token for want of scopes (403 with `insufficient_scope`), name those of its challenge in `scopes`: the person is asked for them, and for those of before.',
     body: s.AuthenticationWish,
     reply: s.Authentication,
     errors: [
@@ -92,6 +86,7 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
   .get('/v2/auth/wait/{auth_id}', {
     id: 'waitForConnection',
     summary: 'Wait until a person has connected, for a minute at most',
+    description: 'Who is not back by then is still `pending`: wait again, until ten minutes are over.',
     params: s.AuthRef,
     query: s.AuthWaitQuery,
     reply: s.Authentication,
