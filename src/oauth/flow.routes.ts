@@ -1,5 +1,6 @@
 // How HTTP reaches connections: an application asks for a token, a person comes back with a code.
 
+import { logged } from '../kernel/edge.ts'
 import { Failure, statusOf } from '../kernel/errors.ts'
 import { readForm } from '../kernel/input.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
@@ -14,12 +15,6 @@ type Open = NonNullable<Operation['open']>
 const oneOf = (all: URLSearchParams, name: string): string | undefined => {
   const [value, ...others] = all.getAll(name)
   return others.length > 0 ? undefined : value
-}
-
-/** A person is told by a page even when it could not be found out of which provider. */
-function unnamed(error: unknown): Arrival {
-  if (!(error instanceof Failure)) throw error
-  return { provider: null, failure: error.code }
 }
 
 const receive =
@@ -39,7 +34,14 @@ const receive =
       if (value !== undefined) answer[name] = value
     }
     const origin = services.config.publicUrl ?? new URL(c.req.url).origin
-    const arrival = await callback(services, c.get('requestId'), origin, answer).catch(unnamed)
+    const requestId = c.get('requestId')
+    // A person is told by a page even when it could not be found out of which provider.
+    const unnamed = (error: unknown): Arrival => {
+      if (!(error instanceof Failure)) throw error
+      logged(error, requestId, services.config)
+      return { provider: null, failure: error.code }
+    }
+    const arrival = await callback(services, requestId, origin, answer).catch(unnamed)
     if (arrival.failure) c.get('seen').code = arrival.failure
     const status = arrival.failure === null ? 200 : statusOf(arrival.failure)
     return c.body(page(arrival), status as 200, headers)

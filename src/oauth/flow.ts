@@ -4,6 +4,7 @@ import type * as z from 'zod'
 import { type Caller, type Ctx, callerFor, uncounted, verb } from '../kernel/context.ts'
 import { sha256Hex } from '../kernel/crypto.ts'
 import { type Row, run, runAsSystem, textArray } from '../kernel/db.ts'
+import { logged } from '../kernel/edge.ts'
 import { type Code, Failure, fail, isCode, sentenceOf } from '../kernel/errors.ts'
 import { outside } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
@@ -131,6 +132,7 @@ export async function callback(
     return { provider: provider.name, failure: null }
   } catch (error) {
     const failure = error instanceof Failure ? error.code : 'internal'
+    if (error instanceof Failure) logged(error, requestId, config)
     await failed(caller, flow, failure)
     if (failure === 'internal') throw error
     return { provider: provider.name, failure }

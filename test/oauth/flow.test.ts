@@ -388,6 +388,8 @@ describe('a database that is away when a person is back', () => {
     const gone = startApp({ settings: { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' } })
     const page = await as.comeBack(gone, begun)
     expect([page.status, page.headers.get('Content-Type')]).toEqual([503, 'text/html; charset=utf-8'])
+    const told = lines.filter(({ request_id }) => request_id === page.headers.get('X-Request-Id'))
+    expect(told).toMatchObject([{ message: expect.any(String) }, { status: 503, code: 'database_unavailable' }])
     expect((await as.comeBack(app, begun)).status).toBe(200)
   })
 })
