@@ -1,4 +1,5 @@
 // The closed set of error codes: each with its status, its title and the sentence that says what to do.
+import type { OAuthFetch } from './wire.ts'
 
 const CODES = {
   state_invalid: [
@@ -342,6 +343,8 @@ type Extra = {
   /** Names the thing at fault, at the end of the code's sentence. */
   about?: string | undefined
   errors?: Fault[]
+  /** What foreign servers were asked before it came to this. */
+  trace?: OAuthFetch[]
   headers?: Record<string, string>
   cause?: unknown
 }
@@ -369,6 +372,7 @@ export function problem({ code, extra }: Failure, requestId: string, origin = ''
     code,
     request_id: requestId,
     ...(extra.errors && { errors: extra.errors }),
+    ...(extra.trace && { trace: extra.trace }),
   }
   const headers = new Headers(extra.headers)
   headers.set('Content-Type', 'application/problem+json')
