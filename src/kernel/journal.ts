@@ -2,6 +2,7 @@
 import { is, SQL, sql } from 'drizzle-orm'
 import type { Ctx } from './context.ts'
 import { type Query, Replay, type Row, run } from './db.ts'
+import { Failure } from './errors.ts'
 
 type Parts = { first?: SQL[]; also?: SQL[]; others?: SQL; lock?: SQL; remember?: SQL }
 
@@ -77,6 +78,21 @@ export async function prepare<Looked, Answer>(
     return { looked: await run(ctx, look, lock) }
   } catch (error) {
     return { answer: answered(ctx, error) }
+  }
+}
+
+const LOOKS = 100
+const PAUSE_MS = 20
+
+/** The second trip of such a write. A repeat that looks whether it was answered holds the key for a moment: this is what it looks for. */
+export async function conclude<T>(write: () => Promise<T>): Promise<T> {
+  for (let looks = 1; ; looks++) {
+    try {
+      return await write()
+    } catch (error) {
+      if (!(error instanceof Failure) || error.code !== 'idempotency_in_flight' || looks === LOOKS) throw error
+      await new Promise(resolve => setTimeout(resolve, PAUSE_MS))
+    }
   }
 }
 

@@ -6,7 +6,7 @@ import { sha256Hex } from '../kernel/crypto.ts'
 import { db, type Row, run, runAsSystem } from '../kernel/db.ts'
 import { Failure, fail } from '../kernel/errors.ts'
 import { type Outside, outside } from '../kernel/guarded-fetch.ts'
-import { commit, prepare } from '../kernel/journal.ts'
+import { commit, conclude, prepare } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables.ts'
 import { type Client, methodFor, obtainClient, unregister, type Wish } from './clients.ts'
@@ -39,7 +39,7 @@ export const discoverProvider = verb('deployments:create', async (ctx, input: In
     const discovered = await telling(way, discover(way, server, policy(ctx, assumed)))
     client = await telling(way, obtainClient(way, discovered, wishOf(ctx, input, id)))
     const made = { id, input, server, discovered, client, way }
-    return toWire(found(await write(uncounted(ctx), made, reservation), 'provider_id_conflict'))
+    return toWire(found(await conclude(() => write(uncounted(ctx), made, reservation)), 'provider_id_conflict'))
   } catch (error) {
     await undo(ctx, id, reservation, client)
     throw error
