@@ -117,8 +117,35 @@ const Registry = z.object({
   }),
 })
 
+/** As GitHub gives it (PKCS#1) or as everyone else does (PKCS#8); in a variable its lines may be written as `\\n`. */
+const PRIVATE_KEY = /^-----BEGIN (RSA )?PRIVATE KEY-----\s+[A-Za-z0-9+/=\s]+-----END \1?PRIVATE KEY-----\s*$/
+const A_PRIVATE_KEY = 'needs the private key of the App, as the file that GitHub gives has it'
+const A_GITHUB = 'needs an address like https://github.example.com, without a path'
+const visible = (what: string) =>
+  z.string({ error: `needs ${what}` }).regex(/^[\x21-\x7e]{1,255}$/, { error: `needs ${what}` })
+
+/** The operator's own GitHub App: all of it, or none. */
+const GitHub = z.object({
+  GITHUB_APP_ID: z.string({ error: 'needs the App ID' }).regex(/^\d{1,15}$/, { error: 'needs the App ID, a number' }),
+  GITHUB_APP_SLUG: z
+    .string({ error: 'needs the name of the App in its address' })
+    .regex(/^[a-z0-9-]{1,100}$/, { error: 'needs the name of the App in its address' }),
+  GITHUB_APP_PRIVATE_KEY: z
+    .string({ error: A_PRIVATE_KEY })
+    .transform(text => text.replaceAll('\\n', '\n').trim())
+    .refine(text => PRIVATE_KEY.test(text), { error: A_PRIVATE_KEY }),
+  GITHUB_APP_CLIENT_ID: visible('the client ID of the App'),
+  GITHUB_APP_CLIENT_SECRET: visible('a client secret of the App'),
+  GITHUB_APP_WEBHOOK_SECRET: visible('the webhook secret of the App'),
+  GITHUB_BASE_URL: z
+    .string()
+    .default('https://github.com')
+    .refine(text => /^https?:\/\/[^/?#\s@]+\/?$/.test(text) && URL.canParse(text), { error: A_GITHUB })
+    .transform(text => new URL(text).origin),
+})
+
 /** Each is given whole or not at all. */
-const GROUPS = [S3, Registry]
+const GROUPS = [S3, Registry, GitHub]
 
 /** The names of all settings, for hosts that hand them on. */
 export const SETTINGS = [Settings, ...GROUPS].flatMap(({ shape }) => Object.keys(shape))
@@ -149,6 +176,17 @@ export type RegistrySettings = {
   certificate: string
 }
 
+/** The operator's own GitHub App, and the GitHub that it is at. */
+export type GitHubApp = {
+  baseUrl: string
+  appId: string
+  slug: string
+  privateKey: string
+  clientId: string
+  clientSecret: string
+  webhookSecret: string
+}
+
 export type Config = {
   database: { url: string; gateway: string | undefined }
   /** The origin of the addresses that it gives; without it, the one it was asked at. */
@@ -170,6 +208,8 @@ export type Config = {
   s3: S3Settings | undefined
   /** Where images are pushed to; without it there are no push tokens. */
   registry: RegistrySettings | undefined
+  /** Without it, git hosts are connected with credentials of a workspace's own. */
+  github: GitHubApp | undefined
   instanceAdmins: string[]
   /** What the operator should know, to be logged once. */
   deprecations: string[]
@@ -196,7 +236,7 @@ function read<S extends z.ZodType>(schema: S, env: Record<string, unknown>): z.o
   throw new SettingsError(parsed.error.issues.map(issue => `${issue.path.join('.')} ${issue.message}.`).join(' '))
 }
 
-type Grouped = Partial<z.output<typeof S3> & z.output<typeof Registry>>
+type Grouped = Partial<z.output<typeof S3> & z.output<typeof Registry> & z.output<typeof GitHub>>
 
 /** Read as one, so that every fault is named at once. */
 function readSettings(env: Record<string, unknown>): z.output<typeof Settings> & Grouped {
@@ -218,6 +258,19 @@ const s3Of = (settings: Grouped): S3Settings | undefined =>
 const registryOf = ({ REGISTRY_URL: url, REGISTRY_SIGNING_KEY: signing }: Grouped): RegistrySettings | undefined =>
   url === undefined ? undefined : { url, ...signing! }
 
+const githubOf = (settings: Grouped): GitHubApp | undefined =>
+  settings.GITHUB_APP_ID === undefined
+    ? undefined
+    : {
+        baseUrl: settings.GITHUB_BASE_URL!,
+        appId: settings.GITHUB_APP_ID,
+        slug: settings.GITHUB_APP_SLUG!,
+        privateKey: settings.GITHUB_APP_PRIVATE_KEY!,
+        clientId: settings.GITHUB_APP_CLIENT_ID!,
+        clientSecret: settings.GITHUB_APP_CLIENT_SECRET!,
+        webhookSecret: settings.GITHUB_APP_WEBHOOK_SECRET!,
+      }
+
 export function readConfig(env: Record<string, unknown>, overrides: Partial<Config> = {}): Config {
   const settings = readSettings(env)
   const deprecated = settings.USAGE_EXPORT_ADMIN_EMAILS.length > 0
@@ -235,6 +288,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     uploads: undefined,
     s3: s3Of(settings),
     registry: registryOf(settings),
+    github: githubOf(settings),
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),
     ),

@@ -1,10 +1,10 @@
 // What stands between a deployment and being served as wanted, in order.
-import { and, eq, or } from 'drizzle-orm'
+import { and, eq, or, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
 import { db, mine, run } from '../kernel/db.ts'
 import { found } from '../kernel/rows.ts'
-import { deployments, type Hold, revisions } from '../tables.ts'
+import { deployments, type Hold, integrations, revisions } from '../tables.ts'
 import type { Explanation } from './revisions.schema.ts'
 import type { DeploymentRef } from './schema.ts'
 import { theOne } from './service.ts'
@@ -16,6 +16,8 @@ type Facts = {
   hold: Hold | null
   latest_revision_id: string | null
   in_flight_revision_id: string | null
+  /** That it comes through: null where it needs none. */
+  integration: keyof typeof THROUGH | 'active' | null
 }
 
 const AWAY: Record<string, Obstacle> = {
@@ -23,6 +25,15 @@ const AWAY: Record<string, Obstacle> = {
   AWAITING_DATABASE: { code: 'awaiting_database', detail: 'The data plane has not made its database yet.' },
   UNKNOWN: { code: 'listener_silent', detail: 'Its listener has been silent past the deadline.' },
 }
+const SERVES = 'what runs serves on, and no push or new revision reaches its repository'
+const THROUGH = {
+  gone: { code: 'integration_gone', detail: `Its git host integration was deleted: ${SERVES}.` },
+  suspended: { code: 'integration_suspended', detail: `Its git host has suspended the integration: ${SERVES}.` },
+  revoked: {
+    code: 'integration_revoked',
+    detail: `Its git host has revoked the integration: ${SERVES} until it is connected again.`,
+  },
+} as const satisfies Record<string, Obstacle>
 const ENDED: Record<string, Obstacle['code']> = {
   CREATE_FAILED: 'revision_failed',
   BUILD_FAILED: 'revision_failed',
@@ -48,6 +59,7 @@ export function obstaclesOf(facts: Facts, known: Known[]): Obstacle[] {
       code: 'held_by_rollback' as const,
       detail: `A rollback holds automatic deploys until ${facts.hold.until === 'newer_commit' ? 'a newer commit arrives or it is released' : 'it is released'}.`,
     },
+    facts.integration !== null && facts.integration !== 'active' && THROUGH[facts.integration],
   ].filter(one => one instanceof Object)
 }
 
@@ -75,16 +87,19 @@ export const explainDeployment = verb(
       mine(revisions),
       or(eq(revisions.id, latest_revision_id), eq(revisions.id, in_flight_revision_id)),
     )
-    const rows = await run(
-      ctx,
-      db.select().from(deployments).leftJoin(revisions, concerned).where(theOne(deployment_id)),
-    )
-    const { deployments: facts } = found(rows, 'deployment_not_found')
-    return {
-      resources: obstaclesOf(
-        facts,
-        rows.flatMap(row => row.revisions ?? []),
-      ),
-    }
+    const through = sql<string | null>`${deployments.source_config} ->> 'integration_id'`
+    const integration = sql<
+      Facts['integration']
+    >`case when ${through} is not null then coalesce(${integrations.state}, 'gone') end`
+    const query = db
+      .select({ deployments, revisions, integration })
+      .from(deployments)
+      .leftJoin(revisions, concerned)
+      .leftJoin(integrations, and(sql`${integrations.id} = (${through})::uuid`, mine(integrations)))
+      .where(theOne(deployment_id))
+    const rows = await run(ctx, query)
+    const { deployments: facts, integration: state } = found(rows, 'deployment_not_found')
+    const known = rows.flatMap(row => row.revisions ?? [])
+    return { resources: obstaclesOf({ ...facts, integration: state }, known) }
   },
 )

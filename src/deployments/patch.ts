@@ -138,8 +138,16 @@ function guards(ctx: Ctx, input: Input): SQL {
     input.secrets?.some(isMasked) && knownSecrets(input),
     (suppliesSecrets(input) || input.secret_references) && namedOnce(input),
     archiveOf(madeFrom),
+    reachable(input),
   ]
   return and(...all.filter(guard => guard instanceof Object))!
+}
+
+/** A ref is looked up anew through the integration: that one is still there, and its host answers for it. */
+function reachable({ revision_source, source_revision_config }: Input): SQL | undefined {
+  const looked = revision_source === 'githost' || source_revision_config?.repo_ref != null
+  const through = sql`c.source_config ->> 'integration_id'`
+  return looked ? sql`(${through} is null or integrated((${through})::uuid))` : undefined
 }
 
 /** A plan shows what is immutable; applied, it is refused. */

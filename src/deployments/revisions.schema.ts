@@ -50,6 +50,9 @@ export const obstacles = [
   'revision_unknown',
   'unused',
   'held_by_rollback',
+  'integration_gone',
+  'integration_suspended',
+  'integration_revoked',
 ] as const
 export const Explanation = z
   .object({ resources: z.array(z.object({ code: z.enum(obstacles), detail: z.string() })) })

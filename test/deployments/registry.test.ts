@@ -1,6 +1,7 @@
 // Push tokens: offered for one deployment, and traded for no more access than that.
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type App, clock, eventsOf, newTenant, send, startApp, type Tenant } from '../support/app.ts'
+import { repositoryBody } from '../support/integrations.ts'
 import { source } from '../support/uploads.ts'
 
 const MINUTE = 60_000
@@ -72,13 +73,11 @@ describe('a push token', () => {
   it.each(['githost', 'internal_source', 'internal_template'])('is not for %s', async other => {
     const tenant = await newTenant({ app })
     const given: Record<string, object> = {
-      githost: {
-        source_config: { integration_id: crypto.randomUUID(), repo_url: 'https://github.com/a/b', build_on_push: true },
-        source_revision_config: { repo_ref: 'main', platform_config_path: 'slipway.json' },
-      },
-      internal_template: { source_config: { template_id: 'web-service' } },
+      githost: await repositoryBody(tenant),
+      internal_source: source(),
+      internal_template: source({ source: other, source_config: { template_id: 'web-service' } }),
     }
-    const { id } = (await tenant.post('/v2/deployments', source({ source: other, ...given[other] }))).body
+    const { id } = (await tenant.post('/v2/deployments', given[other])).body
     const { status, body } = await tenant.post(`/v2/deployments/${id}/push-token`)
     expect([status, body.code]).toEqual([400, 'source_rule'])
   })
