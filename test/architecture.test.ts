@@ -14,7 +14,7 @@ const FLOORS = [
   ['access'],
   ['integrations', 'oauth', 'listeners'],
   ['deployments'],
-  ['sync', 'events'],
+  ['sync', 'pushes', 'events'],
   ['dashboard'],
   ['app.ts'],
   ['worker.ts', 'host'],

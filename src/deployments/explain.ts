@@ -4,7 +4,7 @@ import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
 import { db, mine, run } from '../kernel/db.ts'
 import { found } from '../kernel/rows.ts'
-import { deployments, type Hold, revisions } from '../tables.ts'
+import { deploymentHeads, deployments, type Hold, revisions } from '../tables.ts'
 import type { Explanation } from './revisions.schema.ts'
 import type { DeploymentRef } from './schema.ts'
 import { theOne } from './service.ts'
@@ -32,7 +32,7 @@ const ENDED: Record<string, Obstacle['code']> = {
   UNKNOWN: 'revision_unknown',
 }
 
-export function obstaclesOf(facts: Facts, known: Known[]): Obstacle[] {
+export function obstaclesOf(facts: Facts, known: Known[], goneRef: string | null = null): Obstacle[] {
   const away = AWAY[facts.status]
   if (away?.code === 'deleting') return [away]
   const latest = known.find(one => one.id === facts.latest_revision_id)
@@ -47,6 +47,10 @@ export function obstaclesOf(facts: Facts, known: Known[]): Obstacle[] {
     facts.hold && {
       code: 'held_by_rollback' as const,
       detail: `A rollback holds automatic deploys until ${facts.hold.until === 'newer_commit' ? 'a newer commit arrives or it is released' : 'it is released'}.`,
+    },
+    goneRef !== null && {
+      code: 'ref_gone' as const,
+      detail: `Its ref ${goneRef} is gone from the repository; what serves stays until another ref is named or it is pushed again.`,
     },
   ].filter(one => one instanceof Object)
 }
@@ -77,14 +81,17 @@ export const explainDeployment = verb(
     )
     const rows = await run(
       ctx,
-      db.select().from(deployments).leftJoin(revisions, concerned).where(theOne(deployment_id)),
+      db
+        .select()
+        .from(deployments)
+        .leftJoin(revisions, concerned)
+        .leftJoin(deploymentHeads, and(eq(deploymentHeads.deployment_id, deployments.id), mine(deploymentHeads)))
+        .where(theOne(deployment_id)),
     )
-    const { deployments: facts } = found(rows, 'deployment_not_found')
-    return {
-      resources: obstaclesOf(
-        facts,
-        rows.flatMap(row => row.revisions ?? []),
-      ),
-    }
+    const { deployments: facts, deployment_heads: head } = found(rows, 'deployment_not_found')
+    const known = rows.flatMap(row => row.revisions ?? [])
+    const { repo_ref } = facts.source_revision_config as { repo_ref?: string }
+    // Another ref may have been named since.
+    return { resources: obstaclesOf(facts, known, head?.gone_ref === repo_ref ? (head?.gone_ref ?? null) : null) }
   },
 )

@@ -50,6 +50,7 @@ export const obstacles = [
   'revision_unknown',
   'unused',
   'held_by_rollback',
+  'ref_gone',
 ] as const
 export const Explanation = z
   .object({ resources: z.array(z.object({ code: z.enum(obstacles), detail: z.string() })) })

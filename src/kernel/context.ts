@@ -7,8 +7,15 @@ import { permissions } from './permissions.ts'
 
 /** A key is known by its hash until enter() has found it. */
 export type KeyActor = { kind: 'key'; hash: string }
-/** Who acts without a key, where an earlier trip found that it may: a person at a page, the schedule. */
-export type OwnActor = { kind: 'session' | 'cron'; id: string | null; organization: string; tenant: string | null }
+/** Who acts without a key, where an earlier trip found that it may: a person at a page, the schedule, a git host. */
+export type OwnActor = {
+  kind: 'session' | 'cron' | 'push'
+  id: string | null
+  /** Whom another system knows by a name only. */
+  name?: string | null
+  organization: string
+  tenant: string | null
+}
 /** Whoever asks. */
 export type Actor = KeyActor | OwnActor
 

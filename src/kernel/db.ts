@@ -75,8 +75,9 @@ const byKey = (ctx: Ctx, { hash }: KeyActor, limit: number | null): SQL =>
     ${ctx.idempotency?.key ?? null}, ${ctx.idempotency?.fingerprint ?? null}, ${limit}::integer) e`
 
 /** Behind the same walls as a key. */
-const asOwn = (ctx: Ctx, { kind, id, organization, tenant }: OwnActor): SQL => {
-  const settings = { organization_id: organization, tenant_id: tenant ?? '', actor_kind: kind, actor_id: id ?? '' }
+const asOwn = (ctx: Ctx, { kind, id, name, organization, tenant }: OwnActor): SQL => {
+  const actor = { actor_kind: kind, actor_id: id ?? '', actor_name: name ?? '' }
+  const settings = { organization_id: organization, tenant_id: tenant ?? '', ...actor }
   const set = Object.entries({ ...settings, request_id: ctx.requestId, clock_offset: offset(ctx) }).map(
     ([name, value]) => sql`set_config(${`app.${name}`}, ${value}, true)`,
   )
