@@ -1,7 +1,7 @@
 // R7: one idempotency key many times in parallel: one of them makes the deployment, all get the same answer.
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import { deploymentBody } from '../test/support/bodies.ts'
+import { imageBody } from '../test/support/bodies.ts'
 import { clientOf } from './support/client.ts'
 import { counted, type Lab, openScene, type Trial } from './support/lab.ts'
 
@@ -17,7 +17,7 @@ export default {
     for (let i = 1; i <= keys; i++) {
       lab.progress(`key ${i} of ${keys}`)
       const headers = { 'Idempotency-Key': randomUUID() }
-      const body = deploymentBody({ name: `app-${i}` })
+      const body = imageBody({ name: `app-${i}` })
       const create = async (): Promise<string> => {
         for (;;) {
           const answer = await client.send('POST', '/v2/deployments', body, headers)

@@ -1,6 +1,8 @@
 // R13: the database is away, once gone and once silent (its processes stopped, so that nothing answers and nothing refuses).
+
 import { readFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
+import { imageNamed } from '../test/support/bodies.ts'
 import { clientOf, inParallel, makeDeployments, Tally } from './support/client.ts'
 import { counted, type Lab, openScene, type Scene, type Trial } from './support/lab.ts'
 
@@ -43,9 +45,7 @@ export default {
           const client = clientOf(scene.app.fetch, api_key, tally)
           const asked = performance.now()
           const answer =
-            worker % 2
-              ? await client.send('GET', path)
-              : await client.send('PATCH', path, { source_revision_config: { repo_ref: 'next' } })
+            worker % 2 ? await client.send('GET', path) : await client.send('PATCH', path, imageNamed('next'))
           const well = answer.status === 200
           // Whoever was asked while it was away and refused counts; success may have left just before.
           if (gone && !returned) during.note(answer, tally.slowest)

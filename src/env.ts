@@ -96,8 +96,35 @@ const S3 = z.object({
   UPLOADS_S3_SECRET_ACCESS_KEY: z.string({ error: 'needs the secret of the access key' }),
 })
 
+/** As GitHub gives it (PKCS#1) or as everyone else does (PKCS#8); in a variable its lines may be written as `\\n`. */
+const PRIVATE_KEY = /^-----BEGIN (RSA )?PRIVATE KEY-----\s+[A-Za-z0-9+/=\s]+-----END \1?PRIVATE KEY-----\s*$/
+const A_PRIVATE_KEY = 'needs the private key of the App, as the file that GitHub gives has it'
+const A_GITHUB = 'needs an address like https://github.example.com, without a path'
+const visible = (what: string) =>
+  z.string({ error: `needs ${what}` }).regex(/^[\x21-\x7e]{1,255}$/, { error: `needs ${what}` })
+
+/** The operator's own GitHub App: all of it, or none. */
+const GitHub = z.object({
+  GITHUB_APP_ID: z.string({ error: 'needs the App ID' }).regex(/^\d{1,15}$/, { error: 'needs the App ID, a number' }),
+  GITHUB_APP_SLUG: z
+    .string({ error: 'needs the name of the App in its address' })
+    .regex(/^[a-z0-9-]{1,100}$/, { error: 'needs the name of the App in its address' }),
+  GITHUB_APP_PRIVATE_KEY: z
+    .string({ error: A_PRIVATE_KEY })
+    .transform(text => text.replaceAll('\\n', '\n').trim())
+    .refine(text => PRIVATE_KEY.test(text), { error: A_PRIVATE_KEY }),
+  GITHUB_APP_CLIENT_ID: visible('the client ID of the App'),
+  GITHUB_APP_CLIENT_SECRET: visible('a client secret of the App'),
+  GITHUB_APP_WEBHOOK_SECRET: visible('the webhook secret of the App'),
+  GITHUB_BASE_URL: z
+    .string()
+    .default('https://github.com')
+    .refine(text => /^https?:\/\/[^/?#\s@]+\/?$/.test(text) && URL.canParse(text), { error: A_GITHUB })
+    .transform(text => new URL(text).origin),
+})
+
 /** The names of all settings, for hosts that hand them on. */
-export const SETTINGS = Object.keys({ ...Settings.shape, ...S3.shape })
+export const SETTINGS = Object.keys({ ...Settings.shape, ...S3.shape, ...GitHub.shape })
 
 /** Where a host of its own listens. */
 const Address = z.object({
@@ -115,6 +142,17 @@ export type S3Settings = {
   region?: string
   accessKeyId: string
   secretAccessKey: string
+}
+
+/** The operator's own GitHub App, and the GitHub that it is at. */
+export type GitHubApp = {
+  baseUrl: string
+  appId: string
+  slug: string
+  privateKey: string
+  clientId: string
+  clientSecret: string
+  webhookSecret: string
 }
 
 export type Config = {
@@ -136,6 +174,8 @@ export type Config = {
   /** Where the host keeps archives, unless `s3` is set; without either there are no uploads. */
   uploads: Storage | undefined
   s3: S3Settings | undefined
+  /** Without it, git hosts are connected with credentials of a workspace's own. */
+  github: GitHubApp | undefined
   instanceAdmins: string[]
   /** What the operator should know, to be logged once. */
   deprecations: string[]
@@ -163,21 +203,37 @@ function read<S extends z.ZodType>(schema: S, env: Record<string, unknown>): z.o
 }
 
 /** Read as one, so that every fault is named at once. */
-function readSettings(env: Record<string, unknown>): z.output<typeof Settings> & { s3: S3Settings | undefined } {
-  if (!Object.keys(S3.shape).some(name => env[name])) return { ...read(Settings, env), s3: undefined }
-  const settings = read(Settings.extend(S3.shape), env)
-  const s3 = {
-    endpoint: settings.UPLOADS_S3_ENDPOINT,
-    bucket: settings.UPLOADS_S3_BUCKET,
-    ...(settings.UPLOADS_S3_REGION && { region: settings.UPLOADS_S3_REGION }),
-    accessKeyId: settings.UPLOADS_S3_ACCESS_KEY_ID,
-    secretAccessKey: settings.UPLOADS_S3_SECRET_ACCESS_KEY,
-  }
-  return { ...settings, s3 }
+function readSettings(env: Record<string, unknown>) {
+  const names = (part: z.ZodObject) => Object.keys(part.shape).some(name => env[name])
+  const [hasS3, hasGitHub] = [names(S3), names(GitHub)]
+  // Whether each part is there is known, its members' types are not.
+  const whole = Settings.extend({ ...(hasS3 && S3.shape), ...(hasGitHub && GitHub.shape) })
+  const settings = read(whole, env) as z.output<typeof Settings> & z.output<typeof S3> & z.output<typeof GitHub>
+  const s3: S3Settings | undefined = hasS3
+    ? {
+        endpoint: settings.UPLOADS_S3_ENDPOINT,
+        bucket: settings.UPLOADS_S3_BUCKET,
+        ...(settings.UPLOADS_S3_REGION && { region: settings.UPLOADS_S3_REGION }),
+        accessKeyId: settings.UPLOADS_S3_ACCESS_KEY_ID,
+        secretAccessKey: settings.UPLOADS_S3_SECRET_ACCESS_KEY,
+      }
+    : undefined
+  const github: GitHubApp | undefined = hasGitHub
+    ? {
+        baseUrl: settings.GITHUB_BASE_URL,
+        appId: settings.GITHUB_APP_ID,
+        slug: settings.GITHUB_APP_SLUG,
+        privateKey: settings.GITHUB_APP_PRIVATE_KEY,
+        clientId: settings.GITHUB_APP_CLIENT_ID,
+        clientSecret: settings.GITHUB_APP_CLIENT_SECRET,
+        webhookSecret: settings.GITHUB_APP_WEBHOOK_SECRET,
+      }
+    : undefined
+  return { ...settings, s3, github }
 }
 
 export function readConfig(env: Record<string, unknown>, overrides: Partial<Config> = {}): Config {
-  const { s3, ...settings } = readSettings(env)
+  const { s3, github, ...settings } = readSettings(env)
   const deprecated = settings.USAGE_EXPORT_ADMIN_EMAILS.length > 0
   return {
     database: { url: settings.DATABASE_URL, gateway: settings.DATABASE_GATEWAY_URL },
@@ -192,6 +248,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     defaultEndpoints: settings.MCP_DEFAULT_ENDPOINTS,
     uploads: undefined,
     s3,
+    github,
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),
     ),

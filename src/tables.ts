@@ -612,6 +612,76 @@ export const previewHooks = pgTable(
   t => [index('preview_hooks_due').on(t.next_attempt_at)],
 )
 
+/** Which git host an integration is with, and what the host last said of it. */
+export const githosts = ['github', 'gitea'] as const
+export const integrationStates = ['active', 'suspended', 'revoked'] as const
+
+/**
+ * A git host as a workspace is connected to it: an App's installation, or an account with its access token. Without `app_id` and
+ * `credentials` it is an installation of the operator's own App. `credentials` is what the host was proved with and `token` what it last
+ * gave for a while, each sealed and bound to the row.
+ */
+export const integrations = pgTable(
+  'integrations',
+  {
+    id: id(),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid()
+      .notNull()
+      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    host: text({ enum: githosts }).notNull(),
+    base_url: text().notNull(),
+    app_id: text(),
+    installation_id: text().notNull(),
+    /** The account that it is of, by the host's id, which a new installation keeps; `name` is what the account is called. */
+    account_id: text().notNull(),
+    name: text().notNull(),
+    state: text({ enum: integrationStates }).notNull().default('active'),
+    credentials: text(),
+    token: text(),
+    token_expires_at: instant(),
+    created_by: uuid(),
+    ...changing(),
+  },
+  t => [
+    // An installation is one workspace's, until its host has revoked it; an account may serve several, each with a token of its own.
+    uniqueIndex('integration_taken')
+      .on(t.tenant_id, t.host, t.base_url, t.installation_id)
+      .where(sql`state <> 'revoked'`),
+    uniqueIndex('integration_claimed')
+      .on(t.base_url, t.installation_id)
+      .where(sql`host = 'github' and state <> 'revoked'`),
+    index('integrations_page').on(t.tenant_id, t.created_at.desc().nullsFirst(), t.id.desc().nullsFirst()),
+  ],
+)
+
+/** What an integration's host last listed, page by page with the ETags: asked again, it need only say that nothing changed. */
+export const integrationListings = pgTable('integration_listings', {
+  integration_id: uuid()
+    .primaryKey()
+    .references(() => integrations.id, { onDelete: 'cascade' }),
+  organization_id: uuid().notNull(),
+  tenant_id: uuid().notNull(),
+  pages: json().notNull(),
+  fetched_at: instant().notNull(),
+})
+
+/** Somebody on the way to install the operator's App: the state that they carry names it and works once. */
+export const integrationInstalls = pgTable(
+  'integration_installs',
+  {
+    id: id(),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid()
+      .notNull()
+      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    actor_id: uuid(),
+    expires_at: instant().notNull(),
+    created_at: created_at(),
+  },
+  t => [index('integration_installs_expiry').on(t.expires_at)],
+)
+
 /** One counter a scope (a workspace, or an organisation as a whole): it gives events their order. */
 export const journals = pgTable('journals', {
   scope_id: uuid().primaryKey(),

@@ -1,6 +1,6 @@
 // A client as one should be: it names each write by a key and says it again until it is answered.
 import { setTimeout as delay } from 'node:timers/promises'
-import { deploymentBody } from '../../test/support/bodies.ts'
+import { imageBody } from '../../test/support/bodies.ts'
 import type { Fetch } from './lab.ts'
 
 export type Client = ReturnType<typeof clientOf>
@@ -66,7 +66,7 @@ export function clientOf(fetch: Fetch, key: string, tally = new Tally()) {
 export async function makeDeployments({ insist }: Client, count: number): Promise<string[]> {
   const ids: string[] = []
   for (let i = 0; i < count; i++) {
-    const { status, body } = await insist('POST', '/v2/deployments', deploymentBody())
+    const { status, body } = await insist('POST', '/v2/deployments', imageBody())
     if (status !== 201) throw new Error(`A deployment could not be made: ${status} ${body.detail}`)
     ids.push(body.id as string)
   }

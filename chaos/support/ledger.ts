@@ -1,5 +1,7 @@
 // What was written, held against what the database has: each patch carries a mark of its own, which becomes a revision's ref.
+
 import pg from 'pg'
+import { imageNamed } from '../../test/support/bodies.ts'
 import { type Answer, type Client, makeDeployments } from './client.ts'
 
 export type Balance = {
@@ -24,7 +26,7 @@ export async function openLedger(client: Client, deployments = 16) {
       const mark = `mark-${count++}`
       tried.add(mark)
       const answer = await client.insist('PATCH', `/v2/deployments/${id}`, {
-        source_revision_config: { repo_ref: mark },
+        ...imageNamed(mark),
         secrets: [{ name: 'TOKEN', value: mark }],
       })
       if (answer.status === 200) acknowledged.add(mark)
@@ -37,7 +39,7 @@ export async function openLedger(client: Client, deployments = 16) {
       try {
         const rows = async (text: string) => (await database.query({ text, values: [ids] })).rows
         const marks =
-          await rows(`select source_revision_config ->> 'repo_ref' as mark, count(*)::int as times from revisions
+          await rows(`select split_part(source_revision_config ->> 'image_uri', ':', 2) as mark, count(*)::int as times from revisions
           where deployment_id = any($1) and number > 1 group by 1`)
         const times = new Map(marks.map(({ mark, times }) => [mark as string, times as number]))
         const [gaps] = await rows(`select count(*)::int as n from deployments d where id = any($1) and (

@@ -145,8 +145,16 @@ function guards(ctx: Ctx, input: Input): SQL {
     suppliesSecrets(input) ? knownSecrets(input) : sql`true`,
     suppliesSecrets(input) || input.secret_references ? namedOnce(input) : sql`true`,
     archiveOf(input.source_revision_config),
+    reachable(input),
   ]
   return sql.join(all, sql` and `)
+}
+
+/** A ref is looked up anew through the integration: that one is still there, and its host answers for it. */
+function reachable({ revision_source, source_revision_config }: Input): SQL {
+  const looked = revision_source === 'githost' || source_revision_config?.repo_ref != null
+  const through = sql`c.source_config ->> 'integration_id'`
+  return looked ? sql`(${through} is null or integrated((${through})::uuid))` : sql`true`
 }
 
 /** A plan shows what is immutable; applied, it is refused. */

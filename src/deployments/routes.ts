@@ -11,6 +11,9 @@ import { revealDeployment } from './secrets.ts'
 import * as deployments from './service.ts'
 import { waitForRevision } from './wait.ts'
 
+/** Of the integration that it comes through. */
+const integrationErrors = ['integration_unknown', 'integration_suspended', 'integration_revoked'] as const
+
 export const deploymentRoutes = slice(
   'Deployments',
   'Applications that are hosted, and the revisions that they go through.',
@@ -28,7 +31,10 @@ export const deploymentRoutes = slice(
     body: s.NewDeployment,
     status: 201,
     reply: s.Deployment,
-    errors: ['source_rule', 'archive_unknown', 'deployment_name_taken', 'project_name_taken', 'workspace_not_found'],
+    errors: [
+      ...(['source_rule', 'archive_unknown', 'deployment_name_taken', 'project_name_taken'] as const),
+      ...(['workspace_not_found', ...integrationErrors] as const),
+    ],
     location: deployment => `/v2/deployments/${deployment.id}`,
     verb: deployments.createDeployment,
   })
@@ -62,7 +68,7 @@ export const deploymentRoutes = slice(
     reply: s.Deployment,
     errors: [
       ...(['deployment_not_found', 'member_immutable', 'source_rule', 'secret_unknown', 'variable_doubled'] as const),
-      ...(['archive_unknown', 'deployment_deleting', 'plan_stale'] as const),
+      ...(['archive_unknown', 'deployment_deleting', 'plan_stale', ...integrationErrors] as const),
     ],
     versioned: true,
     variant: { on: 'dry_run', reply: s.Plan, verb: planPatch },

@@ -54,14 +54,9 @@ export const NewDeployment = z
     description: 'A deployment to be made, with what its source needs.',
     example: {
       name: 'shop-agent',
-      source: 'githost',
-      source_config: {
-        integration_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11',
-        repo_url: 'https://github.com/acme/shop-agent',
-        build_on_push: true,
-        resource_spec: { cpu: 1, memory_mb: 1024, min_scale: 1, max_scale: 3 },
-      },
-      source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json' },
+      source: 'internal_container',
+      source_config: { resource_spec: { cpu: 1, memory_mb: 1024, min_scale: 1, max_scale: 3 } },
+      source_revision_config: { image_uri: 'registry.example.com/acme/shop-agent:1.4.0' },
       secrets: [{ name: 'OPENAI_API_KEY', value: 'sk-…' }],
     },
   })
@@ -85,7 +80,7 @@ export const DeploymentPatch = z
   .meta({
     id: 'DeploymentPatch',
     description: 'What is left out or null stays as it is.',
-    example: { source_revision_config: { repo_ref: 'release' } },
+    example: { source_revision_config: { image_uri: 'registry.example.com/acme/shop-agent:1.5.0' } },
   })
 export type DeploymentPatch = z.output<typeof DeploymentPatch>
 

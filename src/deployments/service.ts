@@ -20,6 +20,10 @@ type New = schema.NewDeployment
 export const archiveOf = (made: { source_tarball_path?: string | null | undefined } | null | undefined): SQL =>
   made?.source_tarball_path != null ? sql`uploaded(${made.source_tarball_path})` : sql`true`
 
+/** Passes when the integration that a body names is this workspace's, and its host answers for it. */
+export const integrationOf = (config: { integration_id?: string | null | undefined } | null | undefined): SQL =>
+  config?.integration_id != null ? sql`integrated(${config.integration_id}::uuid)` : sql`true`
+
 /** One deployment of this workspace, by its id. */
 export const theOne = (id: string): SQL => and(eq(deployments.id, id), mine(deployments))!
 
@@ -50,7 +54,7 @@ export const createDeployment = verb('deployments:create', async (ctx, input: Ne
       source: input.source,
       deployment_type: typeOf(input),
       status: wantsDatabase(input) ? 'AWAITING_DATABASE' : 'READY',
-      source_config: { ...input.source_config, deployment_type: typeOf(input) },
+      source_config: sql`case when ${integrationOf(input.source_config)} then ${JSON.stringify({ ...input.source_config, deployment_type: typeOf(input) })}::json end`,
       source_revision_config: sql`case when ${archiveOf(input.source_revision_config)} then ${JSON.stringify(input.source_revision_config)}::json end`,
       image_version: imageVersion(sql`${input.source_revision_config.image_uri ?? null}::text`),
       secrets: input.secrets.map(({ name }): SecretVersion => ({ name, version: 1 })),

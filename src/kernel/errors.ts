@@ -50,6 +50,16 @@ const CODES = {
     'No such archive',
     '`source_tarball_path` needs to be the `object_path` of an upload of this workspace that was completed; upload the archive first.',
   ],
+  integration_unknown: [
+    400,
+    'No such integration',
+    '`source_config.integration_id` needs to be an integration of this workspace; GET /v1/integrations/forge/githost/install lists them.',
+  ],
+  githost_app_missing: [
+    400,
+    'No App of this installation',
+    'This installation has no GitHub App of its own; connect one with its credentials by POST /v1/integrations/forge/githost, or let the operator set GITHUB_APP_ID and what goes with it.',
+  ],
   role_required: [
     400,
     'Role required',
@@ -137,6 +147,11 @@ const CODES = {
     'No such OAuth provider',
     'There is no such OAuth provider in this organisation; GET /v2/auth/providers lists them.',
   ],
+  repository_not_found: [
+    404,
+    'No such repository',
+    'The git host shows no such repository to this integration; let the installation or the account reach it.',
+  ],
   project_not_found: [404, 'No such project', 'There is no such tracing project here; GET /sessions lists them.'],
   method_not_allowed: [405, 'Method not allowed', 'The path exists, but not with this method; see `Allow`.'],
   workspace_name_taken: [
@@ -158,6 +173,26 @@ const CODES = {
     409,
     'OAuth provider exists',
     'This organisation has an OAuth provider of that `provider_id`, or is making it just now; choose another, or delete it first.',
+  ],
+  integration_taken: [
+    409,
+    'Connected already',
+    'This workspace has that integration already; use it, or delete it first.',
+  ],
+  integration_claimed: [
+    409,
+    'Connected elsewhere',
+    'That installation belongs to another workspace; delete the integration there, or install the App on another account.',
+  ],
+  integration_suspended: [
+    409,
+    'Suspended at the git host',
+    'The installation of this integration is suspended at its git host; let an owner of the account resume it there.',
+  ],
+  integration_revoked: [
+    409,
+    'Revoked at the git host',
+    'The git host no longer knows the installation of this integration; connect it again.',
   ],
   tag_key_taken: [409, 'Tag key taken', 'This workspace has that tag key already; use it, or choose another.'],
   tag_value_taken: [409, 'Tag value taken', 'The tag key has that value already; use it, or choose another.'],
@@ -290,12 +325,22 @@ const CODES = {
     'Unusable token',
     'The authorization server answered without a token that can be used; its operator needs to mend that',
   ],
+  githost_refused: [
+    422,
+    'The git host refused',
+    'The git host does not take the credentials of this integration, or they may not do this; check them there, and connect again if they were replaced',
+  ],
   if_match_required: [
     428,
     'If-Match required',
     'This workspace demands `If-Match`: GET the resource first and send its `ETag`.',
   ],
   rate_limited: [429, 'Too many requests', 'This key is over its rate; wait as `Retry-After` says.'],
+  githost_rate_limited: [
+    429,
+    'Over the git host’s rate',
+    'The git host lets this integration ask no more for now; wait as `Retry-After` says.',
+  ],
   internal: [500, 'Internal error', 'Something went wrong on our side; report the `request_id` if it persists.'],
   upstream_error: [
     502,

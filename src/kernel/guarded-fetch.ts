@@ -18,11 +18,10 @@ export type Outside = {
 }
 type Way = Pick<Config, 'outside' | 'publicUrl' | 'allowLoopback'>
 
-const ONE_MS = 5000
-const ALL_MS = 20_000
-const FETCHES = 16
+/** How long a fetch and an operation may take, how many fetches it may be, and how much an answer may have. */
+export type Limits = { oneMs: number; allMs: number; fetches: number; bytes: number }
+const LIMITS: Limits = { oneMs: 5000, allMs: 20_000, fetches: 16, bytes: 64 * 1024 }
 const REDIRECTS = 5
-const BYTES = 64 * 1024
 const MOVED = [301, 302, 303, 307, 308]
 const BODILESS = [204, 205, 304]
 /** A redirect is ours to follow, a cookie nobody's, and the host is the address'. */
@@ -40,7 +39,7 @@ export function checkedUrl(policy: Omit<Way, 'outside'>, origin: string, text: s
 }
 
 /** The way out for one operation: its limits hold for all of its fetches together. */
-export function outside(config: Way, origin: string): Outside {
+export function outside(config: Way, origin: string, limits: Limits = LIMITS): Outside {
   const trace: Hop[] = []
   let stage: Stage = 'request'
   let deadline = 0
@@ -48,7 +47,7 @@ export function outside(config: Way, origin: string): Outside {
   /** One fetch, up to its headers; the body that it returns keeps to the same limits. */
   async function hop(text: string, init: Init): Promise<{ answer: Response; from: URL }> {
     const started = Date.now()
-    deadline ||= started + ALL_MS
+    deadline ||= started + limits.allMs
     const { url, refusal } = judge(config, origin, text)
     const entry: Hop = { stage, method: init.method, url: url ? told(url) : '', ms: 0 }
     const failed = (code: Code, reason: string, cause?: unknown) =>
@@ -65,17 +64,17 @@ export function outside(config: Way, origin: string): Outside {
       return failure
     }
     const late = () => failed('upstream_timeout', 'no answer in time')
-    if (trace.length >= FETCHES) throw failed('upstream_error', `it took more than ${FETCHES} fetches`)
+    if (trace.length >= limits.fetches) throw failed('upstream_error', `it took more than ${limits.fetches} fetches`)
     trace.push(entry)
     if (refusal !== undefined) throw settled(failed('blocked_url', refusal))
     if (started >= deadline) throw settled(late())
-    const limit = watch(Math.min(ONE_MS, deadline - started), init.signal, late)
+    const limit = watch(Math.min(limits.oneMs, deadline - started), init.signal, late)
     try {
       const answer = await limit.within(config.outside(url.href, { ...init, redirect: 'manual', signal: limit.signal }))
       entry.status = answer.status
       entry.ms = Date.now() - started
-      const over = () => failed('upstream_error', `an answer of more than ${BYTES / 1024} KiB`)
-      return { answer: bounded(answer, limit, settled, over), from: url }
+      const over = () => failed('upstream_error', `an answer of more than ${limits.bytes / 1024} KiB`)
+      return { answer: bounded(answer, limits.bytes, limit, settled, over), from: url }
     } catch (error) {
       limit.leave()
       throw settled(error)
@@ -170,7 +169,13 @@ function watch(ms: number, theirs: AbortSignal | undefined, late: () => Failure)
 }
 
 /** The same answer; its body comes as it is asked for, within the time and up to the most bytes, and is then cancelled. */
-function bounded(answer: Response, limit: Watch, settle: (error: unknown) => Failure, over: () => Failure): Response {
+function bounded(
+  answer: Response,
+  most: number,
+  limit: Watch,
+  settle: (error: unknown) => Failure,
+  over: () => Failure,
+): Response {
   const headers = new Headers(answer.headers)
   headers.delete('Set-Cookie')
   const { status } = answer
@@ -188,7 +193,7 @@ function bounded(answer: Response, limit: Watch, settle: (error: unknown) => Fai
     {
       async pull(controller) {
         try {
-          if (bytes > BYTES) throw over()
+          if (bytes > most) throw over()
           const { done, value } = await limit.within(reader.read())
           if (done) {
             limit.end()
@@ -196,7 +201,7 @@ function bounded(answer: Response, limit: Watch, settle: (error: unknown) => Fai
           }
           bytes += value.byteLength
           // What comes before the end may be enough for whoever reads it.
-          controller.enqueue(bytes > BYTES ? value.subarray(0, BYTES - bytes) : value)
+          controller.enqueue(bytes > most ? value.subarray(0, most - bytes) : value)
         } catch (error) {
           stop()
           controller.error(settle(error))

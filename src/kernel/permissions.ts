@@ -26,6 +26,7 @@ export const permissions = {
   'deployments:update': 'workspace',
   'deployments:delete': 'workspace',
   'secrets:read': 'workspace',
+  'integrations:manage': 'workspace',
   'tokens:use': 'workspace',
   'projects:read': 'workspace',
   'projects:increase-trace-tier': 'workspace',

@@ -4,14 +4,9 @@ import { describe, expect, it } from 'vitest'
 import type { Source } from '../../src/deployments/parts.schema.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { newTenant, nobody, startApp, type Tenant, theApp } from '../support/app.ts'
+import { integrationOf, newIntegration, repositoryBody, repositoryOf } from '../support/integrations.ts'
 
-const integration_id = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
-const repo_url = 'https://git.example.com/acme/app'
-const parts: Record<Source, Record<string, unknown>> = {
-  githost: {
-    source_config: { integration_id, repo_url, build_on_push: true },
-    source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json' },
-  },
+const parts: Record<Exclude<Source, 'githost'>, Record<string, unknown>> = {
   external_container: {
     source_config: { resource_spec: {} },
     source_revision_config: { image_uri: 'registry.example.com:5000/acme/app:1.4.2' },
@@ -21,13 +16,15 @@ const parts: Record<Source, Record<string, unknown>> = {
   internal_source: { source_config: { deployment_type: 'prod' }, source_revision_config: {} },
   internal_template: { source_config: { template_id: 'chat' }, source_revision_config: {} },
 }
-const body = (source: Source, over: Record<string, unknown> = {}) => ({
+const body = (source: keyof typeof parts, over: Record<string, unknown> = {}) => ({
   name: `a${nobody()}`,
   source,
   secrets: [],
   ...parts[source],
   ...over,
 })
+const bodyOf = async (tenant: Tenant, source: Source, over: Record<string, unknown> = {}) =>
+  source === 'githost' ? repositoryBody(tenant, { secrets: [], ...over }) : body(source, over)
 const selfHosted = startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
 const tenantOf = (source: Source) => newTenant(source === 'external_container' ? { app: selfHosted } : {})
 const made = async (tenant: Tenant, over?: Record<string, unknown>) =>
@@ -44,7 +41,7 @@ const REVISION_CONFIG = {
 }
 
 describe('a new deployment', () => {
-  const sources = Object.keys(parts) as Source[]
+  const sources = ['githost', ...(Object.keys(parts) as Source[])] as const
   const states: Record<Source, string> = {
     githost: 'AWAITING_BUILD',
     external_container: 'AWAITING_DEPLOY',
@@ -54,7 +51,7 @@ describe('a new deployment', () => {
   }
   it.each(sources)('of %s is made whole in its mode, with its first revision', async source => {
     const tenant = await tenantOf(source)
-    const sent = body(source, { secrets: [{ name: 'KEY', value: 'hush' }] })
+    const sent: Record<string, unknown> = await bodyOf(tenant, source, { secrets: [{ name: 'KEY', value: 'hush' }] })
     const reply = await tenant.post('/v2/deployments', sent)
     expect(reply.status).toBe(201)
     expect(reply.headers.get('Location')).toBe(`/v2/deployments/${reply.body.id}`)
@@ -71,11 +68,11 @@ describe('a new deployment', () => {
       source_config: {
         ...CONFIG,
         ...(external && { deployment_type: 'prod' }),
-        ...(parts[source].source_config as object),
+        ...(sent.source_config as object),
       },
-      source_revision_config: { ...REVISION_CONFIG, ...(parts[source].source_revision_config as object) },
+      source_revision_config: { ...REVISION_CONFIG, ...(sent.source_revision_config as object) },
       secrets: [{ name: 'KEY', value: '********' }],
-      secret_references: external ? parts[source].secret_references : null,
+      secret_references: sent.secret_references ?? null,
       status: 'READY',
       image_version: external ? '1.4.2' : null,
       latest_revision_id: expect.any(String),
@@ -101,7 +98,7 @@ describe('a new deployment', () => {
 
   it.each(sources)('of %s is refused in the other mode', async source => {
     const tenant = await tenantOf(source === 'external_container' ? 'githost' : 'external_container')
-    const reply = await tenant.post('/v2/deployments', body(source))
+    const reply = await tenant.post('/v2/deployments', await bodyOf(tenant, source))
     expect(outcome(reply)).toEqual([400, 'source_rule'])
     expect(reply.body.errors).toMatchObject([{ type: 'source_mode', loc: ['body', 'source'] }])
     expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
@@ -109,8 +106,9 @@ describe('a new deployment', () => {
   })
 
   it('names every broken rule at once', async () => {
-    const reply = await (await newTenant()).post('/v2/deployments', {
-      ...body('githost'),
+    const tenant = await newTenant()
+    const reply = await tenant.post('/v2/deployments', {
+      ...(await bodyOf(tenant, 'githost')),
       source_config: { custom_url: 'https://app.example.com' },
       source_revision_config: { repo_ref: 'main', image_uri: 'app:1' },
     })
@@ -125,13 +123,48 @@ describe('a new deployment', () => {
     expect((await made(await newTenant(), { source_config: spec })).status).toBe('AWAITING_DATABASE')
   })
 
+  it('is made through an integration of its own workspace that its host answers for, and no other', async () => {
+    const [tenant, other] = await Promise.all([newTenant(), newTenant()])
+    const made = async (integration_id: string) => {
+      const source_config = { ...(await repositoryOf(tenant)), integration_id }
+      return outcome(await tenant.post('/v2/deployments', await bodyOf(tenant, 'githost', { source_config })))
+    }
+    const theirs = await integrationOf(other)
+    for (const id of [nobody(), theirs]) expect(await made(id)).toEqual([400, 'integration_unknown'])
+    for (const state of ['suspended', 'revoked'] as const)
+      expect(await made(await newIntegration(tenant, { state }))).toEqual([409, `integration_${state}`])
+    expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
+  })
+
+  it('looks no ref up through an integration that is no more, and changes in other ways', async () => {
+    const tenant = await newTenant()
+    const integration_id = await newIntegration(tenant)
+    const source_config = { ...(await repositoryOf(tenant)), integration_id }
+    const { id } = (await tenant.post('/v2/deployments', await bodyOf(tenant, 'githost', { source_config }))).body
+    await runAsSystem(
+      theApp().database,
+      sql`update integrations set state = 'revoked' where id = ${integration_id}::uuid`,
+    )
+    const path = `/v2/deployments/${id}`
+    for (const query of ['', '?dry_run=true'])
+      expect(outcome(await tenant.patch(path + query, { source_revision_config: { repo_ref: 'next' } }))).toEqual([
+        409,
+        'integration_revoked',
+      ])
+    await runAsSystem(theApp().database, sql`delete from integrations where id = ${integration_id}::uuid`)
+    expect(outcome(await tenant.patch(path, { revision_source: 'githost' }))).toEqual([400, 'integration_unknown'])
+    expect((await tenant.patch(path, { source_config: { install_command: 'make' } })).status).toBe(200)
+  })
+
   it('takes the members of a listed repository as they are', async () => {
+    const tenant = await newTenant()
+    const { integration_id, repo_url } = await repositoryOf(tenant)
     const listed = {
       ...{ host_integration_id: integration_id, id: 42, name: 'app', owner: 'acme' },
       ...{ url: repo_url, default_branch: 'trunk' },
     }
-    const reply = await (await newTenant()).post('/v2/deployments', {
-      ...body('githost'),
+    const reply = await tenant.post('/v2/deployments', {
+      ...(await bodyOf(tenant, 'githost')),
       source_config: { integration_id: listed.host_integration_id, repo_url: listed.url, build_on_push: false },
       source_revision_config: { repo_ref: listed.default_branch, platform_config_path: 'platform.json' },
     })

@@ -4,14 +4,9 @@ import { newTenant } from '../support/app.ts'
 
 const body = (resource_spec: unknown) => ({
   name: `app-${crypto.randomUUID()}`,
-  source: 'githost',
-  source_config: {
-    integration_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11',
-    repo_url: 'https://git.example.com/acme/app',
-    build_on_push: false,
-    resource_spec,
-  },
-  source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json' },
+  source: 'internal_container',
+  source_config: { resource_spec },
+  source_revision_config: {},
   secrets: [],
 })
 const volume = (emptyDir: unknown) => ({ volumes: [{ name: 'v', emptyDir }] })

@@ -1,12 +1,16 @@
 import { describe, expect, it } from 'vitest'
 import { newTenant, startApp, type Tenant } from '../support/app.ts'
-import { deploymentBody, repository } from '../support/bodies.ts'
 import { move } from '../support/deployments.ts'
+import { repositoryBody, repositoryOf } from '../support/integrations.ts'
 
 const SHA = 'a'.repeat(40)
-const body = (over: Record<string, unknown>) =>
-  deploymentBody({
-    source_config: { ...repository, resource_spec: { cpu: 1, memory_mb: 512 }, install_command: 'npm ci' },
+const body = async (tenant: Tenant, over: Record<string, unknown>) =>
+  repositoryBody(tenant, {
+    source_config: {
+      ...(await repositoryOf(tenant)),
+      resource_spec: { cpu: 1, memory_mb: 512 },
+      install_command: 'npm ci',
+    },
     secrets: [
       { name: 'TOKEN', value: 'hush' },
       { name: 'OTHER', value: 'hush too' },
@@ -15,7 +19,7 @@ const body = (over: Record<string, unknown>) =>
   })
 
 const made = async (tenant: Tenant, over: Record<string, unknown> = {}) =>
-  (await tenant.post('/v2/deployments', body(over))).body
+  (await tenant.post('/v2/deployments', await body(tenant, over))).body
 const revisionsOf = async (tenant: Tenant, id: string) =>
   (await tenant.get(`/v2/deployments/${id}/revisions`)).body.resources as {
     id: string

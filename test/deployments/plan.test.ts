@@ -3,20 +3,22 @@ import { describe, expect, it } from 'vitest'
 import { plan } from '../../src/deployments/plan.ts'
 import { DeploymentPatch } from '../../src/deployments/schema.ts'
 import { newTenant, startApp } from '../support/app.ts'
-import { deploymentBody, repository } from '../support/bodies.ts'
+import { imageBody } from '../support/bodies.ts'
 import { bare, revisionsOf } from '../support/deployments.ts'
+import { GITEA, repositoryBody } from '../support/integrations.ts'
 
 const ID = '9f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
+const OTHER_ID = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
 const digest = (of: string) => `app@sha256:${of.repeat(64)}`
 const reference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
 
 /** What is stored, something else, what the other comes to, and whether the stored, said again, makes a revision. */
 const MEMBERS: [path: string, stored: unknown, other: unknown, effect: string, again?: true][] = [
-  ['source_config.integration_id', repository.integration_id, ID, 'immutable'],
-  ['source_config.repo_url', repository.repo_url, 'https://git.example.com/acme/else', 'immutable'],
+  ['source_config.integration_id', OTHER_ID, ID, 'immutable'],
+  ['source_config.repo_url', `${GITEA}/acme/app`, 'https://git.example.com/acme/else', 'immutable'],
   ['source_config.deployment_type', 'dev', 'prod', 'immutable'],
   ['source_config.template_id', 'web', 'chat', 'immutable'],
-  ['source_config.listener_id', repository.integration_id, ID, 'immutable'],
+  ['source_config.listener_id', OTHER_ID, ID, 'immutable'],
   ['source_config.listener_config', { k8s_namespace: 'apps' }, { k8s_namespace: 'more' }, 'immutable'],
   ['source_config.build_on_push', false, true, 'in_place'],
   ['source_config.custom_url', 'a.example.com', 'b.example.com', 'in_place'],
@@ -77,7 +79,7 @@ const external = {
 describe('a whole deployment, read and sent back', () => {
   it('loses nothing, and makes the one revision that a branch makes', async () => {
     const tenant = await newTenant()
-    const before = (await tenant.post('/v2/deployments', deploymentBody())).body
+    const before = (await tenant.post('/v2/deployments', await repositoryBody(tenant))).body
     const { body } = await tenant.patch(`/v2/deployments/${before.id}`, before)
     expect(body).toEqual({ ...before, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
     expect((await revisionsOf(tenant, before.id)).map(one => one.reasons)).toEqual([
@@ -88,7 +90,7 @@ describe('a whole deployment, read and sent back', () => {
 
   it('can be sent back after a revision from another source', async () => {
     const tenant = await newTenant()
-    const { id } = (await tenant.post('/v2/deployments', deploymentBody())).body
+    const { id } = (await tenant.post('/v2/deployments', await repositoryBody(tenant))).body
     const path = `/v2/deployments/${id}`
     const pushed = { revision_source: 'internal_container', source_revision_config: pinned }
     const { body } = await tenant.patch(path, pushed)
@@ -106,7 +108,7 @@ describe('a whole deployment, read and sent back', () => {
     ['internal_template', { source_config: { template_id: 'web' }, source_revision_config: {} }],
   ])('of %s changes nothing, and with one member changed only that', async (source, over) => {
     const tenant = await newTenant(source === 'external_container' ? { app: selfHosted } : {})
-    const before = (await tenant.post('/v2/deployments', deploymentBody({ source, ...over }))).body
+    const before = (await tenant.post('/v2/deployments', imageBody({ source, ...over }))).body
     const path = `/v2/deployments/${before.id}`
     expect((await tenant.patch(`${path}?dry_run=true`, before)).body).toMatchObject({ changes: [] })
     expect((await tenant.patch(path, before)).body).toEqual(before)
@@ -119,16 +121,15 @@ describe('a whole deployment, read and sent back', () => {
 
 it('a revision is from another source only where that has what it needs, and in its mode', async () => {
   const tenant = await newTenant()
-  const { id } = (await tenant.post('/v2/deployments', deploymentBody(bare))).body
+  const { id } = (await tenant.post('/v2/deployments', imageBody(bare))).body
   const githost = await tenant.patch(`/v2/deployments/${id}`, { revision_source: 'githost' })
   expect([githost.status, githost.body.code]).toEqual([400, 'source_rule'])
   expect(githost.body.detail).toMatch(/repo_url.*repo_ref/)
   const own = await tenant.patch(`/v2/deployments/${id}`, { revision_source: 'internal_source' })
   expect(own.status).toBe(200)
   const elsewhere = await newTenant({ app: selfHosted })
-  const theirs = (
-    await elsewhere.post('/v2/deployments', deploymentBody({ source: 'external_container', ...external }))
-  ).body
+  const theirs = (await elsewhere.post('/v2/deployments', imageBody({ source: 'external_container', ...external })))
+    .body
   const hosted = await elsewhere.patch(`/v2/deployments/${theirs.id}`, { revision_source: 'internal_container' })
   expect(hosted.body.errors).toMatchObject([{ type: 'source_mode' }])
 })

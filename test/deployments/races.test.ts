@@ -1,11 +1,12 @@
 // Two requests about one deployment at the same moment: whichever comes first, the other sees what it left.
 import { expect, it } from 'vitest'
 import { newTenant, type Reply, type Tenant } from '../support/app.ts'
-import { deploymentBody } from '../support/bodies.ts'
+import { imageBody, imageNamed } from '../support/bodies.ts'
+import { repositoryBody } from '../support/integrations.ts'
 
 const ROUNDS = 12
 const made = async (tenant: Tenant): Promise<string> =>
-  `/v2/deployments/${(await tenant.post('/v2/deployments', deploymentBody())).body.id}`
+  `/v2/deployments/${(await tenant.post('/v2/deployments', await repositoryBody(tenant))).body.id}`
 const ref = (repo_ref: string) => ({ source_revision_config: { repo_ref } })
 const codes = (replies: Reply[]) => replies.map(({ status, body }) => body?.code ?? status).sort()
 const times = <T>(count: number, one: (i: number) => Promise<T>) =>
@@ -120,16 +121,16 @@ it('a delete on a version that a patch has moved is refused, and of two deletes 
 it('of creates with one name one succeeds, and a delete frees the name for the next', async () => {
   const tenant = await newTenant()
   await times(ROUNDS, async i => {
-    const created = await times(4, () => tenant.post('/v2/deployments', deploymentBody({ name: `same-${i}` })))
+    const created = await times(4, () => tenant.post('/v2/deployments', imageBody({ name: `same-${i}` })))
     expect(codes(created)).toEqual([201, ...Array.from({ length: 3 }, () => 'deployment_name_taken')])
     const { id } = created.find(({ status }) => status === 201)!.body
     const [deleted, again] = await Promise.all([
       tenant.delete(`/v2/deployments/${id}`),
-      tenant.post('/v2/deployments', deploymentBody({ name: `same-${i}` })),
+      tenant.post('/v2/deployments', imageBody({ name: `same-${i}` })),
     ])
     expect(deleted.status).toBe(204)
     expect([201, 'deployment_name_taken', 'project_name_taken']).toContain(again.body.code ?? again.status)
-    const last = await tenant.post('/v2/deployments', deploymentBody({ name: `same-${i}` }))
+    const last = await tenant.post('/v2/deployments', imageBody({ name: `same-${i}` }))
     expect(last.body.code ?? last.status).toBe(again.status === 201 ? 'deployment_name_taken' : 201)
   })
 })
@@ -153,12 +154,12 @@ it('a workspace that goes away under its deployments takes them along', async ()
   await times(6, async i => {
     const { id } = (await owner.post('/workspaces', { display_name: `w${i}` })).body
     const inside = { 'X-Tenant-Id': id }
-    const path = `/v2/deployments/${(await owner.post('/v2/deployments', deploymentBody(), inside)).body.id}`
+    const path = `/v2/deployments/${(await owner.post('/v2/deployments', imageBody(), inside)).body.id}`
     const [deleted, ...others] = await Promise.all([
       owner.delete(`/workspaces/${id}`),
-      owner.post('/v2/deployments', deploymentBody(), inside),
-      owner.patch(path, ref('next'), inside),
-      owner.patch(path, ref('last'), inside),
+      owner.post('/v2/deployments', imageBody(), inside),
+      owner.patch(path, imageNamed('next'), inside),
+      owner.patch(path, imageNamed('last'), inside),
     ])
     expect(deleted.body?.code ?? deleted.status).toBe(204)
     for (const { status, body } of others)

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { newTenant, nobody, startApp, type Tenant } from '../support/app.ts'
 import { bare, bring, image, move, newDeployment, revisionsOf, statusesOf } from '../support/deployments.ts'
+import { repositoryOf } from '../support/integrations.ts'
 
 const commit = { sha: 'a'.repeat(40), message: 'First', author: 'Ada' }
 
@@ -126,7 +127,7 @@ describe.each(['redeploy', 'rollback'] as const)('a %s', way => {
   it('does not bring back a tag while pushes deploy', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant, {
-      source_config: { integration_id: nobody(), repo_url: 'https://git.example.com/a/b', build_on_push: false },
+      source_config: await repositoryOf(tenant),
       source_revision_config: { repo_ref: 'refs/tags/v1', platform_config_path: 'p.json' },
     })
     const path = `/v2/deployments/${id}`

@@ -5,18 +5,21 @@ import { expect } from 'vitest'
 import { advance, type Move } from '../../src/deployments/advance.ts'
 import { mayFollow } from '../../src/deployments/lifecycle.ts'
 import type { RevisionStatus } from '../../src/deployments/parts.schema.ts'
-import { NewDeployment, type Revision } from '../../src/deployments/schema.ts'
+import type { Revision } from '../../src/deployments/schema.ts'
 import { readConfig } from '../../src/env.ts'
 import { sealer, sha256Hex } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { clock, SEALING_KEYS, type Tenant, theApp } from './app.ts'
+import { repositoryBody, repositoryOf } from './integrations.ts'
 
 type Over = Record<string, unknown>
+const resource_spec = { cpu: 1, memory_mb: 1024, min_scale: 1, max_scale: 3 }
 export const newDeployment = async (tenant: Tenant, over: Over = {}) =>
   (
     await tenant.post('/v2/deployments', {
-      ...NewDeployment.meta()!.example!,
-      name: `app-${crypto.randomUUID()}`,
+      ...(await repositoryBody(tenant, {
+        source_config: { ...(await repositoryOf(tenant)), build_on_push: true, resource_spec },
+      })),
       ...over,
     })
   ).body

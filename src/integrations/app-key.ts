@@ -1,0 +1,31 @@
+// The private key of a GitHub App, and the short-lived word that it signs for itself.
+import githubAppJwt from 'universal-github-app-jwt'
+import { fail } from '../kernel/errors.ts'
+
+/** What PKCS#8 says before an RSA key: version 0 and the algorithm. */
+const RSA = Buffer.from('020100300d06092a864886f70d0101010500', 'hex')
+
+/** A DER value: its tag, its length, itself. */
+function der(tag: number, value: Buffer): Buffer {
+  const { length } = value
+  const bytes = Buffer.from(length.toString(16).padStart(length < 0x80 ? 2 : length < 0x100 ? 2 : 4, '0'), 'hex')
+  return Buffer.concat([Buffer.from(length < 0x80 ? [tag] : [tag, 0x80 | bytes.length]), bytes, value])
+}
+
+/** GitHub hands out PKCS#1, which WebCrypto does not read: this puts it into its PKCS#8 envelope. */
+export function pkcs8(pem: string): string {
+  const [, rsa, text = ''] = /-----BEGIN (RSA )?PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END/.exec(pem) ?? []
+  const given = Buffer.from(text, 'base64')
+  const whole = rsa ? der(0x30, Buffer.concat([RSA, der(0x04, given)])) : given
+  const lines = whole.toString('base64').match(/.{1,64}/g) ?? []
+  return ['-----BEGIN PRIVATE KEY-----', ...lines, '-----END PRIVATE KEY-----'].join('\n')
+}
+
+/** Good for ten minutes, for the App itself. */
+export async function appWord(id: string, privateKey: string): Promise<string> {
+  try {
+    return (await githubAppJwt({ id, privateKey: pkcs8(privateKey) })).token
+  } catch (cause) {
+    throw fail('githost_refused', { about: 'its private key cannot be read', cause })
+  }
+}

@@ -1,0 +1,92 @@
+// One request to a git host: bounded, in its words of refusal understood, and its answer held against a schema.
+import * as z from 'zod'
+import type { Config } from '../env.ts'
+import { type Failure, fail } from '../kernel/errors.ts'
+import { type Outside, outside } from '../kernel/guarded-fetch.ts'
+
+/** A page of a hundred repositories is some 600 KB. At most MOST_PAGES are listed, and a token and its like come besides. */
+const LIMITS = { oneMs: 8000, allMs: 25_000, fetches: 120, bytes: 3 * 1024 * 1024 }
+export const MOST_PAGES = 100
+/** What a Worker keeps open at once; hosts allow far more. */
+export const AT_ONCE = 6
+
+export const hostWay = (config: Config, origin: string): Outside => outside(config, origin, LIMITS)
+
+export type Asked = { status: number; headers: Headers; body: unknown }
+type Wish = { method?: string; headers: Record<string, string>; json?: unknown; form?: Record<string, string> }
+
+/** What these say is the caller's to understand: that it is there, unchanged, not there, or not possible. */
+const TOLD = [200, 201, 204, 304, 404, 409, 422]
+const WAIT_S = 60
+
+/** The answer with its JSON, or a failure that says what the host wants. */
+export async function ask(way: Outside, url: string, { method = 'GET', headers, json, form }: Wish): Promise<Asked> {
+  const body = json === undefined ? form && new URLSearchParams(form).toString() : JSON.stringify(json)
+  const type = json === undefined ? 'application/x-www-form-urlencoded' : 'application/json'
+  const init = { method, headers: { ...headers, ...(body !== undefined && { 'Content-Type': type }) } }
+  const answer = await way.fetch(url, { ...init, ...(body !== undefined && { body }) })
+  const text = await answer.text()
+  const read = parsed(text)
+  const { status } = answer
+  if (!TOLD.includes(status)) throw refusal(answer, read, new URL(url).host)
+  if (status < 300 && status !== 204 && read === undefined) throw unusable(url, 'an answer that is no JSON')
+  return { status, headers: answer.headers, body: read }
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return undefined
+  }
+}
+
+export const unusable = (url: string, what: string): Failure =>
+  fail('upstream_error', { about: `${new URL(url).host}: ${what}`, headers: { 'Retry-After': String(WAIT_S) } })
+
+/** The members that are wanted, or the host is at fault. */
+export function shaped<S extends z.ZodType>(schema: S, url: string, body: unknown): z.output<S> {
+  const { success, data, error } = schema.safeParse(body)
+  if (success) return data
+  throw unusable(url, `\`${error.issues[0]!.path.join('.').slice(0, 100) || 'body'}\` is not as it should be`)
+}
+
+const Said = z.object({ message: z.string() })
+
+function refusal({ status, headers }: Response, body: unknown, host: string): Failure {
+  const message = Said.safeParse(body).data?.message ?? ''
+  const limited = headers.has('Retry-After') || headers.get('X-RateLimit-Remaining') === '0'
+  if (status === 429 || (status === 403 && (limited || /rate limit|abuse/i.test(message))))
+    return fail('githost_rate_limited', { about: host, headers: { 'Retry-After': String(waitOf(headers)) } })
+  if (status === 403 && /suspended/i.test(message)) return fail('integration_suspended')
+  if (status === 401 || status === 403) return fail('githost_refused', { about: `${host} answered ${status}` })
+  const retry = { 'Retry-After': String(waitOf(headers)) }
+  return fail('upstream_error', { about: `${host} answered ${status}`, headers: retry })
+}
+
+/** In seconds, between one and an hour: as the host says, in either of its ways. */
+function waitOf(headers: Headers): number {
+  const [after, reset] = [headers.get('Retry-After'), headers.get('X-RateLimit-Reset')]
+  const said = [
+    after === null ? Number.NaN : /^\d+$/.test(after) ? Number(after) : (Date.parse(after) - Date.now()) / 1000,
+    reset !== null && /^\d+$/.test(reset) ? Number(reset) - Date.now() / 1000 : Number.NaN,
+  ].find(Number.isFinite)
+  return Math.min(3600, Math.max(1, Math.ceil(said ?? WAIT_S)))
+}
+
+/** How many pages there are, by the link to the last one or else by the count. */
+export function pagesIn(headers: Headers, each: number, total: number): number {
+  const [, last] = /<[^>]*[?&]page=(\d{1,6})[^>]*>;\s*rel="last"/.exec(headers.get('Link') ?? '') ?? []
+  return Math.min(MOST_PAGES, last ? Number(last) : Math.ceil(total / Math.max(1, each)))
+}
+
+/** The work for each of these, so many at once, in their order; the first failure ends it all. */
+export async function sideBySide<T>(numbers: number[], work: (number: number) => Promise<T>): Promise<T[]> {
+  const done: T[] = []
+  const left = numbers.entries()
+  const worker = async () => {
+    for (const [at, number] of left) done[at] = await work(number)
+  }
+  await Promise.all(Array.from({ length: Math.min(AT_ONCE, numbers.length) }, worker))
+  return done
+}

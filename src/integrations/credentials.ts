@@ -1,0 +1,42 @@
+// What an integration's host was proved with, sealed and bound to its row: here it is sealed, and only here opened.
+import { sql } from 'drizzle-orm'
+import type { Sealer } from '../kernel/crypto.ts'
+import type { Integration, Token } from './githost.ts'
+
+/** An App's private key or an account's token, and what the host signs its deliveries with. */
+export type Credentials = { private_key?: string; token?: string; webhook_secret: string }
+type Whose = Pick<Integration, 'id' | 'tenant_id'>
+const place = (member: 'credentials' | 'token', { id }: Whose) => `integrations.${member} ${id}`
+
+export const sealCredentials = (sealer: Sealer, whose: Whose, credentials: Credentials): Promise<string> =>
+  sealer.seal(JSON.stringify(credentials), whose.tenant_id, place('credentials', whose))
+
+/** Null of an installation of the operator's App, whose credentials are settings. */
+export async function credentialsOf(
+  sealer: Sealer,
+  row: Whose & Pick<Integration, 'credentials'>,
+): Promise<Credentials | null> {
+  return row.credentials && JSON.parse(await sealer.open(row.credentials, row.tenant_id, place('credentials', row)))
+}
+
+/** By which a delivery to an integration's own address is known to be from its host. */
+export const webhookSecretOf = async (
+  sealer: Sealer,
+  row: Whose & Pick<Integration, 'credentials'>,
+): Promise<string | null> => (await credentialsOf(sealer, row))?.webhook_secret ?? null
+
+/** Whoever asks with it has this long at least. */
+const AHEAD_MS = 5 * 60_000
+
+/** The token that was kept, while it is good for long enough. */
+export async function keptToken(sealer: Sealer, row: Integration): Promise<Token | null> {
+  const { token, token_expires_at } = row
+  if (token === null || token_expires_at === null || Date.parse(token_expires_at) < Date.now() + AHEAD_MS) return null
+  return { token: await sealer.open(token, row.tenant_id, place('token', row)), expires_at: token_expires_at }
+}
+
+/** What a write keeps of a token that was minted on the way; as it was where none was. */
+export const tokenColumns = async (sealer: Sealer, whose: Whose, minted: Token | null) =>
+  minted === null
+    ? sql`token = i.token, token_expires_at = i.token_expires_at`
+    : sql`token = ${await sealer.seal(minted.token, whose.tenant_id, place('token', whose))}, token_expires_at = ${minted.expires_at}::timestamptz`

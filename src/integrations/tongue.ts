@@ -1,0 +1,67 @@
+// What GitHub and Gitea say alike: listings in pages, statuses and comments.
+import type * as z from 'zod'
+import { fail } from '../kernel/errors.ts'
+import type { Outside } from '../kernel/guarded-fetch.ts'
+import { type Asked, ask, pagesIn, shaped, sideBySide, unusable } from './asking.ts'
+import { type Githost, type Integration, type Page, repositoryAt } from './githost.ts'
+import { type ListedRepository, MadeComment, repositoryOf } from './host-answers.ts'
+
+type Speaker = {
+  row: Integration
+  /** Where its API stands. */
+  api: string
+  way: () => Outside
+  headers: () => Promise<Record<string, string>>
+}
+type Told = { total: number; listed: z.output<typeof ListedRepository>[] }
+
+export function tongue({ row, api, way, headers }: Speaker) {
+  const at = (repo_url: string): string => {
+    const repository = repositoryAt(row.base_url, repo_url)
+    if (!repository) throw fail('repository_not_found')
+    return `${api}/repos/${repository.owner}/${repository.name}`
+  }
+  const get = async (url: string): Promise<Asked> => ask(way(), url, { headers: await headers() })
+  const write = async (method: string, url: string, json: object): Promise<Asked> =>
+    ask(way(), url, { method, headers: await headers(), json })
+
+  /** The first page, which tells how many there are, and then the others side by side. */
+  async function pages(known: Page[], urlOf: (number: number) => string, each: number, read: (asked: Asked) => Told) {
+    const out = way()
+    const standing = await headers()
+    async function page(number: number): Promise<{ page: Page; pages: number }> {
+      const before = known[number - 1]
+      const conditional = before?.etag ? { 'If-None-Match': before.etag } : {}
+      const asked = await ask(out, urlOf(number), { headers: { ...standing, ...conditional } })
+      // The first page tells the total: while it stands, there are as many pages as before.
+      if (asked.status === 304 && before) return { page: before, pages: known.length }
+      if (asked.status !== 200) throw unusable(api, `it answered ${asked.status}`)
+      const { total, listed } = read(asked)
+      const repositories = listed.map(one => repositoryOf(row.base_url, one))
+      const etag = asked.headers.get('ETag')
+      return { page: { etag, repositories }, pages: pagesIn(asked.headers, Math.min(each, listed.length), total) }
+    }
+    const first = await page(1)
+    const rest = Array.from({ length: Math.max(0, first.pages - 1) }, (_, i) => i + 2)
+    return [first.page, ...(await sideBySide(rest, async number => (await page(number)).page))]
+  }
+
+  const setStatus: Githost['setStatus'] = async (repo_url, sha, { state, url, description, context }) => {
+    const wish = { state, description: description.slice(0, 140), context, ...(url !== null && { target_url: url }) }
+    const { status } = await write('POST', `${at(repo_url)}/statuses/${encodeURIComponent(sha)}`, wish)
+    if (status > 201) throw fail('repository_not_found')
+  }
+
+  const comment: Githost['comment'] = async (repo_url, pull_number, body, comment_id) => {
+    const issues = `${at(repo_url)}/issues`
+    if (comment_id !== null) {
+      const edited = await write('PATCH', `${issues}/comments/${encodeURIComponent(comment_id)}`, { body })
+      if (edited.status === 200) return comment_id
+    }
+    const made = await write('POST', `${issues}/${pull_number}/comments`, { body })
+    if (made.status > 201) throw fail('repository_not_found')
+    return String(shaped(MadeComment, api, made.body).id)
+  }
+
+  return { at, get, pages, setStatus, comment }
+}
