@@ -22,6 +22,8 @@ import { sweepFlows } from './oauth/flow.ts'
 import { identityRoutes } from './oauth/identity.routes.ts'
 import { sweepProviders } from './oauth/recheck.ts'
 import { providerRoutes } from './oauth/routes.ts'
+import { sweepDeliveries } from './pushes/deliveries.ts'
+import { deliveryRoutes } from './pushes/routes.ts'
 
 const slices = [
   deploymentRoutes,
@@ -31,6 +33,7 @@ const slices = [
   providerRoutes,
   flowRoutes,
   identityRoutes,
+  deliveryRoutes,
   organizationRoutes,
   workspaceRoutes,
   healthRoutes,
@@ -63,6 +66,7 @@ export function createApp(given: Config, inProcess?: typeof fetch) {
       sweepUploads({ config, database }),
       sweepFlows({ config, database }),
       sweepProviders(services),
+      sweepDeliveries(services),
     ])
   }
   return Object.assign(app, { config, database, housekeep })

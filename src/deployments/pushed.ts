@@ -22,7 +22,8 @@ export type Pushed = Head & {
   /** What else the journal keeps: who delivered what. */
   told: Record<string, unknown>
 }
-export type Outcome = 'made' | 'held' | 'nothing'
+/** `late`: the host was asked again since, or there is no such deployment with such a ref any more. */
+export type Outcome = 'made' | 'held' | 'nothing' | 'late'
 
 const PUSHED = 'pushed'
 const sameRef = (refs: string[]): SQL => sql`c.source_revision_config ->> 'repo_ref' = any(${textArray(refs)})`
@@ -80,16 +81,22 @@ export const deployPushed = verb('deployments:update', async (ctx, input: Pushed
     union all select 'revision.created', id, json_build_object('deployment_id', deployment_id, 'status', status, 'message', status_message) from recorded
     union all select 'deployment.hold_released', p.id, '{}' from planned p join changed c on c.id = p.id where c.makes and p.hold is not null
     union all select 'deployment.ref_found', p.id, json_build_object('ref', p.old_gone) from planned p where p.old_gone is not null`
-  const data = sql`json_build_object('commit', ${head.sha}::text, 'told', ${JSON.stringify(told)}::json)`
   const event = sql`case when changed.makes or changed.kept then 'deployment.pushed' end`
-  const rows = await commit(ctx, event, wantedFrom(id), data, {
-    lock: held(deployment_id),
-    first: [planned, decided],
-    also,
-    others,
-  })
+  const rows = await commit(
+    ctx,
+    event,
+    wantedFrom(id),
+    { commit: head.sha, ...told },
+    {
+      lock: held(deployment_id),
+      first: [planned, decided],
+      also,
+      others,
+    },
+  )
   const [row] = rows as unknown as { makes: boolean; kept: boolean }[]
-  return row?.makes ? 'made' : row?.kept ? 'held' : 'nothing'
+  if (!row) return 'late'
+  return row.makes ? 'made' : row.kept ? 'held' : 'nothing'
 })
 
 /** It keeps serving; `explain` says what became of its ref. */

@@ -92,6 +92,11 @@ const CODES = {
     'Malformed API key',
     'The API key is mistyped or cut: its checksum does not match. Copy it again, whole.',
   ],
+  delivery_unsigned: [
+    401,
+    'Not signed',
+    'The signature of this delivery is not that of its body; set the same secret at the git host and here, and SHA-256.',
+  ],
   key_unknown: [401, 'Unknown API key', 'No such API key. Use a key of this installation.'],
   key_revoked: [401, 'Revoked API key', 'This API key was revoked. Use another one.'],
   key_expired: [401, 'Expired API key', 'This API key has expired. Make a new one.'],

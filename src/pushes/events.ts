@@ -31,7 +31,11 @@ export type PullRequest = OfRepository & {
   /** When the host last changed it: of two deliveries, the later one counts. */
   at: string
 }
-export type Installation = Common & { kind: 'installation'; action: string; installation: string }
+export type Installation = Common & {
+  kind: 'installation'
+  action: 'deleted' | 'suspend' | 'unsuspend' | 'repositories'
+  installation: string
+}
 export type HostEvent = Push | PullRequest | Installation
 
 const LONGEST_MESSAGE = 2000
@@ -150,11 +154,15 @@ function pullRequest(payload: z.output<typeof PullPayload>): PullRequest | null 
   }
 }
 
-const installation = (payload: z.output<typeof InstallationPayload>): Installation => ({
-  kind: 'installation',
-  ...common(payload),
-  action: payload.action,
-  installation: String(payload.installation.id),
+/** Who has one proves it when connecting; of what is made at the host there is nothing to do. */
+const standing = (payload: z.output<typeof InstallationPayload>): Installation | null => {
+  const { action, installation } = payload
+  if (action !== 'deleted' && action !== 'suspend' && action !== 'unsuspend') return null
+  return { kind: 'installation', ...common(payload), action, installation: String(installation.id) }
+}
+const reach = (payload: z.output<typeof InstallationPayload>): Installation => ({
+  ...{ kind: 'installation', ...common(payload) },
+  ...{ action: 'repositories', installation: String(payload.installation.id) },
 })
 
 const reading = <S extends z.ZodType>(schema: S, read: (payload: z.output<S>) => HostEvent | null) => {
@@ -166,8 +174,8 @@ const READERS: Record<string, (payload: unknown) => HostEvent | null> = {
   delete: reading(RefPayload, refMoved(true)),
   pull_request: reading(PullPayload, pullRequest),
   pull_request_sync: reading(PullPayload, pullRequest),
-  installation: reading(InstallationPayload, installation),
-  installation_repositories: reading(InstallationPayload, installation),
+  installation: reading(InstallationPayload, standing),
+  installation_repositories: reading(InstallationPayload, reach),
 }
 
 /** What is to be done about a delivery; null where nothing is. Throws zod's error where the payload is not what the host documents. */
