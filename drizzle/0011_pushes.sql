@@ -89,5 +89,7 @@ CREATE INDEX "githost_deliveries_due" ON "githost_deliveries" USING btree ("next
 CREATE INDEX "githost_deliveries_age" ON "githost_deliveries" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "preview_hooks_due" ON "preview_hooks" USING btree ("next_attempt_at");--> statement-breakpoint
 CREATE INDEX "previews_child" ON "previews" USING btree ("deployment_id");--> statement-breakpoint
-CREATE INDEX "previews_expiry" ON "previews" USING btree ("expires_at") WHERE state = 'live';--> statement-breakpoint
+CREATE INDEX "previews_page" ON "previews" USING btree ("parent_id","created_at" DESC NULLS FIRST,"id" DESC NULLS FIRST);--> statement-breakpoint
+CREATE INDEX "previews_expiry" ON "previews" USING btree ("expires_at") WHERE state <> 'ended';--> statement-breakpoint
+CREATE INDEX "deployments_previews" ON "deployments" USING btree ("parent_deployment_id") WHERE parent_deployment_id is not null;--> statement-breakpoint
 CREATE INDEX "deployments_repository" ON "deployments" USING btree ("repo_key") WHERE repo_key is not null;

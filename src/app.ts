@@ -23,7 +23,8 @@ import { identityRoutes } from './oauth/identity.routes.ts'
 import { sweepProviders } from './oauth/recheck.ts'
 import { providerRoutes } from './oauth/routes.ts'
 import { sweepDeliveries } from './pushes/deliveries.ts'
-import { deliveryRoutes } from './pushes/routes.ts'
+import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
+import { sweepPreviews } from './pushes/sweep.ts'
 
 const slices = [
   deploymentRoutes,
@@ -33,6 +34,7 @@ const slices = [
   providerRoutes,
   flowRoutes,
   identityRoutes,
+  previewRoutes,
   deliveryRoutes,
   organizationRoutes,
   workspaceRoutes,
@@ -66,7 +68,7 @@ export function createApp(given: Config, inProcess?: typeof fetch) {
       sweepUploads({ config, database }),
       sweepFlows({ config, database }),
       sweepProviders(services),
-      sweepDeliveries(services),
+      sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])
   }
   return Object.assign(app, { config, database, housekeep })

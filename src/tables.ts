@@ -242,6 +242,7 @@ export const deployments = pgTable(
   },
   t => [
     // What it is of cannot be changed, so that it keeps no update from being heap-only.
+    index('deployments_previews').on(t.parent_deployment_id).where(sql`parent_deployment_id is not null`),
     index('deployments_repository').on(t.repo_key).where(sql`repo_key is not null`),
     // For the sweep. A BRIN index leaves updates heap-only.
     index('deployments_idle').using('brin', t.updated_at),
@@ -553,7 +554,7 @@ export const previewPolicies = pgTable('preview_policies', {
   ...changing(),
 })
 
-export const previewStates = ['awaiting_approval', 'denied', 'full', 'live', 'ended'] as const
+export const previewStates = ['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended'] as const
 /** A pull request of a deployment with a policy. `told` is what its host was last told of it, `comment_id` where. */
 export const previews = pgTable(
   'previews',
@@ -585,7 +586,8 @@ export const previews = pgTable(
   t => [
     unique('previews_one').on(t.parent_id, t.number),
     index('previews_child').on(t.deployment_id),
-    index('previews_expiry').on(t.expires_at).where(sql`state = 'live'`),
+    index('previews_page').on(t.parent_id, t.created_at.desc().nullsFirst(), t.id.desc().nullsFirst()),
+    index('previews_expiry').on(t.expires_at).where(sql`state <> 'ended'`),
   ],
 )
 

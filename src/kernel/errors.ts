@@ -157,8 +157,28 @@ const CODES = {
     'No such repository',
     'The git host shows no such repository to this integration; let the installation or the account reach it.',
   ],
+  preview_policy_not_found: [
+    404,
+    'No preview policy',
+    'This deployment makes no previews; PUT /v2/deployments/{deployment_id}/preview-policy lets it.',
+  ],
+  preview_not_found: [
+    404,
+    'No such preview',
+    'There is no preview of that pull request here; GET /v2/deployments/{deployment_id}/previews lists them.',
+  ],
   project_not_found: [404, 'No such project', 'There is no such tracing project here; GET /sessions lists them.'],
   method_not_allowed: [405, 'Method not allowed', 'The path exists, but not with this method; see `Allow`.'],
+  preview_moved: [
+    409,
+    'Another commit by now',
+    'That commit is not what waits for approval; look at what is there now, and approve that.',
+  ],
+  previews_full: [
+    409,
+    'No room for another preview',
+    'The policy allows no more previews at once; close a pull request, or raise `max`.',
+  ],
   workspace_name_taken: [
     409,
     'Workspace name taken',
