@@ -5,14 +5,13 @@ import { runAsSystem } from '../../src/kernel/db.ts'
 import { signatureOf } from '../../src/pushes/hooks.ts'
 import { NewPreviewPolicy } from '../../src/pushes/previews.schema.ts'
 import { sweepPreviews } from '../../src/pushes/sweep.ts'
-import { clock, newTenant, nobody, send, type Tenant, theApp } from '../support/app.ts'
+import { clock, newTenant, nobody, type Tenant, theApp } from '../support/app.ts'
 import { bring, move, revisionsOf, told } from '../support/deployments.ts'
 import { atTheHost, delivered, following, newRepository, newSha, services } from '../support/pushes.ts'
 
 beforeEach(() => atTheHost())
 
-const put = (tenant: Tenant, path: string, body: unknown) =>
-  send('PUT', path, { body, headers: { 'X-Api-Key': tenant.key } })
+const put = (tenant: Tenant, path: string, body: unknown) => tenant.put(path, body)
 const policyPath = (id: string) => `/v2/deployments/${id}/preview-policy`
 const OVERLAY = [{ name: 'OVERLAY', value: 'over' }]
 
