@@ -9,6 +9,8 @@ import { tagRoutes } from './deployments/tags.routes.ts'
 import { uploadRoutes } from './deployments/uploads.routes.ts'
 import { sweepUploads } from './deployments/uploads.ts'
 import type { Config } from './env.ts'
+import { sweepInstalls } from './integrations/install.ts'
+import { integrationRoutes } from './integrations/routes.ts'
 import { sealer } from './kernel/crypto.ts'
 import { connect } from './kernel/db.ts'
 import { cors, edge, failed, notFound } from './kernel/edge.ts'
@@ -31,6 +33,7 @@ const slices = [
   tagRoutes,
   uploadRoutes,
   logRoutes,
+  integrationRoutes,
   providerRoutes,
   flowRoutes,
   identityRoutes,
@@ -67,6 +70,7 @@ export function createApp(given: Config, inProcess?: typeof fetch) {
       sweepRevisions(database),
       sweepUploads({ config, database }),
       sweepFlows({ config, database }),
+      sweepInstalls({ config, database }),
       sweepProviders(services),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])

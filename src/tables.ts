@@ -621,7 +621,7 @@ export const integrationStates = ['active', 'suspended', 'revoked'] as const
 /**
  * A git host as a workspace is connected to it: an App's installation, or an account with its access token. Without `app_id` and
  * `credentials` it is an installation of the operator's own App. `credentials` is what the host was proved with and `token` what it last
- * gave for a while, each sealed and bound to the row.
+ * gave for a while, each sealed and bound to the account.
  */
 export const integrations = pgTable(
   'integrations',

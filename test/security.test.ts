@@ -6,6 +6,7 @@ import { newApiKey } from '../src/kernel/crypto.ts'
 import { permissionNames } from '../src/kernel/permissions.ts'
 import { NewProvider } from '../src/oauth/schema.ts'
 import { clock, exampleOf, guarded, newTenant, queryOf, send, type Tenant } from './support/app.ts'
+import { newIntegration } from './support/integrations.ts'
 
 let own: Tenant
 let other: Tenant
@@ -32,6 +33,7 @@ beforeAll(async () => {
   const flow = await other.post('/v2/auth/authenticate', { provider: 'theirs', user_id: 'theirs' })
   foreign = {
     auth_id: flow.body.auth_id,
+    integration_id: await newIntegration(other),
     provider_id: provider.body.provider_id,
     tag_key_id: tagKey.body.id,
     tag_value_id: tagValue.body.id,

@@ -1,10 +1,10 @@
 // What stands between a deployment and being served as wanted, in order.
-import { and, eq, or } from 'drizzle-orm'
+import { and, eq, or, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
 import { db, mine, run } from '../kernel/db.ts'
 import { found } from '../kernel/rows.ts'
-import { deploymentHeads, deployments, type Hold, revisions } from '../tables.ts'
+import { deploymentHeads, deployments, type Hold, integrations, revisions } from '../tables.ts'
 import type { Explanation } from './revisions.schema.ts'
 import type { DeploymentRef } from './schema.ts'
 import { theOne } from './service.ts'
@@ -16,6 +16,10 @@ type Facts = {
   hold: Hold | null
   latest_revision_id: string | null
   in_flight_revision_id: string | null
+  /** That it comes through: null where it needs none. */
+  integration: keyof typeof THROUGH | 'active' | null
+  /** Its ref, where the repository has none of that name any more. */
+  goneRef?: string | null
 }
 
 const AWAY: Record<string, Obstacle> = {
@@ -23,6 +27,15 @@ const AWAY: Record<string, Obstacle> = {
   AWAITING_DATABASE: { code: 'awaiting_database', detail: 'The data plane has not made its database yet.' },
   UNKNOWN: { code: 'listener_silent', detail: 'Its listener has been silent past the deadline.' },
 }
+const SERVES = 'what runs serves on, and no push or new revision reaches its repository'
+const THROUGH = {
+  gone: { code: 'integration_gone', detail: `Its git host integration was deleted: ${SERVES}.` },
+  suspended: { code: 'integration_suspended', detail: `Its git host has suspended the integration: ${SERVES}.` },
+  revoked: {
+    code: 'integration_revoked',
+    detail: `Its git host has revoked the integration: ${SERVES} until it is connected again.`,
+  },
+} as const satisfies Record<string, Obstacle>
 const ENDED: Record<string, Obstacle['code']> = {
   CREATE_FAILED: 'revision_failed',
   BUILD_FAILED: 'revision_failed',
@@ -32,7 +45,7 @@ const ENDED: Record<string, Obstacle['code']> = {
   UNKNOWN: 'revision_unknown',
 }
 
-export function obstaclesOf(facts: Facts, known: Known[], goneRef: string | null = null): Obstacle[] {
+export function obstaclesOf(facts: Facts, known: Known[]): Obstacle[] {
   const away = AWAY[facts.status]
   if (away?.code === 'deleting') return [away]
   const latest = known.find(one => one.id === facts.latest_revision_id)
@@ -48,10 +61,11 @@ export function obstaclesOf(facts: Facts, known: Known[], goneRef: string | null
       code: 'held_by_rollback' as const,
       detail: `A rollback holds automatic deploys until ${facts.hold.until === 'newer_commit' ? 'a newer commit arrives or it is released' : 'it is released'}.`,
     },
-    goneRef !== null && {
+    facts.goneRef != null && {
       code: 'ref_gone' as const,
-      detail: `Its ref ${goneRef} is gone from the repository; what serves stays until another ref is named or it is pushed again.`,
+      detail: `Its ref ${facts.goneRef} is gone from the repository; what serves stays until another ref is named or it is pushed again.`,
     },
+    facts.integration !== null && facts.integration !== 'active' && THROUGH[facts.integration],
   ].filter(one => one instanceof Object)
 }
 
@@ -79,19 +93,23 @@ export const explainDeployment = verb(
       mine(revisions),
       or(eq(revisions.id, latest_revision_id), eq(revisions.id, in_flight_revision_id)),
     )
-    const rows = await run(
-      ctx,
-      db
-        .select()
-        .from(deployments)
-        .leftJoin(revisions, concerned)
-        .leftJoin(deploymentHeads, and(eq(deploymentHeads.deployment_id, deployments.id), mine(deploymentHeads)))
-        .where(theOne(deployment_id)),
-    )
-    const { deployments: facts, deployment_heads: head } = found(rows, 'deployment_not_found')
+    const through = sql<string | null>`${deployments.source_config} ->> 'integration_id'`
+    const integration = sql<
+      Facts['integration']
+    >`case when ${through} is not null then coalesce(${integrations.state}, 'gone') end`
+    const query = db
+      .select({ deployments, revisions, integration, goneRef: deploymentHeads.gone_ref })
+      .from(deployments)
+      .leftJoin(revisions, concerned)
+      .leftJoin(integrations, and(sql`${integrations.id} = (${through})::uuid`, mine(integrations)))
+      .leftJoin(deploymentHeads, and(eq(deploymentHeads.deployment_id, deployments.id), mine(deploymentHeads)))
+      .where(theOne(deployment_id))
+    const rows = await run(ctx, query)
+    const { deployments: facts, integration: state, goneRef: gone } = found(rows, 'deployment_not_found')
     const known = rows.flatMap(row => row.revisions ?? [])
     const { repo_ref } = facts.source_revision_config as { repo_ref?: string }
     // Another ref may have been named since.
-    return { resources: obstaclesOf(facts, known, head?.gone_ref === repo_ref ? (head?.gone_ref ?? null) : null) }
+    const goneRef = gone === repo_ref ? gone : null
+    return { resources: obstaclesOf({ ...facts, integration: state, goneRef }, known) }
   },
 )

@@ -51,6 +51,9 @@ export const obstacles = [
   'unused',
   'held_by_rollback',
   'ref_gone',
+  'integration_gone',
+  'integration_suspended',
+  'integration_revoked',
 ] as const
 export const Explanation = z
   .object({ resources: z.array(z.object({ code: z.enum(obstacles), detail: z.string() })) })

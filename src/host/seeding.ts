@@ -27,6 +27,7 @@ export async function seed(databaseUrl: string, { tenants, deployments, onProgre
     await client.query('set role slipway_system')
     const organization = key.organization_id
     await client.query(WORKSPACES, [organization, tenants, BIG])
+    await client.query(INTEGRATIONS, [organization])
     await client.query(TAG_KEYS, [organization])
     await client.query(TAG_VALUES, [organization])
     // Sorted by number, the workspaces are an array that a deployment picks from.
@@ -66,7 +67,15 @@ const WORKSPACES = `
 
 /** An id that follows from what it is of, within the organisation. */
 const idOf = (what: string) => `md5($1::uuid || ':' || ${what})::uuid`
+const integrationId = (tenant: string) => idOf(`${tenant} || ':integration'`)
 const tagId = (tenant: string, tag: string) => idOf(`${tenant} || ':' || ${tag}`)
+
+/** Of an App that exists nowhere. */
+const INTEGRATIONS = `
+  insert into integrations (id, organization_id, tenant_id, host, base_url, installation_id, account_id, name)
+  select ${integrationId('w.id')}, w.organization_id, w.id, 'github', 'https://github.com', 'seed ' || w.id, '1', 'acme'
+  from workspaces w where w.organization_id = $1 and w.display_name like 'Seed %'
+  on conflict do nothing`
 
 const TAG_KEYS = `
   insert into tag_keys (id, organization_id, tenant_id, key)
@@ -94,7 +103,7 @@ const STATUS = `case when ${chance(3)} < 0.9 then 'READY' when ${chance(4)} < 0.
 const SPEC = `json_build_object('cpu', ${oneOf(7, '0.5', '1', '2')}::numeric, 'memory_mb', 1024, 'min_scale', 1,
   'max_scale', 1 + floor(${chance(8)} * 9)::integer)`
 const CONFIG = `json_strip_nulls(json_build_object(
-  'integration_id', case when source = 'githost' then ${idOf(`'integration'`)} end,
+  'integration_id', case when source = 'githost' then ${integrationId('tenant_id')} end,
   'repo_url', case when source = 'githost' then 'https://github.com/acme/' || name end,
   'build_on_push', case when source = 'githost' then ${chance(9)} < 0.7 end,
   'template_id', case when source = 'internal_template' then 'chat-agent' end,

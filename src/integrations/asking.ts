@@ -1,7 +1,7 @@
 // One request to a git host: bounded, in its words of refusal understood, and its answer held against a schema.
 import * as z from 'zod'
 import type { Config } from '../env.ts'
-import { type Failure, fail } from '../kernel/errors.ts'
+import { Failure, fail } from '../kernel/errors.ts'
 import { type Outside, outside } from '../kernel/guarded-fetch.ts'
 
 /** A page of a hundred repositories is some 600 KB. At most MOST_PAGES are listed, and a token and its like come besides. */
@@ -24,13 +24,22 @@ export async function ask(way: Outside, url: string, { method = 'GET', headers, 
   const body = json === undefined ? form && new URLSearchParams(form).toString() : JSON.stringify(json)
   const type = json === undefined ? 'application/x-www-form-urlencoded' : 'application/json'
   const init = { method, headers: { ...headers, ...(body !== undefined && { 'Content-Type': type }) } }
-  const answer = await way.fetch(url, { ...init, ...(body !== undefined && { body }) })
-  const text = await answer.text()
+  const { answer, text } = await reached(way, url, { ...init, ...(body !== undefined && { body }) })
   const read = parsed(text)
   const { status } = answer
   if (!TOLD.includes(status)) throw refusal(answer, read, new URL(url).host)
   if (status < 300 && status !== 204 && read === undefined) throw unusable(url, 'an answer that is no JSON')
   return { status, headers: answer.headers, body: read }
+}
+
+async function reached(way: Outside, url: string, init: RequestInit): Promise<{ answer: Response; text: string }> {
+  try {
+    const answer = await way.fetch(url, init)
+    return { answer, text: await answer.text() }
+  } catch (error) {
+    const away = error instanceof Failure && (error.code === 'upstream_error' || error.code === 'upstream_timeout')
+    throw away ? fail(error.code, { ...error.extra, headers: { 'Retry-After': String(WAIT_S) } }) : error
+  }
 }
 
 function parsed(text: string): unknown {

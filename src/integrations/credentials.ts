@@ -1,12 +1,14 @@
-// What an integration's host was proved with, sealed and bound to its row: here it is sealed, and only here opened.
+// What an integration's host was proved with, sealed and bound to its account there: here it is sealed, and only here opened.
 import { sql } from 'drizzle-orm'
 import type { Sealer } from '../kernel/crypto.ts'
 import type { Integration, Token } from './githost.ts'
 
 /** An App's private key or an account's token, and what the host signs its deliveries with. */
 export type Credentials = { private_key?: string; token?: string; webhook_secret: string }
-type Whose = Pick<Integration, 'id' | 'tenant_id'>
-const place = (member: 'credentials' | 'token', { id }: Whose) => `integrations.${member} ${id}`
+/** By the account and not by the row: one that was revoked is connected again before its row is known. */
+type Whose = Pick<Integration, 'tenant_id' | 'host' | 'base_url' | 'account_id'>
+const place = (member: 'credentials' | 'token', { host, base_url, account_id }: Whose) =>
+  `integrations.${member} ${host} ${base_url} ${account_id}`
 
 export const sealCredentials = (sealer: Sealer, whose: Whose, credentials: Credentials): Promise<string> =>
   sealer.seal(JSON.stringify(credentials), whose.tenant_id, place('credentials', whose))

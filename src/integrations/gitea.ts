@@ -56,10 +56,10 @@ export function giteaHost(
       return found ? commitOf(found) : null
     },
 
-    /** Its own token: such a host gives none that is narrower or shorter-lived. */
+    /** Its own token: such a host gives none that is narrower or shorter-lived, and does not mind the name. */
     async credential(repo_url) {
       if (!repositoryAt(row.base_url, repo_url)) throw fail('repository_not_found')
-      return { username: row.name, password: await token(), expires_at: null }
+      return { username: 'oauth2', password: await token(), expires_at: null }
     },
 
     setStatus,

@@ -47,6 +47,6 @@ export const webhookPath = (integration_id?: string): string =>
 export function repositoryAt(base_url: string, repo_url: string): { owner: string; name: string } | null {
   if (!repo_url.toLowerCase().startsWith(`${base_url.toLowerCase()}/`)) return null
   const [, owner, name] = /^([\w.-]+)\/([\w.-]+?)(?:\.git)?\/?$/.exec(repo_url.slice(base_url.length + 1)) ?? []
-  const named = [owner, name].every(part => part !== undefined && !/^\.+$/.test(part))
+  const named = [owner, name].every(part => part !== undefined && !/^(\.+|\.git)$/.test(part))
   return named ? { owner: owner!, name: name! } : null
 }

@@ -2,7 +2,8 @@
 import * as z from 'zod'
 import type { Commit, Repository } from './githost.ts'
 
-const Name = z.string().regex(/^(?!\.+$)[\w.-]{1,255}$/)
+/** Of an account or a repository: it becomes part of addresses. */
+export const Name = z.string().regex(/^(?!\.+$)[\w.-]{1,255}$/)
 const words = (longest: number) =>
   z.string().transform(text => text.toWellFormed().replaceAll('\0', '').slice(0, longest))
 

@@ -60,6 +60,11 @@ const CODES = {
     'No App of this installation',
     'This installation has no GitHub App of its own; connect one with its credentials by POST /v1/integrations/forge/githost, or let the operator set GITHUB_APP_ID and what goes with it.',
   ],
+  installation_requested: [
+    400,
+    'Waiting for an owner',
+    'An owner of the account has to approve the installation first; connect again when they have.',
+  ],
   role_required: [
     400,
     'Role required',
@@ -113,6 +118,11 @@ const CODES = {
     'Key outlives its creator',
     'A key cannot make a key that lives longer than itself; give an earlier `expires_at`.',
   ],
+  installation_unproven: [
+    403,
+    'Not yours to connect',
+    'The git host did not say that this installation, with all the repositories that it reaches, is yours; connect it as somebody who administers the account.',
+  ],
   upload_link_invalid: [
     403,
     'Not an upload link',
@@ -151,6 +161,11 @@ const CODES = {
     404,
     'No such OAuth provider',
     'There is no such OAuth provider in this organisation; GET /v2/auth/providers lists them.',
+  ],
+  integration_not_found: [
+    404,
+    'No such integration',
+    'There is no such git host integration in this workspace; GET /v1/integrations/forge/githost/install lists them.',
   ],
   repository_not_found: [
     404,

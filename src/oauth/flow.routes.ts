@@ -2,28 +2,19 @@
 
 import { statusOf } from '../kernel/errors.ts'
 import { readForm } from '../kernel/input.ts'
+import { oneOf, pageHeaders } from '../kernel/page.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
 import { disconnect, listConnections } from './connections.ts'
 import * as s from './flow.schema.ts'
 import { type Answer, authenticate, callback, waitForConnection } from './flow.ts'
-import { page, pagePolicy } from './page.ts'
+import { arrivalPage } from './page.ts'
 
 type Open = NonNullable<Operation['open']>
-
-/** A parameter that comes twice is as good as none: whoever added the second one is not known. */
-const oneOf = (all: URLSearchParams, name: string): string | undefined => {
-  const [value, ...others] = all.getAll(name)
-  return others.length > 0 ? undefined : value
-}
 
 const receive =
   (read: (c: Parameters<Open>[0]) => Promise<URLSearchParams>): Open =>
   async (c, services) => {
-    const headers = {
-      'Content-Type': 'text/html; charset=utf-8',
-      'Cache-Control': 'no-store',
-      'Content-Security-Policy': await pagePolicy(),
-    }
+    const headers = await pageHeaders()
     // Whoever only looks at where an address leads has not come back.
     if (c.req.method === 'HEAD') return c.body(null, 200, headers)
     const given = await read(c)
@@ -36,7 +27,7 @@ const receive =
     const arrival = await callback(services, c.get('requestId'), origin, answer)
     if (arrival.failure) c.get('seen').code = arrival.failure
     const status = arrival.failure === null ? 200 : statusOf(arrival.failure)
-    return c.body(page(arrival), status as 200, headers)
+    return c.body(arrivalPage(arrival), status as 200, headers)
   }
 
 const comeBack = {

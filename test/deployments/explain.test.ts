@@ -1,14 +1,17 @@
+import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { obstaclesOf } from '../../src/deployments/explain.ts'
 import { UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
 import { type RevisionStatus, revisionStatuses } from '../../src/deployments/parts.schema.ts'
 import { obstacles } from '../../src/deployments/revisions.schema.ts'
 import { sweepRevisions } from '../../src/deployments/sweep.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
 import { newTenant, type Tenant, theApp } from '../support/app.ts'
 import { bare, bring, image, move, newDeployment } from '../support/deployments.ts'
+import { newIntegration, repositoryOf } from '../support/integrations.ts'
 
 const hold = { since: '', revision_id: 'r', from_commit: null, until: 'released' as const }
-const facts = { status: 'READY', hold: null, latest_revision_id: 'r', in_flight_revision_id: null }
+const facts = { status: 'READY', hold: null, latest_revision_id: 'r', in_flight_revision_id: null, integration: null }
 const codesOf = (over: Partial<Parameters<typeof obstaclesOf>[0]>, status: RevisionStatus = 'DEPLOYED') =>
   obstaclesOf({ ...facts, ...over }, [{ id: 'r', number: 1, status, status_message: null }]).map(one => one.code)
 
@@ -41,6 +44,8 @@ describe('what stands in the way', () => {
     expect(codesOf({ status: 'UNKNOWN' })).toEqual(['listener_silent'])
     expect(codesOf({ status: 'UNUSED', hold })).toEqual(['unused', 'held_by_rollback'])
     expect(codesOf({ status: 'AWAITING_DELETE', hold }, 'BUILD_FAILED')).toEqual(['deleting'])
+    expect(codesOf({ hold, integration: 'suspended' })).toEqual(['held_by_rollback', 'integration_suspended'])
+    expect(codesOf({ integration: 'active' })).toEqual([])
     expect(new Set(obstacles).size).toBe(obstacles.length)
   })
 })
@@ -69,6 +74,21 @@ describe('GET explain', () => {
     expect(await codes(tenant, id)).toEqual(['in_progress', 'held_by_rollback'])
     await tenant.delete(`/v2/deployments/${id}`)
     expect(await codes(tenant, id)).toEqual(['deleting'])
+  })
+
+  it('tells of an integration that its repository is reached by no more', async () => {
+    const tenant = await newTenant()
+    const integration_id = await newIntegration(tenant)
+    const source_config = { ...(await repositoryOf(tenant)), integration_id }
+    const { id, latest_revision_id } = await newDeployment(tenant, { source_config })
+    await bring(tenant, id, latest_revision_id)
+    const { database } = theApp()
+    for (const state of ['suspended', 'revoked']) {
+      await runAsSystem(database, sql`update integrations set state = ${state} where id = ${integration_id}::uuid`)
+      expect(await codes(tenant, id)).toEqual([`integration_${state}`])
+    }
+    await tenant.delete(`/v1/integrations/forge/githost/${integration_id}`)
+    expect(await codes(tenant, id)).toEqual(['integration_gone'])
   })
 
   it('says why a revision failed', async () => {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { readConfig, SettingsError } from '../../src/env.ts'
 import { lines, SEALING_KEYS, send, startApp } from '../support/app.ts'
+import { PKCS1, PKCS8 } from '../support/app-key.ts'
 
 const whole = { DATABASE_URL: 'postgres://user@localhost/slipway', SEALING_KEYS }
 
@@ -54,6 +55,48 @@ describe('settings', () => {
     for (const other of ['DATABASE_URL', 'SEALING_KEYS'].filter(one => one !== name))
       expect(message).not.toContain(other)
     expect(message).not.toContain(SEALING_KEYS.slice(10))
+  })
+
+  describe('of a GitHub App', () => {
+    const app = {
+      GITHUB_APP_ID: '1',
+      GITHUB_APP_SLUG: 'slipway',
+      GITHUB_APP_PRIVATE_KEY: PKCS1,
+      GITHUB_APP_CLIENT_ID: 'Iv1.a',
+      GITHUB_APP_CLIENT_SECRET: 'secret',
+      GITHUB_APP_WEBHOOK_SECRET: 'other',
+    }
+
+    it('are all or none, and name every one that is missing', () => {
+      expect(readConfig(whole).github).toBeUndefined()
+      const { github } = readConfig({ ...whole, ...app })
+      expect(github).toMatchObject({ baseUrl: 'https://github.com', appId: '1', slug: 'slipway', clientId: 'Iv1.a' })
+      const message = refusal({ GITHUB_APP_ID: '1' })
+      for (const name of Object.keys(app).slice(1)) expect(message).toContain(name)
+    })
+
+    it.each([
+      ['as a file', PKCS1],
+      ['in one line', PKCS1.replaceAll('\n', '\\n')],
+      ['in PKCS#8', PKCS8],
+    ])('take the key %s', (_, key) => {
+      const { github } = readConfig({ ...whole, ...app, GITHUB_APP_PRIVATE_KEY: key })
+      expect(github?.privateKey).toBe(key === PKCS8 ? PKCS8 : PKCS1)
+    })
+
+    it.each([
+      ['GITHUB_APP_ID', 'slipway'],
+      ['GITHUB_APP_SLUG', 'My App'],
+      ['GITHUB_APP_PRIVATE_KEY', 'key.pem'],
+      ['GITHUB_APP_PRIVATE_KEY', PKCS1.slice(0, -10)],
+      ['GITHUB_APP_CLIENT_SECRET', 'a b'],
+      ['GITHUB_BASE_URL', 'github.com'],
+      ['GITHUB_BASE_URL', 'https://github.com/acme'],
+    ])('refuse %s as %j by name, without repeating it', (name, value) => {
+      const message = refusal({ ...app, [name]: value })
+      expect(message).toContain(name)
+      expect(message).not.toContain('MII')
+    })
   })
 
   it('keep foreign servers on this machine out of reach, unless it is asked for', () => {

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, inject, it, vi } from 'vitest'
 import { Failure } from '../../src/kernel/errors.ts'
-import { outside, Unreachable } from '../../src/kernel/guarded-fetch.ts'
+import { type Limits, outside, Unreachable } from '../../src/kernel/guarded-fetch.ts'
 import { startApp, theApp } from '../support/app.ts'
 
 const KIB = 1024
@@ -8,7 +8,7 @@ const MCP = 'https://mcp.example.com'
 type Answer = (request: Request) => Response | Promise<Response>
 
 /** The way out onto a foreign network of one function, which remembers what it was asked. */
-function way(answer: Answer, policy: { allowLoopback?: boolean } = {}) {
+function way(answer: Answer, policy: { allowLoopback?: boolean } = {}, limits?: Limits) {
   const asked: Request[] = []
   const foreign = (async (url: string, init: RequestInit) => {
     const request = new Request(url, init)
@@ -16,7 +16,7 @@ function way(answer: Answer, policy: { allowLoopback?: boolean } = {}) {
     return answer(request)
   }) as typeof fetch
   const config = { outside: foreign, publicUrl: undefined, allowLoopback: false, ...policy }
-  return { ...outside(config, 'https://slipway.example.com'), asked }
+  return { ...outside(config, 'https://slipway.example.com', limits), asked }
 }
 
 const failure = async (work: Promise<unknown>): Promise<Failure> => {
@@ -151,6 +151,16 @@ describe('a redirect', () => {
 })
 
 describe('an answer’s body', () => {
+  it('is read up to as much, and as many as, an operation says that it needs', async () => {
+    const limits = { oneMs: 1000, allMs: 1000, fetches: 2, bytes: 100 * KIB }
+    const { fetch } = way(() => new Response(stream(100).body), {}, limits)
+    expect(await (await fetch(MCP)).text()).toHaveLength(100 * KIB)
+    const more = way(() => new Response(stream(101).body), {}, limits)
+    expect(await outcome((await more.fetch(MCP)).text())).toBe('upstream_error')
+    await (await fetch(MCP)).text()
+    expect(await outcome(fetch(MCP))).toBe('upstream_error')
+  })
+
   it('is read up to 64 KiB', async () => {
     const text = await (await way(() => new Response(stream(64).body)).fetch(MCP)).text()
     expect(text).toHaveLength(64 * KIB)

@@ -9,9 +9,20 @@ import type { Config } from '../../src/env.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { failures } from '../../src/kernel/openapi.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
+import { PKCS1 } from './app-key.ts'
 import { foreign } from './foreign.ts'
+import { APP } from './githosts.ts'
 
 export const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
+/** The operator's own GitHub App, with its key as GitHub gives it. */
+const GITHUB = {
+  GITHUB_APP_ID: APP.id,
+  GITHUB_APP_SLUG: APP.slug,
+  GITHUB_APP_PRIVATE_KEY: PKCS1,
+  GITHUB_APP_CLIENT_ID: APP.clientId,
+  GITHUB_APP_CLIENT_SECRET: APP.clientSecret,
+  GITHUB_APP_WEBHOOK_SECRET: 'hush-webhook-secret',
+}
 export const lines: Record<string, unknown>[] = []
 /** Milliseconds that the app believes to have passed. */
 export const clock = { ahead: 0 }
@@ -28,7 +39,7 @@ export function startApp({ settings = {}, through = 'gateway', ...options }: Opt
   const log = (line: Record<string, unknown>) => void lines.push(line)
   const outside: typeof fetch = (input, init) => abroad.fetch(input, init)
   const overrides = { log, clockOffset: () => clock.ahead, outside, ...options.overrides }
-  return start({ SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0', ...settings }, overrides, through)
+  return start({ SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0', ...GITHUB, ...settings }, overrides, through)
 }
 
 export type App = ReturnType<typeof startApp>

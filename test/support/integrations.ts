@@ -19,7 +19,6 @@ export async function newIntegration(
 ): Promise<string> {
   const { database, config } = theApp()
   const id = crypto.randomUUID()
-  const sealed = credentials && (await sealCredentials(sealer(config.sealingKeys), { id, tenant_id }, credentials))
   const one = {
     ...{
       host: 'gitea',
@@ -31,7 +30,9 @@ export async function newIntegration(
       state: 'active',
     },
     ...over,
-  }
+  } as Over & Pick<Integration, 'host' | 'base_url' | 'account_id'>
+  const whose = { ...one, tenant_id }
+  const sealed = credentials && (await sealCredentials(sealer(config.sealingKeys), whose, credentials))
   const insert = sql`
     insert into integrations (id, organization_id, tenant_id, host, base_url, app_id, installation_id, account_id, name, state, credentials)
     values (${id}::uuid, ${organization_id}::uuid, ${tenant_id}::uuid, ${one.host}, ${one.base_url}, ${one.app_id},

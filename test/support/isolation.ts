@@ -4,6 +4,7 @@ import { operations } from '../../src/app.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
 import { exampleOf, newTenant, nobody, startApp, type Tenant, theApp } from './app.ts'
+import { newIntegration } from './integrations.ts'
 
 const ROUNDS = 600
 
@@ -30,6 +31,7 @@ export function isolation(through: 'gateway' | 'unwalled') {
       const flow = await tenant.post('/v2/auth/authenticate', { provider: provider.body.id, user_id: 'somebody' })
       ids.push({
         auth_id: flow.body.auth_id,
+        integration_id: await newIntegration(tenant),
         provider_id: provider.body.provider_id,
         tag_key_id: tagKey.body.id,
         tag_value_id: tagValue.body.id,
@@ -62,6 +64,7 @@ export function isolation(through: 'gateway' | 'unwalled') {
       '/sessions',
       '/v2/auth/providers',
       '/v2/auth/tokens',
+      '/v1/integrations/forge/githost/install',
     ]
     const bodies = await Promise.all(lists.map(async path => (await owner.get(`${path}?limit=100`, inside)).body))
     return JSON.stringify(bodies, (name, value) => (name === 'last_used_at' ? undefined : value))

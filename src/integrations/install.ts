@@ -1,0 +1,95 @@
+// The operator's App installed by a person: the way there, and back with a proof.
+import { sql } from 'drizzle-orm'
+import { type Ctx, callerFor, verb } from '../kernel/context.ts'
+import { signer } from '../kernel/crypto.ts'
+import { type Row, runAsSystem, unless } from '../kernel/db.ts'
+import { type Code, Failure, fail } from '../kernel/errors.ts'
+import { commit, systemSettings } from '../kernel/journal.ts'
+import type { Services } from '../kernel/routes.ts'
+import { found, iso } from '../kernel/rows.ts'
+import { provenBy } from './proof.ts'
+import { connected } from './rows.ts'
+import type * as schema from './schema.ts'
+
+const PURPOSE = 'integrations.install'
+
+/** The state names its row and is signed, so that one that was made up costs no trip. */
+export const beginInstall = verb('integrations:manage', async (ctx): Promise<schema.Install> => {
+  const { github, sealingKeys } = ctx.config
+  const change = sql<{ id: string; expires_at: string }>`
+    insert into integration_installs (organization_id, tenant_id, actor_id, expires_at)
+    select current_organization(), current_tenant(), current_actor(), clock() + interval '1 hour'
+    where ${unless('githost_app_missing', sql`${github !== undefined}`)} returning id, expires_at`
+  const { id, expires_at } = found(await commit(ctx, 'integration.install_started', change), 'workspace_not_found')
+  const url = new URL(`${appsOf(github!.baseUrl)}/${github!.slug}/installations/new`)
+  url.searchParams.set('state', `${id}.${await signer(sealingKeys, PURPOSE).sign(id)}`)
+  return { url: url.href, expires_at: iso(expires_at) }
+})
+
+/** An Enterprise Server has them elsewhere. */
+const appsOf = (base_url: string) =>
+  `${base_url}/${base_url === 'https://github.com' || base_url.endsWith('.ghe.com') ? 'apps' : 'github-apps'}`
+
+// ---- back
+
+export type Answer = { installation_id?: string; setup_action?: string; state?: string; code?: string }
+/** What the page tells: the account's name where it was connected, or that GitHub only told of a change. */
+export type Arrival = { name: string | null; changed?: true; failure: Code | null }
+
+const STATE = /^([0-9a-f-]{36})\.([a-z0-9]+\.[\w-]{43})$/
+const INSTALLATION = /^\d{1,15}$/
+
+type Claimed = { id: string; organization_id: string; tenant_id: string }
+
+/** A state works once: whoever comes second finds none. */
+const claim = (id: string) => sql<Row>`delete from integration_installs where id = ${id}::uuid and expires_at > clock()
+  returning id, organization_id, tenant_id`
+
+/** One trip to claim the state, one to write what came of it; the host is asked in between. */
+export async function comeBack(
+  services: Services,
+  requestId: string,
+  origin: string,
+  answer: Answer,
+): Promise<Arrival> {
+  const { config, database } = services
+  const { installation_id = '', setup_action, state, code } = answer
+  // Whoever changes at GitHub which repositories the App sees is sent here too.
+  if (setup_action === 'update' && state === undefined) return { name: null, changed: true, failure: null }
+  const id = await stated(config, state)
+  if (!config.github || id === null) return { name: null, failure: 'state_invalid' }
+  if (setup_action === 'request') return { name: null, failure: 'installation_requested' }
+  const [, [row]] = (await runAsSystem(database, systemSettings(config.clockOffset(), requestId), claim(id))) as [
+    unknown,
+    Row[],
+  ]
+  if (!row) return { name: null, failure: 'state_invalid' }
+  const [, organization_id, tenant_id] = row as [string, string, string]
+  const actor = { kind: 'session', id: null, organization: organization_id, tenant: tenant_id } as const
+  const ctx: Ctx = { ...callerFor(services, actor, requestId, origin), permission: beginInstall.permission }
+  try {
+    if (!INSTALLATION.test(installation_id) || !code) throw fail('installation_unproven')
+    const proven = await provenBy(ctx, config.github, installation_id, code)
+    return { name: (await connected(ctx, proven, null)).name, failure: null }
+  } catch (error) {
+    const failure = error instanceof Failure ? error.code : 'internal'
+    await failed(ctx, { id, organization_id, tenant_id }, failure)
+    if (failure === 'internal') throw error
+    return { name: null, failure }
+  }
+}
+
+async function stated({ sealingKeys }: Services['config'], state: string | undefined): Promise<string | null> {
+  const [, id, signature] = STATE.exec(state ?? '') ?? []
+  if (id === undefined || signature === undefined) return null
+  return (await signer(sealingKeys, PURPOSE).verify(signature, id)) ? id : null
+}
+
+const failed = (ctx: Ctx, { id }: Claimed, failure: Code) =>
+  commit(ctx, 'integration.install_failed', sql<{ id: string }>`select ${id}::uuid as id`, { failure })
+
+/** Whoever has not come back does not come any more. */
+export async function sweepInstalls({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
+  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
+  await runAsSystem(database, clock, sql`delete from integration_installs where expires_at < clock()`)
+}

@@ -1,0 +1,160 @@
+// What is asked of a git host besides its listing: commits, statuses, comments and credentials, of both kinds alike.
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { sealCredentials, webhookSecretOf } from '../../src/integrations/credentials.ts'
+import { type Githost, githostOf, type Integration, repositoryAt } from '../../src/integrations/githost.ts'
+import { sealer } from '../../src/kernel/crypto.ts'
+import { Failure } from '../../src/kernel/errors.ts'
+import { abroad, theApp } from '../support/app.ts'
+import { PKCS1 } from '../support/app-key.ts'
+import { APP, gitea, github, hosts, MINTED, repositories } from '../support/githosts.ts'
+
+const ORIGIN = 'http://slipway.test'
+const SHA = 'a'.repeat(40)
+const nowhere = abroad.fetch
+let cloud = github()
+let enterprise = github('https://ghe.example.com')
+let forge = gitea('https://gitea.example.com/git')
+let world = hosts(cloud, enterprise, forge)
+beforeEach(() => {
+  ;[cloud, enterprise, forge] = [github(), github('https://ghe.example.com'), gitea('https://gitea.example.com/git')]
+  for (const host of [cloud, enterprise])
+    host.installations.set(1, { account: { id: 1, login: 'acme' }, repositories: repositories(2) })
+  forge.accounts.set('hush-token', { id: 1, login: 'bot', repositories: repositories(2) })
+  for (const host of [cloud, enterprise, forge]) {
+    host.commits.set('main', { sha: SHA, message: 'First', author: 'ada' })
+    host.commits.set('feature/a#b', { sha: 'b'.repeat(40), message: 'Other', author: 'bob' })
+    host.commits.set('v1', { sha: 'c'.repeat(40), message: 'Tagged', author: 'ada' })
+    host.commits.set(SHA, { sha: SHA, message: 'First', author: 'ada' })
+  }
+  world = hosts(cloud, enterprise, forge)
+  abroad.fetch = world
+})
+afterEach(() => {
+  abroad.fetch = nowhere
+})
+
+const services = () => ({ config: theApp().config, sealer: sealer(theApp().config.sealingKeys) })
+const bare = {
+  id: crypto.randomUUID(),
+  organization_id: crypto.randomUUID(),
+  tenant_id: crypto.randomUUID(),
+  ...{ app_id: null, installation_id: '1', account_id: '1', name: 'acme', state: 'active' as const, credentials: null },
+  ...{ token: null, token_expires_at: null, created_by: null, version: 1, created_at: '', updated_at: '' },
+} as const
+async function rowOf(kind: 'cloud' | 'enterprise' | 'forge'): Promise<Integration> {
+  const { base } = { cloud, enterprise, forge }[kind]
+  const row: Integration = { ...bare, host: kind === 'forge' ? 'gitea' : 'github', base_url: base }
+  if (kind === 'cloud') return row
+  const own = kind === 'forge' ? { token: 'hush-token' } : { private_key: PKCS1 }
+  if (kind === 'enterprise') row.app_id = APP.id
+  row.credentials = await sealCredentials(services().sealer, row, { ...own, webhook_secret: 'hush-webhook' })
+  return row
+}
+const codeOf = (work: Promise<unknown>) =>
+  work.then(
+    () => null,
+    error => (error instanceof Failure ? error.code : String(error)),
+  )
+
+describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
+  let host: Githost
+  let repo: string
+  let site: { written: { method: string; path: string; body: Record<string, unknown> }[]; comments: Set<number> }
+  beforeEach(async () => {
+    const row = await rowOf(kind)
+    host = githostOf(services(), ORIGIN, row)
+    repo = `${row.base_url}/acme/repo-00001`
+    site = { cloud, enterprise, forge }[kind]
+  })
+
+  it('finds the commit of a branch, a tag and a name, and none of what is not there', async () => {
+    for (const ref of ['main', 'refs/heads/main', SHA])
+      expect(await host.commit(repo, ref)).toEqual({ sha: SHA, author: 'ada', message: 'First' })
+    expect((await host.commit(`${repo}.git`, 'refs/heads/feature/a#b'))?.sha).toBe('b'.repeat(40))
+    expect((await host.commit(repo, 'refs/tags/v1'))?.message).toBe('Tagged')
+    expect(await host.commit(repo, 'gone')).toBeNull()
+    expect(await host.commit(repo.replace('00001', '00009'), 'main')).toBeNull()
+  })
+
+  it('sets a status, and makes one comment that it then edits, or makes anew when somebody deleted it', async () => {
+    await host.setStatus(repo, SHA, {
+      state: 'pending',
+      url: 'https://x.example.com',
+      description: 'd'.repeat(200),
+      context: 'slipway',
+    })
+    expect(site.written.at(-1)).toEqual({
+      ...{ method: 'POST', path: `/statuses/${SHA}` },
+      body: { state: 'pending', target_url: 'https://x.example.com', description: 'd'.repeat(140), context: 'slipway' },
+    })
+    const id = await host.comment(repo, 7, 'first', null)
+    expect(await host.comment(repo, 7, 'second', id)).toBe(id)
+    expect(site.written.at(-1)).toEqual({ method: 'PATCH', path: `/issues/comments/${id}`, body: { body: 'second' } })
+    expect(site.comments.size).toBe(1)
+    site.comments.clear()
+    await host.comment(repo, 7, 'third', id)
+    expect(site.written.at(-1)).toMatchObject({ method: 'POST', path: '/issues/7/comments' })
+  })
+
+  it('refuses what is no repository of it, and asks no other host', async () => {
+    const status = { state: 'success', url: null, description: '', context: 'slipway' } as const
+    const gone = repo.replace('00001', '00009')
+    for (const wrong of [
+      gone,
+      'https://evil.example.com/acme/repo-00001',
+      `${repo}/../../x`,
+      repo.replace('acme', '..'),
+      'git@github.com:acme/x',
+    ]) {
+      expect(await codeOf(host.setStatus(wrong, SHA, status))).toBe('repository_not_found')
+      expect(await codeOf(host.comment(wrong, 1, 'x', null))).toBe('repository_not_found')
+    }
+    expect(world.requests.filter(({ url }) => url.includes('evil'))).toEqual([])
+    expect(await codeOf(host.credential('https://evil.example.com/acme/x'))).toBe('repository_not_found')
+  })
+
+  it('gives git a credential, as narrow as the host knows them', async () => {
+    const { username, password, expires_at } = await host.credential(repo)
+    if (kind === 'forge') expect([username, password, expires_at]).toEqual(['oauth2', 'hush-token', null])
+    else {
+      expect([username, password.startsWith(MINTED)]).toEqual(['x-access-token', true])
+      expect(Date.parse(expires_at!)).toBeGreaterThan(Date.now() + 3_000_000)
+      const minting = world.requests.findLast(({ url }) => url.endsWith('/access_tokens'))!
+      expect(JSON.parse(minting.body)).toEqual({ repositories: ['repo-00001'], permissions: { contents: 'read' } })
+      expect(await codeOf(host.credential(repo.replace('00001', '00009')))).toBe('repository_not_found')
+    }
+  })
+
+  it('is asked for one token, however many ask at once', async () => {
+    await Promise.all(Array.from({ length: 5 }, () => host.commit(repo, 'main')))
+    expect(world.requests.filter(({ url }) => url.endsWith('/access_tokens'))).toHaveLength(kind === 'forge' ? 0 : 1)
+    expect(host.minted()?.token.startsWith(MINTED) ?? false).toBe(kind !== 'forge')
+  })
+})
+
+it('credentials open for their account in their workspace only', async () => {
+  const row = await rowOf('forge')
+  const { sealer } = services()
+  expect(await webhookSecretOf(sealer, row)).toBe('hush-webhook')
+  for (const other of [
+    { tenant_id: crypto.randomUUID() },
+    { account_id: '2' },
+    { base_url: 'https://git.example.com' },
+  ])
+    await expect(webhookSecretOf(sealer, { ...row, ...other })).rejects.toThrow()
+})
+
+it.each([
+  ['https://github.com', 'https://github.com/acme/app', 'acme/app'],
+  ['https://github.com', 'https://GitHub.com/acme/app.git', 'acme/app'],
+  ['https://gitea.example.com/git', 'https://gitea.example.com/git/acme/app/', 'acme/app'],
+  ['https://github.com', 'https://github.com/acme', null],
+  ['https://github.com', 'https://github.com.evil.com/acme/app', null],
+  ['https://github.com', 'https://github.com/acme/app/tree/main', null],
+  ['https://github.com', 'https://github.com/../app', null],
+  ['https://github.com', 'https://github.com/acme/..', null],
+  ['https://github.com', 'https://github.com/acme/.git', null],
+])('at %s, %s is %s', (base, url, named) => {
+  const found = repositoryAt(base, url)
+  expect(found && `${found.owner}/${found.name}`).toBe(named)
+})
