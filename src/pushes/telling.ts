@@ -87,6 +87,7 @@ async function tell(services: Parameters<typeof tellOf>[0], due: Due): Promise<s
   const { state, description, said } = wordsFor(due)
   const url = due.name && preview.state === 'live' ? urlOf(services.config.appsDomain, due.name) : null
   const body = [
+    `<!-- slipway preview ${preview.id} -->`,
     `**${parent_name}**: ${said}`,
     ...(url ? ['', url] : []),
     '',

@@ -109,9 +109,7 @@ afterAll(async () => {
 test('a push over HTTP makes a revision of that commit, and a force-push of the one that it leads back to', async () => {
   const first = await commit('First')
   await git('push', '-q', 'origin', 'HEAD:main')
-  await soon(async () =>
-    expect((await revisions())[0].commit).toEqual({ sha: first, message: 'First', author: 'Ada' }),
-  )
+  await soon(async () => expect((await revisions())[0].commit).toEqual({ sha: first, message: 'First', author: 'Ada' }))
   const second = await commit('Second')
   await git('push', '-q', 'origin', 'HEAD:main')
   await soon(async () => expect((await revisions())[0].commit.sha).toBe(second))

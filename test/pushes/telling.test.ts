@@ -40,6 +40,16 @@ describe('the host is told', () => {
     expect(JSON.stringify(comments)).not.toContain('hush')
   })
 
+  it('by one comment even where the answer to it was lost', async () => {
+    const { repository, pull, sweep } = await withPolicy()
+    repository.mood.lose = () => Promise.reject(new TypeError('the line is cut'))
+    await pull('opened', 1)
+    repository.mood.lose = null
+    await sweep(600_000)
+    expect(wrote(repository.asked, /comments/).map(([method]) => method)).toEqual(['POST', 'PATCH'])
+    expect(wrote(repository.asked, /statuses/)).toHaveLength(1)
+  })
+
   it('again, when it was away', async () => {
     const { repository, pull, sweep } = await withPolicy()
     repository.mood.answer = request => (request.method === 'GET' ? undefined : new Response('{}', { status: 500 }))

@@ -57,10 +57,12 @@ export async function newRepository(...tenants: Tenant[]) {
   const refs = new Map<string, string>()
   const asked: Asked[] = []
   /** What the host answers instead, while a test wants it to. */
-  const mood: { answer: ((request: Request) => Response | undefined | Promise<Response | undefined>) | null } = {
-    answer: null,
-  }
-  let comments = 0
+  const mood: {
+    answer: ((request: Request) => Response | undefined | Promise<Response | undefined>) | null
+    /** What becomes of the answer to a comment that was made. */
+    lose: (() => Promise<Response>) | null
+  } = { answer: null, lose: null }
+  const comments: { id: number; body: string }[] = []
   const site: Site = async request => {
     const { pathname, searchParams } = new URL(request.url)
     const body = request.method === 'GET' ? null : JSON.parse(await request.clone().text())
@@ -74,9 +76,13 @@ export async function newRepository(...tenants: Tenant[]) {
       return Response.json([{ sha, commit: { message: `Commit ${sha}`, author: { name: 'Ada' } } }])
     }
     if (request.method === 'POST' && path.startsWith('/statuses/')) return Response.json({}, { status: 201 })
-    if (request.method === 'POST' && /^\/issues\/\d+\/comments$/.test(path))
-      return Response.json({ id: ++comments }, { status: 201 })
-    if (request.method === 'PATCH' && path.startsWith('/issues/comments/')) return Response.json({ id: comments })
+    if (request.method === 'GET' && /^\/issues\/\d+\/comments$/.test(path)) return Response.json(comments)
+    if (request.method === 'POST' && /^\/issues\/\d+\/comments$/.test(path)) {
+      comments.push({ id: comments.length + 1, body: body.body })
+      return (await mood.lose?.()) ?? Response.json({ id: comments.length }, { status: 201 })
+    }
+    if (request.method === 'PATCH' && path.startsWith('/issues/comments/'))
+      return Response.json({ id: Number(path.split('/').at(-1)) })
     return new Response('{}', { status: 404 })
   }
   sites[GITEA] = combined
