@@ -26,6 +26,9 @@ import { sweepFlows } from './oauth/flow.ts'
 import { identityRoutes } from './oauth/identity.routes.ts'
 import { sweepProviders } from './oauth/recheck.ts'
 import { providerRoutes } from './oauth/routes.ts'
+import { sweepDeliveries } from './pushes/deliveries.ts'
+import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
+import { sweepPreviews } from './pushes/sweep.ts'
 
 const slices = [
   deploymentRoutes,
@@ -37,6 +40,8 @@ const slices = [
   providerRoutes,
   flowRoutes,
   identityRoutes,
+  previewRoutes,
+  deliveryRoutes,
   organizationRoutes,
   workspaceRoutes,
   healthRoutes,
@@ -70,6 +75,7 @@ export function createApp(given: Config, inProcess?: typeof fetch) {
       sweepFlows({ config, database }),
       sweepInstalls({ config, database }),
       sweepProviders(services),
+      sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])
   }
   return Object.assign(app, { config, database, housekeep })

@@ -62,6 +62,12 @@ const Settings = z.object({
     .string({ error: 'needs one `kid:key`; `npm run dev` makes one, and README.md says how to' })
     .pipe(SealingKeys),
   PUBLIC_URL: PublicUrl.optional(),
+  APPS_DOMAIN: z
+    .string()
+    .regex(/^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, {
+      error: 'needs a domain like apps.example.com',
+    })
+    .optional(),
   ALLOW_LOOPBACK: flag,
   MCP_DEFAULT_ENDPOINTS: flag,
   SLIPWAY_MODE: z.enum(['saas', 'self_hosted'], { error: 'needs to be `saas` or `self_hosted`' }).default('saas'),
@@ -191,6 +197,8 @@ export type Config = {
   database: { url: string; gateway: string | undefined }
   /** The origin of the addresses that it gives; without it, the one it was asked at. */
   publicUrl: string | undefined
+  /** Deployments are served under it by their names; previews are told their address so. */
+  appsDomain: string | undefined
   /** Which sources there are: those of a hosted installation, or of a self-hosted one. */
   mode: 'saas' | 'self_hosted'
   sealingKeys: [kid: string, key: string][]
@@ -277,6 +285,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
   return {
     database: { url: settings.DATABASE_URL, gateway: settings.DATABASE_GATEWAY_URL },
     publicUrl: settings.PUBLIC_URL,
+    appsDomain: settings.APPS_DOMAIN,
     mode: settings.SLIPWAY_MODE,
     sealingKeys: settings.SEALING_KEYS,
     corsOrigins: settings.CORS_ORIGINS,

@@ -29,12 +29,17 @@ export type Hold = {
   until: 'released' | 'newer_commit'
 }
 
+/** Which pull request a preview is of, and until when it stays. */
+export type Preview = { number: number; branch: string; head_sha: string; expires_at: string }
+
 const instant = () => timestamp({ withTimezone: true, mode: 'string' })
 const id = () => uuid().primaryKey().defaultRandom()
 const created_at = () => instant().notNull().default(sql`clock()`)
 /** What a list's index ends with. Postgres puts nulls first where it sorts downwards, and an index that says otherwise serves no list. */
 const newestFirst = (t: Record<'created_at' | 'id', ExtraConfigColumn>) =>
   [t.created_at.desc().nullsFirst(), t.id.desc().nullsFirst()] as const
+/** Whom another system knows by a name only: a git host's people. */
+const actor_name = () => text().default(sql`setting('actor_name')`)
 /** A resource that is changed in place: its version is its ETag. */
 const changing = () => ({ version: integer().notNull().default(1), created_at: created_at(), updated_at: created_at() })
 
@@ -241,10 +246,20 @@ export const deployments = pgTable(
     waiting_revision_id: uuid(),
     /** Set by a rollback: pushes make no revision while it stands. */
     hold: json().$type<Hold>(),
+    /** A preview's: whose it is, and of what. No foreign key: a parent that goes takes its previews along by the sweep. */
+    parent_deployment_id: uuid(),
+    preview: json().$type<Preview>(),
+    /** The repository in one spelling, for pushes to find it; `repoKey` says the same. */
+    repo_key: text().generatedAlwaysAs(
+      sql`regexp_replace(regexp_replace(lower(source_config ->> 'repo_url'), '^https?://', ''), '/*(\\.git)?/*$', '')`,
+    ),
     deleting_at: instant(),
     ...changing(),
   },
   t => [
+    // What it is of cannot be changed, so that it keeps no update from being heap-only.
+    index('deployments_previews').on(t.parent_deployment_id).where(sql`parent_deployment_id is not null`),
+    index('deployments_repository').on(t.repo_key).where(sql`repo_key is not null`),
     // For the sweep. A BRIN index leaves updates heap-only.
     index('deployments_idle').using('brin', t.updated_at),
     // Finds a page that nothing narrows; the one that carries the filters is five times as wide. That one stands in the migration:
@@ -282,6 +297,7 @@ export const revisions = pgTable(
     commit: json(),
     actor_kind: text().notNull(),
     actor_id: uuid(),
+    actor_name: actor_name(),
     created_at: created_at(),
     updated_at: created_at(),
   },
@@ -502,6 +518,123 @@ export const oauthTokens = pgTable(
   ],
 )
 
+/**
+ * What git hosts delivered and there is something to do about. `receiver` is where it came in: the operator's App, or an integration's own
+ * address. It is nobody's until the work finds whom it concerns.
+ */
+export const githostDeliveries = pgTable(
+  'githost_deliveries',
+  {
+    id: id(),
+    receiver: text().notNull(),
+    delivery_id: text().notNull(),
+    event: json().notNull(),
+    state: text({ enum: ['waiting', 'done', 'failed'] })
+      .notNull()
+      .default('waiting'),
+    attempts: integer().notNull().default(1),
+    /** Whoever works on it holds it until then; after that it is anyone's again. */
+    next_attempt_at: instant().notNull(),
+    error: text(),
+    created_at: created_at(),
+  },
+  t => [
+    unique('githost_deliveries_one').on(t.receiver, t.delivery_id),
+    index('githost_deliveries_due').on(t.next_attempt_at).where(sql`state = 'waiting'`),
+    index('githost_deliveries_age').on(t.created_at),
+  ],
+)
+
+/** When the host was last asked where a deployment's ref is, so that an answer that is older counts no more; and a ref that is gone. */
+export const deploymentHeads = pgTable('deployment_heads', {
+  deployment_id: uuid()
+    .primaryKey()
+    .references(() => deployments.id, { onDelete: 'cascade' }),
+  organization_id: uuid().notNull(),
+  tenant_id: uuid().notNull(),
+  asked_at: instant().notNull(),
+  gone_ref: text(),
+})
+
+/** Which pull requests of a deployment's repository get a preview, and what it is made of. `secrets` and `hook_secret` are sealed. */
+export const previewPolicies = pgTable('preview_policies', {
+  id: uuid()
+    .primaryKey()
+    .references(() => deployments.id, { onDelete: 'cascade' }),
+  organization_id: uuid().notNull(),
+  tenant_id: uuid().notNull(),
+  branches: text().array().notNull(),
+  ttl_seconds: integer().notNull(),
+  max: integer().notNull(),
+  forks: text({ enum: ['deny', 'approve'] }).notNull(),
+  secrets: json().$type<{ name: string; sealed: string }[]>().notNull(),
+  resource_spec: json().$type<Record<string, unknown>>(),
+  on_create: text(),
+  on_delete: text(),
+  hook_secret: text(),
+  ...changing(),
+})
+
+export const previewStates = ['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended'] as const
+/** A pull request of a deployment with a policy. `told` is what its host was last told of it, `comment_id` where. */
+export const previews = pgTable(
+  'previews',
+  {
+    id: id(),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid().notNull(),
+    parent_id: uuid()
+      .notNull()
+      .references(() => deployments.id, { onDelete: 'cascade' }),
+    number: integer().notNull(),
+    state: text({ enum: previewStates }).notNull(),
+    deployment_id: uuid(),
+    branch: text().notNull(),
+    head_sha: text().notNull(),
+    fork: boolean().notNull(),
+    approved_sha: text(),
+    approved_by: uuid(),
+    /** When the host changed the pull request, as the last delivery that counted had it. */
+    changed_at: instant().notNull(),
+    expires_at: instant().notNull(),
+    told: text(),
+    comment_id: text(),
+    tell_attempts: integer().notNull().default(0),
+    tell_next_at: created_at(),
+    created_at: created_at(),
+    updated_at: created_at(),
+  },
+  t => [
+    unique('previews_one').on(t.parent_id, t.number),
+    index('previews_child').on(t.deployment_id),
+    index('previews_page').on(t.parent_id, ...newestFirst(t)),
+    index('previews_expiry').on(t.expires_at).where(sql`state <> 'ended'`),
+  ],
+)
+
+/** What a policy's hooks are still to be told. */
+export const previewHooks = pgTable(
+  'preview_hooks',
+  {
+    id: id(),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid().notNull(),
+    preview_id: uuid()
+      .notNull()
+      .references(() => previews.id, { onDelete: 'cascade' }),
+    url: text().notNull(),
+    /** The parent's, under which the hook's secret is sealed. */
+    parent_id: uuid().notNull(),
+    secret: text().notNull(),
+    body: json().notNull(),
+    attempts: integer().notNull().default(0),
+    next_attempt_at: created_at(),
+    error: text(),
+    created_at: created_at(),
+  },
+  t => [index('preview_hooks_due').on(t.next_attempt_at)],
+)
+
 /** Which git host an integration is with, and what the host last said of it. */
 export const githosts = ['github', 'gitea'] as const
 export const integrationStates = ['active', 'suspended', 'revoked'] as const
@@ -591,6 +724,7 @@ export const events = pgTable(
     subject_id: uuid().notNull(),
     actor_kind: text().notNull(),
     actor_id: uuid(),
+    actor_name: actor_name(),
     request_id: text().notNull(),
     data: json().notNull(),
     created_at: created_at(),

@@ -40,6 +40,7 @@ beforeAll(async () => {
     session_id: session.id,
     deployment_id: deployment.body.id,
     revision_id: deployment.body.latest_revision_id,
+    number: '1',
     workspace_id: other.tenant_id,
     role_id: role.body.id,
     member_id: membership.member_id,

@@ -4,7 +4,7 @@ import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
 import { db, mine, run } from '../kernel/db.ts'
 import { found } from '../kernel/rows.ts'
-import { deployments, type Hold, integrations, revisions } from '../tables.ts'
+import { deploymentHeads, deployments, type Hold, integrations, revisions } from '../tables.ts'
 import type { Explanation } from './revisions.schema.ts'
 import type { DeploymentRef } from './schema.ts'
 import { theOne } from './service.ts'
@@ -18,6 +18,8 @@ type Facts = {
   in_flight_revision_id: string | null
   /** That it comes through: null where it needs none. */
   integration: keyof typeof THROUGH | 'active' | null
+  /** Its ref, where the repository has none of that name any more. */
+  goneRef?: string | null
 }
 
 const AWAY: Record<string, Obstacle> = {
@@ -59,6 +61,10 @@ export function obstaclesOf(facts: Facts, known: Known[]): Obstacle[] {
       code: 'held_by_rollback' as const,
       detail: `A rollback holds automatic deploys until ${facts.hold.until === 'newer_commit' ? 'a newer commit arrives or it is released' : 'it is released'}.`,
     },
+    facts.goneRef != null && {
+      code: 'ref_gone' as const,
+      detail: `Its ref ${facts.goneRef} is gone from the repository; what serves stays until another ref is named or it is pushed again.`,
+    },
     facts.integration !== null && facts.integration !== 'active' && THROUGH[facts.integration],
   ].filter(one => one instanceof Object)
 }
@@ -92,14 +98,18 @@ export const explainDeployment = verb(
       Facts['integration']
     >`case when ${through} is not null then coalesce(${integrations.state}, 'gone') end`
     const query = db
-      .select({ deployments, revisions, integration })
+      .select({ deployments, revisions, integration, goneRef: deploymentHeads.gone_ref })
       .from(deployments)
       .leftJoin(revisions, concerned)
       .leftJoin(integrations, and(sql`${integrations.id} = (${through})::uuid`, mine(integrations)))
+      .leftJoin(deploymentHeads, and(eq(deploymentHeads.deployment_id, deployments.id), mine(deploymentHeads)))
       .where(theOne(deployment_id))
     const rows = await run(ctx, query)
-    const { deployments: facts, integration: state } = found(rows, 'deployment_not_found')
+    const { deployments: facts, integration: state, goneRef: gone } = found(rows, 'deployment_not_found')
     const known = rows.flatMap(row => row.revisions ?? [])
-    return { resources: obstaclesOf({ ...facts, integration: state }, known) }
+    const { repo_ref } = facts.source_revision_config as { repo_ref?: string }
+    // Another ref may have been named since.
+    const goneRef = gone === repo_ref ? gone : null
+    return { resources: obstaclesOf({ ...facts, integration: state, goneRef }, known) }
   },
 )

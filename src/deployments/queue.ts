@@ -20,12 +20,17 @@ const firstStepOf = (source: SQL): SQL =>
 
 // ---- entering
 
+/** Among the reasons of one that is only recorded. */
+export const HELD = 'held'
+
 /**
  * What a revision that enters is made of, as columns of `planned` beside the deployment's own: its reasons, whether something else
  * changes (placed), and next_config, next_made_from, next_secrets, next_references, next_hold, made_source, made_commit, from_revision.
+ * Where the reasons have HELD among them it takes a number for the record, and nothing else comes of it.
  */
 export const decided = sql`decided as (
-  select p.*, cardinality(reasons) > 0 as makes, cardinality(reasons) > 0 or placed as changes, ${bare()} as bare from planned p)`
+  select p.*, cardinality(reasons) > 0 and not kept as makes, (cardinality(reasons) > 0 and not kept) or placed as changes, ${bare()} as bare
+  from (select q.*, ${HELD}::text = any(reasons) as kept from planned q) p)`
 
 /** Still without what it is made from. */
 function bare(): SQL {
@@ -43,7 +48,7 @@ export const wantedFrom = (revision: string): SQL<DeploymentRow & { secrets: Sec
     image_version = ${imageVersion(sql`p.next_made_from ->> 'image_uri'`)},
     secrets = p.next_secrets, secret_references = p.next_references, hold = p.next_hold,
     status = case when p.changes and p.status = 'UNUSED' then 'READY' else p.status end,
-    revisions = p.revisions + p.makes::integer,
+    revisions = p.revisions + (p.makes or p.kept)::integer,
     latest_revision_id = case when p.makes then ${revision}::uuid else p.latest_revision_id end,
     in_flight_revision_id = case when p.makes and not p.bare then coalesce(p.in_flight_revision_id, ${revision}::uuid) else p.in_flight_revision_id end,
     waiting_revision_id = case when not p.makes then p.waiting_revision_id
@@ -52,7 +57,7 @@ export const wantedFrom = (revision: string): SQL<DeploymentRow & { secrets: Sec
     version = p.version + p.changes::integer,
     updated_at = case when p.changes then ${NEXT_TIME} else p.updated_at end
   from decided p where d.id = p.id
-  returning d.*, p.reasons, p.makes, p.changes and p.status = 'UNUSED' as woken, p.waiting_revision_id as superseded, p.made_source, p.made_commit, p.from_revision,
+  returning d.*, p.reasons, p.makes, p.kept, p.changes and p.status = 'UNUSED' as woken, p.waiting_revision_id as superseded, p.made_source, p.made_commit, p.from_revision,
     case when p.bare then 'CREATING' when p.in_flight_revision_id is not null then 'QUEUED' else ${firstStepOf(sql`p.made_source`)} end as made_status`
 
 type From = 'changed' | 'queued'

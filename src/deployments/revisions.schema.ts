@@ -50,6 +50,7 @@ export const obstacles = [
   'revision_unknown',
   'unused',
   'held_by_rollback',
+  'ref_gone',
   'integration_gone',
   'integration_suspended',
   'integration_revoked',

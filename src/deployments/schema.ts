@@ -84,6 +84,15 @@ export const DeploymentPatch = z
   })
 export type DeploymentPatch = z.output<typeof DeploymentPatch>
 
+export const Preview = z
+  .object({
+    number: z.int().meta({ description: 'Of the pull request.' }),
+    branch: z.string(),
+    head_sha: z.string(),
+    expires_at: Time.meta({ description: 'When it goes, unless there is another push before.' }),
+  })
+  .meta({ id: 'Preview', description: 'Which pull request a preview shows.' })
+
 export const Deployment = z
   .object({
     id: Uuid,
@@ -99,6 +108,8 @@ export const Deployment = z
     hold: Hold.nullable(),
     latest_revision_id: Uuid.nullable(),
     active_revision_id: Uuid.nullable().meta({ description: 'The revision that serves.' }),
+    parent_deployment_id: Uuid.nullable().meta({ description: 'Of a preview: the deployment it is a preview of.' }),
+    preview: Preview.nullable(),
     ...Times,
   })
   .meta({ id: 'Deployment', description: 'An application that is hosted.' })
@@ -215,7 +226,11 @@ export const Revision = z
     status: RevisionStatus,
     status_message: z.string().nullable().meta({ description: 'Why it failed, was skipped or is overdue.' }),
     actor: z
-      .object({ kind: z.enum(['key', 'session', 'listener', 'push', 'cron']), id: Uuid.nullable() })
+      .object({
+        kind: z.enum(['key', 'session', 'listener', 'push', 'cron']),
+        id: Uuid.nullable(),
+        name: z.string().nullable().meta({ description: 'Of a push: who pushed, as the git host names them.' }),
+      })
       .meta({ description: 'Who made it.' }),
     commit: z
       .object({ sha: z.string(), message: z.string().nullable(), author: z.string().nullable() })

@@ -7,7 +7,7 @@ import { type Fault, fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { statement } from '../kernel/statement.ts'
-import { deployments, type SecretVersion } from '../tables.ts'
+import { deployments, type Preview, type SecretVersion } from '../tables.ts'
 import { firstStep } from './lifecycle.ts'
 import { created, imageVersion } from './queue.ts'
 import { type DeploymentRow, deploymentToWire, shown } from './rows.ts'
@@ -42,7 +42,20 @@ export const readDeployment = verb('deployments:read', async (ctx, ref: Ref) =>
   deploymentToWire(found(await run(ctx, one(ref)), 'deployment_not_found')),
 )
 
-export const createDeployment = verb('deployments:create', async (ctx, input: New) => {
+export const createDeployment = verb('deployments:create', (ctx, input: New) => makeDeployment(ctx, input))
+
+/** Of a preview: what it is of, whether it may be, and what else is written with it. */
+export type Child = {
+  parent_deployment_id: string
+  preview: Preview
+  commit: NonNullable<schema.Revision['commit']>
+  /** Held before the statement looks. */
+  lock: SQL
+  may: SQL
+  also: SQL[]
+}
+
+export async function makeDeployment(ctx: Ctx, input: New, child?: Child) {
   const faults = sourceFaults(input, { mode: ctx.config.mode, listeners: [] })
   if (faults.length > 0) throw ruleBroken(faults)
   const id = crypto.randomUUID()
@@ -63,6 +76,8 @@ export const createDeployment = verb('deployments:create', async (ctx, input: Ne
       image_version: imageVersion(sql`${input.source_revision_config.image_uri ?? null}::text`),
       secrets: input.secrets.map(({ name }): SecretVersion => ({ name, version: 1 })),
       secret_references: input.secret_references ?? null,
+      parent_deployment_id: child ? sql`case when ${child.may} then ${child.parent_deployment_id}::uuid end` : null,
+      preview: child?.preview ?? null,
       latest_revision_id: revision,
       in_flight_revision_id: ready ? revision : null,
       waiting_revision_id: ready ? null : revision,
@@ -71,14 +86,19 @@ export const createDeployment = verb('deployments:create', async (ctx, input: Ne
   const also = [
     sql`project as (insert into projects (organization_id, tenant_id, deployment_id, name)
       select organization_id, tenant_id, id, name from changed)`,
-    firstRevision(revision, ready ? firstStep(input.source) : 'CREATING'),
+    firstRevision(revision, ready ? firstStep(input.source) : 'CREATING', child?.commit ?? null),
+    ...(child?.also ?? []),
     await sealedSecrets(ctx, id, input.secrets, sql`1`),
   ]
-  const data = { name: input.name, source: input.source }
+  const of = child && { parent_deployment_id: child.parent_deployment_id, preview: child.preview }
+  const data = { name: input.name, source: input.source, ...of }
   const others = sql`select 'revision.created', id, ${created} from revision`
-  const made = await commit(ctx, 'deployment.created', change, data, { also, others, lock: WORKSPACE_STAYS })
+  const made = await commit(ctx, 'deployment.created', change, data, {
+    ...{ also, others },
+    lock: child?.lock ?? WORKSPACE_STAYS,
+  })
   return deploymentToWire(found(made, 'workspace_not_found'))
-})
+}
 
 /** Before the journal is held: the foreign key asks only at the end, and a workspace going away may then wait for those who wait for us. */
 const WORKSPACE_STAYS = sql`select from workspaces w where w.id = current_tenant() for key share`
@@ -96,11 +116,11 @@ const typeOf = ({ source, source_config }: New) =>
 const wantsDatabase = ({ source_config }: New): boolean =>
   Object.entries(source_config.resource_spec ?? {}).some(([name, value]) => name.startsWith('db_') && value != null)
 
-const firstRevision = (id: string, status: string): SQL => sql`revision as (
+const firstRevision = (id: string, status: string, commit: object | null): SQL => sql`revision as (
   insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets,
-    secret_references, status, reasons, actor_kind, actor_id)
+    secret_references, status, reasons, "commit", actor_kind, actor_id)
   select ${id}::uuid, organization_id, tenant_id, id, 1, source, source_config, source_revision_config, secrets,
-    secret_references, ${status}, '{created}', setting('actor_kind'), current_actor() from changed returning *)`
+    secret_references, ${status}, '{created}', ${commit && JSON.stringify(commit)}::json, setting('actor_kind'), current_actor() from changed returning *)`
 
 /** Values are sealed here, under a key of their deployment's own and bound to their name, so that the database never sees one. */
 export async function sealedSecrets(

@@ -4,6 +4,7 @@ import type { Server } from 'node:http'
 import { createAdaptorServer } from '@hono/node-server'
 import { createApp } from '../app.ts'
 import { type Config, readAddress, readConfig, readUploadsFolder } from '../env.ts'
+import { settled } from '../kernel/afterwards.ts'
 import type { GatewayOptions } from './gateway.ts'
 import { pinnedFetch } from './pinned-fetch.ts'
 import { reach, requireReady } from './reach.ts'
@@ -49,7 +50,11 @@ async function main() {
     clearInterval(timer)
     // Whoever is being answered now is not kept waiting for.
     server.keepAliveTimeout = 1
-    server.close(() => close().then(() => process.exit(0)))
+    server.close(() =>
+      settled()
+        .then(close)
+        .then(() => process.exit(0)),
+    )
     setTimeout(() => server.closeAllConnections(), DRAIN_MS)
   }
   for (const name of SIGNALS) process.on(name, stop)

@@ -26,7 +26,10 @@ export type Githost = {
   /** Reads that one repository, where the host can narrow it so. */
   credential(repo_url: string): Promise<Credential>
   setStatus(repo_url: string, sha: string, status: Status): Promise<void>
-  /** Makes a comment or edits the one of that id; one that somebody deleted is made anew. Its id. */
+  /**
+   * Makes a comment or edits the one of that id; one that somebody deleted is made anew. Without an id, one that begins with the same mark
+   * (`<!-- … -->`) is edited. Its id.
+   */
   comment(repo_url: string, pull_number: number, body: string, comment_id: string | null): Promise<string>
   /** A fresh token that was got on the way: kept with the row (`tokenColumns`), it spares the next one the asking. */
   minted(): Token | null

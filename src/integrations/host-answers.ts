@@ -35,3 +35,4 @@ export const commitOf = ({ sha, commit, author }: z.output<typeof CommitBody>): 
 })
 
 export const MadeComment = z.object({ id: z.int().min(0) })
+export const ListedComments = z.array(z.object({ id: z.int().min(0), body: z.string() })).max(1000)

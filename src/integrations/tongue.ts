@@ -4,7 +4,7 @@ import { fail } from '../kernel/errors.ts'
 import type { Outside } from '../kernel/guarded-fetch.ts'
 import { type Asked, ask, pagesIn, shaped, sideBySide, unusable } from './asking.ts'
 import { type Githost, type Integration, type Page, repositoryAt } from './githost.ts'
-import { type ListedRepository, MadeComment, repositoryOf } from './host-answers.ts'
+import { ListedComments, type ListedRepository, MadeComment, repositoryOf } from './host-answers.ts'
 
 type Speaker = {
   row: Integration
@@ -52,11 +52,26 @@ export function tongue({ row, api, way, headers }: Speaker) {
     if (status > 201) throw fail('repository_not_found')
   }
 
+  /** One that was made before its id could be kept, known by the same first line, if that is a mark of ours. */
+  async function earlier(comments: string, body: string): Promise<string | null> {
+    const [mark = ''] = body.split('\n', 1)
+    if (!mark.startsWith('<!--')) return null
+    const { status, body: listed } = await get(`${comments}?per_page=100&limit=100`)
+    const all = status === 200 ? (ListedComments.safeParse(listed).data ?? []) : []
+    const found = all.find(one => one.body.startsWith(mark))
+    return found ? String(found.id) : null
+  }
+
   const comment: Githost['comment'] = async (repo_url, pull_number, body, comment_id) => {
     const issues = `${at(repo_url)}/issues`
     if (comment_id !== null) {
       const edited = await write('PATCH', `${issues}/comments/${encodeURIComponent(comment_id)}`, { body })
       if (edited.status === 200) return comment_id
+    }
+    const own = comment_id === null ? await earlier(`${issues}/${pull_number}/comments`, body) : null
+    if (own !== null) {
+      const edited = await write('PATCH', `${issues}/comments/${own}`, { body })
+      if (edited.status === 200) return own
     }
     const made = await write('POST', `${issues}/${pull_number}/comments`, { body })
     if (made.status > 201) throw fail('repository_not_found')

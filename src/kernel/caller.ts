@@ -1,5 +1,6 @@
 // Who asks, and under which conditions: read from the headers before the body, and before any trip.
 import type { Context } from 'hono'
+import { afterwards } from './afterwards.ts'
 import type { Caller } from './context.ts'
 import { looksLikeApiKey, sha256Hex } from './crypto.ts'
 import { type Fault, fail } from './errors.ts'
@@ -27,6 +28,7 @@ export async function admit(c: Context<Edge>, services: Services): Promise<Calle
     withoutIfMatch: false,
     idempotency: null,
     planDigest: c.req.header('Plan-Digest') ?? null,
+    after: work => afterwards(c, work),
     seen: c.get('seen'),
   }
 }

@@ -11,6 +11,8 @@ export type KeyActor = { kind: 'key'; hash: string }
 export type OwnActor = {
   kind: 'session' | 'cron' | 'push'
   id: string | null
+  /** Whom another system knows by a name only. */
+  name?: string | null
   organization: string
   tenant: string | null
 }
@@ -35,6 +37,8 @@ export type Ctx = {
   idempotency: { key: string; fingerprint: string } | null
   /** The plan that a write applies, and no other. */
   planDigest: string | null
+  /** Work that goes on after the answer; without it, whoever acts waits. */
+  after?: (work: Promise<unknown>) => void
   /** What is learnt on the way, for the answer's headers and the log. */
   seen: Seen
 }

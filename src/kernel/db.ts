@@ -90,8 +90,9 @@ const byKey = statement(
 const countRequest = statement(({ limit }: Given<{ limit: number }>) => sql<Row>`select * from count_request(${limit})`)
 
 /** Behind the same walls as a key. */
-const asOwn = (ctx: Ctx, { kind, id, organization, tenant }: OwnActor): SQL => {
-  const settings = { organization_id: organization, tenant_id: tenant ?? '', actor_kind: kind, actor_id: id ?? '' }
+const asOwn = (ctx: Ctx, { kind, id, name, organization, tenant }: OwnActor): SQL => {
+  const actor = { actor_kind: kind, actor_id: id ?? '', actor_name: name ?? '' }
+  const settings = { organization_id: organization, tenant_id: tenant ?? '', ...actor }
   const set = Object.entries({ ...settings, request_id: ctx.requestId, clock_offset: offset(ctx) }).map(
     ([name, value]) => sql`set_config(${`app.${name}`}, ${value}, true)`,
   )

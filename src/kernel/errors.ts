@@ -98,6 +98,11 @@ const CODES = {
     'Malformed API key',
     'The API key is mistyped or cut: its checksum does not match. Copy it again, whole.',
   ],
+  delivery_unsigned: [
+    401,
+    'Not signed',
+    'The signature of this delivery is not that of its body; set the same secret at the git host and here, and SHA-256.',
+  ],
   key_unknown: [401, 'Unknown API key', 'No such API key. Use a key of this installation.'],
   key_revoked: [401, 'Revoked API key', 'This API key was revoked. Use another one.'],
   key_expired: [401, 'Expired API key', 'This API key has expired. Make a new one.'],
@@ -174,8 +179,28 @@ const CODES = {
     'No such repository',
     'The git host shows no such repository to this integration; let the installation or the account reach it.',
   ],
+  preview_policy_not_found: [
+    404,
+    'No preview policy',
+    'This deployment makes no previews; PUT /v2/deployments/{deployment_id}/preview-policy lets it.',
+  ],
+  preview_not_found: [
+    404,
+    'No such preview',
+    'There is no preview of that pull request here; GET /v2/deployments/{deployment_id}/previews lists them.',
+  ],
   project_not_found: [404, 'No such project', 'There is no such tracing project here; GET /sessions lists them.'],
   method_not_allowed: [405, 'Method not allowed', 'The path exists, but not with this method; see `Allow`.'],
+  preview_moved: [
+    409,
+    'Another commit by now',
+    'That commit is not what waits for approval; look at what is there now, and approve that.',
+  ],
+  previews_full: [
+    409,
+    'No room for another preview',
+    'The policy allows no more previews at once; close a pull request, or raise `max`.',
+  ],
   workspace_name_taken: [
     409,
     'Workspace name taken',

@@ -16,21 +16,21 @@ export type Sources = {
 export type Raw = { text: string; json: unknown }
 
 /** Reads the body, giving up as soon as it is too long. */
-async function readBytes(request: HonoRequest): Promise<Uint8Array> {
-  if (Number(request.header('content-length') ?? 0) > BODY_BYTES) throw fail('body_too_large')
+export async function readBytes(request: HonoRequest, most = BODY_BYTES): Promise<Uint8Array<ArrayBuffer>> {
+  if (Number(request.header('content-length') ?? 0) > most) throw fail('body_too_large')
   const chunks: Uint8Array[] = []
   let size = 0
   try {
     for await (const chunk of (request.raw.body ?? []) as AsyncIterable<Uint8Array>) {
       size += chunk.byteLength
       // Leaving the loop cancels the stream.
-      if (size > BODY_BYTES) throw fail('body_too_large')
+      if (size > most) throw fail('body_too_large')
       chunks.push(chunk)
     }
   } catch (error) {
     throw error instanceof Failure ? error : fail('body_cut', { cause: error })
   }
-  return Buffer.concat(chunks)
+  return Buffer.concat(chunks) as Uint8Array<ArrayBuffer>
 }
 
 /** What a browser sends on behalf of another server: whatever is no text in it is no parameter that is looked for. */

@@ -61,6 +61,8 @@ describe('a new deployment', () => {
       id: expect.any(String),
       tenant_id: tenant.tenant_id,
       hold: null,
+      parent_deployment_id: null,
+      preview: null,
       name: sent.name,
       source,
       source_config: {

@@ -153,6 +153,7 @@ export async function newTenant(options: { app?: App } = {}) {
       key,
       get: (path: string, headers?: Record<string, string>) => call('GET')(path, undefined, headers),
       post: call('POST'),
+      put: call('PUT'),
       patch: call('PATCH'),
       delete: call('DELETE'),
     }

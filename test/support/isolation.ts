@@ -100,10 +100,10 @@ export function isolation(through: 'gateway' | 'unwalled') {
           email: null,
         }
         if (!operation.params && !('role_id' in (exampleOf(operation) ?? {}))) continue
-        const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[target]![name]!)
+        const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[target]![name] ?? '1')
         const caller = pick([tenants[self]!, tenants[self]!.owner])
         const headers = { 'X-Tenant-Id': pick([tenants[self]!.tenant_id, tenants[target]!.tenant_id]) }
-        const method = operation.method as 'get' | 'post' | 'patch' | 'delete'
+        const method = operation.method as 'get' | 'post' | 'put' | 'patch' | 'delete'
         const reply = await (method === 'get' ? caller.get(path, headers) : caller[method](path, body, headers))
         expect([403, 404, 422], `${operation.id} answered ${reply.status}`).toContain(reply.status)
         const mentioned = reply.text.replaceAll(path, '')

@@ -1,0 +1,12 @@
+// How a preview is called and where it is served (pure).
+const LONGEST = 63
+
+/** The parent's name, cut so that the number has room. */
+export function previewName(parent: string, number: number): string {
+  const end = `-pr-${number}`
+  return `${parent.slice(0, LONGEST - end.length).replace(/-+$/, '')}${end}`
+}
+
+/** Null where the installation does not say under which domain deployments are served. */
+export const urlOf = (domain: string | undefined, name: string): string | null =>
+  domain ? `https://${name}.${domain}` : null

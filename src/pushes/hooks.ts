@@ -1,0 +1,92 @@
+// A policy's hooks: what they are to be told is written with what happened, and told until they have heard it.
+import { type SQL, sql } from 'drizzle-orm'
+import { type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
+import { outside } from '../kernel/guarded-fetch.ts'
+import type { Services } from '../kernel/routes.ts'
+
+/** Their secret is sealed for the parent under a name that no variable can have. */
+export const HOOK_PLACE = 'preview hooks'
+
+const MOST_ATTEMPTS = 10
+const MOST = 50
+const LEASE = sql`interval '2 minutes'`
+
+type Told = 'preview.created' | 'preview.deleted'
+/** Where deployments are served, in SQL over a name. */
+const urlIn = (domain: string | undefined, name: SQL): SQL =>
+  domain ? sql`'https://' || ${name} || ${`.${domain}`}::text` : sql`null::text`
+
+/**
+ * In the statement that makes or ends previews: a hook for each row of `from` that has (`was`) a deployment, by the policies in `policy`.
+ * `name` is the deployment's, in SQL over such a row (`v`).
+ */
+export const hooked = (from: string, policy: SQL, type: Told, domain: string | undefined, name: SQL = NAME): SQL => {
+  const url = type === 'preview.created' ? sql`h.on_create` : sql`h.on_delete`
+  return sql`hooks as (
+    insert into preview_hooks (organization_id, tenant_id, preview_id, url, parent_id, secret, body)
+    select v.organization_id, v.tenant_id, v.id, ${url}, v.parent_id, h.hook_secret, json_build_object('type', ${type}::text, 'timestamp', clock(),
+      'data', json_build_object('preview_id', v.id, 'number', v.number, 'branch', v.branch, 'head_sha', v.head_sha, 'fork', v.fork,
+        'deployment_id', v.deployment_id, 'parent_deployment_id', v.parent_id, 'url', ${urlIn(domain, name)}))
+    from ${sql.identifier(from)} v join ${policy} h on h.id = v.parent_id and h.tenant_id = v.tenant_id
+    where ${url} is not null and h.hook_secret is not null and v.was)`
+}
+const NAME = sql`(select d.name from deployments d where d.id = v.deployment_id and d.tenant_id = v.tenant_id)`
+
+type Due = { id: string; url: string; parent_id: string; secret: string; body: unknown; attempts: number }
+
+/** As Standard Webhooks sign: the id, the time and the body, under the secret that `whsec_` writes in base64. */
+export async function signatureOf(secret: string, id: string, timestamp: number, body: string): Promise<string> {
+  const bytes = secret.startsWith('whsec_') ? Buffer.from(secret.slice(6), 'base64') : new TextEncoder().encode(secret)
+  const hmac = { name: 'HMAC', hash: 'SHA-256' }
+  const key = await crypto.subtle.importKey('raw', bytes, hmac, false, ['sign'])
+  const mac = await crypto.subtle.sign('HMAC', key, new TextEncoder().encode(`${id}.${timestamp}.${body}`))
+  return `v1,${Buffer.from(mac).toString('base64')}`
+}
+
+/** Each is told under the same id, however often. */
+async function tell({ config, sealer }: Services, { id, url, parent_id, secret, body }: Due): Promise<void> {
+  const text = JSON.stringify(body)
+  const timestamp = Math.floor(Date.now() / 1000)
+  const signature = await signatureOf(await sealer.open(secret, parent_id, HOOK_PLACE), id, timestamp, text)
+  const way = outside(config, config.publicUrl ?? 'https://slipway.invalid')
+  way.stage('preview hook')
+  const headers = {
+    'Content-Type': 'application/json',
+    'webhook-id': id,
+    'webhook-timestamp': String(timestamp),
+    'webhook-signature': signature,
+  }
+  const answer = await way.fetch(url, { method: 'POST', headers, body: text })
+  await answer.body?.cancel()
+  if (!answer.ok) throw new Error(`it answered ${answer.status}`)
+}
+
+/** Those that are due; `within` names workspaces. */
+export async function sweepHooks(services: Services, { within }: { within?: string[] } = {}): Promise<void> {
+  const { config, database } = services
+  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
+  const claim = sql<Row>`
+    update preview_hooks set attempts = attempts + 1, next_attempt_at = clock() + ${LEASE} where id in (
+      select id from preview_hooks where next_attempt_at <= clock() and ${within ? sql`tenant_id = any(${uuidArray(within)})` : sql`true`}
+      order by next_attempt_at limit ${MOST} for update skip locked)
+    returning json_build_object('id', id, 'url', url, 'parent_id', parent_id, 'secret', secret, 'body', body, 'attempts', attempts)::text`
+  const [, rows] = (await runAsSystem(database, clock, claim)) as [unknown, Row[]]
+  const settle = async ([row]: Row) => {
+    const due = JSON.parse(row as string) as Due
+    const failure = await tell(services, due).then(
+      () => null,
+      error => String(error instanceof Error ? error.message : error),
+    )
+    const over = failure === null || due.attempts >= MOST_ATTEMPTS
+    if (failure !== null && over) config.log({ level: 'error', error: failure, hook: due.id, attempts: due.attempts })
+    const pause = Math.min(3600, 15 * 2 ** due.attempts)
+    await runAsSystem(
+      database,
+      clock,
+      over
+        ? sql`delete from preview_hooks where id = ${due.id}::uuid`
+        : sql`update preview_hooks set error = ${failure}, next_attempt_at = clock() + ${pause} * interval '1 second' where id = ${due.id}::uuid`,
+    )
+  }
+  await Promise.all(rows.map(settle))
+}

@@ -1,0 +1,151 @@
+// What crosses the wire about previews: the policy that makes them, and what there is of them.
+import * as z from 'zod'
+import { namedOnce } from '../deployments/kubernetes.schema.ts'
+import { MASK, Secret } from '../deployments/parts.schema.ts'
+import { ResourceSpec } from '../deployments/resources.schema.ts'
+import { DeploymentRef } from '../deployments/schema.ts'
+import { listOf, Page, Uuid } from '../kernel/wire.ts'
+
+const Time = z.string().meta({ format: 'date-time' })
+const DAY = 86_400
+const MOST_PREVIEWS = 50
+/** A pattern with few stars is tried in no time. */
+const Glob = z.string().regex(/^!?(?!(.*\*\*?){9})[^\s\0]{1,200}$/, {
+  error: 'needs to be a pattern like `feature/*`, with at most eight stars',
+})
+/** What every preview is told about itself. */
+export const PREVIEW_VARIABLES = ['PREVIEW_ID', 'PREVIEW_BRANCH', 'PREVIEW_URL']
+const Overlay = Secret.refine(({ name }) => !PREVIEW_VARIABLES.includes(name), {
+  error: 'is what a preview is told about itself; choose another name',
+  path: ['name'],
+})
+const HookUrl = z
+  .string()
+  .max(2048)
+  .regex(/^https?:\/\/[^\s\0]+$/, { error: 'needs to be an http(s) address' })
+  .refine(text => URL.canParse(text), { error: 'needs to be an http(s) address' })
+
+const Hooks = z
+  .object({
+    on_create: HookUrl.nullish().meta({ description: 'Told when a preview is made.' }),
+    on_delete: HookUrl.nullish().meta({ description: 'Told when it goes.' }),
+    secret: z
+      .string()
+      .min(8)
+      .max(255)
+      .meta({
+        description: `What they are signed with, as in Standard Webhooks; \`whsec_\` and base64, or any text. In an answer \`${MASK}\`, which sent back keeps it.`,
+      }),
+  })
+  .meta({
+    id: 'PreviewHooks',
+    description: 'Addresses that are told, so that a preview can have a database branch of its own.',
+  })
+
+const members = {
+  branches: z.array(Glob).min(1).max(20).meta({
+    description: '`*` stays between slashes, `**` does not; `!` in front excludes.',
+  }),
+  ttl: z
+    .int()
+    .min(300)
+    .max(90 * DAY)
+    .meta({ description: 'Seconds from the last push until it goes.' }),
+  max: z
+    .int()
+    .min(1)
+    .max(MOST_PREVIEWS)
+    .meta({ description: 'The most at once; a pull request beyond is refused and told so.' }),
+  forks: z
+    .enum(['deny', 'approve'])
+    .meta({ description: 'Whether those of forks may be approved, one commit at a time.' }),
+  secrets: z.array(Secret).meta({
+    description: 'Over the parent’s. Of a fork’s preview they are all there is.',
+  }),
+  resource_spec: ResourceSpec.nullable().meta({ description: 'Over the parent’s, member by member.' }),
+}
+
+export const NewPreviewPolicy = z
+  .object({
+    branches: members.branches,
+    ttl: members.ttl.default(7 * DAY),
+    max: members.max.default(10),
+    forks: members.forks.default('deny'),
+    secrets: z.array(Overlay).max(100).default([]),
+    resource_spec: ResourceSpec.nullish(),
+    hooks: Hooks.nullish(),
+  })
+  .superRefine((body, check) => namedOnce(check, 'secrets', body.secrets))
+  .meta({
+    id: 'NewPreviewPolicy',
+    description: 'Which pull requests get a preview, and what it is made of.',
+    example: {
+      branches: ['feature/*', '!feature/wip-*'],
+      ttl: 3 * DAY,
+      max: 5,
+      forks: 'approve',
+      secrets: [{ name: 'STRIPE_KEY', value: 'sk_test_…' }],
+      resource_spec: { cpu: 0.5, memory_mb: 512 },
+      hooks: { on_create: 'https://ci.example.com/branch-database', secret: 'whsec_c2xpcHdheQ==' },
+    },
+  })
+export type NewPreviewPolicy = z.output<typeof NewPreviewPolicy>
+
+export const PreviewPolicy = z
+  .object({
+    deployment_id: Uuid,
+    ...members,
+    hooks: z
+      .object({ on_create: z.string().nullable(), on_delete: z.string().nullable(), secret: z.string() })
+      .nullable(),
+    created_at: Time,
+    updated_at: Time,
+  })
+  .meta({ id: 'PreviewPolicy', description: 'Which pull requests of a deployment’s repository get a preview.' })
+export type PreviewPolicy = z.output<typeof PreviewPolicy>
+
+export const PreviewQuery = Page
+/** What is no number is of no pull request. */
+const PullNumber = z
+  .string()
+  .transform(text => (/^[1-9]\d{0,8}$/.test(text) ? Number(text) : 0))
+  .meta({ type: 'integer', description: 'Of the pull request.' })
+export const PreviewRef = z.object({ ...DeploymentRef.shape, number: PullNumber })
+
+export const Approval = z
+  .object({
+    head_sha: z
+      .string()
+      .regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'needs to be a whole commit id' })
+      .meta({ description: 'The commit that was looked at: no other is approved.' }),
+  })
+  .meta({
+    id: 'Approval',
+    description: 'Lets one commit of a fork run, with the secrets of the policy.',
+    example: { head_sha: '6113728f27ae82c7b1a177c8d03f9e96e0adf246' },
+  })
+
+export const PullPreview = z
+  .object({
+    id: Uuid,
+    number: z.int(),
+    state: z.enum(['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended']).meta({
+      description:
+        '`pending`: about to be made; `awaiting_approval`: a fork’s commit that nobody approved; `denied`: a fork, and the policy says no; `full`: beyond `max`.',
+    }),
+    deployment_id: Uuid.nullable().meta({ description: 'The preview itself, once there is one.' }),
+    url: z.string().nullable(),
+    branch: z.string(),
+    head_sha: z.string(),
+    fork: z.boolean(),
+    approved_sha: z.string().nullable(),
+    expires_at: Time,
+    created_at: Time,
+    updated_at: Time,
+  })
+  .meta({ id: 'PullPreview', description: 'A pull request, and what there is to see of it.' })
+export type PullPreview = z.output<typeof PullPreview>
+export const PullPreviewList = listOf(PullPreview).meta({
+  id: 'PullPreviewList',
+  description: 'A page of previews, newest first.',
+})

@@ -1,0 +1,77 @@
+// How HTTP reaches pushes: where git hosts deliver, and the previews that come of pull requests.
+import { DeploymentRef } from '../deployments/schema.ts'
+import { type Operation, slice } from '../kernel/routes.ts'
+import { readPolicy, removePolicy, setPolicy } from './policy.ts'
+import * as s from './previews.schema.ts'
+import { approvePreview, listPreviews } from './previews.ts'
+import { receive } from './receiver.ts'
+
+const delivery = {
+  takes: 'application/json',
+  status: 202,
+  // What it leads to is journaled by the work that follows, each thing in its own workspace.
+  reads: true,
+  errors: ['delivery_unsigned', 'body_cut', 'body_too_large', 'not_json', 'invalid_request', 'database_unavailable'],
+  open: receive,
+} satisfies Partial<Operation>
+
+export const deliveryRoutes = slice('Deliveries', 'What git hosts tell of pushes, pull requests and installations.')
+  .post('/v1/integrations/forge/githost/webhook', {
+    id: 'receiveDelivery',
+    summary: 'Where the operator’s GitHub App delivers',
+    description:
+      'The signature of the body (`X-Hub-Signature-256`) stands in for a key; a delivery that is not signed is never taken. Answered once it is stored; a repeat changes nothing.',
+    ...delivery,
+  })
+  .post('/v1/integrations/forge/githost/{integration_id}/webhook', {
+    id: 'receiveOwnDelivery',
+    summary: 'Where an App of a workspace’s own, or Gitea, delivers',
+    description: 'Signed with the integration’s own webhook secret, in `X-Hub-Signature-256` or `X-Gitea-Signature`.',
+    ...delivery,
+  })
+
+export const previewRoutes = slice('Previews', 'A deployment of its own for every pull request, which goes with it.')
+  .get('/v2/deployments/{deployment_id}/preview-policy', {
+    id: 'readPreviewPolicy',
+    summary: 'Which pull requests get a preview',
+    params: DeploymentRef,
+    reply: s.PreviewPolicy,
+    errors: ['deployment_not_found', 'preview_policy_not_found'],
+    verb: readPolicy,
+  })
+  .put('/v2/deployments/{deployment_id}/preview-policy', {
+    id: 'setPreviewPolicy',
+    summary: 'Let pull requests have previews',
+    description: 'It replaces the policy that is there. What it changes holds for previews that are made from then on.',
+    params: DeploymentRef,
+    body: s.NewPreviewPolicy,
+    reply: s.PreviewPolicy,
+    errors: ['deployment_not_found', 'deployment_deleting', 'source_rule', 'secret_unknown'],
+    verb: setPolicy,
+  })
+  .delete('/v2/deployments/{deployment_id}/preview-policy', {
+    id: 'removePreviewPolicy',
+    summary: 'Make no more previews, and end those that there are',
+    params: DeploymentRef,
+    errors: ['preview_policy_not_found'],
+    verb: removePolicy,
+  })
+  .get('/v2/deployments/{deployment_id}/previews', {
+    id: 'listPreviews',
+    summary: 'The pull requests of a deployment and their previews, newest first',
+    params: DeploymentRef,
+    query: s.PreviewQuery,
+    reply: s.PullPreviewList,
+    errors: ['deployment_not_found'],
+    verb: listPreviews,
+  })
+  .post('/v2/deployments/{deployment_id}/previews/{number}/approval', {
+    id: 'approvePreview',
+    summary: 'Let one commit of a fork run',
+    description: 'That commit and no other: the next one waits again.',
+    params: s.PreviewRef,
+    body: s.Approval,
+    reply: s.PullPreview,
+    errors: ['preview_not_found', 'preview_moved'],
+    verb: approvePreview,
+  })

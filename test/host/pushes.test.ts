@@ -1,0 +1,170 @@
+// Real git, pushed over HTTP to a host on this machine that tells of it: revisions of the very commits, and previews that come and go.
+import { execFile } from 'node:child_process'
+import * as fs from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { createAdaptorServer } from '@hono/node-server'
+import { sql } from 'drizzle-orm'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { bootstrap } from '../../src/access/bootstrap.ts'
+import { migrate } from '../../src/host/migrate.ts'
+import { hosted } from '../../src/host/node.ts'
+import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
+import { sealCredentials } from '../../src/integrations/credentials.ts'
+import { settled } from '../../src/kernel/afterwards.ts'
+import { sealer } from '../../src/kernel/crypto.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { gitServer } from '../support/git-server.ts'
+
+const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pushes-'))
+const work = join(root, 'work')
+let postgres: Postgres
+let slipway: ReturnType<typeof hosted>
+let server: Server
+let githost: Awaited<ReturnType<typeof gitServer>>
+let headers: Record<string, string>
+let id: string
+
+/** The host that it talks to is in this process, so nobody waits in the way. */
+const run = async (...args: string[]) => (await promisify(execFile)('git', args)).stdout.trim()
+const git = (...args: string[]) => run('-C', work, '-c', 'user.name=Ada', '-c', 'user.email=ada@example.com', ...args)
+async function commit(message: string): Promise<string> {
+  fs.writeFileSync(join(work, 'app.txt'), `${message}\n`)
+  await git('add', '.')
+  await git('commit', '-q', '-m', message)
+  return git('rev-parse', 'HEAD')
+}
+// biome-ignore lint/suspicious/noExplicitAny: read as the test expects it
+async function call(method: string, path: string, body?: unknown): Promise<any> {
+  const init = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) }
+  const response = await slipway.app.fetch(new Request(`http://slipway.test${path}`, init))
+  expect(response.status, await response.clone().text()).toBeLessThan(300)
+  return response.status === 204 ? undefined : response.json()
+}
+/** Git has its answer before the hooks are told, so this is looked for. */
+const soon = async (wanted: () => Promise<void>) => {
+  await expect
+    .poll(
+      async () => {
+        await settled()
+        return wanted().then(
+          () => null,
+          error => String(error),
+        )
+      },
+      { timeout: 20_000 },
+    )
+    .toBeNull()
+}
+const revisions = async (of = id) => (await call('GET', `/v2/deployments/${of}/revisions`)).resources
+
+beforeAll(async () => {
+  postgres = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
+  await migrate(postgres.url, { log: () => {} })
+  const settings = {
+    ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
+    ...{ PUBLIC_URL: 'https://slipway.example.com', APPS_DOMAIN: 'apps.example.com' },
+    ...{ ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
+  }
+  slipway = hosted(settings, { log: () => {} })
+  const { app, config } = slipway
+  server = createAdaptorServer({ fetch: app.fetch, createServer }) as Server
+  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+  const { api_key, tenant_id, organization_id } = await bootstrap(app.database, {
+    organization: 'Acme',
+    emails: ['a@example.com'],
+  })
+  headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
+
+  githost = await gitServer(join(root, 'git'))
+  const clone = githost.create('acme/shop')
+  await run('clone', '-q', clone, work)
+  const integration = crypto.randomUUID()
+  const whose = { tenant_id: tenant_id!, host: 'gitea', base_url: githost.origin, account_id: '1' } as const
+  const credentials = { token: 'hush-token', webhook_secret: 'hush-webhook' }
+  const sealed = await sealCredentials(sealer(config.sealingKeys), whose, credentials)
+  const insert = sql`insert into integrations (id, organization_id, tenant_id, host, base_url, installation_id, account_id, name, credentials)
+    values (${integration}::uuid, ${organization_id}::uuid, ${tenant_id}::uuid, 'gitea', ${githost.origin}, '1', '1', 'acme', ${sealed})`
+  await runAsSystem(app.database, insert)
+  const { port } = server.address() as AddressInfo
+  const url = `http://127.0.0.1:${port}/v1/integrations/forge/githost/${integration}/webhook`
+  githost.hooks.push({ url, secret: credentials.webhook_secret })
+  const source_config = { integration_id: integration, repo_url: clone, build_on_push: true }
+  const made = { repo_ref: 'main', platform_config_path: 'platform.json' }
+  const body = { name: 'shop', source: 'githost', source_config, source_revision_config: made, secrets: [] }
+  ;({ id } = await call('POST', '/v2/deployments', body))
+})
+afterAll(async () => {
+  githost.close()
+  server.close()
+  server.closeAllConnections()
+  await slipway.close()
+  await postgres.stop()
+  fs.rmSync(root, { recursive: true })
+})
+
+test('a push over HTTP makes a revision of that commit, and a force-push of the one that it leads back to', async () => {
+  const first = await commit('First')
+  await git('push', '-q', 'origin', 'HEAD:main')
+  await soon(async () => expect((await revisions())[0].commit).toEqual({ sha: first, message: 'First', author: 'Ada' }))
+  const second = await commit('Second')
+  await git('push', '-q', 'origin', 'HEAD:main')
+  await soon(async () => expect((await revisions())[0].commit.sha).toBe(second))
+  await git('commit', '-q', '--amend', '-m', 'Second, amended')
+  const amended = await git('rev-parse', 'HEAD')
+  await git('push', '-q', '--force', 'origin', 'HEAD:main')
+  await soon(async () =>
+    expect((await revisions())[0].commit).toMatchObject({ sha: amended, message: 'Second, amended' }),
+  )
+  expect(await revisions()).toHaveLength(4)
+  expect(new Set(githost.delivered)).toEqual(new Set([202]))
+})
+
+test('a tag and another branch make none, a branch that is deleted is told, and made again it deploys', async () => {
+  const before = (await revisions()).length
+  await git('tag', 'v1')
+  await git('push', '-q', 'origin', 'v1', 'HEAD:other')
+  await git('push', '-q', 'origin', 'HEAD:main')
+  await soon(async () => expect(githost.delivered.length).toBeGreaterThanOrEqual(5))
+  expect(await revisions()).toHaveLength(before)
+  await run('--git-dir', join(root, 'git/acme/shop.git'), 'symbolic-ref', 'HEAD', 'refs/heads/other')
+  await git('push', '-q', 'origin', ':main')
+  const codes = async () =>
+    (await call('GET', `/v2/deployments/${id}/explain`)).resources.map((one: { code: string }) => one.code)
+  await soon(async () => expect(await codes()).toContain('ref_gone'))
+  const sha = await commit('Third')
+  await git('push', '-q', 'origin', 'HEAD:main')
+  await soon(async () => expect(await codes()).not.toContain('ref_gone'))
+  expect((await revisions())[0].commit.sha).toBe(sha)
+})
+
+test('a branch that is asked to be pulled gets a preview with its address, which follows it and goes with it', async () => {
+  await call('PUT', `/v2/deployments/${id}/preview-policy`, { branches: ['feature/*'] })
+  const sha = await commit('A feature')
+  await git('push', '-q', 'origin', 'HEAD:feature/cart')
+  await githost.pull('acme/shop', 7, 'feature/cart', 'opened')
+  await settled()
+  const [preview] = (await call('GET', `/v2/deployments/${id}/previews`)).resources
+  expect(preview).toMatchObject({ number: 7, state: 'live', head_sha: sha, url: 'https://shop-pr-7.apps.example.com' })
+  const child = await call('GET', `/v2/deployments/${preview.deployment_id}?reveal=true`)
+  expect(child).toMatchObject({ name: 'shop-pr-7', parent_deployment_id: id })
+  expect(child.secrets).toEqual([
+    { name: 'PREVIEW_ID', value: '7' },
+    { name: 'PREVIEW_BRANCH', value: 'feature/cart' },
+    { name: 'PREVIEW_URL', value: 'https://shop-pr-7.apps.example.com' },
+  ])
+  expect(githost.posted.find(one => one.path === '/issues/7/comments')!.body.body).toContain(
+    'https://shop-pr-7.apps.example.com',
+  )
+  const next = await commit('More of it')
+  await git('push', '-q', 'origin', 'HEAD:feature/cart')
+  await githost.pull('acme/shop', 7, 'feature/cart', 'synchronized')
+  await soon(async () => expect((await revisions(preview.deployment_id))[0].commit.sha).toBe(next))
+  await githost.pull('acme/shop', 7, 'feature/cart', 'closed')
+  await soon(async () =>
+    expect((await call('GET', `/v2/deployments/${preview.deployment_id}`)).status).toBe('AWAITING_DELETE'),
+  )
+})

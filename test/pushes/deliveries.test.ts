@@ -1,0 +1,224 @@
+import { sql } from 'drizzle-orm'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { settled } from '../../src/kernel/afterwards.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { newTenant, nobody, send, theApp } from '../support/app.ts'
+import { revisionsOf, told } from '../support/deployments.ts'
+import { newIntegration } from '../support/integrations.ts'
+import {
+  atTheHost,
+  type Delivery,
+  deliver,
+  delivered,
+  following,
+  later,
+  newRepository,
+  signed,
+} from '../support/pushes.ts'
+
+beforeEach(() => atTheHost())
+
+const kept = async (id: string) => {
+  const query = sql`select state, attempts, error from githost_deliveries where delivery_id = ${id}`
+  const [rows] = (await runAsSystem(theApp().database, query)) as [unknown[][]]
+  return rows.map(([state, attempts, error]) => [state, Number(attempts), error])
+}
+
+const OTHER_SECRET = await signed('{}', 'other')
+const OTHER_BODY = await signed('{ }')
+
+describe('a delivery', () => {
+  it.each([
+    ['no signature', {}],
+    ['one that is no digest', { 'X-Hub-Signature-256': 'sha256=zz' }],
+    ['that of another secret', { 'X-Hub-Signature-256': `sha256=${OTHER_SECRET}` }],
+    ['that of another body', { 'X-Gitea-Signature': OTHER_BODY }],
+    ['SHA-1 alone', { 'X-Hub-Signature': 'sha1=5d61605c3feea9799210ddcb71307d4ba264225f' }],
+  ])('with %s is not taken', async (_, headers) => {
+    const integration = await newIntegration(await newTenant())
+    for (const path of [`/${integration}`, '', `/${nobody()}`, '/nonsense']) {
+      const reply = await send('POST', `/v1/integrations/forge/githost${path}/webhook`, {
+        raw: '{}',
+        headers: {
+          'Content-Type': 'application/json',
+          'X-GitHub-Event': 'push',
+          'X-GitHub-Delivery': nobody(),
+          ...headers,
+        },
+      })
+      expect([reply.status, reply.body.code], path).toEqual([401, 'delivery_unsigned'])
+    }
+  })
+
+  it('is not taken for another integration by the secret of one', async () => {
+    const [one, other] = [await newTenant(), await newTenant()]
+    const theirs = await newIntegration(other, {}, { token: 't', webhook_secret: 'theirs' })
+    await newIntegration(one)
+    expect((await deliver(theirs, { event: 'ping', payload: {} })).status).toBe(401)
+  })
+
+  it('by either host’s header is taken', async () => {
+    const integration = await newIntegration(await newTenant())
+    for (const [name, value] of [
+      ['X-Hub-Signature-256', `sha256=${await signed('{}')}`],
+      ['X-Gitea-Signature', await signed('{}')],
+    ] as const) {
+      const headers = {
+        'Content-Type': 'application/json',
+        'X-GitHub-Event': 'ping',
+        'X-GitHub-Delivery': nobody(),
+        [name]: value,
+      }
+      const reply = await send('POST', `/v1/integrations/forge/githost/${integration}/webhook`, { raw: '{}', headers })
+      expect(reply.status).toBe(202)
+    }
+  })
+
+  it('that is signed but not as the host documents is told so', async () => {
+    const integration = await newIntegration(await newTenant())
+    const reply = await deliver(integration, { event: 'push', payload: { ref: 7 } })
+    expect([reply.status, reply.body.code]).toEqual([422, 'invalid_request'])
+    expect((await deliver(integration, { event: 'push', payload: {}, id: '' })).status).toBe(422)
+    const raw = 'payload=%7B%7D'
+    const headers = { 'Content-Type': 'application/x-www-form-urlencoded', 'X-Gitea-Signature': await signed(raw) }
+    const form = await send('POST', `/v1/integrations/forge/githost/${integration}/webhook`, { raw, headers })
+    expect(form.status).toBe(415)
+  })
+
+  it('of more than a host delivers is refused before it is read', async () => {
+    const integration = await newIntegration(await newTenant())
+    const headers = { 'Content-Length': String(26 * 1024 * 1024), 'X-Gitea-Signature': await signed('{}') }
+    const reply = await send('POST', `/v1/integrations/forge/githost/${integration}/webhook`, { raw: '{}', headers })
+    expect(reply.status).toBe(413)
+  })
+
+  it('is answered before its work is done, which goes on', async () => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository)
+    let answer = (_: undefined) => {}
+    repository.mood.answer = () => new Promise<undefined>(resolve => (answer = resolve))
+    const push = repository.push()
+    expect((await deliver(repository.integrations[0]!, push)).status).toBe(202)
+    expect(await kept(push.id!)).toEqual([['waiting', 1, null]])
+    expect(await revisionsOf(tenant, id)).toHaveLength(1)
+    while (repository.asked.length === 0) await new Promise(resolve => setImmediate(resolve))
+    answer(undefined)
+    await settled()
+    expect(await kept(push.id!)).toEqual([['done', 1, null]])
+    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+  })
+
+  it('whose work fails is tried again, ever later, until it is done', async () => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository)
+    repository.mood.answer = () => new Response('{}', { status: 500 })
+    const push = repository.push()
+    await delivered(repository.integrations[0]!, push)
+    expect(await kept(push.id!)).toEqual([['waiting', 1, 'upstream_error']])
+    await later(3_600_000, repository)
+    expect(await kept(push.id!)).toEqual([['waiting', 2, 'upstream_error']])
+    repository.mood.answer = null
+    await later(3 * 3_600_000, repository)
+    expect(await kept(push.id!)).toEqual([['done', 3, null]])
+    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+  })
+
+  it('is given up after ten attempts, and taken up again when the host delivers it again', async () => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository)
+    repository.mood.answer = () => new Response('{}', { status: 500 })
+    const push = repository.push()
+    await delivered(repository.integrations[0]!, push)
+    for (let i = 2; i <= 12; i++) await later(i * 3_700_000, repository)
+    expect(await kept(push.id!)).toEqual([['failed', 10, 'upstream_error']])
+    repository.mood.answer = null
+    await delivered(repository.integrations[0]!, push)
+    expect(await kept(push.id!)).toEqual([['done', 1, null]])
+    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+  })
+
+  it('whose work died is picked up again', async () => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository)
+    const push = repository.push()
+    const hung = { ...push, id: crypto.randomUUID() }
+    repository.mood.answer = () => new Promise<undefined>(() => {})
+    await deliver(repository.integrations[0]!, hung)
+    repository.mood.answer = null
+    // It holds its lease still.
+    await later(60_000, repository)
+    expect(await revisionsOf(tenant, id)).toHaveLength(1)
+    await later(150_000, repository)
+    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+  })
+
+  it('is forgotten after a week', async () => {
+    const repository = await newRepository(await newTenant())
+    const push = repository.push()
+    await delivered(repository.integrations[0]!, push)
+    expect(await kept(push.id!)).toHaveLength(1)
+    await later(8 * 86_400_000, repository)
+    expect(await kept(push.id!)).toHaveLength(0)
+  })
+})
+
+it('1,000 deliveries, a third of them repeats, in random order, some wrongly signed: exactly the revisions there should be', async () => {
+  const seed = Number(process.env.PUSHES_SEED ?? Date.now() % 1_000_000)
+  console.log(`PUSHES_SEED=${seed}`)
+  let state = seed
+  const random = (below: number) => {
+    state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff
+    return Math.floor((state / 0x80000000) * below)
+  }
+  const tenant = await newTenant()
+  const repository = await newRepository(tenant)
+  const integration = repository.integrations[0]!
+  const BRANCHES = 20
+  const deployments = await Promise.all(
+    Array.from({ length: BRANCHES }, (_, i) =>
+      following(tenant, repository, 0, { source_revision_config: { repo_ref: `branch-${i}` } }),
+    ),
+  )
+  // The last branch is only ever pushed by somebody who does not know the secret.
+  const pushes = Array.from({ length: 667 }, (_, i) => {
+    const branch = random(BRANCHES)
+    const forged = branch === BRANCHES - 1 || i % 10 === 9
+    const push = repository.push(`refs/heads/branch-${branch}`)
+    return { push: forged ? { ...push, secret: 'guessed' } : push, branch, forged }
+  })
+  const repeats = Array.from({ length: 333 }, () => pushes[random(pushes.length)]!)
+  const all = [...pushes, ...repeats]
+  for (let i = all.length - 1; i > 0; i--) {
+    const j = random(i + 1)
+    ;[all[i], all[j]] = [all[j]!, all[i]!]
+  }
+  const statuses = new Map<string, number>()
+  const worker = async () => {
+    for (let next = all.pop(); next; next = all.pop()) {
+      const { status } = await deliver(integration, next.push as Delivery)
+      const key = `${next.forged} ${status}`
+      statuses.set(key, (statuses.get(key) ?? 0) + 1)
+    }
+  }
+  await Promise.all(Array.from({ length: 8 }, worker))
+  await settled()
+  for (let hours = 1; hours <= 3; hours++) await later(hours * 3_600_000, repository)
+  expect([...statuses.keys()].sort()).toEqual(['false 202', 'true 401'])
+
+  for (const [i, { id }] of deployments.entries()) {
+    const shas = (await revisionsOf(tenant, id)).map(one => one.commit?.sha)
+    const genuine = pushes.some(({ branch, forged }) => branch === i && !forged)
+    // All were pushed before the first was told: where the branch is now is all that there is to deploy.
+    expect(shas, `seed ${seed}, branch ${i}`).toEqual(
+      genuine ? [repository.refs.get(`refs/heads/branch-${i}`), undefined] : [undefined],
+    )
+    await told(tenant, id)
+  }
+  const unsettled = sql`select count(*) from githost_deliveries where receiver = ${integration} and state <> 'done'`
+  const [[[left]]] = (await runAsSystem(theApp().database, unsettled)) as [[[string]]]
+  expect(Number(left)).toBe(0)
+}, 180_000)

@@ -1,0 +1,152 @@
+import examples from '@octokit/webhooks-examples'
+import { describe, expect, it } from 'vitest'
+import { eventOf, type HostEvent, repoKey, spellings } from '../../src/pushes/events.ts'
+
+type Example = { name: string; examples: Record<string, unknown>[] }
+const all = ((examples as unknown as { default?: Example[] }).default ?? examples) as unknown as Example[]
+const of = (name: string) => all.find(one => one.name === name)!.examples
+// biome-ignore lint/suspicious/noExplicitAny: the host's payloads, as published
+type Payload = any
+
+describe('what the host publishes as examples', () => {
+  it.each(of('push').map((payload, i) => [i, payload] as const))('push %i is read', (_, payload: Payload) => {
+    const event = eventOf('push', payload)!
+    const gone = /^0+$/.test(payload.after)
+    expect(event).toEqual({
+      kind: 'push',
+      repo_urls: [payload.repository.html_url, payload.repository.clone_url],
+      ref: payload.ref,
+      before: /^0+$/.test(payload.before) ? null : payload.before,
+      after: gone ? null : payload.after,
+      created: payload.created,
+      deleted: payload.deleted,
+      forced: payload.forced,
+      commit: payload.head_commit && {
+        sha: payload.head_commit.id,
+        message: payload.head_commit.message,
+        author: payload.head_commit.author.name,
+      },
+      sender: payload.sender.login,
+      installation: payload.installation ? String(payload.installation.id) : null,
+    })
+    expect(payload.deleted).toBe(gone)
+  })
+
+  it.each(of('pull_request').map((payload, i) => [`${payload.action} ${i}`, payload] as const))(
+    'pull_request %s is read',
+    (_, payload: Payload) => {
+      const event = eventOf('pull_request', payload)
+      if (!['opened', 'reopened', 'synchronize', 'closed'].includes(payload.action)) return expect(event).toBeNull()
+      const { head, base } = payload.pull_request
+      expect(event).toMatchObject({
+        kind: 'pull_request',
+        action: payload.action,
+        number: payload.number,
+        branch: head.ref,
+        head_sha: head.sha,
+        fork: head.repo?.full_name !== base.repo.full_name,
+        sender: payload.sender.login,
+      })
+    },
+  )
+
+  it.each([...of('create'), ...of('delete')].map((payload, i) => [i, payload] as const))(
+    'create or delete %i is a ref that moved',
+    (_, payload: Payload) => {
+      const deleted = !('master_branch' in payload)
+      const event = eventOf(deleted ? 'delete' : 'create', payload)
+      if (payload.ref_type === 'repository') return expect(event).toBeNull()
+      const ref = `refs/${payload.ref_type === 'tag' ? 'tags' : 'heads'}/${payload.ref}`
+      expect(event).toMatchObject({ kind: 'push', ref, deleted, created: !deleted, after: null })
+    },
+  )
+
+  it.each(['installation', 'installation_repositories'].flatMap(name => of(name).map(one => [name, one] as const)))(
+    '%s is read',
+    (name, payload: Payload) => {
+      const installation = String(payload.installation.id)
+      const moved = ['deleted', 'suspend', 'unsuspend'].includes(payload.action)
+      const action = name === 'installation' ? payload.action : 'repositories'
+      const expected = name === 'installation' && !moved ? null : expect.objectContaining({ action, installation })
+      expect(eventOf(name, payload)).toEqual(expected)
+    },
+  )
+
+  it('whatever else it delivers asks for nothing', () => {
+    const read = ['push', 'pull_request', 'create', 'delete', 'installation', 'installation_repositories']
+    for (const { name, examples } of all.filter(one => !read.includes(one.name)))
+      for (const payload of examples) expect(eventOf(name, payload), name).toBeNull()
+  })
+})
+
+const sha = (digit: string) => digit.repeat(40)
+const repository = { id: 7, html_url: 'https://git.example.com/a/b', clone_url: 'https://git.example.com/a/b.git' }
+const sender = { id: 1, login: 'ada' }
+
+describe('Gitea’s own ways', () => {
+  const cases: [string, string, object, Partial<HostEvent> | null][] = [
+    [
+      'a push names its head among its commits',
+      'push',
+      {
+        ref: 'refs/heads/main',
+        before: sha('a'),
+        after: sha('b'),
+        commits: [{ id: sha('b'), message: 'Two\n', author: { name: 'Ada', email: 'a@example.com', username: 'ada' } }],
+      },
+      { kind: 'push', commit: { sha: sha('b'), message: 'Two\n', author: 'Ada' }, created: false, deleted: false },
+    ],
+    [
+      'a branch’s end is told by delete',
+      'delete',
+      { ref: 'old', ref_type: 'branch' },
+      { ref: 'refs/heads/old', deleted: true } as never,
+    ],
+    [
+      'a pull request is synchronized',
+      'pull_request_sync',
+      {
+        action: 'synchronized',
+        number: 3,
+        pull_request: {
+          updated_at: '2026-01-02T03:04:05+01:00',
+          head: { ref: 'x', sha: sha('c'), repo: { id: 8 } },
+          base: { repo: { id: 7 } },
+        },
+      },
+      { kind: 'pull_request', action: 'synchronize', fork: true, at: '2026-01-02T02:04:05.000Z' },
+    ],
+  ]
+  it.each(cases)('%s', (_, name, payload, expected) => {
+    expect(eventOf(name, { ...payload, repository, sender })).toMatchObject(expected!)
+  })
+
+  it('refuses what the host does not document', () => {
+    expect(() => eventOf('push', { ref: 'refs/heads/main' })).toThrow()
+    expect(() => eventOf('pull_request', { action: 'opened', number: 'one', repository })).toThrow()
+  })
+
+  it('keeps no NUL and no lone surrogate', () => {
+    const commits = [{ id: sha('b'), message: 'a\0b\ud800', author: { name: '\0' } }]
+    const event = eventOf('push', {
+      ref: 'refs/heads/m',
+      before: sha('0'),
+      after: sha('b'),
+      commits,
+      repository,
+      sender,
+    })
+    expect(event).toMatchObject({ created: true, before: null, commit: { message: 'ab\ufffd', author: '' } })
+  })
+})
+
+it.each([
+  ['https://GitHub.com/Acme/Shop.git', 'github.com/acme/shop'],
+  ['https://github.com/acme/shop/', 'github.com/acme/shop'],
+  ['http://git.example.com:3000/a/b.git/', 'git.example.com:3000/a/b'],
+])('%s is %s', (url, key) => expect(repoKey(url)).toBe(key))
+
+it('a branch is spelt three ways, a tag one', () => {
+  expect(spellings('refs/heads/a/b')).toEqual(['refs/heads/a/b', 'a/b', 'heads/a/b'])
+  expect(spellings('refs/tags/v1')).toEqual(['refs/tags/v1'])
+})

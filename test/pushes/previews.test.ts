@@ -1,0 +1,210 @@
+import { beforeEach, describe, expect, it } from 'vitest'
+import { NewPreviewPolicy } from '../../src/pushes/previews.schema.ts'
+import { newTenant, nobody, type Tenant } from '../support/app.ts'
+import { bring, revisionsOf, told } from '../support/deployments.ts'
+import { OVERLAY, policyPath, valuesOf, withPolicy } from '../support/previews.ts'
+import { atTheHost, delivered, newSha } from '../support/pushes.ts'
+
+beforeEach(() => atTheHost())
+
+describe('the policy', () => {
+  it('is set, read with its values masked, kept by the mask, and taken back', async () => {
+    const { tenant, parent } = await withPolicy()
+    const hooks = { on_create: 'https://ci.example.com/create', secret: 'hush-hush' }
+    const set = await tenant.put(policyPath(parent.id), { branches: ['a/*'], secrets: OVERLAY, hooks })
+    expect(set.body).toMatchObject({
+      deployment_id: parent.id,
+      ...{ branches: ['a/*'], ttl: 604_800, max: 10, forks: 'deny', resource_spec: null },
+      secrets: [{ name: 'OVERLAY', value: '********' }],
+      hooks: { on_create: 'https://ci.example.com/create', on_delete: null, secret: '********' },
+    })
+    expect((await tenant.get(policyPath(parent.id))).body).toEqual(set.body)
+    const { deployment_id: _, created_at: __, updated_at: ___, ...again } = set.body
+    expect((await tenant.put(policyPath(parent.id), again)).status).toBe(200)
+    const unknown = { branches: ['*'], secrets: [{ name: 'NEW', value: '********' }] }
+    expect((await tenant.put(policyPath(parent.id), unknown)).body.code).toBe('secret_unknown')
+    expect((await tenant.delete(policyPath(parent.id))).status).toBe(204)
+    expect((await tenant.get(policyPath(parent.id))).body.code).toBe('preview_policy_not_found')
+    expect((await tenant.delete(policyPath(parent.id))).body.code).toBe('preview_policy_not_found')
+  })
+
+  it('belongs to deployments from a repository that are no previews themselves', async () => {
+    const { tenant, pull, child } = await withPolicy()
+    const body = {
+      name: 'other',
+      source: 'internal_container',
+      source_config: {},
+      source_revision_config: {},
+      secrets: [],
+    }
+    const other = (await tenant.post('/v2/deployments', body)).body
+    expect((await tenant.put(policyPath(other.id), { branches: ['*'] })).body.code).toBe('source_rule')
+    await pull('opened', 1)
+    expect((await tenant.put(policyPath((await child()).id), { branches: ['*'] })).body.code).toBe('source_rule')
+    expect((await tenant.put(policyPath(nobody()), NewPreviewPolicy.meta()!.example)).status).toBe(404)
+  })
+
+  it.each([
+    [{ branches: [] }],
+    [{ branches: ['*'], ttl: 1 }],
+    [{ branches: ['*'], secrets: [{ name: 'PREVIEW_ID', value: 'x' }] }],
+    [{ branches: ['*'], hooks: { on_create: 'ftp://x', secret: 'hush-hush' } }],
+    [{ branches: ['a*b*c*d*e*f*g*h*i*j*'] }],
+  ])('refuses %j', async body => {
+    const { tenant, parent } = await withPolicy()
+    expect((await tenant.put(policyPath(parent.id), body)).status).toBe(422)
+  })
+})
+
+describe('a pull request', () => {
+  it('opened gets a deployment of its own, of its head, with the parent’s secrets and the overlay', async () => {
+    const { tenant, repository, parent, pull, preview, child } = await withPolicy({ resource_spec: { cpu: 0.5 } })
+    const sha = newSha()
+    await pull('opened', 1, { branch: 'feature/x', sha })
+    const made = await child()
+    expect(made).toMatchObject({
+      name: expect.stringMatching(/^app-.*-pr-1$/),
+      parent_deployment_id: parent.id,
+      preview: { number: 1, branch: 'feature/x', head_sha: sha, expires_at: (await preview()).expires_at },
+      source_config: { build_on_push: false, repo_url: repository.url, resource_spec: { cpu: 0.5 } },
+      source_revision_config: { repo_ref: 'refs/pull/1/head', repo_commit_sha: sha },
+    })
+    expect(made.name.length).toBeLessThanOrEqual(63)
+    expect(valuesOf(made)).toEqual({ TOKEN: 'hush', OVERLAY: 'over', PREVIEW_ID: '1', PREVIEW_BRANCH: 'feature/x' })
+    const [revision] = await revisionsOf(tenant, made.id)
+    expect(revision).toMatchObject({ actor: { kind: 'push', name: 'ada' }, commit: { sha, author: 'Ada' } })
+    expect(await preview()).toMatchObject({ number: 1, state: 'live', fork: false, deployment_id: made.id })
+  })
+
+  it('is followed on each push, and goes when it is closed', async () => {
+    const { tenant, pull, preview, child } = await withPolicy()
+    await pull('opened', 1)
+    const { id } = await child()
+    const sha = newSha()
+    await pull('synchronize', 1, { sha })
+    expect((await child()).preview.head_sha).toBe(sha)
+    expect((await revisionsOf(tenant, id)).map(one => one.status)).toEqual(['QUEUED', 'AWAITING_BUILD'])
+    await told(tenant, id)
+    await pull('closed', 1, { sha })
+    expect((await preview()).state).toBe('ended')
+    expect((await tenant.get(`/v2/deployments/${id}`)).body.status).toBe('AWAITING_DELETE')
+    await pull('reopened', 1, { sha })
+    const again = await child()
+    expect(again.id).not.toBe(id)
+    expect(again.preview.head_sha).toBe(sha)
+  })
+
+  it('is rolled back and planned like any deployment', async () => {
+    const { tenant, pull, child } = await withPolicy()
+    await pull('opened', 1)
+    const { id, latest_revision_id } = await child()
+    await bring(tenant, id, latest_revision_id)
+    await pull('synchronize', 1)
+    const back = await tenant.post(`/v2/deployments/${id}/rollback`, { revision_id: latest_revision_id })
+    expect(back.status).toBe(200)
+    expect((await tenant.patch(`/v2/deployments/${id}?dry_run=true`, { secrets: [] })).status).toBe(200)
+  })
+
+  it('comes to the same in whichever order its deliveries come', async () => {
+    const { repository, preview, live } = await withPolicy()
+    const opened = repository.pull('opened', 1)
+    const pushed = repository.pull('synchronize', 1)
+    const closed = repository.pull('closed', 1)
+    for (const one of [closed, opened, pushed, closed]) await delivered(repository.integrations[0]!, one)
+    expect((await preview()).state).toBe('ended')
+    expect(await live()).toEqual([])
+  })
+
+  it.each([
+    ['a branch that the policy does not mean', { branches: ['release/*'] }],
+    ['a branch that it excludes', { branches: ['**', '!feat*'] }],
+  ])('of %s gets none', async (_, policy) => {
+    const { pull, previews } = await withPolicy(policy)
+    await pull('opened', 1)
+    expect(await previews()).toEqual([])
+  })
+
+  it('beyond the most is refused until there is room', async () => {
+    const { pull, preview, live, sweep } = await withPolicy({ max: 1 })
+    await pull('opened', 1)
+    await pull('opened', 2)
+    expect([(await preview(1)).state, (await preview(2)).state]).toEqual(['live', 'full'])
+    expect(await live()).toHaveLength(1)
+    await pull('closed', 1)
+    await sweep()
+    expect([(await preview(1)).state, (await preview(2)).state]).toEqual(['ended', 'live'])
+    expect(await live()).toHaveLength(1)
+  })
+
+  it('goes when nobody has pushed for the policy’s time', async () => {
+    const { tenant, pull, preview, child, sweep } = await withPolicy({ ttl: 3600 })
+    await pull('opened', 1)
+    const { id } = await child()
+    await sweep(3_000_000)
+    expect((await preview()).state).toBe('live')
+    await sweep(3_700_000)
+    expect((await preview()).state).toBe('ended')
+    expect((await tenant.get(`/v2/deployments/${id}`)).body.status).toBe('AWAITING_DELETE')
+  })
+
+  it.each([
+    ['its parent goes', (tenant: Tenant, parent: string) => tenant.delete(`/v2/deployments/${parent}`)],
+    ['the policy is taken back', (tenant: Tenant, parent: string) => tenant.delete(policyPath(parent))],
+  ])('goes when %s', async (_, act) => {
+    const { tenant, parent, pull, child, live, sweep } = await withPolicy()
+    await pull('opened', 1)
+    expect((await child()).id).toBeTruthy()
+    await act(tenant, parent.id)
+    await sweep()
+    expect(await live()).toEqual([])
+  })
+})
+
+describe('a fork', () => {
+  it('runs nothing and sees no secret before that very commit is approved, and then only the overlay', async () => {
+    const { pull, preview, child, approve, live } = await withPolicy({ forks: 'approve' })
+    const [first, second] = [newSha(), newSha()]
+    await pull('opened', 1, { fork: true, sha: first })
+    expect(await preview()).toMatchObject({ state: 'awaiting_approval', fork: true, deployment_id: null })
+    expect(await live()).toEqual([])
+    expect((await approve(second)).body.code).toBe('preview_moved')
+    expect(await live()).toEqual([])
+    expect((await approve(first)).status).toBe(200)
+    expect(valuesOf(await child())).toEqual({ OVERLAY: 'over', PREVIEW_ID: '1', PREVIEW_BRANCH: 'feature' })
+    expect((await child()).source_revision_config.repo_commit_sha).toBe(first)
+
+    await pull('synchronize', 1, { fork: true, sha: second })
+    expect(await preview()).toMatchObject({ state: 'awaiting_approval', head_sha: second, approved_sha: first })
+    expect((await child()).source_revision_config.repo_commit_sha).toBe(first)
+    expect((await approve(first)).body.code).toBe('preview_moved')
+    expect((await approve(second)).status).toBe(200)
+    expect(await preview()).toMatchObject({ state: 'live', approved_sha: second })
+    expect((await child()).source_revision_config.repo_commit_sha).toBe(second)
+  })
+
+  it('is denied by the policy that says so', async () => {
+    const { pull, preview, approve, live, repository } = await withPolicy({ forks: 'deny' })
+    const sha = newSha()
+    await pull('opened', 1, { fork: true, sha })
+    expect((await preview()).state).toBe('denied')
+    expect((await approve(sha)).body.code).toBe('preview_moved')
+    expect(await live()).toEqual([])
+    expect(repository.asked.filter(one => one.method !== 'GET')).toEqual([])
+  })
+
+  it('is approved by nobody who may not, and of another workspace is not found', async () => {
+    const { tenant, parent, pull, approve } = await withPolicy({ forks: 'approve' })
+    const sha = newSha()
+    await pull('opened', 1, { fork: true, sha })
+    const viewer = await tenant.post('/workspaces/current/api-keys', {
+      description: 'v',
+      permissions: ['deployments:read'],
+    })
+    expect((await approve(sha, 1, tenant.as(viewer.body.key))).body.code).toBe('permission_missing')
+    const other = await newTenant()
+    expect((await approve(sha, 1, other)).status).toBe(404)
+    expect((await other.get(`/v2/deployments/${parent.id}/previews`)).status).toBe(404)
+    expect((await other.get(policyPath(parent.id))).status).toBe(404)
+    expect((await approve(sha, 7)).body.code).toBe('preview_not_found')
+  })
+})

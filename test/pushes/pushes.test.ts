@@ -1,0 +1,237 @@
+import { sql } from 'drizzle-orm'
+import { beforeEach, describe, expect, it } from 'vitest'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { newTenant, theApp } from '../support/app.ts'
+import { bring, revisionsOf, told } from '../support/deployments.ts'
+import { atTheHost, delivered, following, later, newRepository, newSha } from '../support/pushes.ts'
+
+beforeEach(() => atTheHost())
+
+describe('a push', () => {
+  it('makes one revision of the ref’s head, with its author and message, in the name of whoever pushed', async () => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository)
+    const push = repository.push()
+    const reply = await delivered(repository.integrations[0]!, push)
+    expect(reply.status).toBe(202)
+    const sha = repository.refs.get('refs/heads/main')!
+    const [newest, first] = await revisionsOf(tenant, id)
+    expect(newest).toMatchObject({
+      number: 2,
+      status: 'QUEUED',
+      reasons: ['pushed'],
+      actor: { kind: 'push', id: null, name: 'ada' },
+      commit: { sha, author: 'Ada Lovelace', message: `Message of ${sha}` },
+      source_revision_config: { repo_ref: 'main', repo_commit_sha: sha },
+    })
+    expect(first!.number).toBe(1)
+    const { body } = await tenant.get(`/v2/deployments/${id}`)
+    expect(body).toMatchObject({ latest_revision_id: newest!.id, source_revision_config: { repo_commit_sha: sha } })
+    await told(tenant, id)
+  })
+
+  it('makes none of a commit that is wanted already', async () => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository)
+    const push = repository.push()
+    for (let i = 0; i < 2; i++) await delivered(repository.integrations[0]!, push)
+    await delivered(repository.integrations[0]!, { ...push, id: crypto.randomUUID() })
+    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+  })
+
+  it('leaves one in flight and the newest waiting of a burst', async () => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id, latest_revision_id } = await following(tenant, repository)
+    await bring(tenant, id, latest_revision_id)
+    for (let i = 0; i < 3; i++) await delivered(repository.integrations[0]!, repository.push())
+    const revisions = await revisionsOf(tenant, id)
+    expect(revisions.map(one => one.status)).toEqual(['QUEUED', 'SKIPPED', 'AWAITING_BUILD', 'DEPLOYED'])
+    await told(tenant, id)
+  })
+
+  it('leads to the newest, in whichever order its deliveries come', async () => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository)
+    const pushes = [repository.push(), repository.push(), repository.push()]
+    const newest = repository.refs.get('refs/heads/main')
+    for (const push of pushes.reverse()) await delivered(repository.integrations[0]!, push)
+    const revisions = await revisionsOf(tenant, id)
+    expect(revisions.map(one => one.commit?.sha)).toEqual([newest, undefined])
+  })
+
+  it('counts when it is forced, or makes the branch', async () => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository)
+    await delivered(repository.integrations[0]!, repository.push())
+    const forced = repository.push()
+    await delivered(repository.integrations[0]!, { ...forced, payload: { ...forced.payload, forced: true } })
+    expect(await revisionsOf(tenant, id)).toHaveLength(3)
+  })
+
+  it.each([
+    ['another branch', {}, 'refs/heads/other'],
+    ['a tag of the branch’s name', {}, 'refs/tags/main'],
+    ['one that does not build on push', { source_config: { build_on_push: false } }, 'refs/heads/main'],
+    [
+      'a tag, of a deployment made from it',
+      { source_config: { build_on_push: false }, source_revision_config: { repo_ref: 'refs/tags/v1' } },
+      'refs/tags/v1',
+    ],
+  ])('makes none for %s', async (_, over, ref) => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository, 0, over)
+    await delivered(repository.integrations[0]!, repository.push(ref))
+    expect(await revisionsOf(tenant, id)).toHaveLength(1)
+  })
+
+  it.each([
+    ['in capitals', (url: string) => url.replace('git.', 'GIT.').replace('acme/app', 'Acme/APP')],
+    ['with .git and a slash', (url: string) => `${url}.git/`],
+  ])('finds the repository however its address is written: %s', async (_, spelt) => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository, 0, { source_config: { repo_url: spelt(repository.url) } })
+    await delivered(repository.integrations[0]!, repository.push())
+    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+  })
+
+  it('is waited for while the host does not yet know of it', async () => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository)
+    await delivered(repository.integrations[0]!, repository.push())
+    const before = repository.refs.get('refs/heads/main')!
+    const push = repository.push()
+    const after = repository.refs.get('refs/heads/main')!
+    repository.refs.set('refs/heads/main', before)
+    await delivered(repository.integrations[0]!, push)
+    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+    repository.refs.set('refs/heads/main', after)
+    await later(60_000, repository)
+    expect((await revisionsOf(tenant, id))[0]!.commit?.sha).toBe(after)
+  })
+
+  it('touches every workspace that uses the repository, each through its own integration', async () => {
+    const [one, other] = [await newTenant(), await newTenant()]
+    const repository = await newRepository(one, other)
+    const deployments = [await following(one, repository, 0), await following(other, repository, 1)]
+    const push = repository.push()
+    await delivered(repository.integrations[0]!, push)
+    expect(await revisionsOf(one, deployments[0].id)).toHaveLength(2)
+    expect(await revisionsOf(other, deployments[1].id)).toHaveLength(1)
+    await delivered(repository.integrations[1]!, push)
+    expect(await revisionsOf(other, deployments[1].id)).toHaveLength(2)
+    expect((await one.get(`/v2/deployments/${deployments[1].id}`)).status).toBe(404)
+  })
+})
+
+describe('a branch that is deleted', () => {
+  it('makes no revision, and explain says so until it is back', async () => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository)
+    await delivered(repository.integrations[0]!, repository.push())
+    await delivered(repository.integrations[0]!, repository.push('refs/heads/main', null))
+    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+    const codes = async () =>
+      (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources.map((one: { code: string }) => one.code)
+    expect(await codes()).toContain('ref_gone')
+    await delivered(repository.integrations[0]!, repository.push())
+    expect(await codes()).not.toContain('ref_gone')
+    expect(await revisionsOf(tenant, id)).toHaveLength(3)
+  })
+
+  it('concerns nobody who names another branch by then', async () => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository)
+    await delivered(repository.integrations[0]!, repository.push())
+    await delivered(repository.integrations[0]!, repository.push('refs/heads/main', null))
+    await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: { repo_ref: 'other' } })
+    const { body } = await tenant.get(`/v2/deployments/${id}/explain`)
+    expect(body.resources.map((one: { code: string }) => one.code)).not.toContain('ref_gone')
+  })
+})
+
+describe('while a rollback holds', () => {
+  /** Deployed a, then b, then rolled back to a. */
+  async function rolledBack(release_on_newer_commit: boolean) {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id, latest_revision_id } = await following(tenant, repository)
+    await bring(tenant, id, latest_revision_id)
+    for (const _ of 'ab') {
+      await delivered(repository.integrations[0]!, repository.push())
+      await bring(tenant, id, (await revisionsOf(tenant, id))[0]!.id)
+    }
+    const [bad, good] = await revisionsOf(tenant, id)
+    const back = { revision_id: good!.id, release_on_newer_commit }
+    expect((await tenant.post(`/v2/deployments/${id}/rollback`, back)).status).toBe(200)
+    const push = (sha?: string) =>
+      delivered(repository.integrations[0]!, repository.push('refs/heads/main', sha ?? newSha()))
+    const newest = async () => (await revisionsOf(tenant, id))[0]!
+    const hold = async () => (await tenant.get(`/v2/deployments/${id}`)).body.hold
+    return { tenant, id, bad: bad!.commit!.sha, good: good!.commit!.sha, push, newest, hold }
+  }
+
+  it('a push is recorded as skipped, once, and the deployment wants what it wanted', async () => {
+    const { tenant, id, push, newest, hold } = await rolledBack(false)
+    const before = (await tenant.get(`/v2/deployments/${id}`)).body
+    const sha = newSha()
+    await push(sha)
+    await push(sha)
+    const revision = await newest()
+    expect(revision).toMatchObject({ number: 5, status: 'SKIPPED', commit: { sha }, reasons: ['pushed', 'held'] })
+    expect(revision.status_message).toContain('rollback')
+    expect((await tenant.get(`/v2/deployments/${id}`)).body).toEqual(before)
+    expect(await hold()).not.toBeNull()
+    await told(tenant, id)
+    // Released, the next push deploys, and its number follows.
+    await tenant.delete(`/v2/deployments/${id}/hold`)
+    await push()
+    expect(await newest()).toMatchObject({ number: 6, status: 'QUEUED' })
+  })
+
+  it('a newer commit releases the hold that is of that kind', async () => {
+    const { push, newest, hold } = await rolledBack(true)
+    await push()
+    expect(await newest()).toMatchObject({ number: 5, status: 'QUEUED' })
+    expect(await hold()).toBeNull()
+  })
+
+  it('the commit that was left never deploys by itself, not even when the hold is over', async () => {
+    const { tenant, id, bad, push, newest, hold } = await rolledBack(true)
+    await push(bad)
+    expect(await newest()).toMatchObject({ number: 5, status: 'SKIPPED', commit: { sha: bad } })
+    expect(await hold()).not.toBeNull()
+    await push()
+    await push(bad)
+    expect(await newest()).toMatchObject({ number: 7, status: 'SKIPPED', commit: { sha: bad } })
+    await told(tenant, id)
+  })
+
+  it('the commit that it went back to is wanted already', async () => {
+    const { good, push, newest } = await rolledBack(true)
+    await push(good)
+    expect(await newest()).toMatchObject({ number: 4, reasons: ['rolled_back'] })
+  })
+})
+
+it('is journaled in the name of whoever pushed, with the ref and where it was and is', async () => {
+  const tenant = await newTenant()
+  const repository = await newRepository(tenant)
+  const { id } = await following(tenant, repository)
+  await delivered(repository.integrations[0]!, repository.push())
+  const query = sql`select data, actor_kind, actor_id, actor_name from events where subject_id = ${id}::uuid and type = 'deployment.pushed'`
+  const [rows] = await runAsSystem(theApp().database, query)
+  const commit = repository.refs.get('refs/heads/main')
+  const [data, ...actor] = rows![0] as [string, ...unknown[]]
+  expect(JSON.parse(data)).toEqual({ commit, ref: 'refs/heads/main', before: null, after: commit, forced: false })
+  expect(actor).toEqual(['push', null, 'ada'])
+})

@@ -1,0 +1,45 @@
+// Deployments with a preview policy to test with, and the pull requests of their repository.
+import { expect } from 'vitest'
+import { settled } from '../../src/kernel/afterwards.ts'
+import { sweepPreviews } from '../../src/pushes/sweep.ts'
+import { clock, newTenant, type Tenant } from './app.ts'
+import { delivered, following, newRepository, services } from './pushes.ts'
+
+export const policyPath = (id: string) => `/v2/deployments/${id}/preview-policy`
+export const OVERLAY = [{ name: 'OVERLAY', value: 'over' }]
+
+export async function withPolicy(policy: object = {}, over: object = {}) {
+  const tenant = await newTenant()
+  const repository = await newRepository(tenant)
+  const parent = await following(tenant, repository, 0, over as Record<string, unknown>)
+  const set = await tenant.put(policyPath(parent.id), { branches: ['**'], secrets: OVERLAY, ...policy })
+  expect(set.status).toBe(200)
+  const integration = repository.integrations[0]!
+  const pull = async (...args: Parameters<typeof repository.pull>) => {
+    const reply = await delivered(integration, repository.pull(...args))
+    expect(reply.status).toBe(202)
+  }
+  const previews = async () => (await tenant.get(`/v2/deployments/${parent.id}/previews`)).body.resources
+  const preview = async (number = 1) => (await previews()).find((one: { number: number }) => one.number === number)
+  const child = async (number = 1) => {
+    const { deployment_id } = await preview(number)
+    return deployment_id && (await tenant.get(`/v2/deployments/${deployment_id}?reveal=true`)).body
+  }
+  const sweep = async (ahead = 0) => {
+    clock.ahead += ahead
+    await sweepPreviews(services(), { within: [tenant.tenant_id] }).finally(() => (clock.ahead -= ahead))
+  }
+  const approve = async (head_sha: string, number = 1, as: { post: Tenant['post'] } = tenant) => {
+    const reply = await as.post(`/v2/deployments/${parent.id}/previews/${number}/approval`, { head_sha })
+    await settled()
+    return reply
+  }
+  const live = async () =>
+    (await tenant.get('/v2/deployments?limit=100')).body.resources.filter(
+      (one: { parent_deployment_id: string | null; status: string }) =>
+        one.parent_deployment_id !== null && one.status !== 'AWAITING_DELETE',
+    )
+  return { tenant, repository, parent, pull, previews, preview, child, sweep, approve, live }
+}
+export const valuesOf = ({ secrets }: { secrets: { name: string; value: string }[] }) =>
+  Object.fromEntries(secrets.map(({ name, value }) => [name, value]))

@@ -1,0 +1,160 @@
+// A repository at a git host to test with: its refs move, its host tells of it, and its deliveries are signed.
+import { settled } from '../../src/kernel/afterwards.ts'
+import { sealer } from '../../src/kernel/crypto.ts'
+import { sweepDeliveries } from '../../src/pushes/deliveries.ts'
+import { type App, abroad, clock, send, type Tenant, theApp } from './app.ts'
+import { foreign, type Site } from './foreign.ts'
+import { GITEA, newIntegration } from './integrations.ts'
+
+export const SECRET = 'hush-webhook'
+const NONE = '0'.repeat(40)
+let commits = 0
+export const newSha = (): string => (++commits).toString(16).padStart(8, '0').repeat(5)
+
+export async function signed(body: string, secret = SECRET): Promise<string> {
+  const hmac = { name: 'HMAC', hash: 'SHA-256' }
+  const key = await crypto.subtle.importKey('raw', new TextEncoder().encode(secret), hmac, false, ['sign'])
+  return Buffer.from(await crypto.subtle.sign('HMAC', key, new TextEncoder().encode(body))).toString('hex')
+}
+
+export type Delivery = { event: string; payload: object; id?: string; secret?: string }
+export async function deliver(
+  integration_id: string,
+  { event, payload, id = crypto.randomUUID(), secret }: Delivery,
+  app?: App,
+) {
+  const raw = JSON.stringify(payload)
+  const headers = {
+    'Content-Type': 'application/json',
+    'X-Gitea-Event': event,
+    'X-Gitea-Delivery': id,
+    'X-Gitea-Signature': await signed(raw, secret),
+  }
+  return send('POST', `/v1/integrations/forge/githost/${integration_id}/webhook`, {
+    raw,
+    headers,
+    ...(app && { app }),
+  })
+}
+
+/** Delivers, and waits for the work after the answer. */
+export async function delivered(integration_id: string, delivery: Delivery) {
+  const reply = await deliver(integration_id, delivery)
+  await settled()
+  return reply
+}
+
+type Asked = { method: string; path: string; body: unknown }
+export type Repository = Awaited<ReturnType<typeof newRepository>>
+
+/** At Gitea, reached by an integration of each of these tenants. */
+export async function newRepository(...tenants: Tenant[]) {
+  const name = `app-${crypto.randomUUID()}`
+  const url = `${GITEA}/acme/${name}`
+  const integrations = await Promise.all(
+    tenants.map((_, i) => newIntegration(tenants[i]!, {}, { token: `token-${i}`, webhook_secret: SECRET })),
+  )
+  const refs = new Map<string, string>()
+  const asked: Asked[] = []
+  /** What the host answers instead, while a test wants it to. */
+  const mood: {
+    answer: ((request: Request) => Response | undefined | Promise<Response | undefined>) | null
+    /** What becomes of the answer to a comment that was made. */
+    lose: (() => Promise<Response>) | null
+  } = { answer: null, lose: null }
+  const comments: { id: number; body: string }[] = []
+  const site: Site = async request => {
+    const { pathname, searchParams } = new URL(request.url)
+    const body = request.method === 'GET' ? null : JSON.parse(await request.clone().text())
+    asked.push({ method: request.method, path: pathname, body })
+    const instead = await mood.answer?.(request)
+    if (instead) return instead
+    const path = pathname.slice(`/api/v1/repos/acme/${name}`.length)
+    if (request.method === 'GET' && path === '/commits') {
+      const sha = refs.get(searchParams.get('sha')!)
+      if (!sha) return new Response('{"message":"not found"}', { status: 404 })
+      return Response.json([{ sha, commit: { message: `Commit ${sha}`, author: { name: 'Ada' } } }])
+    }
+    if (request.method === 'POST' && path.startsWith('/statuses/')) return Response.json({}, { status: 201 })
+    if (request.method === 'GET' && /^\/issues\/\d+\/comments$/.test(path)) return Response.json(comments)
+    if (request.method === 'POST' && /^\/issues\/\d+\/comments$/.test(path)) {
+      comments.push({ id: comments.length + 1, body: body.body })
+      return (await mood.lose?.()) ?? Response.json({ id: comments.length }, { status: 201 })
+    }
+    if (request.method === 'PATCH' && path.startsWith('/issues/comments/'))
+      return Response.json({ id: Number(path.split('/').at(-1)) })
+    return new Response('{}', { status: 404 })
+  }
+  sites[GITEA] = combined
+  repositories.set(`/api/v1/repos/acme/${name}/`, site)
+
+  const repository = { id: 7, html_url: url, clone_url: `${url}.git` }
+  const sender = { id: 1, login: 'ada' }
+  /** Moves the ref and says so; the delivery is the caller's to make. */
+  function push(ref = 'refs/heads/main', after: string | null = newSha()): Delivery {
+    const before = refs.get(ref) ?? NONE
+    if (after === null) refs.delete(ref)
+    else refs.set(ref, after)
+    const commit = after && { id: after, message: `Message of ${after}`, author: { name: 'Ada Lovelace' } }
+    const payload = { ref, before, after: after ?? NONE, commits: commit ? [commit] : [], repository, sender }
+    return { event: 'push', payload, id: crypto.randomUUID() }
+  }
+  let minutes = 0
+  function pull(
+    action: string,
+    number: number,
+    { fork = false, branch = 'feature', sha = newSha(), at = '' } = {},
+  ): Delivery {
+    refs.set(`refs/pull/${number}/head`, sha)
+    const updated_at = at || new Date(Date.UTC(2026, 0, 1, 0, minutes++)).toISOString()
+    const head = { ref: branch, sha, repo: { id: fork ? 8 : 7 } }
+    const pull_request = { updated_at, head, base: { ref: 'main', repo: { id: 7 } } }
+    return {
+      event: 'pull_request',
+      payload: { action, number, pull_request, repository, sender },
+      id: crypto.randomUUID(),
+    }
+  }
+  return { name, url, integrations, refs, asked, mood, push, pull }
+}
+
+const repositories = new Map<string, (request: Request) => Response | Promise<Response>>()
+const sites: Record<string, Site> = {}
+const combined = (request: Request): Response | Promise<Response> => {
+  const { pathname } = new URL(request.url)
+  for (const [path, site] of repositories) if (pathname.toLowerCase().startsWith(path)) return site(request)
+  return new Response('{}', { status: 404 })
+}
+/** Puts the repositories of these tests abroad. */
+export const atTheHost = (more: Record<string, Site> = {}): void => {
+  Object.assign(sites, { [GITEA]: combined }, more)
+  abroad.fetch = foreign(sites)
+}
+
+export async function following(tenant: Tenant, repository: Repository, of = 0, over: Record<string, unknown> = {}) {
+  const { source_config = {}, source_revision_config = {}, ...rest } = over as Record<string, object>
+  const reply = await tenant.post('/v2/deployments', {
+    name: `app-${crypto.randomUUID()}`,
+    source: 'githost',
+    source_config: {
+      ...{ integration_id: repository.integrations[of], repo_url: repository.url, build_on_push: true },
+      ...source_config,
+    },
+    source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json', ...source_revision_config },
+    secrets: [{ name: 'TOKEN', value: 'hush' }],
+    ...rest,
+  })
+  if (reply.status !== 201) throw new Error(reply.text)
+  return reply.body
+}
+
+export const services = () => {
+  const { config, database } = theApp()
+  return { config, database, sealer: sealer(config.sealingKeys) }
+}
+
+/** The schedule, once as much time has passed. */
+export async function later(ms: number, { integrations }: Pick<Repository, 'integrations'>): Promise<void> {
+  clock.ahead += ms
+  await sweepDeliveries(services(), { within: integrations }).finally(() => (clock.ahead -= ms))
+}
