@@ -1,16 +1,21 @@
-// P6: a patch in one trip against the same work as an ordinary transaction makes it, eight trips, over a network.
-import { randomUUID } from 'node:crypto'
-import pg from 'pg'
+// P6: a patch in one trip against the same work as an ordinary transaction does it, eight trips, over a network. Both are asked over
+// HTTP, each behind its own server; only the way to the database is long.
+import { setTimeout as delay } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { freePort } from '../src/host/ports.ts'
+import { SEALING_KEYS } from './support/database.ts'
 import { fixed, inTurn, median, p50, ratio } from './support/figures.ts'
 import type { Bench, Lab } from './support/lab.ts'
 import { farther } from './support/latency.ts'
+import { start } from './support/processes.ts'
 import { asked, type SeededDatabase } from './support/seeded.ts'
 import { serve } from './support/workerd.ts'
 
 const ROUND_TRIP = 5
-const SLICES = 7
+const SLICES = 9
 const REQUESTS = 20
 const TARGET = 5
+const BASELINE = fileURLToPath(new URL('baselines/patch.ts', import.meta.url))
 
 export default {
   id: 'P6',
@@ -21,6 +26,7 @@ export default {
     const { code } = await lab.worker()
     const distant = seeded.bindings(await farther(lab, seeded.gateway, ROUND_TRIP))
     const { urls } = await serve(lab, { slipway: { code, bindings: distant } })
+    const theirs = await ordinary(lab, seeded)
     const { rows } = await asked(seeded.url, client =>
       client.query('select id from deployments where tenant_id = $1 and deleting_at is null limit 2', [
         seeded.tenant_id,
@@ -28,60 +34,40 @@ export default {
     )
     const headers = { 'X-Api-Key': seeded.api_key, 'Content-Type': 'application/json' }
     let values = 0
-    const patch = () => {
+    const patch = (server: string, { id }: { id: string }) => {
       const body = JSON.stringify({ secrets: [{ name: 'TOKEN', value: `value ${values++}` }] })
-      return fetch(`${urls.slipway}/v2/deployments/${rows[0].id}`, { method: 'PATCH', headers, body })
+      return fetch(`${server}/v2/deployments/${id}`, { method: 'PATCH', headers, body })
     }
-    const transact = await ordinary(lab, seeded, rows[1].id)
-    const things = { slipway: () => p50(REQUESTS, patch), ordinary: () => p50(REQUESTS, transact) }
+    const things = {
+      slipway: () => p50(REQUESTS, () => patch(urls.slipway, rows[0])),
+      ordinary: () => p50(REQUESTS, () => patch(theirs, rows[1])),
+    }
     lab.progress('warming up')
-    for (const thing of Object.values(things)) await thing()
+    for (const thing of Object.values(things)) for (let i = 0; i < 3; i++) await thing()
     const slices = await inTurn(SLICES, things, lab.progress)
     const figure = ratio(slices.ordinary, slices.slipway)
     return {
       measured: fixed(figure),
       met: figure >= TARGET,
-      notes: [`ours takes ${fixed(median(slices.slipway), 1)} ms, theirs ${fixed(median(slices.ordinary), 1)} ms`],
+      notes: [
+        `ours takes ${fixed(median(slices.slipway), 1)} ms, theirs, behind Fastify, ${fixed(median(slices.ordinary), 1)} ms`,
+      ],
       figures: { ratio: figure, p50: slices },
     }
   },
 } satisfies Bench
 
-/** A statement at a time, as it is written with a pool and a transaction; without a server before it. */
-async function ordinary(lab: Lab, { url, tenant_id, organization_id }: SeededDatabase, id: string) {
-  const { port } = new URL(await farther(lab, url, ROUND_TRIP))
-  const client = new pg.Client(Object.assign(new URL(url), { port }).toString())
-  await client.connect()
-  lab.defer(() => client.end())
-  return async () => {
-    const revision = randomUUID()
-    await client.query('begin')
-    await client.query(
-      'select k.*, r.permissions from api_keys k join roles r on r.id = k.role_id where k.tenant_id = $1',
-      [tenant_id],
-    )
-    await client.query('select * from workspaces where id = $1', [tenant_id])
-    const { rows } = await client.query('select * from deployments where id = $1 and tenant_id = $2 for update', [
-      id,
-      tenant_id,
-    ])
-    const number = rows[0].revisions + 1
-    await client.query(
-      `update deployments set revisions = $2, latest_revision_id = $3, version = version + 1, updated_at = now() where id = $1`,
-      [id, number, revision],
-    )
-    await client.query(
-      `insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config,
-        secrets, status, reasons, actor_kind) select $2, organization_id, tenant_id, id, $3, source, source_config,
-        source_revision_config, secrets, 'QUEUED', '{secrets}', 'key' from deployments where id = $1`,
-      [id, revision, number],
-    )
-    await client.query(
-      `insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, request_id, data)
-        values ($1, $2, $3, $4, 'deployment.patched', $5, 'key', 'bench', '{}')`,
-      [id, number, organization_id, tenant_id, id],
-    )
-    await client.query('commit')
-    return new Response()
+/** Where the ordinary transaction is served, as far from the database as ours is. */
+async function ordinary(lab: Lab, { url }: SeededDatabase): Promise<string> {
+  const port = await freePort()
+  const away = new URL(await farther(lab, url, ROUND_TRIP))
+  const distant = Object.assign(new URL(url), { port: away.port }).toString()
+  const [, sealingKey] = SEALING_KEYS.split(':')
+  const { broken } = start(lab, process.execPath, [BASELINE, JSON.stringify({ port, url: distant, sealingKey })])
+  const server = `http://127.0.0.1:${port}`
+  const up = async () => {
+    while (!(await fetch(`${server}/healthz`).catch(() => undefined))?.ok) await delay(25)
   }
+  await Promise.race([up(), broken])
+  return server
 }

@@ -19,7 +19,7 @@ export default {
     const size = { tenants: 10, deployments: DEPLOYMENTS }
     const all = await openSeeded(lab, await lab.database(), size)
     const bare = await openSeeded(lab, await lab.database(), size)
-    await asked(bare.url, client => client.query('drop index deployments_list, deployment_name_taken'))
+    await asked(bare.url, client => client.query(ALL_BUT_THE_PRIMARY_KEY))
     const [withAll, withOne] = [await patching(lab, all), await patching(lab, bare)]
     const things = { all: () => withAll(SECONDS, CLIENTS), bare: () => withOne(SECONDS, CLIENTS) }
     lab.progress('warming up')
@@ -30,7 +30,7 @@ export default {
     const figure = ratio(slices.all, slices.bare)
     const hot = (after.hot - before.hot) / (after.updates - before.updates)
     return {
-      measured: `${fixed(figure)}; ${fixed(hot)}`,
+      measured: `${fixed(figure)}; ${fixed(hot, 3)}`,
       met: figure >= TARGETS.ratio && hot >= TARGETS.hot,
       notes: [
         `${fixed(median(slices.all), 0)} and ${fixed(median(slices.bare), 0)} a second; each makes a revision and seals a secret`,
@@ -39,6 +39,12 @@ export default {
     }
   },
 } satisfies Bench
+
+const ALL_BUT_THE_PRIMARY_KEY = `do $$ declare i regclass; begin
+  for i in select indexrelid from pg_index where indrelid = 'deployments'::regclass and not indisprimary loop
+    execute format('drop index %s', i);
+  end loop;
+end $$`
 
 /** The statements of a patch, each time of another of the big tenant's deployments. */
 async function patching(lab: Lab, seeded: SeededDatabase) {

@@ -69,8 +69,10 @@ function authorized(): typeof fetch {
       if ((status !== 401 && !insufficient) || ++grants > MOST_GRANTS) return response
       const known = provider
       provider ??= await register()
-      if (insufficient) scopes = [...new Set([...scopes, ...scopesOf(response.headers.get('WWW-Authenticate'))])]
-      else if (known) provider = await recovered(known)
+      // A challenge that discovery meets is its to read; one that only use meets is handed on by whoever met it.
+      const met = insufficient || !String(init?.body).includes('"initialize"')
+      if (met) scopes = [...new Set([...scopes, ...scopesOf(response.headers.get('WWW-Authenticate'))])]
+      if (!insufficient && known) provider = await recovered(known)
       token = await grant(provider, scopes)
     }
   }

@@ -3,6 +3,7 @@ import { Hono } from 'hono'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { docsPages } from './dashboard/docs.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
+import { registryRoutes } from './deployments/registry.routes.ts'
 import { deploymentRoutes } from './deployments/routes.ts'
 import { sweepRevisions } from './deployments/sweep.ts'
 import { tagRoutes } from './deployments/tags.routes.ts'
@@ -16,6 +17,7 @@ import { connect } from './kernel/db.ts'
 import { cors, edge, failed, notFound } from './kernel/edge.ts'
 import { healthRoutes } from './kernel/health.ts'
 import { documentRoutes, openApi } from './kernel/openapi.ts'
+import { SegmentRouter } from './kernel/router.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
 import { storageOf } from './kernel/storage.ts'
 import { sweep } from './kernel/sweep.ts'
@@ -32,6 +34,7 @@ const slices = [
   deploymentRoutes,
   tagRoutes,
   uploadRoutes,
+  registryRoutes,
   logRoutes,
   integrationRoutes,
   providerRoutes,
@@ -52,7 +55,7 @@ export function createApp(given: Config, inProcess?: typeof fetch) {
   const config = { ...given, uploads: storageOf(given) }
   const database = connect(config, inProcess)
   for (const notice of config.deprecations) config.log({ level: 'warn', notice })
-  const app = new Hono<Edge>()
+  const app = new Hono<Edge>({ router: new SegmentRouter() })
   app.use(edge(config))
   app.use(cors(config.corsOrigins))
   app.onError((error, c) => failed(c, error, config))

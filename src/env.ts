@@ -102,6 +102,27 @@ const S3 = z.object({
   UPLOADS_S3_SECRET_ACCESS_KEY: z.string({ error: 'needs the secret of the access key' }),
 })
 
+const A_REGISTRY = 'needs the name of a registry, like registry.example.com or registry.example.com/apps'
+const A_SIGNING_KEY =
+  'needs a P-256 key and its certificate, both in PEM, one after the other; README.md says how to make them'
+const pem = (text: string, label: string): string | undefined =>
+  new RegExp(`-----BEGIN ${label}-----([\\sA-Za-z0-9+/=]+)-----END ${label}-----`).exec(text)?.[1]?.replace(/\s/g, '')
+
+/** Where images are pushed to, and what its token service signs with: both, or neither. */
+const Registry = z.object({
+  REGISTRY_URL: z
+    .string({ error: A_REGISTRY })
+    .regex(/^[a-z0-9][a-z0-9.-]*(:\d{1,5})?(\/[a-z0-9]+([._-][a-z0-9]+)*)*$/, { error: A_REGISTRY }),
+  REGISTRY_SIGNING_KEY: z.string({ error: A_SIGNING_KEY }).transform((written, context) => {
+    // Where a variable cannot hold lines, they are written as \n.
+    const text = written.replaceAll('\\n', '\n')
+    const [key, certificate] = [pem(text, 'PRIVATE KEY'), pem(text, 'CERTIFICATE')]
+    if (key && certificate) return { key, certificate }
+    context.addIssue({ code: 'custom', message: A_SIGNING_KEY })
+    return z.NEVER
+  }),
+})
+
 /** As GitHub gives it (PKCS#1) or as everyone else does (PKCS#8); in a variable its lines may be written as `\\n`. */
 const PRIVATE_KEY = /^-----BEGIN (RSA )?PRIVATE KEY-----\s+[A-Za-z0-9+/=\s]+-----END \1?PRIVATE KEY-----\s*$/
 const A_PRIVATE_KEY = 'needs the private key of the App, as the file that GitHub gives has it'
@@ -129,8 +150,11 @@ const GitHub = z.object({
     .transform(text => new URL(text).origin),
 })
 
+/** Each is given whole or not at all. */
+const GROUPS = [S3, Registry, GitHub]
+
 /** The names of all settings, for hosts that hand them on. */
-export const SETTINGS = Object.keys({ ...Settings.shape, ...S3.shape, ...GitHub.shape })
+export const SETTINGS = [Settings, ...GROUPS].flatMap(({ shape }) => Object.keys(shape))
 
 /** Where a host of its own listens. */
 const Address = z.object({
@@ -148,6 +172,14 @@ export type S3Settings = {
   region?: string
   accessKeyId: string
   secretAccessKey: string
+}
+
+export type RegistrySettings = {
+  /** The registry's host, and the path in it under which our images are. */
+  url: string
+  /** Base64 of PKCS#8, and of the certificate that the registry trusts. */
+  key: string
+  certificate: string
 }
 
 /** The operator's own GitHub App, and the GitHub that it is at. */
@@ -182,6 +214,8 @@ export type Config = {
   /** Where the host keeps archives, unless `s3` is set; without either there are no uploads. */
   uploads: Storage | undefined
   s3: S3Settings | undefined
+  /** Where images are pushed to; without it there are no push tokens. */
+  registry: RegistrySettings | undefined
   /** Without it, git hosts are connected with credentials of a workspace's own. */
   github: GitHubApp | undefined
   instanceAdmins: string[]
@@ -210,38 +244,43 @@ function read<S extends z.ZodType>(schema: S, env: Record<string, unknown>): z.o
   throw new SettingsError(parsed.error.issues.map(issue => `${issue.path.join('.')} ${issue.message}.`).join(' '))
 }
 
+type Grouped = Partial<z.output<typeof S3> & z.output<typeof Registry> & z.output<typeof GitHub>>
+
 /** Read as one, so that every fault is named at once. */
-function readSettings(env: Record<string, unknown>) {
-  const names = (part: z.ZodObject) => Object.keys(part.shape).some(name => env[name])
-  const [hasS3, hasGitHub] = [names(S3), names(GitHub)]
-  // Whether each part is there is known, its members' types are not.
-  const whole = Settings.extend({ ...(hasS3 && S3.shape), ...(hasGitHub && GitHub.shape) })
-  const settings = read(whole, env) as z.output<typeof Settings> & z.output<typeof S3> & z.output<typeof GitHub>
-  const s3: S3Settings | undefined = hasS3
-    ? {
-        endpoint: settings.UPLOADS_S3_ENDPOINT,
-        bucket: settings.UPLOADS_S3_BUCKET,
-        ...(settings.UPLOADS_S3_REGION && { region: settings.UPLOADS_S3_REGION }),
-        accessKeyId: settings.UPLOADS_S3_ACCESS_KEY_ID,
-        secretAccessKey: settings.UPLOADS_S3_SECRET_ACCESS_KEY,
-      }
-    : undefined
-  const github: GitHubApp | undefined = hasGitHub
-    ? {
-        baseUrl: settings.GITHUB_BASE_URL,
-        appId: settings.GITHUB_APP_ID,
-        slug: settings.GITHUB_APP_SLUG,
-        privateKey: settings.GITHUB_APP_PRIVATE_KEY,
-        clientId: settings.GITHUB_APP_CLIENT_ID,
-        clientSecret: settings.GITHUB_APP_CLIENT_SECRET,
-        webhookSecret: settings.GITHUB_APP_WEBHOOK_SECRET,
-      }
-    : undefined
-  return { ...settings, s3, github }
+function readSettings(env: Record<string, unknown>): z.output<typeof Settings> & Grouped {
+  const begun = GROUPS.filter(({ shape }) => Object.keys(shape).some(name => env[name]))
+  return read(z.object(Object.assign({}, Settings.shape, ...begun.map(({ shape }) => shape))), env) as never
 }
 
+const s3Of = (settings: Grouped): S3Settings | undefined =>
+  settings.UPLOADS_S3_ENDPOINT === undefined
+    ? undefined
+    : {
+        endpoint: settings.UPLOADS_S3_ENDPOINT,
+        bucket: settings.UPLOADS_S3_BUCKET!,
+        ...(settings.UPLOADS_S3_REGION && { region: settings.UPLOADS_S3_REGION }),
+        accessKeyId: settings.UPLOADS_S3_ACCESS_KEY_ID!,
+        secretAccessKey: settings.UPLOADS_S3_SECRET_ACCESS_KEY!,
+      }
+
+const registryOf = ({ REGISTRY_URL: url, REGISTRY_SIGNING_KEY: signing }: Grouped): RegistrySettings | undefined =>
+  url === undefined ? undefined : { url, ...signing! }
+
+const githubOf = (settings: Grouped): GitHubApp | undefined =>
+  settings.GITHUB_APP_ID === undefined
+    ? undefined
+    : {
+        baseUrl: settings.GITHUB_BASE_URL!,
+        appId: settings.GITHUB_APP_ID,
+        slug: settings.GITHUB_APP_SLUG!,
+        privateKey: settings.GITHUB_APP_PRIVATE_KEY!,
+        clientId: settings.GITHUB_APP_CLIENT_ID!,
+        clientSecret: settings.GITHUB_APP_CLIENT_SECRET!,
+        webhookSecret: settings.GITHUB_APP_WEBHOOK_SECRET!,
+      }
+
 export function readConfig(env: Record<string, unknown>, overrides: Partial<Config> = {}): Config {
-  const { s3, github, ...settings } = readSettings(env)
+  const settings = readSettings(env)
   const deprecated = settings.USAGE_EXPORT_ADMIN_EMAILS.length > 0
   return {
     database: { url: settings.DATABASE_URL, gateway: settings.DATABASE_GATEWAY_URL },
@@ -256,8 +295,9 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     allowLoopback: settings.ALLOW_LOOPBACK,
     defaultEndpoints: settings.MCP_DEFAULT_ENDPOINTS,
     uploads: undefined,
-    s3,
-    github,
+    s3: s3Of(settings),
+    registry: registryOf(settings),
+    github: githubOf(settings),
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),
     ),

@@ -80,7 +80,7 @@ describe('the house', () => {
 describe('each thing has its owners', () => {
   it.each([
     ['the driver', /^@neondatabase\//, [/^kernel\/db\.ts$/]],
-    ['hono', /^hono/, [/^app\.ts$/, /^kernel\/(afterwards|caller|edge|input|routes)\.ts$/, /^dashboard\//]],
+    ['hono', /^hono/, [/^app\.ts$/, /^kernel\/(afterwards|caller|edge|input|router|routes)\.ts$/, /^dashboard\//]],
     ['node', /^node:|^pg$|^@hono\/node-server$/, [/^host\//, /^agent\//, /^cli\//, /^kernel\/digest\.ts$/]],
   ])('%s', (_, name, owners) => {
     for (const file of importersOf(name))

@@ -62,7 +62,7 @@ export async function behindTheWalls(ending: Ending, { url, tenant_id }: SeededD
 }
 
 export const listOf = (query: Record<string, string>): Statement => {
-  const { sql, params } = pageOf(DeploymentQuery.parse(query)).toSQL()
+  const { sql, params } = pageOf(DeploymentQuery.parse(query))
   return { query: sql, params }
 }
 

@@ -15,6 +15,10 @@ import type * as schema from './schema.ts'
 type Ref = z.output<typeof schema.MemberRef>
 type MembershipRef = z.output<typeof schema.MembershipRef>
 
+/** Held before the journal is, as whoever changes or deletes them holds them: the triggers that keep an Admin ask for them again. */
+const memberships = (member: string) => sql`select hold_what_keeps_admins(${member}::uuid)`
+const WORKSPACE = sql`select from workspaces where id = current_tenant() for no key update`
+
 const role = (id: string | SQL, scope: 'workspace' | 'organization') => sql`grantable_role(${id}::uuid, ${scope})`
 
 // ---- of the organisation
@@ -73,7 +77,9 @@ export const changeMember = verb(
       .set({ ...changes, ...(role_id && { role_id: role(role_id, 'organization') }), ...touched(members) })
       .where(and(eq(members.id, member_id), ours(members), unmoved(ctx, members)))
       .returning()
-    return memberToWire(ctx)(found(await commit(ctx, 'member.updated', change, changes), 'member_not_found'))
+    return memberToWire(ctx)(
+      found(await commit(ctx, 'member.updated', change, changes, { lock: memberships(member_id) }), 'member_not_found'),
+    )
   },
 )
 
@@ -82,7 +88,7 @@ export const removeMember = verb('organization:manage-members', async (ctx, { me
     .delete(members)
     .where(and(eq(members.id, member_id), ours(members), unmoved(ctx, members)))
     .returning()
-  found(await commit(ctx, 'member.removed', change), 'member_not_found')
+  found(await commit(ctx, 'member.removed', change, {}, { lock: memberships(member_id) }), 'member_not_found')
 })
 
 // ---- of a workspace
@@ -150,7 +156,10 @@ export const changeMembership = verb(
       .where(and(ofWorkspace(membership_id), unmoved(ctx, workspaceMembers)))
       .returning(written)
     return membershipToWire(
-      found(await commit(ctx, 'workspace_member.updated', change, { role_id }), 'member_not_found'),
+      found(
+        await commit(ctx, 'workspace_member.updated', change, { role_id }, { lock: WORKSPACE }),
+        'member_not_found',
+      ),
     )
   },
 )
@@ -160,5 +169,5 @@ export const removeMembership = verb('workspaces:manage-members', async (ctx, { 
     .delete(workspaceMembers)
     .where(and(ofWorkspace(membership_id), unmoved(ctx, workspaceMembers)))
     .returning()
-  found(await commit(ctx, 'workspace_member.removed', change), 'member_not_found')
+  found(await commit(ctx, 'workspace_member.removed', change, {}, { lock: WORKSPACE }), 'member_not_found')
 })

@@ -1,5 +1,5 @@
 // Patching: the plan told before, or applied. The database asks the plan's questions of the row that it holds, so that one trip does.
-import { type SQL, sql } from 'drizzle-orm'
+import { and, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -37,11 +37,6 @@ async function digestOf({ deployment_id: _, dry_run: __, ...patch }: Input): Pro
   return (await sha256Hex(JSON.stringify(patch))).slice(0, 32)
 }
 
-const whole = ({ source_config, source_revision_config }: schema.DeploymentPatch) => ({
-  source_config: source_config ?? {},
-  source_revision_config: source_revision_config ?? {},
-})
-
 // ---- applied
 
 export const patchDeployment = verb('deployments:update', async (ctx, input: Input) => {
@@ -53,16 +48,9 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Inp
       and ${guards(ctx, input)} and ${asPlanned(ctx, input, await digestOf(input))})`,
     decided,
   ]
-  const also = [
-    skipped('changed'),
-    sql`revision as (${made(revision, 'changed')})`,
-    await sealedSecrets(
-      ctx,
-      deployment_id,
-      secrets.filter(secret => !isMasked(secret)),
-      sql`changed.revisions`,
-    ),
-  ]
+  const plain = secrets.filter(secret => !isMasked(secret))
+  const also = [skipped('changed'), sql`revision as (${made(revision, 'changed')})`]
+  if (plain.length > 0) also.push(await sealedSecrets(ctx, deployment_id, plain, sql`changed.revisions`))
   const data = {
     supplied: supplied(input, input.clear).map(({ path }) => path.join('.')),
     secrets: secrets.map(({ name }) => name),
@@ -88,6 +76,7 @@ function isNew({ path: [column, member], value, always }: Supplied): SQL {
 
 /** The places of those members that say something new. */
 const newOnes = (members: Supplied[], ...more: SQL[]): SQL => {
+  if (members.length + more.length === 0) return sql`'{}'::text[]`
   const each = members.map(member => sql`case when ${isNew(member)} then ${member.path.join('.')}::text end`)
   return sql`array_remove(array[${sql.join([...each, ...more, sql`null`], sql`, `)}]::text[], null)`
 }
@@ -111,8 +100,11 @@ function questions(input: Input): SQL {
 const stale = (members: Supplied[]): SQL =>
   sql`case when ${REF} = any(${newOnes(members.filter(({ path }) => path.join('.') === REF))}) then 'repo_commit_sha' else '' end`
 
-const merged = (column: string, supplied: object | null | undefined, cleared: readonly string[] = []): SQL =>
-  sql`((c.${sql.identifier(column)}::jsonb || ${json(supplied ?? {})}) - ${sql.param([...cleared])}::text[])`
+const merged = (column: string, supplied: object | null | undefined, cleared: readonly string[] = []): SQL => {
+  const stored = sql`c.${sql.identifier(column)}::jsonb`
+  if (!supplied && cleared.length === 0) return stored
+  return sql`((${stored} || ${json(supplied ?? {})}) - ${sql.param([...cleared])}::text[])`
+}
 
 const itemsOf = (input: Input): SQL => {
   const items = input.secrets!.map(secret => ({ name: secret.name, masked: isMasked(secret) }))
@@ -131,42 +123,44 @@ const nextSecrets = (input: Input): SQL => sql`(
   select jsonb_agg(jsonb_build_object('name', i.name, 'version', case when i.masked then k.version else c.revisions + 1 end))
   from ${itemsOf(input)} left join ${KEPT} on k.name = i.name)`
 
-/** What a patch is refused for once the row is known, when planned as when applied. */
+/**
+ * What a patch is refused for once the row is known, when planned as when applied. What it does not supply is not asked after, since it
+ * stands.
+ */
 function guards(ctx: Ctx, input: Input): SQL {
   wellAsked(ctx, input)
+  const { source_config: config, source_revision_config: madeFrom } = input
   const all = [
     unless('deployment_deleting', sql`c.deleting_at is null`),
-    unmoved(ctx, { version: sql`c.version` }) ?? sql`true`,
+    unmoved(ctx, { version: sql`c.version` }),
     brokenRules(input),
-    pushOfTag(
-      merged('source_config', input.source_config),
-      merged('source_revision_config', input.source_revision_config),
-    ),
-    suppliesSecrets(input) ? knownSecrets(input) : sql`true`,
-    suppliesSecrets(input) || input.secret_references ? namedOnce(input) : sql`true`,
-    archiveOf(input.source_revision_config),
+    (config || madeFrom) && pushOfTag(merged('source_config', config), merged('source_revision_config', madeFrom)),
+    input.secrets?.some(isMasked) && knownSecrets(input),
+    (suppliesSecrets(input) || input.secret_references) && namedOnce(input),
+    archiveOf(madeFrom),
     reachable(input),
   ]
-  return sql.join(all, sql` and `)
+  return and(...all.filter(guard => guard instanceof Object))!
 }
 
 /** A ref is looked up anew through the integration: that one is still there, and its host answers for it. */
-function reachable({ revision_source, source_revision_config }: Input): SQL {
+function reachable({ revision_source, source_revision_config }: Input): SQL | undefined {
   const looked = revision_source === 'githost' || source_revision_config?.repo_ref != null
   const through = sql`c.source_config ->> 'integration_id'`
-  return looked ? sql`(${through} is null or integrated((${through})::uuid))` : sql`true`
+  return looked ? sql`(${through} is null or integrated((${through})::uuid))` : undefined
 }
 
 /** A plan shows what is immutable; applied, it is refused. */
 function asPlanned(ctx: Ctx, input: Input, digest: string): SQL {
-  const immutable = newOnes(supplied(input).filter(member => member.effect === 'immutable'))
-  return sql`${freshPlan(ctx, digest)}
-    and case when cardinality(${immutable}) > 0 then refuse('member_immutable', array_to_string(${immutable}, ', ')) else true end`
+  const fresh = freshPlan(ctx, digest)
+  const immutable = supplied(input).filter(member => member.effect === 'immutable')
+  if (immutable.length === 0) return fresh
+  const said = newOnes(immutable)
+  return sql`${fresh} and case when cardinality(${said}) > 0 then refuse('member_immutable', array_to_string(${said}, ', ')) else true end`
 }
 
 /** The rules of sources stand in one table; the database says which source it is, and what is there. */
 function brokenRules(input: Input): SQL {
-  const body = whole(input)
   const source = sql`coalesce(${input.revision_source ?? null}, c.source)`
   const sourcesWhere = (rule: 'needs' | 'refuses', path: string[]) =>
     sources.filter(one => SOURCES[one][rule].some(other => other.join() === path.join()))
@@ -184,8 +178,8 @@ function brokenRules(input: Input): SQL {
       : []
   })
   const missing = (input.revision_source ? SOURCES[input.revision_source].needs : []).map(path => {
-    const [column, member] = path as [keyof typeof body, string]
-    return sql`case when ${merged(column, body[column])} -> ${member}::text is null then ${needed(path)} || ${source} end`
+    const [column, member] = path as ['source_config' | 'source_revision_config', string]
+    return sql`case when ${merged(column, input[column])} -> ${member}::text is null then ${needed(path)} || ${source} end`
   })
   const all = [...said, ...cleared, ...missing]
   if (all.length === 0) return sql`true`

@@ -1,20 +1,37 @@
 // From rows to the wire: deployments, with every member there, and revisions.
 import { version } from '../kernel/routes.ts'
-import { iso } from '../kernel/rows.ts'
-import type { deployments, revisions, SecretVersion } from '../tables.ts'
+import { columns, iso, whole } from '../kernel/rows.ts'
+import { deployments, type revisions, type SecretVersion } from '../tables.ts'
 import { MASK, SourceConfig, SourceRevisionConfig } from './parts.schema.ts'
 import type { Deployment, Revision } from './schema.ts'
 
-export type DeploymentRow = typeof deployments.$inferSelect
+/** The columns that reach the wire. */
+export const shown = columns(deployments, [
+  'id',
+  'tenant_id',
+  'name',
+  'source',
+  'source_config',
+  'source_revision_config',
+  'secrets',
+  'secret_references',
+  'status',
+  'image_version',
+  'hold',
+  'latest_revision_id',
+  'active_revision_id',
+  'parent_deployment_id',
+  'preview',
+  'created_at',
+  'updated_at',
+  'version',
+])
+export type DeploymentRow = Pick<typeof deployments.$inferSelect, keyof typeof shown>
 export type RevisionRow = typeof revisions.$inferSelect
 
 const members = (schema: { shape: object }) => Object.keys(schema.shape)
 const [CONFIG, REVISION_CONFIG] = [members(SourceConfig), members(SourceRevisionConfig)]
 const NAMESPACE = ['k8s_namespace']
-
-/** What is unset is told as null, so that a client finds every member. */
-const whole = (names: string[], stored: unknown) =>
-  Object.fromEntries(names.map(name => [name, (stored as Record<string, unknown>)[name] ?? null]))
 
 export function deploymentToWire(row: DeploymentRow): Deployment & { [version]: number } {
   const config = whole(CONFIG, row.source_config)

@@ -1,15 +1,16 @@
 // Deployments: made, read and deleted. What becomes of them by patches stands in patch.ts.
-import { and, eq, inArray, isNull, type SQL, sql } from 'drizzle-orm'
+import { and, eq, inArray, isNull, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { db, mine, run, touched, unmoved, uuidArray } from '../kernel/db.ts'
 import { type Fault, fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
+import { statement } from '../kernel/statement.ts'
 import { deployments, type Preview, type SecretVersion } from '../tables.ts'
 import { firstStep } from './lifecycle.ts'
 import { created, imageVersion } from './queue.ts'
-import { deploymentToWire } from './rows.ts'
+import { type DeploymentRow, deploymentToWire, shown } from './rows.ts'
 import type * as schema from './schema.ts'
 import { sourceFaults } from './sources.ts'
 
@@ -25,7 +26,7 @@ export const integrationOf = (config: { integration_id?: string | null | undefin
   config?.integration_id != null ? sql`integrated(${config.integration_id}::uuid)` : sql`true`
 
 /** One deployment of this workspace, by its id. */
-export const theOne = (id: string): SQL => and(eq(deployments.id, id), mine(deployments))!
+export const theOne = (id: string | Placeholder): SQL => and(eq(deployments.id, id), mine(deployments))!
 
 export const ruleBroken = (faults: Fault[]) =>
   fail('source_rule', {
@@ -33,10 +34,13 @@ export const ruleBroken = (faults: Fault[]) =>
     errors: faults,
   })
 
-export const readDeployment = verb('deployments:read', async (ctx, { deployment_id }: Ref) => {
-  const rows = await run(ctx, db.select().from(deployments).where(theOne(deployment_id)))
-  return deploymentToWire(found(rows, 'deployment_not_found'))
-})
+const one = statement<Ref, DeploymentRow>(({ deployment_id }) =>
+  db.select(shown).from(deployments).where(theOne(deployment_id)),
+)
+
+export const readDeployment = verb('deployments:read', async (ctx, ref: Ref) =>
+  deploymentToWire(found(await run(ctx, one(ref)), 'deployment_not_found')),
+)
 
 export const createDeployment = verb('deployments:create', (ctx, input: New) => makeDeployment(ctx, input))
 

@@ -2,6 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { type Database, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { systemEvents, systemSettings } from '../kernel/journal.ts'
+import { pending } from '../tables.ts'
 import { DEADLINES, UNUSED_AFTER } from './lifecycle.ts'
 import { followed, moved, turns } from './queue.ts'
 
@@ -12,33 +13,47 @@ const deadlines = JSON.stringify(
 )
 const overdue = sql`r.status = l.status and r.status_since <= clock() - l.after * interval '1 millisecond'`
 const limits = sql`jsonb_to_recordset(${deadlines}::jsonb) l(status text, after bigint, becomes text, message text)`
-/** Spelt as the partial index has it, so that the sweep reads nothing else. */
-const pending = sql`r.status in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')`
+/** The partial index's own condition, so that the sweep reads nothing else. */
+const hasDeadline = pending(sql`r.status`)
 
 /** Deployments that someone else is changing now are left for the next time. */
 const hold = (inside: SQL) => sql`with held as (
-    select c.id from deployments c where ${inside} and c.id in (select r.deployment_id from revisions r, ${limits} where ${pending} and ${overdue})
+    select c.id from deployments c where ${inside} and c.id in (select r.deployment_id from revisions r, ${limits} where ${hasDeadline} and ${overdue})
     order by c.id limit ${MOST} for update skip locked)
   select set_config('app.swept', coalesce(string_agg(id::text, ','), ''), true) from held`
 
-const fail = sql`with moves as (
-    select r.id, r.deployment_id, r.number, l.becomes, l.message, '{}'::jsonb as resolved, null::jsonb as made_commit
-    from revisions r, ${limits} where r.deployment_id = any(string_to_array(setting('swept'), ',')::uuid[]) and ${pending} and ${overdue}),
-  ${sql.join(turns, sql`, `)}, changed as (${moved}), ${sql.join(followed, sql`, `)},
-  ${systemEvents(sql`
-    select tenant_id, organization_id, 'revision.' || lower(status) as type, id as subject_id,
-      json_build_object('deployment_id', deployment_id, 'message', status_message) as data from changed
-    union all select * from consequences`)}
-  select id from changed`
+const taken = sql`any(string_to_array(setting('swept'), ',')::uuid[])`
 
-/** Nothing of it changed or was in flight for so long. Its updated_at stays: nobody changed it now either. */
-const idle = (inside: SQL) => sql`with still as (
+const failing = [
+  sql`moves as (
+    select r.id, r.deployment_id, r.number, l.becomes, l.message, '{}'::jsonb as resolved, null::jsonb as made_commit
+    from revisions r, ${limits} where r.deployment_id = ${taken} and ${hasDeadline} and ${overdue})`,
+  ...turns,
+  sql`failed as (${moved})`,
+  ...followed,
+]
+
+/**
+ * Nothing of it changed or was in flight for so long. Its updated_at stays: nobody changed it now either. One whose revision fails now
+ * is left for the next time, since a statement changes a row once.
+ */
+const idling = (inside: SQL) => [
+  sql`still as (
     select c.id from deployments c where ${inside} and c.status = 'READY' and c.in_flight_revision_id is null and c.deleting_at is null
-      and c.updated_at <= clock() - ${UNUSED_AFTER} * interval '1 millisecond'
-    order by c.id limit ${MOST} for update skip locked),
-  changed as (update deployments d set status = 'UNUSED', version = d.version + 1 from still where d.id = still.id returning d.*),
-  ${systemEvents(sql`select tenant_id, organization_id, 'deployment.unused' as type, id as subject_id, '{}'::json as data from changed`)}
-  select id from changed`
+      and c.updated_at <= clock() - ${UNUSED_AFTER} * interval '1 millisecond' and (c.id = ${taken}) is not true
+    order by c.id limit ${MOST} for update skip locked)`,
+  sql`idle as (update deployments d set status = 'UNUSED', version = d.version + 1 from still where d.id = still.id returning d.*)`,
+]
+
+const events = systemEvents(sql`
+  select tenant_id, organization_id, 'revision.' || lower(status) as type, id as subject_id,
+    json_build_object('deployment_id', deployment_id, 'message', status_message) as data from failed
+  union all select * from consequences
+  union all select tenant_id, organization_id, 'deployment.unused', id, '{}' from idle`)
+
+/** One statement, so that the journals of all workspaces are taken in one order: two sweeps would otherwise wait for each other. */
+const outcome = (inside: SQL) =>
+  sql`with ${sql.join([...failing, ...idling(inside), events], sql`, `)} select id from failed union all select id from idle`
 
 type Scope = {
   /** How many milliseconds are taken to have passed. */
@@ -50,5 +65,5 @@ type Scope = {
 export async function sweepRevisions(database: Database, { ahead = 0, within }: Scope = {}): Promise<void> {
   const settings = systemSettings(ahead, `sweep-${crypto.randomUUID()}`)
   const inside = within ? sql`c.tenant_id = any(${uuidArray(within)})` : sql`true`
-  await runAsSystem(database, settings, hold(inside), fail, idle(inside))
+  await runAsSystem(database, settings, hold(inside), outcome(inside))
 }

@@ -18,18 +18,30 @@ type Wish = { method?: string; headers: Record<string, string>; json?: unknown; 
 /** What these say is the caller's to understand: that it is there, unchanged, not there, or not possible. */
 const TOLD = [200, 201, 204, 304, 404, 409, 422]
 const WAIT_S = 60
+const LONGEST_LINKS = 2000
 
 /** The answer with its JSON, or a failure that says what the host wants. */
-export async function ask(way: Outside, url: string, { method = 'GET', headers, json, form }: Wish): Promise<Asked> {
+export async function ask(way: Outside, url: string, wish: Wish, moved = false): Promise<Asked> {
+  const { method = 'GET', headers, json, form } = wish
   const body = json === undefined ? form && new URLSearchParams(form).toString() : JSON.stringify(json)
   const type = json === undefined ? 'application/x-www-form-urlencoded' : 'application/json'
   const init = { method, headers: { ...headers, ...(body !== undefined && { 'Content-Type': type }) } }
   const { answer, text } = await reached(way, url, { ...init, ...(body !== undefined && { body }) })
   const read = parsed(text)
   const { status } = answer
+  const to = moved || json === undefined ? null : elsewhere(answer, url)
+  if (to !== null) return ask(way, to, wish, true)
   if (!TOLD.includes(status)) throw refusal(answer, read, new URL(url).host)
   if (status < 300 && status !== 204 && read === undefined) throw unusable(url, 'an answer that is no JSON')
   return { status, headers: answer.headers, body: read }
+}
+
+/** A repository that was renamed is written to where it is now: at the same host, and asked once. */
+function elsewhere({ status, headers }: Response, url: string): string | null {
+  const location = headers.get('Location')
+  if (![307, 308].includes(status) || location === null || !URL.canParse(location, url)) return null
+  const to = new URL(location, url)
+  return to.origin === new URL(url).origin ? to.href : null
 }
 
 async function reached(way: Outside, url: string, init: RequestInit): Promise<{ answer: Response; text: string }> {
@@ -73,28 +85,37 @@ function refusal({ status, headers }: Response, body: unknown, host: string): Fa
   return fail('upstream_error', { about: `${host} answered ${status}`, headers: retry })
 }
 
-/** In seconds, between one and an hour: as the host says, in either of its ways. */
+/** In seconds, between one and an hour: as the host says, in either of its ways. When a count begins anew matters once it is used up. */
 function waitOf(headers: Headers): number {
   const [after, reset] = [headers.get('Retry-After'), headers.get('X-RateLimit-Reset')]
   const said = [
     after === null ? Number.NaN : /^\d+$/.test(after) ? Number(after) : (Date.parse(after) - Date.now()) / 1000,
-    reset !== null && /^\d+$/.test(reset) ? Number(reset) - Date.now() / 1000 : Number.NaN,
+    headers.get('X-RateLimit-Remaining') === '0' && reset !== null && /^\d+$/.test(reset)
+      ? Number(reset) - Date.now() / 1000
+      : Number.NaN,
   ].find(Number.isFinite)
   return Math.min(3600, Math.max(1, Math.ceil(said ?? WAIT_S)))
 }
 
 /** How many pages there are, by the link to the last one or else by the count. */
 export function pagesIn(headers: Headers, each: number, total: number): number {
-  const [, last] = /<[^>]*[?&]page=(\d{1,6})[^>]*>;\s*rel="last"/.exec(headers.get('Link') ?? '') ?? []
+  const links = headers.get('Link')?.slice(0, LONGEST_LINKS) ?? ''
+  const [, last] = /<[^>]*[?&]page=(\d{1,6})[^>]*>;\s*rel="last"/.exec(links) ?? []
   return Math.min(MOST_PAGES, last ? Number(last) : Math.ceil(total / Math.max(1, each)))
 }
 
 /** The work for each of these, so many at once, in their order; the first failure ends it all. */
 export async function sideBySide<T>(numbers: number[], work: (number: number) => Promise<T>): Promise<T[]> {
   const done: T[] = []
-  const left = numbers.entries()
+  const left = [...numbers.entries()].reverse()
   const worker = async () => {
-    for (const [at, number] of left) done[at] = await work(number)
+    for (let next = left.pop(); next; next = left.pop()) {
+      const [at, number] = next
+      done[at] = await work(number).catch(error => {
+        left.length = 0
+        throw error
+      })
+    }
   }
   await Promise.all(Array.from({ length: Math.min(AT_ONCE, numbers.length) }, worker))
   return done

@@ -1,5 +1,6 @@
 // The operator's App installed by a person: the way there, and back with a proof.
 import { sql } from 'drizzle-orm'
+import type * as z from 'zod'
 import { type Ctx, callerFor, verb } from '../kernel/context.ts'
 import { signer } from '../kernel/crypto.ts'
 import { type Row, runAsSystem, unless } from '../kernel/db.ts'
@@ -13,18 +14,30 @@ import type * as schema from './schema.ts'
 
 const PURPOSE = 'integrations.install'
 
+type Wish = z.output<typeof schema.InstallWish>
+
 /** The state names its row and is signed, so that one that was made up costs no trip. */
-export const beginInstall = verb('integrations:manage', async (ctx): Promise<schema.Install> => {
-  const { github, sealingKeys } = ctx.config
-  const change = sql<{ id: string; expires_at: string }>`
+export const beginInstall = verb(
+  'integrations:manage',
+  async (ctx, { installation_id }: Wish): Promise<schema.Install> => {
+    const { github, sealingKeys } = ctx.config
+    const change = sql<{ id: string; expires_at: string }>`
     insert into integration_installs (organization_id, tenant_id, actor_id, expires_at)
     select current_organization(), current_tenant(), current_actor(), clock() + interval '1 hour'
     where ${unless('githost_app_missing', sql`${github !== undefined}`)} returning id, expires_at`
-  const { id, expires_at } = found(await commit(ctx, 'integration.install_started', change), 'workspace_not_found')
-  const url = new URL(`${appsOf(github!.baseUrl)}/${github!.slug}/installations/new`)
-  url.searchParams.set('state', `${id}.${await signer(sealingKeys, PURPOSE).sign(id)}`)
-  return { url: url.href, expires_at: iso(expires_at) }
-})
+    const { id, expires_at } = found(await commit(ctx, 'integration.install_started', change), 'workspace_not_found')
+    const { baseUrl, slug, clientId } = github!
+    const named = `${id}.${installation_id ?? ''}`
+    const state = `${named}.${await signer(sealingKeys, PURPOSE).sign(named)}`
+    // Where it is installed already, GitHub would offer to change it and forget the state: there it only says who the person is.
+    const asks =
+      installation_id == null ? `${appsOf(baseUrl)}/${slug}/installations/new` : `${baseUrl}/login/oauth/authorize`
+    const url = new URL(asks)
+    if (installation_id != null) url.searchParams.set('client_id', clientId)
+    url.searchParams.set('state', state)
+    return { url: url.href, expires_at: iso(expires_at) }
+  },
+)
 
 /** An Enterprise Server has them elsewhere. */
 const appsOf = (base_url: string) =>
@@ -36,7 +49,7 @@ export type Answer = { installation_id?: string; setup_action?: string; state?: 
 /** What the page tells: the account's name where it was connected, or that GitHub only told of a change. */
 export type Arrival = { name: string | null; changed?: true; failure: Code | null }
 
-const STATE = /^([0-9a-f-]{36})\.([a-z0-9]+\.[\w-]{43})$/
+const STATE = /^(([0-9a-f-]{36})\.(\d{0,15}))\.([a-z0-9]+\.[\w-]{43})$/
 const INSTALLATION = /^\d{1,15}$/
 
 type Claimed = { id: string; organization_id: string; tenant_id: string }
@@ -53,11 +66,15 @@ export async function comeBack(
   answer: Answer,
 ): Promise<Arrival> {
   const { config, database } = services
-  const { installation_id = '', setup_action, state, code } = answer
+  const { setup_action, state, code } = answer
   // Whoever changes at GitHub which repositories the App sees is sent here too.
   if (setup_action === 'update' && state === undefined) return { name: null, changed: true, failure: null }
-  const id = await stated(config, state)
-  if (!config.github || id === null) return { name: null, failure: 'state_invalid' }
+  const { id, named } = await stated(config, state)
+  // The address may say it or the state, but not both in two ways.
+  const [installation_id = '', ...others] = new Set(
+    [named, answer.installation_id].filter(one => one !== undefined && one !== ''),
+  )
+  if (!config.github || id === undefined) return { name: null, failure: 'state_invalid' }
   if (setup_action === 'request') return { name: null, failure: 'installation_requested' }
   const [, [row]] = (await runAsSystem(database, systemSettings(config.clockOffset(), requestId), claim(id))) as [
     unknown,
@@ -68,7 +85,7 @@ export async function comeBack(
   const actor = { kind: 'session', id: null, organization: organization_id, tenant: tenant_id } as const
   const ctx: Ctx = { ...callerFor(services, actor, requestId, origin), permission: beginInstall.permission }
   try {
-    if (!INSTALLATION.test(installation_id) || !code) throw fail('installation_unproven')
+    if (!INSTALLATION.test(installation_id) || others.length > 0 || !code) throw fail('installation_unproven')
     const proven = await provenBy(ctx, config.github, installation_id, code)
     return { name: (await connected(ctx, proven, null)).name, failure: null }
   } catch (error) {
@@ -79,10 +96,10 @@ export async function comeBack(
   }
 }
 
-async function stated({ sealingKeys }: Services['config'], state: string | undefined): Promise<string | null> {
-  const [, id, signature] = STATE.exec(state ?? '') ?? []
-  if (id === undefined || signature === undefined) return null
-  return (await signer(sealingKeys, PURPOSE).verify(signature, id)) ? id : null
+async function stated({ sealingKeys }: Services['config'], state = ''): Promise<{ id?: string; named?: string }> {
+  const [, signed, id, named, signature] = STATE.exec(state) ?? []
+  if (signed === undefined || !(await signer(sealingKeys, PURPOSE).verify(signature!, signed))) return {}
+  return { id: id!, named: named! }
 }
 
 const failed = (ctx: Ctx, { id }: Claimed, failure: Code) =>

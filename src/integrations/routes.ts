@@ -34,6 +34,7 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
     summary: 'Where a person installs this installation’s own GitHub App',
     description:
       'The person comes back to a page of ours, and the App’s installation is then an integration of this workspace.',
+    body: s.InstallWish,
     reply: s.Install,
     errors: ['githost_app_missing', 'workspace_not_found'],
     verb: beginInstall,

@@ -30,9 +30,21 @@ export const Integrations = z.array(Integration).meta({ description: 'All of the
 
 // ---- connecting
 
+const InstallationId = z.string().regex(/^\d{1,15}$/, { error: 'needs to be a number' })
+
+export const InstallWish = z
+  .object({
+    installation_id: InstallationId.nullish().meta({
+      description: 'Of an installation that is there already, to be connected without installing it anew.',
+    }),
+  })
+  .meta({ id: 'IntegrationInstallWish', description: 'What to install, or to connect.', example: {} })
+
 export const Install = z
   .object({
-    url: z.string().meta({ description: 'Where a person installs the App. Show it to that person only.' }),
+    url: z
+      .string()
+      .meta({ description: 'Where a person installs the App, or says who they are. Show it to that person only.' }),
     expires_at: Time.meta({ description: 'Until then it works, once.' }),
   })
   .meta({ id: 'IntegrationInstall', description: 'The way to install this installation’s own App.' })
@@ -70,10 +82,7 @@ export const NewIntegration = z
       .regex(/^\d{1,15}$/, { error: 'needs to be a number' })
       .nullish(),
     private_key: PrivateKey.nullish(),
-    installation_id: z
-      .string()
-      .regex(/^\d{1,15}$/, { error: 'needs to be a number' })
-      .nullish(),
+    installation_id: InstallationId.nullish(),
     token: text(500, 'needs to be an access token').nullish().meta({
       description: 'Of an account of a Gitea or Forgejo that may read repositories and write statuses and comments.',
     }),

@@ -1,24 +1,23 @@
 // The way to Postgres: one HTTP round trip that enters and runs the verb's statement, in one transaction.
 import { type FullQueryResults, NeonDbError, neon, neonConfig } from '@neondatabase/serverless'
-import { is, SQL, sql } from 'drizzle-orm'
+import { type SQL, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/neon-http'
-import { type AnyPgColumn, PgDialect } from 'drizzle-orm/pg-core'
+import type { AnyPgColumn } from 'drizzle-orm/pg-core'
 import type { Config } from '../env.ts'
 import { type Ctx, inWorkspace, type KeyActor, type OwnActor } from './context.ts'
 import { type Failure, fail, isCode } from './errors.ts'
+import { compile, type Given, type Query, type Row, statement } from './statement.ts'
+
+export type { Query, Row }
 
 /** Builds statements; it has no connection. */
 export const db = drizzle.mock()
-const dialect = new PgDialect()
 
 /** The first wall: a statement names its tenant. Row-level security is the second. */
 export const mine = (table: { tenant_id: AnyPgColumn }): SQL => sql`${table.tenant_id} = current_tenant()`
 export const ours = (table: { organization_id: AnyPgColumn }): SQL =>
   sql`${table.organization_id} = current_organization()`
 
-export type Row = unknown[]
-/** A statement of Drizzle's builder, or SQL whose rows come back as they are. */
-export type Query<T> = PromiseLike<T[]> | SQL<T>
 export type Database = (statements: Query<unknown>[]) => Promise<unknown[][]>
 
 /** A write that was answered before: what enter() found stored for its idempotency key. */
@@ -41,13 +40,13 @@ export function connect({ database }: Pick<Config, 'database'>, inProcess?: type
   const client = neon(database.url, { fullResults: true, arrayMode: true })
   const way: Way = { endpoint: database.gateway, via: inProcess }
   return async statements => {
-    const prepared = statements.map(prepare)
-    const queries = prepared.map(one => client.query(one.sql, one.params, { types: asText }))
+    const compiled = statements.map(compile)
+    const queries = compiled.map(one => client.query(one.sql, one.params, { types: asText }))
     const fetchOptions = { ...way, signal: AbortSignal.timeout(TRIP_MS) }
     const results = await client.transaction(queries, { fetchOptions }).catch((error: unknown) => {
       throw translate(error)
     })
-    return prepared.map((one, i) => one.map(results[i] as Result))
+    return compiled.map((one, i) => one.read((results[i] as FullQueryResults<true>).rows))
   }
 }
 
@@ -55,13 +54,13 @@ export function connect({ database }: Pick<Config, 'database'>, inProcess?: type
  * Enters as the caller and runs one statement, in the same round trip. What must be held before the statement looks at anything is
  * locked by one of its own: a statement does not see what others wrote while it waited.
  */
-export async function run<T>(ctx: Ctx, statement: Query<T>, lock?: SQL): Promise<T[]> {
+export async function run<T>(ctx: Ctx, query: Query<T>, lock?: SQL): Promise<T[]> {
   const { actor, config } = ctx
   const limit = actor.kind !== 'key' || config.limiter || config.rateLimit === 0 ? null : config.rateLimit
-  const enter = actor.kind === 'key' ? byKey(ctx, actor, limit) : asOwn(ctx, actor)
-  const counted = limit === null ? [] : [sql`select * from count_request(${limit})`]
+  const enter = actor.kind === 'key' ? byKey(keyed(ctx, actor, limit)) : asOwn(ctx, actor)
+  const counted = limit === null ? [] : [countRequest({ limit })]
   const locks = lock ? [lock] : []
-  const results = await ctx.database([enter, ...locks, statement, ...counted])
+  const results = await ctx.database([enter, ...locks, query, ...counted])
   const [[entered], rows, count] = [results[0], ...results.slice(1 + locks.length)] as [Row[], T[], Row[]?]
   const [organization, tenant, id] = entered as [string, string | null, string]
   Object.assign(ctx.seen, { organization, tenant, actor: id })
@@ -69,10 +68,26 @@ export async function run<T>(ctx: Ctx, statement: Query<T>, lock?: SQL): Promise
   return rows
 }
 
-const byKey = (ctx: Ctx, { hash }: KeyActor, limit: number | null): SQL =>
-  sql`select e.*, set_config('role', 'slipway_app', true) from enter(${hash}, ${ctx.tenant}::uuid,
-    ${ctx.permission}, ${inWorkspace(ctx)}, ${ctx.requestId}, ${offset(ctx)}, ${ctx.withoutIfMatch},
-    ${ctx.idempotency?.key ?? null}, ${ctx.idempotency?.fingerprint ?? null}, ${limit}::integer) e`
+const keyed = (ctx: Ctx, { hash }: KeyActor, limit: number | null) => ({
+  hash,
+  workspace: ctx.tenant,
+  permission: ctx.permission,
+  inWorkspace: inWorkspace(ctx),
+  requestId: ctx.requestId,
+  clockOffset: offset(ctx),
+  withoutIfMatch: ctx.withoutIfMatch,
+  key: ctx.idempotency?.key ?? null,
+  fingerprint: ctx.idempotency?.fingerprint ?? null,
+  limit,
+})
+
+const byKey = statement(
+  (caller: Given<ReturnType<typeof keyed>>) => sql<Row>`
+    select e.*, set_config('role', 'slipway_app', true) from enter(${caller.hash}, ${caller.workspace}::uuid, ${caller.permission},
+    ${caller.inWorkspace}, ${caller.requestId}, ${caller.clockOffset}, ${caller.withoutIfMatch}, ${caller.key}, ${caller.fingerprint},
+    ${caller.limit}::integer) e`,
+)
+const countRequest = statement(({ limit }: Given<{ limit: number }>) => sql<Row>`select * from count_request(${limit})`)
 
 /** Behind the same walls as a key. */
 const asOwn = (ctx: Ctx, { kind, id, name, organization, tenant }: OwnActor): SQL => {
@@ -112,18 +127,6 @@ export const touched = (table: { version: AnyPgColumn }) => ({
   version: sql`${table.version} + 1`,
   updated_at: sql`clock()`,
 })
-
-type Result = FullQueryResults<true>
-type Prepared = { sql: string; params: unknown[]; map: (result: Result) => unknown[] }
-type Preparable = {
-  _prepare(): { getQuery(): { sql: string; params: unknown[] }; mapResult(result: Result): unknown[] }
-}
-
-function prepare(statement: Query<unknown>): Prepared {
-  if (is(statement, SQL)) return { ...dialect.sqlToQuery(statement), map: result => result.rows }
-  const query = (statement as unknown as Preparable)._prepare()
-  return { ...query.getQuery(), map: result => query.mapResult(result) }
-}
 
 /** Drizzle's columns read Postgres' text themselves; only booleans they expect ready-made. */
 const asText = { getTypeParser: (type: number) => (value: string) => (type === 16 ? value === 't' : value) } as never

@@ -96,15 +96,19 @@ function preflight(wanted: string | undefined): Response {
 /** Faults whose cause only the log may have. */
 const OURS: Code[] = ['internal', 'database_unavailable', 'storage_unavailable']
 
+/** Where a failure is told by something else than a problem, its cause is not to be lost either. */
+export function logged(failure: Failure, requestId: string, config: Config): void {
+  if (!OURS.includes(failure.code)) return
+  const { name, message, stack } = (failure.cause ?? failure) as Error
+  config.log({ level: 'error', request_id: requestId, error: name, message, stack })
+}
+
 /** An unknown error is logged whole and answered with nothing but the request's id. */
 export function failed(c: Context<Edge>, error: unknown, config: Config): Response {
   const failure = error instanceof Failure ? error : fail('internal', { cause: error })
   const { code } = failure
   c.var.seen.code = code
-  if (OURS.includes(code)) {
-    const { name, message, stack } = (failure.cause ?? failure) as Error
-    config.log({ level: 'error', request_id: c.var.requestId, error: name, message, stack })
-  }
+  logged(failure, c.var.requestId, config)
   return problem(failure, c.var.requestId, config.publicUrl ?? new URL(c.req.url).origin)
 }
 

@@ -1,4 +1,5 @@
 // The closed set of error codes: each with its status, its title and the sentence that says what to do.
+import type { OAuthFetch } from './wire.ts'
 
 const CODES = {
   state_invalid: [
@@ -105,6 +106,12 @@ const CODES = {
   key_unknown: [401, 'Unknown API key', 'No such API key. Use a key of this installation.'],
   key_revoked: [401, 'Revoked API key', 'This API key was revoked. Use another one.'],
   key_expired: [401, 'Expired API key', 'This API key has expired. Make a new one.'],
+  push_token_invalid: [
+    401,
+    'Not a push token',
+    'The password needs to be the `token` of a `push-token` request, as it was given, whole.',
+  ],
+  push_token_expired: [401, 'Push token expired', 'This push token has expired; ask for another one and log in again.'],
   permission_missing: [403, 'Permission missing', 'This key lacks the permission that this operation needs.'],
   workspace_required: [
     403,
@@ -421,6 +428,8 @@ type Extra = {
   /** Names the thing at fault, at the end of the code's sentence. */
   about?: string | undefined
   errors?: Fault[]
+  /** What foreign servers were asked before it came to this. */
+  trace?: OAuthFetch[]
   headers?: Record<string, string>
   cause?: unknown
 }
@@ -448,10 +457,11 @@ export function problem({ code, extra }: Failure, requestId: string, origin = ''
     code,
     request_id: requestId,
     ...(extra.errors && { errors: extra.errors }),
+    ...(extra.trace && { trace: extra.trace }),
   }
   const headers = new Headers(extra.headers)
   headers.set('Content-Type', 'application/problem+json')
-  if (status === 401) headers.set('WWW-Authenticate', 'Bearer realm="slipway"')
+  if (status === 401 && !headers.has('WWW-Authenticate')) headers.set('WWW-Authenticate', 'Bearer realm="slipway"')
   return new Response(JSON.stringify(body), { status, headers })
 }
 

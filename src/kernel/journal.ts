@@ -2,6 +2,7 @@
 import { is, SQL, sql } from 'drizzle-orm'
 import type { Ctx } from './context.ts'
 import { type Query, Replay, type Row, run } from './db.ts'
+import { Failure } from './errors.ts'
 
 type Parts = { first?: SQL[]; also?: SQL[]; others?: SQL; lock?: SQL; remember?: SQL }
 
@@ -28,21 +29,15 @@ export async function commit<T>(
         select current_actor(), ${ctx.idempotency.key}, ${ctx.idempotency.fingerprint}, json_agg(changed) from changed${remember ? sql` where ${remember}` : sql``}
         having count(*) > 0)`
     : sql``
+  // The journal is asked after at the end, whatever is in it: what nobody reads, Postgres does not call.
   const statement = sql`
     with ${listed(first)}changed as ${is(change, SQL) ? sql`(${change})` : (change as unknown as SQL)},
     ${listed(also)}told as (
       select ${event}::text as type, changed.id as subject_id, ${is(data, SQL) ? data : sql`${JSON.stringify(data)}::json`} as data
       from changed${happened}${others ? sql` union all ${others}` : sql``}),
-    numbered as (
-      insert into journals (scope_id, organization_id, seq)
-      select current_scope(), current_organization(), count(*) from told having count(*) > 0
-      on conflict (scope_id) do update set seq = journals.seq + excluded.seq returning seq),
     journaled as (
-      insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
-      select current_scope(), numbered.seq - count(*) over () + row_number() over (), current_organization(), current_tenant(), type,
-        subject_id, setting('actor_kind'), current_actor(), setting('request_id'), data
-      from told, numbered)${remembered}
-    select to_json(changed) from changed` as SQL<Row>
+      select journal(array_agg(type), array_agg(subject_id), array_agg(data::json)) as seq from told having count(*) > 0)${remembered}
+    select to_json(changed) from changed where (select count(seq) from journaled) >= 0` as SQL<Row>
   try {
     const rows = await run(ctx, statement, lock)
     return rows.map(([row]) => JSON.parse(row as string) as T)
@@ -83,6 +78,21 @@ export async function prepare<Looked, Answer>(
     return { looked: await run(ctx, look, lock) }
   } catch (error) {
     return { answer: answered(ctx, error) }
+  }
+}
+
+const LOOKS = 100
+const PAUSE_MS = 20
+
+/** The second trip of such a write. A repeat that looks whether it was answered holds the key for a moment: this is what it looks for. */
+export async function conclude<T>(write: () => Promise<T>): Promise<T> {
+  for (let looks = 1; ; looks++) {
+    try {
+      return await write()
+    } catch (error) {
+      if (!(error instanceof Failure) || error.code !== 'idempotency_in_flight' || looks === LOOKS) throw error
+      await new Promise(resolve => setTimeout(resolve, PAUSE_MS))
+    }
   }
 }
 

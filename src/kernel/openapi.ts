@@ -2,6 +2,7 @@
 import * as z from 'zod'
 import { codesOf, everyCode, statusOf } from './errors.ts'
 import { type Operation, repeatable, slice } from './routes.ts'
+import { OAuthFetch } from './wire.ts'
 
 export type OpenApiDocument = {
   openapi: string
@@ -44,6 +45,10 @@ const Problem = z
       .array(z.object({ type: z.string(), loc: z.array(z.union([z.string(), z.int()])), msg: z.string() }))
       .optional()
       .meta({ description: 'Every fault of the request.' }),
+    trace: z
+      .array(OAuthFetch)
+      .optional()
+      .meta({ description: 'What foreign servers were asked before it came to this.' }),
   })
   .meta({ id: 'Problem' })
 

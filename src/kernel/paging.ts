@@ -1,12 +1,13 @@
 // Lists: newest first, by offset for people and by cursor for machines, so that a deep page costs what the first one costs.
 import { type SQL, sql } from 'drizzle-orm'
 import type { AnyPgColumn } from 'drizzle-orm/pg-core'
+import type { Given } from './statement.ts'
 import type { Page } from './wire.ts'
 
 type Pageable = { created_at: AnyPgColumn; id: AnyPgColumn }
 
 /** The rows behind the cursor, if there is one. */
-export const beyond = (table: Pageable, { cursor }: Page): SQL | undefined =>
+export const beyond = (table: Pageable, { cursor }: Pick<Page | Given<Page>, 'cursor'>): SQL | undefined =>
   cursor && sql`(${table.created_at}, ${table.id}) < (${cursor.at}::timestamptz, ${cursor.id}::uuid)`
 
 export const newestFirst = (table: Pageable): [SQL, SQL] => [sql`${table.created_at} desc`, sql`${table.id} desc`]

@@ -1,11 +1,21 @@
 // From a row to the wire: the few turns that every slice's rows take.
 import { type Code, fail } from './errors.ts'
 
-/** Postgres writes a time in more than one way; the wire in one. */
+const IN_UTC = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,3})\d*)?\+00$/
+
+/** Postgres writes a time in more than one way, the wire in one. Mostly it is UTC, where the digits are there already. */
 export function iso(time: string): string
 export function iso(time: string | null): string | null
 export function iso(time: string | null): string | null {
-  return time && new Date(time).toISOString()
+  const [, day, clock, fraction = ''] = (time && IN_UTC.exec(time)) || []
+  return day ? `${day}T${clock}.${fraction.padEnd(3, '0')}Z` : time && new Date(time).toISOString()
+}
+
+/** The members that a schema names and no others: what is unset is told as null, so that a client finds every member. */
+export function whole(names: string[], stored: unknown): Record<string, unknown> {
+  const made: Record<string, unknown> = {}
+  for (const name of names) made[name] = (stored as Record<string, unknown>)[name] ?? null
+  return made
 }
 
 /** The one row that a statement found or changed, or the refusal that says it is not there. */
@@ -18,3 +28,7 @@ export function found<Row>([row]: Row[], code: Code): Row {
 export function supplied<Patch extends object>(patch: Patch): { [K in keyof Patch]?: NonNullable<Patch[K]> } {
   return Object.fromEntries(Object.entries(patch).filter(([, value]) => value != null)) as never
 }
+
+/** Some columns of a table, to select no more than is needed. */
+export const columns = <Table, Name extends keyof Table>(table: Table, names: Name[]): Pick<Table, Name> =>
+  Object.fromEntries(names.map(name => [name, table[name]])) as Pick<Table, Name>

@@ -46,6 +46,19 @@ export const Page = z.object({
 })
 export type Page = z.output<typeof Page>
 
+/** One request to a foreign server, as whoever caused it may know of it. */
+export const OAuthFetch = z
+  .object({
+    stage: z.string(),
+    method: z.string(),
+    url: z.string().meta({ description: 'Without its query.' }),
+    status: z.int().nullable(),
+    outcome: z.string().nullable().meta({ description: 'The error’s code, if it came to one.' }),
+    ms: z.number(),
+  })
+  .meta({ id: 'OAuthFetch', description: 'One request to a foreign server, without bodies and secrets.' })
+export type OAuthFetch = z.output<typeof OAuthFetch>
+
 export const listOf = <Item extends z.ZodType>(item: Item) =>
   z.object({
     resources: z.array(item),

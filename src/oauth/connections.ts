@@ -10,7 +10,7 @@ import { found, iso } from '../kernel/rows.ts'
 import { oauthProviders, oauthTokens } from '../tables.ts'
 import { type Provider, providerJson, revoke } from './authorization.ts'
 import type * as schema from './flow.schema.ts'
-import { opened } from './rows.ts'
+import { heldProvider, opened } from './rows.ts'
 import { openToken } from './tokens.ts'
 
 type TokenRow = typeof oauthTokens.$inferSelect
@@ -79,7 +79,9 @@ export const disconnect = verb('tokens:use', async (ctx, asked: z.output<typeof 
     delete from oauth_tokens t using oauth_providers p
     where p.id = t.provider_id and t.tenant_id = current_tenant() and ${which}
     returning t.*, ${providerJson('p')} as provider`
-  const row = found(await commit(ctx, 'oauth_token.deleted', change, asked), 'token_not_found')
+  const lock = heldProvider(sql`exists (select from oauth_tokens t
+    where p.id = t.provider_id and t.tenant_id = current_tenant() and ${which})`)
+  const row = found(await commit(ctx, 'oauth_token.deleted', change, asked, { lock }), 'token_not_found')
   return { id: row.id, revocation: await revokeAtServer(ctx, row.provider, row) }
 })
 

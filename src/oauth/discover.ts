@@ -4,8 +4,9 @@ import type * as z from 'zod'
 import { type Ctx, uncounted, verb } from '../kernel/context.ts'
 import { sha256Hex } from '../kernel/crypto.ts'
 import { db, type Row, run, runAsSystem } from '../kernel/db.ts'
+import { Failure, fail } from '../kernel/errors.ts'
 import { type Outside, outside } from '../kernel/guarded-fetch.ts'
-import { commit, prepare } from '../kernel/journal.ts'
+import { commit, conclude, prepare } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables.ts'
 import { type Client, methodFor, obtainClient, unregister, type Wish } from './clients.ts'
@@ -35,10 +36,10 @@ export const discoverProvider = verb('deployments:create', async (ctx, input: In
   const id = crypto.randomUUID()
   let client: Client | undefined
   try {
-    const discovered = await discover(way, server, policy(ctx, assumed))
-    client = await obtainClient(way, discovered, wishOf(ctx, input, id))
+    const discovered = await telling(way, discover(way, server, policy(ctx, assumed)))
+    client = await telling(way, obtainClient(way, discovered, wishOf(ctx, input, id)))
     const made = { id, input, server, discovered, client, way }
-    return toWire(found(await write(uncounted(ctx), made, reservation), 'provider_id_conflict'))
+    return toWire(found(await conclude(() => write(uncounted(ctx), made, reservation)), 'provider_id_conflict'))
   } catch (error) {
     await undo(ctx, id, reservation, client)
     throw error
@@ -55,8 +56,9 @@ export const previewProvider = verb(
       ctx,
       sql<Row>`select ${ASSUMED} where ${freeName(provider_id, sql`${unmade(provider_id)} and ${unreserved(provider_id)}`)} is not null`,
     )
-    const discovered = await discover(way, server, policy(ctx, hostsIn(row!)))
-    const registration = methodFor(discovered, wishOf(ctx, input, crypto.randomUUID()))
+    const discovered = await telling(way, discover(way, server, policy(ctx, hostsIn(row!))))
+    const wish = wishOf(ctx, input, crypto.randomUUID())
+    const registration = await telling(way, (async () => methodFor(discovered, wish))())
     const { issuer, resource, auth_url, token_url, registration_url, revocation_url } = discovered
     const { supports_metadata_document, scopes, uses_pkce, code_challenge_method, warnings } = discovered
     return {
@@ -75,6 +77,12 @@ export const previewProvider = verb(
     }
   },
 )
+
+/** What comes of asking servers: where they are refused, whoever asked learns what was asked of whom. */
+const telling = <T>(way: Outside, asking: Promise<T>): Promise<T> =>
+  asking.catch((error: unknown) => {
+    throw error instanceof Failure ? fail(error.code, { ...error.extra, trace: way.trace.map(hopToWire) }) : error
+  })
 
 // ---- what servers are asked by
 

@@ -40,6 +40,7 @@ const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]+$/
 
 /** The address of an MCP server, guarded and without its fragment. */
 export function serverUrl(outside: Outside, text: string): URL {
+  outside.stage(STAGES.probe)
   if (!URL.canParse(text)) throw fail('invalid_mcp_server_url')
   return outside.check(text)
 }

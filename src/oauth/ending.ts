@@ -31,7 +31,17 @@ export const deleteProvider = verb(
         ...getTableColumns(oauthProviders),
         tokens: sql<Gone['tokens']>`(select tokens from granted)`.as('tokens'),
       })
-    const rows = await commit<Gone>(ctx, 'oauth_provider.deleted', change, { provider_id }, { first: [granted] })
+    const rows = await commit<Gone>(
+      ctx,
+      'oauth_provider.deleted',
+      change,
+      { provider_id },
+      {
+        first: [granted],
+        // Whoever is connecting just now is waited for, so that what they were granted is found.
+        lock: sql`select from oauth_providers where ${theProvider(provider_id)} for update`,
+      },
+    )
     await end(ctx, found(rows, 'provider_not_found'))
   },
 )

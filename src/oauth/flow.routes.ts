@@ -1,12 +1,13 @@
 // How HTTP reaches connections: an application asks for a token, a person comes back with a code.
 
-import { statusOf } from '../kernel/errors.ts'
+import { logged } from '../kernel/edge.ts'
+import { Failure, statusOf } from '../kernel/errors.ts'
 import { readForm } from '../kernel/input.ts'
 import { oneOf, pageHeaders } from '../kernel/page.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
 import { disconnect, listConnections } from './connections.ts'
 import * as s from './flow.schema.ts'
-import { type Answer, authenticate, callback, waitForConnection } from './flow.ts'
+import { type Answer, type Arrival, authenticate, callback, waitForConnection } from './flow.ts'
 import { arrivalPage } from './page.ts'
 
 type Open = NonNullable<Operation['open']>
@@ -24,7 +25,14 @@ const receive =
       if (value !== undefined) answer[name] = value
     }
     const origin = services.config.publicUrl ?? new URL(c.req.url).origin
-    const arrival = await callback(services, c.get('requestId'), origin, answer)
+    const requestId = c.get('requestId')
+    // A person is told by a page even when it could not be found out of which provider.
+    const unnamed = (error: unknown): Arrival => {
+      if (!(error instanceof Failure)) throw error
+      logged(error, requestId, services.config)
+      return { provider: null, failure: error.code }
+    }
+    const arrival = await callback(services, requestId, origin, answer).catch(unnamed)
     if (arrival.failure) c.get('seen').code = arrival.failure
     const status = arrival.failure === null ? 200 : statusOf(arrival.failure)
     return c.body(arrivalPage(arrival), status as 200, headers)
@@ -53,6 +61,8 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
   .post('/v2/auth/authenticate', {
     id: 'authenticate',
     summary: 'A fresh token of a person, or where the person goes to connect',
+    description:
+      'Where a server refuses a token for want of scopes (403 with `insufficient_scope`), name those of its challenge in `scopes`: the person is asked for them, and for those of before.',
     body: s.AuthenticationWish,
     reply: s.Authentication,
     errors: [
@@ -69,6 +79,7 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
   .get('/v2/auth/wait/{auth_id}', {
     id: 'waitForConnection',
     summary: 'Wait until a person has connected, for a minute at most',
+    description: 'Who is not back by then is still `pending`: wait again, until ten minutes are over.',
     params: s.AuthRef,
     query: s.AuthWaitQuery,
     reply: s.Authentication,

@@ -45,7 +45,7 @@ export const Authentication = z
   .meta({ id: 'Authentication' })
 export type Authentication = z.output<typeof Authentication>
 
-export const AuthRef = z.object({ auth_id: Uuid })
+export const AuthRef = z.object({ auth_id: Uuid.meta({ description: 'From `POST /v2/auth/authenticate`.' }) })
 export const AuthWaitQuery = z.object({
   timeout: z
     .preprocess(wholeNumber, z.int().min(0).max(60).default(30))
@@ -53,12 +53,14 @@ export const AuthWaitQuery = z.object({
 })
 
 /** Whatever a browser brings: the answer is a page, and no fault of the person. */
-export const CallbackRef = z.object({ provider_id: z.string() })
+export const CallbackRef = z.object({
+  provider_id: z.string().meta({ description: 'As the `redirect_uri` of the provider ends.' }),
+})
 export const CallbackQuery = z.object({
-  state: z.string().optional(),
-  code: z.string().optional(),
+  state: z.string().optional().meta({ description: 'From the address that the person was sent to.' }),
+  code: z.string().optional().meta({ description: 'What the provider gives for tokens.' }),
   iss: z.string().optional().meta({ description: 'Who answers (RFC 9207).' }),
-  error: z.string().optional(),
+  error: z.string().optional().meta({ description: 'Why the provider gives none (RFC 6749).' }),
 })
 
 export const Connection = z
@@ -79,7 +81,7 @@ export const ConnectionList = listOf(Connection).meta({ id: 'ConnectionList' })
 export const ConnectionQuery = z.object({
   ...Page.shape,
   provider: ProviderName.optional(),
-  user_id: User.optional(),
+  user_id: User.optional().meta({ description: 'Of this user only, as the connection was asked for.' }),
 })
 
 export const ConnectionRef = z

@@ -4,6 +4,7 @@ import type * as z from 'zod'
 import { type Caller, type Ctx, callerFor, uncounted, verb } from '../kernel/context.ts'
 import { sha256Hex } from '../kernel/crypto.ts'
 import { type Row, run, runAsSystem, textArray } from '../kernel/db.ts'
+import { logged } from '../kernel/edge.ts'
 import { type Code, Failure, fail, isCode, sentenceOf } from '../kernel/errors.ts'
 import { outside } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
@@ -12,8 +13,8 @@ import { found } from '../kernel/rows.ts'
 import type { oauthFlows } from '../tables.ts'
 import { authorizationUrl, exchange, newSecrets, type Provider, providerJson, type Secrets } from './authorization.ts'
 import type * as schema from './flow.schema.ts'
-import { opened } from './rows.ts'
-import { type Beginning, freshToken, openToken, sealToken, type Verdict, type Wanted } from './tokens.ts'
+import { heldProvider, opened } from './rows.ts'
+import { type Beginning, freshToken, openToken, persistently, sealToken, type Verdict, type Wanted } from './tokens.ts'
 
 type FlowRow = typeof oauthFlows.$inferSelect
 const PLACE = 'oauth_flows.verifier'
@@ -131,6 +132,7 @@ export async function callback(
     return { provider: provider.name, failure: null }
   } catch (error) {
     const failure = error instanceof Failure ? error.code : 'internal'
+    if (error instanceof Failure) logged(error, requestId, config)
     await failed(caller, flow, failure)
     if (failure === 'internal') throw error
     return { provider: provider.name, failure }
@@ -166,12 +168,15 @@ async function connect(caller: Caller, { flow, provider, unchanged }: Claimed, a
     returning t.id`
   const completed = sql`completed as (
     update oauth_flows f set status = 'completed' from changed where f.id = ${flow.id}::uuid and f.tenant_id = current_tenant())`
-  const also = [completed]
-  found(
-    await commit(inWorkspace(caller), 'oauth_token.connected', change, about(flow, provider), { also }),
-    'state_invalid',
-  )
+  const parts = { also: [completed], lock: heldProvider(sql`p.id = ${flow.provider_id}::uuid`) }
+  const ctx = inWorkspace(caller)
+  const rows = await persistently(() => commit(ctx, 'oauth_token.connected', change, about(flow, provider), parts))
+  // Nothing to write is what a repeat finds, too, when only the reply of the first was lost.
+  if (rows.length === 0) found(await run(ctx, written(flow)), 'state_invalid')
 }
+
+const written = ({ id }: FlowRow): SQL<Row> => sql`
+  select from oauth_flows f where f.id = ${id}::uuid and f.tenant_id = current_tenant() and f.status = 'completed'`
 
 /** Who answers comes first: what a server that is not the one asked says of errors is not listened to (RFC 9207). */
 function codeOf({ iss, error, code }: Answer, { issuer, issuer_in_answers }: Provider): string {
@@ -184,11 +189,15 @@ function codeOf({ iss, error, code }: Answer, { issuer, issuer_in_answers }: Pro
 async function failed(caller: Caller, flow: FlowRow, failure: Code): Promise<void> {
   const change = sql<{ id: string }>`update oauth_flows f set status = 'failed', failure = ${failure}
     where f.id = ${flow.id}::uuid and f.tenant_id = current_tenant() and f.status = 'answered' returning f.id`
-  await commit(inWorkspace(caller), 'oauth_flow.failed', change, { user_id: flow.user_id, failure })
+  const lock = heldProvider(sql`p.id = ${flow.provider_id}::uuid`)
+  await commit(inWorkspace(caller), 'oauth_flow.failed', change, { user_id: flow.user_id, failure }, { lock })
 }
 
-/** A day after its end nobody waits for it. */
+/** A day after its end nobody waits for it. What is going with its provider just now is left to that. */
+const OLD = sql`delete from oauth_flows where id in (
+  select id from oauth_flows where expires_at < clock() - interval '1 day' for update skip locked)`
+
 export async function sweepFlows({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
   const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
-  await runAsSystem(database, clock, sql`delete from oauth_flows where expires_at < clock() - interval '1 day'`)
+  await runAsSystem(database, clock, OLD)
 }

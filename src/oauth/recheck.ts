@@ -5,7 +5,7 @@ import { type Ctx, callerFor, uncounted, verb } from '../kernel/context.ts'
 import { db, ours, type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { Failure } from '../kernel/errors.ts'
 import { outside } from '../kernel/guarded-fetch.ts'
-import { commit, prepare } from '../kernel/journal.ts'
+import { commit, conclude, prepare } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { found } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables.ts'
@@ -45,7 +45,7 @@ async function check(ctx: Ctx, { provider_id }: Ref, renewal?: Renewal) {
   const finding = await examine(way, row, policy(ctx, JSON.parse(assumed)), nowOf(ctx))
   const client = (finding.discovered && (await renewal?.(ctx, row, finding.discovered))) ?? null
   try {
-    const rows = await write(uncounted(ctx), row, finding, way.trace, client)
+    const rows = await conclude(() => write(uncounted(ctx), row, finding, way.trace, client))
     return toDetails(found(rows, 'provider_not_found'))
   } catch (error) {
     // One that took another's place is nobody's now.

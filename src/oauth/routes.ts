@@ -83,7 +83,7 @@ export const providerRoutes = slice(
     id: 'deleteProvider',
     summary: 'Delete an OAuth provider, with the tokens that people granted',
     description:
-      'It is gone at once. Its server is asked to revoke the tokens and to forget a registered client, as well as it goes.',
+      'It is gone at once. Its server is asked to revoke the newest hundred tokens, for fifteen seconds at most, and to forget a registered client, as well as it goes. What is not revoked runs out there by itself, or with its client.',
     params: s.ProviderRef,
     errors: ['provider_not_found'],
     versioned: true,
@@ -96,7 +96,7 @@ export const providerRoutes = slice(
     description: [
       '- `healthy`: it is as it should be; endpoints that their issuer has moved are taken over.',
       '- `degraded`: something does not fit any more; `health_detail` says what.',
-      '- `as_changed`: the MCP server has another authorization server now. That one never sees the client; make the provider anew.',
+      '- `as_changed`: the MCP server has another authorization server now. That one never sees the client nor a token; make the provider anew. Who is connected stays so, with the server of before.',
       '- `unreachable`: a server does not answer.',
       '- `client_expired`: the secret of the client has run out. The schedule renews registered clients before that.',
       '',

@@ -5,9 +5,10 @@ import { ours, textArray } from '../kernel/db.ts'
 import type { Hop } from '../kernel/guarded-fetch.ts'
 import { version } from '../kernel/routes.ts'
 import { iso } from '../kernel/rows.ts'
+import type { OAuthFetch } from '../kernel/wire.ts'
 import { oauthProviders } from '../tables.ts'
 import type { Client } from './clients.ts'
-import type { OAuthFetch, OAuthProvider, OAuthProviderDetails } from './schema.ts'
+import type { OAuthProvider, OAuthProviderDetails } from './schema.ts'
 
 const { client_secret: _1, registration_access_token: _2, ...columns } = getTableColumns(oauthProviders)
 type Stored = typeof oauthProviders.$inferSelect
@@ -26,6 +27,12 @@ export const told = {
 /** One provider of this organisation, by its name in addresses. */
 export const theProvider = (provider_id: string): SQL =>
   sql`${oauthProviders.provider_id} = ${provider_id} and ${ours(oauthProviders)}`
+
+/**
+ * Held before anything that belongs to a provider is written: deleting a provider takes the provider first and then all of that, and
+ * whoever took them the other way round would wait for it while it waits for them. Those who hold it so do not keep each other waiting.
+ */
+export const heldProvider = (which: SQL): SQL => sql`select p.id from oauth_providers p where ${which} for key share`
 
 export const toWire = (row: ProviderRow): OAuthProvider => ({
   id: row.id,

@@ -1,7 +1,7 @@
 // What crosses the wire about OAuth providers.
 import * as z from 'zod'
 import { Name } from '../access/schema.ts'
-import { Uuid } from '../kernel/wire.ts'
+import { OAuthFetch, Uuid } from '../kernel/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 /** In a patch, null means the same as left out: keep. */
@@ -80,17 +80,6 @@ export const OAuthProviders = z.array(OAuthProvider).meta({ description: 'All of
 export const Warning = z
   .object({ code: z.string(), detail: z.string() })
   .meta({ id: 'OAuthWarning', description: 'Something remarkable that a server says or does.' })
-export const OAuthFetch = z
-  .object({
-    stage: z.string(),
-    method: z.string(),
-    url: z.string().meta({ description: 'Without its query.' }),
-    status: z.int().nullable(),
-    outcome: z.string().nullable().meta({ description: 'The error’s code, if it came to one.' }),
-    ms: z.number(),
-  })
-  .meta({ id: 'OAuthFetch', description: 'One request to a foreign server, without bodies and secrets.' })
-export type OAuthFetch = z.output<typeof OAuthFetch>
 
 const remarks = {
   warnings: z.array(Warning),

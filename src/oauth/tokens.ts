@@ -10,7 +10,7 @@ import { found } from '../kernel/rows.ts'
 import type { oauthTokens } from '../tables.ts'
 import * as authorization from './authorization.ts'
 import type * as schema from './flow.schema.ts'
-import { opened } from './rows.ts'
+import { heldProvider, opened } from './rows.ts'
 
 type TokenRow = typeof oauthTokens.$inferSelect
 export type Wanted = { provider: string; scopes: string[]; user_id?: string | null | undefined; force_new: boolean }
@@ -82,8 +82,10 @@ const whose = ({ user_id }: Pick<Wanted, 'user_id'>): SQL => sql`coalesce(${user
 /** A look and what follows from it. `lost` is the generation whose refresh token the server has just refused. */
 async function look(ctx: Ctx, wanted: Wanted, beginning: Beginning | null, lost: number): Promise<Verdict> {
   const scopes = textArray(wanted.scopes)
-  const lock = sql`select from oauth_tokens t join oauth_providers p on p.id = t.provider_id and ${named(wanted.provider)}
-    where t.tenant_id = current_tenant() and t.user_id = ${whose(wanted)} for update of t`
+  // The provider first, whether there is a token or not; then the token.
+  const lock = sql`select from (${heldProvider(named(wanted.provider))}) p left join lateral (
+    select from oauth_tokens t where t.provider_id = p.id and t.tenant_id = current_tenant() and t.user_id = ${whose(wanted)}
+    for update) t on true`
   const provider = sql`provider as (select p.* from oauth_providers p where ${named(wanted.provider)} limit 1)`
   const stored = sql`stored as (
     select t.* from oauth_tokens t join provider p on p.id = t.provider_id
@@ -154,28 +156,37 @@ async function refreshed(ctx: Ctx, wanted: Wanted, verdict: Verdict): Promise<{ 
 
 const TRIES = 3
 
+/** What a server gives once is not lost because the database was away for a moment. */
+export async function persistently<T>(write: () => Promise<T>): Promise<T> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await write()
+    } catch (error) {
+      if (!(error instanceof Failure) || error.code !== 'database_unavailable' || tries === TRIES) throw error
+    }
+  }
+}
+
 /** What a server that rotates has given is its only token: it is kept even if whoever asked may no longer see it. */
 async function kept(ctx: Ctx, { provider, user_id }: Wanted, token: TokenRow, tokens: authorization.Tokens) {
   const change = sql<TokenRow>`update oauth_tokens t set ${await values(ctx.sealer, token, tokens)},
       refresh_token = coalesce(${await sealToken(ctx.sealer, token, 'refresh_token', tokens.refresh_token)}, t.refresh_token),
       generation = t.generation + 1, leased_until = null, updated_at = clock()
     where t.id = ${token.id}::uuid and t.generation = ${token.generation} and t.tenant_id = current_tenant() returning t.*`
+  const lock = heldProvider(sql`p.id = ${token.provider_id}::uuid`)
   const write = (as: Ctx) =>
-    commit({ ...as, idempotency: null }, 'oauth_token.refreshed', change, { provider, user_id })
-  for (let tries = 1; ; tries++) {
-    try {
-      const [token] = await write(ctx)
-      return token ? { token } : {}
-    } catch (error) {
-      if (!(error instanceof Failure)) throw error
-      const { seen, permission, requestId, origin } = ctx
-      if ([401, 403].includes(statusOf(error.code))) {
-        const actor = { kind: 'cron', id: null, organization: seen.organization!, tenant: seen.tenant! } as const
-        await write({ ...callerFor(ctx, actor, requestId, origin), permission })
-        throw error
-      }
-      if (error.code !== 'database_unavailable' || tries === TRIES) throw error
-    }
+    persistently(() =>
+      commit({ ...as, idempotency: null }, 'oauth_token.refreshed', change, { provider, user_id }, { lock }),
+    )
+  try {
+    const [token] = await write(ctx)
+    return token ? { token } : {}
+  } catch (error) {
+    if (!(error instanceof Failure) || ![401, 403].includes(statusOf(error.code))) throw error
+    const { seen, permission, requestId, origin } = ctx
+    const actor = { kind: 'cron', id: null, organization: seen.organization!, tenant: seen.tenant! } as const
+    await write({ ...callerFor(ctx, actor, requestId, origin), permission })
+    throw error
   }
 }
 

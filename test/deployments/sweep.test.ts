@@ -109,6 +109,32 @@ describe('an idle deployment', () => {
     ])
   })
 
+  it('whose revision fails now has its turn the next time', async () => {
+    const tenant = await newTenant()
+    const { id } = await newDeployment(tenant, bare)
+    await sweep(UNUSED_AFTER + 1000, tenant)
+    expect([(await revisionsOf(tenant, id))[0]!.status, await statusOf(tenant, id)]).toEqual(['CREATE_FAILED', 'READY'])
+    await sweep(UNUSED_AFTER + 1000, tenant)
+    expect(await statusOf(tenant, id)).toBe('UNUSED')
+    await told(tenant, id)
+  })
+
+  it('is told of in the order of its workspace, beside those that fail, however many sweep at once', async () => {
+    const tenants = await Promise.all([1, 2, 3].map(() => newTenant()))
+    const idle = await Promise.all(tenants.map(async tenant => [tenant, await serving(tenant)] as const))
+    const failing = await Promise.all(tenants.map(tenant => newDeployment(tenant)))
+    const some = [tenants, tenants.slice(1), tenants.slice(0, 2)]
+    await Promise.all(some.map(these => sweep(UNUSED_AFTER + 1000, ...these)))
+    for (const [i, [tenant, id]] of idle.entries()) {
+      expect(await statusOf(tenant, id)).toBe('UNUSED')
+      const journal = await journalOf(tenant)
+      const subjects = (type: string) => journal.filter(one => one.type === type).map(one => one.subject)
+      expect(subjects('deployment.unused').filter(one => one === id)).toEqual([id])
+      expect(subjects('revision.build_failed')).toEqual([failing[i]!.latest_revision_id])
+      expect(journal.map(one => one.seq)).toEqual(journal.map((_, i) => i + journal[0]!.seq))
+    }
+  })
+
   it('that is being deleted stays so', async () => {
     const tenant = await newTenant()
     const id = await serving(tenant)

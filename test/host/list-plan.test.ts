@@ -2,10 +2,11 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { sql } from 'drizzle-orm'
 import fc from 'fast-check'
 import pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { bootstrap } from '../../src/access/bootstrap.ts'
+import { operations } from '../../src/app.ts'
 import { pageOf } from '../../src/deployments/list.ts'
 import { DeploymentQuery } from '../../src/deployments/schema.ts'
 import { migrate } from '../../src/host/migrate.ts'
@@ -23,16 +24,22 @@ let postgres: Postgres
 let host: ReturnType<typeof hosted>
 let seeded: Seeded
 let admin: pg.Client
+/** What the last request asked of the database, in its one trip. */
+let trip: { query: string; params: unknown[] }[]
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'slipway-plans-'))
   postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
   await migrate(postgres.url, { log: () => {} })
   seeded = await seed(postgres.url, SIZE)
-  host = hosted({ SEALING_KEYS, DATABASE_URL: postgres.url, RATE_LIMIT_PER_MINUTE: '0' }, { log: () => {} })
+  host = hosted({ SEALING_KEYS, DATABASE_URL: postgres.url, RATE_LIMIT_PER_MINUTE: '0' }, { log: () => {} }, { onTrip })
   admin = new pg.Client(postgres.url)
   await admin.connect()
 })
+
+const onTrip = ({ queries }: { queries: typeof trip }) => {
+  trip = queries
+}
 
 afterAll(async () => {
   await admin?.end()
@@ -60,7 +67,7 @@ async function planOf(query: Record<string, string>, statement = pageOf(Deployme
     planDigest: null,
     seen: {},
   }
-  const explained = sql`explain (format json) ${statement}`
+  const explained = { ...statement, sql: `explain (format json) ${statement.sql}`, read: (rows: unknown[]) => rows }
   const [[text]] = (await run({ ...caller, permission: 'deployments:read' }, explained)) as [[string]]
   return nodesOf(JSON.parse(text)[0].Plan).filter(node => node['Relation Name'] === 'deployments')
 }
@@ -118,14 +125,91 @@ describe('a list of deployments is read by index', () => {
     )
   })
 
-  it('and only thanks to the index that carries it', async () => {
-    const { rows } = await admin.query(`select pg_get_indexdef('deployments_list'::regclass) as made`)
-    await admin.query('drop index deployments_list')
+  it('and only thanks to the indexes that carry it', async () => {
+    const { rows } = await admin.query(
+      `select pg_get_indexdef(name::regclass) as made from unnest(array['deployments_list', 'deployments_page']) name`,
+    )
+    await admin.query('drop index deployments_list, deployments_page')
     try {
       expect((await planOf({ name_contains: 'agent', offset: '1500' })).map(scan)).toContain(SEQUENTIAL)
     } finally {
-      await admin.query(rows[0].made)
+      for (const { made } of rows) await admin.query(made)
       await admin.query('vacuum (analyze) deployments')
+    }
+  })
+})
+
+type Scan = Node & { 'Heap Fetches'?: number; 'Shared Hit Blocks': number; 'Shared Read Blocks': number }
+/** What it took, behind the walls and as the big tenant. */
+async function taken(query: Record<string, string>) {
+  const { sql: text, params } = pageOf(DeploymentQuery.parse(query))
+  await admin.query('begin')
+  try {
+    await admin.query(`select set_config('app.tenant_id', $1, true)`, [seeded.tenant_id])
+    await admin.query('set local role slipway_app')
+    const { rows } = await admin.query(`explain (analyze, buffers, format json) ${text}`, params)
+    const root: Scan = rows[0]['QUERY PLAN'][0].Plan
+    const index = nodesOf(root).find(node => node['Node Type'] === 'Index Only Scan') as Scan
+    return { root, index, buffers: root['Shared Hit Blocks'] + root['Shared Read Blocks'] }
+  } finally {
+    await admin.query('rollback')
+  }
+}
+
+describe('what a list touches is bounded', () => {
+  const PAGE = 21
+
+  it('a deep page: an index entry for each row that it passes over, and its own rows', async () => {
+    const [deep, deeper] = [await taken({ offset: '1000' }), await taken({ offset: '1900' })]
+    expect(scan(deeper.index)).toBe('Index Only Scan of deployments_page')
+    expect(deeper.index['Heap Fetches']).toBe(0)
+    // At 50,000 rows that is well within 1,500. The page's own: down an index of three levels to each row.
+    expect(deeper.buffers - deep.buffers).toBeLessThanOrEqual(900 / 40)
+    expect(deep.buffers).toBeLessThanOrEqual(1000 / 40 + PAGE * 4)
+  })
+
+  it('a filter that nothing matches: the index that carries the filters, and no row', async () => {
+    for (const worst of [
+      { name_contains: 'nothing is called so' },
+      { image_version: 'none', remote_reconciled: 'true' },
+    ]) {
+      const { index, buffers } = await taken(worst)
+      expect(scan(index)).toBe('Index Only Scan of deployments_list')
+      expect(index['Heap Fetches']).toBe(0)
+      expect(buffers).toBeLessThanOrEqual(2000 / 20)
+    }
+  })
+})
+
+describe('every other list is read in the order of an index', () => {
+  const paged = operations.filter(({ verb, query }) => verb && query && 'cursor' in query.shape)
+  /** An organisation's own and everyone's, which no one index has in order: few enough to be sorted. */
+  const SORTED = ['/orgs/current/roles']
+  const idOf = async (table: string) =>
+    (await admin.query(`select id from ${table} where tenant_id = $1 limit 1`, [seeded.tenant_id])).rows[0].id
+
+  it.each(paged.map(({ path }) => path).filter(path => !SORTED.includes(path)))('%s', async path => {
+    const wanted = { organization: 'Seed', workspace: 'Seed 1', scope: 'organization' } as const
+    const key = path.startsWith('/orgs') || path === '/workspaces' ? await bootstrap(host.app.database, wanted) : seeded
+    const ids: Record<string, string> = { deployment_id: await idOf('deployments'), tag_key_id: await idOf('tag_keys') }
+    const url = `http://x${path.replace(/\{(\w+)\}/g, (_, name) => ids[name]!)}`
+    const reply = await host.app.fetch(new Request(url, { headers: { 'X-Api-Key': key.api_key } }))
+    expect(reply.status).toBe(200)
+
+    await admin.query('begin')
+    try {
+      for (const { query, params } of trip.slice(0, -1)) await admin.query(query, params)
+      // Tables are small here: only what cannot be done otherwise is done by sorting.
+      for (const way of ['sort', 'seqscan', 'bitmapscan']) await admin.query(`set local enable_${way} = off`)
+      const { query, params } = trip.at(-1)!
+      const { rows } = await admin.query(`explain (format json) ${query}`, params)
+      const nodes = nodesOf(rows[0]['QUERY PLAN'][0].Plan)
+      // The rows of one page may be sorted.
+      const reading = nodes.filter(node => !nodesOf(node).some(inner => inner['Node Type'] === 'Limit'))
+      expect(reading.map(node => node['Node Type']).filter(type => /Sort|Seq Scan/.test(type))).toEqual([])
+      expect(nodes.map(node => node['Node Type'])).toContain('Limit')
+    } finally {
+      await admin.query('rollback')
     }
   })
 })

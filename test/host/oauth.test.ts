@@ -1,16 +1,19 @@
-// A real authorization server on this machine: discovered, registered at, a person's way walked by a client without a screen,
-// refreshed by a server that rotates, revoked.
+// Real servers on this machine: discovered, registered at, a person's way walked by a client without a screen, refreshed, revoked and
+// unregistered, as far as each of them goes along.
 import * as fs from 'node:fs'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Provider } from 'oidc-provider'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import pg from 'pg'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { hosted } from '../../src/host/node.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
+import { demoServer, openServer, stopAll } from '../support/commands.ts'
+import { walk } from '../support/person.ts'
 
 const PUBLIC_URL = 'https://slipway.example.com'
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-oauth-'))
@@ -18,6 +21,7 @@ const servers: Server[] = []
 const clock = { ahead: 0 }
 const lines: unknown[] = []
 let postgres: Postgres
+let watch: pg.Client
 let slipway: ReturnType<typeof hosted>
 let key: string
 let provider: Provider
@@ -25,9 +29,17 @@ let mcp: string
 /** What the token endpoint was asked. */
 const asked: string[] = []
 
+/** Transactions that were open while a foreign server was asked, each time one was. */
+const open: number[] = []
+async function countOpen(): Promise<void> {
+  const { rows } = await watch.query(`select from pg_stat_activity
+    where datname = current_database() and xact_start is not null and pid <> pg_backend_pid() and backend_type = 'client backend'`)
+  open.push(rows.length)
+}
+
 async function listen(handler: (origin: string) => RequestListener): Promise<string> {
   let answer: RequestListener = () => {}
-  const server = createServer((request, response) => answer(request, response))
+  const server = createServer((request, response) => void countOpen().then(() => answer(request, response)))
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   servers.push(server)
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
@@ -38,6 +50,8 @@ async function listen(handler: (origin: string) => RequestListener): Promise<str
 beforeAll(async () => {
   postgres = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
   await migrate(postgres.url, { log: () => {} })
+  watch = new pg.Client(postgres.url)
+  await watch.connect()
   const settings = {
     ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
     ...{ PUBLIC_URL, ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
@@ -60,12 +74,17 @@ beforeAll(async () => {
     }
   })
 })
+beforeEach(() => {
+  clock.ahead = 0
+})
+afterEach(stopAll)
 afterAll(async () => {
   for (const server of servers) {
     server.close()
     server.closeAllConnections()
   }
   await slipway.close()
+  await watch.end()
   await postgres.stop()
   fs.rmSync(root, { recursive: true })
 })
@@ -98,34 +117,6 @@ async function api(method: string, path: string, body?: unknown) {
   return { status: response.status, text, body: text.startsWith('<') || !text ? undefined : JSON.parse(text) }
 }
 
-/** Follows every redirect and fills in every form, until the way leads back to us. */
-async function walk(address: string): Promise<string> {
-  const jar = new Map<string, string>()
-  let next: { url: string; form?: URLSearchParams } = { url: address }
-  for (let steps = 0; steps < 20; steps++) {
-    if (next.url.startsWith(PUBLIC_URL)) return next.url
-    const response = await fetch(next.url, {
-      redirect: 'manual',
-      headers: { Cookie: [...jar].map(([name, value]) => `${name}=${value}`).join('; ') },
-      ...(next.form && { method: 'POST', body: next.form }),
-    })
-    for (const cookie of response.headers.getSetCookie()) {
-      const [, name, value] = /^([^=]+)=([^;]*)/.exec(cookie)!
-      jar.set(name!, value!)
-    }
-    const location = response.headers.get('Location')
-    const text = await response.text()
-    if (location) next = { url: new URL(location, next.url).href }
-    else {
-      const action = /action="([^"]+)"/.exec(text)?.[1]
-      const prompt = /name="prompt" value="([^"]+)"/.exec(text)?.[1]
-      if (!action || !prompt) throw new Error(`no way on from ${next.url}: ${response.status} ${text.slice(0, 2000)}`)
-      next = { url: new URL(action, next.url).href, form: new URLSearchParams({ prompt, login: 'ada', password: 'x' }) }
-    }
-  }
-  throw new Error('it goes round in circles')
-}
-
 test('a person is connected to a discovered server, and disconnected', async () => {
   const made = await api('POST', '/v2/auth/providers/mcp-discover', {
     provider_id: 'real',
@@ -139,7 +130,7 @@ test('a person is connected to a discovered server, and disconnected', async () 
   const begun = await api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'ada' })
   expect(begun.body.status, begun.text).toBe('pending')
   expect(new URL(begun.body.url).searchParams.get('resource')).toBe(`${mcp}/mcp`)
-  const back = new URL(await walk(begun.body.url))
+  const back = new URL(await walk(begun.body.url, PUBLIC_URL))
   expect(back.searchParams.get('iss')).toBe(new URL(made.body.auth_url).origin)
   const page = await api('GET', back.pathname + back.search)
   expect(page.status, page.text).toBe(200)
@@ -166,6 +157,21 @@ test('a person is connected to a discovered server, and disconnected', async () 
   expect(JSON.stringify(lines)).not.toContain(token)
 })
 
+test('no transaction is open while a foreign server answers', async () => {
+  open.length = 0
+  expect((await api('POST', '/v2/auth/providers/real/recheck')).body.health).toBe('healthy')
+  const begun = await api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'cyd' })
+  const back = new URL(await walk(begun.body.url, PUBLIC_URL))
+  await api('GET', back.pathname + back.search)
+  clock.ahead = 3_600_000
+  expect((await api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'cyd' })).body.status).toBe(
+    'completed',
+  )
+  await api('DELETE', '/v2/auth/tokens?provider=real&user_id=cyd')
+  expect(open.length).toBeGreaterThan(8)
+  expect(open.filter(Boolean)).toEqual([])
+})
+
 test('what a person refuses is told to whoever waits', async () => {
   const begun = await api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'bob' })
   const { searchParams } = new URL(begun.body.url)
@@ -177,7 +183,7 @@ test('what a person refuses is told to whoever waits', async () => {
 
 test('what is deleted here ends at the server: the tokens, and the client', async () => {
   const begun = await api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'eve' })
-  const back = new URL(await walk(begun.body.url))
+  const back = new URL(await walk(begun.body.url, PUBLIC_URL))
   await api('GET', back.pathname + back.search)
   const { token } = (await api('GET', `/v2/auth/wait/${begun.body.auth_id}`)).body
   const client = new URL(begun.body.url).searchParams.get('client_id')!
@@ -185,4 +191,55 @@ test('what is deleted here ends at the server: the tokens, and the client', asyn
   expect((await api('DELETE', '/v2/auth/providers/real')).status).toBe(204)
   expect(await provider.AccessToken.find(token)).toBeUndefined()
   expect(await provider.Client.find(client)).toBeUndefined()
+})
+
+// It registers without management, gives tokens of an hour without refresh tokens, and has nowhere to revoke them: there is nothing to
+// refresh, and what is ended here runs out there.
+test('the demo server of the MCP SDK hands a person a token that it takes', async () => {
+  const server = `${(await demoServer()).mcp}/mcp`
+  const made = await api('POST', '/v2/auth/providers/mcp-discover', {
+    ...{ provider_id: 'demo', name: 'Demo', mcp_server_url: server },
+  })
+  expect(made.status, made.text).toBe(200)
+  expect(made.body).toMatchObject({ is_dynamic_client: true, token_endpoint_auth_method: 'client_secret_post' })
+  const details = (await api('GET', '/v2/auth/providers/demo')).body
+  expect(details).toMatchObject({ scopes: ['mcp:tools'], revocation_url: null, warnings: [] })
+
+  const ask = () => api('POST', '/v2/auth/authenticate', { provider: 'demo', user_id: 'ada' })
+  const begun = await ask()
+  const back = new URL(await walk(begun.body.url, PUBLIC_URL))
+  expect((await api('GET', back.pathname + back.search)).status).toBe(200)
+  const { token } = (await api('GET', `/v2/auth/wait/${begun.body.auth_id}`)).body
+  const initialize = { method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: {} } }
+  const clientInfo = { name: 'ada', version: '1' }
+  const asked = async (headers: Record<string, string>) => {
+    const answer = await fetch(server, {
+      method: 'POST',
+      headers: { Accept: 'application/json, text/event-stream', 'Content-Type': 'application/json', ...headers },
+      body: JSON.stringify({ jsonrpc: '2.0', id: 1, ...initialize, params: { ...initialize.params, clientInfo } }),
+    })
+    await answer.body?.cancel()
+    return answer.status
+  }
+  expect(await asked({})).toBe(401)
+  expect(await asked({ Authorization: `Bearer ${token}` })).toBe(200)
+
+  clock.ahead = 3_600_000
+  expect((await ask()).body.status).toBe('token_expired')
+  expect((await api('POST', '/v2/auth/providers/demo/recheck')).body.health).toBe('healthy')
+  const ended = await api('DELETE', '/v2/auth/tokens?provider=demo&user_id=ada')
+  expect(ended.body.revocation).toBe('unsupported')
+  expect((await api('DELETE', '/v2/auth/providers/demo')).status).toBe(204)
+  expect(JSON.stringify(lines)).not.toContain(token)
+})
+
+test('a server that asks nobody who they are needs no provider', async () => {
+  const mcp_server_url = await openServer()
+  const wish = { provider_id: 'open', name: 'Open', mcp_server_url }
+  for (const path of ['/v2/auth/providers/mcp-discover?dry_run=true', '/v2/auth/providers/mcp-discover']) {
+    const { status, body } = await api('POST', path, wish)
+    expect([status, body.code]).toEqual([422, 'oauth_not_required'])
+    expect(body.detail).toContain(`MCP server: ${new URL(mcp_server_url).host}`)
+  }
+  expect((await api('GET', '/v2/auth/providers/open')).status).toBe(404)
 })

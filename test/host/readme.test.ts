@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, expect, test } from 'vitest'
 import { freePort } from '../../src/host/ports.ts'
-import { command, stopAll } from '../support/commands.ts'
+import { command, demoServer, stopAll } from '../support/commands.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-readme-'))
 afterEach(stopAll)
@@ -15,10 +15,10 @@ afterAll(() => fs.rmSync(root, { recursive: true }))
 const readme = fs.readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8')
 const section = (heading: string) => readme.split(`\n## ${heading}\n`)[1]!.split('\n## ')[0]!
 /** Commands, and what the README says that they answer, where it does. */
-const blocks = ['A first minute', 'A first deployment', 'From source']
+const blocks = ['A first minute', 'A first deployment', 'From source', 'Connect people']
   .flatMap(heading => [...section(heading).matchAll(/```sh\n(.*?)```(?:\n```json\n(.*?)```)?/gs)])
   .map(([, commands, answer]) => ({ commands: commands!, answer }))
-  .filter(({ commands }) => !commands.startsWith('npm '))
+  .filter(({ commands }) => !/^(npm|node) /.test(commands))
 
 const BETWEEN = '\u241e'
 const bare = (text: string) => text.replace(/\s+/g, '')
@@ -34,12 +34,16 @@ test('what the README pastes is what its commands answer', async () => {
   fs.writeFileSync(join(root, 'package.json'), '{}')
   const dev = command('src/host/dev.ts', [`--port=${await freePort()}`], { SLIPWAY_HOME: home })
   await dev.until(() => fs.existsSync(join(home, 'dev.json')))
-  const script = blocks.map(({ commands }) => `${commands}\necho '${BETWEEN}'\n`).join('')
+  const demo = await demoServer()
+  // The ports of the README may be somebody's here.
+  const here = (text: string) =>
+    text.replaceAll('http://localhost:3000', demo.mcp).replaceAll('http://localhost:3001', demo.auth)
+  const script = blocks.map(({ commands }) => `${here(commands)}\necho '${BETWEEN}'\n`).join('')
   const { stdout, stderr } = await promisify(execFile)('bash', ['-c', script], { cwd: root })
   expect(stderr).toBe('')
   const answers = stdout.split(BETWEEN)
   for (const [i, { commands, answer }] of blocks.entries()) {
     expect(answers[i], commands).not.toContain('"request_id"')
-    if (answer) expect(bare(answers[i]!), commands).toMatch(meant(answer))
+    if (answer) expect(bare(answers[i]!), commands).toMatch(meant(here(answer)))
   }
 }, 60_000)

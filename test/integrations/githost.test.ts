@@ -132,6 +132,16 @@ describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
   })
 })
 
+it('a repository that was renamed is found and written to where it is now', async () => {
+  cloud.renamed.set('acme/before', 1000)
+  const host = githostOf(services(), ORIGIN, await rowOf('cloud'))
+  const before = 'https://github.com/acme/before'
+  expect((await host.commit(before, 'main'))?.sha).toBe(SHA)
+  await host.setStatus(before, SHA, { state: 'success', url: null, description: '', context: 'slipway' })
+  expect(cloud.written.at(-1)).toMatchObject({ method: 'POST', path: `/statuses/${SHA}` })
+  expect(await host.comment(before, 1, 'x', null)).toMatch(/^\d+$/)
+})
+
 it('credentials open for their account in their workspace only', async () => {
   const row = await rowOf('forge')
   const { sealer } = services()

@@ -88,6 +88,10 @@ describe('a person who installs the App', () => {
       const page = await with_(wrong)
       expect([page.status, page.text]).toEqual([400, expect.stringContaining('This address works no more')])
     }
+    // By another key: well-formed, and for a row that is there.
+    const [id, , kid, mac] = state.split('.') as [string, string, string, string]
+    const forged = `${id}..${kid}.${[...mac].reverse().join('').replace(/.$/, 'A')}`
+    expect((await with_(forged)).status).toBe(400)
     const late = await begun(tenant)
     clock.ahead = 3_601_000
     expect((await with_(late)).status).toBe(400)
@@ -124,6 +128,29 @@ describe('a person who installs the App', () => {
       ])
     }
     expect(await listed(tenant)).toEqual([])
+  })
+
+  it('connects an installation that is there already, by saying who they are, and no other', async () => {
+    const tenant = await newTenant()
+    const [one, other] = [account(), account()]
+    const of = async () =>
+      new URL((await tenant.post(`${BASE}/install`, { installation_id: String(one.installation) })).body.url)
+    const url = await of()
+    expect([url.origin + url.pathname, url.searchParams.get('client_id')]).toEqual([
+      'https://github.com/login/oauth/authorize',
+      APP.clientId,
+    ])
+    const state = url.searchParams.get('state')!
+    expect(
+      (await back({ state: state.replace(String(one.installation), String(other.installation)), code: other.code }))
+        .status,
+    ).toBe(400)
+    expect((await back({ state: (await of()).searchParams.get('state')!, code: other.code })).status).toBe(403)
+    const both = { state: (await of()).searchParams.get('state')!, code: one.code, installation_id: other.installation }
+    expect((await back(both)).status).toBe(403)
+    expect((await back({ state, code: one.code })).status).toBe(200)
+    expect(await listed(tenant)).toMatchObject([{ installation_id: String(one.installation) }])
+    expect((await tenant.post(`${BASE}/install`, { installation_id: 'one' })).status).toBe(422)
   })
 
   it('is told to wait for an owner, and the state still works when they have approved', async () => {

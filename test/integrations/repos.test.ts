@@ -157,6 +157,18 @@ describe('a host that refuses', () => {
     expect(wait).toBeLessThanOrEqual(seconds + 1)
   })
 
+  it('in the middle of a listing is asked no more', async () => {
+    const { tenant, path, host, world } = await installed(5000)
+    abroad.fetch = ((input: string, init?: RequestInit) =>
+      input.endsWith('&page=10')
+        ? Promise.resolve(new Response('{}', { status: 429 }))
+        : world(input, init)) as typeof fetch
+    expect(outcome(await tenant.get(path))).toEqual([429, 'githost_rate_limited'])
+    await expect.poll(() => host.state.inFlight).toBe(0)
+    // A token, nine pages, and those that were under way.
+    expect(world.requests.length).toBeLessThanOrEqual(1 + 9 + AT_ONCE)
+  })
+
   it.each([500, 502, 503, 418])('by a %i is the host’s fault', async status => {
     const { tenant, path, host } = await installed()
     host.state.status = status

@@ -1,6 +1,10 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { tripsOf } from '#runtime'
-import { clock, eventsOf, lines, newTenant, nobody, send } from '../support/app.ts'
+import { sealer } from '../../src/kernel/crypto.ts'
+import type { Database } from '../../src/kernel/db.ts'
+import { fail } from '../../src/kernel/errors.ts'
+import { callback } from '../../src/oauth/flow.ts'
+import { clock, eventsOf, lines, newTenant, nobody, send, startApp } from '../support/app.ts'
 import * as as from '../support/authorization-server.ts'
 
 const { server, app } = as.authorizationServer()
@@ -344,6 +348,49 @@ describe('a state', () => {
     await app.housekeep()
     clock.ahead = 0
     expect((await tenant.get(`/v2/auth/wait/${begun.auth_id}`)).body.code).toBe('flow_not_found')
+  })
+})
+
+describe('a database that is away when a person is back', () => {
+  /** The callback as the edge calls it. Trips are counted from the claim of the state, which is the first. */
+  async function backThrough(begun: { url: string }, away: (trip: number) => 'before' | 'after' | false) {
+    let trip = 0
+    const { config, database: sound } = app
+    const database: Database = async statements => {
+      const when = away(++trip)
+      if (when === 'before') throw fail('database_unavailable')
+      const results = await sound(statements)
+      if (when === 'after') throw fail('database_unavailable')
+      return results
+    }
+    const services = { config, database, sealer: sealer(config.sealingKeys) }
+    const answer = { provider_id: 'example', state: as.stateOf(begun), code: 'x' }
+    const arrival = await callback(services, `back-${nobody()}`, 'http://slipway.test', answer)
+    return arrival.failure
+  }
+
+  it.each([
+    ['twice', (trip: number) => (trip === 2 || trip === 3 ? ('before' as const) : false)],
+    ['only for the reply', (trip: number) => (trip === 2 ? ('after' as const) : false)],
+  ])('%s', async (_, away) => {
+    const { tenant } = await as.setUp(app)
+    const begun = await as.begin(tenant)
+    const exchanges = server.asked.length
+    expect(await backThrough(begun, away)).toBeNull()
+    expect(server.asked.length).toBe(exchanges + 1)
+    expect((await tenant.get(`/v2/auth/wait/${begun.auth_id}`)).body.status).toBe('completed')
+    expect((await tenant.get('/v2/auth/tokens')).body.resources).toMatchObject([{ connected: true }])
+  })
+
+  it('for long: the person is told by a page', async () => {
+    const { tenant } = await as.setUp(app)
+    const begun = await as.begin(tenant)
+    const gone = startApp({ settings: { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' } })
+    const page = await as.comeBack(gone, begun)
+    expect([page.status, page.headers.get('Content-Type')]).toEqual([503, 'text/html; charset=utf-8'])
+    const told = lines.filter(({ request_id }) => request_id === page.headers.get('X-Request-Id'))
+    expect(told).toMatchObject([{ message: expect.any(String) }, { status: 503, code: 'database_unavailable' }])
+    expect((await as.comeBack(app, begun)).status).toBe(200)
   })
 })
 

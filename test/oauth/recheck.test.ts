@@ -6,6 +6,7 @@ import { runAsSystem } from '../../src/kernel/db.ts'
 import { sweepProviders } from '../../src/oauth/recheck.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
 import { abroad, clock, eventsOf, lines, newTenant, nobody, startApp, type Tenant, theApp } from '../support/app.ts'
+import * as as from '../support/authorization-server.ts'
 import { foreign } from '../support/foreign.ts'
 import { AUTH, DISCOVER, discovery, MCP, mcpServer, PROVIDERS, pathOf, rowOf, SECRETS } from '../support/providers.ts'
 
@@ -77,6 +78,34 @@ describe('a re-check', () => {
     for (const secret of [...Object.values(SECRETS), provider.client_id]) expect(told).not.toContain(secret)
     abroad.fetch = mcpServer()
     expect((await tenant.post(RECHECK)).body.health).toBe('healthy')
+  })
+
+  it('leaves people connected to the server that they granted it, and refreshes nowhere else', async () => {
+    const grants: string[] = []
+    /** The authorization server of before still gives tokens, whatever the MCP server says. */
+    const also =
+      (others: typeof world): typeof fetch =>
+      async (input, init) => {
+        if (String(input) !== `${AUTH}/token`) return others(input, init)
+        const body = await new Request(String(input), init).arrayBuffer()
+        const form = new URLSearchParams(new TextDecoder().decode(body))
+        grants.push(form.get('grant_type')!)
+        return Response.json(as.grant())
+      }
+    abroad.fetch = also(world)
+    const { tenant } = await discovered()
+    await as.connect(theApp(), tenant, { provider: 'found' }, { as: 'found' })
+    world = mcpServer(otherServer, { [OTHER]: atOther })
+    abroad.fetch = also(world)
+    expect((await tenant.post(RECHECK)).body.health).toBe('as_changed')
+    world.requests.length = 0
+    const ask = () => tenant.post('/v2/auth/authenticate', { provider: 'found', user_id: 'ada' })
+    const { token } = (await ask()).body
+    clock.ahead = 2 * HOUR
+    const { body } = await ask()
+    expect(body).toEqual({ status: 'completed', token: expect.not.stringContaining(token) })
+    expect(grants).toEqual(['authorization_code', 'refresh_token'])
+    expect(world.requests).toEqual([])
   })
 
   it('does not take a stand-in for a change', async () => {

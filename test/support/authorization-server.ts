@@ -105,9 +105,9 @@ export const comeBack = (
   return send('GET', `/v2/auth/callback/${as}?${query}`, { app, headers })
 }
 
-export async function connect(app: App, tenant: Tenant, over: Record<string, unknown> = {}) {
+export async function connect(app: App, tenant: Tenant, over: Record<string, unknown> = {}, at: { as?: string } = {}) {
   const begun = await begin(tenant, over)
-  const page = await comeBack(app, begun)
+  const page = await comeBack(app, begun, {}, at)
   expect(page.status, page.text).toBe(200)
   return begun
 }

@@ -4,6 +4,7 @@ import { once } from 'node:events'
 import { createConnection } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { freePort } from '../../src/host/ports.ts'
 
 export type Command = ReturnType<typeof command>
 const ROOT = join(import.meta.dirname, '../..')
@@ -36,6 +37,23 @@ export function command(file: string, args: string[] = [], env: Record<string, s
   }
   started.push(running)
   return running
+}
+
+/** The demo server of the MCP SDK and its authorization server: their origins, once both listen. */
+export async function demoServer() {
+  const [port, auth] = [await freePort(), await freePort()]
+  const file = 'node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js'
+  const running = command(file, ['--oauth'], { MCP_PORT: `${port}`, MCP_AUTH_PORT: `${auth}` })
+  await running.until(async () => (await listens(port)) && (await listens(auth)))
+  return { mcp: `http://localhost:${port}`, auth: `http://localhost:${auth}` }
+}
+
+/** An MCP server that asks nobody who they are. */
+export async function openServer(): Promise<string> {
+  const port = await freePort()
+  const file = 'node_modules/@modelcontextprotocol/server-everything/dist/index.js'
+  await command(file, ['streamableHttp'], { PORT: `${port}` }).until(() => listens(port))
+  return `http://localhost:${port}/mcp`
 }
 
 /** For afterEach: whatever a failed test left running. */

@@ -16,7 +16,11 @@ const LIMITED: Record<string, () => Response> = {
       'Retry-After': '42',
       'X-RateLimit-Remaining': '4000',
     }),
-  bare: () => said(403, 'You have exceeded a secondary rate limit.'),
+  bare: () =>
+    said(403, 'You have exceeded a secondary rate limit.', {
+      'X-RateLimit-Remaining': '4000',
+      'X-RateLimit-Reset': String(Math.floor(Date.now() / 1000) + 3000),
+    }),
   many: () => said(429, 'Too many requests', { 'Retry-After': new Date(Date.now() + 30_000).toUTCString() }),
 }
 
@@ -84,6 +88,8 @@ export function github(base = 'https://github.com', options: { padding?: number;
   }
   const written: Written[] = []
   const comments = new Set<number>()
+  /** What repositories were called before, and their ids. */
+  const renamed = new Map<string, number>()
   const commits = new Map<string, { sha: string; message: string; author: string }>()
   const api = base === 'https://github.com' ? 'https://api.github.com' : base
   const prefix = api === base ? '/api/v3' : ''
@@ -156,7 +162,15 @@ export function github(base = 'https://github.com', options: { padding?: number;
         repository_selection: 'all',
         repositories: (page as FakeRepository[]).map(each => wire(base, each, options.padding ?? 0)),
       }))
+    const [, moved, of = ''] = /^\/repositories\/(\d+)(\/.*)$/.exec(path) ?? []
+    if (one.repositories.some(each => String(each.id) === moved))
+      return repository(request, of, commits, comments, written)
     const [, owner, name, rest = ''] = /^\/repos\/([^/]+)\/([^/]+)(\/.*)$/.exec(path) ?? []
+    const now = renamed.get(`${owner}/${name}`)
+    if (now !== undefined) {
+      const headers = { Location: `${api}${prefix}/repositories/${now}${rest}` }
+      return said(request.method === 'GET' ? 301 : 307, 'Moved Permanently', headers)
+    }
     if (!one.repositories.some(each => each.owner === owner && each.name === name)) return said(404, 'Not Found')
     return repository(request, rest, commits, comments, written)
   }
@@ -183,7 +197,17 @@ export function github(base = 'https://github.com', options: { padding?: number;
   }
   const site = (request: Request) =>
     new URL(request.url).pathname === '/login/oauth/access_token' ? exchange(request) : counted(request)
-  return { sites: { [base]: site, [api]: site }, installations, people, state, commits, comments, written, base }
+  return {
+    sites: { [base]: site, [api]: site },
+    installations,
+    people,
+    state,
+    commits,
+    comments,
+    written,
+    renamed,
+    base,
+  }
 }
 
 /** Commits, statuses and comments: what the two kinds of host say alike. */

@@ -1,0 +1,86 @@
+// Statements: their text is written once for each shape, and how their rows are read is decided with it.
+import { Column, fillPlaceholders, is, type Placeholder, SQL, sql } from 'drizzle-orm'
+import { PgDialect } from 'drizzle-orm/pg-core'
+
+export type Row = unknown[]
+export type Statement<T> = { sql: string; params: unknown[]; read(rows: Row[]): T[] }
+/** A statement of Drizzle's builder, SQL whose rows come back as they are, or one that is written already. */
+export type Query<T> = PromiseLike<T[]> | SQL<T> | Statement<T>
+
+/** What stands for the members of an input while a statement is written: those that are given, and no values. */
+export type Given<Input> = { [Name in keyof Input]: Stand<NonNullable<Input[Name]>> | (undefined & Input[Name]) }
+type Stand<Value> = Value extends string | number | boolean | unknown[] ? Placeholder : Given<Value>
+
+/**
+ * Building the text anew is what a read would spend most of its own JavaScript on. So a statement that is asked for often is written once
+ * for every set of members that are given, and a request brings only their values.
+ */
+export function statement<Input extends object, T>(write: (given: Given<Input>) => Query<T>) {
+  const written = new Map<string, Statement<T>>()
+  return (input: Input): Statement<T> => {
+    const values = flat(input)
+    const shape = Object.keys(values).join()
+    const made = written.get(shape) ?? compile(write(given(input)))
+    written.set(shape, made)
+    return { ...made, params: fillPlaceholders(made.params, values) }
+  }
+}
+
+/** An array and an instance are values. */
+const isNested = (value: unknown): value is object =>
+  typeof value === 'object' && value !== null && [Object.prototype, null].includes(Object.getPrototypeOf(value))
+
+function flat(input: object, into: Record<string, unknown> = {}, path = ''): Record<string, unknown> {
+  for (const [name, value] of Object.entries(input)) {
+    if (value === undefined) continue
+    const place = isNested(value) ? `${path}${name}.` : path + name
+    into[place] = value
+    if (isNested(value)) flat(value, into, place)
+  }
+  return into
+}
+
+function given<Input extends object>(input: Input, path = ''): Given<Input> {
+  const members = Object.entries(input).filter(([, value]) => value !== undefined)
+  const stand = (name: string, value: unknown) => (isNested(value) ? given(value, `${name}.`) : sql.placeholder(name))
+  return Object.fromEntries(members.map(([name, value]) => [name, stand(path + name, value)])) as Given<Input>
+}
+
+type Field = { path: string[]; field: unknown }
+type Preparable = {
+  _prepare(): {
+    getQuery(): { sql: string; params: unknown[] }
+    mapResult(result: { rows: Row[] }): unknown[]
+    fields?: Field[]
+  }
+}
+const dialect = new PgDialect()
+
+export function compile<T>(query: Query<T>): Statement<T> {
+  if ('read' in query) return query
+  if (is(query, SQL)) return { ...dialect.sqlToQuery(query), read: rows => rows as T[] }
+  const built = (query as unknown as Preparable)._prepare()
+  const { fields } = built
+  const isFlat = fields?.every(({ path, field }) => path.length === 1 && is(field, Column))
+  const read = isFlat ? reader(fields!) : (rows: Row[]) => built.mapResult({ rows })
+  return { ...built.getQuery(), read: read as Statement<T>['read'] }
+}
+
+/** Of one table's columns: which of them need more than their text is known before the rows are. */
+function reader(fields: Field[]): (rows: Row[]) => unknown[] {
+  const columns = fields.map(({ path, field }) => {
+    const column = field as Column
+    const plain = column.mapFromDriverValue === Column.prototype.mapFromDriverValue
+    return { name: path[0]!, decoded: plain ? undefined : (value: unknown) => column.mapFromDriverValue(value) }
+  })
+  return rows =>
+    rows.map(row => {
+      const made: Record<string, unknown> = {}
+      for (let i = 0; i < columns.length; i++) {
+        const { name, decoded } = columns[i]!
+        const value = row[i]
+        made[name] = decoded === undefined || value === null ? value : decoded(value)
+      }
+      return made
+    })
+}

@@ -1,0 +1,49 @@
+// A statement's text comes of which members are given and never of their values; a request's values go beside it.
+import { sql } from 'drizzle-orm'
+import fc from 'fast-check'
+import { expect, it } from 'vitest'
+import { statement } from '../../src/kernel/statement.ts'
+
+type Asked = { name?: unknown; within?: { id?: unknown }; ids?: unknown[] }
+const write = () =>
+  statement<Asked, unknown>(({ name, within, ids }) => {
+    const asked = [name && sql`name = ${name}`, within?.id && sql`id = ${within.id}`, ids && sql`id = any(${ids})`]
+    return sql`select ${sql.join(
+      asked.filter(one => one !== undefined),
+      sql` and `,
+    )}`
+  })
+
+it('is the same text whatever the values are, and the values are its parameters', () => {
+  const made = write()
+  const texts = new Map<string, string>()
+  const value = fc.oneof(fc.string(), fc.constantFrom("'; drop table x --", '$1', '?', null, true, 7))
+  const inputs = fc.record(
+    { name: value, within: fc.record({ id: value }, { requiredKeys: [] }), ids: fc.array(fc.string()) },
+    { requiredKeys: [] },
+  )
+  fc.assert(
+    fc.property(inputs, input => {
+      const given = [input.name, input.within?.id, input.ids].filter(one => one !== undefined)
+      const { sql: text, params } = made(input)
+      expect(params).toEqual(given)
+      const shape = ['name' in input, input.within && 'id' in input.within, 'ids' in input].map(Boolean).join()
+      expect(texts.get(shape) ?? text).toBe(text)
+      expect(text).toMatch(/^select( ?(and )?(name = \$\d|id = \$\d|id = any\(\$\d\)))* ?$/)
+      texts.set(shape, text)
+    }),
+  )
+})
+
+it('takes an instance for a value, and not for members', () => {
+  const at = new Date(0)
+  const made = write()
+  expect(made({ name: 'first' }).params).toEqual(['first'])
+  expect(made({ name: at })).toMatchObject({ sql: 'select name = $1', params: [at] })
+  expect(made({ name: 'last' })).toMatchObject({ sql: 'select name = $1', params: ['last'] })
+})
+
+it('knows members that are none from members that are not there', () => {
+  const made = statement<{ within?: object }, unknown>(({ within }) => sql`select ${within ? sql`1` : sql`0`}`)
+  expect([made({}).sql, made({ within: {} }).sql]).toEqual(['select 0', 'select 1'])
+})
