@@ -1,5 +1,6 @@
 // How HTTP reaches pushes: where git hosts deliver, and the previews that come of pull requests.
 import { DeploymentRef } from '../deployments/schema.ts'
+import { IntegrationRef } from '../integrations/schema.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
 import { readPolicy, removePolicy, setPolicy } from './policy.ts'
 import * as s from './previews.schema.ts'
@@ -26,6 +27,7 @@ export const deliveryRoutes = slice('Deliveries', 'What git hosts tell of pushes
   .post('/v1/integrations/forge/githost/{integration_id}/webhook', {
     id: 'receiveOwnDelivery',
     summary: 'Where an App of a workspace’s own, or Gitea, delivers',
+    params: IntegrationRef,
     description: 'Signed with the integration’s own webhook secret, in `X-Hub-Signature-256` or `X-Gitea-Signature`.',
     ...delivery,
   })
