@@ -37,8 +37,8 @@ export const createRevision = verb('deployments:update', async (ctx, { deploymen
   return revisionToWire(found(rows, 'deployment_not_found'))
 })
 
-/** A branch is looked up anew, but a rollback's commit stays while it holds. */
-const LOOKED_UP = sql`case when c.hold is null then c.source_revision_config::jsonb - 'repo_commit_sha' else c.source_revision_config::jsonb end`
+/** A branch is looked up anew, but a rollback's commit stays while it holds, and so does a preview's, which may be of a fork. */
+const LOOKED_UP = sql`case when c.hold is null and c.preview is null then c.source_revision_config::jsonb - 'repo_commit_sha' else c.source_revision_config::jsonb end`
 
 const alive = unless('deployment_deleting', sql`c.deleting_at is null`)
 

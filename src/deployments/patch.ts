@@ -96,9 +96,12 @@ function questions(input: Input): SQL {
     coalesce(${input.revision_source ?? null}, c.source) as made_source, null::json as made_commit, null::uuid as from_revision, c.hold as next_hold`
 }
 
-/** The commit that was found for a ref that is said anew. */
+/** The commit that was found for a ref that is said anew; where a preview's own is, only its pull request moves it. */
 const stale = (members: Supplied[]): SQL =>
-  sql`case when ${REF} = any(${newOnes(members.filter(({ path }) => path.join('.') === REF))}) then 'repo_commit_sha' else '' end`
+  sql`case when not (c.preview is not null and c.source_revision_config ->> 'repo_ref' = ${refSaid(members)}::text) and ${REF} = any(${newOnes(members.filter(({ path }) => path.join('.') === REF))}) then 'repo_commit_sha' else '' end`
+
+const refSaid = (members: Supplied[]): string | null =>
+  (members.find(({ path }) => path.join('.') === REF)?.value as string | undefined) ?? null
 
 const merged = (column: string, supplied: object | null | undefined, cleared: readonly string[] = []): SQL => {
   const stored = sql`c.${sql.identifier(column)}::jsonb`

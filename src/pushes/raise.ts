@@ -33,9 +33,8 @@ type Facts = {
 /** Whoever acts, for changes of previews; a caller's idempotency key is its request's own. */
 const acting = (caller: Caller): Ctx => ({
   ...caller,
-  permission: 'deployments:update',
-  idempotency: null,
-  ifMatch: null,
+  ...{ permission: 'deployments:update', idempotency: null, ifMatch: null, withoutIfMatch: false },
+  config: { ...caller.config, rateLimit: 0 },
 })
 export const pullRef = (number: number): string => `refs/pull/${number}/head`
 

@@ -182,6 +182,22 @@ describe('a fork', () => {
     expect((await child()).source_revision_config.repo_commit_sha).toBe(second)
   })
 
+  it('is not run past its approval by a revision that is asked for, nor by a patch that says the same again', async () => {
+    const { tenant, pull, child, approve } = await withPolicy({ forks: 'approve' })
+    const sha = newSha()
+    await pull('opened', 1, { fork: true, sha })
+    await approve(sha)
+    await pull('synchronize', 1, { fork: true })
+    const { id, source_revision_config } = await child()
+    const { repo_ref } = source_revision_config
+    const requested = await tenant.post(`/v2/deployments/${id}/revisions`)
+    expect(requested.body.source_revision_config.repo_commit_sha).toBe(sha)
+    const patched = await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: { repo_ref } })
+    expect(patched.body.source_revision_config.repo_commit_sha).toBe(sha)
+    const elsewhere = await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: { repo_ref: 'main' } })
+    expect(elsewhere.body.source_revision_config.repo_commit_sha).toBeNull()
+  })
+
   it('is denied by the policy that says so', async () => {
     const { pull, preview, approve, live, repository } = await withPolicy({ forks: 'deny' })
     const sha = newSha()

@@ -1,9 +1,10 @@
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
+import { settled } from '../../src/kernel/afterwards.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { newTenant, theApp } from '../support/app.ts'
 import { bring, revisionsOf, told } from '../support/deployments.ts'
-import { atTheHost, delivered, following, later, newRepository, newSha } from '../support/pushes.ts'
+import { atTheHost, deliver, delivered, following, later, newRepository, newSha } from '../support/pushes.ts'
 
 beforeEach(() => atTheHost())
 
@@ -61,6 +62,29 @@ describe('a push', () => {
     for (const push of pushes.reverse()) await delivered(repository.integrations[0]!, push)
     const revisions = await revisionsOf(tenant, id)
     expect(revisions.map(one => one.commit?.sha)).toEqual([newest, undefined])
+  })
+
+  it('is not led back by an answer of the host that was asked for before and comes after', async () => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository)
+    const integration = repository.integrations[0]!
+    let answer = (_: Response) => {}
+    repository.mood.answer = () => new Promise<Response>(resolve => (answer = resolve))
+    const first = repository.push()
+    const old = repository.refs.get('refs/heads/main')!
+    await deliver(integration, first)
+    await expect.poll(() => repository.asked.length).toBe(1)
+    repository.mood.answer = null
+    await deliver(integration, repository.push())
+    const newest = repository.refs.get('refs/heads/main')!
+    const shas = async () => (await revisionsOf(tenant, id)).map(one => one.commit?.sha)
+    await expect.poll(shas).toEqual([newest, undefined])
+    answer(Response.json([{ sha: old, commit: { message: 'Old' } }]))
+    await settled()
+    expect(await shas()).toEqual([newest, undefined])
+    await later(600_000, repository)
+    expect(await shas()).toEqual([newest, undefined])
   })
 
   it('counts when it is forced, or makes the branch', async () => {
