@@ -43,4 +43,6 @@ ALTER TABLE "sync_items" ADD CONSTRAINT "sync_items_listener_id_listeners_id_fk"
 CREATE INDEX "sync_items_changed" ON "sync_items" USING btree ("listener_id","seq");--> statement-breakpoint
 ALTER TABLE "api_keys" ADD CONSTRAINT "api_keys_listener_id_listeners_id_fk" FOREIGN KEY ("listener_id") REFERENCES "public"."listeners"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "deployments" ADD CONSTRAINT "listener_in_use" FOREIGN KEY ("listener_id") REFERENCES "public"."listeners"("id") ON DELETE no action ON UPDATE no action;--> statement-breakpoint
-CREATE INDEX "deployments_listener" ON "deployments" USING btree ("listener_id","tenant_id");
+CREATE INDEX "deployments_served" ON "deployments" USING btree ("listener_id","tenant_id") WHERE listener_id is not null;--> statement-breakpoint
+CREATE INDEX "deployments_unserved" ON "deployments" USING btree ("id") WHERE listener_id is null;--> statement-breakpoint
+CREATE INDEX "deployments_unknown" ON "deployments" USING btree ("listener_id") WHERE status = 'UNKNOWN';

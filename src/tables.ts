@@ -289,7 +289,11 @@ export const deployments = pgTable(
   },
   t => [
     foreignKey({ name: 'listener_in_use', columns: [t.listener_id], foreignColumns: [listeners.id] }),
-    index('deployments_listener').on(t.listener_id, t.tenant_id),
+    // Partial, so that no list of a workspace is tempted to skip through it.
+    index('deployments_served').on(t.listener_id, t.tenant_id).where(sql`listener_id is not null`),
+    index('deployments_unserved').on(t.id).where(sql`listener_id is null`),
+    // For the sweep: those to look at again once their listener is heard of.
+    index('deployments_unknown').on(t.listener_id).where(sql`status = 'UNKNOWN'`),
     // For the sweep. A BRIN index leaves updates heap-only.
     index('deployments_idle').using('brin', t.updated_at),
     // The covering index of the list stands in the migration: drizzle cannot say `include`.
