@@ -1,7 +1,8 @@
 import { describe, expect, it } from 'vitest'
-import { agentOf, digestOf, newListener } from '../support/agent.ts'
+import { agentOf, newListener } from '../support/agent.ts'
 import { clock, eventsOf, newTenant, type Tenant } from '../support/app.ts'
 import { image, newDeployment } from '../support/deployments.ts'
+import { digestOf } from '../support/opener.ts'
 
 const on = (listener: { id: string }, over: Record<string, unknown> = {}) => ({
   source: 'internal_container',
