@@ -24,8 +24,12 @@ export function agentOf(tenant: Tenant, key: string, agent_id = `agent-${nobody(
     known,
     fence: null as number | null,
     cursor: null as number | null,
-    ask: (over: object = {}) =>
-      caller.post('/v1/sync/poll', { agent_id, public_key, fence: agent.fence, cursor: agent.cursor, ...over }),
+    ask: (over: object = {}, headers: Record<string, string> = {}) =>
+      caller.post(
+        '/v1/sync/poll',
+        { agent_id, public_key, fence: agent.fence, cursor: agent.cursor, ...over },
+        headers,
+      ),
     async poll(over: object = {}): Promise<Changes> {
       const { status, body } = await agent.ask(over)
       expect(status, JSON.stringify(body)).toBe(200)
@@ -44,8 +48,8 @@ export function agentOf(tenant: Tenant, key: string, agent_id = `agent-${nobody(
       }
       return changes
     },
-    tell: (reports: object[], over: object = {}) =>
-      caller.post('/v1/sync/report', { agent_id, fence: agent.fence, reports, ...over }),
+    tell: (reports: object[], over: object = {}, headers: Record<string, string> = {}) =>
+      caller.post('/v1/sync/report', { agent_id, fence: agent.fence, reports, ...over }, headers),
     async say(
       work: Pick<Work, 'deployment_id' | 'generation'> & { revision?: Work['revision'] },
       said: Said,
