@@ -4,7 +4,10 @@ import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'
 
-const shared = ['test/*.test.ts', 'test/{access,kernel,integrations,deployments,oauth,pushes}/**/*.test.ts']
+const shared = [
+  'test/*.test.ts',
+  'test/{access,kernel,integrations,listeners,deployments,oauth,pushes,sync}/**/*.test.ts',
+]
 const bare = ['test/architecture.test.ts']
 const runtime = (name: string) => ({ '#runtime': fileURLToPath(new URL(`test/support/${name}.ts`, import.meta.url)) })
 

@@ -21,6 +21,7 @@ import { SegmentRouter } from './kernel/router.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
 import { storageOf } from './kernel/storage.ts'
 import { sweep } from './kernel/sweep.ts'
+import { listenerRoutes } from './listeners/routes.ts'
 import { flowRoutes } from './oauth/flow.routes.ts'
 import { sweepFlows } from './oauth/flow.ts'
 import { identityRoutes } from './oauth/identity.routes.ts'
@@ -29,6 +30,7 @@ import { providerRoutes } from './oauth/routes.ts'
 import { sweepDeliveries } from './pushes/deliveries.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
 import { sweepPreviews } from './pushes/sweep.ts'
+import { syncRoutes } from './sync/routes.ts'
 
 const slices = [
   deploymentRoutes,
@@ -37,6 +39,8 @@ const slices = [
   registryRoutes,
   logRoutes,
   integrationRoutes,
+  listenerRoutes,
+  syncRoutes,
   providerRoutes,
   flowRoutes,
   identityRoutes,

@@ -130,7 +130,62 @@ export const workspaceMembers = pgTable(
   ],
 )
 
-/** A key without a workspace is an organisation key. */
+/**
+ * A data plane, and the lease of the agent that works for it. One without a workspace is the platform's: it serves whatever names no
+ * listener, of every workspace.
+ */
+export const listeners = pgTable(
+  'listeners',
+  {
+    id: id(),
+    organization_id: uuid()
+      .notNull()
+      .references(() => organizations.id, { onDelete: 'cascade' }),
+    tenant_id: uuid().references(() => workspaces.id, { onDelete: 'cascade' }),
+    compute_type: text({ enum: ['k8s', 'local'] }).notNull(),
+    compute_id: text().notNull(),
+    compute_config: json().$type<{ k8s_namespaces: string[] }>().notNull(),
+    agent_id: text(),
+    agent_version: text(),
+    /** Counts leases: of two agents, the one with the lower number is not listened to. */
+    fence: bigint({ mode: 'number' }).notNull().default(0),
+    lease_expires_at: instant(),
+    last_seen_at: instant(),
+    ...changing(),
+  },
+  t => [
+    unique('listener_exists').on(t.tenant_id, t.compute_id).nullsNotDistinct(),
+    index('listeners_page').on(t.tenant_id, ...newestFirst(t)),
+  ],
+)
+
+/** How far the changes of a listener's deployments are numbered, and the digest of what they come to. */
+export const syncCursors = pgTable('sync_cursors', {
+  listener_id: uuid()
+    .primaryKey()
+    .references(() => listeners.id, { onDelete: 'cascade' }),
+  seq: bigint({ mode: 'number' }).notNull(),
+  digest: bigint({ mode: 'bigint' }).notNull(),
+})
+
+/**
+ * The last change of each deployment of a listener. A table of its own, so that the index on the number leaves updates of deployments
+ * heap-only. No foreign key: it outlives a deployment that went with its workspace, until the agent has removed what runs.
+ */
+export const syncItems = pgTable(
+  'sync_items',
+  {
+    deployment_id: uuid().primaryKey(),
+    listener_id: uuid()
+      .notNull()
+      .references(() => listeners.id, { onDelete: 'cascade' }),
+    seq: bigint({ mode: 'number' }).notNull(),
+    generation: integer().notNull(),
+  },
+  t => [index('sync_items_changed').on(t.listener_id, t.seq)],
+)
+
+/** A key without a workspace is an organisation key. One with a listener is its agent's. */
 export const apiKeys = pgTable(
   'api_keys',
   {
@@ -139,6 +194,7 @@ export const apiKeys = pgTable(
       .notNull()
       .references(() => organizations.id, { onDelete: 'cascade' }),
     tenant_id: uuid().references(() => workspaces.id, { onDelete: 'cascade' }),
+    listener_id: uuid().references(() => listeners.id, { onDelete: 'cascade' }),
     description: text().notNull(),
     hint: text().notNull(),
     key_hash: text().notNull().unique('api_keys_hash'),
@@ -254,12 +310,24 @@ export const deployments = pgTable(
       sql`regexp_replace(regexp_replace(lower(source_config ->> 'repo_url'), '^https?://', ''), '/*(\\.git)?/*$', '')`,
     ),
     deleting_at: instant(),
+    /** Who runs it; null until a listener of the platform has taken it up. */
+    listener_id: uuid(),
+    /** What its agent says of it: where it answers, how it fares, when it was last used. */
+    url: text(),
+    healthy: boolean(),
+    last_request_at: instant(),
     ...changing(),
   },
   t => [
     // What it is of cannot be changed, so that it keeps no update from being heap-only.
     index('deployments_previews').on(t.parent_deployment_id).where(sql`parent_deployment_id is not null`),
     index('deployments_repository').on(t.repo_key).where(sql`repo_key is not null`),
+    foreignKey({ name: 'listener_in_use', columns: [t.listener_id], foreignColumns: [listeners.id] }),
+    // Partial, so that no list of a workspace is tempted to skip through it.
+    index('deployments_served').on(t.listener_id, t.tenant_id).where(sql`listener_id is not null`),
+    index('deployments_unserved').on(t.id).where(sql`listener_id is null`),
+    // For the sweep: those to look at again once their listener is heard of.
+    index('deployments_unheard').on(t.listener_id).where(unheard(sql`status`)),
     // For the sweep. A BRIN index leaves updates heap-only.
     index('deployments_idle').using('brin', t.updated_at),
     // Finds a page that nothing narrows; the one that carries the filters is five times as wide. That one stands in the migration:
@@ -272,6 +340,8 @@ export const deployments = pgTable(
 /** The states of a revision that have a deadline: what the sweep asks of, and what its index holds. */
 export const pending = (status: SQL): SQL =>
   sql`${status} in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')`
+/** Spelt so that it answers the sweep alone: a list that asks for one status would read those of all workspaces by it. */
+export const unheard = (status: SQL) => sql`${status} || '' = 'UNKNOWN'`
 
 export const revisions = pgTable(
   'revisions',
@@ -344,6 +414,9 @@ export const logs = pgTable(
     kind: text({ enum: ['build', 'deploy'] }).notNull(),
     lines: integer().notNull(),
     bytes: bigint({ mode: 'number' }).notNull(),
+    /** Which line the agent sends next, in a stream of its own numbering. */
+    stream: uuid(),
+    next_line: integer(),
   },
   t => [primaryKey({ columns: [t.revision_id, t.kind] })],
 )

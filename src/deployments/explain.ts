@@ -4,7 +4,7 @@ import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
 import { db, mine, run } from '../kernel/db.ts'
 import { found } from '../kernel/rows.ts'
-import { deploymentHeads, deployments, type Hold, integrations, revisions } from '../tables.ts'
+import { deploymentHeads, deployments, type Hold, integrations, listeners, revisions } from '../tables.ts'
 import type { Explanation } from './revisions.schema.ts'
 import type { DeploymentRef } from './schema.ts'
 import { theOne } from './service.ts'
@@ -20,7 +20,12 @@ type Facts = {
   integration: keyof typeof THROUGH | 'active' | null
   /** Its ref, where the repository has none of that name any more. */
   goneRef?: string | null
+  healthy?: boolean | null
 }
+/** How its listener fares: since how many minutes nothing was heard of it; null when it has none. */
+type Served = { silent: number | null }
+/** An agent polls within a minute. */
+const NOTABLE_MINUTES = 2
 
 const AWAY: Record<string, Obstacle> = {
   AWAITING_DELETE: { code: 'deleting', detail: 'The deployment is being deleted.' },
@@ -45,14 +50,24 @@ const ENDED: Record<string, Obstacle['code']> = {
   UNKNOWN: 'revision_unknown',
 }
 
-export function obstaclesOf(facts: Facts, known: Known[]): Obstacle[] {
-  const away = AWAY[facts.status]
+export function obstaclesOf(facts: Facts, known: Known[], { silent }: Served = { silent: 0 }): Obstacle[] {
+  const quiet = silent !== null && silent >= NOTABLE_MINUTES
+  const unheard = quiet && {
+    code: 'listener_silent' as const,
+    detail: `Nothing was heard of its listener for ${silent} minutes; see that its agent runs.`,
+  }
+  const away = facts.status === 'UNKNOWN' && unheard ? unheard : AWAY[facts.status]
   if (away?.code === 'deleting') return [away]
   const latest = known.find(one => one.id === facts.latest_revision_id)
   const flying = known.find(one => one.id === facts.in_flight_revision_id)
   return [
     away,
-    latest && ahead(latest, flying),
+    away !== unheard && unheard,
+    latest && ahead(latest, flying, silent === null),
+    facts.healthy === false && {
+      code: 'unhealthy' as const,
+      detail: 'The revision that serves fails its health check; its log says more.',
+    },
     facts.status === 'UNUSED' && {
       code: 'unused' as const,
       detail: 'Nothing has changed for 28 days, and it counts as unused; a new revision wakes it.',
@@ -70,7 +85,7 @@ export function obstaclesOf(facts: Facts, known: Known[]): Obstacle[] {
 }
 
 /** What the newest revision still has before it. */
-function ahead(latest: Known, flying: Known | undefined): Obstacle | undefined {
+function ahead(latest: Known, flying: Known | undefined, unserved: boolean): Obstacle | undefined {
   const { number, status, status_message } = latest
   const name = `Revision ${number}`
   if (status === 'DEPLOYED') return undefined
@@ -80,9 +95,14 @@ function ahead(latest: Known, flying: Known | undefined): Obstacle | undefined {
     return { code: 'waiting_behind', detail: `${name} waits behind ${before}.` }
   }
   const ended = ENDED[status]
-  if (!ended) return { code: 'in_progress', detail: `${name} is ${status}.` }
+  const nobody = unserved ? ', and no listener has taken the deployment up yet' : ''
+  if (!ended) return { code: 'in_progress', detail: `${name} is ${status}${nobody}.` }
   return { code: ended, detail: `${name} is ${status}${status_message ? `: ${status_message}` : '.'}` }
 }
+
+const SILENT = sql<
+  string | null
+>`floor(extract(epoch from clock() - coalesce(${listeners.last_seen_at}, ${listeners.created_at})) / 60)`
 
 export const explainDeployment = verb(
   'deployments:read',
@@ -98,18 +118,20 @@ export const explainDeployment = verb(
       Facts['integration']
     >`case when ${through} is not null then coalesce(${integrations.state}, 'gone') end`
     const query = db
-      .select({ deployments, revisions, integration, goneRef: deploymentHeads.gone_ref })
+      .select({ deployments, revisions, integration, goneRef: deploymentHeads.gone_ref, silent: SILENT })
       .from(deployments)
       .leftJoin(revisions, concerned)
       .leftJoin(integrations, and(sql`${integrations.id} = (${through})::uuid`, mine(integrations)))
       .leftJoin(deploymentHeads, and(eq(deploymentHeads.deployment_id, deployments.id), mine(deploymentHeads)))
+      .leftJoin(listeners, eq(listeners.id, deployments.listener_id))
       .where(theOne(deployment_id))
     const rows = await run(ctx, query)
-    const { deployments: facts, integration: state, goneRef: gone } = found(rows, 'deployment_not_found')
+    const { deployments: facts, integration: state, goneRef: gone, silent } = found(rows, 'deployment_not_found')
     const known = rows.flatMap(row => row.revisions ?? [])
     const { repo_ref } = facts.source_revision_config as { repo_ref?: string }
     // Another ref may have been named since.
     const goneRef = gone === repo_ref ? gone : null
-    return { resources: obstaclesOf({ ...facts, integration: state, goneRef }, known) }
+    const served = { silent: silent === null ? null : Number(silent) }
+    return { resources: obstaclesOf({ ...facts, integration: state, goneRef }, known, served) }
   },
 )

@@ -110,6 +110,7 @@ export const Deployment = z
     active_revision_id: Uuid.nullable().meta({ description: 'The revision that serves.' }),
     parent_deployment_id: Uuid.nullable().meta({ description: 'Of a preview: the deployment it is a preview of.' }),
     preview: Preview.nullable(),
+    url: z.string().nullable().meta({ description: 'Where it answers, as its listener says; null before it did.' }),
     ...Times,
   })
   .meta({ id: 'Deployment', description: 'An application that is hosted.' })

@@ -1,9 +1,9 @@
-// Turns silence into an outcome: revisions past their deadline fail and say so, deployments that idle read UNUSED.
+// Turns silence into an outcome: revisions past their deadline fail and say so, deployments that idle read UNUSED, those of a silent listener UNKNOWN.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Database, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { systemEvents, systemSettings } from '../kernel/journal.ts'
-import { pending } from '../tables.ts'
-import { DEADLINES, UNUSED_AFTER } from './lifecycle.ts'
+import { pending, unheard } from '../tables.ts'
+import { DEADLINES, LISTENER_SILENT_AFTER, LOST, UNUSED_AFTER } from './lifecycle.ts'
 import { followed, moved, turns } from './queue.ts'
 
 const MOST = 1000
@@ -22,38 +22,66 @@ const hold = (inside: SQL) => sql`with held as (
     order by c.id limit ${MOST} for update skip locked)
   select set_config('app.swept', coalesce(string_agg(id::text, ','), ''), true) from held`
 
+/** Of a listener `s`, as lifecycle.ts has it; one that never came is silent from its registration on. */
+const silent = sql`coalesce(coalesce(s.last_seen_at, s.created_at) <= clock() - ${LISTENER_SILENT_AFTER} * interval '1 millisecond', false)`
+const lost = sql`r.status = 'DEPLOYING' and ${silent}`
+
 const taken = sql`any(string_to_array(setting('swept'), ',')::uuid[])`
 
 const failing = [
   sql`moves as (
-    select r.id, r.deployment_id, r.number, l.becomes, l.message, '{}'::jsonb as resolved, null::jsonb as made_commit
-    from revisions r, ${limits} where r.deployment_id = ${taken} and ${hasDeadline} and ${overdue})`,
+    select r.id, r.deployment_id, r.number, case when ${lost} then ${LOST.becomes} else l.becomes end as becomes,
+      case when ${lost} then ${LOST.message} else l.message end as message, '{}'::jsonb as resolved, null::jsonb as made_commit
+    from revisions r join deployments c on c.id = r.deployment_id left join listeners s on s.id = c.listener_id cross join ${limits}
+    where r.deployment_id = ${taken} and ${hasDeadline} and ${overdue})`,
   ...turns,
   sql`failed as (${moved})`,
   ...followed,
 ]
 
-/**
- * Nothing of it changed or was in flight for so long. Its updated_at stays: nobody changed it now either. One whose revision fails now
- * is left for the next time, since a statement changes a row once.
- */
+/** Whose revision fails now is left for the next time, since a statement changes a row once. */
+const untaken = sql`(c.id = ${taken}) is not true`
+
+/** Nobody says how they fare while their listener is silent; once it is heard of again, they read as before. */
+const hearing = (inside: SQL) => [
+  sql`turned as (
+    select c.id, case when c.status = 'UNKNOWN' then 'READY' else 'UNKNOWN' end as becomes from deployments c
+    where ${inside} and c.deleting_at is null and ${untaken} and c.id in (
+      select c.id from listeners s join deployments c on c.listener_id = s.id where ${silent} and c.status in ('READY', 'UNUSED')
+      union all
+      select c.id from deployments c join listeners s on s.id = c.listener_id where ${unheard(sql`c.status`)} and not ${silent})
+    order by c.id limit ${MOST} for update skip locked)`,
+  sql`heard as (update deployments d set status = t.becomes, version = d.version + 1 from turned t where d.id = t.id returning d.*)`,
+]
+
+/** Nothing of it changed or was in flight for so long, and nobody used it. Its updated_at stays: nobody changed it now either. */
 const idling = (inside: SQL) => [
   sql`still as (
     select c.id from deployments c where ${inside} and c.status = 'READY' and c.in_flight_revision_id is null and c.deleting_at is null
-      and c.updated_at <= clock() - ${UNUSED_AFTER} * interval '1 millisecond' and (c.id = ${taken}) is not true
+      and greatest(c.updated_at, c.last_request_at) <= clock() - ${UNUSED_AFTER} * interval '1 millisecond'
+      and c.updated_at <= clock() - ${UNUSED_AFTER} * interval '1 millisecond' and ${untaken} and c.id not in (select id from turned)
     order by c.id limit ${MOST} for update skip locked)`,
   sql`idle as (update deployments d set status = 'UNUSED', version = d.version + 1 from still where d.id = still.id returning d.*)`,
 ]
+
+const UNSERVED_AFTER = sql`interval '10 minutes'`
+/** What no listener ever took up, no agent has to remove. */
+const unserved = (inside: SQL) =>
+  sql`removed as (delete from deployments where id in (
+    select c.id from deployments c where ${inside} and c.listener_id is null and c.deleting_at <= clock() - ${UNSERVED_AFTER} and ${untaken}
+    order by c.id limit ${MOST} for update skip locked) returning *)`
 
 const events = systemEvents(sql`
   select tenant_id, organization_id, 'revision.' || lower(status) as type, id as subject_id,
     json_build_object('deployment_id', deployment_id, 'message', status_message) as data from failed
   union all select * from consequences
-  union all select tenant_id, organization_id, 'deployment.unused', id, '{}' from idle`)
+  union all select tenant_id, organization_id, 'deployment.' || lower(status), id, '{}' from heard
+  union all select tenant_id, organization_id, 'deployment.unused', id, '{}' from idle
+  union all select tenant_id, organization_id, 'deployment.removed', id, '{}' from removed`)
 
 /** One statement, so that the journals of all workspaces are taken in one order: two sweeps would otherwise wait for each other. */
 const outcome = (inside: SQL) =>
-  sql`with ${sql.join([...failing, ...idling(inside), events], sql`, `)} select id from failed union all select id from idle`
+  sql`with ${sql.join([...failing, ...hearing(inside), ...idling(inside), unserved(inside), events], sql`, `)} select count(*) from told`
 
 type Scope = {
   /** How many milliseconds are taken to have passed. */

@@ -15,6 +15,7 @@ export const db = drizzle.mock()
 
 /** The first wall: a statement names its tenant. Row-level security is the second. */
 export const mine = (table: { tenant_id: AnyPgColumn }): SQL => sql`${table.tenant_id} = current_tenant()`
+export const served = (table: { listener_id: AnyPgColumn }): SQL => sql`${table.listener_id} = current_listener()`
 export const ours = (table: { organization_id: AnyPgColumn }): SQL =>
   sql`${table.organization_id} = current_organization()`
 
@@ -54,12 +55,13 @@ export function connect({ database }: Pick<Config, 'database'>, inProcess?: type
  * Enters as the caller and runs one statement, in the same round trip. What must be held before the statement looks at anything is
  * locked by one of its own: a statement does not see what others wrote while it waited.
  */
-export async function run<T>(ctx: Ctx, query: Query<T>, lock?: SQL): Promise<T[]> {
+export async function run<T>(ctx: Ctx, query: Query<T>, lock: SQL | SQL[] = []): Promise<T[]> {
   const { actor, config } = ctx
   const limit = actor.kind !== 'key' || config.limiter || config.rateLimit === 0 ? null : config.rateLimit
+  const byKey = ctx.permission === 'listeners:sync' ? asAgent : asCaller
   const enter = actor.kind === 'key' ? byKey(keyed(ctx, actor, limit)) : asOwn(ctx, actor)
   const counted = limit === null ? [] : [countRequest({ limit })]
-  const locks = lock ? [lock] : []
+  const locks = [lock].flat()
   const results = await ctx.database([enter, ...locks, query, ...counted])
   const [[entered], rows, count] = [results[0], ...results.slice(1 + locks.length)] as [Row[], T[], Row[]?]
   const [organization, tenant, id] = entered as [string, string | null, string]
@@ -81,12 +83,16 @@ const keyed = (ctx: Ctx, { hash }: KeyActor, limit: number | null) => ({
   limit,
 })
 
-const byKey = statement(
-  (caller: Given<ReturnType<typeof keyed>>) => sql<Row>`
-    select e.*, set_config('role', 'slipway_app', true) from enter(${caller.hash}, ${caller.workspace}::uuid, ${caller.permission},
+const entering = (as: SQL) =>
+  statement(
+    (caller: Given<ReturnType<typeof keyed>>) => sql<Row>`
+    select e.*, ${as} from enter(${caller.hash}, ${caller.workspace}::uuid, ${caller.permission},
     ${caller.inWorkspace}, ${caller.requestId}, ${caller.clockOffset}, ${caller.withoutIfMatch}, ${caller.key}, ${caller.fingerprint},
     ${caller.limit}::integer) e`,
-)
+  )
+const asCaller = entering(sql`set_config('role', 'slipway_app', true)`)
+/** An agent's key becomes its listener, and sees what that serves. */
+const asAgent = entering(sql`become_listener(e.actor_id), set_config('role', 'slipway_agent', true)`)
 const countRequest = statement(({ limit }: Given<{ limit: number }>) => sql<Row>`select * from count_request(${limit})`)
 
 /** Behind the same walls as a key. */
@@ -153,6 +159,7 @@ const unavailable = (cause: unknown): Failure =>
 
 function refused(code: Parameters<typeof fail>[0], detail: string): Failure {
   if (code === 'rate_limited') return fail(code, { headers: { 'Retry-After': detail } })
+  if (code === 'lease_held') return fail(code, { headers: { 'Retry-After': detail } })
   if (code === 'idempotency_in_flight') return fail(code, { headers: { 'Retry-After': '1' } })
   return fail(code, { about: detail || undefined })
 }

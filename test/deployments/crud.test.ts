@@ -63,6 +63,7 @@ describe('a new deployment', () => {
       hold: null,
       parent_deployment_id: null,
       preview: null,
+      url: null,
       name: sent.name,
       source,
       source_config: {
