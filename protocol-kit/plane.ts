@@ -58,7 +58,9 @@ export async function startPlane() {
       cut.done++
       incoming.socket.destroy()
     }
-    return new Response(body, answer)
+    const sooner = new Headers(answer.headers)
+    if (sooner.has('Retry-After')) sooner.set('Retry-After', '2')
+    return new Response(body, { status: answer.status, headers: sooner })
   }
   const server = createAdaptorServer({ fetch: serve as never }) as Server
   await once(server.listen(0, '127.0.0.1'), 'listening')
