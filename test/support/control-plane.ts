@@ -60,6 +60,7 @@ export async function controlPlane() {
         return [409, { code: 'lease_held', detail: 'Held.' }, { 'Retry-After': '1' }]
       lease = { agent: body.agent_id, fence: lease.fence + 1 }
     } else if (body.fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    const { fence } = lease
     const resync = body.cursor == null || (body.cursor === moved && body.digest !== digest())
     const news = () =>
       [...works.values()].filter(one => resync || one.moved > body.cursor!).sort((a, b) => a.moved - b.moved)
@@ -71,13 +72,14 @@ export async function controlPlane() {
       await woken.promise
       clearTimeout(timer)
     }
+    if (lease.fence !== fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
     const changes = news().map(one => sealedFor(one, body.public_key))
     const expires_at = new Date(Date.now() + 60_000).toISOString()
     return [
       200,
       {
         listener_id,
-        lease: { fence: lease.fence, expires_at },
+        lease: { fence, expires_at },
         cursor: moved,
         digest: digest(),
         resync,
