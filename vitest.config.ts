@@ -42,7 +42,7 @@ export default defineConfig({
         test: { name: 'node', include: shared, exclude: bare, globalSetup: 'test/support/setup.ts' },
       },
       // Processes, ports and signals on a machine that may be busy: a failure counts when it is seen twice.
-      { test: { name: 'host', include: ['test/host/**/*.test.ts'], retry: 1 } },
+      { test: { name: 'host', include: ['test/{host,agent}/**/*.test.ts'], retry: 1 } },
       { test: { name: 'containers', include: ['test/containers/**/*.test.ts'] } },
       { test: { name: 'architecture', include: ['test/architecture.test.ts'] } },
     ],

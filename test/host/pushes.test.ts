@@ -17,14 +17,14 @@ import { sealCredentials } from '../../src/integrations/credentials.ts'
 import { settled } from '../../src/kernel/afterwards.ts'
 import { sealer } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { gitServer } from '../support/git-server.ts'
+import { gitHost } from '../support/git-host.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pushes-'))
 const work = join(root, 'work')
 let postgres: Postgres
 let slipway: ReturnType<typeof hosted>
 let server: Server
-let githost: Awaited<ReturnType<typeof gitServer>>
+let githost: Awaited<ReturnType<typeof gitHost>>
 let headers: Record<string, string>
 let id: string
 
@@ -79,7 +79,7 @@ beforeAll(async () => {
   })
   headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
 
-  githost = await gitServer(join(root, 'git'))
+  githost = await gitHost(join(root, 'git'))
   const clone = githost.create('acme/shop')
   await run('clone', '-q', clone, work)
   const integration = crypto.randomUUID()

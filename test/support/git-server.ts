@@ -1,139 +1,88 @@
-// A git host with real repositories on this machine: git over HTTP (`git http-backend`), Gitea's API over it, and what a push sets off.
+// A repository served by real git over HTTP, with or without a password, and pushed to as people do.
 import { execFileSync, spawn } from 'node:child_process'
-import { createHmac, randomUUID } from 'node:crypto'
-import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
+import { once } from 'node:events'
+import * as fs from 'node:fs'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
-const NONE = '0'.repeat(40)
-type Hook = { url: string; secret: string }
-export type Posted = { method: string; path: string; body: Record<string, unknown> }
+export type GitServer = Awaited<ReturnType<typeof gitServer>>
 
-const read = async (request: IncomingMessage): Promise<Buffer> => {
-  const chunks: Buffer[] = []
-  for await (const chunk of request) chunks.push(chunk as Buffer)
-  return Buffer.concat(chunks)
-}
+export async function gitServer(options: { username?: string; password?: string } = {}) {
+  const root = fs.mkdtempSync(join(tmpdir(), 'slipway-git-'))
+  const work = join(root, 'work')
+  const git = (...args: string[]) =>
+    execFileSync('git', ['-c', 'user.name=Ada', '-c', 'user.email=ada@example.com', ...args], {
+      cwd: work,
+      encoding: 'utf8',
+      env: { PATH: process.env.PATH, HOME: root, GIT_CONFIG_NOSYSTEM: '1' },
+      stdio: ['ignore', 'pipe', 'ignore'],
+    }).trim()
+  fs.mkdirSync(work)
+  git('init', '--quiet', '--initial-branch=main')
+  git('init', '--quiet', '--bare', join(root, 'app.git'))
 
-export async function gitServer(root: string) {
-  const hooks: Hook[] = []
-  const posted: Posted[] = []
-  const delivered: number[] = []
-  const sites: { origin: string } = { origin: '' }
-  const repositoryOf = (path: string) => join(root, `${path.replace(/\.git$/, '')}.git`)
-  const inside = (repository: string, ...args: string[]) =>
-    execFileSync('git', ['--git-dir', repository, ...args], { encoding: 'utf8', stdio: 'pipe' }).trim()
-  const refsOf = (repository: string) =>
-    new Map(
-      inside(repository, 'for-each-ref', '--format=%(refname) %(objectname)')
-        .split('\n')
-        .filter(Boolean)
-        .map(line => line.split(' ') as [string, string]),
-    )
-
-  /** The CGI that every git has: what it says is headers, an empty line, and the body. */
-  async function smart(request: IncomingMessage, response: ServerResponse, url: URL): Promise<void> {
-    const env = {
-      ...{ PATH: process.env.PATH!, GIT_PROJECT_ROOT: root, GIT_HTTP_EXPORT_ALL: '1', REMOTE_USER: 'ada' },
-      ...{ PATH_INFO: url.pathname, QUERY_STRING: url.search.slice(1), REQUEST_METHOD: request.method! },
-      CONTENT_TYPE: request.headers['content-type'] ?? '',
-      HTTP_CONTENT_ENCODING: request.headers['content-encoding'] ?? '',
-      GIT_PROTOCOL: String(request.headers['git-protocol'] ?? ''),
-    }
-    const cgi = spawn('git', ['http-backend'], { env })
-    cgi.stdin.end(await read(request))
-    const chunks: Buffer[] = []
-    for await (const chunk of cgi.stdout) chunks.push(chunk as Buffer)
-    const said = Buffer.concat(chunks)
-    const end = said.indexOf('\r\n\r\n')
-    for (const line of said.subarray(0, end).toString().split('\r\n')) {
-      const [name = '', value = ''] = line.split(/:\s*/, 2)
-      if (name === 'Status') response.statusCode = Number.parseInt(value, 10)
-      else response.setHeader(name, value)
-    }
-    response.end(said.subarray(end + 4))
-  }
-
-  async function deliver(event: string, payload: object): Promise<void> {
-    const body = JSON.stringify(payload)
-    for (const { url, secret } of hooks) {
-      const headers = {
-        'Content-Type': 'application/json',
-        ...{ 'X-Gitea-Event': event, 'X-Gitea-Delivery': randomUUID() },
-        'X-Gitea-Signature': createHmac('sha256', secret).update(body).digest('hex'),
-      }
-      delivered.push((await fetch(url, { method: 'POST', headers, body })).status)
-    }
-  }
-  const about = (path: string) => {
-    const html_url = `${sites.origin}/${path}`
-    return { repository: { id: 7, html_url, clone_url: `${html_url}.git` }, sender: { id: 1, login: 'ada' } }
-  }
-  const logOf = (repository: string, ref: string) => {
-    const [id = '', name = '', ...message] = inside(repository, 'log', '-1', '--format=%H%n%an%n%B', ref).split('\n')
-    return { id, message: message.join('\n'), author: { name } }
-  }
-
-  /** What of a push the hooks are told: each ref that moved. */
-  async function announce(path: string, before: Map<string, string>): Promise<void> {
-    const repository = repositoryOf(path)
-    const after = refsOf(repository)
-    for (const ref of new Set([...before.keys(), ...after.keys()])) {
-      const [from, to] = [before.get(ref) ?? NONE, after.get(ref) ?? NONE]
-      if (from === to || ref.startsWith('refs/pull/')) continue
-      if (to === NONE)
-        await deliver('delete', { ref: ref.split('/').slice(2).join('/'), ref_type: 'branch', ...about(path) })
-      else await deliver('push', { ref, before: from, after: to, commits: [logOf(repository, to)], ...about(path) })
-    }
-  }
-
-  async function api(request: IncomingMessage, response: ServerResponse, url: URL): Promise<void> {
-    const answer = (status: number, body: unknown) =>
-      response.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify(body))
-    if (!/^token hush-/.test(request.headers.authorization ?? '')) return void answer(401, {})
-    const [, path = '', rest = ''] = /^\/api\/v1\/repos\/([^/]+\/[^/]+)(\/.*)$/.exec(url.pathname) ?? []
-    if (request.method !== 'GET') {
-      posted.push({ method: request.method!, path: rest, body: JSON.parse(String(await read(request))) })
-      return void answer(request.method === 'PATCH' ? 200 : 201, { id: 1 })
-    }
-    try {
-      const { id, message, author } = logOf(repositoryOf(path), url.searchParams.get('sha') ?? '')
-      answer(200, [{ sha: id, commit: { message, author } }])
-    } catch {
-      answer(404, { message: 'not found' })
-    }
-  }
-
-  const server: Server = createServer(async (request, response) => {
-    const url = new URL(request.url!, sites.origin)
-    if (url.pathname.startsWith('/api/')) return api(request, response, url)
-    const [, path] = /^\/([^/]+\/[^/]+?)(?:\.git)?\/git-receive-pack$/.exec(url.pathname) ?? []
-    const before = path && refsOf(repositoryOf(path))
-    await smart(request, response, url)
-    if (path && before) await announce(path, before)
+  const seen: string[] = []
+  const server = createServer((req, res) => {
+    const { authorization } = req.headers
+    seen.push(`${req.method} ${req.url} ${authorization ? 'with' : 'without'} credential`)
+    const expected = `Basic ${Buffer.from(`${options.username}:${options.password}`).toString('base64')}`
+    if (options.password && authorization !== expected)
+      return void res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="git"' }).end()
+    void gitBackend(root, req, res)
   })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  sites.origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/app.git`
 
   return {
-    ...{ origin: sites.origin, hooks, posted, delivered },
-    create(path: string): string {
-      const repository = repositoryOf(path)
-      execFileSync('git', ['init', '-q', '--bare', '-b', 'main', repository])
-      inside(repository, 'config', 'http.receivepack', 'true')
-      return `${sites.origin}/${path}.git`
+    url,
+    seen,
+    /** Commits these files, besides what is there already, and pushes. */
+    push(files: Record<string, string>, message = 'Change', branch = 'main'): string {
+      for (const [name, text] of Object.entries(files)) {
+        fs.mkdirSync(join(work, name, '..'), { recursive: true })
+        fs.writeFileSync(join(work, name), text)
+      }
+      git('add', '--all')
+      git('commit', '--quiet', '--allow-empty', '-m', message)
+      git('push', '--quiet', '--force', join(root, 'app.git'), `HEAD:refs/heads/${branch}`)
+      return git('rev-parse', 'HEAD')
     },
-    /** Somebody asks for a branch to be pulled, or closes that. */
-    async pull(path: string, number: number, branch: string, action: string): Promise<void> {
-      const repository = repositoryOf(path)
-      inside(repository, 'update-ref', `refs/pull/${number}/head`, branch)
-      const head = { ref: branch, sha: inside(repository, 'rev-parse', branch), repo: { id: 7 } }
-      const pull_request = { head, base: { repo: { id: 7 } }, updated_at: new Date().toISOString() }
-      await deliver('pull_request', { action, number, pull_request, ...about(path) })
+    tag(name: string): void {
+      git('tag', '-a', '-m', name, name)
+      git('push', '--quiet', join(root, 'app.git'), name)
     },
-    close() {
-      server.close()
+    async stop(): Promise<void> {
       server.closeAllConnections()
+      await new Promise(closed => server.close(closed))
+      fs.rmSync(root, { recursive: true, force: true })
     },
   }
+}
+
+/** The CGI that every git has: what it says is headers, an empty line, and the body. */
+export async function gitBackend(root: string, req: IncomingMessage, res: ServerResponse, more = {}): Promise<void> {
+  const [path = '', query = ''] = req.url!.split('?')
+  const env = {
+    ...{ PATH: process.env.PATH, GIT_PROJECT_ROOT: root, GIT_HTTP_EXPORT_ALL: '1' },
+    ...{ PATH_INFO: path, QUERY_STRING: query, REQUEST_METHOD: req.method },
+    CONTENT_TYPE: req.headers['content-type'] ?? '',
+    HTTP_CONTENT_ENCODING: req.headers['content-encoding'] ?? '',
+    GIT_PROTOCOL: String(req.headers['git-protocol'] ?? ''),
+    ...more,
+  }
+  const child = spawn('git', ['http-backend'], { env, stdio: ['pipe', 'pipe', 'ignore'] })
+  req.pipe(child.stdin)
+  const chunks: Buffer[] = []
+  for await (const chunk of child.stdout) chunks.push(chunk as Buffer)
+  const said = Buffer.concat(chunks)
+  const end = said.indexOf('\r\n\r\n')
+  for (const line of said.subarray(0, end).toString().split('\r\n')) {
+    const [name = '', value = ''] = line.split(/:\s*/, 2)
+    if (name === 'Status') res.statusCode = Number.parseInt(value, 10)
+    else res.setHeader(name, value)
+  }
+  res.end(said.subarray(end + 4))
 }

@@ -1,0 +1,126 @@
+// The interface between the agent and what runs applications: processes of this machine, containers, a cluster.
+import type { Source } from '../../deployments/parts.schema.ts'
+import type { WholeResourceSpec } from '../../deployments/resources.schema.ts'
+
+/** One revision of one deployment. */
+export type Ref = { deployment_id: string; revision_id: string }
+
+/** A revision that is to run, with everything that it takes. Nothing in it is sealed any more. */
+export type Unit = Ref & {
+  /** Of the deployment; a DNS label, unique in its workspace only. */
+  name: string
+  tenant_id: string
+  number: number
+  source: Source
+  /** For the sources that bring an image. */
+  image_uri: string | null
+  namespace: string | null
+  custom_url: string | null
+  /** It is started only once `observe` says that its database is ready; the engine puts `DATABASE_URI` into its environment. */
+  needs_database: boolean
+  resources: WholeResourceSpec
+  secrets: Record<string, string>
+  secret_references: { name: string; secret_name: string; secret_key: string }[]
+}
+
+export type Commit = { sha: string; message: string | null; author: string | null }
+
+/** The files that an application is made from, and what its runtime configuration says. */
+export type Tree = {
+  folder: string
+  commit: Commit | null
+  start_command: string | null
+  health_path: string | null
+  env: Record<string, string>
+  /** The revision's own, or the configuration's. */
+  install_command: string | null
+  build_command: string | null
+}
+
+/** What an engine can start: plain JSON, kept on disk so that a restarted agent need not build again. */
+export type Artifact = {
+  /** A folder or an image by digest. */
+  location: string
+  start_command: string | null
+  health_path: string | null
+  env: Record<string, string>
+  commit: Commit | null
+}
+
+export type Level = 'INFO' | 'WARNING' | 'ERROR'
+export type Log = (message: string, level?: Level) => void
+/** What work that takes its time is given: it ends early when the signal is aborted, whole process groups included. */
+export type Task = {
+  log: Log
+  signal: AbortSignal
+  /** A folder that the deployment keeps from one build to the next. */
+  cache: string
+  /** A folder for the mark of the command that runs, so that the next agent finds and ends it. */
+  running: string
+}
+
+/** How the copies of a revision fare. `plan.ts` says what each word means. */
+export type Running = {
+  revision_id: string
+  phase: 'starting' | 'healthy' | 'unhealthy' | 'failing' | 'draining' | 'drained'
+  /** What is wrong and what to do about it, in a sentence, with the last lines of its log; null when nothing is. */
+  reason: string | null
+}
+
+export type Seen = {
+  running: Running[]
+  /** The revision that gets the requests. */
+  routed: string | null
+  url: string | null
+  /** Whether anything of the deployment is left here. */
+  left: boolean
+  /** How its database fares; null when it asked for none. */
+  database: { ready: boolean; reason: string | null } | null
+}
+
+export type Events = {
+  /** Something of a deployment is other than it was: it will be observed again. */
+  changed(deployment_id: string): void
+  /** A line that an application wrote, or that is said about it. */
+  log(of: Ref, message: string, level: Level): void
+}
+
+/**
+ * Every verb can be repeated: what is done already is not done twice, and what is gone is not an error. An agent may be
+ * killed between any two lines, so whatever a verb makes can be found again by `observe` from the world itself, by a
+ * label or a file that was written before.
+ */
+export interface Engine {
+  readonly name: string
+  /** Why it cannot run this, in a sentence for whoever wanted it; null when it can. */
+  refuses(unit: Unit): string | null
+  /** Takes over what an earlier agent left running; called once, before anything else. */
+  open(events: Events): Promise<void>
+  /** The deployments of which anything is left here. */
+  deployments(): Promise<string[]>
+  observe(deployment_id: string): Promise<Seen>
+  /** Sets out to give it a database, and does not wait for it. */
+  provide(unit: Unit): Promise<void>
+  /** Makes what can be started: of files (with their install and build commands), or of an image (tree is null). */
+  prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact>
+  /**
+   * Starts its copies beside whatever runs, and does not wait for them. Also called once after `open` for what was taken
+   * over, and when its resources are other than they were: what runs goes on running.
+   */
+  start(unit: Unit, artifact: Artifact): Promise<void>
+  /** From when it returns, every new request goes to that revision. Also called when its `custom_url` is another one. */
+  route(unit: Unit): Promise<void>
+  /** It gets no new request from now on; `drained` once the last was answered, or has had its time. */
+  drain(ref: Ref): Promise<void>
+  /** Ends its copies, gracefully, then not; returns when they are gone. */
+  stop(ref: Ref): Promise<void>
+  /** Removes what is left of a deployment: route, files, database, whatever was made for it. */
+  remove(deployment_id: string): Promise<void>
+  /** Lets go. With `stop`, what it runs ends too; without, it serves on, and the next agent takes it over. */
+  close(how: { stop: boolean }): Promise<void>
+}
+
+/** A failure that is told to whoever wanted it, as its message stands: what happened, and what to do. */
+export class Unworkable extends Error {
+  override name = 'Unworkable'
+}

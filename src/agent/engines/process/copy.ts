@@ -1,0 +1,143 @@
+// One running copy of an application: launched, found again by the next agent, its log followed.
+import type { SpawnOptions } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { StringDecoder } from 'node:string_decoder'
+import { list, readJson, writeJson } from '../../files.ts'
+import { findMarked, spawnMarked } from '../../marked.ts'
+import { endGroup, type Identity, isAlive, signalGroup } from '../../processes.ts'
+
+const LOG_BYTES = 8 * 1024 * 1024
+const LONGEST_LINE = 16 * 1024
+const LAST_LINES = 20
+/** One program and its arguments: the shell need not stay to wait for it. */
+const SIMPLE = /^[\w./@+-]+( +[\w./@:+,=-]+)*$/
+
+export type Launch = { command: string; cwd: string; env: Record<string, string>; port: number }
+type Kept = { port: number }
+export type Exit = { code: number | null; signal: string | null }
+
+export class Copy {
+  readonly folder: string
+  readonly port: number
+  readonly last: string[] = []
+  identity: Identity | undefined
+  /** How it ended; an adopted one does not tell. */
+  exit: Exit | undefined
+  /** Why it was killed is known already. */
+  blamed = false
+  onExit = () => {}
+  #ending = false
+  #read: number
+  #rest = ''
+  // A character may be cut in two.
+  readonly #decoder = new StringDecoder('utf8')
+
+  private constructor(folder: string, port: number, identity: Identity | undefined, read: number) {
+    this.folder = folder
+    this.port = port
+    this.identity = identity
+    this.#read = read
+  }
+
+  static launch(copies: string, { command, cwd, env, port }: Launch): Copy {
+    const folder = join(copies, randomBytes(6).toString('hex'))
+    fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
+    writeJson(join(folder, 'copy.json'), { port } satisfies Kept)
+    const log = fs.openSync(join(folder, 'log'), 'a', 0o600)
+    const how: SpawnOptions = { cwd, env, stdio: ['ignore', log, log] }
+    const { child, identity } = spawnMarked(
+      folder,
+      ['/bin/sh', '-c', SIMPLE.test(command) ? `exec ${command}` : command],
+      how,
+    )
+    fs.closeSync(log)
+    child.unref()
+    const copy = new Copy(folder, port, identity, 0)
+    const ended = (exit: Exit) => {
+      if (copy.exit) return
+      copy.exit = exit
+      // What it started and left behind goes with it.
+      if (child.pid && !copy.#ending) signalGroup(child.pid, 'SIGKILL')
+      copy.onExit()
+    }
+    child.once('exit', (code, signal) => ended({ code, signal }))
+    child.once('error', () => ended({ code: 127, signal: null }))
+    return copy
+  }
+
+  /** The copies that an earlier agent left; what is left of those that have ended is ended and forgotten. */
+  static async adopt(copies: string, revision: string, grace: number): Promise<Copy[]> {
+    const adopted: Copy[] = []
+    for (const name of list(copies)) {
+      const folder = join(copies, name)
+      const kept = readJson<Kept>(join(folder, 'copy.json'))
+      const { read = 0 } = readJson<{ read: number }>(join(folder, 'read.json')) ?? {}
+      const identity = await findMarked(folder, revision, grace)
+      if (identity && kept) adopted.push(new Copy(folder, kept.port, identity, read))
+    }
+    return adopted
+  }
+
+  get group(): number | undefined {
+    return this.identity?.pid
+  }
+
+  /** One that was launched tells of its end; an adopted one has to be looked at. */
+  look(): void {
+    if (this.exit || !this.identity || isAlive(this.identity)) return
+    this.exit = { code: null, signal: null }
+    this.onExit()
+  }
+
+  kill(): void {
+    if (this.group && !this.exit) signalGroup(this.group, 'SIGKILL')
+  }
+
+  async end(grace: number): Promise<void> {
+    this.onExit = () => {}
+    // A shell in between ends first; the application may take its time.
+    this.#ending = true
+    if (this.group && !this.exit) await endGroup(this.group, grace)
+  }
+
+  forget(): void {
+    fs.rmSync(this.folder, { recursive: true, force: true })
+  }
+
+  /** Whole lines that were written since the last time. */
+  lines(final = false): string[] {
+    const file = join(this.folder, 'log')
+    const lines: string[] = []
+    try {
+      const { size } = fs.statSync(file)
+      if (size < this.#read) this.#read = 0
+      if (size > this.#read) {
+        const chunk = Buffer.alloc(Math.min(size - this.#read, 1024 * 1024))
+        const handle = fs.openSync(file, 'r')
+        const count = fs.readSync(handle, chunk, 0, chunk.length, this.#read)
+        fs.closeSync(handle)
+        this.#read += count
+        const parts = (this.#rest + this.#decoder.write(chunk.subarray(0, count))).split(/\r?\n/)
+        this.#rest = parts.pop()!
+        lines.push(...parts)
+        if (this.#read > LOG_BYTES) {
+          fs.truncateSync(file)
+          this.#read = 0
+        }
+        fs.writeFileSync(join(this.folder, 'read.json'), JSON.stringify({ read: this.#read }))
+      }
+    } catch {
+      // Its folder is gone.
+    }
+    if ((final && this.#rest) || this.#rest.length > LONGEST_LINE) {
+      lines.push(this.#rest)
+      this.#rest = ''
+    }
+    const cut = lines.map(line => (line.length > LONGEST_LINE ? `${line.slice(0, LONGEST_LINE)}…` : line))
+    this.last.push(...cut)
+    this.last.splice(0, Math.max(0, this.last.length - LAST_LINES))
+    return cut
+  }
+}
