@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { command, eventually, stopAll } from '../support/commands.ts'
 import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
 import { ask, folder } from '../support/engine.ts'
-import { type GitServer, gitServer } from '../support/git-server.ts'
+import { type GitServer, gitServer } from '../support/git-http.ts'
 
 let home: string
 let control: ControlPlane
