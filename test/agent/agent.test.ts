@@ -10,7 +10,7 @@ import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { eventually } from '../support/commands.ts'
 import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
 import { ask, folder, QUICK } from '../support/engine.ts'
-import { type GitServer, gitServer } from '../support/git-server.ts'
+import { type GitServer, gitServer } from '../support/git-http.ts'
 
 let home: string
 let control: ControlPlane

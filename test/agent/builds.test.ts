@@ -16,7 +16,7 @@ import { PATH } from '../../src/agent/engines/process/environment.ts'
 import { prepare } from '../../src/agent/engines/process/prepare.ts'
 import { aliveOf, eventually } from '../support/commands.ts'
 import { folder as newFolder, unit } from '../support/engine.ts'
-import { type GitServer, gitServer } from '../support/git-server.ts'
+import { type GitServer, gitServer } from '../support/git-http.ts'
 
 let home: string
 let lines: string[]

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest'
 import { command, eventually, stopAll } from '../support/commands.ts'
 import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
 import { ask, folder } from '../support/engine.ts'
-import { type GitServer, gitServer } from '../support/git-server.ts'
+import { type GitServer, gitServer } from '../support/git-http.ts'
 
 let home: string
 let control: ControlPlane
@@ -101,7 +101,9 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
     )
     expect([...seen].filter(answer => !/^200 (old|new) /.test(answer))).toEqual([])
     expect([...seen].filter(answer => answer.startsWith('200 old')).length).toBe(1)
-    await second.stop('SIGTERM')
+    // Asked to end before it could know what it is, it ends like any program; once it is the agent, with all that runs.
+    await second.until(() => second.said.out.includes('Has the lease'))
+    expect(await second.stop('SIGTERM'), second.said.err).toBe(0)
     await eventually(() => running().length === 0)
   },
   60_000,
