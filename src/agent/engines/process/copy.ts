@@ -1,0 +1,172 @@
+// One running copy of an application: launched so that it is never lost, found again by the next agent, its log followed.
+import { spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { StringDecoder } from 'node:string_decoder'
+import { list, readJson, writeJson } from '../../files.ts'
+import { endGroup, endLeftOf, type Identity, identityOf, isAlive, signalGroup } from '../../processes.ts'
+
+const LOG_BYTES = 8 * 1024 * 1024
+const LONGEST_LINE = 16 * 1024
+const LAST_LINES = 20
+const GONE = '.gone'
+
+export type Launch = { command: string; cwd: string; env: Record<string, string>; port: number }
+type Kept = { port: number; identity?: Identity }
+export type Exit = { code: number | null; signal: string | null }
+
+/**
+ * The shell writes down who it is before it becomes the application, so that there is no moment in which a copy runs and
+ * nobody could find it. Where the folder is gone, its agent was killed and the next one has already looked: it leaves.
+ */
+const SHELL = 'echo $$ > "$0/pid" && exec /bin/sh -c "$1"'
+
+export class Copy {
+  readonly folder: string
+  readonly port: number
+  readonly last: string[] = []
+  identity: Identity | undefined
+  /** How it ended; an adopted one does not tell. */
+  exit: Exit | undefined
+  /** Why it was killed is known already. */
+  blamed = false
+  onExit = () => {}
+  #read: number
+  #rest = ''
+  // A character may be cut in two.
+  readonly #decoder = new StringDecoder('utf8')
+
+  private constructor(folder: string, { port, identity }: Kept, read: number) {
+    this.folder = folder
+    this.port = port
+    this.identity = identity
+    this.#read = read
+  }
+
+  static launch(copies: string, { command, cwd, env, port }: Launch): Copy {
+    const folder = join(copies, randomBytes(6).toString('hex'))
+    fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
+    writeJson(join(folder, 'copy.json'), { port } satisfies Kept)
+    const log = fs.openSync(join(folder, 'log'), 'a', 0o600)
+    const child = spawn('/bin/sh', ['-c', SHELL, folder, command], {
+      cwd,
+      env,
+      stdio: ['ignore', log, log],
+      detached: true,
+    })
+    fs.closeSync(log)
+    child.unref()
+    const copy = new Copy(folder, { port, identity: child.pid ? identityOf(child.pid) : undefined }, 0)
+    if (copy.identity) writeJson(join(folder, 'copy.json'), { port, identity: copy.identity } satisfies Kept)
+    const ended = (exit: Exit) => {
+      if (copy.exit) return
+      copy.exit = exit
+      // What it started and left behind goes with it.
+      if (child.pid) signalGroup(child.pid, 'SIGKILL')
+      copy.onExit()
+    }
+    child.once('exit', (code, signal) => ended({ code, signal }))
+    child.once('error', () => ended({ code: 127, signal: null }))
+    return copy
+  }
+
+  /** The copies that an earlier agent left; what is left of those that have ended is ended and forgotten. */
+  static async adopt(copies: string, revision: string, grace: number): Promise<Copy[]> {
+    const adopted: Copy[] = []
+    for (const name of list(copies)) {
+      const folder = join(copies, name)
+      const kept = readJson<Kept>(join(folder, 'copy.json'))
+      if (kept?.identity && isAlive(kept.identity)) {
+        adopted.push(new Copy(folder, kept, readJson<{ read: number }>(join(folder, 'read.json'))?.read ?? 0))
+        continue
+      }
+      // From here on a shell that has not written its number yet cannot: it leaves.
+      const gone = name.endsWith(GONE) ? folder : folder + GONE
+      if (gone !== folder) fs.renameSync(folder, gone)
+      if (kept?.identity) await endLeftOf(kept.identity, grace)
+      else {
+        const pid = Number(numberIn(join(gone, 'pid')))
+        if (pid && runsRevision(pid, revision)) await endGroup(pid, grace)
+      }
+      fs.rmSync(gone, { recursive: true, force: true })
+    }
+    return adopted
+  }
+
+  get group(): number | undefined {
+    return this.identity?.pid
+  }
+
+  /** One that was launched tells of its end; an adopted one has to be looked at. */
+  look(): void {
+    if (this.exit || !this.identity || isAlive(this.identity)) return
+    this.exit = { code: null, signal: null }
+    this.onExit()
+  }
+
+  kill(): void {
+    if (this.group && !this.exit) signalGroup(this.group, 'SIGKILL')
+  }
+
+  async end(grace: number): Promise<void> {
+    this.onExit = () => {}
+    if (this.group && !this.exit) await endGroup(this.group, grace)
+  }
+
+  forget(): void {
+    fs.rmSync(this.folder, { recursive: true, force: true })
+  }
+
+  /** Whole lines that were written since the last time. */
+  lines(final = false): string[] {
+    const file = join(this.folder, 'log')
+    const lines: string[] = []
+    try {
+      const { size } = fs.statSync(file)
+      if (size < this.#read) this.#read = 0
+      if (size > this.#read) {
+        const chunk = Buffer.alloc(Math.min(size - this.#read, 1024 * 1024))
+        const handle = fs.openSync(file, 'r')
+        const count = fs.readSync(handle, chunk, 0, chunk.length, this.#read)
+        fs.closeSync(handle)
+        this.#read += count
+        const parts = (this.#rest + this.#decoder.write(chunk.subarray(0, count))).split(/\r?\n/)
+        this.#rest = parts.pop()!
+        lines.push(...parts)
+        if (this.#read > LOG_BYTES) {
+          fs.truncateSync(file)
+          this.#read = 0
+        }
+        fs.writeFileSync(join(this.folder, 'read.json'), JSON.stringify({ read: this.#read }))
+      }
+    } catch {
+      // Its folder is gone.
+    }
+    if ((final && this.#rest) || this.#rest.length > LONGEST_LINE) {
+      lines.push(this.#rest)
+      this.#rest = ''
+    }
+    const cut = lines.map(line => (line.length > LONGEST_LINE ? `${line.slice(0, LONGEST_LINE)}…` : line))
+    this.last.push(...cut)
+    this.last.splice(0, Math.max(0, this.last.length - LAST_LINES))
+    return cut
+  }
+}
+
+function numberIn(file: string): string {
+  try {
+    return fs.readFileSync(file, 'utf8')
+  } catch {
+    return ''
+  }
+}
+
+/** The number alone may be another process's by now. */
+function runsRevision(pid: number, revision: string): boolean {
+  try {
+    return fs.readFileSync(`/proc/${pid}/environ`, 'latin1').includes(`SLIPWAY_REVISION_ID=${revision}\0`)
+  } catch {
+    return process.platform !== 'linux' && identityOf(pid) !== undefined
+  }
+}

@@ -1,0 +1,238 @@
+// The copies of one revision: kept at their number, probed, started again with growing pauses, and judged.
+import { join } from 'node:path'
+import { freePort } from '../../ports.ts'
+import type { Level, Running } from '../engine.ts'
+import { Copy } from './copy.ts'
+import { probe } from './health.ts'
+import type { Limits } from './limits.ts'
+import type { Target } from './router.ts'
+
+/** What it takes to start a copy. The environment is everything that the copy sees. */
+export type Recipe = {
+  command: string
+  cwd: string
+  env: (port: number) => Record<string, string>
+  health_path: string | null
+  copies: number
+  memory_mb: number
+}
+type Slot = {
+  copy: Copy | undefined
+  launching: boolean
+  target: Target | undefined
+  failures: number
+  crashes: number
+  restartAt: number
+  healthySince: number
+  probedAt: number
+  probing: boolean
+}
+type Told = { changed: () => void; log: (message: string, level: Level) => void }
+
+const emptySlot = (copy?: Copy): Slot => ({
+  ...{ copy, launching: false, target: undefined, failures: 0, crashes: 0, restartAt: 0 },
+  ...{ healthySince: 0, probedAt: 0, probing: false },
+})
+
+export class Pool {
+  readonly #folder: string
+  readonly #limits: Limits
+  readonly #told: Told
+  #slots: Slot[] = []
+  #recipe: Recipe | undefined
+  #startedAt = Date.now()
+  #wasHealthy = false
+  #trouble: string | null = null
+  #stopping = false
+  #tickAt = 0
+
+  constructor(folder: string, limits: Limits, told: Told) {
+    this.#folder = folder
+    this.#limits = limits
+    this.#told = told
+  }
+
+  /** Takes over what an earlier agent left running; true when there was anything. */
+  async adopt(revision: string): Promise<boolean> {
+    const copies = await Copy.adopt(this.#folder, revision, this.#limits.stop_ms)
+    this.#slots = copies.map(copy => {
+      const slot = emptySlot(copy)
+      copy.onExit = () => this.#exited(slot)
+      return slot
+    })
+    // Whether they are well is known before anything is decided; what else is asked of their health comes later.
+    await Promise.all(this.#slots.map(slot => this.#probe(slot)))
+    return copies.length > 0
+  }
+
+  /** Also for what was adopted, and for what is already as wanted. */
+  start(recipe: Recipe): void {
+    this.#recipe = recipe
+    while (this.#slots.length < recipe.copies) this.#slots.push(emptySlot())
+    for (const surplus of this.#slots.splice(recipe.copies)) void this.#drop(surplus)
+    this.tick()
+  }
+
+  /** Cheap, and often: everything that time brings. */
+  tick(): void {
+    if (this.#stopping) return
+    const now = Date.now()
+    for (const slot of this.#slots) {
+      for (const line of slot.copy?.lines() ?? []) this.#told.log(line, 'info')
+      if (slot.copy) {
+        if (now - this.#tickAt > 500) slot.copy.look()
+        const pause = slot.healthySince ? this.#limits.probe_ms : this.#limits.starting_probe_ms
+        if (!slot.probing && now - slot.probedAt >= pause) void this.#probe(slot)
+      } else if (this.#recipe && !slot.launching && now >= slot.restartAt) void this.#launch(slot, this.#recipe)
+    }
+    if (now - this.#tickAt > 500) this.#tickAt = now
+    // Time alone may have made it a failure.
+    if (!this.#wasHealthy && this.phase() === 'failing') this.#told.changed()
+  }
+
+  phase(): Running['phase'] {
+    if (this.targets().length > 0 && (this.#wasHealthy || this.#complete())) return 'healthy'
+    if (this.#wasHealthy) return 'unhealthy'
+    const looping = this.#slots.some(slot => slot.crashes >= this.#limits.crashes)
+    const late = Date.now() - this.#startedAt > this.#limits.ready_ms
+    return looping || late ? 'failing' : 'starting'
+  }
+
+  reason(): string | null {
+    const phase = this.phase()
+    if (phase === 'healthy') return null
+    const looping = this.#slots.find(slot => slot.crashes >= this.#limits.crashes)
+    const seconds = Math.round(this.#limits.ready_ms / 1000)
+    const trouble = this.#trouble ?? 'it is starting'
+    const said = looping
+      ? `Crash loop: it ended ${looping.crashes} times in a row; the last time ${trouble}.`
+      : phase === 'failing'
+        ? `It was not healthy within ${seconds} s: ${trouble}.`
+        : this.#trouble && `It is not well: ${trouble}.`
+    return said ? said + this.#lastLines() : null
+  }
+
+  targets(): Target[] {
+    return this.#slots.flatMap(slot => slot.target ?? [])
+  }
+
+  groups(): number[] {
+    return this.#slots.flatMap(slot => slot.copy?.group ?? [])
+  }
+
+  /** Holds each copy to its memory. */
+  weigh(used: Map<number, number>): void {
+    for (const { copy } of this.#slots) {
+      const megabytes = copy?.group ? (used.get(copy.group) ?? 0) : 0
+      if (!this.#recipe || megabytes <= this.#recipe.memory_mb) continue
+      const limit = this.#recipe.memory_mb
+      this.blame(copy!, `it used ${Math.round(megabytes)} MB, more than its memory_limit_mb of ${limit}, and was killed`)
+    }
+  }
+
+  blameAll(reason: string): void {
+    for (const { copy } of this.#slots) if (copy) this.blame(copy, reason)
+  }
+
+  blame(copy: Copy, reason: string): void {
+    this.#trouble = reason
+    copy.blamed = true
+    this.#told.log(`Killed: ${reason}.`, 'error')
+    copy.kill()
+  }
+
+  async stop(): Promise<void> {
+    this.#stopping = true
+    await Promise.all(this.#slots.map(slot => this.#drop(slot)))
+    this.#slots = []
+  }
+
+  /** Lets go: they run on. */
+  release(): void {
+    this.#stopping = true
+  }
+
+  #complete(): boolean {
+    return this.#recipe === undefined || this.targets().length >= this.#recipe.copies
+  }
+
+  async #launch(slot: Slot, recipe: Recipe): Promise<void> {
+    slot.launching = true
+    const port = await freePort()
+    slot.launching = false
+    if (this.#stopping || !this.#slots.includes(slot)) return
+    const { command, cwd, env } = recipe
+    const copy = Copy.launch(this.#folder, { command, cwd, env: env(port), port })
+    slot.copy = copy
+    slot.failures = 0
+    slot.probedAt = 0
+    copy.onExit = () => this.#exited(slot)
+  }
+
+  #exited(slot: Slot): void {
+    const { copy } = slot
+    if (!copy || this.#stopping) return
+    for (const line of copy.lines(true)) this.#told.log(line, 'info')
+    const now = Date.now()
+    const calm = slot.healthySince > 0 && now - slot.healthySince > this.#limits.calm_ms
+    slot.crashes = calm ? 1 : slot.crashes + 1
+    const pause = Math.min(this.#limits.backoff_ms * 2 ** (slot.crashes - 1), this.#limits.longest_backoff_ms)
+    if (!copy.blamed) {
+      this.#trouble = `it ${ending(copy)}`
+      this.#told.log(`Ended: it ${ending(copy)}; started again in ${pause / 1000} s.`, 'error')
+    }
+    this.#last = [...copy.last]
+    copy.forget()
+    Object.assign(slot, { copy: undefined, target: undefined, healthySince: 0, restartAt: now + pause })
+    this.#told.changed()
+  }
+  #last: string[] = []
+
+  async #probe(slot: Slot): Promise<void> {
+    const { copy } = slot
+    if (!copy) return
+    slot.probing = true
+    const health = await probe(copy.port, this.#recipe?.health_path ?? null, this.#limits.probe_timeout_ms)
+    slot.probing = false
+    slot.probedAt = Date.now()
+    if (slot.copy !== copy || this.#stopping) return
+    if (health.ok) {
+      slot.failures = 0
+      if (slot.target) return
+      slot.target = { host: health.host, port: copy.port }
+      slot.healthySince = Date.now()
+      if (this.#complete()) this.#wasHealthy = true
+      this.#told.changed()
+      return
+    }
+    // While it starts, why it is not well yet is only of interest when it never gets well.
+    if (!slot.healthySince) {
+      if (!copy.exit && !(slot.crashes > 0)) this.#trouble = health.reason
+      return
+    }
+    slot.failures++
+    if (slot.failures >= this.#limits.patience)
+      this.blame(copy, `its health check failed ${slot.failures} times in a row: ${health.reason}`)
+  }
+
+  async #drop(slot: Slot): Promise<void> {
+    const { copy } = slot
+    if (!copy) return
+    await copy.end(this.#limits.stop_ms)
+    for (const line of copy.lines(true)) this.#told.log(line, 'info')
+    copy.forget()
+  }
+
+  #lastLines(): string {
+    const lines = this.#slots.flatMap(({ copy }) => copy?.last ?? [])
+    const last = (lines.length ? lines : this.#last).slice(-10)
+    return last.length ? ` Its last lines:\n${last.join('\n')}` : ' It wrote nothing.'
+  }
+}
+
+function ending({ exit }: Copy): string {
+  if (exit?.signal) return `was killed by ${exit.signal}`
+  return exit?.code == null ? 'ended' : `ended with code ${exit.code}`
+}
+
+export const copiesOf = (folder: string) => join(folder, 'copies')

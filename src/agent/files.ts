@@ -1,0 +1,53 @@
+// How the agent keeps things on disk: whole or not at all, for its owner's eyes only.
+import * as fs from 'node:fs'
+import { dirname } from 'node:path'
+
+/** Renamed into its place, so that nobody ever reads half a file. */
+export function write(file: string, text: string): void {
+  fs.mkdirSync(dirname(file), { recursive: true, mode: 0o700 })
+  const work = `${file}.${process.pid}`
+  fs.writeFileSync(work, text, { mode: 0o600, flush: true })
+  fs.renameSync(work, file)
+}
+
+export const writeJson = (file: string, value: object) => write(file, JSON.stringify(value))
+
+/** Undefined where it is missing or damaged: both mean that nothing is known. */
+export function readJson<T extends object>(file: string): T | undefined {
+  try {
+    return JSON.parse(fs.readFileSync(file, 'utf8')) as T
+  } catch {
+    return undefined
+  }
+}
+
+export function list(folder: string): string[] {
+  try {
+    return fs.readdirSync(folder)
+  } catch {
+    return []
+  }
+}
+
+export const remove = (path: string) => fs.promises.rm(path, { recursive: true, force: true, maxRetries: 3 })
+
+/** Megabytes below a folder; files with several names count once. It stops counting at the limit. */
+export async function sizeOf(folder: string, limit = Number.POSITIVE_INFINITY): Promise<number> {
+  const seen = new Set<number>()
+  let bytes = 0
+  const open = [folder]
+  for (let at = open.pop(); at !== undefined && bytes < limit * 1024 * 1024; at = open.pop()) {
+    const entries = await fs.promises.readdir(at, { withFileTypes: true }).catch(() => [])
+    for (const entry of entries) {
+      const path = `${at}/${entry.name}`
+      if (entry.isDirectory()) open.push(path)
+      else {
+        const stat = await fs.promises.lstat(path).catch(() => undefined)
+        if (!stat || (stat.nlink > 1 && seen.has(stat.ino))) continue
+        seen.add(stat.ino)
+        bytes += stat.blocks * 512
+      }
+    }
+  }
+  return bytes / 1024 / 1024
+}
