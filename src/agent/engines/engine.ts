@@ -1,6 +1,6 @@
 // The interface between the agent and what runs applications: processes of this machine, containers, a cluster.
 import type { Source } from '../../deployments/parts.schema.ts'
-import type { WholeResourceSpec } from '../../deployments/resources.schema.ts'
+import type { Part, WholeResourceSpec } from '../../deployments/resources.schema.ts'
 
 /** One revision of one deployment. */
 export type Ref = { deployment_id: string; revision_id: string }
@@ -17,6 +17,8 @@ export type Unit = Ref & {
   namespace: string | null
   custom_url: string | null
   resources: WholeResourceSpec
+  /** What was asked for beside the application itself: in `resources` no amount is left open. */
+  parts: Part[]
   install_command: string | null
   build_command: string | null
   secrets: Record<string, string>
