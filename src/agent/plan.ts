@@ -27,18 +27,21 @@ export type Wanted = {
   target: string | null
   /** The revision that serves as far as the control plane knows: to be kept until it says otherwise. */
   serving: string | null
+  /** Whether it is to have a database before anything of it starts. */
+  database: boolean
 }
 
 export type Observed = {
   revisions: Record<string, Phase>
   /** The revision that gets the requests. */
   routed: string | null
+  database: 'none' | 'coming' | 'ready'
   /** Whether anything else of the deployment is left: files, a route, a namespace's objects. */
   left: boolean
 }
 
 type Step = 'build' | 'interrupt' | 'start' | 'switch' | 'drain' | 'stop' | 'give_up' | 'forget'
-export type Action = { do: Step; revision: string } | { do: 'remove' }
+export type Action = { do: Step; revision: string } | { do: 'provide' } | { do: 'remove' }
 
 /**
  * Actions that can be taken now, in this order; when they have been, or anything has changed, it is asked again.
@@ -54,9 +57,14 @@ export function plan(wanted: Wanted, observed: Observed): Action[] {
 
   const { target, serving } = wanted
   const actions: Action[] = []
+  const held = wanted.database && observed.database !== 'ready'
+  if (wanted.database && observed.database === 'none') actions.push({ do: 'provide' })
   // Both may be there: the new one comes beside the old, which keeps serving until the control plane says otherwise.
   for (const id of new Set([serving, target]))
-    if (id !== null) actions.push(...coming(id, phase(id), id === target && id !== serving))
+    if (id !== null) {
+      const steps = coming(id, phase(id), id === target && id !== serving)
+      actions.push(...steps.filter(step => !(held && step.do === 'start')))
+    }
 
   const best = [target, serving].find(id => phase(id) === 'healthy') ?? null
   if (best !== null && best !== observed.routed) actions.push({ do: 'switch', revision: best })
@@ -111,31 +119,30 @@ const runs = (phase: Phase | undefined) => phase === 'healthy' || phase === 'unh
 
 // ---- what is told
 
-export type State = 'BUILDING' | 'BUILD_FAILED' | 'AWAITING_DEPLOY' | 'DEPLOYING' | 'DEPLOYED' | 'DEPLOY_FAILED'
+export type Told = 'building' | 'built' | 'deploying' | 'deployed' | 'failed'
 
-/** The state that a revision in flight is in; null while there is nothing to say of it. */
+/** What is said of a revision in flight; null while there is nothing to say. */
 export function stateOf(
   revision: string,
   { builds, observed }: { builds: boolean; observed: Pick<Observed, 'revisions' | 'routed'> },
-): State | null {
+): Told | null {
   const phase = observed.revisions[revision]
   switch (phase) {
     case 'building':
-      return builds ? 'BUILDING' : 'DEPLOYING'
-    case 'broken':
-      return builds ? 'BUILD_FAILED' : 'DEPLOY_FAILED'
+      return builds ? 'building' : 'deploying'
     case 'built':
-      return builds ? 'AWAITING_DEPLOY' : 'DEPLOYING'
+      return builds ? 'built' : 'deploying'
     case 'failing':
     case 'starting':
-      return 'DEPLOYING'
+      return 'deploying'
+    case 'broken':
     case 'failed':
-      return 'DEPLOY_FAILED'
+      return 'failed'
     case 'healthy':
-      return observed.routed === revision ? 'DEPLOYED' : 'DEPLOYING'
+      return observed.routed === revision ? 'deployed' : 'deploying'
     // It serves as soon as it was switched to, whatever happens to it afterwards.
     case 'unhealthy':
-      return observed.routed === revision ? null : 'DEPLOYING'
+      return observed.routed === revision ? null : 'deploying'
     default:
       return null
   }

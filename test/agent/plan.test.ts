@@ -2,15 +2,21 @@
 import { describe, expect, test } from 'vitest'
 import { type Action, type Observed, type Phase, plan, stateOf, type Wanted } from '../../src/agent/plan.ts'
 
-const wanted = (target: string | null, serving: string | null): Wanted => ({ present: true, target, serving })
-const gone: Wanted = { present: false, target: null, serving: null }
+const wanted = (target: string | null, serving: string | null): Wanted => ({
+  present: true,
+  target,
+  serving,
+  database: false,
+})
+const gone: Wanted = { present: false, target: null, serving: null, database: false }
 const observed = (revisions: Record<string, Phase>, routed: string | null = null, left = true): Observed => ({
   revisions,
   routed,
   left,
+  database: 'none',
 })
 const told = (actions: Action[]) =>
-  actions.map(action => (action.do === 'remove' ? 'remove' : `${action.do} ${action.revision}`))
+  actions.map(action => ('revision' in action ? `${action.do} ${action.revision}` : action.do))
 
 test.each<[string, Wanted, Observed, string[]]>([
   ['a first revision is built', wanted('new', null), observed({}, null, false), ['build new']],
@@ -129,7 +135,7 @@ function settle(want: Wanted, world: Observed, fate: { build?: 'broken'; start?:
 function apply(world: Observed, actions: Action[], _fate: object): boolean {
   for (const action of actions) {
     if (action.do === 'remove') world.left = false
-    else {
+    else if ('revision' in action) {
       const { revision } = action
       if (action.do === 'switch') world.routed = revision
       else if (action.do === 'forget' || action.do === 'interrupt') delete world.revisions[revision]
@@ -160,6 +166,15 @@ function wait(world: Observed, { build, start }: { build?: 'broken'; start?: 'fa
   }
   return false
 }
+
+test.each<['none' | 'coming' | 'ready', string[]]>([
+  ['none', ['provide']],
+  ['coming', []],
+  ['ready', ['start new']],
+])('with a database that is %s', (database, actions) => {
+  const want = { ...wanted('new', null), database: true }
+  expect(told(plan(want, { ...observed({ new: 'built' }), database }))).toEqual(actions)
+})
 
 describe('followed to its end', () => {
   test('a rollout', () => {
@@ -201,14 +216,14 @@ describe('followed to its end', () => {
 test.each<[Phase | undefined, string | null, string | null, string | null]>([
   // phase, routed elsewhere and builds; routed to it; a source without a build
   [undefined, null, null, null],
-  ['building', 'BUILDING', 'BUILDING', 'DEPLOYING'],
-  ['built', 'AWAITING_DEPLOY', 'AWAITING_DEPLOY', 'DEPLOYING'],
-  ['broken', 'BUILD_FAILED', 'BUILD_FAILED', 'DEPLOY_FAILED'],
-  ['starting', 'DEPLOYING', 'DEPLOYING', 'DEPLOYING'],
-  ['healthy', 'DEPLOYING', 'DEPLOYED', 'DEPLOYING'],
-  ['unhealthy', 'DEPLOYING', null, 'DEPLOYING'],
-  ['failing', 'DEPLOYING', 'DEPLOYING', 'DEPLOYING'],
-  ['failed', 'DEPLOY_FAILED', 'DEPLOY_FAILED', 'DEPLOY_FAILED'],
+  ['building', 'building', 'building', 'deploying'],
+  ['built', 'built', 'built', 'deploying'],
+  ['broken', 'failed', 'failed', 'failed'],
+  ['starting', 'deploying', 'deploying', 'deploying'],
+  ['healthy', 'deploying', 'deployed', 'deploying'],
+  ['unhealthy', 'deploying', null, 'deploying'],
+  ['failing', 'deploying', 'deploying', 'deploying'],
+  ['failed', 'failed', 'failed', 'failed'],
 ])('%s is told as %s, with the requests %s, without a build %s', (phase, elsewhere, routed, imaged) => {
   const revisions: Record<string, Phase> = phase ? { new: phase } : {}
   expect(stateOf('new', { builds: true, observed: { revisions, routed: 'old' } })).toBe(elsewhere)

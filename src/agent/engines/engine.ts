@@ -16,6 +16,8 @@ export type Unit = Ref & {
   image_uri: string | null
   namespace: string | null
   custom_url: string | null
+  /** It is started only once `observe` says that its database is ready; the engine puts `DATABASE_URI` into its environment. */
+  needs_database: boolean
   resources: WholeResourceSpec
   /** What was asked for beside the application itself: in `resources` no amount is left open. */
   parts: Part[]
@@ -47,10 +49,17 @@ export type Artifact = {
   commit_sha: string | null
 }
 
-export type Level = 'debug' | 'info' | 'warning' | 'error'
+export type Level = 'INFO' | 'WARNING' | 'ERROR'
 export type Log = (message: string, level?: Level) => void
 /** What work that takes its time is given: it ends early when the signal is aborted, whole process groups included. */
-export type Task = { log: Log; signal: AbortSignal; cache: string }
+export type Task = {
+  log: Log
+  signal: AbortSignal
+  /** A folder that the deployment keeps from one build to the next. */
+  cache: string
+  /** A folder for the mark of the command that runs, so that the next agent finds and ends it. */
+  running: string
+}
 
 /** How the copies of a revision fare. `plan.ts` says what each word means. */
 export type Running = {
@@ -86,17 +95,22 @@ export type Events = {
 export interface Engine {
   readonly name: string
   /** Why it cannot run this, in a sentence for whoever wanted it; null when it can. */
-  refuses(unit: Pick<Unit, 'source' | 'resources' | 'namespace'>): string | null
+  refuses(unit: Unit): string | null
   /** Takes over what an earlier agent left running; called once, before anything else. */
   open(events: Events): Promise<void>
   /** The deployments of which anything is left here. */
   deployments(): Promise<string[]>
   observe(deployment_id: string): Promise<Seen>
+  /** Sets out to give it a database, and does not wait for it. */
+  provide(unit: Unit): Promise<void>
   /** Makes what can be started: of files (with their install and build commands), or of an image (tree is null). */
   prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact>
-  /** Starts its copies beside whatever runs, and does not wait for them. Where they run, it only sees that they go on. */
+  /**
+   * Starts its copies beside whatever runs, and does not wait for them. Also called once after `open` for what was taken
+   * over, and when its resources are other than they were: what runs goes on running.
+   */
   start(unit: Unit, artifact: Artifact): Promise<void>
-  /** From when it returns, every new request goes to that revision. */
+  /** From when it returns, every new request goes to that revision. Also called when its `custom_url` is another one. */
   route(unit: Unit): Promise<void>
   /** It gets no new request from now on; `drained` once the last was answered, or has had its time. */
   drain(ref: Ref): Promise<void>

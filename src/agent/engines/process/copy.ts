@@ -1,15 +1,26 @@
+<<<<<<< HEAD
 // One running copy of an application: launched so that it is never lost, found again by the next agent, its log followed.
 import { spawn } from 'node:child_process'
+=======
+// One running copy of an application: launched, found again by the next agent, its log followed.
+import type { SpawnOptions } from 'node:child_process'
+>>>>>>> agent
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
 import { list, readJson, writeJson } from '../../files.ts'
+<<<<<<< HEAD
 import { endGroup, endLeftOf, type Identity, identityOf, isAlive, signalGroup } from '../../processes.ts'
+=======
+import { findMarked, spawnMarked } from '../../marked.ts'
+import { endGroup, type Identity, isAlive, signalGroup } from '../../processes.ts'
+>>>>>>> agent
 
 const LOG_BYTES = 8 * 1024 * 1024
 const LONGEST_LINE = 16 * 1024
 const LAST_LINES = 20
+<<<<<<< HEAD
 const GONE = '.gone'
 
 export type Launch = { command: string; cwd: string; env: Record<string, string>; port: number }
@@ -22,6 +33,13 @@ export type Exit = { code: number | null; signal: string | null }
  */
 const SHELL = 'echo $$ > "$0/pid" && exec /bin/sh -c "$1"'
 
+=======
+
+export type Launch = { command: string; cwd: string; env: Record<string, string>; port: number }
+type Kept = { port: number }
+export type Exit = { code: number | null; signal: string | null }
+
+>>>>>>> agent
 export class Copy {
   readonly folder: string
   readonly port: number
@@ -37,7 +55,11 @@ export class Copy {
   // A character may be cut in two.
   readonly #decoder = new StringDecoder('utf8')
 
+<<<<<<< HEAD
   private constructor(folder: string, { port, identity }: Kept, read: number) {
+=======
+  private constructor(folder: string, port: number, identity: Identity | undefined, read: number) {
+>>>>>>> agent
     this.folder = folder
     this.port = port
     this.identity = identity
@@ -49,6 +71,7 @@ export class Copy {
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     writeJson(join(folder, 'copy.json'), { port } satisfies Kept)
     const log = fs.openSync(join(folder, 'log'), 'a', 0o600)
+<<<<<<< HEAD
     const child = spawn('/bin/sh', ['-c', SHELL, folder, command], {
       cwd,
       env,
@@ -59,6 +82,13 @@ export class Copy {
     child.unref()
     const copy = new Copy(folder, { port, identity: child.pid ? identityOf(child.pid) : undefined }, 0)
     if (copy.identity) writeJson(join(folder, 'copy.json'), { port, identity: copy.identity } satisfies Kept)
+=======
+    const how: SpawnOptions = { cwd, env, stdio: ['ignore', log, log] }
+    const { child, identity } = spawnMarked(folder, ['/bin/sh', '-c', command], how)
+    fs.closeSync(log)
+    child.unref()
+    const copy = new Copy(folder, port, identity, 0)
+>>>>>>> agent
     const ended = (exit: Exit) => {
       if (copy.exit) return
       copy.exit = exit
@@ -77,6 +107,7 @@ export class Copy {
     for (const name of list(copies)) {
       const folder = join(copies, name)
       const kept = readJson<Kept>(join(folder, 'copy.json'))
+<<<<<<< HEAD
       if (kept?.identity && isAlive(kept.identity)) {
         adopted.push(new Copy(folder, kept, readJson<{ read: number }>(join(folder, 'read.json'))?.read ?? 0))
         continue
@@ -90,6 +121,11 @@ export class Copy {
         if (pid && runsRevision(pid, revision)) await endGroup(pid, grace)
       }
       fs.rmSync(gone, { recursive: true, force: true })
+=======
+      const { read = 0 } = readJson<{ read: number }>(join(folder, 'read.json')) ?? {}
+      const identity = await findMarked(folder, revision, grace)
+      if (identity && kept) adopted.push(new Copy(folder, kept.port, identity, read))
+>>>>>>> agent
     }
     return adopted
   }
@@ -153,6 +189,7 @@ export class Copy {
     return cut
   }
 }
+<<<<<<< HEAD
 
 function numberIn(file: string): string {
   try {
@@ -170,3 +207,5 @@ function runsRevision(pid: number, revision: string): boolean {
     return process.platform !== 'linux' && identityOf(pid) !== undefined
   }
 }
+=======
+>>>>>>> agent

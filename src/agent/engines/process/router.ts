@@ -109,7 +109,10 @@ export function createRouter() {
   }
 
   const server = () => {
-    const made = http.createServer({ requestTimeout: 0, keepAliveTimeout: 75_000 }, (req, res) => void onRequest(req, res))
+    const made = http.createServer(
+      { requestTimeout: 0, keepAliveTimeout: 75_000 },
+      (req, res) => void onRequest(req, res),
+    )
     made.on('upgrade', (req, socket, head) => void onUpgrade(req, socket, head))
     return made
   }
@@ -129,7 +132,8 @@ export function createRouter() {
 const NONE = new Set<string>()
 const hostOf = (req: http.IncomingMessage) => (req.headers.host ?? '').replace(/:\d+$/, '').toLowerCase()
 const pathOf = (req: http.IncomingMessage) => req.url!.replace(/[?#].*$/s, '')
-const isBelow = (path: string, prefix: string) => path === prefix || path.startsWith(prefix.endsWith('/') ? prefix : `${prefix}/`)
+const isBelow = (path: string, prefix: string) =>
+  path === prefix || path.startsWith(prefix.endsWith('/') ? prefix : `${prefix}/`)
 
 function dial(target: Target): Promise<Socket | undefined> {
   return new Promise(resolve => {
@@ -161,9 +165,11 @@ function forwarded(req: http.IncomingMessage): string[] {
 }
 
 function refuse(res: http.ServerResponse, why: 'nowhere' | 'nobody', host: string): void {
-  if (why === 'nowhere') return answer(res, 404, `No deployment is served at ${host.slice(0, 100)}.`)
-  res.setHeader('Retry-After', '1')
-  answer(res, 503, 'The deployment is there, and none of its copies takes a connection: see its log.')
+  if (why === 'nowhere') answer(res, 404, `No deployment is served at ${host.slice(0, 100)}.`)
+  else {
+    res.setHeader('Retry-After', '1')
+    answer(res, 503, 'The deployment is there, and none of its copies takes a connection: see its log.')
+  }
 }
 
 function answer(res: http.ServerResponse, status: number, detail: string): void {

@@ -1,0 +1,79 @@
+// Runs one command of a build in a process group of its own: its lines told as they come, ended by interruption, time or size.
+import { createInterface } from 'node:readline'
+import { type Task, Unworkable } from '../engines/engine.ts'
+import { sizeOf } from '../files.ts'
+import { spawnMarked } from '../marked.ts'
+import { endGroup } from '../processes.ts'
+
+const BUILD_MS = 15 * 60_000
+const GRACE_MS = 5_000
+const MEASURE_MS = 2_000
+const LINES = 20_000
+const LONGEST = 16 * 1024
+
+type Options = {
+  cwd: string
+  env: Record<string, string>
+  revision: string
+  task: Pick<Task, 'log' | 'signal' | 'running'>
+  /** How a failure is told of. */
+  what: string
+  disk_mb?: number
+  time_ms?: number
+  /** Takes what it writes to its standard output, instead of the log. */
+  output?: (line: string) => void
+}
+
+export async function runCommand(command: string[], options: Options): Promise<void> {
+  const { cwd, task, what, disk_mb, time_ms = BUILD_MS, output } = options
+  task.signal.throwIfAborted()
+  const env = { ...options.env, SLIPWAY_REVISION_ID: options.revision }
+  const { child } = spawnMarked(task.running, command, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] })
+  const last: string[] = []
+  let count = 0
+  const say = (line: string) => {
+    const cut = line.length > LONGEST ? `${line.slice(0, LONGEST)}…` : line
+    last.push(cut)
+    last.splice(0, Math.max(0, last.length - 10))
+    if (++count < LINES) task.log(cut)
+    else if (count === LINES) task.log(`… its further lines are left out.`, 'WARNING')
+  }
+  createInterface({ input: child.stdout! }).on('line', output ?? say)
+  createInterface({ input: child.stderr! }).on('line', say)
+
+  let ended: string | undefined
+  const end = (reason: string) => {
+    ended ??= reason
+    if (child.pid) void endGroup(child.pid, GRACE_MS)
+  }
+  const interrupted = () => end('was interrupted')
+  task.signal.addEventListener('abort', interrupted)
+  const late = setTimeout(() => end(`did not end within ${Math.round(time_ms / 1000)} s`), time_ms)
+  const measuring = disk_mb
+    ? setInterval(async () => {
+        if ((await sizeOf(cwd, disk_mb)) > disk_mb) end(`wrote more than the ${disk_mb} MB that a build may`)
+      }, MEASURE_MS)
+    : undefined
+  try {
+    const [code, signal] = await new Promise<[number | null, string | null]>(resolve => {
+      child.once('close', (code, signal) => resolve([code, signal]))
+      child.once('error', error => {
+        say(error.message)
+        resolve([127, null])
+      })
+    })
+    // What it left running in the background does not outlive it.
+    if (child.pid) await endGroup(child.pid, 0)
+    task.signal.throwIfAborted()
+    if (disk_mb && !ended && (await sizeOf(cwd, disk_mb)) > disk_mb)
+      ended = `wrote more than the ${disk_mb} MB that a build may`
+    if (ended || code !== 0) {
+      const why = ended ?? (signal ? `was killed by ${signal}` : `ended with code ${code}`)
+      throw new Unworkable(`${what} ${why}.${last.length ? ` Its last lines:\n${last.join('\n')}` : ''}`)
+    }
+  } finally {
+    clearTimeout(late)
+    clearInterval(measuring)
+    task.signal.removeEventListener('abort', interrupted)
+  }
+}

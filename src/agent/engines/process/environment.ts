@@ -1,0 +1,23 @@
+// What an application sees in its environment: its own, and the few variables that README.md documents. Nothing of ours.
+import { dirname, join } from 'node:path'
+import type { Ref } from '../engine.ts'
+
+/** The programs of the system, and the Node that runs us with the npm beside it. */
+export const PATH = [dirname(process.execPath), '/usr/local/bin', '/usr/bin', '/bin'].join(':')
+
+export const environmentOf = (
+  { deployment_id, revision_id, name, secrets }: Ref & { name: string; secrets: Record<string, string> },
+  configured: Record<string, string>,
+  { folder, port }: { folder: string; port: number },
+): Record<string, string> => ({
+  LANG: 'C.UTF-8',
+  ...configured,
+  ...secrets,
+  PATH,
+  HOME: join(folder, 'home'),
+  TMPDIR: join(folder, 'tmp'),
+  PORT: String(port),
+  SLIPWAY_DEPLOYMENT_ID: deployment_id,
+  SLIPWAY_DEPLOYMENT_NAME: name,
+  SLIPWAY_REVISION_ID: revision_id,
+})

@@ -1,0 +1,62 @@
+// Installs and builds an application in its folder, so that its start command can be run there.
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { runCommand } from '../../builds/command.ts'
+import { type Artifact, type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
+import { PATH } from './environment.ts'
+
+export async function prepare(unit: Unit, tree: Tree, task: Task, disk_mb: number): Promise<Artifact> {
+  const { folder } = tree
+  const env = {
+    LANG: 'C.UTF-8',
+    ...tree.env,
+    ...unit.secrets,
+    PATH,
+    HOME: join(task.cache, 'home'),
+    TMPDIR: join(task.cache, 'tmp'),
+    npm_config_cache: join(task.cache, 'npm'),
+    npm_config_prefer_offline: 'true',
+    npm_config_fund: 'false',
+    npm_config_audit: 'false',
+    npm_config_update_notifier: 'false',
+  }
+  for (const own of [env.HOME, env.TMPDIR]) fs.mkdirSync(own, { recursive: true, mode: 0o700 })
+  const commands = [
+    ['install', tree.install_command ?? installOf(folder)],
+    ['build', tree.build_command],
+  ] as const
+  for (const [step, command] of commands) {
+    if (!command) continue
+    task.log(`${step === 'install' ? 'Installing' : 'Building'}: ${command}`)
+    await runCommand(['/bin/sh', '-c', command], {
+      cwd: folder,
+      env,
+      revision: unit.revision_id,
+      task,
+      disk_mb,
+      what: `The ${step} command \`${command}\``,
+    })
+  }
+  const start_command = tree.start_command ?? (fs.existsSync(join(folder, 'package.json')) ? 'npm start' : null)
+  if (!start_command)
+    throw new Unworkable(
+      'Nothing says how to start it: name a `start_command` in the runtime configuration file, or add a package.json with a `start` script.',
+    )
+  const { health_path, commit_sha } = tree
+  return { location: folder, start_command, health_path, env: tree.env, commit_sha }
+}
+
+/** What a package asks for is installed also where nobody said so. */
+function installOf(folder: string): string | null {
+  const text = fs.existsSync(join(folder, 'package.json')) && fs.readFileSync(join(folder, 'package.json'), 'utf8')
+  if (!text || fs.existsSync(join(folder, 'node_modules'))) return null
+  let asked: object
+  try {
+    const { dependencies = {}, devDependencies = {} } = JSON.parse(text)
+    asked = { ...dependencies, ...devDependencies }
+  } catch {
+    throw new Unworkable('Its package.json is not JSON: repair it.')
+  }
+  if (Object.keys(asked).length === 0) return null
+  return fs.existsSync(join(folder, 'package-lock.json')) ? 'npm ci' : 'npm install'
+}

@@ -1,0 +1,294 @@
+// The process engine with real processes: rollouts, restarts, limits, failures, and what an agent that was killed left.
+import { randomUUID } from 'node:crypto'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import type { Ref, Seen } from '../../src/agent/engines/engine.ts'
+import type { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { withDefaults } from '../../src/deployments/resources.schema.ts'
+import { aliveOf, eventually } from '../support/commands.ts'
+import { application, ask, engineIn, folder, saying, unit } from '../support/engine.ts'
+
+let home: string
+let started: ProcessEngine[]
+let ref: Ref
+
+beforeEach(() => {
+  home = folder()
+  started = []
+  ref = { deployment_id: randomUUID(), revision_id: randomUUID() }
+})
+afterEach(async () => {
+  for (const engine of started) await engine.close({ stop: true })
+  fs.rmSync(home, { recursive: true, force: true })
+})
+
+async function open(limits = {}) {
+  const opened = await engineIn(home, limits)
+  started.push(opened.engine)
+  return opened
+}
+const next = (): Ref => ({ ...ref, revision_id: randomUUID() })
+const of = (seen: Seen, { revision_id }: Ref) => seen.running.find(one => one.revision_id === revision_id)
+const until = (engine: ProcessEngine, one: Ref, phase: string) =>
+  eventually(async () => {
+    const running = of(await engine.observe(one.deployment_id), one)
+    return running?.phase === phase ? running : undefined
+  })
+const url = async (engine: ProcessEngine) => (await engine.observe(ref.deployment_id)).url!
+
+describe('a rollout', () => {
+  test('runs beside, switches, drains, stops; a client that polls through it sees not one failure', async () => {
+    const { engine } = await open()
+    const slow = `
+import { createServer } from 'node:http'
+const text = process.env.TEXT
+createServer((req, res) => req.url === '/slow' ? setTimeout(() => res.end(text), 300) : res.end(text)).listen(process.env.PORT)
+`
+    const run = (one: Ref, text: string) => {
+      const resources = withDefaults({ min_scale: 2 }, 'dev')
+      return engine.start(unit(one, { resources, secrets: { TEXT: text } }), application(home, one.revision_id, slow))
+    }
+    await run(ref, 'old')
+    await until(engine, ref, 'healthy')
+    await engine.route(unit(ref))
+    const at = await url(engine)
+    expect(at).toMatch(/^http:\/\/shop\.localhost:\d+$/)
+
+    const said = new Map<string, number>()
+    let polling = true
+    const poll = async (path: string) => {
+      while (polling) {
+        const { status, body } = await ask(at, path)
+        said.set(`${status} ${body}`, (said.get(`${status} ${body}`) ?? 0) + 1)
+      }
+    }
+    const clients = ['/', '/', '/slow', '/slow'].map(poll)
+    const second = next()
+    await run(second, 'new')
+    await until(engine, second, 'healthy')
+    await engine.route(unit(second))
+    expect((await ask(at)).body).toBe('new')
+    await engine.drain(ref)
+    await until(engine, ref, 'drained')
+    await engine.stop(ref)
+    const before = said.get('200 new') ?? 0
+    await eventually(() => said.get('200 new')! > before + 20)
+    polling = false
+    await Promise.all(clients)
+    expect([...said.keys()].sort()).toEqual(['200 new', '200 old'])
+    expect((await engine.observe(ref.deployment_id)).running.map(one => one.revision_id)).toEqual([second.revision_id])
+  })
+
+  test('an application sees its own environment, and nothing of ours', async () => {
+    const { engine } = await open()
+    const code = `
+import { createServer } from 'node:http'
+createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: process.cwd() }))).listen(process.env.PORT)
+`
+    const secrets = { TOKEN: 'hush', LANG: 'C' }
+    await engine.start(unit(ref, { secrets }), application(home, 'env', code, { env: { MODE: 'x', TOKEN: 'no' } }))
+    await until(engine, ref, 'healthy')
+    await engine.route(unit(ref))
+    const { env, cwd } = JSON.parse((await ask(await url(engine))).body)
+    const { PORT, PATH, HOME, TMPDIR, PWD: _, ...rest } = env
+    expect(rest).toEqual({
+      ...{ TOKEN: 'hush', MODE: 'x', LANG: 'C', SLIPWAY_DEPLOYMENT_NAME: 'shop' },
+      ...{ SLIPWAY_DEPLOYMENT_ID: ref.deployment_id, SLIPWAY_REVISION_ID: ref.revision_id },
+    })
+    expect(Number(PORT)).toBeGreaterThan(0)
+    expect(PATH).toContain('/usr/bin')
+    for (const own of [HOME, TMPDIR]) expect(own).toContain(ref.revision_id)
+    expect(cwd).toBe(join(home, 'apps/env'))
+  })
+
+  test('is reached at its custom_url too, which may change under it', async () => {
+    const { engine } = await open()
+    await engine.start(unit(ref), application(home, 'custom', saying('here')))
+    await until(engine, ref, 'healthy')
+    await engine.route(unit(ref, { custom_url: 'https://shop.example.com/app' }))
+    const at = await url(engine)
+    const status = async (host: string, path: string) => (await ask(at, path, { headers: { host } })).status
+    expect(await status('shop.example.com', '/app/x?y')).toBe(200)
+    expect(await status('shop.example.com', '/application')).toBe(404)
+    expect(await status('127.0.0.1:80', '/app')).toBe(200)
+    await engine.route(unit(ref, { custom_url: 'other.example.com' }))
+    expect(await status('shop.example.com', '/app')).toBe(404)
+    expect(await status('other.example.com', '/')).toBe(200)
+  })
+
+  test('two deployments of one name have two addresses', async () => {
+    const { engine } = await open()
+    const other = { deployment_id: randomUUID(), revision_id: randomUUID() }
+    for (const one of [ref, other]) await engine.start(unit(one), application(home, one.revision_id, saying('x')))
+    const urls = await Promise.all([ref, other].map(async one => (await engine.observe(one.deployment_id)).url))
+    expect(new Set(urls).size).toBe(2)
+    expect(urls[1]).toContain(`shop-${other.deployment_id.slice(0, 8)}.localhost`)
+  })
+
+  test('a removed deployment leaves nothing', async () => {
+    const { engine } = await open()
+    await engine.start(unit(ref), application(home, 'gone', saying('x')))
+    await until(engine, ref, 'healthy')
+    await engine.route(unit(ref))
+    const at = await url(engine)
+    await engine.remove(ref.deployment_id)
+    expect((await ask(at)).status).toBe(404)
+    expect(await engine.observe(ref.deployment_id)).toMatchObject({ running: [], left: false, routed: null })
+    expect(await engine.deployments()).toEqual([])
+  })
+})
+
+describe('failures', () => {
+  test('a port that is never opened', async () => {
+    const { engine } = await open({ ready_ms: 300 })
+    await engine.start(
+      unit(ref),
+      application(home, 'deaf', `console.log('listening, really'); setInterval(() => {}, 9e9)`),
+    )
+    const { reason } = await until(engine, ref, 'failing')
+    expect(reason).toContain('PORT')
+    expect(reason).toContain('listening, really')
+  })
+
+  test('a crash loop, told apart from a single crash', async () => {
+    const { engine } = await open()
+    await engine.start(unit(ref), application(home, 'loop', `console.error('no such table'); process.exit(3)`))
+    const { reason } = await until(engine, ref, 'failing')
+    expect(reason).toMatch(/^Crash loop.*code 3/)
+    expect(reason).toContain('no such table')
+
+    const once = next()
+    const code = `
+import { createServer } from 'node:http'
+import { existsSync, writeFileSync } from 'node:fs'
+if (!existsSync('crashed')) { writeFileSync('crashed', ''); process.exit(1) }
+createServer((req, res) => res.end('up')).listen(process.env.PORT)
+`
+    await engine.start(unit(once), application(home, 'once', code))
+    await until(engine, once, 'healthy')
+  })
+
+  test('a health check that fails, at the start and later', async () => {
+    const { engine, lines } = await open({ ready_ms: 500 })
+    const code = `
+import { createServer } from 'node:http'
+import { existsSync } from 'node:fs'
+createServer((req, res) => { res.statusCode = existsSync('well') ? 200 : 500; res.end() }).listen(process.env.PORT)
+`
+    const sick = application(home, 'sick', code, { health_path: '/healthz' })
+    await engine.start(unit(ref), sick)
+    expect((await until(engine, ref, 'failing')).reason).toContain('GET /healthz answers 500')
+    await engine.stop(ref)
+
+    fs.writeFileSync(join(sick.location, 'well'), '')
+    const later = next()
+    await engine.start(unit(later), sick)
+    await until(engine, later, 'healthy')
+    fs.rmSync(join(sick.location, 'well'))
+    expect((await until(engine, later, 'unhealthy')).reason).toContain('3 times in a row')
+    expect(lines.some(({ level }) => level === 'ERROR')).toBe(true)
+    fs.writeFileSync(join(sick.location, 'well'), '')
+    await until(engine, later, 'healthy')
+  })
+
+  test('more memory than it may have', async () => {
+    const { engine } = await open()
+    const resources = { ...withDefaults({}, 'dev'), memory_limit_mb: 128 }
+    const hungry = `const kept = []; setInterval(() => kept.push(Buffer.alloc(16e6, 1)), 5)`
+    await engine.start(unit(ref, { resources }), application(home, 'hungry', hungry))
+    expect((await until(engine, ref, 'failing')).reason).toMatch(/memory_limit_mb of 128/)
+  })
+
+  test('more on disk than it may have', async () => {
+    const { engine } = await open({ disk_mb: 4 })
+    const code = `import { writeFileSync } from 'node:fs'; import { createServer } from 'node:http'
+writeFileSync(process.env.TMPDIR + '/big', Buffer.alloc(8e6, 1)); setInterval(() => {}, 9e9)`
+    await engine.start(unit(ref), application(home, 'wide', code))
+    expect((await until(engine, ref, 'failing')).reason).toContain('more than the 4 MB')
+  })
+
+  test('one that does not want to end is made to, with all that it started', async () => {
+    const { engine, lines } = await open({ stop_ms: 200 })
+    const code = `
+import { spawn } from 'node:child_process'
+import { createServer } from 'node:http'
+process.on('SIGTERM', () => console.log('no'))
+spawn(process.execPath, ['-e', 'process.on("SIGTERM", () => {}); setInterval(() => {}, 9e9); console.log("child " + process.pid)'], { stdio: 'inherit' })
+createServer().listen(process.env.PORT)
+`
+    await engine.start(unit(ref), application(home, 'stubborn', code))
+    await until(engine, ref, 'healthy')
+    const child = await eventually(() => lines.map(({ message }) => /^child (\d+)/.exec(message)?.[1]).find(Boolean))
+    await engine.stop(ref)
+    expect(aliveOf([Number(child)])).toEqual([])
+    expect(lines.some(({ message }) => message === 'no')).toBe(true)
+    expect((await engine.observe(ref.deployment_id)).running).toEqual([])
+  })
+
+  test('an image is refused with a reason', async () => {
+    const { engine } = await open()
+    expect(engine.refuses(unit(ref, { source: 'internal_container' }))).toContain('container')
+    expect(engine.refuses(unit(ref))).toBeNull()
+  })
+})
+
+describe('after the agent was killed', () => {
+  test('copies serve on, are taken over without a second one, and started again by the new one', async () => {
+    const first = await open()
+    const code = `
+import { createServer } from 'node:http'
+console.log('I am ' + process.pid)
+createServer((req, res) => { if (req.url === '/die') process.exit(1); res.end(String(process.pid)) }).listen(process.env.PORT)
+`
+    const app = application(home, 'survivor', code)
+    await first.engine.start(unit(ref), app)
+    await until(first.engine, ref, 'healthy')
+    await first.engine.route(unit(ref))
+    const at = await url(first.engine)
+    const { body: pid } = await ask(at)
+    await first.engine.close({ stop: false })
+    expect((await ask(at)).body).toBe(pid)
+
+    const { engine, lines } = await open()
+    expect(of(await engine.observe(ref.deployment_id), ref)?.phase).toBe('healthy')
+    expect(await url(engine)).toBe(at)
+    await engine.start(unit(ref), app)
+    expect((await ask(at)).body).toBe(pid)
+    await ask(at, '/die').catch(() => {})
+    const reborn = await eventually(async () => {
+      const { body, status } = await ask(at)
+      return status === 200 && body !== pid && body
+    })
+    await eventually(() => lines.some(({ message }) => message === `I am ${reborn}`))
+    // What the first agent read already is not told again.
+    expect(lines.some(({ message }) => message === `I am ${pid}`)).toBe(false)
+  })
+
+  test('what ended meanwhile is cleared away', async () => {
+    const first = await open()
+    await first.engine.start(unit(ref), application(home, 'short', saying('x')))
+    await until(first.engine, ref, 'healthy')
+    await first.engine.close({ stop: false })
+    const copies = join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'copies')
+    const [copy] = fs.readdirSync(copies)
+    const { pid } = JSON.parse(fs.readFileSync(join(copies, copy!, 'identity.json'), 'utf8'))
+    process.kill(-pid, 'SIGKILL')
+    const { engine } = await open()
+    expect((await engine.observe(ref.deployment_id)).running).toEqual([])
+  })
+
+  test('one killed between a launch and the note of it finds the copy and ends it', async () => {
+    const first = await open()
+    await first.engine.start(unit(ref), application(home, 'window', saying('x')))
+    await until(first.engine, ref, 'healthy')
+    await first.engine.close({ stop: false })
+    const copies = join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'copies')
+    const copy = join(copies, fs.readdirSync(copies)[0]!)
+    const { pid } = JSON.parse(fs.readFileSync(join(copy, 'identity.json'), 'utf8'))
+    fs.rmSync(join(copy, 'identity.json'))
+    const { engine } = await open()
+    expect((await engine.observe(ref.deployment_id)).running).toEqual([])
+    expect(aliveOf([pid])).toEqual([])
+  })
+})

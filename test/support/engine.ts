@@ -1,0 +1,79 @@
+// A process engine in a folder of its own, with small numbers, and what tests ask of it.
+import * as fs from 'node:fs'
+import * as http from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Artifact, Level, Ref, Unit } from '../../src/agent/engines/engine.ts'
+import type { Limits } from '../../src/agent/engines/process/limits.ts'
+import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { withDefaults } from '../../src/deployments/resources.schema.ts'
+
+export const QUICK: Partial<Limits> = {
+  ready_ms: 8_000,
+  backoff_ms: 20,
+  starting_probe_ms: 25,
+  probe_ms: 100,
+  tick_ms: 25,
+  memory_ms: 50,
+  disk_ms: 100,
+  drain_ms: 5_000,
+  stop_ms: 2_000,
+}
+
+export const folder = () => fs.mkdtempSync(join(tmpdir(), 'slipway-agent-'))
+
+export function unit(ref: Ref, more: Partial<Unit> = {}): Unit {
+  return {
+    ...ref,
+    name: 'shop',
+    tenant_id: 'a7b9c1d2-0000-4000-8000-000000000001',
+    number: 1,
+    source: 'githost',
+    image_uri: null,
+    namespace: null,
+    custom_url: null,
+    needs_database: false,
+    resources: withDefaults({}, 'dev'),
+    install_command: null,
+    build_command: null,
+    secrets: {},
+    secret_references: [],
+    ...more,
+  }
+}
+
+/** An application of one file. */
+export function application(root: string, name: string, code: string, more: Partial<Artifact> = {}): Artifact {
+  const location = join(root, 'apps', name)
+  fs.mkdirSync(location, { recursive: true })
+  fs.writeFileSync(join(location, 'main.mjs'), code)
+  return { location, start_command: 'node main.mjs', health_path: null, env: {}, commit_sha: null, ...more }
+}
+
+export const saying = (text: string) => `
+import { createServer } from 'node:http'
+createServer((req, res) => res.end(${JSON.stringify(text)})).listen(process.env.PORT)
+`
+
+export async function engineIn(home: string, limits: Partial<Limits> = {}) {
+  const engine = new ProcessEngine({ home, port: 0, limits: { ...QUICK, ...limits } })
+  const lines: { of: Ref; message: string; level: Level }[] = []
+  await engine.open({ changed: () => {}, log: (of, message, level) => void lines.push({ of, message, level }) })
+  return { engine, lines }
+}
+
+export type Answer = { status: number; headers: http.IncomingHttpHeaders; body: string }
+/** Names below localhost need not resolve everywhere: the router is asked by its address. */
+export function ask(url: string, path = '/', options: http.RequestOptions & { body?: string } = {}): Promise<Answer> {
+  const { port, host } = new URL(url)
+  const { body, headers, ...more } = options
+  return new Promise((resolve, reject) => {
+    const asked = http.request({ port, host: '127.0.0.1', path, headers: { host, ...headers }, ...more }, res => {
+      let text = ''
+      res.setEncoding('utf8').on('data', chunk => (text += chunk))
+      res.once('end', () => resolve({ status: res.statusCode!, headers: res.headers, body: text }))
+      res.once('error', reject)
+    })
+    asked.once('error', reject).end(body)
+  })
+}
