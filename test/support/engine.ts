@@ -34,6 +34,7 @@ export function unit(ref: Ref, more: Partial<Unit> = {}): Unit {
     custom_url: null,
     needs_database: false,
     resources: withDefaults({}, 'dev'),
+    parts: [],
     install_command: null,
     build_command: null,
     secrets: {},

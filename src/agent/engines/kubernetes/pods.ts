@@ -84,7 +84,7 @@ function environmentOf(unit: Unit, artifact: Artifact, component: Component): V1
     ...configured.map(([name, value]) => ({ name, value })),
     ...Object.keys(unit.secrets).map(name => fromSecret(name, revisionName(unit), name)),
     ...unit.secret_references.map(from => fromSecret(from.name, from.secret_name, from.secret_key)),
-    ...(unit.parts.includes('database') ? [fromSecret('DATABASE_URI', storeName(unit, 'database'), 'uri')] : []),
+    ...(unit.needs_database ? [fromSecret('DATABASE_URI', storeName(unit, 'database'), 'uri')] : []),
     ...(unit.parts.includes('redis') ? [fromSecret('REDIS_URI', storeName(unit, 'redis'), 'uri')] : []),
     { name: 'PORT', value: String(PORT) },
     { name: 'SLIPWAY_ROLE', value: component },

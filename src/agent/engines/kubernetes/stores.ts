@@ -26,7 +26,7 @@ export type Store = {
 }
 
 export const storesOf = (settings: KubernetesSettings, unit: Unit): Store[] => [
-  ...(unit.parts.includes('database') ? [database(settings, unit)] : []),
+  ...(unit.needs_database ? [database(settings, unit)] : []),
   ...(unit.parts.includes('redis') ? [redis(settings, unit)] : []),
 ]
 
