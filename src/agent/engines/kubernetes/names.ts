@@ -11,6 +11,8 @@ export const REVISION = 'slipway/revision-id'
 export const COMPONENT = 'app.kubernetes.io/component'
 /** Of a revision's Deployment: since when it gets no new requests. */
 export const DRAINING = 'slipway/draining-since'
+/** Of a Service: where the deployment answers. */
+export const URL_NOTE = 'slipway/url'
 
 export type Component = 'web' | 'queue' | 'orchestrator' | 'executor' | 'redis' | 'database'
 export type Named = Pick<Unit, 'name' | 'deployment_id' | 'tenant_id'>

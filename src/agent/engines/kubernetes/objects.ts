@@ -15,14 +15,14 @@ import { base64 } from './stores.ts'
 /** How busy the processors are kept before another copy is started, in percent of what was requested. */
 const BUSY = 75
 
-/** In the order in which they are made: what others name comes first. */
+/** In the order in which they are made: what others name comes first, and the application itself last, so that it tells that all is there. */
 export function revisionObjects(settings: KubernetesSettings, unit: Unit, artifact: Artifact): KubernetesObject[] {
   const workloads = workloadsOf(unit)
   return [
     ...(unit.resources.service_account_name == null ? [accountOf(settings, unit)] : []),
     ...(Object.keys(unit.secrets).length > 0 ? [secretOf(settings, unit)] : []),
-    ...workloads.map(workload => deploymentOf(settings, unit, artifact, workload)),
     ...workloads.filter(scales).map(workload => autoscalerOf(settings, unit, workload)),
+    ...workloads.toReversed().map(workload => deploymentOf(settings, unit, artifact, workload)),
   ]
 }
 

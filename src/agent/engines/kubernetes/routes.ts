@@ -1,21 +1,24 @@
 // How requests reach a deployment: its Service, which one revision answers at a time, and the ways in from outside. Pure.
 import type { KubernetesObject, V1Ingress, V1Service } from '@kubernetes/client-node'
 import type { Unit } from '../engine.ts'
-import { baseName, metaOf, namespaceOf, selectorLabels } from './names.ts'
+import { baseName, metaOf, namespaceOf, selectorLabels, URL_NOTE } from './names.ts'
 import type { KubernetesSettings } from './settings.ts'
 
 const SERVICE_PORT = 80
 
 /** Its selector is the switch: from one apply to the next, another revision's pods get the requests. */
-export const serviceOf = (settings: KubernetesSettings, unit: Unit): V1Service => ({
-  ...{ apiVersion: 'v1', kind: 'Service' },
-  metadata: metaOf(settings, unit, baseName(unit), { component: 'web' }),
-  spec: {
-    type: 'ClusterIP',
-    selector: selectorLabels(settings, unit, 'web'),
-    ports: [{ name: 'http', port: SERVICE_PORT, targetPort: 'http', protocol: 'TCP' }],
-  },
-})
+export function serviceOf(settings: KubernetesSettings, unit: Unit): V1Service {
+  const metadata = metaOf(settings, unit, baseName(unit), { component: 'web' })
+  const annotations = { ...metadata.annotations, [URL_NOTE]: urlOf(settings, unit) }
+  return {
+    ...{ apiVersion: 'v1', kind: 'Service', metadata: { ...metadata, annotations } },
+    spec: {
+      type: 'ClusterIP',
+      selector: selectorLabels(settings, unit, 'web'),
+      ports: [{ name: 'http', port: SERVICE_PORT, targetPort: 'http', protocol: 'TCP' }],
+    },
+  }
+}
 
 type Way = { name: string; host: string; path: string; tls: string | true | null }
 

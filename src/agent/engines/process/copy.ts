@@ -1,45 +1,21 @@
-<<<<<<< HEAD
-// One running copy of an application: launched so that it is never lost, found again by the next agent, its log followed.
-import { spawn } from 'node:child_process'
-=======
 // One running copy of an application: launched, found again by the next agent, its log followed.
 import type { SpawnOptions } from 'node:child_process'
->>>>>>> agent
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
 import { list, readJson, writeJson } from '../../files.ts'
-<<<<<<< HEAD
-import { endGroup, endLeftOf, type Identity, identityOf, isAlive, signalGroup } from '../../processes.ts'
-=======
 import { findMarked, spawnMarked } from '../../marked.ts'
 import { endGroup, type Identity, isAlive, signalGroup } from '../../processes.ts'
->>>>>>> agent
 
 const LOG_BYTES = 8 * 1024 * 1024
 const LONGEST_LINE = 16 * 1024
 const LAST_LINES = 20
-<<<<<<< HEAD
-const GONE = '.gone'
-
-export type Launch = { command: string; cwd: string; env: Record<string, string>; port: number }
-type Kept = { port: number; identity?: Identity }
-export type Exit = { code: number | null; signal: string | null }
-
-/**
- * The shell writes down who it is before it becomes the application, so that there is no moment in which a copy runs and
- * nobody could find it. Where the folder is gone, its agent was killed and the next one has already looked: it leaves.
- */
-const SHELL = 'echo $$ > "$0/pid" && exec /bin/sh -c "$1"'
-
-=======
 
 export type Launch = { command: string; cwd: string; env: Record<string, string>; port: number }
 type Kept = { port: number }
 export type Exit = { code: number | null; signal: string | null }
 
->>>>>>> agent
 export class Copy {
   readonly folder: string
   readonly port: number
@@ -55,11 +31,7 @@ export class Copy {
   // A character may be cut in two.
   readonly #decoder = new StringDecoder('utf8')
 
-<<<<<<< HEAD
-  private constructor(folder: string, { port, identity }: Kept, read: number) {
-=======
   private constructor(folder: string, port: number, identity: Identity | undefined, read: number) {
->>>>>>> agent
     this.folder = folder
     this.port = port
     this.identity = identity
@@ -71,24 +43,11 @@ export class Copy {
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     writeJson(join(folder, 'copy.json'), { port } satisfies Kept)
     const log = fs.openSync(join(folder, 'log'), 'a', 0o600)
-<<<<<<< HEAD
-    const child = spawn('/bin/sh', ['-c', SHELL, folder, command], {
-      cwd,
-      env,
-      stdio: ['ignore', log, log],
-      detached: true,
-    })
-    fs.closeSync(log)
-    child.unref()
-    const copy = new Copy(folder, { port, identity: child.pid ? identityOf(child.pid) : undefined }, 0)
-    if (copy.identity) writeJson(join(folder, 'copy.json'), { port, identity: copy.identity } satisfies Kept)
-=======
     const how: SpawnOptions = { cwd, env, stdio: ['ignore', log, log] }
     const { child, identity } = spawnMarked(folder, ['/bin/sh', '-c', command], how)
     fs.closeSync(log)
     child.unref()
     const copy = new Copy(folder, port, identity, 0)
->>>>>>> agent
     const ended = (exit: Exit) => {
       if (copy.exit) return
       copy.exit = exit
@@ -107,25 +66,9 @@ export class Copy {
     for (const name of list(copies)) {
       const folder = join(copies, name)
       const kept = readJson<Kept>(join(folder, 'copy.json'))
-<<<<<<< HEAD
-      if (kept?.identity && isAlive(kept.identity)) {
-        adopted.push(new Copy(folder, kept, readJson<{ read: number }>(join(folder, 'read.json'))?.read ?? 0))
-        continue
-      }
-      // From here on a shell that has not written its number yet cannot: it leaves.
-      const gone = name.endsWith(GONE) ? folder : folder + GONE
-      if (gone !== folder) fs.renameSync(folder, gone)
-      if (kept?.identity) await endLeftOf(kept.identity, grace)
-      else {
-        const pid = Number(numberIn(join(gone, 'pid')))
-        if (pid && runsRevision(pid, revision)) await endGroup(pid, grace)
-      }
-      fs.rmSync(gone, { recursive: true, force: true })
-=======
       const { read = 0 } = readJson<{ read: number }>(join(folder, 'read.json')) ?? {}
       const identity = await findMarked(folder, revision, grace)
       if (identity && kept) adopted.push(new Copy(folder, kept.port, identity, read))
->>>>>>> agent
     }
     return adopted
   }
@@ -189,23 +132,3 @@ export class Copy {
     return cut
   }
 }
-<<<<<<< HEAD
-
-function numberIn(file: string): string {
-  try {
-    return fs.readFileSync(file, 'utf8')
-  } catch {
-    return ''
-  }
-}
-
-/** The number alone may be another process's by now. */
-function runsRevision(pid: number, revision: string): boolean {
-  try {
-    return fs.readFileSync(`/proc/${pid}/environ`, 'latin1').includes(`SLIPWAY_REVISION_ID=${revision}\0`)
-  } catch {
-    return process.platform !== 'linux' && identityOf(pid) !== undefined
-  }
-}
-=======
->>>>>>> agent

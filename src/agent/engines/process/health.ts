@@ -30,13 +30,6 @@ function opens(host: string, port: number, timeout: number): Promise<boolean> {
 /** What is wrong with the answer, or undefined. */
 function ask(host: string, port: number, path: string, timeout: number): Promise<string | undefined> {
   return new Promise(resolve => {
-<<<<<<< HEAD
-    const asked = http.get({ host, port, path, agent: false, timeout, headers: { 'User-Agent': 'slipway-health' } }, res => {
-      res.resume()
-      const { statusCode = 0 } = res
-      resolve(statusCode >= 200 && statusCode < 400 ? undefined : `answers ${statusCode}`)
-    })
-=======
     const asked = http.get(
       { host, port, path, agent: false, timeout, headers: { 'User-Agent': 'slipway-health' } },
       res => {
@@ -45,7 +38,6 @@ function ask(host: string, port: number, path: string, timeout: number): Promise
         resolve(statusCode >= 200 && statusCode < 400 ? undefined : `answers ${statusCode}`)
       },
     )
->>>>>>> agent
     asked.once('timeout', () => asked.destroy(new Error(`does not answer within ${timeout / 1000} s`)))
     asked.once('error', error => resolve('code' in error ? `breaks off (${error.code})` : error.message))
   })

@@ -78,11 +78,7 @@ export class Pool {
     if (this.#stopping) return
     const now = Date.now()
     for (const slot of this.#slots) {
-<<<<<<< HEAD
-      for (const line of slot.copy?.lines() ?? []) this.#told.log(line, 'info')
-=======
       for (const line of slot.copy?.lines() ?? []) this.#told.log(line, 'INFO')
->>>>>>> agent
       if (slot.copy) {
         if (now - this.#tickAt > 500) slot.copy.look()
         const pause = slot.healthySince ? this.#limits.probe_ms : this.#limits.starting_probe_ms
@@ -130,14 +126,10 @@ export class Pool {
       const megabytes = copy?.group ? (used.get(copy.group) ?? 0) : 0
       if (!this.#recipe || megabytes <= this.#recipe.memory_mb) continue
       const limit = this.#recipe.memory_mb
-<<<<<<< HEAD
-      this.blame(copy!, `it used ${Math.round(megabytes)} MB, more than its memory_limit_mb of ${limit}, and was killed`)
-=======
       this.blame(
         copy!,
         `it used ${Math.round(megabytes)} MB, more than its memory_limit_mb of ${limit}, and was killed`,
       )
->>>>>>> agent
     }
   }
 
@@ -148,11 +140,7 @@ export class Pool {
   blame(copy: Copy, reason: string): void {
     this.#trouble = reason
     copy.blamed = true
-<<<<<<< HEAD
-    this.#told.log(`Killed: ${reason}.`, 'error')
-=======
     this.#told.log(`Killed: ${reason}.`, 'ERROR')
->>>>>>> agent
     copy.kill()
   }
 
@@ -187,22 +175,14 @@ export class Pool {
   #exited(slot: Slot): void {
     const { copy } = slot
     if (!copy || this.#stopping) return
-<<<<<<< HEAD
-    for (const line of copy.lines(true)) this.#told.log(line, 'info')
-=======
     for (const line of copy.lines(true)) this.#told.log(line, 'INFO')
->>>>>>> agent
     const now = Date.now()
     const calm = slot.healthySince > 0 && now - slot.healthySince > this.#limits.calm_ms
     slot.crashes = calm ? 1 : slot.crashes + 1
     const pause = Math.min(this.#limits.backoff_ms * 2 ** (slot.crashes - 1), this.#limits.longest_backoff_ms)
     if (!copy.blamed) {
       this.#trouble = `it ${ending(copy)}`
-<<<<<<< HEAD
-      this.#told.log(`Ended: it ${ending(copy)}; started again in ${pause / 1000} s.`, 'error')
-=======
       this.#told.log(`Ended: it ${ending(copy)}; started again in ${pause / 1000} s.`, 'ERROR')
->>>>>>> agent
     }
     this.#last = [...copy.last]
     copy.forget()
@@ -242,11 +222,7 @@ export class Pool {
     const { copy } = slot
     if (!copy) return
     await copy.end(this.#limits.stop_ms)
-<<<<<<< HEAD
-    for (const line of copy.lines(true)) this.#told.log(line, 'info')
-=======
     for (const line of copy.lines(true)) this.#told.log(line, 'INFO')
->>>>>>> agent
     copy.forget()
   }
 

@@ -1,13 +1,8 @@
 // The agent's side of the router: finds the one that runs, or starts it; hands it routes; asks it who is still being answered.
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-<<<<<<< HEAD
-import { fileURLToPath } from 'node:url'
-import { setTimeout as delay } from 'node:timers/promises'
-=======
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
->>>>>>> agent
 import { readJson, writeJson } from '../../files.ts'
 import { endGroup, type Identity, isAlive } from '../../processes.ts'
 import { nameOf, type Route, type Target } from './router.ts'
@@ -61,19 +56,12 @@ export class RouterClient {
 
   /** One after the other, so that the last word stands. */
   apply(routes: () => Route[]): Promise<void> {
-<<<<<<< HEAD
-    const applied = this.#applied.catch(() => {}).then(async () => {
-      if (this.#kept.identity && !isAlive(this.#kept.identity)) await this.open()
-      await this.#ask('PUT', JSON.stringify(routes()))
-    })
-=======
     const applied = this.#applied
       .catch(() => {})
       .then(async () => {
         if (this.#kept.identity && !isAlive(this.#kept.identity)) await this.open()
         await this.#ask('PUT', JSON.stringify(routes()))
       })
->>>>>>> agent
     this.#applied = applied
     return applied
   }

@@ -23,14 +23,10 @@ async function listen(): Promise<number> {
     )
     if (!bound) continue
     // Browsers ask for names below localhost there first.
-<<<<<<< HEAD
-    router.server().on('error', () => {}).listen(bound, '::1')
-=======
     router
       .server()
       .on('error', () => {})
       .listen(bound, '::1')
->>>>>>> agent
     return bound
   }
 }
@@ -49,9 +45,6 @@ control.listen(0, '127.0.0.1')
 await once(control, 'listening')
 // Its agent was killed before it heard of us, and the next one has started another router.
 if (readJson<Kept>(file)?.attempt !== attempt) process.exit(0)
-<<<<<<< HEAD
-writeJson(file, { token, attempt, port, control: (control.address() as AddressInfo).port, identity: identityOf(process.pid) })
-=======
 writeJson(file, {
   token,
   attempt,
@@ -59,4 +52,3 @@ writeJson(file, {
   control: (control.address() as AddressInfo).port,
   identity: identityOf(process.pid),
 })
->>>>>>> agent
