@@ -12,7 +12,9 @@ type Tap = {
   of: Ref
   namespace: string
   name: string
+  /** The time of the last line that was told, as its node writes it; before, when to begin. */
   since: string
+  told: boolean
   request: http.ClientRequest | null
   gone: boolean
 }
@@ -52,6 +54,7 @@ export class Logs {
       namespace: namespace!,
       name: name!,
       since: from.toISOString(),
+      told: false,
       request: null,
       gone: false,
     })
@@ -93,7 +96,11 @@ export class Logs {
         options as https.RequestOptions,
         answer => {
           if (answer.statusCode !== 200) answer.resume()
-          else createInterface(answer).on('line', line => this.#line(tap, line))
+          // It passes on what breaks its input.
+          else
+            createInterface(answer)
+              .on('line', line => this.#line(tap, line))
+              .on('error', () => {})
           answer.once('close', again)
           answer.on('error', () => {})
         },
@@ -108,10 +115,14 @@ export class Logs {
   #line(tap: Tap, line: string): void {
     const [, time, message] = /^(\S+) (.*)$/s.exec(line) ?? [null, null, line]
     if (time) {
-      // Asked again from the second of the last line on, it comes again.
-      if (time <= tap.since) return
+      // Asked again, a node begins with the whole second of the last line.
+      if (tap.told && digits(time) <= digits(tap.since)) return
       tap.since = time
+      tap.told = true
     }
     this.#said(tap.of, message!.slice(0, LONGEST), 'INFO')
   }
 }
+
+/** Fractions of a second have as many digits as they need. */
+const digits = (time: string) => time.replace(/Z$/, '')
