@@ -2,7 +2,7 @@
 import * as z from 'zod'
 import { levels } from '../deployments/logs.schema.ts'
 import { RevisionStatus, SecretReference, Source } from '../deployments/parts.schema.ts'
-import { DeploymentType, ResourceSpec } from '../deployments/resources.schema.ts'
+import { DeploymentType, parts, ResourceSpec } from '../deployments/resources.schema.ts'
 import { Instant, Uuid, wholeNumber } from '../kernel/wire.ts'
 
 // ---- what both sides name
@@ -90,6 +90,9 @@ export const RevisionWork = z
     install_command: z.string().nullable().meta({ description: 'Wins over that of the runtime’s configuration.' }),
     build_command: z.string().nullable().meta({ description: 'Wins over that of the runtime’s configuration.' }),
     resource_spec: ResourceSpec.meta({ description: 'No amount is left open: what nobody asked for has its default.' }),
+    parts: z.array(z.enum(parts)).meta({
+      description: 'What was asked for beside the application itself, by any member of its own in the specification.',
+    }),
     secrets: Sealed.nullable().meta({
       description: 'Sealed JSON, an object of environment variables and their values; null where there are none.',
     }),
@@ -163,7 +166,7 @@ export const Poll = z
     example: {
       agent_id: 'agent-1',
       version: '1.0.0',
-      public_key: 'BGsX0fLhLEJH-Lzm5WOkQPJ3A32BLeszoPShOUXYmMKWT-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU',
+      public_key: 'BMWOPPT6fvI84CovNcaIsJEn0aiRnU30Qx4O_QXfkW-XP2qQAyULEqKYACUGYluyNPLiLmjuhjV11bQdp-b2qnk',
       cursor: null,
       digest: null,
       wait: 0,

@@ -39,8 +39,6 @@ export function unitOf({
     needs_database: Object.keys(sent).some(name => name.startsWith('db_')),
     resources: withDefaults(sent, type),
     parts: partsOf(sent),
-    install_command: null,
-    build_command: null,
     secrets: {},
     secret_references: [],
     ...more,
@@ -48,7 +46,7 @@ export function unitOf({
 }
 
 export const artifactOf = (more: Partial<Artifact> = {}): Artifact => ({
-  ...{ location: 'registry.example.com/shop:1', start_command: null, health_path: null, env: {}, commit_sha: null },
+  ...{ location: 'registry.example.com/shop:1', start_command: null, health_path: null, env: {}, commit: null },
   ...more,
 })
 

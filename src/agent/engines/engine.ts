@@ -21,20 +21,20 @@ export type Unit = Ref & {
   resources: WholeResourceSpec
   /** What was asked for beside the application itself: in `resources` no amount is left open. */
   parts: Part[]
-  install_command: string | null
-  build_command: string | null
   secrets: Record<string, string>
   secret_references: { name: string; secret_name: string; secret_key: string }[]
 }
 
+export type Commit = { sha: string; message: string | null; author: string | null }
+
 /** The files that an application is made from, and what its runtime configuration says. */
 export type Tree = {
   folder: string
-  commit_sha: string | null
+  commit: Commit | null
   start_command: string | null
   health_path: string | null
   env: Record<string, string>
-  /** The deployment's own, or the configuration's. */
+  /** The revision's own, or the configuration's. */
   install_command: string | null
   build_command: string | null
 }
@@ -46,7 +46,7 @@ export type Artifact = {
   start_command: string | null
   health_path: string | null
   env: Record<string, string>
-  commit_sha: string | null
+  commit: Commit | null
 }
 
 export type Level = 'INFO' | 'WARNING' | 'ERROR'

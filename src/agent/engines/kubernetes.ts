@@ -150,7 +150,7 @@ export class KubernetesEngine implements Engine {
   /** The image is taken as it is named: the nodes pull it, with credentials that only the cluster has. */
   async prepare(unit: Unit, _tree: Tree | null): Promise<Artifact> {
     if (!unit.image_uri) throw new Unworkable('It names no image: patch source_revision_config.image_uri.')
-    return { location: unit.image_uri, start_command: null, health_path: null, env: {}, commit_sha: null }
+    return { location: unit.image_uri, start_command: null, health_path: null, env: {}, commit: null }
   }
 
   async start(unit: Unit, artifact: Artifact): Promise<void> {

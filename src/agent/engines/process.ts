@@ -48,7 +48,10 @@ export class ProcessEngine implements Engine {
     for (const deployment of list(this.#home)) {
       for (const revision of list(this.#path(deployment, 'revisions'))) {
         const pool = this.#pool({ deployment_id: deployment, revision_id: revision }, true)!
-        if (await pool.adopt(revision)) continue
+        if (await pool.adopt(revision)) {
+          if (this.#isDraining(deployment, revision)) void this.#awaitDrained(deployment, revision, pool.targets())
+          continue
+        }
         this.#pools.get(deployment)!.delete(revision)
         await remove(this.#path(deployment, 'revisions', revision))
       }
@@ -68,7 +71,7 @@ export class ProcessEngine implements Engine {
     const kept = this.#kept(deployment_id)
     const running = [...(this.#pools.get(deployment_id) ?? [])].map(([revision_id, pool]) => {
       const drained = this.#drained.has(revision_id) ? ('drained' as const) : undefined
-      const draining = fs.existsSync(this.#path(deployment_id, 'revisions', revision_id, 'draining'))
+      const draining = this.#isDraining(deployment_id, revision_id)
       return { revision_id, phase: drained ?? (draining ? ('draining' as const) : pool.phase()), reason: pool.reason() }
     })
     return {
@@ -151,6 +154,10 @@ export class ProcessEngine implements Engine {
 
   #path(deployment: string, ...rest: string[]): string {
     return join(this.#home, deployment, ...rest)
+  }
+
+  #isDraining(deployment: string, revision: string): boolean {
+    return fs.existsSync(this.#path(deployment, 'revisions', revision, 'draining'))
   }
 
   #kept(deployment: string): Kept | undefined {

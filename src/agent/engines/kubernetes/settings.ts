@@ -61,3 +61,12 @@ export const KubernetesSettings = z
     drain_seconds: all.K8S_DRAIN_SECONDS,
   }))
 export type KubernetesSettings = z.output<typeof KubernetesSettings>
+
+/** Every fault at once, by the name of its variable. */
+export function readSettings(env: Record<string, string | undefined>): KubernetesSettings {
+  // A variable that is set to nothing is not set.
+  const set = Object.fromEntries(Object.entries(env).filter(([name, value]) => name.startsWith('K8S_') && value))
+  const read = KubernetesSettings.safeParse(set)
+  if (read.success) return read.data
+  throw new Error(read.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('\n'))
+}
