@@ -9,8 +9,8 @@ import { type Change, KubernetesObjects, matches, type Refusal, Refused, type St
 export type Asked = { verb: string; kind: string; name: string | undefined; namespace: string; force: boolean }
 export type Rule = { apiGroups: string[]; resources: string[]; verbs: string[] }
 
-const plural = (kind: string) =>
-  (kind === 'NetworkPolicy' ? 'networkpolicies' : `${kind.toLowerCase()}s`).replace(/ss$/, 'sses')
+const UNUSUAL: Record<string, string> = { NetworkPolicy: 'networkpolicies', Ingress: 'ingresses' }
+export const plural = (kind: string) => UNUSUAL[kind] ?? `${kind.toLowerCase()}s`
 const KIND_OF = Object.fromEntries((Object.keys(KINDS) as Kind[]).map(kind => [`${KINDS[kind]}/${plural(kind)}`, kind]))
 export class KubernetesApi extends KubernetesObjects {
   readonly asked: Asked[] = []

@@ -27,7 +27,7 @@ import {
 } from './kubernetes/observed.ts'
 import { APP } from './kubernetes/pods.ts'
 import type { Finding } from './kubernetes/reasons.ts'
-import { routesOf, serviceOf } from './kubernetes/routes.ts'
+import { routesOf, serviceOf } from './kubernetes/ways.ts'
 import type { KubernetesSettings } from './kubernetes/settings.ts'
 import { type Store, storesOf } from './kubernetes/stores.ts'
 import { World } from './kubernetes/world.ts'
