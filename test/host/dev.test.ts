@@ -59,7 +59,7 @@ test('starts, refuses a second of its kind, stops without a trace, and comes bac
   expect((await info(made.url, acme)).status).toBe(200)
   expect((await get(`${made.url}/workspaces`, acme)).status).toBe(200)
 
-  for (const name of ['dev.json', 'secrets.json', 'worker.env', 'database-url'])
+  for (const name of ['dev.json', 'listener.json', 'secrets.json', 'worker.env', 'database-url'])
     expect(fs.statSync(join(home, name)).mode & 0o777, name).toBe(0o600)
   const family = familyOf(first.pid)
   const database = new URL(fs.readFileSync(join(home, 'database-url'), 'utf8'))

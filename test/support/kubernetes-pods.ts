@@ -3,7 +3,7 @@ import type { Engine, Unit } from '../../src/agent/engines/engine.ts'
 import { type Observed, plan, type Wanted } from '../../src/agent/plan.ts'
 import { artifactOf } from './kubernetes.ts'
 import type { KubernetesApi } from './kubernetes-api.ts'
-import type { Stored } from './kubernetes-store.ts'
+import type { Change, Stored } from './kubernetes-store.ts'
 
 type Status = Record<string, unknown>
 
@@ -55,12 +55,14 @@ export function staysDown(
   return pod && podOf(api, workload, pod)
 }
 
-/** From now on everything comes up as soon as it is wanted. */
-export function autopilot(api: KubernetesApi): void {
-  api.listeners.add(({ type, object }) => {
+/** From now on everything comes up as soon as it is wanted, until it is told to stop. */
+export function autopilot(api: KubernetesApi): () => void {
+  const see = ({ type, object }: Change) => {
     if (type === 'DELETED' || (object.kind !== 'Deployment' && object.kind !== 'StatefulSet')) return
     if (object.status?.observedGeneration !== object.metadata.generation) queueMicrotask(() => comesUp(api, object))
-  })
+  }
+  api.listeners.add(see)
+  return () => void api.listeners.delete(see)
 }
 
 /** Does what the plan says until nothing is left to do, as an agent would. Looks at the cluster after every action. */

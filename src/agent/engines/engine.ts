@@ -122,6 +122,11 @@ export interface Engine {
   close(how: { stop: boolean }): Promise<void>
 }
 
+/** A failure that may pass: nothing is given up for it, and the same is tried again. */
+export class Passing extends Error {
+  override name = 'Passing'
+}
+
 /** A failure that is told to whoever wanted it, as its message stands: what happened, and what to do. */
 export class Unworkable extends Error {
   override name = 'Unworkable'

@@ -27,9 +27,9 @@ import {
 } from './kubernetes/observed.ts'
 import { APP } from './kubernetes/pods.ts'
 import type { Finding } from './kubernetes/reasons.ts'
-import { routesOf, serviceOf } from './kubernetes/ways.ts'
 import type { KubernetesSettings } from './kubernetes/settings.ts'
 import { type Store, storesOf } from './kubernetes/stores.ts'
+import { routesOf, serviceOf } from './kubernetes/ways.ts'
 import { World } from './kubernetes/world.ts'
 
 const IMAGES = new Set(['internal_container', 'external_container'])

@@ -1,6 +1,6 @@
 // The kubernetes engine against a small API server, through the real client: rollouts, stores, removal, and an agent that is killed.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { Unworkable } from '../../../src/agent/engines/engine.ts'
+import { Passing, Unworkable } from '../../../src/agent/engines/engine.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
 import { artifactOf, DEPLOYMENT_ID, revisionId, settingsOf, unitOf } from '../../support/kubernetes.ts'
 import { KubernetesApi } from '../../support/kubernetes-api.ts'
@@ -230,13 +230,27 @@ describe('stores', () => {
   test('no password is made where the old one may be there, or where there is data that has another', async () => {
     const engine = engineOf()
     api.refuse = ({ kind, verb }) => (kind === 'Secret' && verb === 'get' ? { code: 500, message: 'etcd' } : undefined)
-    await expect(engine.provide(unit())).rejects.not.toThrow(Unworkable)
+    await expect(engine.provide(unit())).rejects.toThrow(Passing)
     expect(api.all()).toEqual([])
     api.refuse = () => undefined
     await engine.provide(unit())
     api.delete('Secret', `${BASE}-db`)
     await expect(engine.provide(unit())).rejects.toThrow(Unworkable)
     expect(api.has('Secret', `${BASE}-db`)).toBe(false)
+  })
+
+  test('the newest revision decides how they are, also when an older one is started again', async () => {
+    const cpu = () => api.get('StatefulSet', `${BASE}-db`).spec.template.spec.containers[0].resources.requests.cpu
+    for (const [number, asked, comes] of [
+      [1, 1, '1000m'],
+      [2, 2, '2000m'],
+      [1, 1, '2000m'],
+      [3, 1, '1000m'],
+    ] as const) {
+      await engineOf().provide(unitOf({ number, spec: { db_cpu: asked, labels: { release: `r${number}` } } }))
+      expect(cpu()).toBe(comes)
+    }
+    expect(api.get('StatefulSet', `${BASE}-db`).spec.template.metadata.labels.release).toBeUndefined()
   })
 
   test('a volume grows, and never shrinks', async () => {

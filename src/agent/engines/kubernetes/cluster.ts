@@ -8,7 +8,7 @@ import {
   makeInformer,
   PatchStrategy,
 } from '@kubernetes/client-node'
-import { Unworkable } from '../engine.ts'
+import { Passing, Unworkable } from '../engine.ts'
 import { DEPLOYMENT, MANAGED_BY, MANAGER, OWNER, ownedBy, selectorOf } from './names.ts'
 
 export const KINDS = {
@@ -86,7 +86,7 @@ export class Cluster {
       throw new Unworkable(
         `The namespace ${namespace} has a ${kind} ${name} that this agent did not make: remove or rename it.`,
       )
-    if (there?.metadata?.deletionTimestamp) throw new Error(`${kind} ${name} is still being removed.`)
+    if (there?.metadata?.deletionTimestamp) throw new Passing(`${kind} ${name} is still being removed.`)
     const wanted = there !== null && adjust ? adjust(there) : object
     if (wanted === null) return null
     try {
@@ -197,7 +197,7 @@ function parsed(text: string): unknown {
 export function explained(fault: unknown, doing: string): Error {
   if (!(fault instanceof ApiException)) {
     const cause = fault instanceof Error ? fault : new Error(String(fault))
-    return new Error(`The cluster was not reached to ${doing}: ${cause.message}`, { cause })
+    return new Passing(`The cluster was not reached to ${doing}: ${cause.message}`, { cause })
   }
   const { code } = fault
   const message = messageOf(fault)
@@ -215,5 +215,5 @@ export function explained(fault: unknown, doing: string): Error {
     return new Unworkable(`The cluster has no such namespace (${message}). Its operator has to create it.`)
   if (code === 400 || code === 413 || code === 422)
     return new Unworkable(`The cluster refuses to ${doing}: ${message}. Change what resource_spec says of it.`)
-  return new Error(`The cluster answered ${code} when asked to ${doing}: ${message}`)
+  return new Passing(`The cluster answered ${code} when asked to ${doing}: ${message}`)
 }

@@ -11,6 +11,8 @@ export const REVISION = 'slipway/revision-id'
 export const COMPONENT = 'app.kubernetes.io/component'
 /** Of a revision's Deployment: since when it gets no new requests. */
 export const DRAINING = 'slipway/draining-since'
+/** Of a store: the number of the revision that decided last how it is. */
+export const DECIDED = 'slipway/revision-number'
 /** Of a Service: where the deployment answers. */
 export const URL_NOTE = 'slipway/url'
 

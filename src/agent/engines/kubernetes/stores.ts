@@ -9,7 +9,7 @@ import type {
   V1StatefulSet,
 } from '@kubernetes/client-node'
 import type { Unit } from '../engine.ts'
-import { COMPONENT, metaOf, ownedBy, storeName } from './names.ts'
+import { COMPONENT, DECIDED, metaOf, ownedBy, storeName } from './names.ts'
 import { RESTRICTED, resourcesOf } from './pods.ts'
 import type { KubernetesSettings } from './settings.ts'
 
@@ -35,7 +35,7 @@ function database(settings: KubernetesSettings, unit: Unit): Store {
   const r = unit.resources
   const volume: V1PersistentVolumeClaim = {
     ...{ apiVersion: 'v1', kind: 'PersistentVolumeClaim' },
-    metadata: metaOf(settings, unit, name, { component: 'database' }),
+    metadata: decidedBy(settings, unit, 'database'),
     spec: {
       accessModes: ['ReadWriteOnce'],
       resources: { requests: { storage: `${r.db_storage_gi}Gi` } },
@@ -115,7 +115,7 @@ function storeOf(settings: KubernetesSettings, unit: Unit, parts: Parts): Store 
   const { component, port } = parts
   const name = storeName(unit, component)
   const own = { ...ownedBy(settings, unit.deployment_id), [COMPONENT]: component }
-  const metadata = metaOf(settings, unit, name, { component })
+  const metadata = decidedBy(settings, unit, component)
   const tcp = { port, protocol: 'TCP' }
 
   const service: V1Service = {
@@ -138,7 +138,8 @@ function storeOf(settings: KubernetesSettings, unit: Unit, parts: Parts): Store 
       replicas: 1,
       selector: { matchLabels: own },
       template: {
-        metadata: { labels: metadata.labels, ...(metadata.annotations && { annotations: metadata.annotations }) },
+        // Nothing of the user's, or another label would be another start of the database.
+        metadata: { labels: own },
         spec: {
           automountServiceAccountToken: false,
           enableServiceLinks: false,
@@ -170,6 +171,11 @@ function storeOf(settings: KubernetesSettings, unit: Unit, parts: Parts): Store 
     }),
     objects: [...parts.before, service, wall, set],
   }
+}
+
+function decidedBy(settings: KubernetesSettings, unit: Unit, component: Store['component']) {
+  const { annotations, ...meta } = metaOf(settings, unit, storeName(unit, component), { component })
+  return { ...meta, annotations: { ...annotations, [DECIDED]: String(unit.number) } }
 }
 
 export const base64 = (text: string) => Buffer.from(text).toString('base64')

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { CoreV1Event, KubernetesObject, V1PersistentVolumeClaim, V1Pod } from '@kubernetes/client-node'
 import { type Unit, Unworkable } from '../engine.ts'
 import { type Cluster, deploymentOf, type Kind } from './cluster.ts'
-import { COMPONENT, namespaceOf, storeName } from './names.ts'
+import { COMPONENT, DECIDED, namespaceOf, storeName } from './names.ts'
 import { label, type Objects } from './observed.ts'
 import { GRACE_SECONDS } from './pods.ts'
 import { type Finding, withLog } from './reasons.ts'
@@ -105,9 +105,11 @@ export class World {
     const conflicts: (string | null)[] = []
     for (const object of store.objects)
       conflicts.push(
-        await this.apply(unit, object, there =>
-          object.kind === 'PersistentVolumeClaim' ? grown(object as V1PersistentVolumeClaim, there) : object,
-        ),
+        await this.apply(unit, object, there => {
+          // Revisions share it, and an older one that still serves takes nothing back.
+          if (Number(there.metadata?.annotations?.[DECIDED] ?? 0) > unit.number) return null
+          return object.kind === 'PersistentVolumeClaim' ? grown(object as V1PersistentVolumeClaim, there) : object
+        }),
       )
     return conflicts.filter(conflict => conflict !== null)
   }

@@ -11,6 +11,8 @@ import { endGroup, type Identity, isAlive, signalGroup } from '../../processes.t
 const LOG_BYTES = 8 * 1024 * 1024
 const LONGEST_LINE = 16 * 1024
 const LAST_LINES = 20
+/** One program and its arguments: the shell need not stay to wait for it. */
+const SIMPLE = /^[\w./@+-]+( +[\w./@:+,=-]+)*$/
 
 export type Launch = { command: string; cwd: string; env: Record<string, string>; port: number }
 type Kept = { port: number }
@@ -26,6 +28,7 @@ export class Copy {
   /** Why it was killed is known already. */
   blamed = false
   onExit = () => {}
+  #ending = false
   #read: number
   #rest = ''
   // A character may be cut in two.
@@ -44,7 +47,11 @@ export class Copy {
     writeJson(join(folder, 'copy.json'), { port } satisfies Kept)
     const log = fs.openSync(join(folder, 'log'), 'a', 0o600)
     const how: SpawnOptions = { cwd, env, stdio: ['ignore', log, log] }
-    const { child, identity } = spawnMarked(folder, ['/bin/sh', '-c', command], how)
+    const { child, identity } = spawnMarked(
+      folder,
+      ['/bin/sh', '-c', SIMPLE.test(command) ? `exec ${command}` : command],
+      how,
+    )
     fs.closeSync(log)
     child.unref()
     const copy = new Copy(folder, port, identity, 0)
@@ -52,7 +59,7 @@ export class Copy {
       if (copy.exit) return
       copy.exit = exit
       // What it started and left behind goes with it.
-      if (child.pid) signalGroup(child.pid, 'SIGKILL')
+      if (child.pid && !copy.#ending) signalGroup(child.pid, 'SIGKILL')
       copy.onExit()
     }
     child.once('exit', (code, signal) => ended({ code, signal }))
@@ -90,6 +97,8 @@ export class Copy {
 
   async end(grace: number): Promise<void> {
     this.onExit = () => {}
+    // A shell in between ends first; the application may take its time.
+    this.#ending = true
     if (this.group && !this.exit) await endGroup(this.group, grace)
   }
 
