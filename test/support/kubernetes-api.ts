@@ -15,6 +15,8 @@ const KIND_OF = Object.fromEntries((Object.keys(KINDS) as Kind[]).map(kind => [`
 export class KubernetesApi extends KubernetesObjects {
   readonly asked: Asked[] = []
   readonly namespaces = new Set(['apps', 'other'])
+  /** Groups that are not installed. */
+  readonly unknown = new Set<string>()
   /** What every request is held against, where it is set. */
   rules: Rule[] | null = null
   refuse: (asked: Asked) => Refusal | undefined = () => undefined
@@ -92,8 +94,9 @@ export class KubernetesApi extends KubernetesObjects {
       url.pathname,
     )
     if (!found) throw new Refused({ code: 404, message: 'the server could not find the requested resource' })
+    if (req.headers.authorization !== 'Bearer secret') throw new Refused({ code: 401, message: 'Unauthorized' })
     const [, version, namespace, resource, name, log] = found
-    if (namespace === undefined) return json(res, discovery(version!))
+    if (namespace === undefined) return json(res, discovery(version!, this.unknown))
     const kind = KIND_OF[`${version}/${resource}`]
     if (!kind) throw new Refused({ code: 404, message: 'the server could not find the requested resource' })
     const query = url.searchParams
@@ -212,8 +215,8 @@ const selectorOf = (query: URLSearchParams) =>
       .map(part => part.split('=')),
   )
 
-function discovery(version: string): Json {
-  const kinds = (Object.keys(KINDS) as Kind[]).filter(kind => KINDS[kind] === version)
+function discovery(version: string, unknown: Set<string>): Json {
+  const kinds = (Object.keys(KINDS) as Kind[]).filter(kind => KINDS[kind] === version && !unknown.has(version))
   if (kinds.length === 0) throw new Refused({ code: 404, message: 'the server could not find the requested resource' })
   const resources = kinds.map(kind => ({ name: plural(kind), kind, namespaced: true, singularName: '', verbs: [] }))
   return { kind: 'APIResourceList', apiVersion: 'v1', groupVersion: version, resources }

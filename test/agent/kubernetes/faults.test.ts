@@ -258,6 +258,13 @@ describe('what the cluster refuses', () => {
     await expect(engineOf().deployments()).rejects.toThrow()
   })
 
+  test('a cluster without the Gateway API is not taken to be one without routes', async () => {
+    api.unknown.add('gateway.networking.k8s.io/v1')
+    const engine = engineOf({ K8S_ROUTES: 'gateway', K8S_GATEWAY: 'infra/main', K8S_DOMAIN: 'apps.example.com' })
+    await expect(engine.route(unitOf())).rejects.toThrow(Unworkable)
+    await expect(engine.deployments()).rejects.toThrow(Unworkable)
+  })
+
   test('a namespace is never made, nor one used that is not there', async () => {
     api.namespaces.delete('apps')
     await expect(start()).rejects.toThrow(Unworkable)

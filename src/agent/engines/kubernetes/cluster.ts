@@ -173,7 +173,14 @@ export class Cluster {
 }
 
 const absent = (kind: string, name: string) => (fault: unknown) => {
-  if (fault instanceof ApiException && fault.code === 404 && !isNamespace(fault)) return null
+  // Its own name is in the answer: neither its namespace nor its kind is what is missing.
+  if (
+    fault instanceof ApiException &&
+    fault.code === 404 &&
+    messageOf(fault).includes(`"${name}" not found`) &&
+    !isNamespace(fault)
+  )
+    return null
   throw explained(fault, `read ${kind} ${name}`)
 }
 const isNamespace = (fault: ApiException<unknown>) => /^namespaces? /.test(messageOf(fault))
@@ -213,6 +220,10 @@ export function explained(fault: unknown, doing: string): Error {
     )
   if (code === 404 && isNamespace(fault))
     return new Unworkable(`The cluster has no such namespace (${message}). Its operator has to create it.`)
+  if (code === 404)
+    return new Unworkable(
+      `The cluster does not know what is needed to ${doing}. Its operator has to install that, or set the agent up without it.`,
+    )
   if (code === 400 || code === 413 || code === 422)
     return new Unworkable(`The cluster refuses to ${doing}: ${message}. Change what resource_spec says of it.`)
   return new Passing(`The cluster answered ${code} when asked to ${doing}: ${message}`)
