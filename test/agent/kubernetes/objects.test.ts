@@ -161,6 +161,15 @@ describe('every member of a volume, of where it is seen, and of a container', ()
 })
 
 describe('what nobody asked for', () => {
+  test('what others name is made first, and the application itself last: then all of the revision is there', () => {
+    const unit = unitOf({ spec: { queue_cpu: 1, executor_cpu: 1, max_scale: 2 }, secrets: { A: 'b' } })
+    const made = revisionObjects(settingsOf(), unit, artifactOf()).map(
+      ({ kind, metadata }) => `${kind} ${metadata!.name}`,
+    )
+    expect(made.slice(0, 2)).toEqual([`ServiceAccount ${BASE}-r1`, `Secret ${BASE}-r1`])
+    expect(made.at(-1)).toBe(`Deployment ${BASE}-r1`)
+  })
+
   test('a plain deployment is four objects', () => {
     const kinds = all({ secrets: { TOKEN: 'hush' } }).map(({ kind }) => kind)
     expect(kinds).toEqual(['ServiceAccount', 'Secret', 'Deployment', 'Service'])
