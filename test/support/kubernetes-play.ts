@@ -74,6 +74,8 @@ export async function startPlay() {
     },
     inside: (container: string, command: string) => podman('exec', container, '/bin/sh', '-c', command),
     async clear(): Promise<void> {
+      // A first process ignores what it does not handle, and would be waited for.
+      await podman('kill', '--all').catch(() => {})
       await podman('pod', 'rm', '--all', '--force', '--time', '0')
       await podman('secret', 'rm', '--all')
       await podman('volume', 'rm', '--all', '--force')
@@ -105,8 +107,10 @@ function playable(object: KubernetesObject): object {
     containers: local(containers),
     ...(initContainers && { initContainers: local(initContainers) }),
   }
-  const metadata = { ...template.metadata, name: object.metadata!.name }
+  // Podman 4.3 removes an init container before it has seen it end; so told, it keeps it.
+  const annotations = { ...template.metadata?.annotations, 'io.podman.annotations.init.container.type': 'always' }
+  const metadata = { ...template.metadata, annotations, name: object.metadata!.name }
   return object.kind === 'StatefulSet'
     ? { apiVersion: 'v1', kind: 'Pod', metadata, spec }
-    : { ...object, spec: { ...(object as V1StatefulSet).spec, template: { ...template, spec } } }
+    : { ...object, spec: { ...(object as V1StatefulSet).spec, template: { metadata, spec } } }
 }
