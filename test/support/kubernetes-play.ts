@@ -107,10 +107,10 @@ function playable(object: KubernetesObject): object {
     containers: local(containers),
     ...(initContainers && { initContainers: local(initContainers) }),
   }
-  // Podman 4.3 removes an init container before it has seen it end; so told, it keeps it.
-  const annotations = { ...template.metadata?.annotations, 'io.podman.annotations.init.container.type': 'always' }
+  // Podman 4.3 removes an init container before it has seen it end; so told, by the object itself, it keeps it.
+  const annotations = { 'io.podman.annotations.init.container.type': 'always' }
   const metadata = { ...template.metadata, annotations, name: object.metadata!.name }
   return object.kind === 'StatefulSet'
     ? { apiVersion: 'v1', kind: 'Pod', metadata, spec }
-    : { ...object, spec: { ...(object as V1StatefulSet).spec, template: { metadata, spec } } }
+    : { ...object, metadata, spec: { ...(object as V1StatefulSet).spec, template: { metadata, spec } } }
 }
