@@ -12,7 +12,7 @@ import { type Known, refresh, type Steps, take } from './steps.ts'
 import { digestOf, type Found, find, reportOf, wantedOf } from './work.ts'
 
 /** What is wanted of a deployment, and what the control plane was told last. */
-type Entry = Known & { told?: string }
+type Entry = Known & { told?: string; databaseTold?: boolean }
 type Options = {
   agent_id: string
   version: string
@@ -132,18 +132,21 @@ export class Agent {
     for (const work of changes) {
       const { deployment_id, generation } = work
       const before = this.#known.get(deployment_id)
-      this.#known.set(deployment_id, { work, generation, given: before?.given ?? new Map() })
+      const databaseTold = before?.databaseTold ?? false
+      this.#known.set(deployment_id, { work, generation, given: before?.given ?? new Map(), databaseTold })
       this.#named?.add(deployment_id)
     }
-    this.#cursor = cursor
     if (this.#named && !more) {
+      // Where the engine cannot tell, nothing of this answer was applied yet, and it comes again.
+      const engines = await this.#options.engine.deployments()
       const named = this.#named
       this.#named = null
       for (const id of this.#known.keys()) if (!named.has(id)) this.#known.delete(id)
       // Whatever of ours is here and was not named is not wanted any more.
-      const here = [...(await this.#options.engine.deployments()), ...this.#builds.deployments(), ...named]
+      const here = [...engines, ...this.#builds.deployments(), ...named]
       for (const id of new Set(here)) this.#lanes.touch(id)
     }
+    this.#cursor = cursor
     for (const { deployment_id } of changes) this.#lanes.touch(deployment_id)
   }
 
@@ -222,7 +225,7 @@ export class Agent {
   // ---- what became of it
 
   #tell(known: Entry, found: Found): void {
-    const report = reportOf(known.work, known.generation, found)
+    const report = reportOf(known.work, known.generation, found, known.databaseTold)
     if (!report || factsOf(report) === known.told) this.#reports.delete(known.work.deployment_id)
     else this.#reports.set(known.work.deployment_id, report)
   }
@@ -252,6 +255,10 @@ export class Agent {
     if (!known || known.generation !== report.generation) return
     known.told = factsOf(report)
     if (outcome === 'refused') this.#options.say(`${this.#name(id)}: the report ${report.state} was refused (${code})`)
+    if (report.state === 'database_ready' && outcome !== 'stale') {
+      known.databaseTold = true
+      this.#lanes.touch(id)
+    }
     if (outcome !== 'accepted') return
     if (generation === null) return void this.#known.delete(id)
     known.generation = generation

@@ -9,7 +9,7 @@ import type { Engine } from './engines/engine.ts'
 import { readJson, writeJson } from './files.ts'
 import { type Identity, identityOf, isAlive } from './processes.ts'
 
-const USAGE = `node src/agent/main.ts [--home FOLDER] [--engine process] [--port PORT] [--stop]
+const USAGE = `node src/agent/main.ts [--home FOLDER] [--engine process|kubernetes] [--port PORT] [--stop]
 
 Runs what the control plane at SLIPWAY_URL wants of the listener whose key is SLIPWAY_LISTENER_KEY.
   --home    where it keeps applications, builds and who it is; SLIPWAY_AGENT_HOME or .slipway/agent unless told
@@ -20,6 +20,14 @@ Runs what the control plane at SLIPWAY_URL wants of the listener whose key is SL
 type Settings = { home: string; port: number }
 const ENGINES: Record<string, (settings: Settings) => Promise<Engine>> = {
   process: async settings => new (await import('./engines/process.ts')).ProcessEngine(settings),
+  // It keeps nothing on this machine: what it decides by is in the cluster. Its settings are K8S_…, see docs/kubernetes.md.
+  kubernetes: async () => {
+    const [{ KubernetesEngine }, { readSettings }] = await Promise.all([
+      import('./engines/kubernetes.ts'),
+      import('./engines/kubernetes/settings.ts'),
+    ])
+    return new KubernetesEngine({ settings: readSettings(process.env) })
+  },
 }
 
 async function main() {

@@ -1,7 +1,7 @@
 // Takes the steps that the plan names: each leads to one verb of the builds or of the engine, and can be repeated.
 import type { Work } from '../sync/schema.ts'
 import type { Builds } from './builds/builds.ts'
-import type { Engine } from './engines/engine.ts'
+import { type Engine, Passing } from './engines/engine.ts'
 import type { Action } from './plan.ts'
 import { type Found, type Opening, originOf, revisionOf, unitOf } from './work.ts'
 
@@ -70,6 +70,7 @@ async function orRefuse({ id, builds }: Steps, revision_id: string, work: () => 
   try {
     await work()
   } catch (error) {
+    if (error instanceof Passing) throw error
     builds.refuse({ deployment_id: id, revision_id }, (error as Error).message)
   }
 }

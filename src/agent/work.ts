@@ -37,6 +37,7 @@ export function unitOf(work: Work, revision: RevisionWork, { keys, listener }: O
     custom_url: work.custom_url,
     needs_database: work.needs_database,
     resources: withDefaults(revision.resource_spec, work.deployment_type ?? 'dev'),
+    parts: revision.parts,
     secrets: revision.secrets === null ? {} : keys.open<Record<string, string>>(revision.secrets, bound),
   }
 }
@@ -107,7 +108,7 @@ const LONGEST_MESSAGE = 2000
 const BUILDS = ['githost', 'internal_source']
 
 /** What there is to tell of it now; null while there is nothing. A later report makes an earlier one needless. */
-export function reportOf(work: Work, generation: number, found: Found): Report | null {
+export function reportOf(work: Work, generation: number, found: Found, databaseTold = true): Report | null {
   const { observed, reasons, made, url } = found
   const about = { deployment_id: work.deployment_id, generation }
   const revisions = Object.entries(observed.revisions)
@@ -115,7 +116,8 @@ export function reportOf(work: Work, generation: number, found: Found): Report |
     return observed.left || revisions.length > 0 ? null : { ...about, state: 'removed' }
   }
   const { revision, serving } = work
-  if (work.needs_database && observed.database === 'ready' && revision && !observed.revisions[revision.id])
+  // Nothing that follows says it as well: it is told before anything else.
+  if (work.needs_database && observed.database === 'ready' && !databaseTold)
     return { ...about, state: 'database_ready' }
   if (revision && revision.id !== serving?.id) {
     const state = stateOf(revision.id, { builds: BUILDS.includes(revision.source), observed })

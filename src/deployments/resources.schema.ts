@@ -143,6 +143,13 @@ export const RESOURCE_DEFAULTS: Record<DeploymentType, Record<Main, number>> = {
   prod: { ...SMALL, max_scale: 10, memory_mb: 2048, redis_memory_mb: 1024, db_cpu: 1, db_memory_mb: 4096 },
 }
 
+/** What may stand beside the application itself, a database apart. */
+export const parts = ['queue', 'orchestrator', 'executor', 'redis'] as const
+export type Part = (typeof parts)[number]
+/** A part is asked for by any member of its own. */
+export const partsOf = (spec: ResourceSpec): Part[] =>
+  parts.filter(part => Object.entries(spec).some(([name, value]) => value != null && name.startsWith(`${part}_`)))
+
 /** What the data plane provides. What was sent stands; what was left out gives way to it. */
 export function withDefaults(spec: ResourceSpec, type: DeploymentType): WholeResourceSpec {
   const whole: Record<string, number> = { ...RESOURCE_DEFAULTS[type] }

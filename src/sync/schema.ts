@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { ImageReference } from '../deployments/kubernetes.schema.ts'
 import { levels } from '../deployments/logs.schema.ts'
 import { RevisionStatus, SecretReference, Source } from '../deployments/parts.schema.ts'
-import { DeploymentType, ResourceSpec } from '../deployments/resources.schema.ts'
+import { DeploymentType, parts, ResourceSpec } from '../deployments/resources.schema.ts'
 import { Instant, Uuid, wholeNumber } from '../kernel/wire.ts'
 
 // ---- what both sides name
@@ -92,6 +92,9 @@ export const RevisionWork = z
     install_command: z.string().nullable().meta({ description: 'Wins over that of the runtime’s configuration.' }),
     build_command: z.string().nullable().meta({ description: 'Wins over that of the runtime’s configuration.' }),
     resource_spec: ResourceSpec.meta({ description: 'No amount is left open: what nobody asked for has its default.' }),
+    parts: z.array(z.enum(parts)).meta({
+      description: 'What was asked for beside the application itself, by any member of its own in the specification.',
+    }),
     secrets: Sealed.nullable().meta({
       description: 'Sealed JSON, an object of environment variables and their values; null where there are none.',
     }),

@@ -5,6 +5,7 @@ import type { RevisionStatus, Source } from '../deployments/parts.schema.ts'
 import {
   asksForDatabase,
   type DeploymentType,
+  partsOf,
   type ResourceSpec,
   withDefaults,
 } from '../deployments/resources.schema.ts'
@@ -107,6 +108,7 @@ async function revisionWork({ ctx, listener_id, seal }: For, of: Of, stored: Sto
     install_command: config.install_command ?? null,
     build_command: config.build_command ?? null,
     resource_spec: withDefaults(config.resource_spec ?? {}, of.deployment_type),
+    parts: partsOf(config.resource_spec ?? {}),
     secrets: stored.sealed && (await seal(await opened(ctx, of.deployment_id, stored.sealed), place('secrets'))),
     secret_references: stored.secret_references ?? [],
     deadline: deadlineOf(stored),

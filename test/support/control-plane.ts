@@ -219,6 +219,7 @@ const revisionOf = (more: Partial<RevisionWork>): RevisionWork => ({
   install_command: null,
   build_command: null,
   resource_spec: withDefaults({}, 'dev'),
+  parts: [],
   secrets: null,
   secret_references: [],
   deadline: null,

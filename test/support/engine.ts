@@ -34,6 +34,7 @@ export function unit(ref: Ref, more: Partial<Unit> = {}): Unit {
     custom_url: null,
     needs_database: false,
     resources: withDefaults({}, 'dev'),
+    parts: [],
     secrets: {},
     secret_references: [],
     ...more,

@@ -44,6 +44,7 @@ describe('work', () => {
         status: 'AWAITING_DEPLOY',
         ...image,
         resource_spec: { min_scale: 1, memory_mb: 1024, memory_limit_mb: 2048 },
+        parts: [],
       },
     })
     expect(agent.open(listener.id, work!)).toEqual({ TOKEN: 'hush' })

@@ -1,6 +1,6 @@
 // The interface between the agent and what runs applications: processes of this machine, containers, a cluster.
 import type { Source } from '../../deployments/parts.schema.ts'
-import type { WholeResourceSpec } from '../../deployments/resources.schema.ts'
+import type { Part, WholeResourceSpec } from '../../deployments/resources.schema.ts'
 
 /** One revision of one deployment. */
 export type Ref = { deployment_id: string; revision_id: string }
@@ -19,6 +19,8 @@ export type Unit = Ref & {
   /** It is started only once `observe` says that its database is ready; the engine puts `DATABASE_URI` into its environment. */
   needs_database: boolean
   resources: WholeResourceSpec
+  /** What was asked for beside the application itself: in `resources` no amount is left open. */
+  parts: Part[]
   secrets: Record<string, string>
   secret_references: { name: string; secret_name: string; secret_key: string }[]
 }
@@ -118,6 +120,11 @@ export interface Engine {
   remove(deployment_id: string): Promise<void>
   /** Lets go. With `stop`, what it runs ends too; without, it serves on, and the next agent takes it over. */
   close(how: { stop: boolean }): Promise<void>
+}
+
+/** A failure that may pass: nothing is given up for it, and the same is tried again. */
+export class Passing extends Error {
+  override name = 'Passing'
 }
 
 /** A failure that is told to whoever wanted it, as its message stands: what happened, and what to do. */

@@ -1,0 +1,226 @@
+// The engine that makes deployments real objects of a Kubernetes cluster, and reads how they fare from there alone.
+import { KubeConfig, type KubernetesObject, type V1Pod } from '@kubernetes/client-node'
+import {
+  type Artifact,
+  type Engine,
+  type Events,
+  type Ref,
+  type Seen,
+  type Tree,
+  type Unit,
+  Unworkable,
+} from './engine.ts'
+import { Cluster, deploymentOf } from './kubernetes/cluster.ts'
+import { Logs } from './kubernetes/logs.ts'
+import { COMPONENT, DRAINING, namespaceOf, REVISION, URL_NOTE } from './kubernetes/names.ts'
+import { revisionObjects } from './kubernetes/objects.ts'
+import {
+  databaseOf,
+  faresOf,
+  isReady,
+  label,
+  type Objects,
+  revisionsOf,
+  routedOf,
+  wayOf,
+  wrongWith,
+} from './kubernetes/observed.ts'
+import { APP } from './kubernetes/pods.ts'
+import type { Finding } from './kubernetes/reasons.ts'
+import type { KubernetesSettings } from './kubernetes/settings.ts'
+import { type Store, storesOf } from './kubernetes/stores.ts'
+import { routesOf, serviceOf } from './kubernetes/ways.ts'
+import { World } from './kubernetes/world.ts'
+
+const IMAGES = new Set(['internal_container', 'external_container'])
+const WATCHED = ['Pod', 'Deployment', 'StatefulSet'] as const
+
+/** `config` is the cluster's; left out, the pod's own that the agent runs in, or that of kubectl. */
+type Options = { settings: KubernetesSettings; config?: KubeConfig; now?: () => Date; pause_ms?: number }
+
+export class KubernetesEngine implements Engine {
+  readonly name = 'kubernetes'
+  readonly #settings: KubernetesSettings
+  readonly #cluster: Cluster
+  readonly #world: World
+  readonly #now: () => Date
+  readonly #timers = new Map<string, NodeJS.Timeout>()
+  #stops: (() => void)[] = []
+  #logs: Logs | null = null
+  #events: Events = { changed: () => {}, log: () => {} }
+
+  constructor({ settings, config = surroundings(), now = () => new Date(), pause_ms = 1000 }: Options) {
+    this.#settings = settings
+    this.#cluster = new Cluster(config, settings.owner)
+    this.#world = new World(this.#cluster, settings, pause_ms)
+    this.#now = now
+  }
+
+  refuses(unit: Unit): string | null {
+    if (!IMAGES.has(unit.source))
+      return `This agent runs images in a Kubernetes cluster, and builds none (\`${unit.source}\`): push an image and deploy that, or use a listener whose agent builds.`
+    const namespace = namespaceOf(this.#settings, unit)
+    if (!this.#settings.namespaces.includes(namespace))
+      return `This agent deploys to ${this.#settings.namespaces.join(', ')}, and not to the namespace ${namespace}: choose one of these as k8s_namespace.`
+    const { sidecars, init_containers } = unit.resources
+    if ([...(sidecars ?? []), ...(init_containers ?? [])].some(({ name }) => name === APP))
+      return `\`${APP}\` is the name of the application’s own container: name the one in resource_spec otherwise.`
+    return null
+  }
+
+  async open(events: Events): Promise<void> {
+    this.#events = events
+    const logs = new Logs(this.#cluster.config, (of, message, level) => events.log(of, message, level))
+    this.#logs = logs
+    const since = this.#now()
+    const changed = (object: KubernetesObject, gone: boolean) => {
+      const deployment = deploymentOf(object)
+      if (deployment === undefined) return
+      if (object.kind === 'Pod') logs.seen(object as V1Pod, gone, since)
+      events.changed(deployment)
+    }
+    for (const namespace of this.#settings.namespaces)
+      for (const kind of WATCHED) this.#stops.push(this.#cluster.watch(kind, namespace, changed))
+  }
+
+  deployments(): Promise<string[]> {
+    return this.#world.deployments()
+  }
+
+  async observe(deployment_id: string): Promise<Seen> {
+    const namespace = await this.#world.placeOf(deployment_id)
+    if (namespace === null) return { running: [], routed: null, url: null, left: false, database: null }
+    const objects = await this.#world.look(namespace, deployment_id)
+    const running: Seen['running'] = []
+    for (const revision of revisionsOf(objects)) running.push(await this.#fares(namespace, objects, revision))
+    const there = Object.values(objects).some(kind => kind.length > 0)
+    return {
+      running,
+      routed: routedOf(objects),
+      url: wayOf(objects)?.metadata?.annotations?.[URL_NOTE] ?? null,
+      left: there || (await this.#world.remains(namespace, deployment_id)).length > 0,
+      database: await this.#database(namespace, objects),
+    }
+  }
+
+  async #fares(namespace: string, objects: Objects, revision_id: string): Promise<Seen['running'][number]> {
+    const now = this.#now()
+    const { phase, drains_at } = faresOf(revision_id, objects, this.#settings.drain_seconds, now)
+    if (phase === 'draining' && drains_at !== null) this.#later(revision_id, drains_at - now.getTime(), objects)
+    if (phase !== 'starting' && phase !== 'unhealthy') return { revision_id, phase, reason: null }
+    const wrong = await this.#wrong(namespace, objects, one => label(one, REVISION) === revision_id)
+    const reason = wrong && (await this.#world.told(namespace, wrong))
+    return { revision_id, phase: phase === 'starting' && wrong?.hopeless ? 'failing' : phase, reason }
+  }
+
+  async #wrong(
+    namespace: string,
+    objects: Objects,
+    which: (one: KubernetesObject) => boolean,
+  ): Promise<Finding | null> {
+    const events = await this.#world.eventsOf(namespace, objects.pods.filter(which))
+    return wrongWith(objects, which, events, this.#now())
+  }
+
+  async #database(namespace: string, objects: Objects): Promise<Seen['database']> {
+    const set = databaseOf(objects)
+    if (!set) return null
+    if (isReady(set)) return { ready: true, reason: null }
+    const wrong = await this.#wrong(namespace, objects, one => label(one, COMPONENT) === 'database')
+    return { ready: false, reason: wrong && (await this.#world.told(namespace, wrong)) }
+  }
+
+  /** Time passes without a change in the cluster. */
+  #later(revision: string, ms: number, { deployments }: Pick<Objects, 'deployments'>): void {
+    const one = deployments.find(one => label(one, REVISION) === revision)
+    const deployment = one && deploymentOf(one)
+    if (deployment === undefined || this.#timers.has(revision)) return
+    const passed = () => {
+      this.#timers.delete(revision)
+      this.#events.changed(deployment)
+    }
+    this.#timers.set(revision, setTimeout(passed, Math.max(0, ms) + 50).unref())
+  }
+
+  async provide(unit: Unit): Promise<void> {
+    for (const store of storesOf(this.#settings, unit))
+      if (store.component === 'database') await this.#ensure(unit, store)
+  }
+
+  /** The image is taken as it is named: the nodes pull it, with credentials that only the cluster has. */
+  async prepare(unit: Unit, _tree: Tree | null): Promise<Artifact> {
+    if (!unit.image_uri) throw new Unworkable('It names no image: patch source_revision_config.image_uri.')
+    return { location: unit.image_uri, start_command: null, health_path: null, env: {}, commit: null }
+  }
+
+  async start(unit: Unit, artifact: Artifact): Promise<void> {
+    for (const store of storesOf(this.#settings, unit)) await this.#ensure(unit, store)
+    // A Secret that cannot change is what is wanted, where it is there.
+    for (const object of revisionObjects(this.#settings, unit, artifact))
+      await this.#apply(unit, object, object.kind === 'Secret' ? () => null : undefined)
+  }
+
+  async #ensure(unit: Unit, store: Store): Promise<void> {
+    for (const conflict of await this.#world.ensure(unit, store)) this.#tookBack(unit, conflict)
+  }
+
+  async #apply(unit: Unit, object: KubernetesObject, adjust?: () => null): Promise<void> {
+    const conflict = await this.#world.apply(unit, object, adjust)
+    if (conflict !== null) this.#tookBack(unit, conflict)
+  }
+
+  #tookBack(unit: Unit, conflict: string): void {
+    const { deployment_id, revision_id } = unit
+    const message = `Somebody else had changed what is this agent’s to say, and it was changed back. ${conflict}`
+    this.#events.log({ deployment_id, revision_id }, message, 'WARNING')
+  }
+
+  async route(unit: Unit): Promise<void> {
+    const routes = routesOf(this.#settings, unit)
+    for (const object of [serviceOf(this.#settings, unit), ...routes]) await this.#apply(unit, object)
+    const named = new Set(routes.map(({ kind, metadata }) => `${kind} ${metadata!.name}`))
+    const there = await this.#world.ways(namespaceOf(this.#settings, unit), unit.deployment_id)
+    await this.#world.remove(there.filter(({ kind, metadata }) => !named.has(`${kind} ${metadata!.name}`)))
+  }
+
+  async drain({ deployment_id, revision_id }: Ref): Promise<void> {
+    const namespace = await this.#world.placeOf(deployment_id)
+    if (namespace === null) return
+    const objects = await this.#world.look(namespace, deployment_id)
+    if (routedOf(objects) === revision_id)
+      await this.#world.remove([...(await this.#world.ways(namespace, deployment_id)), wayOf(objects)!])
+    const since = this.#now().toISOString()
+    for (const one of objects.deployments)
+      if (label(one, REVISION) === revision_id && one.metadata?.annotations?.[DRAINING] === undefined)
+        await this.#cluster.annotate(one, { [DRAINING]: since })
+    this.#later(revision_id, this.#settings.drain_seconds * 1000, objects)
+  }
+
+  async stop({ deployment_id, revision_id }: Ref): Promise<void> {
+    const namespace = await this.#world.placeOf(deployment_id)
+    if (namespace === null) return
+    await this.#world.removeAll(namespace, deployment_id, one => label(one, REVISION) === revision_id)
+  }
+
+  async remove(deployment_id: string): Promise<void> {
+    const namespace = await this.#world.placeOf(deployment_id)
+    if (namespace === null) return
+    await this.#world.remove(await this.#world.ways(namespace, deployment_id))
+    await this.#world.removeAll(namespace, deployment_id, () => true)
+    this.#world.forget(deployment_id)
+  }
+
+  /** What a cluster runs does not end with whoever started it. */
+  async close(): Promise<void> {
+    for (const stop of this.#stops.splice(0)) stop()
+    for (const timer of this.#timers.values()) clearTimeout(timer)
+    this.#timers.clear()
+    this.#logs?.close()
+  }
+}
+
+function surroundings(): KubeConfig {
+  const config = new KubeConfig()
+  config.loadFromDefault()
+  return config
+}

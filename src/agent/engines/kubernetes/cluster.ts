@@ -1,0 +1,230 @@
+// The cluster's API as the engine uses it: what is ours is applied, listed, watched and removed, and a refusal becomes a sentence.
+import {
+  ApiException,
+  CoreV1Api,
+  type KubeConfig,
+  type KubernetesObject,
+  KubernetesObjectApi,
+  makeInformer,
+  PatchStrategy,
+} from '@kubernetes/client-node'
+import { Passing, Unworkable } from '../engine.ts'
+import { DEPLOYMENT, MANAGED_BY, MANAGER, OWNER, ownedBy, selectorOf } from './names.ts'
+
+export const KINDS = {
+  Pod: 'v1',
+  Service: 'v1',
+  Secret: 'v1',
+  ServiceAccount: 'v1',
+  PersistentVolumeClaim: 'v1',
+  Event: 'v1',
+  Deployment: 'apps/v1',
+  StatefulSet: 'apps/v1',
+  HorizontalPodAutoscaler: 'autoscaling/v2',
+  Ingress: 'networking.k8s.io/v1',
+  NetworkPolicy: 'networking.k8s.io/v1',
+  HTTPRoute: 'gateway.networking.k8s.io/v1',
+} as const
+export type Kind = keyof typeof KINDS
+/** How many a list brings at once. */
+const PAGE = 500
+const AGAIN_MS = 2000
+
+export class Cluster {
+  readonly config: KubeConfig
+  readonly #objects: KubernetesObjectApi
+  readonly #core: CoreV1Api
+  readonly #owner: string
+
+  constructor(config: KubeConfig, owner: string) {
+    this.config = config
+    this.#objects = KubernetesObjectApi.makeApiClient(config)
+    this.#core = config.makeApiClient(CoreV1Api)
+    this.#owner = owner
+  }
+
+  isOurs({ metadata }: KubernetesObject): boolean {
+    return metadata?.labels?.[MANAGED_BY] === MANAGER && metadata.labels[OWNER] === this.#owner
+  }
+
+  /** Null says that it is not there, and not that it could not be asked for. */
+  async read<T extends KubernetesObject>(kind: Kind, namespace: string, name: string): Promise<T | null> {
+    const asked = this.#objects.read({ apiVersion: KINDS[kind], kind, metadata: { namespace, name } })
+    return (await asked.catch(absent(kind, name))) as T | null
+  }
+
+  async list<T extends KubernetesObject>(
+    kind: Kind,
+    namespace: string,
+    { labels, fields }: { labels?: Record<string, string>; fields?: string } = {},
+  ): Promise<T[]> {
+    const items: T[] = []
+    let from: string | undefined
+    do {
+      const selector = labels && selectorOf(labels)
+      const [none] = [undefined]
+      const page = await this.#objects
+        .list<T>(KINDS[kind], kind, namespace, none, none, none, fields, selector, PAGE, from)
+        .catch(fault => Promise.reject(explained(fault, `list ${kind} in ${namespace}`)))
+      // A list names no kind, as everything in it is of one.
+      items.push(...page.items.map(item => Object.assign(item, { apiVersion: KINDS[kind], kind })))
+      from = page.metadata?._continue || undefined
+    } while (from !== undefined)
+    return items
+  }
+
+  owned<T extends KubernetesObject>(kind: Kind, namespace: string, deployment?: string): Promise<T[]> {
+    return this.list<T>(kind, namespace, { labels: ownedBy({ owner: this.#owner }, deployment) })
+  }
+
+  /** Makes it, or makes it so; what it is not ours is left alone. Tells who else had changed our fields. */
+  async apply<T extends KubernetesObject>(object: T, adjust?: (there: T) => T | null): Promise<string | null> {
+    const { kind, metadata } = object
+    const [namespace, name] = [metadata!.namespace!, metadata!.name!]
+    const there = await this.read<T>(kind as Kind, namespace, name)
+    if (there !== null && !this.isOurs(there))
+      throw new Unworkable(
+        `The namespace ${namespace} has a ${kind} ${name} that this agent did not make: remove or rename it.`,
+      )
+    if (there?.metadata?.deletionTimestamp) throw new Passing(`${kind} ${name} is still being removed.`)
+    const wanted = there !== null && adjust ? adjust(there) : object
+    if (wanted === null) return null
+    try {
+      await this.#apply(wanted, false)
+      return null
+    } catch (fault) {
+      if (!(fault instanceof ApiException && fault.code === 409)) throw explained(fault, `apply ${kind} ${name}`)
+      await this.#apply(wanted, true).catch(again => Promise.reject(explained(again, `apply ${kind} ${name}`)))
+      return `${kind} ${name}: ${messageOf(fault)}`
+    }
+  }
+
+  #apply = (object: KubernetesObject, force: boolean) =>
+    this.#objects.patch(object, undefined, undefined, MANAGER, force, PatchStrategy.ServerSideApply)
+
+  /** Writes an annotation, by a manager of its own so that the next apply leaves it; false where there is nothing to write it on. */
+  async annotate({ kind, metadata }: KubernetesObject, annotations: Record<string, string>): Promise<boolean> {
+    const [namespace, name] = [metadata!.namespace!, metadata!.name!]
+    const noted = { apiVersion: KINDS[kind as Kind], kind: kind!, metadata: { namespace, name, annotations } }
+    const asked = this.#objects.patch(
+      noted,
+      ...([undefined, undefined, `${MANAGER}-notes`, undefined, PatchStrategy.MergePatch] as const),
+    )
+    return (await asked.catch(absent(kind!, name))) !== null
+  }
+
+  /** Removes exactly what was seen: not what may have come in its place since. */
+  async remove({ kind, metadata }: KubernetesObject): Promise<void> {
+    const object = { apiVersion: KINDS[kind as Kind], kind: kind!, metadata: metadata! }
+    const { uid } = metadata!
+    const body = { preconditions: { ...(uid !== undefined && { uid }) }, propagationPolicy: 'Background' }
+    try {
+      await this.#objects.delete(object, ...([undefined, undefined, undefined, undefined, undefined] as const), body)
+    } catch (fault) {
+      if (fault instanceof ApiException && (fault.code === 404 || fault.code === 409)) return
+      throw explained(fault, `delete ${kind} ${metadata!.name}`)
+    }
+  }
+
+  /** The last lines; none where there are none, for whatever reason. */
+  async tail(
+    namespace: string,
+    name: string,
+    container: string,
+    previous: boolean,
+    tailLines: number,
+  ): Promise<string[]> {
+    try {
+      const text = await this.#core.readNamespacedPodLog({ namespace, name, container, previous, tailLines })
+      return text.split('\n').filter(line => line.trim() !== '')
+    } catch {
+      return []
+    }
+  }
+
+  /** Tells of each change, and begins again when the connection or its place is lost. */
+  watch(kind: Kind, namespace: string, changed: (object: KubernetesObject, gone: boolean) => void): () => void {
+    const version = KINDS[kind]
+    const path = `${version === 'v1' ? '/api' : '/apis'}/${version}/namespaces/${namespace}/${kind.toLowerCase()}s`
+    const selector = selectorOf(ownedBy({ owner: this.#owner }))
+    const list = () =>
+      this.#objects.list(version, kind, namespace, undefined, undefined, undefined, undefined, selector)
+    const informer = makeInformer<KubernetesObject>(this.config, path, list, selector)
+    let timer: NodeJS.Timeout | undefined
+    let stopped = false
+    const start = () => {
+      if (!stopped) informer.start().catch(again)
+    }
+    const again = () => {
+      clearTimeout(timer)
+      if (!stopped) timer = setTimeout(start, AGAIN_MS).unref()
+    }
+    informer.on('add', object => changed(object, false))
+    informer.on('update', object => changed(object, false))
+    informer.on('delete', object => changed(object, true))
+    informer.on('error', again)
+    start()
+    return () => {
+      stopped = true
+      clearTimeout(timer)
+      void informer.stop()
+    }
+  }
+}
+
+const absent = (kind: string, name: string) => (fault: unknown) => {
+  // Its own name is in the answer: neither its namespace nor its kind is what is missing.
+  if (
+    fault instanceof ApiException &&
+    fault.code === 404 &&
+    messageOf(fault).includes(`"${name}" not found`) &&
+    !isNamespace(fault)
+  )
+    return null
+  throw explained(fault, `read ${kind} ${name}`)
+}
+const isNamespace = (fault: ApiException<unknown>) => /^namespaces? /.test(messageOf(fault))
+
+export const deploymentOf = ({ metadata }: KubernetesObject) => metadata?.labels?.[DEPLOYMENT]
+
+function messageOf({ body }: ApiException<unknown>): string {
+  const told = typeof body === 'string' ? parsed(body) : body
+  const message = (told as { message?: unknown } | null)?.message
+  return typeof message === 'string' ? message : typeof body === 'string' ? body.slice(0, 500) : ''
+}
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}
+
+/** A refusal that stands is told to whoever wanted it; whatever may pass is tried again. */
+export function explained(fault: unknown, doing: string): Error {
+  if (!(fault instanceof ApiException)) {
+    const cause = fault instanceof Error ? fault : new Error(String(fault))
+    return new Passing(`The cluster was not reached to ${doing}: ${cause.message}`, { cause })
+  }
+  const { code } = fault
+  const message = messageOf(fault)
+  if (code === 403 && /exceeded quota/.test(message))
+    return new Unworkable(
+      `The namespace’s quota is used up (${message}). Ask for less in resource_spec, or have the quota raised.`,
+    )
+  if (code === 403 && /because it is being terminated/.test(message))
+    return new Unworkable(`The namespace is being deleted (${message}). Deploy to another one.`)
+  if (code === 403 || code === 401)
+    return new Unworkable(
+      `The cluster does not let the agent ${doing} (${message || code}). Its operator has to grant that to the agent’s service account.`,
+    )
+  if (code === 404 && isNamespace(fault))
+    return new Unworkable(`The cluster has no such namespace (${message}). Its operator has to create it.`)
+  if (code === 404)
+    return new Unworkable(
+      `The cluster does not know what is needed to ${doing}. Its operator has to install that, or set the agent up without it.`,
+    )
+  if (code === 400 || code === 413 || code === 422)
+    return new Unworkable(`The cluster refuses to ${doing}: ${message}. Change what resource_spec says of it.`)
+  return new Passing(`The cluster answered ${code} when asked to ${doing}: ${message}`)
+}

@@ -1,0 +1,128 @@
+// What applications in a cluster write, line by line, for as long as their containers run.
+import * as http from 'node:http'
+import * as https from 'node:https'
+import { createInterface } from 'node:readline'
+import type { KubeConfig, V1Pod } from '@kubernetes/client-node'
+import type { Level, Ref } from '../engine.ts'
+import { DEPLOYMENT, REVISION } from './names.ts'
+import { APP } from './pods.ts'
+
+type Said = (of: Ref, message: string, level: Level) => void
+type Tap = {
+  of: Ref
+  namespace: string
+  name: string
+  /** The time of the last line that was told, as its node writes it; before, when to begin. */
+  since: string
+  told: boolean
+  request: http.ClientRequest | null
+  gone: boolean
+}
+
+/** Longer lines are cut: nobody reads them, and everybody pays for them. */
+const LONGEST = 16 * 1024
+const AGAIN_MS = 2000
+
+export class Logs {
+  readonly #config: KubeConfig
+  readonly #said: Said
+  readonly #taps = new Map<string, Tap>()
+  readonly #timers = new Set<NodeJS.Timeout>()
+
+  constructor(config: KubeConfig, said: Said) {
+    this.#config = config
+    this.#said = said
+  }
+
+  /** Of an agent that has just started it is told from now on: the lines before were its predecessor's to tell. */
+  seen(pod: V1Pod, gone: boolean, since = new Date()): void {
+    const { uid, name, namespace, labels } = pod.metadata!
+    const tap = this.#taps.get(uid!)
+    if (gone) {
+      if (tap) tap.gone = true
+      if (tap?.request === null) this.#taps.delete(uid!)
+      return
+    }
+    const [deployment_id, revision_id] = [labels?.[DEPLOYMENT], labels?.[REVISION]]
+    const runs = pod.status?.containerStatuses?.some(({ name, state }) => name === APP && state?.running)
+    if (!deployment_id || !revision_id || !runs || tap) return
+    const fresh = new Date(pod.metadata?.creationTimestamp ?? since)
+    const from = fresh > since ? fresh : since
+    const of = { deployment_id, revision_id }
+    this.#taps.set(uid!, {
+      of,
+      namespace: namespace!,
+      name: name!,
+      since: from.toISOString(),
+      told: false,
+      request: null,
+      gone: false,
+    })
+    void this.#follow(uid!)
+  }
+
+  close(): void {
+    for (const timer of this.#timers) clearTimeout(timer)
+    for (const tap of this.#taps.values()) {
+      tap.gone = true
+      tap.request?.destroy()
+    }
+    this.#taps.clear()
+  }
+
+  /** By a request of our own: the client's stream has nobody to tell of a connection that breaks. */
+  async #follow(uid: string): Promise<void> {
+    const tap = this.#taps.get(uid)
+    if (!tap) return
+    const url = new URL(
+      `${this.#config.getCurrentCluster()!.server}/api/v1/namespaces/${tap.namespace}/pods/${tap.name}/log`,
+    )
+    const query = { container: APP, follow: 'true', timestamps: 'true', sinceTime: tap.since }
+    for (const [name, value] of Object.entries(query)) url.searchParams.set(name, value)
+    const again = () => {
+      tap.request = null
+      if (tap.gone || !this.#taps.has(uid)) return void this.#taps.delete(uid)
+      const timer = setTimeout(() => {
+        this.#timers.delete(timer)
+        void this.#follow(uid)
+      }, AGAIN_MS).unref()
+      this.#timers.add(timer)
+    }
+    try {
+      const options: https.RequestOptions = {}
+      await this.#config.applyToHTTPSOptions(options)
+      const request = (url.protocol === 'https:' ? https : http).request(
+        url,
+        options as https.RequestOptions,
+        answer => {
+          if (answer.statusCode !== 200) answer.resume()
+          // It passes on what breaks its input.
+          else
+            createInterface(answer)
+              .on('line', line => this.#line(tap, line))
+              .on('error', () => {})
+          answer.once('close', again)
+          answer.on('error', () => {})
+        },
+      )
+      tap.request = request
+      request.once('error', again).end()
+    } catch {
+      again()
+    }
+  }
+
+  #line(tap: Tap, line: string): void {
+    const [, time, message] = /^(\S+) (.*)$/s.exec(line) ?? [null, null, line]
+    if (time) {
+      // Asked again, a node begins with the whole second of the last line.
+      if (tap.told && digits(time) <= digits(tap.since)) return
+      tap.since = time
+      tap.told = true
+    }
+    this.#said(tap.of, message!.slice(0, LONGEST), 'INFO')
+  }
+}
+
+/** Fractions of a second have as many digits as they need. */
+const digits = (time: string) => time.replace(/Z$/, '')

@@ -1,0 +1,160 @@
+// Why pods do not run, in a sentence that a person can act on, and whether waiting helps. Pure.
+import type { CoreV1Event, V1ContainerStatus, V1Deployment, V1Pod } from '@kubernetes/client-node'
+import { COMPONENT } from './names.ts'
+import { PORT } from './pods.ts'
+
+export type Finding = {
+  reason: string
+  /** Waiting does not help any more. */
+  hopeless: boolean
+  /** Whose last lines would tell more; of its last life where it has none now. */
+  log: { pod: string; container: string; previous: boolean } | null
+}
+type World = { deployments: V1Deployment[]; pods: V1Pod[]; events: CoreV1Event[]; now: Date }
+
+/** That many ends in a row are a loop. */
+export const CRASHES = 5
+/** A registry, a quota or a secret may come back or still be on its way. */
+const PATIENCE_SECONDS = 60
+
+const seconds = (since: Date | undefined, now: Date) => (since ? (now.getTime() - new Date(since).getTime()) / 1000 : 0)
+const ended = (text: string | undefined) => (text ?? '').trim().replace(/\.$/, '')
+
+/** The worst that is to be told; null where nothing is wrong, or nothing is known yet. */
+export function findingOf(world: World): Finding | null {
+  const findings = [
+    ...world.deployments.flatMap(deployment => ofDeployment(deployment, world.now)),
+    ...world.pods.filter(({ metadata }) => !metadata?.deletionTimestamp).flatMap(pod => ofPod(pod, world)),
+  ]
+  const overdue = world.deployments.some(({ status }) =>
+    status?.conditions?.some(
+      ({ type, status, reason }) =>
+        type === 'Progressing' && status === 'False' && reason === 'ProgressDeadlineExceeded',
+    ),
+  )
+  const worst = findings.find(({ hopeless }) => hopeless) ?? findings[0]
+  if (worst) return { ...worst, hopeless: worst.hopeless || overdue }
+  return overdue ? { reason: 'It did not become healthy in time.', hopeless: true, log: null } : null
+}
+
+function ofDeployment({ status }: V1Deployment, now: Date): Finding[] {
+  const failure = status?.conditions?.find(({ type, status }) => type === 'ReplicaFailure' && status === 'True')
+  if (!failure) return []
+  const message = ended(failure.message)
+  const waited = seconds(failure.lastTransitionTime, now) >= PATIENCE_SECONDS
+  const told = (reason: string, hopeless: boolean): Finding[] => [{ reason, hopeless, log: null }]
+  if (/exceeded quota/.test(message))
+    return told(
+      `The namespace’s quota is used up (${message}). Ask for less in resource_spec, or have the quota raised.`,
+      waited,
+    )
+  if (/violates PodSecurity/.test(message))
+    return told(
+      `The namespace does not allow such a pod (${message}). Take what it names out of the containers and volumes of resource_spec.`,
+      true,
+    )
+  if (/service ?account/i.test(message))
+    return told(
+      `Its service account is missing (${message}). Create the one that service_account_name names, or leave that out.`,
+      waited,
+    )
+  return told(`Kubernetes makes no pod of it: ${message}.`, waited)
+}
+
+function ofPod(pod: V1Pod, world: World): Finding[] {
+  const { status } = pod
+  const containers = [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])]
+  const found = containers.flatMap(container => ofContainer(pod, container, world))
+  if (found.length > 0) return found
+  const plain = (reason: string): Finding[] => [{ reason, hopeless: false, log: null }]
+  if (status?.reason === 'Evicted')
+    return plain(`Its node sent it away: ${ended(status.message)}. Ask for what it really uses in resource_spec.`)
+  const unscheduled = status?.conditions?.find(({ type, status }) => type === 'PodScheduled' && status === 'False')
+  if (unscheduled?.reason === 'Unschedulable') return plain(unschedulable(ended(unscheduled.message)))
+  const told = world.events
+    .filter(({ involvedObject, type }) => involvedObject.uid === pod.metadata?.uid && type === 'Warning')
+    .sort((a, b) => time(b) - time(a))
+  const mount = told.find(({ reason }) => reason === 'FailedMount' || reason === 'FailedAttachVolume')
+  if (mount && status?.phase === 'Pending')
+    return plain(`A volume of it cannot be mounted: ${ended(mount.message)}. Check what volumes in resource_spec name.`)
+  const probe = told.find(({ reason }) => reason === 'Unhealthy')
+  const unready = status?.containerStatuses?.find(({ ready, state }) => !ready && state?.running)
+  if (probe && unready) {
+    const log = { pod: pod.metadata!.name!, container: unready.name, previous: false }
+    return [{ reason: unhealthy(ended(probe.message), pod), hopeless: false, log }]
+  }
+  return []
+}
+const time = ({ lastTimestamp, eventTime, firstTimestamp }: CoreV1Event) =>
+  new Date(lastTimestamp ?? eventTime ?? firstTimestamp ?? 0).getTime()
+
+function unschedulable(message: string): string {
+  if (/PersistentVolumeClaim|persistentvolumeclaim/.test(message))
+    return `Its volume is not there yet (${message}). Check the cluster’s storage class and what it has left.`
+  return `No node has room for it (${message}). Ask for less cpu and memory in resource_spec, or add nodes.`
+}
+
+function unhealthy(message: string, pod: V1Pod): string {
+  const application = pod.metadata?.labels?.[COMPONENT] === 'web'
+  if (application && /connection refused/.test(message))
+    return `Nothing listens on port ${PORT}, which it is given as PORT (${message}). Listen there, on all addresses.`
+  return `Its health check fails (${message}). Make health_path answer with a status below 400.`
+}
+
+function ofContainer(pod: V1Pod, container: V1ContainerStatus, { now }: World): Finding[] {
+  const { name, image, state, lastState, restartCount } = container
+  const waited = seconds(pod.status?.startTime ?? pod.metadata?.creationTimestamp, now)
+  const waiting = state?.waiting
+  const message = ended(waiting?.message)
+  const told = (reason: string, hopeless: boolean, log: Finding['log'] = null): Finding[] => [{ reason, hopeless, log }]
+  switch (waiting?.reason) {
+    case 'InvalidImageName':
+      return told(`${image} is not the name of an image (${message}). Correct it.`, true)
+    case 'ErrImagePull':
+    case 'ImagePullBackOff':
+    case 'ErrImageNeverPull':
+    case 'RegistryUnavailable':
+    case 'ImageInspectError':
+      return told(
+        `The image ${image} cannot be pulled (${message || waiting.reason}). Check that it is there, and that image_pull_secrets may read it.`,
+        waited >= PATIENCE_SECONDS,
+      )
+    case 'CreateContainerConfigError':
+    case 'CreateContainerError':
+      if (/runAsNonRoot|non-root|non-numeric user/.test(message))
+        return told(
+          `The image ${image} runs as root, or names its user by name, which this cluster does not allow (${message}). Give it a numeric USER above 0.`,
+          true,
+        )
+      return told(
+        `The container ${name} cannot be made (${message || waiting.reason}). Check the secrets, keys and volumes that it names.`,
+        waited >= PATIENCE_SECONDS,
+      )
+  }
+  const end = state?.terminated ?? lastState?.terminated
+  // One that ended as it should, or runs again since, is no trouble.
+  if (!end || (state?.terminated && end.exitCode === 0) || (state?.running && container.ready)) return []
+  const loops = restartCount + (state?.terminated ? 1 : 0) >= CRASHES
+  const log = { pod: pod.metadata!.name!, container: name, previous: !state?.terminated }
+  if (end.reason === 'OOMKilled')
+    return told(
+      `The container ${name} needs more memory than its limit, and was killed. Raise memory_limit_mb.`,
+      loops,
+      log,
+    )
+  if (end.reason === 'StartError' || end.reason === 'ContainerCannotRun')
+    return told(`The container ${name} cannot be started (${ended(end.message)}). Check its command.`, loops, log)
+  const how = end.signal ? `by signal ${end.signal}` : `with exit code ${end.exitCode}`
+  const often = restartCount > 0 ? `, ${restartCount + (state?.terminated ? 1 : 0)} times now` : ''
+  return told(`The container ${name} ended ${how}${often}. Its log tells why.`, loops, log)
+}
+
+/** What a report may hold: the sentence whole, and of the log as much as fits, its end. */
+export function withLog(reason: string, lines: string[], most = 2000): string {
+  const head = reason.slice(0, most)
+  if (lines.length === 0) return head
+  const intro = '\nThe last lines of its log:\n'
+  const room = most - head.length - intro.length
+  const text = lines.join('\n')
+  return room < 40 ? head : head + intro + (text.length > room ? `…${text.slice(-(room - 1))}` : text)
+}

@@ -1,0 +1,72 @@
+// What an operator decides about a cluster: where deployments may go, how they are reached, what stores run.
+import * as z from 'zod'
+import { DnsLabel, DnsSubdomain, ImageReference } from '../../../deployments/kubernetes.schema.ts'
+
+const list = (each: z.ZodType<string, string>) =>
+  z
+    .string()
+    .transform(text =>
+      text
+        .split(',')
+        .map(item => item.trim())
+        .filter(Boolean),
+    )
+    .pipe(z.array(each))
+const seconds = z.coerce.number().int().min(0).max(3600)
+
+/** The variables of an agent whose engine is `kubernetes`. */
+export const KubernetesSettings = z
+  .object({
+    K8S_NAMESPACES: list(DnsLabel).pipe(z.array(z.string()).min(1)),
+    K8S_OWNER: DnsLabel.default('default'),
+    K8S_ROUTES: z.enum(['none', 'ingress', 'gateway']).default('none'),
+    K8S_DOMAIN: DnsSubdomain.optional(),
+    K8S_INGRESS_CLASS: DnsSubdomain.optional(),
+    K8S_GATEWAY: z
+      .string()
+      .regex(/^[a-z0-9-]+\/[a-z0-9.-]+(\/[a-z0-9.-]+)?$/, {
+        error: 'needs to be namespace/name or namespace/name/listener',
+      })
+      .optional(),
+    K8S_TLS: z.union([z.enum(['off', 'on']), z.string().regex(/^secret:[a-z0-9.-]+$/)]).default('off'),
+    K8S_STORAGE_CLASS: DnsSubdomain.optional(),
+    K8S_POSTGRES_IMAGE: ImageReference.default('docker.io/library/postgres:18'),
+    K8S_REDIS_IMAGE: ImageReference.default('docker.io/library/redis:8'),
+    K8S_PULL_SECRETS: list(DnsSubdomain).default([]),
+    K8S_RUN_AS_USER: z.coerce.number().int().min(1).optional(),
+    K8S_PROGRESS_SECONDS: seconds.default(600),
+    K8S_DRAIN_SECONDS: seconds.default(15),
+  })
+  .refine(all => all.K8S_ROUTES !== 'gateway' || all.K8S_GATEWAY !== undefined, {
+    path: ['K8S_GATEWAY'],
+    error: 'is needed with K8S_ROUTES=gateway',
+  })
+  .transform(all => ({
+    namespaces: all.K8S_NAMESPACES,
+    /** Tells our objects from those of another agent in the same namespace. */
+    owner: all.K8S_OWNER,
+    routes: all.K8S_ROUTES,
+    domain: all.K8S_DOMAIN ?? null,
+    ingress_class: all.K8S_INGRESS_CLASS ?? null,
+    gateway: all.K8S_GATEWAY?.split('/') ?? null,
+    tls: all.K8S_TLS,
+    storage_class: all.K8S_STORAGE_CLASS ?? null,
+    postgres_image: all.K8S_POSTGRES_IMAGE,
+    redis_image: all.K8S_REDIS_IMAGE,
+    pull_secrets: all.K8S_PULL_SECRETS,
+    run_as_user: all.K8S_RUN_AS_USER ?? null,
+    /** For how long a revision may take to become healthy. */
+    progress_seconds: all.K8S_PROGRESS_SECONDS,
+    /** For how long proxies may still send requests to what was switched from. */
+    drain_seconds: all.K8S_DRAIN_SECONDS,
+  }))
+export type KubernetesSettings = z.output<typeof KubernetesSettings>
+
+/** Every fault at once, by the name of its variable. */
+export function readSettings(env: Record<string, string | undefined>): KubernetesSettings {
+  // A variable that is set to nothing is not set.
+  const set = Object.fromEntries(Object.entries(env).filter(([name, value]) => name.startsWith('K8S_') && value))
+  const read = KubernetesSettings.safeParse(set)
+  if (read.success) return read.data
+  throw new Error(read.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('\n'))
+}

@@ -1,0 +1,99 @@
+// How requests reach a deployment: its Service, which one revision answers at a time, and the ways in from outside. Pure.
+import type { KubernetesObject, V1Ingress, V1Service } from '@kubernetes/client-node'
+import type { Unit } from '../engine.ts'
+import { baseName, metaOf, namespaceOf, selectorLabels, URL_NOTE } from './names.ts'
+import type { KubernetesSettings } from './settings.ts'
+
+const SERVICE_PORT = 80
+
+/** Its selector is the switch: from one apply to the next, another revision's pods get the requests. */
+export function serviceOf(settings: KubernetesSettings, unit: Unit): V1Service {
+  const metadata = metaOf(settings, unit, baseName(unit), { component: 'web' })
+  const annotations = { ...metadata.annotations, [URL_NOTE]: urlOf(settings, unit) }
+  return {
+    ...{ apiVersion: 'v1', kind: 'Service', metadata: { ...metadata, annotations } },
+    spec: {
+      type: 'ClusterIP',
+      selector: selectorLabels(settings, unit, 'web'),
+      ports: [{ name: 'http', port: SERVICE_PORT, targetPort: 'http', protocol: 'TCP' }],
+    },
+  }
+}
+
+type Way = { name: string; host: string; path: string; tls: string | true | null }
+
+function waysOf(settings: KubernetesSettings, unit: Unit): Way[] {
+  const ways: Way[] = []
+  const base = baseName(unit)
+  if (settings.domain !== null) {
+    const own = settings.tls === 'on' ? true : settings.tls === 'off' ? null : settings.tls.slice('secret:'.length)
+    ways.push({ name: base, host: `${base}.${settings.domain}`, path: '/', tls: own })
+  }
+  const custom = customOf(unit)
+  if (custom) {
+    const tls = custom.protocol === 'https:' ? `${base}-custom-tls` : null
+    ways.push({ name: `${base}-custom`, host: custom.hostname, path: custom.pathname, tls })
+  }
+  return ways
+}
+const customOf = ({ custom_url }: Pick<Unit, 'custom_url'>) =>
+  custom_url !== null && URL.canParse(custom_url) ? new URL(custom_url) : null
+
+export function routesOf(settings: KubernetesSettings, unit: Unit): KubernetesObject[] {
+  if (settings.routes === 'none') return []
+  return waysOf(settings, unit).map(way =>
+    settings.routes === 'ingress' ? ingressOf(settings, unit, way) : httpRouteOf(settings, unit, way),
+  )
+}
+
+function ingressOf(settings: KubernetesSettings, unit: Unit, { name, host, path, tls }: Way): V1Ingress {
+  return {
+    ...{ apiVersion: 'networking.k8s.io/v1', kind: 'Ingress' },
+    metadata: metaOf(settings, unit, name, { component: 'web' }),
+    spec: {
+      ...(settings.ingress_class !== null && { ingressClassName: settings.ingress_class }),
+      // Without a secret, the controller's own certificate is used.
+      ...(tls !== null && { tls: [{ hosts: [host], ...(tls !== true && { secretName: tls }) }] }),
+      rules: [
+        {
+          host,
+          http: {
+            paths: [
+              {
+                ...{ path, pathType: 'Prefix' },
+                backend: { service: { name: baseName(unit), port: { name: 'http' } } },
+              },
+            ],
+          },
+        },
+      ],
+    },
+  }
+}
+
+/** Of the Gateway API, whose types the client does not have. TLS is the gateway's own. */
+function httpRouteOf(settings: KubernetesSettings, unit: Unit, { name, host, path }: Way): KubernetesObject {
+  const [namespace, gateway, sectionName] = settings.gateway!
+  const spec = {
+    parentRefs: [{ namespace, name: gateway, ...(sectionName !== undefined && { sectionName }) }],
+    hostnames: [host],
+    rules: [
+      {
+        matches: [{ path: { type: 'PathPrefix', value: path } }],
+        backendRefs: [{ name: baseName(unit), port: SERVICE_PORT }],
+      },
+    ],
+  }
+  const metadata = metaOf(settings, unit, name, { component: 'web' })
+  return { apiVersion: 'gateway.networking.k8s.io/v1', kind: 'HTTPRoute', metadata, spec } as KubernetesObject
+}
+
+/** Where it answers: what was asked for, what the operator's domain makes of its name, or inside the cluster. */
+export function urlOf(settings: KubernetesSettings, unit: Unit): string {
+  const base = baseName(unit)
+  if (settings.routes !== 'none') {
+    if (unit.custom_url !== null && customOf(unit)) return unit.custom_url
+    if (settings.domain !== null) return `${settings.tls === 'off' ? 'http' : 'https'}://${base}.${settings.domain}`
+  }
+  return `http://${base}.${namespaceOf(settings, unit)}.svc`
+}

@@ -1,0 +1,182 @@
+// A deployment's objects in the cluster: found by their labels, made, and removed in two phases.
+import { randomBytes } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { CoreV1Event, KubernetesObject, V1PersistentVolumeClaim, V1Pod } from '@kubernetes/client-node'
+import { type Unit, Unworkable } from '../engine.ts'
+import { type Cluster, deploymentOf, type Kind } from './cluster.ts'
+import { COMPONENT, DECIDED, namespaceOf, storeName } from './names.ts'
+import { label, type Objects } from './observed.ts'
+import { GRACE_SECONDS } from './pods.ts'
+import { type Finding, withLog } from './reasons.ts'
+import type { KubernetesSettings } from './settings.ts'
+import type { Store } from './stores.ts'
+
+/** Of a deployment that is whole, some of these are there. */
+const SEEN = ['Deployment', 'StatefulSet', 'Pod', 'Service', 'Secret', 'ServiceAccount'] as const
+const REST = ['HorizontalPodAutoscaler', 'NetworkPolicy', 'PersistentVolumeClaim'] as const
+/** What makes pods goes first; what they stand on, when they are gone. */
+const FIRST = new Set<string | undefined>(['HorizontalPodAutoscaler', 'Deployment', 'StatefulSet'])
+const LINES = 12
+
+type Which = (object: KubernetesObject) => boolean
+
+export class World {
+  readonly #cluster: Cluster
+  readonly #settings: KubernetesSettings
+  readonly #pause: number
+  /** Where deployments are, as far as it was seen: it never changes. */
+  readonly #places = new Map<string, string>()
+
+  constructor(cluster: Cluster, settings: KubernetesSettings, pause_ms: number) {
+    this.#cluster = cluster
+    this.#settings = settings
+    this.#pause = pause_ms
+  }
+
+  get #ways(): Kind[] {
+    return this.#settings.routes === 'gateway' ? ['Ingress', 'HTTPRoute'] : ['Ingress']
+  }
+
+  async deployments(): Promise<string[]> {
+    const found = new Set<string>()
+    for (const namespace of this.#settings.namespaces)
+      for (const object of await this.#listed(namespace, [...SEEN, ...REST, ...this.#ways])) {
+        const deployment = deploymentOf(object)
+        if (deployment === undefined) continue
+        found.add(deployment)
+        this.#places.set(deployment, namespace)
+      }
+    return [...found]
+  }
+
+  async placeOf(deployment: string): Promise<string | null> {
+    const known = this.#places.get(deployment)
+    if (known !== undefined) return known
+    for (const namespace of this.#settings.namespaces)
+      if ((await this.remains(namespace, deployment)).length > 0) {
+        this.#places.set(deployment, namespace)
+        return namespace
+      }
+    return null
+  }
+
+  async #listed(namespace: string, kinds: readonly Kind[], deployment?: string): Promise<KubernetesObject[]> {
+    return (await Promise.all(kinds.map(kind => this.#cluster.owned(kind, namespace, deployment)))).flat()
+  }
+
+  async look(namespace: string, deployment: string): Promise<Objects> {
+    const found = await this.#listed(namespace, SEEN, deployment)
+    const of = <T extends KubernetesObject>(kind: Kind) => found.filter(one => one.kind === kind) as T[]
+    return {
+      ...{ deployments: of('Deployment'), sets: of('StatefulSet'), pods: of('Pod'), services: of('Service') },
+      others: [...of('Secret'), ...of('ServiceAccount')],
+    }
+  }
+
+  ways(namespace: string, deployment: string): Promise<KubernetesObject[]> {
+    return this.#listed(namespace, this.#ways, deployment)
+  }
+
+  remains(namespace: string, deployment: string): Promise<KubernetesObject[]> {
+    return this.#listed(namespace, [...SEEN, ...REST, ...this.#ways], deployment)
+  }
+
+  /** Tells in which namespace the deployment is before anything of it is there. */
+  async apply(
+    unit: Unit,
+    object: KubernetesObject,
+    adjust?: (there: KubernetesObject) => KubernetesObject | null,
+  ): Promise<string | null> {
+    this.#places.set(unit.deployment_id, namespaceOf(this.#settings, unit))
+    return this.#cluster.apply(object, adjust)
+  }
+
+  /** The password that is there stays; one is made only where there is certainly none, and no data that has another. */
+  async ensure(unit: Unit, store: Store): Promise<string[]> {
+    const namespace = namespaceOf(this.#settings, unit)
+    const name = storeName(unit, store.component)
+    if ((await this.#cluster.read('Secret', namespace, name)) === null) {
+      if (store.component === 'database' && (await this.#cluster.read('PersistentVolumeClaim', namespace, name)))
+        throw new Unworkable(
+          `The data of the database is there, and the Secret ${name} with its password is not: bring that back, with the members password and uri.`,
+        )
+      await this.apply(unit, store.secret(randomBytes(24).toString('base64url')), () => null)
+    }
+    const conflicts: (string | null)[] = []
+    for (const object of store.objects)
+      conflicts.push(
+        await this.apply(unit, object, there => {
+          // Revisions share it, and an older one that still serves takes nothing back.
+          if (Number(there.metadata?.annotations?.[DECIDED] ?? 0) > unit.number) return null
+          return object.kind === 'PersistentVolumeClaim' ? grown(object as V1PersistentVolumeClaim, there) : object
+        }),
+      )
+    return conflicts.filter(conflict => conflict !== null)
+  }
+
+  /** Twice the same list is no proof: it returns once the cluster has confirmed that nothing is there any more. */
+  async removeAll(namespace: string, deployment: string, which: Which): Promise<void> {
+    const left = async () => (await this.remains(namespace, deployment)).filter(which)
+    await this.#until(async () => {
+      const objects = await left()
+      const first = objects.filter(({ kind }) => FIRST.has(kind)).sort((a, b) => place(a) - place(b))
+      for (const one of first) await this.#cluster.remove(one)
+      return objects.every(({ kind }) => kind !== 'Pod' && !FIRST.has(kind))
+    })
+    await this.#until(async () => {
+      const objects = await left()
+      for (const one of objects) await this.#cluster.remove(one)
+      return objects.length === 0
+    })
+  }
+
+  async #until(done: () => Promise<boolean>): Promise<void> {
+    const deadline = Date.now() + (GRACE_SECONDS + 90) * 1000
+    while (!(await done())) {
+      if (Date.now() > deadline) throw new Error('Its objects are still being removed.')
+      await delay(this.#pause)
+    }
+  }
+
+  async remove(objects: KubernetesObject[]): Promise<void> {
+    for (const one of objects) await this.#cluster.remove(one)
+  }
+
+  forget(deployment: string): void {
+    this.#places.delete(deployment)
+  }
+
+  /** What the cluster said of pods that are not ready. */
+  async eventsOf(namespace: string, pods: V1Pod[]): Promise<CoreV1Event[]> {
+    const unready = pods.filter(
+      ({ metadata, status }) => !metadata?.deletionTimestamp && !status?.containerStatuses?.every(one => one.ready),
+    )
+    const asked = unready
+      .slice(0, 3)
+      .map(({ metadata }) =>
+        this.#cluster.list<CoreV1Event>('Event', namespace, { fields: `involvedObject.uid=${metadata!.uid}` }),
+      )
+    return (await Promise.all(asked)).flat()
+  }
+
+  async told(namespace: string, { reason, log }: Finding): Promise<string> {
+    if (log === null) return reason
+    return withLog(reason, await this.#cluster.tail(namespace, log.pod, log.container, log.previous, LINES))
+  }
+}
+
+/** The application’s own Deployment is the last: as long as it is there, the revision is seen. */
+const place = (one: KubernetesObject) =>
+  one.kind === 'HorizontalPodAutoscaler' ? 0 : label(one, COMPONENT) === 'web' ? 2 : 1
+
+/** A volume can grow, and never shrink or move. */
+function grown(wanted: V1PersistentVolumeClaim, there: V1PersistentVolumeClaim): V1PersistentVolumeClaim {
+  const sizeOf = ({ spec }: V1PersistentVolumeClaim) => Number.parseInt(spec?.resources?.requests?.storage ?? '0', 10)
+  const storage = `${Math.max(sizeOf(wanted), sizeOf(there))}Gi`
+  const { storageClassName: _, ...spec } = wanted.spec!
+  const kept = there.spec?.storageClassName
+  return {
+    ...wanted,
+    spec: { ...spec, ...(kept !== undefined && { storageClassName: kept }), resources: { requests: { storage } } },
+  }
+}

@@ -1,0 +1,63 @@
+// The page on Kubernetes holds what is so: its Role suffices and grants nothing more, and every setting and every member is on it.
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { loadYaml } from '@kubernetes/client-node'
+import { expect, test } from 'vitest'
+import { readSettings } from '../../../src/agent/engines/kubernetes/settings.ts'
+import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
+import { ResourceSpec } from '../../../src/deployments/resources.schema.ts'
+import { DEPLOYMENT_ID, revisionId, settingsOf, unitOf } from '../../support/kubernetes.ts'
+import { KubernetesApi, plural, type Rule } from '../../support/kubernetes-api.ts'
+import { autopilot, drive, running, staysDown } from '../../support/kubernetes-pods.ts'
+
+const page = fs.readFileSync(join(import.meta.dirname, '../../../docs/kubernetes.md'), 'utf8')
+
+test('every member of a specification is in its table', () => {
+  const rows = page.slice(page.indexOf('| member of `resource_spec`')).split('\n\n')[0]!
+  for (const member of Object.keys(ResourceSpec.shape)) expect(rows, member).toContain(`\`${member}\``)
+})
+
+test('every setting is in its table, with what it is unless told', () => {
+  const rows = [...page.matchAll(/^\| `(K8S_\w+)` \| (.*?) \|/gm)]
+  const told = Object.fromEntries(rows.map(([, name, value]) => [name, /^`(.*)`$/.exec(value!)?.[1]]))
+  const defaults = Object.fromEntries(Object.entries(told).filter(([, value]) => value !== undefined))
+  const K8S_NAMESPACES = 'apps'
+  expect(readSettings({ K8S_NAMESPACES, ...(defaults as Record<string, string>) })).toEqual(
+    readSettings({ K8S_NAMESPACES }),
+  )
+  expect(Object.keys(told)).toHaveLength(Object.keys(settingsOf()).length)
+  expect(() => readSettings({ K8S_ROUTES: 'gateway', K8S_DRAIN_SECONDS: 'x' })).toThrow(
+    /K8S_NAMESPACES.*K8S_DRAIN_SECONDS/s,
+  )
+})
+
+test('its Role is enough for everything, and grants nothing that is never used', async () => {
+  const { rules } = loadYaml<{ rules: Rule[] }>(/```yaml\n(.*?)```/s.exec(page)![1]!)
+  const api = await new KubernetesApi().open()
+  api.rules = rules
+  autopilot(api)
+  for (const [i, more] of [{ K8S_ROUTES: 'ingress' }, { K8S_ROUTES: 'gateway', K8S_GATEWAY: 'infra/main' }].entries()) {
+    const settings = settingsOf({ K8S_DOMAIN: 'apps.example.com', K8S_OWNER: `o${i}`, ...more })
+    const engine = new KubernetesEngine({ settings, config: api.config, pause_ms: 2 })
+    await engine.open({ changed: () => {}, log: () => {} })
+    await expect.poll(() => api.watches, { timeout: 5000 }).toBe(6)
+    const spec = { db_cpu: 1, redis_cpu: 1, queue_cpu: 1, max_scale: 3 }
+    const units = [1, 2].map(number =>
+      unitOf({ number, spec, secrets: { A: 'b' }, custom_url: 'https://a.example.com' }),
+    )
+    await drive(engine, { target: revisionId(1) }, units)
+    await drive(engine, { target: revisionId(2), serving: revisionId(1) }, units)
+    staysDown(api, 'shop-aaaaaaaa00-r2', running('app', false))
+    await engine.observe(DEPLOYMENT_ID)
+    await engine.deployments()
+    await drive(engine, { serving: revisionId(2) }, units)
+    await drive(engine, { present: false }, units)
+    expect(api.all()).toEqual([])
+    await engine.close()
+    await expect.poll(() => api.watches, { timeout: 5000 }).toBe(0)
+  }
+  const used = new Set(api.asked.map(({ kind, verb }) => `${plural(kind)} ${verb}`))
+  await api.close()
+  const granted = rules.flatMap(({ resources, verbs }) => resources.flatMap(one => verbs.map(verb => `${one} ${verb}`)))
+  expect(granted.map(grant => grant.replace('pods/log', 'pods')).filter(grant => !used.has(grant))).toEqual([])
+}, 60_000)

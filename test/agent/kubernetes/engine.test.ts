@@ -1,0 +1,381 @@
+// The kubernetes engine against a small API server, through the real client: rollouts, stores, removal, and an agent that is killed.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { Passing, Unworkable } from '../../../src/agent/engines/engine.ts'
+import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
+import { artifactOf, DEPLOYMENT_ID, revisionId, settingsOf, unitOf } from '../../support/kubernetes.ts'
+import { KubernetesApi } from '../../support/kubernetes-api.ts'
+import { autopilot, comesUp, drive } from '../../support/kubernetes-pods.ts'
+
+const BASE = 'shop-aaaaaaaa00'
+const OTHER = 'dddddddd-0000-4000-8000-000000000001'
+let api: KubernetesApi
+const engines: KubernetesEngine[] = []
+const engineOf = (more: Record<string, string> = {}) => {
+  const engine = new KubernetesEngine({ settings: settingsOf(more), config: api.config, pause_ms: 2 })
+  engines.push(engine)
+  return engine
+}
+beforeEach(async () => {
+  api = await new KubernetesApi().open()
+})
+afterEach(async () => {
+  for (const engine of engines.splice(0)) await engine.close()
+  await api.close()
+})
+const names = () =>
+  api
+    .all()
+    .map(({ kind, metadata }) => `${kind} ${metadata.name}`)
+    .sort()
+const serving = () => api.get('Service', BASE).spec.selector['slipway/revision-id']
+const first = () => unitOf({ secrets: { TOKEN: 'hush' } })
+const second = () => unitOf({ number: 2, secrets: { TOKEN: 'hush' }, image_uri: 'registry.example.com/shop:2' })
+
+describe('a rollout', () => {
+  test('the first revision comes up, and gets the requests only then', async () => {
+    const engine = engineOf()
+    await engine.start(first(), artifactOf())
+    expect(await engine.observe(DEPLOYMENT_ID)).toMatchObject({
+      running: [{ revision_id: revisionId(1), phase: 'starting', reason: null }],
+      routed: null,
+      left: true,
+    })
+    comesUp(api, api.get('Deployment', `${BASE}-r1`))
+    expect((await engine.observe(DEPLOYMENT_ID)).running).toMatchObject([{ phase: 'healthy' }])
+    expect(api.has('Service', BASE)).toBe(false)
+    await engine.route(first())
+    expect(await engine.observe(DEPLOYMENT_ID)).toMatchObject({
+      routed: revisionId(1),
+      url: `http://${BASE}.apps.svc`,
+      running: [{ phase: 'healthy' }],
+    })
+  })
+
+  test('the next stands beside it until it is healthy; then the first goes, and nothing of it is left', async () => {
+    autopilot(api)
+    const engine = engineOf()
+    await drive(engine, { target: revisionId(1) }, [first()])
+    const { actions } = await drive(
+      engine,
+      { target: revisionId(2), serving: revisionId(1) },
+      [first(), second()],
+      () => {
+        const selected = api.all('Pod').filter(({ metadata }) => metadata.labels!['slipway/revision-id'] === serving())
+        expect(selected.length).toBeGreaterThan(0)
+      },
+    )
+    expect(actions).toEqual(['build 2', 'start 2', 'switch 2'])
+    const after = await drive(engine, { serving: revisionId(2) }, [first(), second()])
+    expect(after.actions).toEqual(['drain 1', 'stop 1', 'forget 1'])
+    expect(names().filter(name => name.includes('-r1'))).toEqual([])
+    expect(names()).toEqual([
+      ...[`Deployment ${BASE}-r2`, `Pod ${BASE}-r2-0`, `Secret ${BASE}-r2`],
+      ...[`Service ${BASE}`, `ServiceAccount ${BASE}-r2`],
+    ])
+  })
+
+  test('what is done is not done again', async () => {
+    autopilot(api)
+    const engine = engineOf()
+    const unit = unitOf({ spec: { db_cpu: 1, redis_cpu: 1, queue_cpu: 1, max_scale: 3 }, secrets: { A: 'b' } })
+    await drive(engine, { target: unit.revision_id }, [unit])
+    const versions = () => api.all().map(({ metadata }) => metadata.resourceVersion)
+    const before = versions()
+    await engine.provide(unit)
+    await engine.start(unit, artifactOf())
+    await engine.route(unit)
+    expect(versions()).toEqual(before)
+  })
+
+  test('a draining revision is drained when its time is over, by the cluster’s own note', async () => {
+    autopilot(api)
+    let now = new Date('2026-11-21T12:00:00Z')
+    const settings = settingsOf({ K8S_DRAIN_SECONDS: '30' })
+    const make = () => new KubernetesEngine({ settings, config: api.config, now: () => now })
+    await drive(make(), { target: revisionId(1) }, [first()])
+    await drive(make(), { target: revisionId(2), serving: revisionId(1) }, [first(), second()])
+    const engine = make()
+    await engine.drain({ deployment_id: DEPLOYMENT_ID, revision_id: revisionId(1) })
+    const phase = async () =>
+      (await make().observe(DEPLOYMENT_ID)).running.find(one => one.revision_id === revisionId(1))?.phase
+    expect(await phase()).toBe('draining')
+    now = new Date('2026-11-21T12:00:10Z')
+    await engine.drain({ deployment_id: DEPLOYMENT_ID, revision_id: revisionId(1) })
+    now = new Date('2026-11-21T12:00:30Z')
+    expect(await phase()).toBe('drained')
+    await engine.close()
+  })
+
+  test('one copy is enough for what serves, and none is not', async () => {
+    const engine = engineOf()
+    const unit = unitOf({ spec: { min_scale: 3, max_scale: 3 } })
+    await engine.start(unit, artifactOf())
+    const fares = async (availableReplicas: number) => {
+      const { generation } = api.get('Deployment', `${BASE}-r1`).metadata
+      api.status('Deployment', `${BASE}-r1`, { observedGeneration: generation, updatedReplicas: 3, availableReplicas })
+      return (await engine.observe(DEPLOYMENT_ID)).running[0]!.phase
+    }
+    expect(await fares(2)).toBe('starting')
+    expect(await fares(3)).toBe('healthy')
+    await engine.route(unit)
+    expect(await fares(1)).toBe('healthy')
+    expect(await fares(0)).toBe('unhealthy')
+  })
+
+  test('an address of its own comes and goes without a revision', async () => {
+    autopilot(api)
+    const engine = engineOf({ K8S_ROUTES: 'ingress', K8S_DOMAIN: 'apps.example.com' })
+    await drive(engine, { target: revisionId(1) }, [first()])
+    await engine.route({ ...first(), custom_url: 'https://shop.example.com' })
+    expect(api.all('Ingress').map(({ metadata }) => metadata.name)).toEqual([BASE, `${BASE}-custom`])
+    expect((await engine.observe(DEPLOYMENT_ID)).url).toBe('https://shop.example.com')
+    await engine.route(first())
+    expect(api.all('Ingress').map(({ metadata }) => metadata.name)).toEqual([BASE])
+    expect((await engine.observe(DEPLOYMENT_ID)).url).toBe(`http://${BASE}.apps.example.com`)
+  })
+})
+
+describe('whose things they are', () => {
+  test('what somebody else made is left alone, and told', async () => {
+    api.put({ apiVersion: 'v1', kind: 'Secret', metadata: { name: `${BASE}-r1` }, data: { A: 'theirs' } })
+    await expect(engineOf().start(first(), artifactOf())).rejects.toThrow(Unworkable)
+    expect(api.get('Secret', `${BASE}-r1`).data).toEqual({ A: 'theirs' })
+    expect(api.has('Deployment', `${BASE}-r1`)).toBe(false)
+  })
+
+  test('what somebody changed of ours is changed back, and told; what they added stays', async () => {
+    const lines: string[] = []
+    const engine = engineOf()
+    await engine.open({ changed: () => {}, log: (_, message, level) => lines.push(`${level} ${message}`) })
+    const unit = unitOf({ spec: { min_scale: 2, max_scale: 2 } })
+    await engine.start(unit, artifactOf())
+    const metadata = { name: `${BASE}-r1`, labels: { team: 'theirs' } }
+    api.put({ apiVersion: 'apps/v1', kind: 'Deployment', metadata, spec: { replicas: 9 } }, 'kubectl')
+    await engine.start(unit, artifactOf())
+    expect(api.get('Deployment', `${BASE}-r1`)).toMatchObject({
+      spec: { replicas: 2 },
+      metadata: { labels: { team: 'theirs' } },
+    })
+    expect(lines).toHaveLength(1)
+    expect(lines[0]).toMatch(/^WARNING .*kubectl/)
+  })
+
+  test('the copies that an autoscaler decides on are its own', async () => {
+    const engine = engineOf()
+    const unit = unitOf({ spec: { max_scale: 5 } })
+    await engine.start(unit, artifactOf())
+    api.put(
+      { apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: `${BASE}-r1` }, spec: { replicas: 4 } },
+      'hpa',
+    )
+    await engine.start(unit, artifactOf())
+    expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(4)
+  })
+
+  test('a member that is no longer wanted goes', async () => {
+    const engine = engineOf()
+    await engine.start(unitOf({ spec: { sidecars: [{ name: 'p', image: 'p' }] } }), artifactOf({ env: { A: '1' } }))
+    await engine.start(unitOf(), artifactOf())
+    const { containers } = api.get('Deployment', `${BASE}-r1`).spec.template.spec
+    expect(containers).toHaveLength(1)
+    expect(containers[0].env.map(({ name }: { name: string }) => name)).toEqual(['PORT', 'SLIPWAY_ROLE'])
+  })
+
+  test('only those of this agent are found', async () => {
+    await engineOf().start(first(), artifactOf())
+    await engineOf().start(unitOf({ deployment_id: OTHER, namespace: 'other' }), artifactOf())
+    await engineOf({ K8S_OWNER: 'staging' }).start(unitOf({ deployment_id: OTHER, name: 'staged' }), artifactOf())
+    expect((await engineOf().deployments()).sort()).toEqual([DEPLOYMENT_ID, OTHER])
+    expect(await engineOf({ K8S_OWNER: 'staging' }).deployments()).toEqual([OTHER])
+    expect(await engineOf({ K8S_OWNER: 'nobody' }).deployments()).toEqual([])
+  })
+
+  test('what it cannot run is refused', () => {
+    const engine = engineOf()
+    expect(engine.refuses(first())).toBeNull()
+    expect(engine.refuses(unitOf({ namespace: null }))).toBeNull()
+    expect(engine.refuses(unitOf({ namespace: 'kube-system' }))).toContain('kube-system')
+    expect(engine.refuses(unitOf({ source: 'githost' }))).toContain('githost')
+    expect(engine.refuses(unitOf({ spec: { sidecars: [{ name: 'app', image: 'x' }] } }))).toContain('`app`')
+  })
+})
+
+describe('stores', () => {
+  const unit = () => unitOf({ spec: { db_cpu: 1, db_storage_gi: 5, redis_cpu: 1 } })
+  test('a database is provided before anything starts, and has one password for good', async () => {
+    const engine = engineOf()
+    await engine.provide(unit())
+    expect((await engine.observe(DEPLOYMENT_ID)).database).toEqual({ ready: false, reason: null })
+    expect(names()).toContain(`StatefulSet ${BASE}-db`)
+    expect(api.all('Deployment')).toEqual([])
+    comesUp(api, api.get('StatefulSet', `${BASE}-db`))
+    expect((await engine.observe(DEPLOYMENT_ID)).database).toEqual({ ready: true, reason: null })
+    const { data } = api.get('Secret', `${BASE}-db`)
+    await engineOf().start(unit(), artifactOf())
+    expect(api.get('Secret', `${BASE}-db`).data).toEqual(data)
+    expect(names()).toContain(`StatefulSet ${BASE}-redis`)
+  })
+
+  test('why it is not there yet is told', async () => {
+    const engine = engineOf()
+    await engine.provide(unit())
+    const labels = api.get('StatefulSet', `${BASE}-db`).spec.template.metadata.labels
+    api.put({ apiVersion: 'v1', kind: 'Pod', metadata: { name: `${BASE}-db-0`, labels } })
+    const message = '0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims.'
+    const conditions = [{ type: 'PodScheduled', status: 'False', reason: 'Unschedulable', message }]
+    api.status('Pod', `${BASE}-db-0`, { phase: 'Pending', conditions })
+    expect((await engine.observe(DEPLOYMENT_ID)).database?.reason).toContain('storage class')
+  })
+
+  test('no password is made where the old one may be there, or where there is data that has another', async () => {
+    const engine = engineOf()
+    api.refuse = ({ kind, verb }) => (kind === 'Secret' && verb === 'get' ? { code: 500, message: 'etcd' } : undefined)
+    await expect(engine.provide(unit())).rejects.toThrow(Passing)
+    expect(api.all()).toEqual([])
+    api.refuse = () => undefined
+    await engine.provide(unit())
+    api.delete('Secret', `${BASE}-db`)
+    await expect(engine.provide(unit())).rejects.toThrow(Unworkable)
+    expect(api.has('Secret', `${BASE}-db`)).toBe(false)
+  })
+
+  test('the newest revision decides how they are, also when an older one is started again', async () => {
+    const cpu = () => api.get('StatefulSet', `${BASE}-db`).spec.template.spec.containers[0].resources.requests.cpu
+    for (const [number, asked, comes] of [
+      [1, 1, '1000m'],
+      [2, 2, '2000m'],
+      [1, 1, '2000m'],
+      [3, 1, '1000m'],
+    ] as const) {
+      await engineOf().provide(unitOf({ number, spec: { db_cpu: asked, labels: { release: `r${number}` } } }))
+      expect(cpu()).toBe(comes)
+    }
+    expect(api.get('StatefulSet', `${BASE}-db`).spec.template.metadata.labels.release).toBeUndefined()
+  })
+
+  test('a volume grows, and never shrinks', async () => {
+    const size = () => api.get('PersistentVolumeClaim', `${BASE}-db`).spec.resources.requests.storage
+    for (const [asked, comes] of [
+      [5, '5Gi'],
+      [20, '20Gi'],
+      [10, '20Gi'],
+    ] as const) {
+      await engineOf().provide(unitOf({ spec: { db_storage_gi: asked } }))
+      expect(size()).toBe(comes)
+    }
+  })
+})
+
+describe('removal', () => {
+  const unit = () => unitOf({ spec: { db_cpu: 1, redis_cpu: 1, queue_cpu: 1, max_scale: 3 }, secrets: { A: 'b' } })
+  test('takes all that is ours in two phases, and nothing else', async () => {
+    autopilot(api)
+    const engine = engineOf({ K8S_ROUTES: 'ingress', K8S_DOMAIN: 'apps.example.com' })
+    await drive(engine, { target: unit().revision_id }, [unit()])
+    await engineOf().start(unitOf({ deployment_id: OTHER, name: 'next' }), artifactOf())
+    api.put({
+      apiVersion: 'v1',
+      kind: 'Secret',
+      metadata: { name: 'shared', labels: { 'slipway/deployment-id': DEPLOYMENT_ID } },
+    })
+    const theirs = names().filter(name => /next|shared/.test(name))
+    api.asked.length = 0
+    const { actions } = await drive(engine, { present: false }, [unit()])
+    expect(actions).toEqual(['drain 1', 'stop 1', 'forget 1', 'remove'])
+    expect(names()).toEqual(theirs)
+    const gone = api.asked.filter(({ verb }) => verb === 'delete').map(({ kind }) => kind)
+    expect(gone.indexOf('PersistentVolumeClaim')).toBeGreaterThan(gone.lastIndexOf('StatefulSet'))
+    expect(gone.lastIndexOf('Secret')).toBeGreaterThan(gone.lastIndexOf('Deployment'))
+    expect(await engine.observe(DEPLOYMENT_ID)).toEqual({
+      ...{ running: [], routed: null, url: null },
+      ...{ left: false, database: null },
+    })
+  })
+
+  test('is over when the cluster confirms it, and can be taken up again', async () => {
+    autopilot(api)
+    const engine = engineOf()
+    await drive(engine, { target: unit().revision_id }, [unit()])
+    const metadata = { name: `${BASE}-db`, finalizers: ['kubernetes.io/pvc-protection'] }
+    api.put({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', metadata })
+    let over = false
+    const removing = engine.remove(DEPLOYMENT_ID).then(() => {
+      over = true
+    })
+    await expect.poll(() => api.get('PersistentVolumeClaim', `${BASE}-db`).metadata.deletionTimestamp).toBeTruthy()
+    await expect.poll(() => names()).toEqual([`PersistentVolumeClaim ${BASE}-db`])
+    expect(over).toBe(false)
+    expect((await engineOf().observe(DEPLOYMENT_ID)).left).toBe(true)
+    api.release('PersistentVolumeClaim', `${BASE}-db`)
+    await removing
+    await engineOf().remove(DEPLOYMENT_ID)
+  })
+
+  test('what cannot be asked for is not taken to be gone', async () => {
+    autopilot(api)
+    const engine = engineOf()
+    await drive(engine, { target: unit().revision_id }, [unit()])
+    api.refuse = ({ kind, verb }) => (kind === 'Pod' && verb === 'list' ? { code: 503, message: 'later' } : undefined)
+    await expect(engine.observe(DEPLOYMENT_ID)).rejects.toThrow()
+    await expect(engineOf().observe(DEPLOYMENT_ID)).rejects.toThrow()
+    await expect(engine.remove(DEPLOYMENT_ID)).rejects.toThrow()
+    expect(names()).toContain(`PersistentVolumeClaim ${BASE}-db`)
+  })
+})
+
+const writes = ({ verb }: { verb: string }) => verb === 'patch' || verb === 'delete'
+/** From its nth write on, nothing of what an agent sends arrives. */
+function killedAt(n: number): void {
+  let left = n
+  api.refuse = asked => ((writes(asked) ? left-- : left) > 0 ? undefined : { code: 500, message: 'killed' })
+}
+
+test('an agent that is killed while it makes a database leaves one, with one password', async () => {
+  const unit = unitOf({ spec: { db_cpu: 1 } })
+  await engineOf().provide(unit)
+  const [whole, count] = [names(), api.asked.filter(writes).length]
+  await engineOf().remove(DEPLOYMENT_ID)
+  for (let killed = 0; killed < count; killed++) {
+    killedAt(killed)
+    await expect(engineOf().provide(unit)).rejects.toThrow()
+    api.refuse = () => undefined
+    const password = api.has('Secret', `${BASE}-db`) ? api.get('Secret', `${BASE}-db`).data.password : null
+    await engineOf().provide(unit)
+    expect(names()).toEqual(whole)
+    if (password !== null) expect(api.get('Secret', `${BASE}-db`).data.password).toBe(password)
+    await engineOf().remove(DEPLOYMENT_ID)
+    expect(names()).toEqual([])
+  }
+})
+
+test('an agent that is killed before any of its writes leaves nothing double and nothing orphaned', async () => {
+  const units = [1, 2].map(number => unitOf({ number, spec: { queue_cpu: 1 }, secrets: { A: 'b' } }))
+  const way = async (engine: KubernetesEngine) => {
+    await drive(engine, { target: revisionId(1) }, units)
+    await drive(engine, { target: revisionId(2), serving: revisionId(1) }, units)
+    await drive(engine, { serving: revisionId(2) }, units)
+  }
+  autopilot(api)
+  await way(engineOf())
+  const [whole, count] = [names(), api.asked.filter(writes).length]
+  expect(count).toBeGreaterThan(15)
+  await drive(engineOf(), { present: false }, units)
+  expect(names()).toEqual([])
+
+  for (let killed = 0; killed < count; killed++) {
+    killedAt(killed)
+    await way(engineOf()).catch(() => {})
+    api.refuse = () => undefined
+    const routed = api.has('Service', BASE) ? serving() : null
+    const answers = api.all('Pod').some(({ metadata }) => metadata.labels!['slipway/revision-id'] === routed)
+    expect(answers).toBe(routed !== null)
+    const next = engineOf()
+    await drive(next, { target: revisionId(2), serving: routed }, units)
+    await drive(next, { serving: revisionId(2) }, units)
+    // Called once for what was taken over.
+    await next.start(units[1]!, artifactOf())
+    await expect.poll(names).toEqual(whole)
+    await drive(next, { present: false }, units)
+    expect(names()).toEqual([])
+  }
+}, 120_000)

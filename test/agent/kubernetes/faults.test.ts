@@ -1,0 +1,330 @@
+// What goes wrong in a cluster, and what is told of it; what changes there, and what is written there.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { Passing, Unworkable } from '../../../src/agent/engines/engine.ts'
+import { withLog } from '../../../src/agent/engines/kubernetes/reasons.ts'
+import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
+import { artifactOf, DEPLOYMENT_ID, revisionId, settingsOf, unitOf } from '../../support/kubernetes.ts'
+import { KubernetesApi } from '../../support/kubernetes-api.ts'
+import { autopilot, comesUp, drive, podOf, running, staysDown } from '../../support/kubernetes-pods.ts'
+
+const BASE = 'shop-aaaaaaaa00'
+const NAME = `${BASE}-r1`
+let api: KubernetesApi
+let now = new Date()
+const engines: KubernetesEngine[] = []
+const engineOf = (more: Record<string, string> = {}) => {
+  const engine = new KubernetesEngine({ settings: settingsOf(more), config: api.config, pause_ms: 2, now: () => now })
+  engines.push(engine)
+  return engine
+}
+beforeEach(async () => {
+  now = new Date()
+  api = await new KubernetesApi().open()
+})
+afterEach(async () => {
+  for (const engine of engines.splice(0)) await engine.close()
+  await api.close()
+})
+
+const waiting = (reason: string, message = '', more: object = {}) => ({
+  ...{ phase: 'Pending', startTime: now.toISOString() },
+  containerStatuses: [
+    {
+      name: 'app',
+      image: 'registry.example.com/shop:1',
+      ready: false,
+      restartCount: 0,
+      state: { waiting: { reason, message } },
+      ...more,
+    },
+  ],
+})
+const crashed = (restartCount: number, terminated: object) =>
+  waiting('CrashLoopBackOff', 'back-off', { restartCount, lastState: { terminated: { exitCode: 1, ...terminated } } })
+const condition = (type: string, status: string, reason: string, message: string) => ({
+  conditions: [{ type, status, reason, message, lastTransitionTime: now.toISOString() }],
+})
+
+type Case = [
+  string,
+  { pod?: object; deployment?: object; event?: [string, string]; later?: number },
+  'starting' | 'failing',
+  RegExp[],
+]
+const CASES: Case[] = [
+  [
+    'an image on its way',
+    { pod: waiting('ErrImagePull', 'no such host') },
+    'starting',
+    [/shop:1/, /no such host/, /image_pull_secrets/],
+  ],
+  [
+    'an image that is not there',
+    { pod: waiting('ImagePullBackOff', 'not found'), later: 90 },
+    'failing',
+    [/shop:1/, /not found/],
+  ],
+  ['no name of an image', { pod: waiting('InvalidImageName', 'invalid reference') }, 'failing', [/invalid reference/]],
+  ['a first crash', { pod: crashed(1, { exitCode: 3 }) }, 'starting', [/exit code 3/, /its last words/]],
+  ['a crash loop', { pod: crashed(5, { exitCode: 3 }) }, 'failing', [/exit code 3/, /its last words/]],
+  ['a signal', { pod: crashed(5, { signal: 11 }) }, 'failing', [/signal 11/]],
+  ['too little memory', { pod: crashed(5, { reason: 'OOMKilled', exitCode: 137 }) }, 'failing', [/memory_limit_mb/]],
+  [
+    'no such command',
+    { pod: crashed(5, { reason: 'StartError', message: 'exec: "nmp": not found' }) },
+    'failing',
+    [/"nmp": not found/],
+  ],
+  [
+    'a secret on its way',
+    { pod: waiting('CreateContainerConfigError', 'secret "shared" not found') },
+    'starting',
+    [/"shared" not found/],
+  ],
+  [
+    'a secret that is missing',
+    { pod: waiting('CreateContainerConfigError', 'secret "shared" not found'), later: 90 },
+    'failing',
+    [/"shared"/],
+  ],
+  [
+    'root',
+    { pod: waiting('CreateContainerConfigError', 'container has runAsNonRoot and image will run as root') },
+    'failing',
+    [/USER/],
+  ],
+  [
+    'no room',
+    {
+      pod: {
+        phase: 'Pending',
+        ...condition('PodScheduled', 'False', 'Unschedulable', '0/3 nodes are available: 3 Insufficient cpu.'),
+      },
+    },
+    'starting',
+    [/3 Insufficient cpu/, /resource_spec/],
+  ],
+  [
+    'no room, for too long',
+    {
+      pod: { phase: 'Pending', ...condition('PodScheduled', 'False', 'Unschedulable', '0/3 nodes are available') },
+      deployment: condition('Progressing', 'False', 'ProgressDeadlineExceeded', 'timed out'),
+    },
+    'failing',
+    [/0\/3 nodes/],
+  ],
+  [
+    'sent away',
+    { pod: { phase: 'Failed', reason: 'Evicted', message: 'The node was low on resource: memory.' } },
+    'starting',
+    [/low on resource: memory/],
+  ],
+  [
+    'a volume',
+    { pod: { phase: 'Pending' }, event: ['FailedMount', 'configmap "c" not found'] },
+    'starting',
+    [/"c" not found/, /volumes/],
+  ],
+  [
+    'nothing listens',
+    {
+      pod: running('app', false),
+      event: ['Unhealthy', 'Startup probe failed: dial tcp 10.0.0.1:8000: connect: connection refused'],
+    },
+    'starting',
+    [/8000/, /PORT/, /its last words/],
+  ],
+  [
+    'a failing health check, for too long',
+    {
+      pod: running('app', false),
+      event: ['Unhealthy', 'Readiness probe failed: HTTP probe failed with statuscode: 500'],
+      deployment: condition('Progressing', 'False', 'ProgressDeadlineExceeded', 'timed out'),
+    },
+    'failing',
+    [/statuscode: 500/, /health_path/, /its last words/],
+  ],
+  [
+    'quota',
+    {
+      deployment: condition('ReplicaFailure', 'True', 'FailedCreate', 'exceeded quota: compute, requested: cpu=1'),
+      later: 90,
+    },
+    'failing',
+    [/requested: cpu=1/, /resource_spec/],
+  ],
+  [
+    'pod security',
+    {
+      deployment: condition(
+        'ReplicaFailure',
+        'True',
+        'FailedCreate',
+        'violates PodSecurity "restricted:latest": host namespaces',
+      ),
+    },
+    'failing',
+    [/host namespaces/],
+  ],
+  [
+    'no service account',
+    { deployment: condition('ReplicaFailure', 'True', 'FailedCreate', 'serviceaccount "theirs" not found') },
+    'starting',
+    [/"theirs"/, /service_account_name/],
+  ],
+  [
+    'nothing at all, for too long',
+    { deployment: condition('Progressing', 'False', 'ProgressDeadlineExceeded', '') },
+    'failing',
+    [/in time/],
+  ],
+]
+
+describe('a revision that does not come up is told apart', () => {
+  test.each(CASES)('%s', async (_, { pod, deployment, event, later = 0 }, phase, says) => {
+    const engine = engineOf()
+    await engine.start(unitOf(), artifactOf())
+    api.logs.set(`${NAME}-0`, ['first', 'its last words'])
+    api.logs.set(`${NAME}-0/previous`, ['first', 'its last words'])
+    const made = staysDown(api, NAME, (pod as never) ?? null, deployment as never)
+    if (event && made) {
+      const involvedObject = { kind: 'Pod', name: made.metadata.name, uid: made.metadata.uid }
+      const [reason, message] = event
+      api.put({
+        apiVersion: 'v1',
+        kind: 'Event',
+        metadata: { name: 'e1' },
+        involvedObject,
+        type: 'Warning',
+        reason,
+        message,
+      })
+    }
+    now = new Date(now.getTime() + later * 1000)
+    const { running } = await engine.observe(DEPLOYMENT_ID)
+    expect(running).toMatchObject([{ revision_id: revisionId(1), phase }])
+    for (const part of says) expect(running[0]!.reason).toMatch(part)
+    expect(running[0]!.reason!.length).toBeLessThanOrEqual(2000)
+  })
+
+  test('and leaves the one before serving; what served and is ill is told so', async () => {
+    const engine = engineOf()
+    await engine.start(unitOf(), artifactOf())
+    comesUp(api, api.get('Deployment', NAME))
+    await engine.route(unitOf())
+    const next = unitOf({ number: 2 })
+    await engine.start(next, artifactOf())
+    staysDown(api, `${BASE}-r2`, waiting('InvalidImageName', 'no'))
+    const { actions } = await drive(engine, { target: revisionId(2), serving: revisionId(1) }, [unitOf(), next])
+    expect(actions).toEqual(['give_up 2'])
+    expect(api.get('Service', BASE).spec.selector['slipway/revision-id']).toBe(revisionId(1))
+    expect(api.all('Deployment').map(({ metadata }) => metadata.name)).toEqual([NAME])
+    staysDown(api, NAME, crashed(9, { exitCode: 1 }))
+    const reason = expect.stringMatching(/exit code 1/)
+    expect((await engine.observe(DEPLOYMENT_ID)).running).toMatchObject([{ phase: 'unhealthy', reason }])
+  })
+
+  test('of a long log, the end is told', () => {
+    const told = withLog(
+      'Why.',
+      Array.from({ length: 500 }, (_, i) => `line ${i}`),
+    )
+    expect(told.length).toBeLessThanOrEqual(2000)
+    expect(told).toMatch(/^Why\.\n.*line 499$/s)
+  })
+})
+
+describe('what the cluster refuses', () => {
+  const start = () => engineOf().start(unitOf(), artifactOf())
+  test.each<[string, { code: number; message: string }, RegExp]>([
+    ['a permission', { code: 403, message: 'secrets is forbidden: User "a" cannot patch' }, /cannot patch/],
+    ['a quota', { code: 403, message: 'exceeded quota: objects, requested: count/deployments=1' }, /resource_spec/],
+    ['a namespace that ends', { code: 403, message: 'unable to create because it is being terminated' }, /another/],
+    ['a namespace that is not there', { code: 404, message: 'namespaces "apps" not found' }, /namespaces "apps"/],
+    [
+      'a value',
+      { code: 422, message: 'spec.template.spec.containers[1].image: Required value' },
+      /containers\[1\]\.image/,
+    ],
+  ])('%s: told, and not tried again', async (_, refusal, says) => {
+    api.refuse = ({ verb }) => (verb === 'patch' ? refusal : undefined)
+    await expect(start()).rejects.toThrow(Unworkable)
+    await expect(start()).rejects.toThrow(says)
+  })
+
+  test.each([429, 500, 503])('%d: tried again', async code => {
+    api.refuse = () => ({ code, message: 'later' })
+    await expect(start()).rejects.toThrow(Passing)
+    await expect(engineOf().deployments()).rejects.toThrow()
+  })
+
+  test('a cluster without the Gateway API is not taken to be one without routes', async () => {
+    api.unknown.add('gateway.networking.k8s.io/v1')
+    const engine = engineOf({ K8S_ROUTES: 'gateway', K8S_GATEWAY: 'infra/main', K8S_DOMAIN: 'apps.example.com' })
+    await expect(engine.route(unitOf())).rejects.toThrow(Unworkable)
+    await expect(engine.deployments()).rejects.toThrow(Unworkable)
+  })
+
+  test('a namespace is never made, nor one used that is not there', async () => {
+    api.namespaces.delete('apps')
+    await expect(start()).rejects.toThrow(Unworkable)
+    expect(api.all()).toEqual([])
+  })
+
+  test('a value that does not fit its schema is told with its place', async () => {
+    const wrong = { name: 'v', emptyDir: { sizeLimit: { not: 'a quantity' } } }
+    await expect(engineOf().start(unitOf({ spec: { volumes: [wrong] } }), artifactOf())).rejects.toThrow(/volumes/)
+  })
+})
+
+describe('what happens there', () => {
+  test('is told, also after a connection or its place in time was lost', async () => {
+    const changed: string[] = []
+    const engine = engineOf()
+    await engine.open({ changed: id => changed.push(id), log: () => {} })
+    await expect.poll(() => api.watches, { timeout: 5000 }).toBe(6)
+    await engine.start(unitOf(), artifactOf())
+    await expect.poll(() => changed.length, { timeout: 5000 }).toBeGreaterThan(0)
+    api.cutWatches()
+    comesUp(api, api.get('Deployment', NAME))
+    api.forget()
+    changed.length = 0
+    await expect.poll(() => changed, { timeout: 10_000 }).toContain(DEPLOYMENT_ID)
+    await expect.poll(() => api.watches, { timeout: 10_000 }).toBe(6)
+    await engine.close()
+    await expect.poll(() => api.watches, { timeout: 5000 }).toBe(0)
+  })
+
+  test('each line that an application writes is told once, over broken connections too', async () => {
+    const lines: string[] = []
+    const engine = engineOf()
+    await engine.open({ changed: () => {}, log: (of, message) => lines.push(`${of.revision_id.slice(-1)} ${message}`) })
+    await engine.start(unitOf(), artifactOf())
+    const pod = podOf(api, api.get('Deployment', NAME), running('app'))
+    await expect.poll(() => api.followed, { timeout: 5000 }).toBe(1)
+    api.say(pod.metadata.name, 'one')
+    api.say(pod.metadata.name, 'two words')
+    await expect.poll(() => lines, { timeout: 5000 }).toEqual(['1 one', '1 two words'])
+    api.cutLogs()
+    await expect.poll(() => api.followed, { timeout: 10_000 }).toBe(1)
+    api.say(pod.metadata.name, 'three')
+    await expect.poll(() => lines, { timeout: 5000 }).toEqual(['1 one', '1 two words', '1 three'])
+    await engine.stop({ deployment_id: DEPLOYMENT_ID, revision_id: revisionId(1) })
+    api.cutLogs()
+    await engine.close()
+    await expect.poll(() => api.followed).toBe(0)
+  })
+
+  test('time that passes is told: a drained revision is looked at again', async () => {
+    autopilot(api)
+    const changed: string[] = []
+    const engine = engineOf({ K8S_DRAIN_SECONDS: '1' })
+    await drive(engine, { target: revisionId(1) }, [unitOf()])
+    await engine.open({ changed: id => changed.push(id), log: () => {} })
+    await engine.drain({ deployment_id: DEPLOYMENT_ID, revision_id: revisionId(1) })
+    await expect.poll(() => api.watches, { timeout: 5000 }).toBe(6)
+    api.cutWatches()
+    changed.length = 0
+    await expect.poll(() => changed, { timeout: 5000 }).toContain(DEPLOYMENT_ID)
+  })
+})

@@ -1,0 +1,231 @@
+// A small API server of Kubernetes over HTTP: discovery, server-side apply, lists, watches, logs, refusals. Nothing runs on it: a test says how pods fare.
+import * as http from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { KubeConfig } from '@kubernetes/client-node'
+import { KINDS, type Kind } from '../../src/agent/engines/kubernetes/cluster.ts'
+import type { Fields, Json } from './kubernetes-apply.ts'
+import { type Change, KubernetesObjects, matches, type Refusal, Refused, type Stored } from './kubernetes-store.ts'
+
+export type Asked = { verb: string; kind: string; name: string | undefined; namespace: string; force: boolean }
+export type Rule = { apiGroups: string[]; resources: string[]; verbs: string[] }
+
+const UNUSUAL: Record<string, string> = { NetworkPolicy: 'networkpolicies', Ingress: 'ingresses' }
+export const plural = (kind: string) => UNUSUAL[kind] ?? `${kind.toLowerCase()}s`
+const KIND_OF = Object.fromEntries((Object.keys(KINDS) as Kind[]).map(kind => [`${KINDS[kind]}/${plural(kind)}`, kind]))
+export class KubernetesApi extends KubernetesObjects {
+  readonly asked: Asked[] = []
+  readonly namespaces = new Set(['apps', 'other'])
+  /** Groups that are not installed. */
+  readonly unknown = new Set<string>()
+  /** What every request is held against, where it is set. */
+  rules: Rule[] | null = null
+  refuse: (asked: Asked) => Refusal | undefined = () => undefined
+  /** What containers wrote, by pod; of its life before, by `pod/previous`. */
+  readonly logs = new Map<string, string[]>()
+  readonly #watches = new Set<{ cut(): void }>()
+  readonly #followers = new Map<string, Set<http.ServerResponse>>()
+  readonly #server = http.createServer((req, res) => void this.#handle(req, res))
+  #forgotten = 0
+
+  async open(): Promise<this> {
+    await new Promise<void>(resolve => this.#server.listen(0, '127.0.0.1', resolve))
+    return this
+  }
+  async close(): Promise<void> {
+    this.cutWatches()
+    this.#server.closeAllConnections()
+    await new Promise(resolve => this.#server.close(resolve))
+  }
+  get config(): KubeConfig {
+    const config = new KubeConfig()
+    const server = `http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`
+    config.loadFromClusterAndUser({ name: 'test', server, skipTLSVerify: true }, { name: 'agent', token: 'secret' })
+    return config
+  }
+
+  say(pod: string, line: string): void {
+    const nanos = String(this.logs.get(pod)?.length ?? 0).padStart(6, '0')
+    const stamped = `${new Date().toISOString().replace('Z', nanos)}Z ${line}`
+    this.logs.set(pod, [...(this.logs.get(pod) ?? []), stamped])
+    for (const follower of this.#followers.get(pod) ?? []) follower.write(`${stamped}\n`)
+  }
+  cutLogs(): void {
+    for (const followers of this.#followers.values()) for (const follower of followers) follower.destroy()
+  }
+  cutWatches(): void {
+    for (const watch of this.#watches) watch.cut()
+  }
+  /** Changes before now are not told any more: a watch from there begins anew. */
+  forget(): void {
+    this.#forgotten = this.version
+  }
+  get watches(): number {
+    return this.#watches.size
+  }
+  get followed(): number {
+    return [...this.#followers.values()].reduce((sum, followers) => sum + followers.size, 0)
+  }
+
+  // ---- the API
+
+  async #handle(req: http.IncomingMessage, res: http.ServerResponse): Promise<void> {
+    try {
+      await this.#answer(req, res)
+    } catch (fault) {
+      const refusal = fault instanceof Refused ? fault.refusal : { code: 500, message: String(fault) }
+      const { code, message, reason = 'Failure', details = {} } = refusal
+      const status = {
+        kind: 'Status',
+        apiVersion: 'v1',
+        metadata: {},
+        status: 'Failure',
+        message,
+        reason,
+        details,
+        code,
+      }
+      json(res, status, code)
+    }
+  }
+
+  async #answer(req: http.IncomingMessage, res: http.ServerResponse): Promise<void> {
+    const url = new URL(req.url!, 'http://cluster')
+    const found = /^\/(?:api|apis)\/((?:[\w.]+\/)?v\d\w*)(?:\/namespaces\/([^/]+)\/(\w+)(?:\/([^/]+)(\/log)?)?)?$/.exec(
+      url.pathname,
+    )
+    if (!found) throw new Refused({ code: 404, message: 'the server could not find the requested resource' })
+    if (req.headers.authorization !== 'Bearer secret') throw new Refused({ code: 401, message: 'Unauthorized' })
+    const [, version, namespace, resource, name, log] = found
+    if (namespace === undefined) return json(res, discovery(version!, this.unknown))
+    const kind = KIND_OF[`${version}/${resource}`]
+    if (!kind) throw new Refused({ code: 404, message: 'the server could not find the requested resource' })
+    const query = url.searchParams
+    const watching = query.get('watch') === 'true'
+    const verb = req.method === 'GET' ? (watching ? 'watch' : name ? 'get' : 'list') : req.method!.toLowerCase()
+    this.#permit(
+      { verb, kind, name, namespace, force: query.get('force') === 'true' },
+      version!,
+      `${resource}${log ?? ''}`,
+    )
+    if (log) return this.#log(name!, query, res)
+    if (watching) return this.#watch(kind, namespace, query, res)
+    if (verb === 'list') return this.#list(kind, namespace, query, res)
+
+    const there = this.objects.get(`${kind}/${namespace}/${name}`)
+    const missing = new Refused({ code: 404, reason: 'NotFound', message: `${resource} "${name}" not found` })
+    if (verb === 'patch') {
+      if (!this.namespaces.has(namespace))
+        throw new Refused({ code: 404, reason: 'NotFound', message: `namespaces "${namespace}" not found` })
+      const said = JSON.parse(await bodyOf(req)) as Stored
+      const manager = query.get('fieldManager')!
+      if (req.headers['content-type'] === 'application/apply-patch+yaml') {
+        if (!there) this.#permit({ verb: 'create', kind, name, namespace, force: false }, version!, resource!)
+        return json(res, this.apply(said, manager, query.get('force') === 'true'), there ? 200 : 201)
+      }
+      if (!there) throw missing
+      return json(res, this.put(said as never, manager))
+    }
+    if (!there) throw missing
+    if (verb === 'delete') {
+      const { preconditions } = JSON.parse((await bodyOf(req)) || '{}')
+      if (preconditions?.uid && preconditions.uid !== there.object.metadata.uid)
+        throw new Refused({ code: 409, reason: 'Conflict', message: 'the UID in the precondition does not match' })
+      this.remove(there.object)
+      return json(res, { kind: 'Status', apiVersion: 'v1', status: 'Success' })
+    }
+    json(res, there.object)
+  }
+
+  #permit(asked: Asked, version: string, resource: string): void {
+    this.asked.push(asked)
+    const group = version.includes('/') ? version.split('/')[0]! : ''
+    const allowed = (rule: Rule) =>
+      rule.apiGroups.includes(group) && rule.resources.includes(resource) && rule.verbs.includes(asked.verb)
+    const why = `cannot ${asked.verb} resource "${resource}" in API group "${group}" in the namespace "${asked.namespace}"`
+    if (this.rules && !this.rules.some(allowed))
+      throw new Refused({ code: 403, reason: 'Forbidden', message: `${resource} is forbidden: User "agent" ${why}` })
+    const refusal = this.refuse(asked)
+    if (refusal) throw new Refused(refusal)
+  }
+
+  #list(kind: Kind, namespace: string, query: URLSearchParams, res: http.ServerResponse): void {
+    const [field, value] = query.get('fieldSelector')?.split('=') ?? []
+    const wanted = this.all(kind).filter(
+      object =>
+        object.metadata.namespace === namespace &&
+        matches(object, selectorOf(query)) &&
+        (field === undefined || field.split('.').reduce((at: Json, key) => (at as Fields)[key]!, object) === value),
+    )
+    const from = Number(query.get('continue') ?? 0)
+    const to = Math.min(wanted.length, from + Number(query.get('limit') ?? wanted.length))
+    const items = wanted.slice(from, to).map(({ apiVersion: _, kind: __, ...object }) => object)
+    const metadata = { resourceVersion: String(this.version), ...(to < wanted.length && { continue: String(to) }) }
+    json(res, { apiVersion: KINDS[kind], kind: `${kind}List`, metadata, items })
+  }
+
+  #watch(kind: Kind, namespace: string, query: URLSearchParams, res: http.ServerResponse): void {
+    res.writeHead(200, { 'content-type': 'application/json' }).flushHeaders()
+    const from = Number(query.get('resourceVersion') || this.version)
+    if (from < this.#forgotten) {
+      const object = {
+        kind: 'Status',
+        apiVersion: 'v1',
+        status: 'Failure',
+        reason: 'Expired',
+        code: 410,
+        message: 'too old',
+      }
+      return void res.end(`${JSON.stringify({ type: 'ERROR', object })}\n`)
+    }
+    const send = ({ type, object, version }: Change) => {
+      if (object.kind !== kind || object.metadata.namespace !== namespace || !matches(object, selectorOf(query))) return
+      if (version > from) res.write(`${JSON.stringify({ type, object })}\n`)
+    }
+    for (const change of this.changes) send(change)
+    const watch = { cut: () => res.destroy() }
+    this.#watches.add(watch)
+    this.listeners.add(send)
+    res.once('close', () => {
+      this.#watches.delete(watch)
+      this.listeners.delete(send)
+    })
+  }
+
+  #log(pod: string, query: URLSearchParams, res: http.ServerResponse): void {
+    const lines = this.logs.get(query.get('previous') === 'true' ? `${pod}/previous` : pod) ?? []
+    if (query.get('follow') !== 'true') {
+      res.writeHead(200, { 'content-type': 'text/plain' })
+      return void res.end(lines.slice(-Number(query.get('tailLines') ?? lines.length)).join('\n'))
+    }
+    res.writeHead(200, { 'content-type': 'text/plain' }).flushHeaders()
+    // Whole seconds, as the kubelet has it.
+    const since = query.get('sinceTime')!.slice(0, 19)
+    for (const line of lines) if (line >= since) res.write(`${line}\n`)
+    const followers = this.#followers.get(pod) ?? new Set()
+    this.#followers.set(pod, followers.add(res))
+    res.once('close', () => followers.delete(res))
+  }
+}
+
+const selectorOf = (query: URLSearchParams) =>
+  Object.fromEntries(
+    (query.get('labelSelector') ?? '')
+      .split(',')
+      .filter(Boolean)
+      .map(part => part.split('=')),
+  )
+
+function discovery(version: string, unknown: Set<string>): Json {
+  const kinds = (Object.keys(KINDS) as Kind[]).filter(kind => KINDS[kind] === version && !unknown.has(version))
+  if (kinds.length === 0) throw new Refused({ code: 404, message: 'the server could not find the requested resource' })
+  const resources = kinds.map(kind => ({ name: plural(kind), kind, namespaced: true, singularName: '', verbs: [] }))
+  return { kind: 'APIResourceList', apiVersion: 'v1', groupVersion: version, resources }
+}
+function json(res: http.ServerResponse, body: unknown, code = 200): void {
+  res.writeHead(code, { 'content-type': 'application/json' }).end(JSON.stringify(body))
+}
+async function bodyOf(req: http.IncomingMessage): Promise<string> {
+  let text = ''
+  for await (const chunk of req.setEncoding('utf8')) text += chunk
+  return text
+}

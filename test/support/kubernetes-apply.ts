@@ -1,0 +1,128 @@
+// Server-side apply as an API server does it: who owns which field, what conflicts, what goes when its owner no longer says it. Pure.
+export type Json = null | boolean | number | string | Json[] | { [key: string]: Json }
+export type Fields = { [key: string]: Json }
+
+/** Lists whose items are known by these members; all others are one value. */
+const KEYS: Record<string, string[]> = {
+  containers: ['name'],
+  initContainers: ['name'],
+  volumes: ['name'],
+  env: ['name'],
+  imagePullSecrets: ['name'],
+  volumeMounts: ['mountPath'],
+  topologySpreadConstraints: ['topologyKey', 'whenUnsatisfiable'],
+  finalizers: [],
+}
+const PORTS = [
+  ['containerPort', 'protocol'],
+  ['port', 'protocol'],
+]
+const isObject = (value: Json | undefined): value is Fields =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+function keysOf(name: string, items: Json[]): string[] | null {
+  const candidates = name === 'ports' ? PORTS : KEYS[name] ? [KEYS[name]] : []
+  return (
+    candidates.find(
+      keys =>
+        keys.length > 0 && items.length > 0 && items.every(item => isObject(item) && keys.every(key => key in item)),
+    ) ?? null
+  )
+}
+const idOf = (item: Json, keys: string[]) => JSON.stringify(keys.map(key => (item as Fields)[key] ?? null))
+
+/** Each field that an object states, by its path, with its value. */
+export function fieldsOf(value: Json, path = '', name = '', into = new Map<string, string>()): Map<string, string> {
+  const keys = Array.isArray(value) ? keysOf(name, value) : null
+  if (isObject(value) && Object.keys(value).length > 0)
+    for (const [key, member] of Object.entries(value)) fieldsOf(member, `${path}/${key}`, key, into)
+  else if (Array.isArray(value) && keys)
+    for (const item of value) fieldsOf(item, `${path}/${idOf(item, keys)}`, '', into)
+  else into.set(path, JSON.stringify(value))
+  return into
+}
+
+export function merged(live: Json | undefined, said: Json, name = ''): Json {
+  if (isObject(live) && isObject(said)) {
+    const all = { ...live }
+    for (const [key, member] of Object.entries(said)) all[key] = merged(live[key], member, key)
+    return all
+  }
+  if (Array.isArray(live) && Array.isArray(said)) {
+    const keys = keysOf(name, said)
+    if (!keys || !keysOf(name, live)) return said
+    const rest = new Map(live.map(item => [idOf(item, keys), item]))
+    for (const item of said) rest.set(idOf(item, keys), merged(rest.get(idOf(item, keys)), item))
+    return [...rest.values()]
+  }
+  return said
+}
+
+/** Without the fields of these paths, and without what is empty then. */
+function without(value: Json, gone: Set<string>, path = '', name = ''): Json | undefined {
+  if (gone.has(path)) return undefined
+  if (isObject(value) && Object.keys(value).length > 0) {
+    const left = Object.entries(value).flatMap(([key, member]) => {
+      const rest = without(member, gone, `${path}/${key}`, key)
+      return rest === undefined ? [] : [[key, rest] as const]
+    })
+    return left.length > 0 ? Object.fromEntries(left) : undefined
+  }
+  const keys = Array.isArray(value) ? keysOf(name, value) : null
+  if (Array.isArray(value) && keys) {
+    const left = value.flatMap(item => without(item, gone, `${path}/${idOf(item, keys)}`) ?? [])
+    return left.length > 0 ? left : undefined
+  }
+  return value
+}
+
+export type Owners = Map<string, Map<string, string>>
+/** What an object states that managers can own. */
+export function statedBy({ apiVersion: _, kind: __, status: ___, ...object }: Fields): Map<string, string> {
+  const { metadata, ...rest } = object
+  const { labels, annotations } = (metadata ?? {}) as Fields
+  return fieldsOf({ ...rest, ...(labels && { labels }), ...(annotations && { annotations }) } as Fields)
+}
+const flat = (object: Fields): Fields => {
+  const { metadata, apiVersion: _, kind: __, status: ___, ...rest } = object
+  const { labels, annotations } = (metadata ?? {}) as Fields
+  return { ...rest, ...(labels && { labels }), ...(annotations && { annotations }) } as Fields
+}
+
+/** What becomes of an object, or who stands in the way. */
+export function applied(
+  live: Fields | null,
+  said: Fields,
+  owners: Owners,
+  manager: string,
+  force: boolean,
+): { object: Fields } | { conflicts: { manager: string; field: string }[] } {
+  const states = statedBy(said)
+  const conflicts: { manager: string; field: string }[] = []
+  for (const [other, fields] of owners) {
+    if (other === manager) continue
+    for (const [path, value] of states)
+      if (fields.has(path) && fields.get(path) !== value) conflicts.push({ manager: other, field: path })
+  }
+  if (conflicts.length > 0 && !force) return { conflicts }
+  for (const { manager: other, field } of conflicts) owners.get(other)!.delete(field)
+  const kept = (path: string) => [...owners].some(([other, fields]) => other !== manager && fields.has(path))
+  const gone = new Set([...(owners.get(manager)?.keys() ?? [])].filter(path => !states.has(path) && !kept(path)))
+  owners.set(manager, states)
+  const before = live ? (without(flat(live), gone) ?? {}) : {}
+  const { labels, annotations, ...rest } = merged(before, flat(said)) as Fields
+  const metadata: Fields = {
+    ...((live?.metadata ?? {}) as Fields),
+    ...{ name: (said.metadata as Fields).name!, namespace: (said.metadata as Fields).namespace! },
+  }
+  delete metadata.labels
+  delete metadata.annotations
+  return {
+    object: {
+      ...{ apiVersion: said.apiVersion!, kind: said.kind! },
+      metadata: { ...metadata, ...(labels && { labels }), ...(annotations && { annotations }) },
+      ...rest,
+      ...(live?.status !== undefined && { status: live.status }),
+    },
+  }
+}

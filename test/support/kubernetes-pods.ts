@@ -1,0 +1,110 @@
+// What nodes and controllers of a cluster would do, at a test's word: pods come up, or fare as it is said.
+import type { Engine, Unit } from '../../src/agent/engines/engine.ts'
+import { type Observed, plan, type Wanted } from '../../src/agent/plan.ts'
+import { artifactOf } from './kubernetes.ts'
+import type { KubernetesApi } from './kubernetes-api.ts'
+import type { Change, Stored } from './kubernetes-store.ts'
+
+type Status = Record<string, unknown>
+
+/** A pod of that workload, as it fares. */
+export function podOf(api: KubernetesApi, workload: Stored, status: Status, i = 0): Stored {
+  const { labels, annotations } = workload.spec.template.metadata
+  const name = `${workload.metadata.name}-${i}`
+  const metadata = { name, namespace: workload.metadata.namespace, labels, ...(annotations && { annotations }) }
+  api.put({ apiVersion: 'v1', kind: 'Pod', metadata, spec: workload.spec.template.spec }, 'kubelet')
+  api.status('Pod', name, status, workload.metadata.namespace)
+  return api.get('Pod', name, workload.metadata.namespace)
+}
+
+export const running = (name: string, ready = true): Status => ({
+  phase: 'Running',
+  startTime: new Date().toISOString(),
+  containerStatuses: [
+    {
+      name,
+      image: 'i',
+      imageID: 'i',
+      ready,
+      restartCount: 0,
+      state: { running: { startedAt: new Date().toISOString() } },
+    },
+  ],
+})
+
+/** All its copies run and are ready. */
+export function comesUp(api: KubernetesApi, { kind, metadata: { name, namespace } }: Stored): void {
+  if (!api.has(kind, name, namespace)) return
+  const workload = api.get(kind, name, namespace)
+  const copies = workload.spec.replicas ?? 1
+  for (let i = 0; i < copies; i++) podOf(api, workload, running(workload.spec.template.spec.containers[0].name), i)
+  const all = { replicas: copies, readyReplicas: copies, availableReplicas: copies, updatedReplicas: copies }
+  api.status(kind, name, { observedGeneration: workload.metadata.generation, ...all }, namespace)
+}
+
+/** It exists, and its one pod fares as it is said; or there is none. */
+export function staysDown(
+  api: KubernetesApi,
+  name: string,
+  pod: Status | null,
+  deployment: Status = {},
+): Stored | null {
+  const workload = api.get('Deployment', name)
+  const counts = { replicas: pod ? 1 : 0, availableReplicas: 0, updatedReplicas: pod ? 1 : 0 }
+  api.status('Deployment', name, { observedGeneration: workload.metadata.generation, ...counts, ...deployment })
+  return pod && podOf(api, workload, pod)
+}
+
+/** From now on everything comes up as soon as it is wanted, until it is told to stop. */
+export function autopilot(api: KubernetesApi): () => void {
+  const see = ({ type, object }: Change) => {
+    if (type === 'DELETED' || (object.kind !== 'Deployment' && object.kind !== 'StatefulSet')) return
+    if (object.status?.observedGeneration !== object.metadata.generation) queueMicrotask(() => comesUp(api, object))
+  }
+  api.listeners.add(see)
+  return () => void api.listeners.delete(see)
+}
+
+/** Does what the plan says until nothing is left to do, as an agent would. Looks at the cluster after every action. */
+export async function drive(
+  engine: Engine,
+  wanted: Partial<Wanted>,
+  units: Unit[],
+  look: () => void = () => {},
+): Promise<{ actions: string[]; observed: Observed }> {
+  const actions: string[] = []
+  const id = units[0]!.deployment_id
+  const built = new Set<string>()
+  const failed = new Set<string>()
+  for (let round = 0; round < 60; round++) {
+    const seen = await engine.observe(id)
+    const revisions: Observed['revisions'] = {}
+    for (const { revision_id } of seen.running) built.add(revision_id)
+    for (const revision of built) revisions[revision] = failed.has(revision) ? 'failed' : 'built'
+    for (const { revision_id, phase } of seen.running) revisions[revision_id] = phase
+    const database = seen.database === null ? 'none' : seen.database.ready ? 'ready' : 'coming'
+    const observed: Observed = { revisions, routed: seen.routed, database, left: seen.left }
+    const steps = plan(
+      { present: true, target: null, serving: null, database: units[0]!.needs_database, ...wanted },
+      observed,
+    )
+    if (steps.length === 0 && !Object.values(revisions).includes('draining') && database !== 'coming')
+      return { actions, observed }
+    for (const step of steps) {
+      const unit = 'revision' in step ? units.find(({ revision_id }) => revision_id === step.revision) : units[0]
+      const ref = { deployment_id: id, revision_id: 'revision' in step ? step.revision : '' }
+      actions.push('revision' in step ? `${step.do} ${unit?.number ?? '?'}` : step.do)
+      if (step.do === 'build') built.add(ref.revision_id)
+      if (step.do === 'forget') built.delete(ref.revision_id)
+      if (step.do === 'start') await engine.start(unit!, artifactOf())
+      if (step.do === 'switch') await engine.route(unit!)
+      if (step.do === 'drain') await engine.drain(ref)
+      if (step.do === 'stop' || step.do === 'give_up') await engine.stop(ref)
+      if (step.do === 'give_up') failed.add(ref.revision_id)
+      if (step.do === 'provide') await engine.provide(unit!)
+      if (step.do === 'remove') await engine.remove(id)
+      look()
+    }
+  }
+  throw new Error(`It never came to rest: ${actions}`)
+}
