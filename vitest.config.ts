@@ -1,4 +1,5 @@
-// Four projects: what runs at the edge is tested in workerd and again on plain Node; what hosts it, on Node; the house's own rules, bare.
+// What runs at the edge is tested in workerd and again on plain Node; what hosts it, on Node; the house's own rules, bare. What needs
+// container tools from the system is a project of its own, apart from `npm test`.
 import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'
@@ -39,6 +40,7 @@ export default defineConfig({
       },
       // Processes, ports and signals on a machine that may be busy: a failure counts when it is seen twice.
       { test: { name: 'host', include: ['test/{host,agent}/**/*.test.ts'], retry: 1 } },
+      { test: { name: 'containers', include: ['test/containers/**/*.test.ts'] } },
       { test: { name: 'architecture', include: ['test/architecture.test.ts'] } },
     ],
   },

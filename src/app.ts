@@ -3,6 +3,7 @@ import { Hono } from 'hono'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { docsPages } from './dashboard/docs.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
+import { registryRoutes } from './deployments/registry.routes.ts'
 import { deploymentRoutes } from './deployments/routes.ts'
 import { sweepRevisions } from './deployments/sweep.ts'
 import { tagRoutes } from './deployments/tags.routes.ts'
@@ -27,6 +28,7 @@ const slices = [
   deploymentRoutes,
   tagRoutes,
   uploadRoutes,
+  registryRoutes,
   logRoutes,
   providerRoutes,
   flowRoutes,

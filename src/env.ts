@@ -96,8 +96,32 @@ const S3 = z.object({
   UPLOADS_S3_SECRET_ACCESS_KEY: z.string({ error: 'needs the secret of the access key' }),
 })
 
+const A_REGISTRY = 'needs the name of a registry, like registry.example.com or registry.example.com/apps'
+const A_SIGNING_KEY =
+  'needs a P-256 key and its certificate, both in PEM, one after the other; README.md says how to make them'
+const pem = (text: string, label: string): string | undefined =>
+  new RegExp(`-----BEGIN ${label}-----([\\sA-Za-z0-9+/=]+)-----END ${label}-----`).exec(text)?.[1]?.replace(/\s/g, '')
+
+/** Where images are pushed to, and what its token service signs with: both, or neither. */
+const Registry = z.object({
+  REGISTRY_URL: z
+    .string({ error: A_REGISTRY })
+    .regex(/^[a-z0-9][a-z0-9.-]*(:\d{1,5})?(\/[a-z0-9]+([._-][a-z0-9]+)*)*$/, { error: A_REGISTRY }),
+  REGISTRY_SIGNING_KEY: z.string({ error: A_SIGNING_KEY }).transform((written, context) => {
+    // Where a variable cannot hold lines, they are written as \n.
+    const text = written.replaceAll('\\n', '\n')
+    const [key, certificate] = [pem(text, 'PRIVATE KEY'), pem(text, 'CERTIFICATE')]
+    if (key && certificate) return { key, certificate }
+    context.addIssue({ code: 'custom', message: A_SIGNING_KEY })
+    return z.NEVER
+  }),
+})
+
+/** Each is given whole or not at all. */
+const GROUPS = [S3, Registry]
+
 /** The names of all settings, for hosts that hand them on. */
-export const SETTINGS = Object.keys({ ...Settings.shape, ...S3.shape })
+export const SETTINGS = [Settings, ...GROUPS].flatMap(({ shape }) => Object.keys(shape))
 
 /** Where a host of its own listens. */
 const Address = z.object({
@@ -115,6 +139,14 @@ export type S3Settings = {
   region?: string
   accessKeyId: string
   secretAccessKey: string
+}
+
+export type RegistrySettings = {
+  /** The registry's host, and the path in it under which our images are. */
+  url: string
+  /** Base64 of PKCS#8, and of the certificate that the registry trusts. */
+  key: string
+  certificate: string
 }
 
 export type Config = {
@@ -136,6 +168,8 @@ export type Config = {
   /** Where the host keeps archives, unless `s3` is set; without either there are no uploads. */
   uploads: Storage | undefined
   s3: S3Settings | undefined
+  /** Where images are pushed to; without it there are no push tokens. */
+  registry: RegistrySettings | undefined
   instanceAdmins: string[]
   /** What the operator should know, to be logged once. */
   deprecations: string[]
@@ -162,22 +196,30 @@ function read<S extends z.ZodType>(schema: S, env: Record<string, unknown>): z.o
   throw new SettingsError(parsed.error.issues.map(issue => `${issue.path.join('.')} ${issue.message}.`).join(' '))
 }
 
+type Grouped = Partial<z.output<typeof S3> & z.output<typeof Registry>>
+
 /** Read as one, so that every fault is named at once. */
-function readSettings(env: Record<string, unknown>): z.output<typeof Settings> & { s3: S3Settings | undefined } {
-  if (!Object.keys(S3.shape).some(name => env[name])) return { ...read(Settings, env), s3: undefined }
-  const settings = read(Settings.extend(S3.shape), env)
-  const s3 = {
-    endpoint: settings.UPLOADS_S3_ENDPOINT,
-    bucket: settings.UPLOADS_S3_BUCKET,
-    ...(settings.UPLOADS_S3_REGION && { region: settings.UPLOADS_S3_REGION }),
-    accessKeyId: settings.UPLOADS_S3_ACCESS_KEY_ID,
-    secretAccessKey: settings.UPLOADS_S3_SECRET_ACCESS_KEY,
-  }
-  return { ...settings, s3 }
+function readSettings(env: Record<string, unknown>): z.output<typeof Settings> & Grouped {
+  const begun = GROUPS.filter(({ shape }) => Object.keys(shape).some(name => env[name]))
+  return read(z.object(Object.assign({}, Settings.shape, ...begun.map(({ shape }) => shape))), env) as never
 }
 
+const s3Of = (settings: Grouped): S3Settings | undefined =>
+  settings.UPLOADS_S3_ENDPOINT === undefined
+    ? undefined
+    : {
+        endpoint: settings.UPLOADS_S3_ENDPOINT,
+        bucket: settings.UPLOADS_S3_BUCKET!,
+        ...(settings.UPLOADS_S3_REGION && { region: settings.UPLOADS_S3_REGION }),
+        accessKeyId: settings.UPLOADS_S3_ACCESS_KEY_ID!,
+        secretAccessKey: settings.UPLOADS_S3_SECRET_ACCESS_KEY!,
+      }
+
+const registryOf = ({ REGISTRY_URL: url, REGISTRY_SIGNING_KEY: signing }: Grouped): RegistrySettings | undefined =>
+  url === undefined ? undefined : { url, ...signing! }
+
 export function readConfig(env: Record<string, unknown>, overrides: Partial<Config> = {}): Config {
-  const { s3, ...settings } = readSettings(env)
+  const settings = readSettings(env)
   const deprecated = settings.USAGE_EXPORT_ADMIN_EMAILS.length > 0
   return {
     database: { url: settings.DATABASE_URL, gateway: settings.DATABASE_GATEWAY_URL },
@@ -191,7 +233,8 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     allowLoopback: settings.ALLOW_LOOPBACK,
     defaultEndpoints: settings.MCP_DEFAULT_ENDPOINTS,
     uploads: undefined,
-    s3,
+    s3: s3Of(settings),
+    registry: registryOf(settings),
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),
     ),

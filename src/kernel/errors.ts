@@ -85,6 +85,12 @@ const CODES = {
   key_unknown: [401, 'Unknown API key', 'No such API key. Use a key of this installation.'],
   key_revoked: [401, 'Revoked API key', 'This API key was revoked. Use another one.'],
   key_expired: [401, 'Expired API key', 'This API key has expired. Make a new one.'],
+  push_token_invalid: [
+    401,
+    'Not a push token',
+    'The password needs to be the `token` of a `push-token` request, as it was given, whole.',
+  ],
+  push_token_expired: [401, 'Push token expired', 'This push token has expired; ask for another one and log in again.'],
   permission_missing: [403, 'Permission missing', 'This key lacks the permission that this operation needs.'],
   workspace_required: [
     403,
@@ -366,7 +372,7 @@ export function problem({ code, extra }: Failure, requestId: string, origin = ''
   }
   const headers = new Headers(extra.headers)
   headers.set('Content-Type', 'application/problem+json')
-  if (status === 401) headers.set('WWW-Authenticate', 'Bearer realm="slipway"')
+  if (status === 401 && !headers.has('WWW-Authenticate')) headers.set('WWW-Authenticate', 'Bearer realm="slipway"')
   return new Response(JSON.stringify(body), { status, headers })
 }
 

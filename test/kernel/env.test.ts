@@ -117,6 +117,39 @@ describe('settings', () => {
     },
   )
 
+  const registry = {
+    REGISTRY_URL: 'registry.example.com:5000/apps',
+    REGISTRY_SIGNING_KEY: `-----BEGIN PRIVATE KEY-----
+AAAA
+BBBB
+-----END PRIVATE KEY-----
+-----BEGIN CERTIFICATE-----
+CCCC
+-----END CERTIFICATE-----
+`,
+  }
+
+  it('name a registry and its key together, or neither', () => {
+    expect(readConfig(whole).registry).toBe(undefined)
+    const read = { url: registry.REGISTRY_URL, key: 'AAAABBBB', certificate: 'CCCC' }
+    expect(readConfig({ ...whole, ...registry }).registry).toEqual(read)
+    const inOneLine = registry.REGISTRY_SIGNING_KEY.replaceAll('\n', '\\n')
+    expect(readConfig({ ...whole, ...registry, REGISTRY_SIGNING_KEY: inOneLine }).registry).toEqual(read)
+    for (const name of Object.keys(registry)) expect(refusal({ ...registry, [name]: undefined })).toContain(name)
+  })
+
+  it.each([
+    ['REGISTRY_URL', 'https://registry.example.com'],
+    ['REGISTRY_URL', 'registry.example.com/'],
+    ['REGISTRY_URL', 'registry.example.com/Apps'],
+    ['REGISTRY_URL', 'hunter2:x/../y'],
+    ['REGISTRY_SIGNING_KEY', 'hunter2'],
+    ['REGISTRY_SIGNING_KEY', registry.REGISTRY_SIGNING_KEY.slice(0, 70)],
+  ])('%s is refused by name as %j', (name, value) => {
+    expect(refusal({ ...registry, [name]: value })).toMatch(new RegExp(`^${name} [^.]`))
+    expect(refusal({ ...registry, [name]: value })).not.toMatch(/hunter2|AAAA/)
+  })
+
   it('keep several sealing keys in their order', () => {
     const second = SEALING_KEYS.replace('first', 'second')
     expect(readConfig({ ...whole, SEALING_KEYS: `${second},${SEALING_KEYS}` }).sealingKeys.map(([kid]) => kid)).toEqual(

@@ -1,0 +1,32 @@
+// How HTTP reaches the registry's tokens.
+import { validate } from '../kernel/input.ts'
+import { slice } from '../kernel/routes.ts'
+import * as s from './registry.schema.ts'
+import { grantAccess, offerPush } from './registry.ts'
+import { DeploymentRef } from './schema.ts'
+
+export const registryRoutes = slice('Images', 'Container images for deployments of the source `internal_container`.')
+  .post('/v2/deployments/{deployment_id}/push-token', {
+    id: 'offerPush',
+    summary: 'A token to push images with, and where to',
+    description:
+      'Log in with `docker login --username slipway --password-stdin` at the registry’s host, push `<registry_url>/<name>:<tag>`, then patch `source_revision_config.image_uri` with it.',
+    params: DeploymentRef,
+    reply: s.PushToken,
+    errors: ['deployment_not_found', 'deployment_deleting', 'source_rule', 'not_configured'],
+    verb: offerPush,
+  })
+  .get('/v2/registry/token', {
+    id: 'grantRegistryAccess',
+    summary: 'What a registry sends its clients for',
+    description:
+      'The token service of the registry’s protocol: a push token as the password of Basic authentication is traded for a JWT, good for five minutes, that lets its bearer pull and push below the `registry_url` of that token.',
+    query: s.AccessQuery,
+    reply: s.AccessToken,
+    errors: ['push_token_invalid', 'push_token_expired', 'not_configured'],
+    open: async (c, services) => {
+      validate(c.req, { query: s.AccessQuery }, '', [])
+      const access = await grantAccess(services, c.req.header('Authorization'), c.req.queries('scope') ?? [])
+      return c.json(access, 200, { 'Cache-Control': 'no-store' })
+    },
+  })

@@ -1,0 +1,175 @@
+// Push tokens: offered for one deployment, and traded for no more access than that.
+import { afterEach, beforeAll, describe, expect, it } from 'vitest'
+import { type App, clock, eventsOf, newTenant, send, startApp, type Tenant } from '../support/app.ts'
+import { source } from '../support/uploads.ts'
+
+const MINUTE = 60_000
+const CERTIFICATE = Buffer.from('as the registry knows it').toString('base64')
+const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
+let app: App
+let publicKey: Parameters<typeof crypto.subtle.verify>[1]
+
+beforeAll(async () => {
+  const pair = (await crypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])) as {
+    publicKey: typeof publicKey
+    privateKey: typeof publicKey
+  }
+  publicKey = pair.publicKey
+  const key = Buffer.from((await crypto.subtle.exportKey('pkcs8', pair.privateKey)) as ArrayBuffer).toString('base64')
+  const pem = (label: string, body: string) => `-----BEGIN ${label}-----\\n${body}\\n-----END ${label}-----\\n`
+  const REGISTRY_SIGNING_KEY = pem('PRIVATE KEY', key) + pem('CERTIFICATE', CERTIFICATE)
+  app = startApp({ settings: { REGISTRY_URL: 'registry.example.com:5000/apps', REGISTRY_SIGNING_KEY } })
+})
+afterEach(() => {
+  clock.ahead = 0
+})
+
+async function offered(tenant: Tenant, headers = {}) {
+  const { id } = (await tenant.post('/v2/deployments', source({ source: 'internal_container' }))).body
+  return {
+    id,
+    path: `${tenant.tenant_id}/${id}`,
+    ...(await tenant.post(`/v2/deployments/${id}/push-token`, undefined, headers)),
+  }
+}
+
+const basic = (password: string) => ({ Authorization: `Basic ${btoa(`anyone:${password}`)}` })
+const asked = (password: string, ...scopes: string[]) => {
+  const query = new URLSearchParams({ service: 'registry.example.com:5000' })
+  for (const scope of scopes) query.append('scope', scope)
+  return send('GET', `/v2/registry/token?${query}`, { headers: basic(password), app })
+}
+
+async function claimsOf(token: string) {
+  const [head = '', body = '', signature = ''] = token.split('.')
+  const text = new TextEncoder().encode(`${head}.${body}`)
+  expect(await crypto.subtle.verify(ALGORITHM, publicKey, Buffer.from(signature, 'base64url'), text)).toBe(true)
+  const read = (part: string) => JSON.parse(Buffer.from(part, 'base64url').toString())
+  expect(read(head)).toEqual({ typ: 'JWT', alg: 'ES256', x5c: [CERTIFICATE] })
+  return read(body)
+}
+
+describe('a push token', () => {
+  it('is offered with where to push, and leaves its event', async () => {
+    const tenant = await newTenant({ app })
+    const { id, path, status, body, headers } = await offered(tenant)
+    expect([status, body]).toEqual([
+      200,
+      { token: expect.stringMatching(/^slwp\./), registry_url: `registry.example.com:5000/apps/${path}` },
+    ])
+    const events = await eventsOf(headers.get('X-Request-Id')!, app)
+    expect(events).toMatchObject([{ type: 'deployment.push_offered', subject_id: id, actor_kind: 'key' }])
+    expect(JSON.stringify(events)).not.toContain(body.token)
+  })
+
+  it('is the same when the request is repeated under its key', async () => {
+    const tenant = await newTenant({ app })
+    const { id, body } = await offered(tenant, { 'Idempotency-Key': 'k' })
+    const again = await tenant.post(`/v2/deployments/${id}/push-token`, undefined, { 'Idempotency-Key': 'k' })
+    expect([again.headers.get('Idempotency-Replayed'), again.body]).toEqual(['true', body])
+  })
+
+  it.each(['githost', 'internal_source', 'internal_template'])('is not for %s', async other => {
+    const tenant = await newTenant({ app })
+    const given: Record<string, object> = {
+      githost: {
+        source_config: { integration_id: crypto.randomUUID(), repo_url: 'https://github.com/a/b', build_on_push: true },
+        source_revision_config: { repo_ref: 'main', platform_config_path: 'slipway.json' },
+      },
+      internal_template: { source_config: { template_id: 'web-service' } },
+    }
+    const { id } = (await tenant.post('/v2/deployments', source({ source: other, ...given[other] }))).body
+    const { status, body } = await tenant.post(`/v2/deployments/${id}/push-token`)
+    expect([status, body.code]).toEqual([400, 'source_rule'])
+  })
+
+  it('is not for a deployment that is being deleted', async () => {
+    const tenant = await newTenant({ app })
+    const { id } = await offered(tenant)
+    await tenant.delete(`/v2/deployments/${id}`)
+    const { status, body } = await tenant.post(`/v2/deployments/${id}/push-token`)
+    expect([status, body.code]).toEqual([409, 'deployment_deleting'])
+  })
+
+  it('needs a registry', async () => {
+    const without = startApp({ overrides: { registry: undefined } })
+    const { status, body } = await offered(await newTenant({ app: without }))
+    expect([status, body.code]).toEqual([503, 'not_configured'])
+    const token = await send('GET', '/v2/registry/token', { app: without })
+    expect([token.status, token.body.code]).toEqual([503, 'not_configured'])
+  })
+})
+
+describe('the registry’s token', () => {
+  it('lets its bearer pull and push below the deployment’s path, for five minutes', async () => {
+    const { path, body } = await offered(await newTenant({ app }))
+    const reply = await asked(body.token, `repository:apps/${path}/web:pull,push`)
+    expect(reply.body).toMatchObject({ token: reply.body.access_token, expires_in: 300 })
+    const { access, iss, aud, sub, iat, nbf, exp } = await claimsOf(reply.body.token)
+    expect(access).toEqual([{ type: 'repository', name: `apps/${path}/web`, actions: ['pull', 'push'] }])
+    expect({ iss, aud, sub }).toEqual({ iss: 'slipway', aud: 'registry.example.com:5000', sub: path })
+    expect([exp - iat, nbf <= iat]).toEqual([300, true])
+  })
+
+  it('grants what of the scopes is the deployment’s own, and nothing else', async () => {
+    const [own, other] = [await offered(await newTenant({ app })), await offered(await newTenant({ app }))]
+    const base = `apps/${own.path}`
+    const scopes = [
+      `repository:${base}:pull`,
+      `repository:${base}/a:push,delete,* repository:${base}/b:pull`,
+      `repository:${base}x:pull`,
+      `repository:${own.path}/a:pull`,
+      `repository:apps/${other.path}/a:pull,push`,
+      'repository:apps/library/a:pull',
+      `repository:${base}/../${other.path}:pull`.replace(base, 'apps'),
+      'registry:catalog:*',
+      '::',
+    ]
+    const { body } = await asked(own.body.token, ...scopes)
+    expect((await claimsOf(body.token)).access).toEqual([
+      { type: 'repository', name: base, actions: ['pull'] },
+      { type: 'repository', name: `${base}/a`, actions: ['push'] },
+      { type: 'repository', name: `${base}/b`, actions: ['pull'] },
+    ])
+  })
+
+  it('is given for a login alone, without access', async () => {
+    const { body } = await offered(await newTenant({ app }))
+    expect((await claimsOf((await asked(body.token)).body.token)).access).toEqual([])
+  })
+
+  it('is not given once the push token is an hour old', async () => {
+    const { body } = await offered(await newTenant({ app }))
+    clock.ahead = 59 * MINUTE
+    expect((await asked(body.token)).status).toBe(200)
+    clock.ahead = 61 * MINUTE
+    const late = await asked(body.token)
+    expect([late.status, late.body.code]).toEqual([401, 'push_token_expired'])
+  })
+
+  it('is not given for anything but a push token, whole', async () => {
+    const [own, other] = [await offered(await newTenant({ app })), await offered(await newTenant({ app }))]
+    const [, , expires = ''] = own.body.token.split('.')
+    const wrong = [
+      '',
+      'x',
+      own.body.token.slice(0, -3),
+      own.body.token.replace(own.path, other.path),
+      own.body.token.replace(expires, String(Number(expires) + 60_000)),
+    ]
+    for (const password of wrong) {
+      const { status, body, headers } = await asked(password)
+      expect([status, body.code, headers.get('WWW-Authenticate')]).toEqual([
+        ...[401, 'push_token_invalid'],
+        'Basic realm="slipway"',
+      ])
+    }
+    for (const Authorization of [undefined, 'Basic', 'Basic !', `Bearer ${own.body.token}`]) {
+      const { body } = await send('GET', '/v2/registry/token', {
+        headers: { ...(Authorization && { Authorization }) },
+        app,
+      })
+      expect(body.code).toBe('push_token_invalid')
+    }
+  })
+})
