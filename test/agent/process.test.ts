@@ -274,6 +274,7 @@ createServer((req, res) => { if (req.url === '/die') process.exit(1); res.end(St
     const [copy] = fs.readdirSync(copies)
     const { pid } = JSON.parse(fs.readFileSync(join(copies, copy!, 'identity.json'), 'utf8'))
     process.kill(-pid, 'SIGKILL')
+    await eventually(() => aliveOf([pid]).length === 0)
     const { engine } = await open()
     expect((await engine.observe(ref.deployment_id)).running).toEqual([])
   })
