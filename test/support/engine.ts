@@ -34,8 +34,6 @@ export function unit(ref: Ref, more: Partial<Unit> = {}): Unit {
     custom_url: null,
     needs_database: false,
     resources: withDefaults({}, 'dev'),
-    install_command: null,
-    build_command: null,
     secrets: {},
     secret_references: [],
     ...more,
@@ -47,7 +45,7 @@ export function application(root: string, name: string, code: string, more: Part
   const location = join(root, 'apps', name)
   fs.mkdirSync(location, { recursive: true })
   fs.writeFileSync(join(location, 'main.mjs'), code)
-  return { location, start_command: 'node main.mjs', health_path: null, env: {}, commit_sha: null, ...more }
+  return { location, start_command: 'node main.mjs', health_path: null, env: {}, commit: null, ...more }
 }
 
 export const saying = (text: string) => `

@@ -1,4 +1,5 @@
 // Runs one command of a build in a process group of its own: its lines told as they come, ended by interruption, time or size.
+import * as fs from 'node:fs'
 import { createInterface } from 'node:readline'
 import { type Task, Unworkable } from '../engines/engine.ts'
 import { sizeOf } from '../files.ts'
@@ -27,6 +28,7 @@ type Options = {
 export async function runCommand(command: string[], options: Options): Promise<void> {
   const { cwd, task, what, disk_mb, time_ms = BUILD_MS, output } = options
   task.signal.throwIfAborted()
+  fs.rmSync(task.running, { recursive: true, force: true })
   const env = { ...options.env, SLIPWAY_REVISION_ID: options.revision }
   const { child } = spawnMarked(task.running, command, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] })
   const last: string[] = []
@@ -72,6 +74,7 @@ export async function runCommand(command: string[], options: Options): Promise<v
       throw new Unworkable(`${what} ${why}.${last.length ? ` Its last lines:\n${last.join('\n')}` : ''}`)
     }
   } finally {
+    fs.rmSync(task.running, { recursive: true, force: true })
     clearTimeout(late)
     clearInterval(measuring)
     task.signal.removeEventListener('abort', interrupted)

@@ -19,20 +19,20 @@ export type Unit = Ref & {
   /** It is started only once `observe` says that its database is ready; the engine puts `DATABASE_URI` into its environment. */
   needs_database: boolean
   resources: WholeResourceSpec
-  install_command: string | null
-  build_command: string | null
   secrets: Record<string, string>
   secret_references: { name: string; secret_name: string; secret_key: string }[]
 }
 
+export type Commit = { sha: string; message: string | null; author: string | null }
+
 /** The files that an application is made from, and what its runtime configuration says. */
 export type Tree = {
   folder: string
-  commit_sha: string | null
+  commit: Commit | null
   start_command: string | null
   health_path: string | null
   env: Record<string, string>
-  /** The deployment's own, or the configuration's. */
+  /** The revision's own, or the configuration's. */
   install_command: string | null
   build_command: string | null
 }
@@ -44,7 +44,7 @@ export type Artifact = {
   start_command: string | null
   health_path: string | null
   env: Record<string, string>
-  commit_sha: string | null
+  commit: Commit | null
 }
 
 export type Level = 'INFO' | 'WARNING' | 'ERROR'

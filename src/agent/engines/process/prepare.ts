@@ -42,8 +42,8 @@ export async function prepare(unit: Unit, tree: Tree, task: Task, disk_mb: numbe
     throw new Unworkable(
       'Nothing says how to start it: name a `start_command` in the runtime configuration file, or add a package.json with a `start` script.',
     )
-  const { health_path, commit_sha } = tree
-  return { location: folder, start_command, health_path, env: tree.env, commit_sha }
+  const { health_path, commit } = tree
+  return { location: folder, start_command, health_path, env: tree.env, commit }
 }
 
 /** What a package asks for is installed also where nobody said so. */

@@ -1,0 +1,68 @@
+// From a source to the files of an application and what its configuration says: a repository, an archive or a template.
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { type Commit, type Task, type Tree, Unworkable } from '../engines/engine.ts'
+import { list } from '../files.ts'
+import { ARCHIVE_LIMITS, type ArchiveSource, download, unpack } from './archive.ts'
+import { configurationAt } from './configuration.ts'
+import { checkOut, type GitSource } from './git.ts'
+
+/** Where the files of a revision come from; exactly one of the first three is there. */
+export type Origin = {
+  git: GitSource | null
+  archive: ArchiveSource | null
+  template_id: string | null
+  platform_config_path: string | null
+  install_command: string | null
+  build_command: string | null
+}
+type Options = { revision: string; folder: string; task: Task; path: string; disk_mb: number; templates?: string }
+
+export const TEMPLATES = fileURLToPath(new URL('../../../templates/', import.meta.url))
+const CONFIGURATION = 'slipway.json'
+
+export async function obtain(origin: Origin, options: Options): Promise<Tree> {
+  const { folder, task } = options
+  const commit = await filesOf(origin, options)
+  task.signal.throwIfAborted()
+  const path = origin.platform_config_path ?? CONFIGURATION
+  const configuration = configurationAt(folder, path)
+  if (!configuration && origin.platform_config_path) {
+    if (!fs.existsSync(join(folder, 'package.json')))
+      throw new Unworkable(
+        `The source has neither the file \`${path}\` nor a package.json: add one, or correct \`platform_config_path\`.`,
+      )
+    task.log(`There is no \`${path}\`: what it could say has its defaults.`, 'WARNING')
+  }
+  const { start_command, health_path, env, install_command, build_command } = configuration ?? {}
+  return {
+    folder,
+    commit,
+    start_command: start_command ?? null,
+    health_path: health_path ?? null,
+    env: env ?? {},
+    install_command: origin.install_command ?? install_command ?? null,
+    build_command: origin.build_command ?? build_command ?? null,
+  }
+}
+
+async function filesOf({ git, archive, template_id }: Origin, options: Options): Promise<Commit | null> {
+  const { folder, task, disk_mb, templates = TEMPLATES } = options
+  if (git) return checkOut(git, options)
+  if (archive) {
+    const file = `${folder}.tgz`
+    await download(archive, file, task)
+    task.log('Unpacking it')
+    await unpack(file, folder, task, { ...ARCHIVE_LIMITS, megabytes: disk_mb })
+    fs.rmSync(file, { force: true })
+    return null
+  }
+  const gallery = list(templates)
+    .filter(name => !name.includes('.'))
+    .sort()
+  if (!template_id || !gallery.includes(template_id))
+    throw new Unworkable(`There is no template \`${template_id}\`: choose one of ${gallery.join(', ')}.`)
+  await fs.promises.cp(join(templates, template_id), folder, { recursive: true })
+  return null
+}

@@ -1,0 +1,290 @@
+// From sources to files: real git over HTTP, archives friendly and hostile, templates, configurations, commands.
+import { createHash, randomUUID } from 'node:crypto'
+import * as fs from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { gzipSync } from 'node:zlib'
+import { packTar, type TarEntry } from 'modern-tar'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { ARCHIVE_LIMITS, unpack } from '../../src/agent/builds/archive.ts'
+import { runCommand } from '../../src/agent/builds/command.ts'
+import { configurationAt } from '../../src/agent/builds/configuration.ts'
+import { type Origin, obtain } from '../../src/agent/builds/tree.ts'
+import type { Task } from '../../src/agent/engines/engine.ts'
+import { PATH } from '../../src/agent/engines/process/environment.ts'
+import { prepare } from '../../src/agent/engines/process/prepare.ts'
+import { aliveOf, eventually } from '../support/commands.ts'
+import { folder as newFolder, unit } from '../support/engine.ts'
+import { type GitServer, gitServer } from '../support/git-server.ts'
+
+let home: string
+let lines: string[]
+let controller: AbortController
+let task: Task
+const revision = randomUUID()
+
+beforeEach(() => {
+  home = newFolder()
+  lines = []
+  controller = new AbortController()
+  task = {
+    log: message => void lines.push(message),
+    signal: controller.signal,
+    cache: join(home, 'cache'),
+    running: join(home, 'running'),
+  }
+  fs.mkdirSync(task.cache)
+})
+afterEach(() => fs.rmSync(home, { recursive: true, force: true }))
+
+const nothing: Origin = {
+  ...{ git: null, archive: null, template_id: null },
+  ...{ platform_config_path: null, install_command: null, build_command: null },
+}
+let trees = 0
+const tree = (origin: Partial<Origin>) =>
+  obtain({ ...nothing, ...origin }, { revision, task, folder: join(home, `tree-${++trees}`), path: PATH, disk_mb: 64 })
+const read = (folder: string, name: string) => fs.readFileSync(join(folder, name), 'utf8')
+
+describe('a repository', () => {
+  let server: GitServer
+  afterEach(() => server.stop())
+  const git = (ref: string, more = {}) => ({
+    git: { url: server.url, ref, commit_sha: null, credential: null, ...more },
+  })
+  const PACKAGE = { 'package.json': '{}' }
+
+  test('is fetched at a branch, a tag or a commit, and told of', async () => {
+    server = await gitServer()
+    const first = server.push({ ...PACKAGE, 'a.txt': 'one' }, 'Begin')
+    server.tag('v1')
+    const second = server.push({ 'a.txt': 'two' }, 'Go on')
+    server.push({ 'a.txt': 'other' }, 'Aside', 'feature/x')
+    const found = await tree(git('main'))
+    expect(found.commit).toEqual({ sha: second, message: 'Go on', author: 'Ada' })
+    expect(read(found.folder, 'a.txt')).toBe('two')
+    expect(fs.existsSync(join(found.folder, '.git'))).toBe(false)
+    for (const [ref, text] of [
+      ['v1', 'one'],
+      [first, 'one'],
+      ['refs/tags/v1', 'one'],
+      ['feature/x', 'other'],
+      ['refs/heads/main', 'two'],
+    ] as const)
+      expect(read((await tree(git(ref))).folder, 'a.txt'), ref).toBe(text)
+    expect((await tree(git('main', { commit_sha: first }))).commit!.sha).toBe(first)
+    expect(lines.join('\n')).toContain(second)
+  })
+
+  test('a ref that is not there, a server that is not', async () => {
+    server = await gitServer()
+    server.push(PACKAGE)
+    await expect(tree(git('nowhere'))).rejects.toThrow(/no branch, tag or whole commit id `nowhere`/)
+    await expect(tree(git('main', { commit_sha: 'a'.repeat(40) }))).rejects.toThrow(/cannot be fetched/)
+    await expect(tree(git('main', { url: 'http://127.0.0.1:1/x.git' }))).rejects.toThrow(/cannot be read/)
+    await expect(tree(git('main', { url: 'file:///etc' }))).rejects.toThrow(/cannot be read/)
+  })
+
+  test('a credential opens it, and is nowhere else', async () => {
+    server = await gitServer({ username: 'x-access-token', password: 'hunter2hunter2' })
+    server.push(PACKAGE)
+    const refused = await tree(git('main')).catch(error => error.message)
+    expect(refused).toMatch(/cannot be read/)
+    const credential = { username: 'x-access-token', password: 'hunter2hunter2' }
+    await tree(git('main', { credential }))
+    const basic = Buffer.from('x-access-token:hunter2hunter2').toString('base64')
+    const files = fs.readdirSync(home, { recursive: true, withFileTypes: true }).filter(one => one.isFile())
+    for (const file of files) {
+      const text = read(file.parentPath, file.name)
+      for (const secret of ['hunter2', basic]) expect(text.includes(secret), file.name).toBe(false)
+    }
+    await tree(git('nowhere', { credential })).catch(error => lines.push(error.message))
+    expect(lines.join('\n')).not.toMatch(/hunter2/)
+  })
+
+  test('its mirror is kept, and one that is spoilt is made anew', async () => {
+    server = await gitServer()
+    server.push(PACKAGE)
+    await tree(git('main'))
+    const objects = join(task.cache, 'git/objects')
+    expect(fs.existsSync(objects)).toBe(true)
+    fs.rmSync(objects, { recursive: true })
+    expect((await tree(git('main'))).commit).not.toBeNull()
+  })
+})
+
+describe('an archive', () => {
+  const file = (name: string, body = 'x'): TarEntry => ({
+    header: { name, size: Buffer.byteLength(body), type: 'file' },
+    body,
+  })
+  const link = (name: string, linkname: string, type: 'symlink' | 'link' = 'symlink'): TarEntry => ({
+    header: { name, linkname, type, size: 0 },
+  })
+  const into = async (entries: TarEntry[], limits = {}) => {
+    const packed = join(home, 'a.tgz')
+    fs.writeFileSync(packed, gzipSync(await packTar(entries)))
+    const folder = join(home, `unpacked-${++trees}`)
+    await unpack(packed, folder, task, { ...ARCHIVE_LIMITS, ...limits })
+    return folder
+  }
+
+  test('is unpacked, with the links that stay inside', async () => {
+    const folder = await into([
+      { header: { name: 'src/', type: 'directory', size: 0 } },
+      { header: { name: './src/run.sh', size: 2, type: 'file', mode: 0o4755 }, body: 'hi' },
+      file('deep/er/x', 'deep'),
+      link('src/up', '../deep/er/x'),
+      link('hard', 'src/run.sh', 'link'),
+    ])
+    expect(read(folder, 'src/up')).toBe('deep')
+    expect(read(folder, 'hard')).toBe('hi')
+    expect(fs.statSync(join(folder, 'src/run.sh')).mode & 0o7777).toBe(0o755)
+  })
+
+  test.each<[string, TarEntry[], RegExp, object?]>([
+    ['an absolute path', [file('/etc/x')], /absolute path/],
+    ['a path out', [file('a/../../x')], /leaves its folder/],
+    ['a link to an absolute path', [link('l', '/etc/passwd')], /link out/],
+    ['a link out', [link('a/l', '../../x')], /link out/],
+    ['a link that is out behind another', [link('p', '.'), link('q', 'p/../x')], /link out/],
+    ['a file through a link', [link('p', 'q'), file('q/y'), file('p/x')], /through the link/],
+    ['a link through a link', [link('p', '.'), link('p/q', '..')], /through the link|link out/],
+    ['a hard link to nothing', [link('h', 'nothing', 'link')], /not in it/],
+    ['a hard link out', [link('h', '../x', 'link')], /leaves its folder/],
+    ['a hard link to a link', [link('l', 'x'), link('h', 'l', 'link')], /not in it/],
+    ['a device', [{ header: { name: 'd', type: 'character-device', size: 0 } }], /neither a file nor a folder/],
+    ['a pipe', [{ header: { name: 'd', type: 'fifo', size: 0 } }], /neither a file nor a folder/],
+    ['a file where a folder is', [file('a/b'), file('a')], /twice/],
+    ['too many entries', [file('a'), file('b'), file('c')], /more than 2 entries/, { entries: 2 }],
+    ['too deep', [file(`${'a/'.repeat(70)}x`)], /deeper than 64/],
+    ['a bomb', [file('big', 'a'.repeat(8 * 1024 * 1024))], /more than 4 MB/, { megabytes: 4 }],
+  ])('%s is refused', async (_, entries, reason, limits) => {
+    const before = fs.readdirSync(home, { recursive: true }).length
+    await expect(into(entries, limits)).rejects.toThrow(reason)
+    expect(fs.existsSync(join(home, 'x'))).toBe(false)
+    expect(fs.readdirSync(home, { recursive: true }).length).toBeGreaterThan(before)
+  })
+
+  test('one that is cut off, one that is none', async () => {
+    const bytes = gzipSync(await packTar([file('a', 'x'.repeat(100_000))]))
+    const broken = [bytes.subarray(0, bytes.length / 2), Buffer.from('hello'), gzipSync('a'.repeat(2000))]
+    for (const [i, some] of broken.entries()) {
+      fs.writeFileSync(join(home, 'b.tgz'), some)
+      await expect(unpack(join(home, 'b.tgz'), join(home, `b-${i}`), task), String(i)).rejects.toThrow(/is damaged/)
+    }
+  })
+
+  test('is downloaded, and held against its digest', async () => {
+    const bytes = gzipSync(await packTar([file('package.json', '{}')]))
+    const server = createServer((_, res) => res.end(bytes)).listen(0, '127.0.0.1')
+    await new Promise(resolve => server.once('listening', resolve))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/a`
+    const sha256 = createHash('sha256').update(bytes).digest('hex')
+    const archive = { url, sha256, size: bytes.length }
+    expect(fs.readdirSync((await tree({ archive })).folder)).toEqual(['package.json'])
+    await expect(tree({ archive: { ...archive, sha256: '0'.repeat(64) } })).rejects.toThrow(/digest differs/)
+    await expect(tree({ archive: { ...archive, size: 10 } })).rejects.toThrow(/digest differs/)
+    server.close()
+  })
+})
+
+describe('a template', () => {
+  test.each(['mcp-server', 'static-site', 'web-service'])('%s', async template_id => {
+    const found = await tree({ template_id })
+    expect(found).toMatchObject({ start_command: 'node server.js', commit: null })
+    expect(JSON.parse(read(found.folder, 'package.json')).scripts.start).toBe('node server.js')
+  })
+
+  test('one that is not in the gallery', async () => {
+    for (const template_id of ['nothing', '../src', '..', ''])
+      await expect(tree({ template_id })).rejects.toThrow(/mcp-server, static-site, web-service/)
+  })
+})
+
+describe('the runtime configuration', () => {
+  const written = (text: string) => {
+    fs.writeFileSync(join(home, 'c.json'), text)
+    return () => configurationAt(home, 'c.json')
+  }
+
+  test('is read, other members passed over', () => {
+    const text = { start_command: ' run ', health_path: '/ok', env: { A: 'b' }, build_command: null, graphs: { x: 1 } }
+    expect(written(JSON.stringify(text))()).toEqual({
+      start_command: 'run',
+      health_path: '/ok',
+      env: { A: 'b' },
+      build_command: null,
+    })
+    expect(configurationAt(home, 'none.json')).toBeUndefined()
+  })
+
+  test.each([
+    ['{', /not JSON/],
+    ['[]', /does not fit/],
+    ['{"start_command": 1, "env": {"A": 1}}', /start_command.*env\.A/],
+    ['{"env": {"PORT": "1"}}', /PORT/],
+    ['{"health_path": "ok"}', /health_path/],
+  ])('%s is refused', (text, reason) => expect(written(text)).toThrow(reason))
+
+  test('a link to what is ours is refused', () => {
+    fs.mkdirSync(join(home, 'app'))
+    fs.symlinkSync('/etc/passwd', join(home, 'app/c.json'))
+    expect(() => configurationAt(join(home, 'app'), 'c.json')).toThrow(/leads out/)
+  })
+
+  test('the deployment’s own commands win; without a start command it is npm start; without either it is refused', async () => {
+    const server = await gitServer()
+    const commands = { install_command: 'echo theirs', build_command: 'echo theirs' }
+    server.push({ 'app.json': JSON.stringify(commands), 'package.json': '{}' })
+    const git = { url: server.url, ref: 'main', commit_sha: null, credential: null }
+    const origin = { git, platform_config_path: 'app.json' }
+    expect(await tree({ ...origin, install_command: 'echo ours' })).toMatchObject({
+      install_command: 'echo ours',
+      build_command: 'echo theirs',
+    })
+    const found = await tree(origin)
+    const ref = { deployment_id: randomUUID(), revision_id: revision }
+    expect((await prepare(unit(ref), found, task, 64)).start_command).toBe('npm start')
+    fs.rmSync(join(found.folder, 'package.json'))
+    await expect(prepare(unit(ref), found, task, 64)).rejects.toThrow(/start_command/)
+    expect((await tree({ ...origin, platform_config_path: 'no.json' })).start_command).toBeNull()
+    await server.stop()
+  })
+})
+
+describe('a command of a build', () => {
+  const run = (command: string, more = {}) =>
+    runCommand(['/bin/sh', '-c', command], { cwd: home, env: { PATH }, revision, task, what: 'It', ...more })
+
+  test('its lines are told as they come; it sees nothing of our environment', async () => {
+    process.env.OURS = 'secret'
+    await run('echo one; echo two >&2; env')
+    delete process.env.OURS
+    expect(lines).toEqual(expect.arrayContaining(['one', 'two']))
+    expect(lines.join()).not.toContain('OURS')
+  })
+
+  test('one that fails says with what, and its last words', async () => {
+    await expect(run('echo no such file; exit 3')).rejects.toThrow(
+      /^It ended with code 3\. Its last lines:\nno such file$/,
+    )
+    await expect(run('kill -9 $$')).rejects.toThrow(/killed by SIGKILL/)
+  })
+
+  test.each([
+    ['interrupted', {}, () => controller.abort(new Error('interrupted')), /interrupted/],
+    ['too slow', { time_ms: 300 }, () => {}, /did not end within 0 s/],
+    ['too big', { disk_mb: 1 }, () => {}, /more than the 1 MB/],
+  ])('one that is %s ends with all that it started', async (_, more, then, reason) => {
+    const big = 'dd if=/dev/zero of=big bs=1024 count=4096 2>/dev/null'
+    const running = run(`${big}; sleep 1000 & echo $! $$; wait`, more)
+    const outcome = expect(running).rejects.toThrow(reason)
+    const pids = (await eventually(() => lines.find(line => /^\d+ \d+$/.test(line)))).split(' ').map(Number)
+    then()
+    await outcome
+    await eventually(() => aliveOf(pids).length === 0)
+    expect(fs.existsSync(task.running)).toBe(false)
+  })
+})
