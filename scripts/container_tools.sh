@@ -5,4 +5,4 @@ set -euo pipefail
 as_root() { if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi; }
 
 as_root apt-get update
-as_root apt-get install --yes --no-install-recommends podman runc skopeo docker-registry
+as_root apt-get install --yes --no-install-recommends podman runc skopeo docker-registry busybox-static

@@ -63,7 +63,9 @@ export class ProcessEngine extends PooledEngine {
 
   #weigh(): void {
     const groups = new Set<number>()
-    this.each(pool => pool.groups().forEach(group => void groups.add(group)))
+    this.each(pool => {
+      for (const { group } of pool.copies()) if (group) groups.add(group)
+    })
     if (groups.size === 0) return
     const used = memoryOf(groups)
     this.each(pool => pool.weigh(used))

@@ -135,8 +135,8 @@ export class Pool {
     return this.#slots.flatMap(slot => slot.target ?? [])
   }
 
-  groups(): number[] {
-    return this.#slots.flatMap(slot => slot.copy?.group ?? [])
+  copies(): Copy[] {
+    return this.#slots.flatMap(slot => slot.copy ?? [])
   }
 
   /** Holds each copy to its memory. */
@@ -214,7 +214,7 @@ export class Pool {
     const health = await copy.probe(this.#recipe?.health_path ?? null, this.#limits.probe_timeout_ms)
     slot.probing = false
     slot.probedAt = Date.now()
-    if (slot.copy !== copy || this.#stopping) return
+    if (slot.copy !== copy || this.#stopping || copy.blamed) return
     if (health.ok) {
       slot.failures = 0
       if (slot.target) return

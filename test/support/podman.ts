@@ -1,0 +1,99 @@
+// A Podman of a test's own: its images, containers, networks and socket in one folder, a registry beside it, and a small image.
+import { execFile, spawn } from 'node:child_process'
+import * as fs from 'node:fs'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { freePort } from '../../src/host/ports.ts'
+import { eventually, listens } from './commands.ts'
+
+const run = promisify(execFile)
+
+/** What kernels of small machines allow, and the runtime that works on old and new ones. */
+const CONF = `[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+`
+/** A web server on PORT and the usual commands, all of one file. */
+const IMAGE = `FROM scratch
+COPY busybox /bin/busybox
+RUN ["/bin/busybox", "--install", "-s", "/bin"]
+RUN mkdir -p /www /tmp /app && echo well > /www/health
+CMD ["/bin/sh", "-c", "hostname > /www/index.html; exec httpd -f -v -p $PORT -h /www"]
+`
+
+export type Podman = Awaited<ReturnType<typeof startPodman>>
+
+export async function startPodman() {
+  const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pods-'))
+  const file = (name: string, text: string) => {
+    fs.writeFileSync(join(root, name), text)
+    return join(root, name)
+  }
+  const registry = `127.0.0.1:${await freePort()}`
+  const storage = { filesystem: { rootdirectory: join(root, 'registry') }, delete: { enabled: true } }
+  const settings = { version: 0.1, log: { level: 'error' }, storage, http: { addr: registry } }
+  const serving = spawn('docker-registry', ['serve', file('registry.json', JSON.stringify(settings))], {
+    stdio: 'ignore',
+  })
+
+  const env = {
+    PATH: process.env.PATH ?? '',
+    HOME: root,
+    XDG_RUNTIME_DIR: process.env.XDG_RUNTIME_DIR ?? root,
+    CONTAINERS_CONF: file('containers.conf', CONF),
+    CONTAINERS_REGISTRIES_CONF: file(
+      'registries.conf',
+      `unqualified-search-registries = []\n[[registry]]\nlocation = "127.0.0.1"\nprefix = "*.invalid"\n[[registry]]\nlocation = "${registry}"\ninsecure = true\n`,
+    ),
+  }
+  const own = [
+    '--root',
+    join(root, 'root'),
+    '--runroot',
+    join(root, 'run'),
+    '--network-config-dir',
+    join(root, 'networks'),
+  ]
+  const socket = join(root, 'podman.sock')
+  const podman = async (...args: string[]) => (await run('podman', [...own, ...args], { env })).stdout.trim()
+  const service = spawn('podman', [...own, 'system', 'service', '--time', '0', `unix://${socket}`], {
+    env,
+    stdio: 'ignore',
+  })
+  await eventually(() => listens(registry.split(':')[1]!))
+  await eventually(() => answers(socket))
+
+  const context = join(root, 'image')
+  fs.mkdirSync(context)
+  fs.copyFileSync('/bin/busybox', join(context, 'busybox'))
+  fs.writeFileSync(join(context, 'Dockerfile'), IMAGE)
+  const image = `${registry}/web:1`
+  await podman('build', '-t', image, context)
+  await podman('push', '--tls-verify=false', image)
+
+  return {
+    socket,
+    registry,
+    image,
+    podman,
+    async stop() {
+      await podman('rm', '--all', '--force', '--time', '0').catch(() => {})
+      service.kill()
+      serving.kill()
+      await podman('unmount', '--all').catch(() => {})
+      fs.rmSync(root, { recursive: true, force: true })
+    },
+  }
+}
+
+const answers = (path: string) =>
+  new Promise<boolean>(resolve => {
+    const socket = connect({ path })
+    socket.once('connect', () => resolve(Boolean(socket.destroy())))
+    socket.once('error', () => resolve(false))
+  })
