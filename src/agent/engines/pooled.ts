@@ -42,8 +42,13 @@ export abstract class PooledEngine implements Engine {
       for (const revision_id of list(this.path(deployment_id, 'revisions'))) {
         const ref = { deployment_id, revision_id }
         const copies = await this.adopt(ref)
-        if (copies.length) await this.pool(ref, true).adopt(copies)
-        else await remove(this.path(deployment_id, 'revisions', revision_id))
+        const pool = copies.length > 0 && this.pool(ref, true)
+        if (!pool) {
+          await remove(this.path(deployment_id, 'revisions', revision_id))
+          continue
+        }
+        await pool.adopt(copies)
+        if (this.#isDraining(ref)) void this.#awaitDrained(ref, pool.targets())
       }
     }
     await this.#apply()
@@ -58,7 +63,7 @@ export abstract class PooledEngine implements Engine {
     const kept = this.#kept(deployment_id)
     const running = [...(this.#pools.get(deployment_id) ?? [])].map(([revision_id, pool]) => {
       const drained = this.#drained.has(revision_id) ? ('drained' as const) : undefined
-      const draining = fs.existsSync(this.path(deployment_id, 'revisions', revision_id, 'draining'))
+      const draining = this.#isDraining({ deployment_id, revision_id })
       return { revision_id, phase: drained ?? (draining ? ('draining' as const) : pool.phase()), reason: pool.reason() }
     })
     return {
@@ -85,10 +90,10 @@ export abstract class PooledEngine implements Engine {
     if (kept?.routed === revision_id) writeJson(this.path(deployment_id, 'deployment.json'), { ...kept, routed: null })
     const targets = pool.targets()
     await this.#apply()
-    void this.#awaitDrained(deployment_id, revision_id, targets)
+    void this.#awaitDrained({ deployment_id, revision_id }, targets)
   }
 
-  async #awaitDrained(deployment_id: string, revision_id: string, targets: Target[]): Promise<void> {
+  async #awaitDrained({ deployment_id, revision_id }: Ref, targets: Target[]): Promise<void> {
     const deadline = Date.now() + this.limits.drain_ms
     while (Date.now() < deadline && (await this.#router.inFlight(targets).catch(() => 0)) > 0) await delay(50)
     this.#drained.add(revision_id)
@@ -127,6 +132,10 @@ export abstract class PooledEngine implements Engine {
 
   protected path(deployment: string, ...rest: string[]): string {
     return join(this.#home, deployment, ...rest)
+  }
+
+  #isDraining({ deployment_id, revision_id }: Ref): boolean {
+    return fs.existsSync(this.path(deployment_id, 'revisions', revision_id, 'draining'))
   }
 
   protected copiesOf({ deployment_id, revision_id }: Ref): string {

@@ -145,8 +145,8 @@ export const imagesOf = ({ init_containers, sidecars }: Resources): { image: str
     fresh: imagePullPolicy ? imagePullPolicy === 'Always' : isFloating(image),
   }))
 
-/** A digest says which image it is; a tag may mean another one tomorrow. */
-export const isPinned = (image: string) => image.includes('@')
+/** A digest, or the id of an image that was built here, says which it is; a tag may mean another one tomorrow. */
+export const isPinned = (image: string) => image.includes('@') || /^sha256:[0-9a-f]{64}$/.test(image)
 const isFloating = (image: string) => !isPinned(image) && (/:latest$/.test(image) || !/:[^/]*$/.test(image))
 
 /** An empty directory lives as long as its copy; a claim as long as its deployment. */

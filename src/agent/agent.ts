@@ -1,0 +1,255 @@
+// The agent: takes down what is wanted, brings each deployment to it step by step, and tells what became of it.
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Changes, LONGEST_POLL, REPORTS_AT_ONCE, type Report, type ReportResult } from '../sync/schema.ts'
+import { Builds } from './builds/builds.ts'
+import { type Control, Refused } from './control.ts'
+import type { Engine, Level, Ref } from './engines/engine.ts'
+import { makeKeys } from './envelope.ts'
+import { Lanes } from './lanes.ts'
+import { LogShipper } from './log-shipper.ts'
+import { plan } from './plan.ts'
+import { type Known, refresh, type Steps, take } from './steps.ts'
+import { digestOf, type Found, find, reportOf, wantedOf } from './work.ts'
+
+/** What is wanted of a deployment, and what the control plane was told last. */
+type Entry = Known & { told?: string }
+type Options = {
+  agent_id: string
+  version: string
+  home: string
+  engine: Engine
+  control: Control
+  templates?: string
+  /** What an operator may want to read. */
+  say: (line: string) => void
+  wait?: number
+}
+
+/** A lease lasts 60 seconds from the start of a poll; a little less of it is trusted. */
+const LEASE_MS = 55_000
+const RESYNC_MS = 6 * 3600_000
+const FLUSH_MS = 250
+const RETRY_MS = 2_000
+const FATAL = new Set([401, 403, 404])
+
+export class Agent {
+  readonly #options: Options
+  readonly #keys = makeKeys()
+  readonly #known = new Map<string, Entry>()
+  readonly #lanes: Lanes
+  readonly #reports = new Map<string, Report>()
+  readonly #ending = new AbortController()
+  readonly #builds: Builds
+  readonly #logs: LogShipper
+  #listener = ''
+  #fence: number | null = null
+  #leaseUntil = 0
+  #cursor: number | null = null
+  /** Named by a resync that is not whole yet. */
+  #named: Set<string> | null = null
+  #resyncAt = 0
+
+  constructor(options: Options) {
+    this.#options = options
+    const changed = (id: string) => this.#lanes.touch(id)
+    const log = (kind: 'build' | 'deploy') => (of: Ref, message: string, level: Level) =>
+      this.#logs.add(of, kind, message, level)
+    this.#builds = new Builds({ ...options, changed, log: log('build') })
+    this.#lanes = new Lanes(
+      id => this.#bring(id),
+      (id, error) => {
+        options.say(`${this.#name(id)}: ${(error as Error).message}`)
+        this.#lanes.later(id, RETRY_MS)
+      },
+    )
+    const { control, agent_id } = options
+    this.#logs = new LogShipper(control, () => (this.#acting() ? { agent_id, fence: this.#fence! } : undefined))
+  }
+
+  /** Until it is closed, or the control plane refuses it for good. */
+  async run(): Promise<void> {
+    const log = (of: Ref, message: string, level: Level) => this.#logs.add(of, 'deploy', message, level)
+    await this.#options.engine.open({ changed: id => this.#lanes.touch(id), log })
+    await this.#builds.open()
+    const flushing = setInterval(() => {
+      void this.#flush()
+      void this.#logs.flush()
+    }, FLUSH_MS)
+    try {
+      for (let trouble = 0; !this.#ending.signal.aborted; )
+        trouble = await this.#poll().then(
+          () => 0,
+          error => this.#pause(error, trouble + 1),
+        )
+    } finally {
+      clearInterval(flushing)
+    }
+  }
+
+  async close(how: { stop: boolean }): Promise<void> {
+    this.#ending.abort()
+    await this.#builds.close()
+    await this.#lanes.close()
+    await this.#options.engine.close(how)
+  }
+
+  // ---- what is wanted
+
+  async #poll(): Promise<void> {
+    const { agent_id, version, control, wait = 25 } = this.#options
+    const begun = performance.now()
+    if (begun > this.#resyncAt) this.#cursor = null
+    const answer = await control.poll(
+      {
+        ...{ agent_id, version, public_key: this.#keys.public_key, fence: this.#fence, cursor: this.#cursor },
+        digest: this.#cursor === null ? null : digestOf(this.#known),
+        wait: this.#cursor === null || this.#named ? 0 : Math.min(wait, LONGEST_POLL),
+      },
+      this.#ending.signal,
+    )
+    if (this.#fence !== answer.lease.fence)
+      this.#options.say(`Has the lease ${answer.lease.fence} of listener ${answer.listener_id}`)
+    this.#fence = answer.lease.fence
+    this.#listener = answer.listener_id
+    this.#leaseUntil = begun + LEASE_MS
+    await this.#apply(answer)
+  }
+
+  async #apply({ changes, resync, more, cursor }: Changes): Promise<void> {
+    if (resync) {
+      this.#named = new Set()
+      this.#resyncAt = performance.now() + RESYNC_MS
+    }
+    for (const work of changes) {
+      const { deployment_id, generation } = work
+      const before = this.#known.get(deployment_id)
+      this.#known.set(deployment_id, { work, generation, given: before?.given ?? new Map() })
+      this.#named?.add(deployment_id)
+    }
+    this.#cursor = cursor
+    if (this.#named && !more) {
+      const named = this.#named
+      this.#named = null
+      for (const id of this.#known.keys()) if (!named.has(id)) this.#known.delete(id)
+      // Whatever of ours is here and was not named is not wanted any more.
+      const here = [...(await this.#options.engine.deployments()), ...this.#builds.deployments(), ...named]
+      for (const id of new Set(here)) this.#lanes.touch(id)
+    }
+    for (const { deployment_id } of changes) this.#lanes.touch(deployment_id)
+  }
+
+  /** How long after a failure it is tried again; forever, unless it is of no use. */
+  async #pause(error: unknown, trouble: number): Promise<number> {
+    if (this.#ending.signal.aborted) return 0
+    const { say } = this.#options
+    let seconds = Math.min(0.25 * 2 ** Math.min(trouble, 6), 15)
+    if (error instanceof Refused) {
+      if (FATAL.has(error.status)) throw error
+      if (error.status === 409) this.#loseLease()
+      if (error.status === 422) this.#cursor = null
+      seconds = Math.max(seconds, error.retryAfter ?? 0)
+    }
+    if (trouble === 1) say(`The control plane: ${(error as Error).message}`)
+    await delay(seconds * 1000, undefined, { signal: this.#ending.signal }).catch(() => {})
+    return trouble
+  }
+
+  /** Another agent acts now: what runs goes on, and nothing is begun, changed or reported. */
+  #loseLease(): void {
+    this.#fence = null
+    this.#leaseUntil = 0
+    this.#cursor = null
+    this.#named = null
+    this.#reports.clear()
+    for (const known of this.#known.values()) delete known.told
+  }
+
+  #acting(): boolean {
+    return this.#fence !== null && performance.now() < this.#leaseUntil && !this.#ending.signal.aborted
+  }
+
+  // ---- bringing a deployment there: one lane each, so that nothing of it happens twice at once
+
+  async #bring(id: string): Promise<void> {
+    for (;;) {
+      // A resync that is not whole yet has not said what is not wanted.
+      if (!this.#acting() || this.#named || this.#resyncAt === 0) return this.#lanes.later(id, RETRY_MS)
+      const known = this.#known.get(id)
+      const steps = this.#stepsOf(id)
+      const found = await find(id, this.#builds, await this.#options.engine.observe(id))
+      if (known) {
+        await refresh(steps, known, found)
+        this.#tell(known, found)
+      }
+      const actions = plan(wantedOf(known?.work), found.observed)
+      for (const action of actions) {
+        if (!this.#acting()) return
+        await take(steps, action, known, found)
+      }
+      if (actions.length === 0) return
+    }
+  }
+
+  #stepsOf(id: string): Steps {
+    return {
+      id,
+      engine: this.#options.engine,
+      builds: this.#builds,
+      opening: { keys: this.#keys, listener: this.#listener },
+      say: line => this.#options.say(`${this.#name(id)}: ${line}`),
+      later: ms => this.#lanes.later(id, ms),
+    }
+  }
+
+  #name(id: string): string {
+    return this.#known.get(id)?.work.name ?? id
+  }
+
+  // ---- what became of it
+
+  #tell(known: Entry, found: Found): void {
+    const report = reportOf(known.work, known.generation, found)
+    if (!report || factsOf(report) === known.told) this.#reports.delete(known.work.deployment_id)
+    else this.#reports.set(known.work.deployment_id, report)
+  }
+
+  #flushing = false
+  async #flush(): Promise<void> {
+    if (this.#flushing || this.#reports.size === 0 || !this.#acting()) return
+    this.#flushing = true
+    try {
+      const reports = [...this.#reports.values()].slice(0, REPORTS_AT_ONCE)
+      const { agent_id, control } = this.#options
+      const { results } = await control.report({ agent_id, fence: this.#fence!, reports }, this.#ending.signal)
+      for (const [i, report] of reports.entries()) this.#told(report, results[i]!)
+    } catch (error) {
+      if (error instanceof Refused && error.status === 409) this.#loseLease()
+      // Anything else is tried again; the poll beside it knows how long to wait.
+      else await delay(RETRY_MS, undefined, { signal: this.#ending.signal }).catch(() => {})
+    } finally {
+      this.#flushing = false
+    }
+  }
+
+  #told(report: Report, { outcome, generation, code }: ReportResult): void {
+    const id = report.deployment_id
+    const known = this.#known.get(id)
+    if (this.#reports.get(id) === report) this.#reports.delete(id)
+    if (!known || known.generation !== report.generation) return
+    known.told = factsOf(report)
+    if (outcome === 'refused') this.#options.say(`${this.#name(id)}: the report ${report.state} was refused (${code})`)
+    if (outcome !== 'accepted') return
+    if (generation === null) return void this.#known.delete(id)
+    known.generation = generation
+    const { work } = known
+    if (report.revision_id === work.revision?.id && work.revision) {
+      // The control plane knows it as well as we do; a poll may bring no more than that.
+      if (report.state === 'deployed') known.work = { ...work, serving: work.revision, revision: null }
+      if (report.state === 'failed') known.work = { ...work, revision: null }
+      if (report.state === 'deployed' || report.state === 'failed') this.#lanes.touch(id)
+    }
+  }
+}
+
+/** What it says, whichever generation it is about. */
+const factsOf = (report: Report) => JSON.stringify({ ...report, generation: 0 })

@@ -1,0 +1,54 @@
+// The agent's way to the control plane: three requests, each answer held against its schema, each refusal with its code.
+import type * as z from 'zod'
+import { Changes, type LogBatch, LogReceipt, type Poll, ReportResults, type Reports } from '../sync/schema.ts'
+
+const TIMEOUT_MS = 30_000
+
+/** The control plane answered, and does not do it. */
+export class Refused extends Error {
+  readonly status: number
+  readonly code: string
+  readonly retryAfter: number | null
+  constructor(status: number, code: string, detail: string, retryAfter: number | null) {
+    super(detail)
+    this.status = status
+    this.code = code
+    this.retryAfter = retryAfter
+  }
+}
+
+export type Control = ReturnType<typeof controlAt>
+
+export function controlAt({ url, key }: { url: string; key: string }) {
+  async function post<T extends z.ZodType>(
+    path: string,
+    body: object,
+    schema: T,
+    signal: AbortSignal | undefined,
+    wait = 0,
+  ) {
+    const limit = AbortSignal.timeout(wait * 1000 + TIMEOUT_MS)
+    const answer = await fetch(`${url}/v1/sync/${path}`, {
+      method: 'POST',
+      headers: { 'X-Api-Key': key, 'Content-Type': 'application/json' },
+      body: JSON.stringify(body),
+      signal: signal ? AbortSignal.any([signal, limit]) : limit,
+    })
+    const text = await answer.text()
+    if (answer.ok) return schema.parse(JSON.parse(text)) as z.output<T>
+    let said: { code?: string; detail?: string } = {}
+    try {
+      said = Object(JSON.parse(text))
+    } catch {
+      // Whatever stands in between does not speak as the control plane does.
+    }
+    const after = Number(answer.headers.get('Retry-After') ?? Number.NaN)
+    const { code = '', detail = `${url} answers ${answer.status}.` } = said
+    throw new Refused(answer.status, code, detail, Number.isFinite(after) ? after : null)
+  }
+  return {
+    poll: (poll: Poll, signal?: AbortSignal) => post('poll', poll, Changes, signal, poll.wait),
+    report: (reports: Reports, signal?: AbortSignal) => post('report', reports, ReportResults, signal),
+    logs: (batch: LogBatch, signal?: AbortSignal) => post('logs', batch, LogReceipt, signal),
+  }
+}

@@ -1,0 +1,75 @@
+// Sends lines of builds and runs on, in their order, a batch at a time, again until they were received.
+import { randomUUID } from 'node:crypto'
+import { LINES_AT_ONCE, type LogBatch } from '../sync/schema.ts'
+import { type Control, Refused } from './control.ts'
+import type { Level, Ref } from './engines/engine.ts'
+
+type Kind = LogBatch['kind']
+type Stream = { of: Ref; kind: Kind; stream: string; from: number; lines: LogBatch['lines'] }
+
+const MOST_KEPT = 10_000
+const BATCH_BYTES = 512 * 1024
+const LONGEST = 16 * 1024
+
+export class LogShipper {
+  readonly #control: Pick<Control, 'logs'>
+  readonly #who: () => { agent_id: string; fence: number } | undefined
+  readonly #streams = new Map<string, Stream>()
+  #sending: Promise<void> | undefined
+
+  constructor(control: Pick<Control, 'logs'>, who: () => { agent_id: string; fence: number } | undefined) {
+    this.#control = control
+    this.#who = who
+  }
+
+  add(of: Ref, kind: Kind, message: string, level: Level): void {
+    const name = `${of.revision_id} ${kind}`
+    const stream = this.#streams.get(name) ?? { of, kind, stream: randomUUID(), from: 0, lines: [] }
+    this.#streams.set(name, stream)
+    // Escapes of terminals, and what JSON or the database could not hold.
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is taken out
+    const text = message.replace(/\x1b\[[0-9;?]*[A-Za-z]|[\0-\x08\x0b-\x1f]/g, '').toWellFormed()
+    stream.lines.push({ timestamp: new Date().toISOString(), level, message: text.slice(0, LONGEST) })
+    // Nobody has received the oldest, so their numbers are free.
+    if (stream.lines.length > MOST_KEPT) stream.lines.splice(0, stream.lines.length - MOST_KEPT)
+  }
+
+  flush(): Promise<void> {
+    this.#sending ??= this.#send().finally(() => {
+      this.#sending = undefined
+    })
+    return this.#sending
+  }
+
+  async #send(): Promise<void> {
+    for (const [name, stream] of this.#streams) {
+      while (stream.lines.length > 0) {
+        const who = this.#who()
+        if (!who) return
+        const lines = batchOf(stream.lines)
+        const { of, kind, from } = stream
+        try {
+          const { next } = await this.#control.logs({ ...who, ...of, kind, stream: stream.stream, from, lines })
+          stream.lines.splice(0, stream.lines.indexOf(lines.at(-1)!) + 1)
+          stream.from = next
+        } catch (error) {
+          // Of a revision that is gone nobody wants to know anything; a lease may come back.
+          if (!(error instanceof Refused) || [401, 403, 409, 429].includes(error.status) || error.status >= 500) return
+          stream.lines = []
+        }
+      }
+      // Kept for its numbers while it may go on; afterwards a new stream would do as well.
+      if (this.#streams.size > 1000) this.#streams.delete(name)
+    }
+  }
+}
+
+function batchOf(lines: LogBatch['lines']): LogBatch['lines'] {
+  let bytes = 0
+  const most = lines.slice(0, LINES_AT_ONCE)
+  const end = most.findIndex(({ message }) => {
+    bytes += Buffer.byteLength(message) + 100
+    return bytes > BATCH_BYTES
+  })
+  return end === -1 ? most : most.slice(0, Math.max(1, end))
+}

@@ -1,0 +1,104 @@
+// Takes the steps that the plan names: each leads to one verb of the builds or of the engine, and can be repeated.
+import type { Work } from '../sync/schema.ts'
+import type { Builds } from './builds/builds.ts'
+import type { Engine } from './engines/engine.ts'
+import type { Action } from './plan.ts'
+import { type Found, type Opening, originOf, revisionOf, unitOf } from './work.ts'
+
+/** `given`: of which generation each revision got what it takes to run. */
+export type Known = { work: Work; generation: number; given: Map<string, number> }
+export type Steps = {
+  id: string
+  engine: Engine
+  builds: Builds
+  opening: Opening
+  say: (line: string) => void
+  later: (ms: number) => void
+}
+
+const REBUILD_MS = 60_000
+
+export async function take(steps: Steps, action: Action, known: Known | undefined, found: Found): Promise<void> {
+  const { id, engine, builds, opening, say } = steps
+  const work = known?.work
+  if (action.do === 'remove') {
+    say('remove')
+    await engine.remove(id)
+    return builds.remove(id)
+  }
+  if (action.do === 'provide') {
+    const revision = work?.revision ?? work?.serving
+    return revision ? engine.provide(unitOf(work!, revision, opening)) : undefined
+  }
+
+  const ref = { deployment_id: id, revision_id: action.revision }
+  const revision = revisionOf(work, action.revision)
+  say(`${action.do.replace('_', ' ')} ${revision ? `revision ${revision.number}` : action.revision}`)
+  const unit = () => unitOf(work!, revision!, opening)
+  switch (action.do) {
+    case 'build':
+      return orRefuse(steps, action.revision, () => {
+        const refusal = engine.refuses(unit())
+        if (refusal) throw new Error(refusal)
+        builds.start(unit(), originOf(work!, revision!, opening))
+      })
+    case 'start': {
+      const record = found.made.get(action.revision)
+      if (record?.state !== 'built') return
+      return orRefuse(steps, action.revision, async () => {
+        await engine.start(unit(), record.artifact)
+        known!.given.set(action.revision, known!.generation)
+      })
+    }
+    case 'switch':
+      return engine.route(unit())
+    case 'drain':
+      return engine.drain(ref)
+    case 'stop':
+      return engine.stop(ref)
+    case 'interrupt':
+      return builds.interrupt(ref)
+    case 'give_up':
+      builds.giveUp(ref, found.reasons.get(action.revision) ?? 'It was never healthy.')
+      return engine.stop(ref)
+    case 'forget':
+      return builds.forget(ref)
+  }
+}
+
+async function orRefuse({ id, builds }: Steps, revision_id: string, work: () => void | Promise<void>): Promise<void> {
+  try {
+    await work()
+  } catch (error) {
+    builds.refuse({ deployment_id: id, revision_id }, (error as Error).message)
+  }
+}
+
+/** What runs is given what it takes to be started again, and whatever is other than it was. */
+export async function refresh(
+  { id, engine, builds, opening, later }: Steps,
+  known: Known,
+  found: Found,
+): Promise<void> {
+  const { work, generation, given } = known
+  const { observed, made } = found
+  for (const revision of [work.revision, work.serving]) {
+    const phase = revision && observed.revisions[revision.id]
+    if (!phase || given.get(revision.id) === generation) continue
+    if (phase === 'broken' && revision === work.serving && revision.id !== work.revision?.id) {
+      // What serves was lost, and could not be built again: perhaps later, when it has been forgotten.
+      given.set(revision.id, generation)
+      setTimeout(() => {
+        given.delete(revision.id)
+        void builds.forget({ deployment_id: id, revision_id: revision.id }).then(() => later(0))
+      }, REBUILD_MS).unref()
+    }
+    const record = made.get(revision.id)
+    const runs = ['starting', 'healthy', 'unhealthy', 'failing'].includes(phase)
+    if (!runs || record?.state !== 'built') continue
+    const unit = unitOf(work, revision, opening)
+    await engine.start(unit, record.artifact)
+    if (observed.routed === revision.id) await engine.route(unit)
+    given.set(revision.id, generation)
+  }
+}

@@ -1,0 +1,158 @@
+// What is wanted of a deployment, as the control plane says it and as the plan, the builds and the engines take it.
+import { createHash } from 'node:crypto'
+import { withDefaults } from '../deployments/resources.schema.ts'
+import type { Report, RevisionWork, Work } from '../sync/schema.ts'
+import type { Builds, Made } from './builds/builds.ts'
+import type { Origin } from './builds/tree.ts'
+import { type Seen, type Unit, Unworkable } from './engines/engine.ts'
+import type { Keys } from './envelope.ts'
+import { type Observed, type Phase, stateOf, type Wanted } from './plan.ts'
+
+export const NOT_WANTED: Wanted = { present: false, target: null, serving: null, database: false }
+
+export const wantedOf = (work: Work | undefined): Wanted =>
+  work?.wanted === 'present'
+    ? {
+        present: true,
+        target: work.revision?.id ?? null,
+        serving: work.serving?.id ?? null,
+        database: work.needs_database,
+      }
+    : NOT_WANTED
+
+export const revisionOf = (work: Work | undefined, id: string): RevisionWork | undefined =>
+  [work?.revision, work?.serving].find(one => one?.id === id) ?? undefined
+
+export type Opening = { keys: Keys; listener: string }
+
+export function unitOf(work: Work, revision: RevisionWork, { keys, listener }: Opening): Unit {
+  const { deployment_id } = work
+  const { id, number, source, image_uri, secret_references } = revision
+  const bound = `${listener}/${deployment_id}/${id}/secrets`
+  return {
+    ...{ deployment_id, revision_id: id, number, source, image_uri, secret_references },
+    name: work.name!,
+    tenant_id: work.tenant_id!,
+    namespace: work.k8s_namespace,
+    custom_url: work.custom_url,
+    needs_database: work.needs_database,
+    resources: withDefaults(revision.resource_spec, work.deployment_type ?? 'dev'),
+    secrets: revision.secrets === null ? {} : keys.open<Record<string, string>>(revision.secrets, bound),
+  }
+}
+
+export function originOf(work: Work, revision: RevisionWork, { keys, listener }: Opening): Origin {
+  const { git, archive, template_id, platform_config_path, install_command, build_command } = revision
+  const bound = `${listener}/${work.deployment_id}/${revision.id}/git`
+  const credential = git?.credential ? keys.open<{ username: string; password: string }>(git.credential, bound) : null
+  if (revision.source === 'githost' && !git)
+    throw new Unworkable('Its repository is not known any more: see its integration, and redeploy it.')
+  if (revision.source === 'internal_source' && !archive)
+    throw new Unworkable('Its archive is not there any more: upload it again, and redeploy it.')
+  return {
+    git: git && { ...git, credential },
+    archive,
+    template_id,
+    platform_config_path,
+    install_command,
+    build_command,
+  }
+}
+
+/** What is there, from the builds and from the world; and why each revision is not well, where it is not. */
+export type Found = {
+  observed: Observed
+  reasons: Map<string, string>
+  made: Map<string, Made>
+  url: string | null
+}
+
+export async function find(id: string, builds: Builds, seen: Seen): Promise<Found> {
+  const revisions: Record<string, Phase> = {}
+  const reasons = new Map<string, string>()
+  const made = new Map<string, Made>()
+  for (const revision_id of builds.revisions(id)) {
+    const ref = { deployment_id: id, revision_id }
+    const record = builds.isBuilding(ref) ? undefined : builds.made(ref)
+    if (record) made.set(revision_id, record)
+    if (builds.isBuilding(ref)) revisions[revision_id] = 'building'
+    else if (record?.state === 'broken') {
+      revisions[revision_id] = 'broken'
+      reasons.set(revision_id, record.reason)
+    } else if (record) {
+      revisions[revision_id] = record.given_up ? 'failed' : 'built'
+      if (record.given_up) reasons.set(revision_id, record.given_up)
+    }
+  }
+  for (const { revision_id, phase, reason } of seen.running) {
+    // It was given up, and the agent was killed before it had ended its copies.
+    revisions[revision_id] = revisions[revision_id] === 'failed' && phase === 'starting' ? 'failing' : phase
+    if (reason && !reasons.has(revision_id)) reasons.set(revision_id, reason)
+  }
+  const { database } = seen
+  return {
+    observed: {
+      revisions,
+      routed: seen.routed,
+      database: database === null ? 'none' : database.ready ? 'ready' : 'coming',
+      left: seen.left || builds.deployments().includes(id),
+    },
+    reasons,
+    made,
+    url: seen.url,
+  }
+}
+
+const LONGEST_MESSAGE = 2000
+const BUILDS = ['githost', 'internal_source']
+
+/** What there is to tell of it now; null while there is nothing. A later report makes an earlier one needless. */
+export function reportOf(work: Work, generation: number, found: Found): Report | null {
+  const { observed, reasons, made, url } = found
+  const about = { deployment_id: work.deployment_id, generation }
+  const revisions = Object.entries(observed.revisions)
+  if (work.wanted === 'absent') {
+    return observed.left || revisions.length > 0 ? null : { ...about, state: 'removed' }
+  }
+  const { revision, serving } = work
+  if (work.needs_database && observed.database === 'ready' && revision && !observed.revisions[revision.id])
+    return { ...about, state: 'database_ready' }
+  if (revision && revision.id !== serving?.id) {
+    const state = stateOf(revision.id, { builds: BUILDS.includes(revision.source), observed })
+    if (!state) return null
+    const record = made.get(revision.id)
+    const commit = record?.state === 'built' ? record.artifact.commit : null
+    const image =
+      record?.state === 'built' && !record.artifact.location.startsWith('/') ? record.artifact.location : null
+    return {
+      ...about,
+      revision_id: revision.id,
+      state,
+      ...(commit && { commit }),
+      ...(image && { image_uri: image }),
+      ...(state === 'failed' && { message: cut(reasons.get(revision.id) ?? 'It failed without a reason.') }),
+      ...(state === 'deployed' && { healthy: true, url }),
+    }
+  }
+  const busy = revisions.some(
+    ([id, phase]) => id !== serving?.id && ['building', 'starting', 'failing'].includes(phase),
+  )
+  if (busy || (serving && !observed.revisions[serving.id])) return null
+  const healthy = serving ? observed.revisions[serving.id] === 'healthy' : null
+  return { ...about, state: 'serving', revision_id: observed.routed, url: observed.routed ? url : null, healthy }
+}
+
+/** The sentence at the beginning and the newest lines at the end are what counts. */
+function cut(text: string): string {
+  const message = text.replaceAll('\0', '').toWellFormed()
+  if (message.length <= LONGEST_MESSAGE) return message
+  return `${message.slice(0, 900)}\n…\n${message.slice(-1000)}`
+}
+
+/** Of all that is known: their order does not matter. */
+export function digestOf(known: Map<string, { generation: number }>): string {
+  let all = 0n
+  for (const [id, { generation }] of known)
+    all ^= createHash('sha256').update(`${id}:${generation}`).digest().readBigUInt64BE()
+  return all.toString(16).padStart(16, '0')
+}
