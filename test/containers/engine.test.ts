@@ -1,77 +1,34 @@
-// The container engine against a real Podman: rollouts, what goes with a copy, failures, and what an agent that was killed left.
+// The container engine against a real Podman: rollouts, what goes with a copy, and failures.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { ContainerEngine } from '../../src/agent/engines/container.ts'
-import type { Artifact, Level, Ref, Seen, Unit } from '../../src/agent/engines/engine.ts'
+import type { ContainerEngine } from '../../src/agent/engines/container.ts'
+import type { Ref } from '../../src/agent/engines/engine.ts'
 import type { Limits } from '../../src/agent/engines/process/limits.ts'
-import { type ResourceSpec, withDefaults } from '../../src/deployments/resources.schema.ts'
+import type { ResourceSpec } from '../../src/deployments/resources.schema.ts'
 import { eventually } from '../support/commands.ts'
-import { unit as anyUnit, ask, folder, QUICK } from '../support/engine.ts'
+import { containersOf, SERVE } from '../support/containers.ts'
+import { ask } from '../support/engine.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
 
 let podman: Podman
-let home: string
-let owner: string
-let started: ContainerEngine[]
 let ref: Ref
+const pods = containersOf(() => podman)
+const { unit, running, task, until } = pods
+const open = pods.open.bind(pods)
+const next = (): Ref => ({ ...ref, revision_id: randomUUID() })
+const url = (engine: ContainerEngine) => pods.url(engine, ref)
+const containers = () => pods.all(ref)
 
 beforeAll(async () => {
   podman = await startPodman()
 })
 afterAll(() => podman.stop())
 beforeEach(() => {
-  home = folder()
-  owner = randomUUID()
-  started = []
+  pods.begin()
   ref = { deployment_id: randomUUID(), revision_id: randomUUID() }
 })
-afterEach(async () => {
-  for (const engine of started) await engine.close({ stop: true })
-  for (const id of await started.at(-1)!.deployments()) await started.at(-1)!.remove(id)
-  fs.rmSync(home, { recursive: true, force: true })
-})
-
-async function open(limits: Partial<Limits> = {}, more: { base_image?: string; secrets?: string } = {}) {
-  const engine = new ContainerEngine({
-    ...{ home, owner, port: 0, socket: podman.socket, base_image: null, secrets: null, ...more },
-    limits: { ...QUICK, ready_ms: 20_000, disk_ms: 500, ...limits },
-  })
-  const lines: string[] = []
-  await engine.open({ changed: () => {}, log: (_, message, level) => void lines.push(`${level} ${message}`) })
-  started.push(engine)
-  return { engine, lines }
-}
-const unit = (one: Ref, spec: ResourceSpec = {}, more: Partial<Unit> = {}) =>
-  anyUnit(one, {
-    ...{ source: 'internal_container', image_uri: podman.image, ...more },
-    resources: withDefaults({ memory_mb: 64, ...spec }, 'dev'),
-  })
-/** What runs a script instead of the image's own command. */
-const running = (start_command: string, more: Partial<Artifact> = {}): Artifact => ({
-  ...{ location: podman.image, start_command, health_path: null, env: {}, commit: null, ...more },
-})
-const SERVE = 'exec httpd -f -p $PORT -h /www'
-const task = (log: (message: string, level?: Level) => void = () => {}, signal = new AbortController().signal) => ({
-  ...{ log, signal, cache: home, running: home },
-})
-const next = (): Ref => ({ ...ref, revision_id: randomUUID() })
-const of = (seen: Seen, { revision_id }: Ref) => seen.running.find(one => one.revision_id === revision_id)
-const until = (engine: ContainerEngine, one: Ref, phase: string) =>
-  eventually(async () => {
-    const found = of(await engine.observe(one.deployment_id), one)
-    return found?.phase === phase ? found : undefined
-  })
-const url = async (engine: ContainerEngine) => (await engine.observe(ref.deployment_id)).url!
-const containers = async (one: Partial<Ref> = ref) =>
-  (
-    await podman.podman(
-      ...['ps', '--all', '--format', '{{.Names}} {{.State}}'],
-      ...['--filter', `label=slipway.deployment=${one.deployment_id}`],
-    )
-  )
-    .split('\n')
-    .filter(Boolean)
+afterEach(() => pods.end())
 
 describe('a rollout', () => {
   test('of a pulled image runs beside, switches, drains, stops; a client that polls sees not one failure', async () => {
@@ -147,7 +104,7 @@ describe('a rollout', () => {
 
 describe('what goes with a copy', () => {
   test('init containers run in order and to their end, sidecars beside it, volumes between them', async () => {
-    const secrets = `${home}/secrets`
+    const secrets = `${pods.home}/secrets`
     fs.mkdirSync(`${secrets}/team`, { recursive: true })
     fs.writeFileSync(`${secrets}/team/token`, 'hush')
     const { engine, lines } = await open({}, { secrets })

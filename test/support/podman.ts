@@ -1,5 +1,6 @@
 // A Podman of a test's own: its images, containers, networks and socket in one folder, a registry beside it, and a small image.
 import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -35,6 +36,7 @@ export async function startPodman() {
     return join(root, name)
   }
   const registry = `127.0.0.1:${await freePort()}`
+  const spare = `127.0.0.1:${await freePort()}`
   const storage = { filesystem: { rootdirectory: join(root, 'registry') }, delete: { enabled: true } }
   const settings = { version: 0.1, log: { level: 'error' }, storage, http: { addr: registry } }
   const serving = spawn('docker-registry', ['serve', file('registry.json', JSON.stringify(settings))], {
@@ -46,10 +48,7 @@ export async function startPodman() {
     HOME: root,
     XDG_RUNTIME_DIR: process.env.XDG_RUNTIME_DIR ?? root,
     CONTAINERS_CONF: file('containers.conf', CONF),
-    CONTAINERS_REGISTRIES_CONF: file(
-      'registries.conf',
-      `unqualified-search-registries = []\n[[registry]]\nlocation = "127.0.0.1"\nprefix = "*.invalid"\n[[registry]]\nlocation = "${registry}"\ninsecure = true\n`,
-    ),
+    CONTAINERS_REGISTRIES_CONF: file('registries.conf', insecure(registry) + insecure(spare)),
   }
   const own = [
     '--root',
@@ -81,15 +80,28 @@ export async function startPodman() {
     registry,
     image,
     podman,
+    /** Where a test may have a registry of its own, over plain http. */
+    spare,
     async stop() {
       await podman('rm', '--all', '--force', '--time', '0').catch(() => {})
-      service.kill()
-      serving.kill()
-      await podman('unmount', '--all').catch(() => {})
-      fs.rmSync(root, { recursive: true, force: true })
+      const ended = [service, serving].map(child => once(child, 'exit'))
+      for (const child of [service, serving]) child.kill()
+      await Promise.all(ended)
+      const mounts = fs
+        .readFileSync('/proc/mounts', 'utf8')
+        .split('\n')
+        .map(line => line.split(' ')[1] ?? '')
+      for (const at of mounts.filter(mount => mount.startsWith(`${root}/`)).reverse())
+        await run('umount', ['--lazy', at]).catch(() => {})
+      // Without root, what containers wrote belongs to users that only Podman can be.
+      await fs.promises
+        .rm(root, { recursive: true, force: true })
+        .catch(() => run('podman', ['unshare', 'rm', '-rf', root], { env }))
     },
   }
 }
+
+const insecure = (host: string) => `[[registry]]\nlocation = "${host}"\ninsecure = true\n`
 
 const answers = (path: string) =>
   new Promise<boolean>(resolve => {
