@@ -36,7 +36,9 @@ export class Secrets {
       for (const [server, entry] of Object.entries(authsOf(name, text))) {
         if (hostOf(server) !== registry) continue
         const [username, password] = pairOf(entry)
-        return Buffer.from(JSON.stringify({ username, password, serveraddress: server })).toString('base64url')
+        const credentials = Buffer.from(JSON.stringify({ username, password, serveraddress: server }))
+        // The alphabet of addresses, and yet padded: engines read nothing else.
+        return credentials.toString('base64').replaceAll('+', '-').replaceAll('/', '_')
       }
     }
     return undefined
