@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'
 
-const shared = ['test/*.test.ts', 'test/{access,kernel,deployments,oauth}/**/*.test.ts']
+const shared = ['test/*.test.ts', 'test/{access,kernel,deployments,listeners,oauth,sync}/**/*.test.ts']
 const bare = ['test/architecture.test.ts']
 const runtime = (name: string) => ({ '#runtime': fileURLToPath(new URL(`test/support/${name}.ts`, import.meta.url)) })
 

@@ -18,11 +18,13 @@ import { documentRoutes, openApi } from './kernel/openapi.ts'
 import { type Edge, mount, type Operation } from './kernel/routes.ts'
 import { storageOf } from './kernel/storage.ts'
 import { sweep } from './kernel/sweep.ts'
+import { listenerRoutes } from './listeners/routes.ts'
 import { flowRoutes } from './oauth/flow.routes.ts'
 import { sweepFlows } from './oauth/flow.ts'
 import { identityRoutes } from './oauth/identity.routes.ts'
 import { sweepProviders } from './oauth/recheck.ts'
 import { providerRoutes } from './oauth/routes.ts'
+import { syncRoutes } from './sync/routes.ts'
 
 const slices = [
   deploymentRoutes,
@@ -30,6 +32,8 @@ const slices = [
   uploadRoutes,
   registryRoutes,
   logRoutes,
+  listenerRoutes,
+  syncRoutes,
   providerRoutes,
   flowRoutes,
   identityRoutes,

@@ -114,7 +114,59 @@ export const workspaceMembers = pgTable(
   ],
 )
 
-/** A key without a workspace is an organisation key. */
+/**
+ * A data plane, and the lease of the agent that works for it. One without a workspace is the platform's: it serves whatever names no
+ * listener, of every workspace.
+ */
+export const listeners = pgTable(
+  'listeners',
+  {
+    id: id(),
+    organization_id: uuid()
+      .notNull()
+      .references(() => organizations.id, { onDelete: 'cascade' }),
+    tenant_id: uuid().references(() => workspaces.id, { onDelete: 'cascade' }),
+    compute_type: text({ enum: ['k8s', 'local'] }).notNull(),
+    compute_id: text().notNull(),
+    compute_config: json().$type<{ k8s_namespaces: string[] }>().notNull(),
+    agent_id: text(),
+    agent_version: text(),
+    /** Counts leases: of two agents, the one with the lower number is not listened to. */
+    fence: bigint({ mode: 'number' }).notNull().default(0),
+    lease_expires_at: instant(),
+    last_seen_at: instant(),
+    ...changing(),
+  },
+  t => [unique('listener_exists').on(t.tenant_id, t.compute_id).nullsNotDistinct()],
+)
+
+/** How far the changes of a listener's deployments are numbered, and the digest of what they come to. */
+export const syncCursors = pgTable('sync_cursors', {
+  listener_id: uuid()
+    .primaryKey()
+    .references(() => listeners.id, { onDelete: 'cascade' }),
+  seq: bigint({ mode: 'number' }).notNull(),
+  digest: bigint({ mode: 'bigint' }).notNull(),
+})
+
+/**
+ * The last change of each deployment of a listener. A table of its own, so that the index on the number leaves updates of deployments
+ * heap-only. No foreign key: it outlives a deployment that went with its workspace, until the agent has removed what runs.
+ */
+export const syncItems = pgTable(
+  'sync_items',
+  {
+    deployment_id: uuid().primaryKey(),
+    listener_id: uuid()
+      .notNull()
+      .references(() => listeners.id, { onDelete: 'cascade' }),
+    seq: bigint({ mode: 'number' }).notNull(),
+    generation: integer().notNull(),
+  },
+  t => [index('sync_items_changed').on(t.listener_id, t.seq)],
+)
+
+/** A key without a workspace is an organisation key. One with a listener is its agent's. */
 export const apiKeys = pgTable(
   'api_keys',
   {
@@ -123,6 +175,7 @@ export const apiKeys = pgTable(
       .notNull()
       .references(() => organizations.id, { onDelete: 'cascade' }),
     tenant_id: uuid().references(() => workspaces.id, { onDelete: 'cascade' }),
+    listener_id: uuid().references(() => listeners.id, { onDelete: 'cascade' }),
     description: text().notNull(),
     hint: text().notNull(),
     key_hash: text().notNull().unique('api_keys_hash'),
@@ -226,9 +279,21 @@ export const deployments = pgTable(
     /** Set by a rollback: pushes make no revision while it stands. */
     hold: json().$type<Hold>(),
     deleting_at: instant(),
+    /** Who runs it; null until a listener of the platform has taken it up. */
+    listener_id: uuid(),
+    /** What its agent says of it: where it answers, how it fares, when it was last used. */
+    url: text(),
+    healthy: boolean(),
+    last_request_at: instant(),
     ...changing(),
   },
   t => [
+    foreignKey({ name: 'listener_in_use', columns: [t.listener_id], foreignColumns: [listeners.id] }),
+    // Partial, so that no list of a workspace is tempted to skip through it.
+    index('deployments_served').on(t.listener_id, t.tenant_id).where(sql`listener_id is not null`),
+    index('deployments_unserved').on(t.id).where(sql`listener_id is null`),
+    // For the sweep: those to look at again once their listener is heard of.
+    index('deployments_unknown').on(t.listener_id).where(sql`status = 'UNKNOWN'`),
     // For the sweep. A BRIN index leaves updates heap-only.
     index('deployments_idle').using('brin', t.updated_at),
     // The covering index of the list stands in the migration: drizzle cannot say `include`.
@@ -308,6 +373,9 @@ export const logs = pgTable(
     kind: text({ enum: ['build', 'deploy'] }).notNull(),
     lines: integer().notNull(),
     bytes: bigint({ mode: 'number' }).notNull(),
+    /** Which line the agent sends next, in a stream of its own numbering. */
+    stream: uuid(),
+    next_line: integer(),
   },
   t => [primaryKey({ columns: [t.revision_id, t.kind] })],
 )

@@ -96,7 +96,8 @@ describe('each thing has its owners', () => {
   })
 
   it('the environment is read by hosts, and understood by env.ts', () => {
-    for (const file of files.filter(file => room(file) !== 'host')) {
+    // The agent is a program of its own, and its main.ts what hosts it.
+    for (const file of files.filter(file => room(file) !== 'host' && file !== 'agent/main.ts')) {
       expect(readFileSync(join(src, file), 'utf8'), file).not.toContain('process.env')
     }
   })

@@ -4,6 +4,7 @@ import { NewDeployment } from '../src/deployments/schema.ts'
 import { inWorkspace } from '../src/kernel/context.ts'
 import { newApiKey } from '../src/kernel/crypto.ts'
 import { permissionNames } from '../src/kernel/permissions.ts'
+import { NewListener } from '../src/listeners/schema.ts'
 import { NewProvider } from '../src/oauth/schema.ts'
 import { clock, exampleOf, guarded, newTenant, queryOf, send, type Tenant } from './support/app.ts'
 
@@ -30,7 +31,9 @@ beforeAll(async () => {
   const [session] = (await other.get('/sessions')).body.resources
   const provider = await other.post('/v2/auth/providers', { ...NewProvider.meta()!.example!, provider_id: 'theirs' })
   const flow = await other.post('/v2/auth/authenticate', { provider: 'theirs', user_id: 'theirs' })
+  const listener = await other.post('/v2/listeners', NewListener.meta()!.example)
   foreign = {
+    listener_id: listener.body.id,
     auth_id: flow.body.auth_id,
     provider_id: provider.body.provider_id,
     tag_key_id: tagKey.body.id,

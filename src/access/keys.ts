@@ -21,6 +21,7 @@ const toWire = (row: KeyRow) => ({
   id: row.id,
   organization_id: row.organization_id,
   tenant_id: row.tenant_id,
+  listener_id: row.listener_id,
   description: row.description,
   hint: row.hint,
   role_id: row.role_id,
@@ -46,7 +47,8 @@ async function list(ctx: Ctx, page: Page, within: SQL) {
   return listed(await run(ctx, query), page, toWire)
 }
 
-async function make(ctx: Ctx, input: Input, tenant: SQL, scope: 'workspace' | 'key') {
+/** A listener's agent has a key that is bound to it. */
+export async function makeKey(ctx: Ctx, input: Input, tenant: SQL, scope: 'workspace' | 'key', listener?: SQL) {
   const key = newApiKey()
   const { description, role_id, permissions, expires_at } = input
   // Without a role the new key is as its maker, and as narrow.
@@ -54,6 +56,7 @@ async function make(ctx: Ctx, input: Input, tenant: SQL, scope: 'workspace' | 'k
   const values = {
     organization_id: sql`current_organization()`,
     tenant_id: tenant,
+    ...(listener && { listener_id: listener }),
     description,
     hint: hintOf(key),
     key_hash: await sha256Hex(key),
@@ -85,7 +88,7 @@ async function revoke(ctx: Ctx, { key_id }: Ref, within: SQL) {
 
 export const listWorkspaceKeys = verb('api-keys:read', (ctx, page: Page) => list(ctx, page, ofWorkspace))
 export const createWorkspaceKey = verb('api-keys:create', (ctx, input: Input) =>
-  make(ctx, input, sql`current_tenant()`, 'workspace'),
+  makeKey(ctx, input, sql`current_tenant()`, 'workspace'),
 )
 export const revokeWorkspaceKey = verb('api-keys:delete', (ctx, ref: Ref) => revoke(ctx, ref, ofWorkspace))
 
@@ -93,7 +96,7 @@ export const listOrganizationKeys = verb('organization:manage-keys', (ctx, page:
   list(ctx, page, ofOrganization),
 )
 export const createOrganizationKey = verb('organization:manage-keys', (ctx, input: Input) =>
-  make(ctx, input, sql`null::uuid`, 'key'),
+  makeKey(ctx, input, sql`null::uuid`, 'key'),
 )
 export const revokeOrganizationKey = verb('organization:manage-keys', (ctx, ref: Ref) =>
   revoke(ctx, ref, ofOrganization),

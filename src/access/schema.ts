@@ -204,6 +204,7 @@ const key = {
   id: Uuid,
   organization_id: Uuid,
   tenant_id: Uuid.nullable().meta({ description: 'Null for an organisation key.' }),
+  listener_id: Uuid.nullable().meta({ description: 'The listener whose agent it is for, and which it can act for.' }),
   description: z.string(),
   hint: z.string().meta({ description: 'Enough of the key to recognise it.' }),
   role_id: Uuid,

@@ -1,10 +1,10 @@
 // What stands between a deployment and being served as wanted, in order.
-import { and, eq, or } from 'drizzle-orm'
+import { and, eq, or, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
 import { db, mine, run } from '../kernel/db.ts'
 import { found } from '../kernel/rows.ts'
-import { deployments, type Hold, revisions } from '../tables.ts'
+import { deployments, type Hold, listeners, revisions } from '../tables.ts'
 import type { Explanation } from './revisions.schema.ts'
 import type { DeploymentRef } from './schema.ts'
 import { theOne } from './service.ts'
@@ -17,6 +17,10 @@ type Facts = {
   latest_revision_id: string | null
   in_flight_revision_id: string | null
 }
+/** How its listener fares: since how many minutes nothing was heard of it; null when it has none. */
+type Served = { silent: number | null }
+/** An agent polls within a minute. */
+const NOTABLE_MINUTES = 2
 
 const AWAY: Record<string, Obstacle> = {
   AWAITING_DELETE: { code: 'deleting', detail: 'The deployment is being deleted.' },
@@ -32,14 +36,20 @@ const ENDED: Record<string, Obstacle['code']> = {
   UNKNOWN: 'revision_unknown',
 }
 
-export function obstaclesOf(facts: Facts, known: Known[]): Obstacle[] {
-  const away = AWAY[facts.status]
+export function obstaclesOf(facts: Facts, known: Known[], { silent }: Served = { silent: 0 }): Obstacle[] {
+  const quiet = silent !== null && silent >= NOTABLE_MINUTES
+  const unheard = quiet && {
+    code: 'listener_silent' as const,
+    detail: `Nothing was heard of its listener for ${silent} minutes; see that its agent runs.`,
+  }
+  const away = facts.status === 'UNKNOWN' && unheard ? unheard : AWAY[facts.status]
   if (away?.code === 'deleting') return [away]
   const latest = known.find(one => one.id === facts.latest_revision_id)
   const flying = known.find(one => one.id === facts.in_flight_revision_id)
   return [
     away,
-    latest && ahead(latest, flying),
+    away !== unheard && unheard,
+    latest && ahead(latest, flying, silent === null),
     facts.status === 'UNUSED' && {
       code: 'unused' as const,
       detail: 'Nothing has changed for 28 days, and it counts as unused; a new revision wakes it.',
@@ -52,7 +62,7 @@ export function obstaclesOf(facts: Facts, known: Known[]): Obstacle[] {
 }
 
 /** What the newest revision still has before it. */
-function ahead(latest: Known, flying: Known | undefined): Obstacle | undefined {
+function ahead(latest: Known, flying: Known | undefined, unserved: boolean): Obstacle | undefined {
   const { number, status, status_message } = latest
   const name = `Revision ${number}`
   if (status === 'DEPLOYED') return undefined
@@ -62,9 +72,14 @@ function ahead(latest: Known, flying: Known | undefined): Obstacle | undefined {
     return { code: 'waiting_behind', detail: `${name} waits behind ${before}.` }
   }
   const ended = ENDED[status]
-  if (!ended) return { code: 'in_progress', detail: `${name} is ${status}.` }
+  const nobody = unserved ? ', and no listener has taken the deployment up yet' : ''
+  if (!ended) return { code: 'in_progress', detail: `${name} is ${status}${nobody}.` }
   return { code: ended, detail: `${name} is ${status}${status_message ? `: ${status_message}` : '.'}` }
 }
+
+const SILENT = sql<
+  string | null
+>`floor(extract(epoch from clock() - coalesce(${listeners.last_seen_at}, ${listeners.created_at})) / 60)`
 
 export const explainDeployment = verb(
   'deployments:read',
@@ -77,13 +92,19 @@ export const explainDeployment = verb(
     )
     const rows = await run(
       ctx,
-      db.select().from(deployments).leftJoin(revisions, concerned).where(theOne(deployment_id)),
+      db
+        .select({ deployments, revisions, silent: SILENT })
+        .from(deployments)
+        .leftJoin(revisions, concerned)
+        .leftJoin(listeners, eq(listeners.id, deployments.listener_id))
+        .where(theOne(deployment_id)),
     )
-    const { deployments: facts } = found(rows, 'deployment_not_found')
+    const { deployments: facts, silent } = found(rows, 'deployment_not_found')
     return {
       resources: obstaclesOf(
         facts,
         rows.flatMap(row => row.revisions ?? []),
+        { silent: silent === null ? null : Number(silent) },
       ),
     }
   },

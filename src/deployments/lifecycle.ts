@@ -56,7 +56,7 @@ export const DEADLINES: Partial<Record<RevisionStatus, Deadline>> = {
   },
   DEPLOYING: { after: 15 * MINUTE, becomes: 'DEPLOY_FAILED', message: 'It was not healthy within 15 minutes.' },
 }
-const LOST = { becomes: 'UNKNOWN', message: 'Its listener fell silent while deploying it.' } as const
+export const LOST = { becomes: 'UNKNOWN', message: 'Its listener fell silent while deploying it.' } as const
 
 /** What becomes of a revision that has been in its state since then; null while it is in time. */
 export function overdue(

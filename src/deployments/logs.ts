@@ -17,7 +17,8 @@ export const LINE_BYTES = 16 * 1024
 // ---- written
 
 export type NewLine = { timestamp: string; level: Level; message: string }
-type Log = { tenant_id: string; revision_id: string; kind: LogKind }
+/** The revision is a query of its tenant_id and id. Lines of a stream are numbered by whoever sends them, `from` on. */
+type Log = { revision: SQL; kind: LogKind; stream: string; from: number }
 
 const CUT = ' … (cut)'
 
@@ -37,30 +38,36 @@ export function harmless(message: string): string {
 }
 
 /**
- * Appends to the log of a revision and drops what is then too old: one statement, whose row says how many lines the log has had. Nothing
- * is appended, and no row comes back, when the workspace has no such revision.
+ * Appends to the log of a revision and drops what is then too old: one statement, whose row says which line of the stream comes next. What
+ * of the stream was received before is passed over. Nothing is appended, and no row comes back, when there is no such revision.
  */
-export function appendLogs({ tenant_id, revision_id, kind }: Log, lines: NewLine[]): SQL<Row> {
+export function appendLogs({ revision, kind, stream, from }: Log, lines: NewLine[]): SQL<Row> {
   const given = lines.slice(-LOG_LINES).map(({ timestamp, level, message }) => {
     const text = harmless(message)
     return { timestamp, severity: levels.indexOf(level), message: text, bytes: Buffer.byteLength(text) }
   })
-  const counted = { lines: given.length, bytes: given.reduce((sum, { bytes }) => sum + bytes, 0) }
+  const first = from + lines.length - given.length
   return sql`
-    with given as (
+    with revision as (select r.* from revisions r join (${revision}) own on own.id = r.id and own.tenant_id = r.tenant_id),
+    known as (
+      select case when l.stream = ${stream}::uuid then l.next_line end as next from revision r join logs l on l.revision_id = r.id and l.kind = ${kind}),
+    given as (
       select *, row_number() over (order by place) as nth, sum(bytes) over (order by place) - bytes as before
       from rows from (jsonb_to_recordset(${JSON.stringify(given)}::jsonb)
-        as (timestamp timestamptz, severity integer, message text, bytes integer)) with ordinality g(timestamp, severity, message, bytes, place)),
+        as (timestamp timestamptz, severity integer, message text, bytes integer)) with ordinality g(timestamp, severity, message, bytes, place)
+      where ${first} + place > coalesce((select next from known), 0)),
+    counted as (select count(*)::integer as lines, coalesce(sum(bytes), 0) as bytes from given),
     log as (
-      insert into logs (organization_id, tenant_id, revision_id, kind, lines, bytes)
-      select r.organization_id, r.tenant_id, r.id, ${kind}, ${counted.lines}, ${counted.bytes}
-      from revisions r where r.id = ${revision_id}::uuid and r.tenant_id = ${tenant_id}::uuid
-      on conflict (revision_id, kind) do update set lines = logs.lines + excluded.lines, bytes = logs.bytes + excluded.bytes
+      insert into logs (organization_id, tenant_id, revision_id, kind, lines, bytes, stream, next_line)
+      select r.organization_id, r.tenant_id, r.id, ${kind}, counted.lines, counted.bytes, ${stream}::uuid, ${from + lines.length}
+      from revision r, counted
+      on conflict (revision_id, kind) do update set lines = logs.lines + excluded.lines, bytes = logs.bytes + excluded.bytes,
+        stream = excluded.stream, next_line = greatest(excluded.next_line, case when logs.stream = excluded.stream then logs.next_line end)
       returning *),
     added as (
-      select log.organization_id, log.tenant_id, r.deployment_id, log.revision_id, log.kind, log.lines - ${counted.lines} + nth as number,
-        g.timestamp, g.severity, g.message, log.bytes - ${counted.bytes} + g.before as bytes_before
-      from log join revisions r on r.id = log.revision_id, given g),
+      select log.organization_id, log.tenant_id, r.deployment_id, log.revision_id, log.kind, log.lines - counted.lines + nth as number,
+        g.timestamp, g.severity, g.message, log.bytes - counted.bytes + g.before as bytes_before
+      from log join revision r on r.id = log.revision_id, given g, counted),
     written as (insert into log_lines select * from added
       where number > (select lines from log) - ${LOG_LINES} and bytes_before >= (select bytes from log) - ${LOG_BYTES}),
     dropped as (
@@ -74,9 +81,9 @@ export function appendLogs({ tenant_id, revision_id, kind }: Log, lines: NewLine
       insert into log_lines (organization_id, tenant_id, deployment_id, revision_id, kind, number, timestamp, severity, message, bytes_before)
       select r.organization_id, r.tenant_id, r.deployment_id, r.id, ${kind}, 0, max(gone.timestamp), ${levels.indexOf('WARNING')},
         max(gone.number) || ' older lines were dropped: a log keeps its newest 10,000 lines and 4 MiB.', 0
-      from gone, revisions r where r.id = ${revision_id}::uuid group by r.id
+      from gone, revision r group by r.id, r.organization_id, r.tenant_id, r.deployment_id
       on conflict (revision_id, kind, number) do update set timestamp = excluded.timestamp, message = excluded.message)
-    select lines from log`
+    select next_line, lines from log`
 }
 
 // ---- read

@@ -82,22 +82,28 @@ export const entered = (from: From): SQL => sql`
 /** In flight it holds the others up; otherwise, unless it waits, it has left. */
 const leaves = (state: SQL): SQL => sql`${state} not in ${[...inFlightStates, ...waitingStates]}`
 
+/** What a data plane says of deployments besides: up to which generation it has what is wanted, and how they fare. */
+const NOTHING_SAID = sql`said as (select null::uuid as deployment_id, null::integer as generation, null::text as url,
+  null::boolean as healthy, null::timestamptz as last_request_at, null::text as becomes where false)`
+
 /**
  * What follows from `moves`, which names revisions (id, deployment_id, number) and what each becomes: who has left the queue, and whose
  * turn it is. A revision that enters the queue while nothing is in flight takes its turn at once.
  */
-export const turns = [
+export const turnsAfter = (said: SQL): SQL[] => [
+  said,
   sql`queues as (
     select c.id, c.organization_id, c.tenant_id, case when f.id is null then c.in_flight_revision_id end as flying, case when w.id is null then c.waiting_revision_id end as waiting
     from deployments c
     left join moves f on f.id = c.in_flight_revision_id and ${leaves(sql`f.becomes`)}
     left join moves w on w.id = c.waiting_revision_id and ${leaves(sql`w.becomes`)}
-    where c.id in (select deployment_id from moves))`,
+    where c.id in (select deployment_id from moves union select deployment_id from said))`,
   sql`turns as (
     select q.*, n.id as starts, ${firstStepOf(sql`n.source`)} as start_as
     from queues q left join revisions n on n.id = q.waiting and q.flying is null
       and coalesce((select m.becomes from moves m where m.id = n.id), n.status) = 'QUEUED')`,
 ]
+export const turns = turnsAfter(NOTHING_SAID)
 
 /** The revisions that move: the change of a commit. */
 export const moved: SQL<RevisionRow> = sql`
@@ -107,17 +113,24 @@ export const moved: SQL<RevisionRow> = sql`
 
 /**
  * The deployments follow, and so do those whose turn it now is. What serves is never replaced by something older, and the commit that
- * was found for the newest is the deployment's.
+ * was found for the newest is the deployment's. Another revision in flight, or none any more, is another generation; whoever reported
+ * the end of one without a successor has that generation already.
  */
 export const followed = [
   sql`outcomes as (
-    select t.*, a.id as activated, l.sha as found from turns t
+    select t.*, a.id as activated, l.sha as found, s.url, s.healthy, s.last_request_at, s.becomes,
+      c.generation + w.passes::integer as generation,
+      case when s.generation = c.generation and t.starts is null then c.generation + w.passes::integer
+        else greatest(c.acknowledged, s.generation) end as acknowledged,
+      a.id is not null or l.sha is not null or s.becomes is not null or (s.url is not null and s.url is distinct from c.url) as shows
+    from turns t join deployments c on c.id = t.id left join said s on s.deployment_id = t.id
+    cross join lateral (select coalesce(t.flying, t.starts) is distinct from c.in_flight_revision_id as passes) w
     left join lateral (
-      select m.id from moves m join deployments c on c.id = m.deployment_id left join revisions s on s.id = c.active_revision_id
+      select m.id from moves m left join revisions s on s.id = c.active_revision_id
       where m.deployment_id = t.id and m.becomes = 'DEPLOYED' and m.number > coalesce(s.number, 0)) a on true
     left join lateral (
-      select m.resolved ->> 'repo_commit_sha' as sha from moves m join deployments c on c.latest_revision_id = m.id
-      where c.id = t.id and m.resolved ->> 'repo_commit_sha' is distinct from c.source_revision_config ->> 'repo_commit_sha') l on true)`,
+      select m.resolved ->> 'repo_commit_sha' as sha from moves m
+      where m.id = c.latest_revision_id and m.resolved ->> 'repo_commit_sha' is distinct from c.source_revision_config ->> 'repo_commit_sha') l on true)`,
   sql`freed as (
     update deployments d set
       in_flight_revision_id = coalesce(t.flying, t.starts),
@@ -125,7 +138,10 @@ export const followed = [
       active_revision_id = coalesce(t.activated, d.active_revision_id),
       source_revision_config = case when t.found is null then d.source_revision_config
         else (d.source_revision_config::jsonb || jsonb_build_object('repo_commit_sha', t.found))::json end,
-      version = d.version + (t.activated is not null or t.found is not null)::integer,
+      generation = t.generation, acknowledged = t.acknowledged, remote_reconciled = t.acknowledged >= t.generation,
+      status = coalesce(t.becomes, d.status), url = coalesce(t.url, d.url), healthy = coalesce(t.healthy, d.healthy),
+      last_request_at = greatest(d.last_request_at, t.last_request_at),
+      version = d.version + t.shows::integer,
       updated_at = case when t.activated is null and t.found is null then d.updated_at else greatest(clock(), d.updated_at) end
     from outcomes t where d.id = t.id)`,
   sql`started as (
@@ -136,7 +152,9 @@ export const followed = [
       json_build_object('deployment_id', id) as data from turns where starts is not null
     union all
     select tenant_id, organization_id, 'deployment.activated', id, json_build_object('revision_id', activated)
-    from outcomes where activated is not null)`,
+    from outcomes where activated is not null
+    union all
+    select tenant_id, organization_id, 'deployment.' || lower(becomes), id, '{}' from outcomes where becomes is not null)`,
 ]
 /** What a move brings about besides: a turn that is taken, another revision that serves. */
 export const brought = sql`select type, subject_id, data from consequences`

@@ -159,3 +159,7 @@ export function withDefaults(spec: ResourceSpec, type: DeploymentType): WholeRes
   const connections = spec.db_max_connections ?? whole.db_max_connections
   return { ...spec, ...whole, db_storage_gi: storage, db_max_connections: connections } as WholeResourceSpec
 }
+
+/** Any amount of one asks for one. */
+export const asksForDatabase = (spec: ResourceSpec | null | undefined): boolean =>
+  Object.entries(spec ?? {}).some(([name, value]) => name.startsWith('db_') && value != null)

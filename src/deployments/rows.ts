@@ -33,6 +33,7 @@ export function deploymentToWire(row: DeploymentRow): Deployment & { [version]: 
     hold: row.hold && { ...row.hold, since: iso(row.hold.since) },
     latest_revision_id: row.latest_revision_id,
     active_revision_id: row.active_revision_id,
+    url: row.url,
     created_at: iso(row.created_at),
     updated_at: iso(row.updated_at),
     [version]: row.version,

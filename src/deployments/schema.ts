@@ -104,6 +104,7 @@ export const Deployment = z
     hold: Hold.nullable(),
     latest_revision_id: Uuid.nullable(),
     active_revision_id: Uuid.nullable().meta({ description: 'The revision that serves.' }),
+    url: z.string().nullable().meta({ description: 'Where it answers, as its listener says; null before it did.' }),
     ...Times,
   })
   .meta({ id: 'Deployment', description: 'An application that is hosted.' })

@@ -9,6 +9,7 @@ import { found } from '../kernel/rows.ts'
 import { deployments, type SecretVersion } from '../tables.ts'
 import { firstStep } from './lifecycle.ts'
 import { created, imageVersion } from './queue.ts'
+import { asksForDatabase } from './resources.schema.ts'
 import { deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 import { sourceFaults } from './sources.ts'
@@ -35,7 +36,7 @@ export const readDeployment = verb('deployments:read', async (ctx, { deployment_
 })
 
 export const createDeployment = verb('deployments:create', async (ctx, input: New) => {
-  const faults = sourceFaults(input, { mode: ctx.config.mode, listeners: [] })
+  const faults = sourceFaults(input, ctx.config)
   if (faults.length > 0) throw ruleBroken(faults)
   const id = crypto.randomUUID()
   const revision = crypto.randomUUID()
@@ -55,6 +56,7 @@ export const createDeployment = verb('deployments:create', async (ctx, input: Ne
       image_version: imageVersion(sql`${input.source_revision_config.image_uri ?? null}::text`),
       secrets: input.secrets.map(({ name }): SecretVersion => ({ name, version: 1 })),
       secret_references: input.secret_references ?? null,
+      listener_id: listenerOf(input),
       latest_revision_id: revision,
       in_flight_revision_id: ready ? revision : null,
       waiting_revision_id: ready ? null : revision,
@@ -72,6 +74,10 @@ export const createDeployment = verb('deployments:create', async (ctx, input: Ne
   return deploymentToWire(found(made, 'workspace_not_found'))
 })
 
+/** The one that it names, if it may; whatever names none waits for a listener of the platform to take it up. */
+const listenerOf = ({ source, source_config: { listener_id, listener_config } }: New): SQL =>
+  sql`serving_listener(${listener_id ?? null}::uuid, ${listener_config?.k8s_namespace ?? null}, ${source === 'external_container'})`
+
 /** Before the journal is held: the foreign key asks only at the end, and a workspace going away may then wait for those who wait for us. */
 const WORKSPACE_STAYS = sql`select from workspaces w where w.id = current_tenant() for key share`
 
@@ -85,8 +91,7 @@ function hasArtifact({ source, source_revision_config: made }: New): boolean {
 const typeOf = ({ source, source_config }: New) =>
   source === 'external_container' ? 'prod' : (source_config.deployment_type ?? 'dev')
 
-const wantsDatabase = ({ source_config }: New): boolean =>
-  Object.entries(source_config.resource_spec ?? {}).some(([name, value]) => name.startsWith('db_') && value != null)
+const wantsDatabase = ({ source_config }: New): boolean => asksForDatabase(source_config.resource_spec)
 
 const firstRevision = (id: string, status: string): SQL => sql`revision as (
   insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets,

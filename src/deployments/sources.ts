@@ -57,15 +57,10 @@ export const sourceFaultTypes = [
   'source_member_needed',
   'source_member_refused',
   'build_on_push_of_tag',
-  'listener_needed',
-  'listener_unknown',
-  'namespace_needed',
-  'namespace_unknown',
 ] as const
 export type SourceFault = Fault & { type: (typeof sourceFaultTypes)[number] }
 
 type Body = Pick<NewDeployment, 'source_config' | 'source_revision_config' | 'secret_references'>
-export type Listener = { id: string; k8s_namespaces: string[] }
 
 const fault = (type: SourceFault['type'], path: string[], msg: string): SourceFault => ({
   type,
@@ -78,11 +73,8 @@ const supplies = (body: Body, path: string[]): boolean => {
   return value != null && !(Array.isArray(value) && value.length === 0)
 }
 
-/** Every rule that a new deployment breaks, at once. */
-export function sourceFaults(
-  body: Body & { source: Source },
-  { mode, listeners }: { mode: Mode; listeners: Listener[] },
-): SourceFault[] {
+/** Every rule that a new deployment breaks, at once; whether its listener is there, the database says. */
+export function sourceFaults(body: Body & { source: Source }, { mode }: { mode: Mode }): SourceFault[] {
   const { source } = body
   const rules = SOURCES[source]
   return [
@@ -92,7 +84,6 @@ export function sourceFaults(
       .map(path => fault('source_member_needed', path, `is needed by the source \`${source}\``)),
     ...refusedMembers(source, body),
     ...pushFaults(body),
-    ...listenerFaults(source, body, listeners),
   ]
 }
 
@@ -113,26 +104,3 @@ export const pushFaults = ({ source_config, source_revision_config }: Body): Sou
   source_config.build_on_push && source_revision_config.repo_ref?.startsWith('refs/tags/')
     ? [fault('build_on_push_of_tag', ['source_config', 'build_on_push'], 'needs a branch: `repo_ref` is a tag')]
     : []
-
-function listenerFaults(source: Source, { source_config }: Body, listeners: Listener[]): SourceFault[] {
-  const { listener_id: id, listener_config } = source_config
-  const at = ['source_config', 'listener_id']
-  if (source === 'githost') return []
-  if (id == null) {
-    const needed = source === 'external_container' && listeners.length > 0
-    return needed ? [fault('listener_needed', at, 'is needed: this workspace has listeners')] : []
-  }
-  const listener = listeners.find(listener => listener.id === id)
-  if (!listener) return [fault('listener_unknown', at, 'is not a listener of this workspace')]
-  const inside = ['source_config', 'listener_config', 'k8s_namespace']
-  const namespace = listener_config?.k8s_namespace
-  const { k8s_namespaces } = listener
-  if (namespace == null) {
-    return k8s_namespaces.length > 0
-      ? [fault('namespace_needed', inside, 'is needed: name a namespace of the listener')]
-      : []
-  }
-  return k8s_namespaces.includes(namespace)
-    ? []
-    : [fault('namespace_unknown', inside, 'is not a namespace of the listener')]
-}

@@ -1,8 +1,8 @@
-// Turns silence into an outcome: revisions past their deadline fail and say so, deployments that idle read UNUSED.
+// Turns silence into an outcome: revisions past their deadline fail and say so, deployments that idle read UNUSED, those of a silent listener UNKNOWN.
 import { type SQL, sql } from 'drizzle-orm'
 import { type Database, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { systemEvents, systemSettings } from '../kernel/journal.ts'
-import { DEADLINES, UNUSED_AFTER } from './lifecycle.ts'
+import { DEADLINES, LISTENER_SILENT_AFTER, LOST, UNUSED_AFTER } from './lifecycle.ts'
 import { followed, moved, turns } from './queue.ts'
 
 const MOST = 1000
@@ -21,9 +21,14 @@ const hold = (inside: SQL) => sql`with held as (
     order by c.id limit ${MOST} for update skip locked)
   select set_config('app.swept', coalesce(string_agg(id::text, ','), ''), true) from held`
 
+/** Of a listener `s`, as lifecycle.ts has it; one that never came is silent from its registration on. */
+const silent = sql`coalesce(coalesce(s.last_seen_at, s.created_at) <= clock() - ${LISTENER_SILENT_AFTER} * interval '1 millisecond', false)`
+const lost = sql`r.status = 'DEPLOYING' and ${silent}`
+
 const fail = sql`with moves as (
-    select r.id, r.deployment_id, r.number, l.becomes, l.message, '{}'::jsonb as resolved, null::jsonb as made_commit
-    from revisions r, ${limits} where r.deployment_id = any(string_to_array(setting('swept'), ',')::uuid[]) and ${pending} and ${overdue}),
+    select r.id, r.deployment_id, r.number, case when ${lost} then ${LOST.becomes} else l.becomes end as becomes,
+      case when ${lost} then ${LOST.message} else l.message end as message, '{}'::jsonb as resolved, null::jsonb as made_commit
+    from revisions r join deployments c on c.id = r.deployment_id left join listeners s on s.id = c.listener_id cross join ${limits} where r.deployment_id = any(string_to_array(setting('swept'), ',')::uuid[]) and ${pending} and ${overdue}),
   ${sql.join(turns, sql`, `)}, changed as (${moved}), ${sql.join(followed, sql`, `)},
   ${systemEvents(sql`
     select tenant_id, organization_id, 'revision.' || lower(status) as type, id as subject_id,
@@ -31,9 +36,29 @@ const fail = sql`with moves as (
     union all select * from consequences`)}
   select id from changed`
 
-/** Nothing of it changed or was in flight for so long. Its updated_at stays: nobody changed it now either. */
+/** Nobody says how they fare while their listener is silent; once it is heard of again, they read as before. */
+const unheard = (inside: SQL) => sql`with turned as (
+    select c.id, case when ${silent} then 'UNKNOWN' else 'READY' end as becomes from listeners s join deployments c on c.listener_id = s.id
+    where ${inside} and c.deleting_at is null
+      and (c.status = 'UNKNOWN' and not ${silent} or c.status in ('READY', 'UNUSED') and ${silent})
+    order by c.id limit ${MOST} for update of c skip locked),
+  changed as (update deployments d set status = t.becomes, version = d.version + 1 from turned t where d.id = t.id returning d.*),
+  ${systemEvents(sql`select tenant_id, organization_id, 'deployment.' || lower(status) as type, id as subject_id, '{}'::json as data from changed`)}
+  select id from changed`
+
+const UNSERVED_AFTER = sql`interval '10 minutes'`
+/** What no listener ever took up, no agent has to remove. */
+const unserved = (inside: SQL) => sql`with changed as (
+    delete from deployments where id in (
+      select c.id from deployments c where ${inside} and c.listener_id is null and c.deleting_at <= clock() - ${UNSERVED_AFTER}
+      order by c.id limit ${MOST} for update skip locked) returning *),
+  ${systemEvents(sql`select tenant_id, organization_id, 'deployment.removed' as type, id as subject_id, '{}'::json as data from changed`)}
+  select id from changed`
+
+/** Nothing of it changed or was in flight for so long, and nobody used it. Its updated_at stays: nobody changed it now either. */
 const idle = (inside: SQL) => sql`with still as (
     select c.id from deployments c where ${inside} and c.status = 'READY' and c.in_flight_revision_id is null and c.deleting_at is null
+      and greatest(c.updated_at, c.last_request_at) <= clock() - ${UNUSED_AFTER} * interval '1 millisecond'
       and c.updated_at <= clock() - ${UNUSED_AFTER} * interval '1 millisecond'
     order by c.id limit ${MOST} for update skip locked),
   changed as (update deployments d set status = 'UNUSED', version = d.version + 1 from still where d.id = still.id returning d.*),
@@ -50,5 +75,5 @@ type Scope = {
 export async function sweepRevisions(database: Database, { ahead = 0, within }: Scope = {}): Promise<void> {
   const settings = systemSettings(ahead, `sweep-${crypto.randomUUID()}`)
   const inside = within ? sql`c.tenant_id = any(${uuidArray(within)})` : sql`true`
-  await runAsSystem(database, settings, hold(inside), fail, idle(inside))
+  await runAsSystem(database, settings, hold(inside), fail, unheard(inside), idle(inside), unserved(inside))
 }

@@ -13,6 +13,7 @@ const dialect = new PgDialect()
 
 /** The first wall: a statement names its tenant. Row-level security is the second. */
 export const mine = (table: { tenant_id: AnyPgColumn }): SQL => sql`${table.tenant_id} = current_tenant()`
+export const served = (table: { listener_id: AnyPgColumn }): SQL => sql`${table.listener_id} = current_listener()`
 export const ours = (table: { organization_id: AnyPgColumn }): SQL =>
   sql`${table.organization_id} = current_organization()`
 
@@ -55,12 +56,12 @@ export function connect({ database }: Pick<Config, 'database'>, inProcess?: type
  * Enters as the caller and runs one statement, in the same round trip. What must be held before the statement looks at anything is
  * locked by one of its own: a statement does not see what others wrote while it waited.
  */
-export async function run<T>(ctx: Ctx, statement: Query<T>, lock?: SQL): Promise<T[]> {
+export async function run<T>(ctx: Ctx, statement: Query<T>, lock: SQL | SQL[] = []): Promise<T[]> {
   const { actor, config } = ctx
   const limit = actor.kind !== 'key' || config.limiter || config.rateLimit === 0 ? null : config.rateLimit
   const enter = actor.kind === 'key' ? byKey(ctx, actor, limit) : asOwn(ctx, actor)
   const counted = limit === null ? [] : [sql`select * from count_request(${limit})`]
-  const locks = lock ? [lock] : []
+  const locks = [lock].flat()
   const results = await ctx.database([enter, ...locks, statement, ...counted])
   const [[entered], rows, count] = [results[0], ...results.slice(1 + locks.length)] as [Row[], T[], Row[]?]
   const [organization, tenant, id] = entered as [string, string | null, string]
@@ -69,8 +70,9 @@ export async function run<T>(ctx: Ctx, statement: Query<T>, lock?: SQL): Promise
   return rows
 }
 
+/** An agent's key becomes its listener, and sees what that serves. */
 const byKey = (ctx: Ctx, { hash }: KeyActor, limit: number | null): SQL =>
-  sql`select e.*, set_config('role', 'slipway_app', true) from enter(${hash}, ${ctx.tenant}::uuid,
+  sql`select e.*, ${ctx.permission === 'listeners:sync' ? sql`become_listener(e.actor_id), set_config('role', 'slipway_agent', true)` : sql`set_config('role', 'slipway_app', true)`} from enter(${hash}, ${ctx.tenant}::uuid,
     ${ctx.permission}, ${inWorkspace(ctx)}, ${ctx.requestId}, ${offset(ctx)}, ${ctx.withoutIfMatch},
     ${ctx.idempotency?.key ?? null}, ${ctx.idempotency?.fingerprint ?? null}, ${limit}::integer) e`
 
@@ -149,6 +151,7 @@ const unavailable = (cause: unknown): Failure =>
 
 function refused(code: Parameters<typeof fail>[0], detail: string): Failure {
   if (code === 'rate_limited') return fail(code, { headers: { 'Retry-After': detail } })
+  if (code === 'lease_held') return fail(code, { headers: { 'Retry-After': detail } })
   if (code === 'idempotency_in_flight') return fail(code, { headers: { 'Retry-After': '1' } })
   return fail(code, { about: detail || undefined })
 }

@@ -109,6 +109,11 @@ const CODES = {
     'Not an upload link',
     'The signature of this address does not match; use an `upload_url` as it was given, whole.',
   ],
+  download_link_invalid: [
+    403,
+    'Not a download link',
+    'The signature of this address does not match; use the address that a poll gave, whole.',
+  ],
   route_not_found: [404, 'No such path', 'There is no such path; /openapi.json and /docs list them all.'],
   organization_not_found: [404, 'No such organisation', 'There is no such organisation.'],
   workspace_not_found: [404, 'No such workspace', 'There is no such workspace in reach of this key.'],
@@ -143,6 +148,12 @@ const CODES = {
     'No such OAuth provider',
     'There is no such OAuth provider in this organisation; GET /v2/auth/providers lists them.',
   ],
+  listener_not_found: [
+    404,
+    'No such listener',
+    'There is no such listener in this workspace, or this is no key of one; GET /v2/listeners lists them.',
+  ],
+  archive_not_found: [404, 'No such archive', 'That archive is gone; poll again for what is wanted now.'],
   project_not_found: [404, 'No such project', 'There is no such tracing project here; GET /sessions lists them.'],
   method_not_allowed: [405, 'Method not allowed', 'The path exists, but not with this method; see `Allow`.'],
   workspace_name_taken: [
@@ -164,6 +175,26 @@ const CODES = {
     409,
     'OAuth provider exists',
     'This organisation has an OAuth provider of that `provider_id`, or is making it just now; choose another, or delete it first.',
+  ],
+  listener_exists: [
+    409,
+    'Listener exists',
+    'A listener of that `compute_id` is registered already; use it, or choose another.',
+  ],
+  listener_in_use: [
+    409,
+    'Listener in use',
+    'Deployments are still served by it, or live in a namespace that it would no longer have; delete them first.',
+  ],
+  lease_held: [
+    409,
+    'Another agent works',
+    'Another agent holds the lease of this listener; wait as `Retry-After` says, and poll again without `fence`.',
+  ],
+  fence_stale: [
+    409,
+    'Fenced off',
+    'This agent no longer holds the lease: stop acting, and poll without `fence` for a new one.',
   ],
   tag_key_taken: [409, 'Tag key taken', 'This workspace has that tag key already; use it, or choose another.'],
   tag_value_taken: [409, 'Tag value taken', 'The tag key has that value already; use it, or choose another.'],
@@ -202,6 +233,7 @@ const CODES = {
     'The provider was given another server or client while the person was on the way; connect again.',
   ],
   flow_expired: [410, 'Nobody came back', 'The person did not come back within ten minutes; connect again.'],
+  download_link_expired: [410, 'Download link expired', 'This link has expired; poll again for another one.'],
   upload_link_expired: [410, 'Upload link expired', 'This `upload_url` has expired; ask for another one.'],
   upload_link_used: [410, 'Upload link used', 'This `upload_url` was used already; ask for another one.'],
   precondition_failed: [

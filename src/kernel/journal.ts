@@ -53,16 +53,20 @@ export async function commit<T>(
 
 /**
  * For a statement of runAsSystem: an event for each row of `events`, which tells tenant_id, organization_id, type, subject_id and data, in
- * the journal of its own workspace. By whom is SQL over such a row (`t`); the request's id is the transaction's.
+ * the journal of its own workspace. By whom is SQL over such a row (`t`), and so is in which order; the request's id is the transaction's.
  */
-export const systemEvents = (events: SQL, actor: SQL = sql`'cron', null::uuid`): SQL => sql`told as (${events}),
+export const systemEvents = (
+  events: SQL,
+  actor: SQL = sql`'cron', null::uuid`,
+  order: SQL = sql``,
+): SQL => sql`told as (${events}),
   numbered as (
     insert into journals (scope_id, organization_id, seq)
     select tenant_id, organization_id, count(*) from told group by tenant_id, organization_id order by tenant_id
     on conflict (scope_id) do update set seq = journals.seq + excluded.seq returning scope_id, seq),
   journaled as (
     insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
-    select t.tenant_id, n.seq - count(*) over same + row_number() over same, t.organization_id, t.tenant_id, t.type, t.subject_id,
+    select t.tenant_id, n.seq - count(*) over same + row_number() over (same ${order}), t.organization_id, t.tenant_id, t.type, t.subject_id,
       ${actor}, setting('request_id'), t.data
     from told t join numbered n on n.scope_id = t.tenant_id window same as (partition by t.tenant_id))`
 

@@ -108,8 +108,9 @@ export function openApi(operations: Operation[]): OpenApiDocument {
 
   const describe = (operation: Operation): Json => {
     const { method, verb, versioned } = operation
-    const status = operation.status ?? (operation.reply || operation.gives ? 200 : 204)
-    const page = operation.gives && { content: { [operation.gives]: { schema: { type: 'string' } } } }
+    const status = operation.status ?? (operation.reply || operation.gives || operation.streams ? 200 : 204)
+    const media = operation.gives ?? operation.streams
+    const page = media && { content: { [media]: { schema: { type: 'string' } } } }
     const reading = method === 'get'
     const parameters: unknown[] = [...parametersOf(operation.params, 'path'), ...parametersOf(operation.query, 'query')]
     if (verb) parameters.push(TENANT)

@@ -25,6 +25,12 @@ export const permissions = {
   'deployments:read': 'workspace',
   'deployments:update': 'workspace',
   'deployments:delete': 'workspace',
+  'listeners:read': 'workspace',
+  'listeners:create': 'workspace',
+  'listeners:update': 'workspace',
+  'listeners:delete': 'workspace',
+  // What an agent does for the listener that its key is bound to, which may be the platform's and have no workspace.
+  'listeners:sync': 'organization',
   'secrets:read': 'workspace',
   'tokens:use': 'workspace',
   'projects:read': 'workspace',

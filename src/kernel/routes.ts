@@ -34,8 +34,12 @@ export type Operation = {
   takes?: string
   /** A POST that only asks: it leaves no event, and a repeat needs no key. */
   reads?: boolean
+  /** A repeat of it does nothing more, by what it says itself: it needs no key, and leaves an event only of what it changed. */
+  idempotent?: boolean
   /** The media type of an answer that is no JSON: a page, whether it went well or not. */
   gives?: string
+  /** The media type of an answer that is bytes; failures are told as everywhere. */
+  streams?: string
   status?: number
   reply?: z.ZodType
   /** Errors beyond those that every such route can give. */
@@ -113,8 +117,8 @@ export function slice(name: string, description: string) {
 const routed = (path: string): string => path.replace(/\{(\w+)\}/g, ':$1')
 
 /** Whether a repeat of it can be told from a second one: by its key. */
-export const repeatable = ({ method, verb, reads }: Operation): boolean =>
-  verb !== undefined && !reads && (method === 'post' || method === 'patch')
+export const repeatable = ({ method, verb, reads, idempotent }: Operation): boolean =>
+  verb !== undefined && !reads && !idempotent && (method === 'post' || method === 'patch')
 
 /** A path that is spelt out comes before one with a parameter in its place, with all its methods. */
 export function mount(app: Hono<Edge>, operations: Operation[], services: Services): void {

@@ -163,7 +163,7 @@ export const Poll = z
     example: {
       agent_id: 'agent-1',
       version: '1.0.0',
-      public_key: 'BGsX0fLhLEJH-Lzm5WOkQPJ3A32BLeszoPShOUXYmMKWT-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU',
+      public_key: 'BMWOPPT6fvI84CovNcaIsJEn0aiRnU30Qx4O_QXfkW-XP2qQAyULEqKYACUGYluyNPLiLmjuhjV11bQdp-b2qnk',
       cursor: null,
       digest: null,
       wait: 0,

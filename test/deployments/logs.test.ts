@@ -22,9 +22,10 @@ async function made(tenant: Tenant) {
     deploy: `${project}/revisions/${latest_revision_id}/deploy_logs`,
     all: `${project}/deploy_logs`,
     append: async (lines: NewLine[], kind: LogKind = 'build', tenant_id = tenant.tenant_id) => {
-      const statement = appendLogs({ tenant_id, revision_id: latest_revision_id, kind }, lines)
-      const [rows] = await runAsSystem(theApp().database, statement)
-      return rows
+      const revision = sql`select ${tenant_id}::uuid as tenant_id, ${latest_revision_id}::uuid as id`
+      const statement = appendLogs({ revision, kind, stream: nobody(), from: 0 }, lines)
+      const [rows] = (await runAsSystem(theApp().database, statement)) as [string[][]]
+      return rows.map(([, written]) => [written])
     },
   }
 }

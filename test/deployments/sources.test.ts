@@ -4,7 +4,6 @@ import { NewDeployment } from '../../src/deployments/schema.ts'
 import { pushFaults, refusedMembers, SOURCES, type SourceFault, sourceFaults } from '../../src/deployments/sources.ts'
 
 const ID = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
-const OTHER = '9f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
 const modeOf = (source: Source) => (source === 'external_container' ? 'self_hosted' : 'saas')
 
 /** One row a member, one column a source: n needed, - allowed, x refused. */
@@ -48,10 +47,9 @@ const minimal = (source: Source) =>
     (body, [path, , value]) => put(body, path, value),
     empty(source),
   )
-const listeners = [{ id: ID, k8s_namespaces: ['apps', 'more'] }]
 const told = (faults: SourceFault[]) => faults.map(({ type, loc }) => `${type} ${loc.join('.')}`).sort()
 const faultsOf = (body: Loose, facts: Partial<Parameters<typeof sourceFaults>[1]> = {}) =>
-  told(sourceFaults(NewDeployment.parse(body), { mode: modeOf(body.source), listeners: [], ...facts }))
+  told(sourceFaults(NewDeployment.parse(body), { mode: modeOf(body.source), ...facts }))
 
 it('the table names every member', () => {
   const { source_config, source_revision_config } = NewDeployment.shape
@@ -79,8 +77,7 @@ describe.each(sources)('%s', source => {
     }[rule(columns, source) as 'n' | '-' | 'x']
     expect(faultsOf(put(whole, path, undefined))).toEqual(expected.without)
     expect(faultsOf(put(whole, path, null))).toEqual(expected.without)
-    const listeners = path.endsWith('listener_id') ? [{ id: ID, k8s_namespaces: [] }] : []
-    expect(faultsOf(put(whole, path, value), { listeners })).toEqual(expected.given)
+    expect(faultsOf(put(whole, path, value))).toEqual(expected.given)
   })
 
   it('exists in one mode', () => {
@@ -125,31 +122,4 @@ it('a patch is held to what its source refuses', () => {
     'source_member_refused body.source_config.custom_url',
     'source_member_refused body.source_revision_config.image_uri',
   ])
-})
-
-const NAMESPACE = 'body.source_config.listener_config.k8s_namespace'
-const LISTENER = 'body.source_config.listener_id'
-describe('listeners', () => {
-  const local = [{ id: OTHER, k8s_namespaces: [] }]
-  it.each([
-    ['none, none named', [], undefined, undefined, []],
-    ['some, none named', listeners, undefined, undefined, [`listener_needed ${LISTENER}`]],
-    ['none, one named', [], ID, 'apps', [`listener_unknown ${LISTENER}`]],
-    ['another named', listeners, OTHER, 'apps', [`listener_unknown ${LISTENER}`]],
-    ['without a namespace', listeners, ID, undefined, [`namespace_needed ${NAMESPACE}`]],
-    ['a foreign namespace', listeners, ID, 'kube-system', [`namespace_unknown ${NAMESPACE}`]],
-    ['one of its namespaces', listeners, ID, 'more', []],
-    ['one without namespaces', local, OTHER, undefined, []],
-    ['one without namespaces, namespace named', local, OTHER, 'apps', [`namespace_unknown ${NAMESPACE}`]],
-  ])('%s', (_, listeners, id, k8s_namespace, expected) => {
-    const named = put(minimal('external_container'), 'source_config.listener_id', id)
-    const body = put(named, 'source_config.listener_config', k8s_namespace && { k8s_namespace })
-    expect(faultsOf(body, { listeners })).toEqual(expected)
-  })
-
-  it('are needed by external containers only, but never made up', () => {
-    expect(faultsOf(minimal('internal_source'), { listeners })).toEqual([])
-    const named = put(minimal('internal_source'), 'source_config.listener_id', OTHER)
-    expect(faultsOf(named, { listeners })).toEqual([`listener_unknown ${LISTENER}`])
-  })
 })

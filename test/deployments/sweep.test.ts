@@ -109,12 +109,15 @@ describe('an idle deployment', () => {
     ])
   })
 
-  it('that is being deleted stays so', async () => {
+  it('that is being deleted goes, when no listener ever took it up', async () => {
     const tenant = await newTenant()
     const id = await serving(tenant)
     await tenant.delete(`/v2/deployments/${id}`)
-    await sweep(UNUSED_AFTER + 1000, tenant)
+    await sweep(9 * 60_000, tenant)
     expect(await statusOf(tenant, id)).toBe('AWAITING_DELETE')
+    await sweep(11 * 60_000, tenant)
+    expect((await tenant.get(`/v2/deployments/${id}`)).status).toBe(404)
+    expect((await journalOf(tenant)).at(-1)).toMatchObject({ type: 'deployment.removed', subject: id, actor: 'cron' })
   })
 })
 

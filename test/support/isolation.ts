@@ -2,6 +2,7 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { operations } from '../../src/app.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
+import { NewListener } from '../../src/listeners/schema.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
 import { exampleOf, newTenant, nobody, startApp, type Tenant, theApp } from './app.ts'
 
@@ -28,7 +29,9 @@ export function isolation(through: 'gateway' | 'unwalled') {
       const named = { ...NewProvider.meta()!.example!, provider_id: `provider-${nobody()}` }
       const provider = await tenant.post('/v2/auth/providers', named)
       const flow = await tenant.post('/v2/auth/authenticate', { provider: provider.body.id, user_id: 'somebody' })
+      const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
       ids.push({
+        listener_id: listener.body.id,
         auth_id: flow.body.auth_id,
         provider_id: provider.body.provider_id,
         tag_key_id: tagKey.body.id,
@@ -62,6 +65,7 @@ export function isolation(through: 'gateway' | 'unwalled') {
       '/sessions',
       '/v2/auth/providers',
       '/v2/auth/tokens',
+      '/v2/listeners',
     ]
     const bodies = await Promise.all(lists.map(async path => (await owner.get(`${path}?limit=100`, inside)).body))
     return JSON.stringify(bodies, (name, value) => (name === 'last_used_at' ? undefined : value))

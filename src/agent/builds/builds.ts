@@ -10,7 +10,7 @@ import { endMarked } from '../marked.ts'
 import { type Origin, obtain } from './tree.ts'
 
 export type Made = { state: 'built'; artifact: Artifact; given_up?: string } | { state: 'broken'; reason: string }
-type Running = { controller: AbortController; ended: Promise<void> }
+type Running = { deployment_id: string; controller: AbortController; ended: Promise<void> }
 type Options = {
   home: string
   engine: Engine
@@ -52,7 +52,9 @@ export class Builds {
   }
 
   revisions(deployment_id: string): string[] {
-    return list(join(this.#home, deployment_id)).filter(name => name !== 'cache')
+    const kept = list(join(this.#home, deployment_id)).filter(name => name !== 'cache')
+    const begun = [...this.#running].filter(([, one]) => one.deployment_id === deployment_id).map(([id]) => id)
+    return [...new Set([...kept, ...begun])]
   }
 
   isBuilding({ revision_id }: Ref): boolean {
@@ -74,7 +76,7 @@ export class Builds {
       this.#running.delete(revision_id)
       this.#options.changed(deployment_id)
     })
-    this.#running.set(revision_id, { controller, ended })
+    this.#running.set(revision_id, { deployment_id, controller, ended })
   }
 
   async #build(unit: Unit, origin: Origin, signal: AbortSignal, log: Task['log']): Promise<void> {

@@ -52,3 +52,7 @@ writeJson(file, {
   control: (control.address() as AddressInfo).port,
   identity: identityOf(process.pid),
 })
+// Its folder was removed, or another router was started in it: nobody knows of this one any more.
+setInterval(() => {
+  if (readJson<Kept>(file)?.attempt !== attempt) process.exit(0)
+}, 5_000)

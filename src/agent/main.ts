@@ -1,0 +1,80 @@
+// The agent as a program: `node src/agent/main.ts`, with the address of the control plane and the key of its listener in its environment.
+import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
+import { join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { Agent } from './agent.ts'
+import { controlAt } from './control.ts'
+import type { Engine } from './engines/engine.ts'
+import { readJson, writeJson } from './files.ts'
+import { type Identity, identityOf, isAlive } from './processes.ts'
+
+const USAGE = `node src/agent/main.ts [--home FOLDER] [--engine process] [--port PORT] [--stop]
+
+Runs what the control plane at SLIPWAY_URL wants of the listener whose key is SLIPWAY_LISTENER_KEY.
+  --home    where it keeps applications, builds and who it is; .slipway/agent unless told
+  --engine  how it runs applications; process unless told
+  --port    of the process engine's router; 8788 or the next free one unless told
+  --stop    ends what it runs when it ends itself; otherwise that serves on, and the next agent takes it over`
+
+type Settings = { home: string; port: number }
+const ENGINES: Record<string, (settings: Settings) => Promise<Engine>> = {
+  process: async settings => new (await import('./engines/process.ts')).ProcessEngine(settings),
+}
+
+async function main() {
+  const { values } = parseArgs({
+    options: {
+      home: { type: 'string', default: '.slipway/agent' },
+      engine: { type: 'string', default: 'process' },
+      port: { type: 'string', default: '8788' },
+      stop: { type: 'boolean', default: false },
+      help: { type: 'boolean', short: 'h' },
+    },
+  })
+  if (values.help) return console.log(USAGE)
+  const { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: key } = process.env
+  if (!url || !key) throw new Error('Set SLIPWAY_URL and SLIPWAY_LISTENER_KEY.')
+  const open = ENGINES[values.engine]
+  if (!open) throw new Error(`--engine ${values.engine} is not one of: ${Object.keys(ENGINES).join(', ')}.`)
+  const home = resolve(values.home)
+  const agent_id = claim(home)
+  const engine = await open({ home, port: Number(values.port) })
+  const control = controlAt({ url: url.replace(/\/$/, ''), key })
+  const agent = new Agent({ agent_id, version: '1.0.0', home, engine, control, say: line => console.log(line) })
+
+  let ending = false
+  const end = async () => {
+    if (ending) return
+    ending = true
+    await agent.close({ stop: values.stop })
+    process.exit(0)
+  }
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void end())
+  // Whoever started us is gone, even by SIGKILL.
+  process.on('disconnect', () => void end())
+  await agent.run().catch(async error => {
+    await agent.close({ stop: values.stop })
+    throw error
+  })
+}
+
+/** Who it is, over restarts; and that nobody else is it now. */
+function claim(home: string): string {
+  const file = join(home, 'agent.json')
+  const kept = readJson<{ agent_id: string; identity: Identity }>(file)
+  if (kept && kept.identity.pid !== process.pid && isAlive(kept.identity))
+    throw new Error(`Another agent, process ${kept.identity.pid}, already works in ${home}.`)
+  const name =
+    hostname()
+      .replace(/[^A-Za-z0-9.-]/g, '')
+      .slice(0, 40) || 'agent'
+  const agent_id = kept?.agent_id ?? `${name}-${randomBytes(6).toString('hex')}`
+  writeJson(file, { agent_id, identity: identityOf(process.pid)! })
+  return agent_id
+}
+
+main().catch(error => {
+  console.error(error.message)
+  process.exitCode = 1
+})

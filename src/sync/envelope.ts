@@ -1,0 +1,31 @@
+// Seals what only the agent may read: to its P-256 key, for one place. PROTOCOL.md says how it is opened.
+import { fail } from '../kernel/errors.ts'
+
+const utf8 = new TextEncoder()
+const CURVE = { name: 'ECDH', namedCurve: 'P-256' } as const
+const INFO = utf8.encode('slipway sync v1')
+const base64url = (bytes: ArrayBuffer | Uint8Array) => Buffer.from(bytes as Uint8Array).toString('base64url')
+
+export type Seal = (plain: unknown, place: string) => Promise<string>
+
+/** A point that is not on the curve is refused here, before anything is asked. */
+export async function sealTo(publicKey: string): Promise<Seal> {
+  const raw = Buffer.from(publicKey, 'base64url')
+  const theirs = await crypto.subtle.importKey('raw', raw, CURVE, false, []).catch(() => {
+    const fault = { type: 'invalid_format', loc: ['body', 'public_key'], msg: 'is not a point of P-256' }
+    throw fail('invalid_request', { errors: [fault] })
+  })
+  return async (plain, place) => {
+    const own = await crypto.subtle.generateKey(CURVE, false, ['deriveBits'])
+    const ephemeral = await crypto.subtle.exportKey('raw', own.publicKey)
+    const shared = await crypto.subtle.deriveBits({ name: 'ECDH', public: theirs }, own.privateKey, 256)
+    const secret = await crypto.subtle.importKey('raw', shared, 'HKDF', false, ['deriveKey'])
+    const salt = Buffer.concat([new Uint8Array(ephemeral), raw])
+    const derivation = { name: 'HKDF', hash: 'SHA-256', salt, info: INFO }
+    const key = await crypto.subtle.deriveKey(derivation, secret, { name: 'AES-GCM', length: 256 }, false, ['encrypt'])
+    const iv = crypto.getRandomValues(new Uint8Array(12))
+    const cipher = { name: 'AES-GCM', iv, additionalData: utf8.encode(place) }
+    const sealed = await crypto.subtle.encrypt(cipher, key, utf8.encode(JSON.stringify(plain)))
+    return ['v1', base64url(ephemeral), base64url(iv), base64url(sealed)].join('.')
+  }
+}

@@ -1,0 +1,98 @@
+// An agent asks what changed: under a lease, by cursor and digest, waiting without a connection.
+import { type SQL, sql } from 'drizzle-orm'
+import { type Ctx, uncounted, verb } from '../kernel/context.ts'
+import { type Row, run } from '../kernel/db.ts'
+import { systemEvents } from '../kernel/journal.ts'
+import { found, iso } from '../kernel/rows.ts'
+import { listeners } from '../tables.ts'
+import { type Seal, sealTo } from './envelope.ts'
+import { leased, stillLeased } from './lease.ts'
+import { type Changes, POLL_PAGE, type Poll } from './schema.ts'
+import { type StoredWork, storedRevision, toWork } from './work.ts'
+
+const [SHORTEST_MS, LONGEST_MS] = [250, 2000]
+
+export const poll = verb('listeners:sync', async (ctx, input: Poll): Promise<Changes> => {
+  const seal = await sealTo(input.public_key)
+  const end = Date.now() + input.wait * 1000
+  let answer = await ask(ctx, seal, input)
+  const { fence } = answer.lease
+  let left = end - Date.now()
+  for (
+    let pause = SHORTEST_MS;
+    isIdle(answer) && left > 0;
+    pause = Math.min(pause * 2, LONGEST_MS), left = end - Date.now()
+  ) {
+    await new Promise(resolve => setTimeout(resolve, Math.min(pause, left)))
+    const [upto] = found(await run(uncounted(ctx), look({ ...input, fence })), 'listener_not_found')
+    // The digest was compared at the beginning: what the agent has since reported, it need not be told.
+    if (Number(upto) !== answer.cursor) answer = await ask(uncounted(ctx), seal, { ...input, fence, digest: null })
+  }
+  return answer
+})
+
+const isIdle = ({ changes, resync }: Changes) => changes.length === 0 && !resync
+
+/** What names no listener, whoever of the platform comes first takes up. Nobody's change, so not journaled. */
+const adopted = sql`adopted as (
+  update deployments d set listener_id = current_listener() where d.id in (
+    select c.id from deployments c where c.listener_id is null and setting('platform') = 'true' order by c.id limit 100 for update skip locked))`
+
+/** Whether anything has happened: a wait consists of these. */
+const look = (input: Poll & { fence: number }): SQL<[string]> => sql`with ${adopted}
+  select coalesce((select c.seq from sync_cursors c where c.listener_id = current_listener()), 0) from ${listeners} where ${stillLeased(input)}`
+
+type Answer = [
+  ...[id: string, fence: string, expires: string, upto: string, digest: string],
+  ...[again: boolean, more: boolean, changes: string | null],
+]
+
+async function ask(ctx: Ctx, seal: Seal, input: Poll): Promise<Changes> {
+  const row = found(await run(ctx, changesSince(input)), 'listener_not_found') as Answer
+  const [listener_id, fence, expires, upto, digest, resync, more, changed] = row
+  const stored = JSON.parse(changed ?? '[]') as StoredWork[]
+  const last = more ? stored.at(-1)!.seq : Number(upto)
+  return {
+    listener_id,
+    lease: { fence: Number(fence), expires_at: iso(expires) },
+    ...{ cursor: last, digest, resync, more },
+    changes: await Promise.all(stored.map(one => toWork({ ctx, listener_id, seal }, one))),
+  }
+}
+
+/** One statement: the lease, the page of changes behind the cursor, and an event for each revision whose secrets go out with it. */
+function changesSince(input: Poll): SQL<Row> {
+  const { cursor = null, digest = null } = input
+  const lost = sql`(${digest}::text is not null and ${cursor}::bigint = k.upto and ${digest}::text <> k.digest)`
+  const revisions = sql`select deployment_id, tenant_id, organization_id, revision from told_work
+    union select deployment_id, tenant_id, organization_id, serving from told_work`
+  return sql`with leased as (${leased(input)}),
+    ${adopted},
+    known as (
+      select l.id, l.fence, l.lease_expires_at, coalesce(c.seq, 0) as upto, lpad(to_hex(coalesce(c.digest, 0)), 16, '0') as digest
+      from leased l left join sync_cursors c on c.listener_id = l.id),
+    start as (select k.*, ${cursor}::bigint is null or ${cursor}::bigint > k.upto or ${lost} as again from known k),
+    page as (
+      select i.* from start s join sync_items i on i.listener_id = s.id and i.seq > case when s.again then 0 else ${cursor}::bigint end
+      where i.listener_id = current_listener() order by i.seq limit ${POLL_PAGE + 1}),
+    told_work as (
+      select p.deployment_id, p.generation, p.seq, d.tenant_id, d.organization_id, case when d.id is not null then json_build_object(
+        'tenant_id', d.tenant_id, 'name', d.name, 'deployment_type', d.deployment_type, 'source_config', d.source_config,
+        'absent', d.deleting_at is not null) end as deployment,
+        case when d.deleting_at is null then (${storedRevision(sql`f`)})::jsonb end as revision,
+        case when d.deleting_at is null then (${storedRevision(sql`a`)})::jsonb end as serving
+      from (select * from page order by seq limit ${POLL_PAGE}) p
+      left join deployments d on d.id = p.deployment_id and d.listener_id = current_listener()
+      left join revisions f on f.id = d.in_flight_revision_id
+      left join revisions a on a.id = d.active_revision_id),
+    ${systemEvents(
+      sql`select tenant_id, organization_id, 'revision.secrets_revealed'::text as type, (revision ->> 'id')::uuid as subject_id,
+        json_build_object('deployment_id', deployment_id, 'fence', (select fence from leased)) as data
+        from (${revisions}) r where json_typeof((revision -> 'sealed')::json) = 'array'`,
+      sql`'listener', current_listener()`,
+    )}
+    select s.id, s.fence, s.lease_expires_at, s.upto, s.digest, s.again, (select count(*) > ${POLL_PAGE} from page),
+      (select json_agg(json_build_object('deployment_id', w.deployment_id, 'generation', w.generation, 'seq', w.seq,
+        'deployment', w.deployment, 'revision', w.revision, 'serving', w.serving) order by w.seq) from told_work w)
+    from start s`
+}

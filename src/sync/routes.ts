@@ -1,0 +1,64 @@
+// How HTTP reaches the protocol between the control plane and agents.
+import { validate } from '../kernel/input.ts'
+import { slice } from '../kernel/routes.ts'
+import { openArchive } from './archives.ts'
+import { takeLogs } from './logs.ts'
+import { poll } from './poll.ts'
+import { report } from './report.ts'
+import * as s from './schema.ts'
+
+const link = { params: s.ArchiveRef, query: s.ArchiveSignature }
+
+export const syncRoutes = slice(
+  'Sync',
+  'What agents say to the control plane: PROTOCOL.md tells the whole of it. These take the key of a listener.',
+)
+  .post('/v1/sync/poll', {
+    id: 'poll',
+    summary: 'Take or renew the lease, and get the work that changed',
+    description: 'With `wait`, the answer comes with the next change, or empty when the time is up.',
+    body: s.Poll,
+    reply: s.Changes,
+    idempotent: true,
+    errors: ['listener_not_found', 'lease_held', 'fence_stale'],
+    verb: poll,
+  })
+  .post('/v1/sync/report', {
+    id: 'report',
+    summary: 'Say what became of deployments',
+    description:
+      'What was accepted once is accepted again and changes nothing, so a request without an answer is repeated.',
+    body: s.Reports,
+    reply: s.ReportResults,
+    idempotent: true,
+    errors: ['listener_not_found', 'fence_stale'],
+    verb: report,
+  })
+  .post('/v1/sync/logs', {
+    id: 'sendLogs',
+    summary: 'Send lines of a build or a run',
+    body: s.LogBatch,
+    reply: s.LogReceipt,
+    idempotent: true,
+    errors: ['listener_not_found', 'revision_not_found', 'fence_stale'],
+    verb: takeLogs,
+  })
+  .get('/v1/sync/archives/{workspace_id}/{upload_id}', {
+    id: 'downloadArchive',
+    summary: 'Download a source archive',
+    description: 'The address is that of an `archive` of a poll: its signature stands in for a key.',
+    ...link,
+    streams: 'application/gzip',
+    errors: [
+      'download_link_invalid',
+      'download_link_expired',
+      'archive_not_found',
+      'not_configured',
+      'storage_unavailable',
+    ],
+    open: async (c, services) => {
+      const input = validate(c.req, link, '', []) as Parameters<typeof openArchive>[1]
+      const headers = { 'Content-Type': 'application/gzip', 'Cache-Control': 'no-store' }
+      return c.body(await openArchive(services, input), 200, headers)
+    },
+  })

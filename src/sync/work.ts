@@ -1,0 +1,129 @@
+// From what is stored to work: everything that an agent needs of one deployment, its secrets sealed to the agent's key.
+import { type SQL, sql } from 'drizzle-orm'
+import { DEADLINES } from '../deployments/lifecycle.ts'
+import type { RevisionStatus, Source } from '../deployments/parts.schema.ts'
+import {
+  asksForDatabase,
+  type DeploymentType,
+  type ResourceSpec,
+  withDefaults,
+} from '../deployments/resources.schema.ts'
+import type { Ctx } from '../kernel/context.ts'
+import { offerArchive } from './archives.ts'
+import type { Seal } from './envelope.ts'
+import type { RevisionWork, Work } from './schema.ts'
+
+type Config = {
+  resource_spec?: ResourceSpec
+  install_command?: string
+  build_command?: string
+  template_id?: string
+  custom_url?: string
+  repo_url?: string
+  listener_config?: { k8s_namespace?: string }
+}
+type MadeFrom = {
+  repo_ref?: string
+  repo_commit_sha?: string
+  platform_config_path?: string
+  image_uri?: string
+}
+export type StoredRevision = {
+  id: string
+  number: number
+  status: RevisionStatus
+  status_since: string
+  source: Source
+  source_config: Config
+  source_revision_config: MadeFrom
+  secret_references: RevisionWork['secret_references'] | null
+  sealed: { name: string; sealed: string }[] | null
+  archive: { id: string; size: number; sha256: string } | null
+}
+export type StoredWork = {
+  deployment_id: string
+  generation: number
+  seq: number
+  deployment: {
+    tenant_id: string
+    name: string
+    deployment_type: DeploymentType
+    source_config: Config
+    absent: boolean
+  } | null
+  revision: StoredRevision | null
+  serving: StoredRevision | null
+}
+
+/** A revision with the sealed values of the versions that it pins, as one JSON value. */
+export const storedRevision = (r: SQL): SQL => sql`case when ${r}.id is not null then json_build_object(
+  'id', ${r}.id, 'number', ${r}.number, 'status', ${r}.status, 'status_since', ${r}.status_since, 'source', ${r}.source,
+  'source_config', ${r}.source_config, 'source_revision_config', ${r}.source_revision_config, 'secret_references', ${r}.secret_references,
+  'sealed', (select json_agg(json_build_object('name', s.name, 'sealed', s.sealed))
+    from json_to_recordset(${r}.secrets) w(name text, version integer)
+    join deployment_secrets s on s.deployment_id = ${r}.deployment_id and s.name = w.name and s.version = w.version),
+  'archive', (select json_build_object('id', u.id, 'size', u.size, 'sha256', u.sha256) from uploads u
+    where u.object_path = ${r}.source_revision_config ->> 'source_tarball_path' and u.tenant_id = ${r}.tenant_id and u.state = 'stored')) end`
+
+const ABSENT = {
+  ...{ tenant_id: null, name: null, deployment_type: null, custom_url: null, k8s_namespace: null },
+  ...{ needs_database: false, revision: null, serving: null },
+}
+
+type For = { ctx: Ctx; listener_id: string; seal: Seal }
+
+export async function toWork(
+  context: For,
+  { deployment_id, generation, deployment, ...stored }: StoredWork,
+): Promise<Work> {
+  // Gone with its workspace, or being deleted: either way nothing of it is wanted any more.
+  if (!deployment || deployment.absent) return { deployment_id, generation, wanted: 'absent', ...ABSENT }
+  const { tenant_id, name, deployment_type, source_config } = deployment
+  const revision = (one: StoredRevision | null) =>
+    one && revisionWork(context, { deployment_id, tenant_id, deployment_type }, one)
+  return {
+    ...{ deployment_id, generation, wanted: 'present', tenant_id, name, deployment_type },
+    custom_url: source_config.custom_url ?? null,
+    k8s_namespace: source_config.listener_config?.k8s_namespace ?? null,
+    needs_database: asksForDatabase(source_config.resource_spec),
+    revision: await revision(stored.revision),
+    serving: await revision(stored.serving),
+  }
+}
+
+type Of = { deployment_id: string; tenant_id: string; deployment_type: DeploymentType }
+
+async function revisionWork({ ctx, listener_id, seal }: For, of: Of, stored: StoredRevision): Promise<RevisionWork> {
+  const { id, number, status, source, source_config: config, source_revision_config: from } = stored
+  const place = (what: string) => [listener_id, of.deployment_id, id, what].join('/')
+  return {
+    ...{ id, number, status, source },
+    platform_config_path: from.platform_config_path ?? null,
+    image_uri: from.image_uri ?? null,
+    template_id: source === 'internal_template' ? (config.template_id ?? null) : null,
+    git: source === 'githost' ? gitOf(config, from) : null,
+    archive:
+      source === 'internal_source' && stored.archive ? await offerArchive(ctx, of.tenant_id, stored.archive) : null,
+    install_command: config.install_command ?? null,
+    build_command: config.build_command ?? null,
+    resource_spec: withDefaults(config.resource_spec ?? {}, of.deployment_type),
+    secrets: stored.sealed && (await seal(await opened(ctx, of.deployment_id, stored.sealed), place('secrets'))),
+    secret_references: stored.secret_references ?? [],
+    deadline: deadlineOf(stored),
+  }
+}
+
+/** Without a credential: what a repository needs one for, the integration that knows it gives. */
+const gitOf = ({ repo_url = '' }: Config, { repo_ref = '', repo_commit_sha }: MadeFrom): RevisionWork['git'] => ({
+  ...{ url: repo_url, ref: repo_ref, commit_sha: repo_commit_sha ?? null, credential: null },
+})
+
+const opened = async ({ sealer }: Ctx, deployment: string, sealed: { name: string; sealed: string }[]) =>
+  Object.fromEntries(
+    await Promise.all(sealed.map(async one => [one.name, await sealer.open(one.sealed, deployment, one.name)])),
+  )
+
+function deadlineOf({ status, status_since }: StoredRevision): string | null {
+  const deadline = DEADLINES[status]
+  return deadline ? new Date(Date.parse(status_since) + deadline.after).toISOString() : null
+}

@@ -1,0 +1,275 @@
+// The agent whole, against a control plane of the protocol: real git, real processes, failures, kills, and a client that polls through it.
+import { randomUUID } from 'node:crypto'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { Agent } from '../../src/agent/agent.ts'
+import { controlAt } from '../../src/agent/control.ts'
+import type { Limits } from '../../src/agent/engines/process/limits.ts'
+import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { eventually } from '../support/commands.ts'
+import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
+import { ask, folder, QUICK } from '../support/engine.ts'
+import { type GitServer, gitServer } from '../support/git-server.ts'
+
+let home: string
+let control: ControlPlane
+let git: GitServer
+let agents: Agent[]
+let id: string
+
+beforeEach(async () => {
+  home = folder()
+  agents = []
+  id = randomUUID()
+  ;[control, git] = await Promise.all([controlPlane(), gitServer()])
+})
+afterEach(async () => {
+  for (const agent of agents) await agent.close({ stop: true })
+  await Promise.all([control.stop(), git.stop()])
+  fs.rmSync(home, { recursive: true, force: true })
+})
+
+function start({
+  at = home,
+  agent_id = 'agent-1',
+  ...limits
+}: Partial<Limits> & { at?: string; agent_id?: string } = {}) {
+  const engine = new ProcessEngine({ home: at, port: 0, limits: { ...QUICK, ...limits } })
+  const said: string[] = []
+  const agent = new Agent({
+    ...{ agent_id, version: 'test', home: at, engine, wait: 5 },
+    control: controlAt({ url: control.url, key: 'key' }),
+    say: line => void said.push(line),
+  })
+  agents.push(agent)
+  const ended = agent.run()
+  return { agent, engine, said, ended }
+}
+
+const serving = (text: string) => ({
+  'package.json': '{}',
+  'app.json': JSON.stringify({ start_command: 'node main.mjs' }),
+  'main.mjs': `import { createServer } from 'node:http'
+console.log('serving ${text}')
+createServer((req, res) => res.end('${text}' + (process.env.TOKEN ?? ''))).listen(process.env.PORT)`,
+})
+const source = (more = {}) => ({
+  source: 'githost' as const,
+  platform_config_path: 'app.json',
+  git: { url: git.url, ref: 'main', commit_sha: null, credential: null },
+  ...more,
+})
+const ended = (revision: string) =>
+  eventually(() => control.reports.find(one => one.revision_id === revision && /deployed|failed/.test(one.state)))
+const urlOf = () => control.reports.findLast(({ url }) => url)!.url!
+
+/** Asks without end, until it is told to stop; every answer counts. */
+function polling(url: string) {
+  const seen = new Map<string, number>()
+  let on = true
+  const loop = (async () => {
+    while (on) {
+      const answer = await ask(url).then(
+        ({ status, body }) => `${status} ${body}`,
+        error => `failed ${error.message}`,
+      )
+      seen.set(answer, (seen.get(answer) ?? 0) + 1)
+    }
+  })()
+  return {
+    seen,
+    until: (answer: string) => eventually(() => seen.has(answer)),
+    async stop() {
+      on = false
+      await loop
+      return [...seen.keys()].sort()
+    },
+  }
+}
+
+test('a repository: deployed, pushed to, redeployed, rolled back, while a client polls it: not one failed request', async () => {
+  const first = git.push(serving('one'), 'First')
+  start()
+  const one = control.want(id, source(), { secrets: { TOKEN: '!' } })
+  expect(await ended(one)).toMatchObject({ state: 'deployed', healthy: true })
+  expect(control.reports.find(({ commit }) => commit)!.commit).toMatchObject({
+    sha: first,
+    message: 'First',
+    author: 'Ada',
+  })
+  const client = polling(urlOf())
+  await client.until('200 one!')
+  git.push(serving('two'))
+  expect(await ended(control.want(id, source()))).toMatchObject({ state: 'deployed' })
+  await client.until('200 two')
+  const back = control.want(id, source({ git: { ...source().git, commit_sha: first } }))
+  expect(await ended(back)).toMatchObject({ state: 'deployed' })
+  await client.until('200 one')
+  expect(await client.stop()).toEqual(['200 one', '200 one!', '200 two'])
+  await eventually(() =>
+    control.logs.some(({ of, kind, message }) => of === back && kind === 'deploy' && message === 'serving one'),
+  )
+  expect(control.logs.some(({ of, kind, message }) => of === one && kind === 'build' && message.includes(first))).toBe(
+    true,
+  )
+  // What was left behind is gone.
+  await eventually(
+    () =>
+      fs
+        .readdirSync(join(home, 'builds', id))
+        .sort()
+        .join() === [back, 'cache'].sort().join(),
+  )
+}, 60_000)
+
+test('the templates: each answers', async () => {
+  start()
+  const answers: string[] = []
+  for (const [template_id, path] of [
+    ['web-service', '/notes'],
+    ['static-site', '/'],
+    ['mcp-server', '/healthz'],
+  ] as const) {
+    const deployment = randomUUID()
+    expect(await ended(control.want(deployment, { source: 'internal_template', template_id }))).toMatchObject({
+      state: 'deployed',
+    })
+    answers.push((await ask(urlOf(), path)).body.trim())
+  }
+  expect(answers).toEqual(['[]', expect.stringContaining('It is served'), '{"ok":true}'])
+}, 60_000)
+
+describe('a failure is told in a sentence, and the old revision serves', () => {
+  const broken = async (files: Record<string, string>, more = {}, limits = {}) => {
+    git.push(serving('old'))
+    start(limits)
+    await ended(control.want(id, source()))
+    const client = polling(urlOf())
+    git.push(files)
+    const revision = control.want(id, source(more))
+    const report = await ended(revision)
+    const asked = client.seen.get('200 old') ?? 0
+    await eventually(() => client.seen.get('200 old')! > asked + 5)
+    expect(await client.stop()).toEqual(['200 old'])
+    await eventually(() => !fs.existsSync(join(home, 'process', id, 'revisions', revision)))
+    return report
+  }
+  const running = (code: string, more = {}) => ({ ...serving('new'), 'main.mjs': code, ...more })
+
+  test.each<[string, () => Promise<unknown>, RegExp]>([
+    [
+      'a broken build',
+      () => broken({}, { build_command: 'cat nothing.txt' }),
+      /build command `cat nothing.txt` ended with code 1.*No such file/s,
+    ],
+    ['a port never opened', () => broken(running('setInterval(() => {}, 9e9)'), {}, { ready_ms: 1500 }), /PORT/],
+    [
+      'a crash loop',
+      () => broken(running('console.log("no table"); process.exit(2)')),
+      /^Crash loop.*code 2.*no table/s,
+    ],
+    [
+      'a failing health check',
+      () =>
+        broken(
+          {
+            ...serving('new'),
+            'app.json': '{"start_command": "node main.mjs", "health_path": "/healthz"}',
+            'main.mjs': `
+        import { createServer } from 'node:http'
+        createServer((req, res) => res.writeHead(503).end()).listen(process.env.PORT)`,
+          },
+          {},
+          { ready_ms: 1500 },
+        ),
+      /GET \/healthz answers 503/,
+    ],
+    [
+      'a missing image',
+      () => broken({}, { source: 'internal_container', image_uri: 'registry.example.com/x:1', git: null }),
+      /container images/,
+    ],
+    [
+      'a full disk',
+      () =>
+        broken(
+          running(
+            'import { writeFileSync } from "node:fs"; writeFileSync(process.env.TMPDIR + "/x", Buffer.alloc(8e6, 1)); setInterval(() => {}, 9e9)',
+          ),
+          {},
+          { disk_mb: 4 },
+        ),
+      /more than the 4 MB/,
+    ],
+    [
+      'a ref that is gone',
+      () => broken({}, { git: { url: git.url, ref: 'gone', commit_sha: null, credential: null } }),
+      /no branch, tag or whole commit id `gone`/,
+    ],
+    [
+      'a template that is none',
+      () => broken({}, { source: 'internal_template', template_id: 'x', git: null }),
+      /choose one of/,
+    ],
+  ])(
+    '%s',
+    async (_, happens, reason) => {
+      expect(await happens()).toMatchObject({ state: 'failed', message: expect.stringMatching(reason) })
+    },
+    60_000,
+  )
+})
+
+test('an interrupted build ends with all that it started; the old one serves', async () => {
+  git.push(serving('old'))
+  start()
+  await ended(control.want(id, source()))
+  const revision = control.want(id, source({ build_command: 'echo begun && sleep 1000' }))
+  await eventually(() => control.logs.some(({ of, message }) => of === revision && message === 'begun'))
+  control.interrupt(id)
+  await eventually(() => control.reports.at(-1)!.state === 'serving')
+  expect(fs.existsSync(join(home, 'builds', id, revision))).toBe(false)
+  expect((await ask(urlOf())).body).toBe('old')
+}, 60_000)
+
+test('a deleted deployment is removed, and told so', async () => {
+  git.push(serving('old'))
+  start()
+  await ended(control.want(id, source()))
+  control.unwant(id)
+  await eventually(() => control.reports.some(({ state }) => state === 'removed'))
+  expect((await ask(urlOf())).status).toBe(404)
+  for (const place of ['builds', 'process']) expect(fs.readdirSync(join(home, place))).toEqual([])
+}, 60_000)
+
+test('the control plane gone for a while: what runs runs on, and a build that ends meanwhile is told of afterwards', async () => {
+  git.push(serving('old'))
+  start()
+  await ended(control.want(id, source()))
+  const client = polling(urlOf())
+  git.push(serving('new'))
+  const revision = control.want(id, source({ build_command: 'sleep 0.5' }))
+  await eventually(() => control.said(revision).includes('building'))
+  control.away(true)
+  await client.until('200 new')
+  control.away(false)
+  expect(await ended(revision)).toMatchObject({ state: 'deployed' })
+  expect(await client.stop()).toEqual(['200 new', '200 old'])
+}, 60_000)
+
+test('two agents for one listener: one works, the other waits; the one that lost its lease reports nothing and serves on', async () => {
+  git.push(serving('one'))
+  start()
+  await ended(control.want(id, source()))
+  const url = urlOf()
+  control.steal()
+  const count = control.reports.length
+  const revision = control.want(id, source())
+  const second = start({ at: join(home, 'second'), agent_id: 'agent-2' })
+  await eventually(() => second.said.some(line => line.includes('Held')))
+  expect((await ask(url)).body).toBe('one')
+  expect(control.reports.length).toBe(count)
+  control.giveBack()
+  expect(await ended(revision)).toMatchObject({ state: 'deployed' })
+}, 60_000)

@@ -1,0 +1,220 @@
+import { describe, expect, it } from 'vitest'
+import { LISTENER_SILENT_AFTER, UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
+import { sweepRevisions } from '../../src/deployments/sweep.ts'
+import { agentOf, newListener } from '../support/agent.ts'
+import { clock, newTenant, nobody, startApp, type Tenant, theApp } from '../support/app.ts'
+import { image, newDeployment, revisionsOf, told } from '../support/deployments.ts'
+
+const cluster = { compute_type: 'k8s', compute_id: 'cluster', compute_config: { k8s_namespaces: ['apps', 'more'] } }
+
+describe('a listener', () => {
+  it('is registered once a workspace, read, changed and removed', async () => {
+    const tenant = await newTenant()
+    const { status, body, headers } = await tenant.post('/v2/listeners', cluster)
+    expect(status).toBe(201)
+    expect(body).toMatchObject({ ...cluster, version: null, last_seen_at: null })
+    expect(headers.get('Location')).toBe(`/v2/listeners/${body.id}`)
+    expect((await tenant.post('/v2/listeners', cluster)).body.code).toBe('listener_exists')
+    expect((await (await newTenant()).post('/v2/listeners', cluster)).status).toBe(201)
+    const path = `/v2/listeners/${body.id}`
+    const patched = await tenant.patch(path, { compute_config: { k8s_namespaces: ['apps'] } })
+    expect(patched.body.compute_config).toEqual({ k8s_namespaces: ['apps'] })
+    expect((await tenant.patch(path, {})).body.compute_config).toEqual({ k8s_namespaces: ['apps'] })
+    expect((await tenant.patch(path, {}, { 'If-Match': '"1"' })).body.code).toBe('precondition_failed')
+    expect((await tenant.get('/v2/listeners')).body.resources).toMatchObject([{ id: body.id }])
+    expect((await tenant.delete(path)).status).toBe(204)
+    expect((await tenant.get(path)).body.code).toBe('listener_not_found')
+  })
+
+  it('needs names that a cluster takes', async () => {
+    const tenant = await newTenant()
+    for (const bad of [{ compute_type: 'vm' }, { compute_id: '' }, { compute_config: { k8s_namespaces: ['No'] } }])
+      expect((await tenant.post('/v2/listeners', { ...cluster, ...bad })).body.code).toBe('invalid_request')
+    expect((await tenant.post('/v2/listeners', { ...cluster, compute_config: null })).body.compute_config).toEqual({
+      k8s_namespaces: [],
+    })
+  })
+
+  it('shows the version of its agent, and when that came, without another ETag', async () => {
+    const tenant = await newTenant()
+    const { listener, key } = await newListener(tenant)
+    const path = `/v2/listeners/${listener.id}`
+    const before = await tenant.get(path)
+    await agentOf(tenant, key).poll({ version: '1.2.3' })
+    const after = await tenant.get(path)
+    expect(after.body).toMatchObject({ version: '1.2.3', last_seen_at: expect.any(String) })
+    expect(after.headers.get('ETag')).toBe(before.headers.get('ETag'))
+  })
+
+  it('goes with its workspace', async () => {
+    const tenant = await newTenant()
+    const { listener } = await newListener(tenant)
+    await newDeployment(tenant, {
+      source: 'internal_container',
+      source_config: { listener_id: listener.id },
+      source_revision_config: image,
+      secrets: [],
+    })
+    expect((await tenant.owner.delete(`/workspaces/${tenant.tenant_id}`)).status).toBe(204)
+  })
+})
+
+describe('the key of an agent', () => {
+  it('is a key of the workspace, listed and revoked like any, and gone with the listener', async () => {
+    const tenant = await newTenant()
+    const { listener, key, key_id } = await newListener(tenant)
+    const listed = (await tenant.get('/workspaces/current/api-keys')).body.resources
+    expect(listed.find((one: { id: string }) => one.id === key_id)).toMatchObject({
+      listener_id: listener.id,
+      permissions: ['listeners:sync'],
+    })
+    await agentOf(tenant, key).poll()
+    await tenant.delete(`/workspaces/current/api-keys/${key_id}`)
+    expect((await agentOf(tenant, key).ask()).body.code).toBe('key_revoked')
+    const other = (await tenant.post(`/v2/listeners/${listener.id}/keys`, {})).body.key
+    await tenant.delete(`/v2/listeners/${listener.id}`)
+    expect((await agentOf(tenant, other).ask()).body.code).toBe('key_unknown')
+  })
+
+  it('is made only by who may do what it can', async () => {
+    const tenant = await newTenant()
+    const { listener } = await newListener(tenant)
+    const permissions = ['api-keys:create']
+    const { key } = (await tenant.post('/workspaces/current/api-keys', { description: 'narrow', permissions })).body
+    const { body } = await tenant.as(key).post(`/v2/listeners/${listener.id}/keys`, {})
+    expect(body.code).toBe('role_exceeds_actor')
+  })
+})
+
+describe('a deployment that names a listener', () => {
+  const selfHosted = () => startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
+  const container = (source_config: object) => ({
+    name: `app-${nobody()}`,
+    source: 'external_container',
+    source_config: { resource_spec: {}, ...source_config },
+    source_revision_config: { image_uri: 'registry.example.com/app:1' },
+    secrets: [],
+  })
+  const make = async (tenant: Tenant, source_config: object) => {
+    const { status, body } = await tenant.post('/v2/deployments', container(source_config))
+    return status === 201 ? 201 : [body.code, body.detail.match(/source_config\.[a-z0-9_.]+/)?.[0].replace(/\.$/, '')]
+  }
+  const [LISTENER, NAMESPACE] = ['source_config.listener_id', 'source_config.listener_config.k8s_namespace']
+
+  it('is held to those of its workspace, and to their namespaces', async () => {
+    const app = selfHosted()
+    const tenant = await newTenant({ app })
+    expect(await make(tenant, {})).toBe(201)
+    const { id } = (await tenant.post('/v2/listeners', cluster)).body
+    const { id: local } = (await tenant.post('/v2/listeners', { compute_type: 'local', compute_id: 'machine' })).body
+    const { listener: theirs } = await newListener(await newTenant({ app }))
+    const inside = (k8s_namespace: string) => ({ listener_config: { k8s_namespace } })
+    const table: [object, unknown][] = [
+      [{}, ['source_rule', LISTENER]],
+      [{ listener_id: nobody() }, ['source_rule', LISTENER]],
+      [{ listener_id: theirs.id }, ['source_rule', LISTENER]],
+      [{ listener_id: id }, ['source_rule', NAMESPACE]],
+      [{ listener_id: id, ...inside('kube-system') }, ['source_rule', NAMESPACE]],
+      [{ listener_id: id, ...inside('more') }, 201],
+      [{ listener_id: local }, 201],
+      [{ listener_id: local, ...inside('apps') }, ['source_rule', NAMESPACE]],
+    ]
+    for (const [config, expected] of table) expect(await make(tenant, config)).toEqual(expected)
+    const path = `/v2/listeners/${id}`
+    const narrowed = (k8s_namespaces: string[]) => tenant.patch(path, { compute_config: { k8s_namespaces } })
+    expect((await narrowed(['apps'])).body.code).toBe('listener_in_use')
+    expect((await narrowed(['more'])).status).toBe(200)
+    expect((await tenant.delete(path)).body.code).toBe('listener_in_use')
+  })
+
+  it('keeps it, whoever comes first', async () => {
+    const tenant = await newTenant()
+    for (let round = 0; round < 8; round++) {
+      const { listener } = await newListener(tenant)
+      const body = {
+        source: 'internal_container',
+        source_config: { listener_id: listener.id },
+        source_revision_config: image,
+        secrets: [],
+      }
+      const [made, removed] = await Promise.all([
+        tenant.post('/v2/deployments', { name: `app-${nobody()}`, ...body }),
+        tenant.delete(`/v2/listeners/${listener.id}`),
+      ])
+      expect([
+        [201, 409],
+        [400, 204],
+      ]).toContainEqual([made.status, removed.status])
+    }
+  })
+})
+
+describe('silence', () => {
+  const sweep = (tenant: Tenant, ahead: number) =>
+    sweepRevisions(theApp().database, { ahead, within: [tenant.tenant_id] })
+  async function serving() {
+    const tenant = await newTenant()
+    const { listener, key } = await newListener(tenant)
+    const agent = agentOf(tenant, key)
+    const source = { source: 'internal_container', source_revision_config: image, secrets: [] }
+    const { id } = await newDeployment(tenant, { ...source, source_config: { listener_id: listener.id } })
+    const [work] = (await agent.poll()).changes
+    const read = async () => (await tenant.get(`/v2/deployments/${id}`)).body.status
+    const explained = async () => (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources
+    return { tenant, agent, id, work: work!, read, explained }
+  }
+  const at = <T>(ahead: number, act: () => Promise<T>) => {
+    clock.ahead = ahead
+    return act().finally(() => (clock.ahead = 0))
+  }
+
+  it('makes deployments UNKNOWN past the deadline, and a poll brings them back', async () => {
+    const { tenant, agent, id, work, read, explained } = await serving()
+    await agent.say(work, { state: 'deployed' })
+    await sweep(tenant, LISTENER_SILENT_AFTER - 10_000)
+    expect(await read()).toBe('READY')
+    const [told] = await at(4 * 60_000, explained)
+    expect(told.code).toBe('listener_silent')
+    expect(told.detail).toContain(' 4 minutes')
+    await sweep(tenant, LISTENER_SILENT_AFTER + 1000)
+    expect(await read()).toBe('UNKNOWN')
+    expect((await at(7 * 60_000, explained)).map((one: { code: string }) => one.code)).toEqual(['listener_silent'])
+    await at(LISTENER_SILENT_AFTER + 60_000, () => agent.poll())
+    await sweep(tenant, LISTENER_SILENT_AFTER + 61_000)
+    expect(await read()).toBe('READY')
+    expect((await tenant.get(`/v2/deployments?deployment_ids=${id}&status=READY`)).body.resources).toHaveLength(1)
+  })
+
+  it('while it was deploying makes the revision UNKNOWN, which a late report settles', async () => {
+    const { tenant, agent, id, work } = await serving()
+    await agent.say(work, { state: 'deploying' })
+    await sweep(tenant, 16 * 60_000)
+    expect((await revisionsOf(tenant, id))[0]!.status).toBe('UNKNOWN')
+    await at(17 * 60_000, async () => {
+      await agent.poll()
+      expect(await agent.say(work, { state: 'deployed' })).toMatchObject({ outcome: 'accepted' })
+    })
+    expect((await revisionsOf(tenant, id))[0]!.status).toBe('DEPLOYED')
+    await told(tenant, id)
+  })
+
+  it('of those who use it makes a deployment UNUSED, and a request wakes it', async () => {
+    const { tenant, agent, work, read } = await serving()
+    await agent.say(work, { state: 'deployed' })
+    const [now] = (await agent.poll()).changes
+    const serves = { ...now!, revision: now!.serving }
+    const used = (ahead: number) =>
+      at(ahead, async () => {
+        await agent.poll()
+        return agent.say(serves, { state: 'serving', last_request_at: new Date(Date.now() + ahead).toISOString() })
+      })
+    await used(UNUSED_AFTER - 60_000)
+    await sweep(tenant, UNUSED_AFTER + 1000)
+    expect(await read()).toBe('READY')
+    await at(2 * UNUSED_AFTER, () => agent.poll())
+    await sweep(tenant, 2 * UNUSED_AFTER)
+    expect(await read()).toBe('UNUSED')
+    expect(await used(2 * UNUSED_AFTER + 1000)).toMatchObject({ outcome: 'accepted' })
+    expect(await read()).toBe('READY')
+  })
+})

@@ -1,0 +1,202 @@
+import { describe, expect, it } from 'vitest'
+import { agentOf, digestOf, newListener } from '../support/agent.ts'
+import { clock, eventsOf, newTenant, type Tenant } from '../support/app.ts'
+import { image, newDeployment } from '../support/deployments.ts'
+
+const on = (listener: { id: string }, over: Record<string, unknown> = {}) => ({
+  source: 'internal_container',
+  source_config: { listener_id: listener.id },
+  source_revision_config: image,
+  secrets: [{ name: 'TOKEN', value: 'hush' }],
+  ...over,
+})
+
+async function furnished() {
+  const tenant = await newTenant()
+  const { listener, key } = await newListener(tenant)
+  return { tenant, listener, key, agent: agentOf(tenant, key) }
+}
+const later = async <T>(ms: number, act: () => Promise<T>) => {
+  clock.ahead += ms
+  return act().finally(() => (clock.ahead -= ms))
+}
+
+describe('work', () => {
+  it('is handed out whole, its secrets sealed to the agent and journaled', async () => {
+    const { tenant, listener, agent } = await furnished()
+    const deployment = await newDeployment(tenant, on(listener))
+    const { changes, resync, more, lease } = await agent.poll()
+    expect({ resync, more, fence: lease.fence }).toEqual({ resync: true, more: false, fence: 1 })
+    expect(changes).toHaveLength(1)
+    const [work] = changes
+    expect(work).toMatchObject({
+      deployment_id: deployment.id,
+      generation: 1,
+      wanted: 'present',
+      tenant_id: tenant.tenant_id,
+      name: deployment.name,
+      serving: null,
+      revision: {
+        id: deployment.latest_revision_id,
+        number: 1,
+        status: 'AWAITING_DEPLOY',
+        ...image,
+        resource_spec: { min_scale: 1, memory_mb: 1024, memory_limit_mb: 2048 },
+      },
+    })
+    expect(agent.open(listener.id, work!)).toEqual({ TOKEN: 'hush' })
+    expect(JSON.stringify(changes)).not.toContain('hush')
+  })
+
+  it('journals whom secrets went to', async () => {
+    const { tenant, listener, agent } = await furnished()
+    const deployment = await newDeployment(tenant, on(listener))
+    const { headers } = await agent.ask()
+    const events = await eventsOf(headers.get('X-Request-Id')!)
+    expect(events).toMatchObject([
+      {
+        type: 'revision.secrets_revealed',
+        subject_id: deployment.latest_revision_id,
+        actor_kind: 'listener',
+        actor_id: listener.id,
+        tenant_id: tenant.tenant_id,
+      },
+    ])
+  })
+
+  it('comes once, and again only when something changes', async () => {
+    const { tenant, listener, agent } = await furnished()
+    const { id } = await newDeployment(tenant, on(listener))
+    await agent.poll()
+    expect((await agent.poll()).changes).toEqual([])
+    await tenant.patch(`/v2/deployments/${id}`, { secrets: [{ name: 'TOKEN', value: 'other' }] })
+    expect((await agent.poll()).changes).toMatchObject([{ deployment_id: id, generation: 2 }])
+    expect((await agent.poll({ digest: digestOf(agent.known) })).changes).toEqual([])
+  })
+
+  it('comes in pages, each deployment once', async () => {
+    const { tenant, listener, agent } = await furnished()
+    const ids: string[] = []
+    for (let i = 0; i < 53; i++) ids.push((await newDeployment(tenant, on(listener, { secrets: [] }))).id)
+    const first = await agent.poll()
+    expect([first.changes.length, first.more, first.resync]).toEqual([50, true, true])
+    const second = await agent.poll()
+    expect([second.changes.length, second.more, second.resync]).toEqual([3, false, false])
+    expect([...first.changes, ...second.changes].map(one => one.deployment_id)).toEqual(ids)
+    expect(second.digest).toBe(digestOf(agent.known))
+  })
+
+  it('waits for a change, and is told of it', async () => {
+    const { tenant, listener, agent } = await furnished()
+    await agent.poll()
+    const waiting = agent.poll({ wait: 20 })
+    const { id } = await newDeployment(tenant, on(listener))
+    expect((await waiting).changes).toMatchObject([{ deployment_id: id }])
+  })
+})
+
+describe('a digest', () => {
+  it('that differs though nothing changed brings everything again', async () => {
+    const { tenant, listener, agent } = await furnished()
+    const { id } = await newDeployment(tenant, on(listener))
+    await agent.poll()
+    const { resync, changes } = await agent.poll({ digest: digestOf(new Map([[id, 7]])) })
+    expect([resync, changes.length]).toEqual([true, 1])
+    expect((await agent.poll({ digest: digestOf(agent.known) })).resync).toBe(false)
+  })
+
+  it('follows what is removed', async () => {
+    const { tenant, listener, agent } = await furnished()
+    const { id } = await newDeployment(tenant, on(listener))
+    await newDeployment(tenant, on(listener))
+    await tenant.delete(`/v2/deployments/${id}`)
+    const { changes } = await agent.poll()
+    const absent = changes.find(one => one.wanted === 'absent')!
+    expect(absent).toMatchObject({ deployment_id: id, revision: null, serving: null })
+    await agent.say(absent, { state: 'removed' })
+    const { digest, resync } = await agent.poll({ digest: digestOf(agent.known) })
+    expect([digest, resync]).toEqual([digestOf(agent.known), false])
+  })
+})
+
+describe('a lease', () => {
+  it('is one agent’s: the other waits until it ends', async () => {
+    const { tenant, key, agent } = await furnished()
+    const other = agentOf(tenant, key)
+    await agent.poll()
+    const refused = await other.ask()
+    expect([refused.status, refused.body.code]).toEqual([409, 'lease_held'])
+    expect(Number(refused.headers.get('Retry-After'))).toBeGreaterThan(50)
+    await later(61_000, async () => {
+      expect((await other.poll()).lease.fence).toBe(2)
+      const { status, body } = await agent.ask()
+      expect([status, body.code]).toEqual([409, 'fence_stale'])
+    })
+  })
+
+  it('is renewed by its fence, also late, and taken anew by a restart', async () => {
+    const { tenant, key, agent } = await furnished()
+    await agent.poll()
+    await later(90_000, async () => expect((await agent.poll()).lease.fence).toBe(1))
+    const restarted = agentOf(tenant, key, agent.agent_id)
+    expect((await restarted.poll()).lease.fence).toBe(2)
+    expect((await agent.ask()).body.code).toBe('fence_stale')
+    expect((await agent.tell([{ deployment_id: tenant.tenant_id, generation: 1, state: 'removed' }])).body.code).toBe(
+      'fence_stale',
+    )
+  })
+
+  it('goes to one of several that ask at once', async () => {
+    const { tenant, key } = await furnished()
+    const replies = await Promise.all(Array.from({ length: 6 }, () => agentOf(tenant, key).ask()))
+    expect(replies.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409, 409])
+  })
+
+  it('needs a point on the curve to seal to', async () => {
+    const { agent } = await furnished()
+    const { status, body } = await agent.ask({ public_key: `B${'A'.repeat(86)}` })
+    expect([status, body.code]).toEqual([422, 'invalid_request'])
+  })
+})
+
+describe('an agent’s key', () => {
+  const refusedOf = async (tenant: Tenant, key: string, path: string) => {
+    const { status, body } = await tenant.as(key).get(path)
+    return [status, body.code]
+  }
+
+  it('does nothing else', async () => {
+    const { tenant, key } = await furnished()
+    for (const path of ['/v2/deployments', '/v2/listeners', '/workspaces/current/api-keys'])
+      expect(await refusedOf(tenant, key, path)).toEqual([403, 'permission_missing'])
+  })
+
+  it('is needed: any other key is no listener', async () => {
+    const { tenant } = await furnished()
+    expect((await agentOf(tenant, tenant.key).ask()).body.code).toBe('listener_not_found')
+  })
+
+  it('shows nothing of another listener, nor lets it be touched', async () => {
+    const { tenant, listener, agent } = await furnished()
+    const other = await newListener(tenant)
+    const stranger = agentOf(tenant, other.key)
+    const { id, latest_revision_id } = await newDeployment(tenant, on(listener))
+    await agent.poll()
+    expect((await stranger.poll()).changes).toEqual([])
+    const claim = { deployment_id: id, generation: 1, revision: { id: latest_revision_id } as never }
+    for (const state of ['deployed', 'serving', 'interrupted'] as const)
+      expect(await stranger.say(claim, { state })).toMatchObject({ outcome: 'refused', code: 'deployment_unknown' })
+    expect((await tenant.get(`/v2/deployments/${id}/revisions/${latest_revision_id}`)).body.status).toBe(
+      'AWAITING_DEPLOY',
+    )
+    const log = { deployment_id: id, revision_id: latest_revision_id, kind: 'build', stream: id, from: 0 }
+    const lines = [{ timestamp: new Date().toISOString(), level: 'INFO', message: 'mine' }]
+    const { body } = await stranger.post('/v1/sync/logs', {
+      agent_id: stranger.agent_id,
+      fence: stranger.fence,
+      ...log,
+      lines,
+    })
+    expect(body.code).toBe('revision_not_found')
+  })
+})

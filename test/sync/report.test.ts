@@ -1,0 +1,284 @@
+import { describe, expect, it } from 'vitest'
+import type { Work } from '../../src/sync/schema.ts'
+import { agentOf, digestOf, newListener } from '../support/agent.ts'
+import { clock, eventsOf, newTenant, nobody, type Tenant } from '../support/app.ts'
+import { image, newDeployment, revisionsOf, storyOf, told } from '../support/deployments.ts'
+
+async function furnished(over: Record<string, unknown> = {}) {
+  const tenant = await newTenant()
+  const { listener, key } = await newListener(tenant)
+  const agent = agentOf(tenant, key)
+  const body = {
+    source: 'internal_container',
+    source_revision_config: image,
+    secrets: [],
+    ...over,
+    source_config: { listener_id: listener.id, ...(over.source_config as object) },
+  }
+  const deployment = await newDeployment(tenant, body)
+  const [work] = (await agent.poll()).changes as [Work]
+  const read = async () => (await tenant.get(`/v2/deployments/${deployment.id}`)).body
+  const [first] = await revisionsOf(tenant, deployment.id)
+  return { tenant, listener, key, agent, id: deployment.id as string, work, read, first: first! }
+}
+const statusOf = async (tenant: Tenant, id: string) => (await revisionsOf(tenant, id))[0]!.status
+const reconciled = async (tenant: Tenant, id: string) =>
+  (await tenant.get(`/v2/deployments?deployment_ids=${id}&remote_reconciled=true`)).body.resources.length === 1
+
+describe('a rollout', () => {
+  it('goes step by step, each told by the journal, and the healthy one serves', async () => {
+    const { tenant, agent, id, work, read, first } = await furnished()
+    for (const state of ['deploying', 'deployed'] as const) {
+      expect(await reconciled(tenant, id)).toBe(false)
+      expect(await agent.say(work, { state, url: 'http://app.localhost:8080' })).toMatchObject({
+        outcome: 'accepted',
+        code: null,
+      })
+    }
+    expect(await read()).toMatchObject({ active_revision_id: first.id, url: 'http://app.localhost:8080' })
+    expect(await reconciled(tenant, id)).toBe(true)
+    expect(await storyOf(first.id)).toEqual(['AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'])
+    await told(tenant, id)
+    const { changes } = await agent.poll()
+    expect(changes).toMatchObject([{ generation: agent.known.get(id), revision: null, serving: { id: first.id } }])
+  })
+
+  it('may leave steps out, and the journal tells them all the same', async () => {
+    const { tenant, agent, id, work, first } = await furnished({
+      source: 'internal_source',
+      source_revision_config: {},
+    })
+    expect(work.revision).toBeNull()
+    expect(first.status).toBe('CREATING')
+    const { work: other, ...rest } = await furnished({
+      source: 'internal_template',
+      source_config: { template_id: 'hello' },
+      source_revision_config: {},
+    })
+    await rest.agent.say(other, { state: 'deployed' })
+    expect(await storyOf(rest.first.id)).toEqual(['AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'])
+    expect(await agent.say(work, { state: 'serving' })).toMatchObject({ outcome: 'accepted' })
+    expect(await reconciled(tenant, id)).toBe(true)
+  })
+
+  it('is journaled in the name of the listener', async () => {
+    const { listener, agent, work, id } = await furnished()
+    const revision_id = work.revision!.id
+    const { headers } = await agent.tell([
+      { deployment_id: id, generation: 1, revision_id, state: 'deployed', healthy: true },
+    ])
+    const events = await eventsOf(headers.get('X-Request-Id')!)
+    expect(events.map(one => one.type)).toEqual(['revision.deploying', 'revision.deployed', 'deployment.activated'])
+    for (const event of events) expect(event).toMatchObject({ actor_kind: 'listener', actor_id: listener.id })
+  })
+
+  it('that fails says why, and leaves the old one serving', async () => {
+    const { tenant, agent, id, work, read, first } = await furnished()
+    await agent.say(work, { state: 'deployed' })
+    await tenant.post(`/v2/deployments/${id}/revisions`)
+    const [next] = (await agent.poll()).changes as [Work]
+    expect(next).toMatchObject({ revision: { number: 2 }, serving: { number: 1 } })
+    expect(await reconciled(tenant, id)).toBe(false)
+    await agent.say(next, { state: 'failed', message: 'Nothing listens at PORT.' })
+    const [second] = await revisionsOf(tenant, id)
+    expect(second).toMatchObject({ status: 'DEPLOY_FAILED', status_message: 'Nothing listens at PORT.' })
+    expect((await read()).active_revision_id).toBe(first.id)
+    expect(await reconciled(tenant, id)).toBe(true)
+    await told(tenant, id)
+  })
+
+  it('learns the commit and the image that were found', async () => {
+    const template = {
+      source: 'internal_template',
+      source_config: { template_id: 'hello' },
+      source_revision_config: {},
+    }
+    const { tenant, agent, id, work, first } = await furnished(template)
+    const commit = { sha: 'a'.repeat(40), message: 'Begin', author: 'Ada' }
+    await agent.say(work, { state: 'deploying', commit, ...image })
+    const [revision] = await revisionsOf(tenant, id)
+    expect(revision).toMatchObject({ commit, source_revision_config: { ...image, repo_commit_sha: commit.sha } })
+    expect((await tenant.get(`/v2/deployments/${id}`)).body.source_revision_config.repo_commit_sha).toBe(commit.sha)
+    await agent.say(work, { state: 'deployed' })
+    const back = await tenant.post(`/v2/deployments/${id}/revisions/${first.id}/redeploy`, {})
+    expect(back.body.source_revision_config).toMatchObject(image)
+  })
+
+  it('gives the turn to the one that waits, under a generation that the agent has not', async () => {
+    const { tenant, agent, id, work } = await furnished()
+    await tenant.post(`/v2/deployments/${id}/revisions`)
+    const { generation } = await agent.say(work, { state: 'deployed' })
+    expect(await reconciled(tenant, id)).toBe(false)
+    const [next] = (await agent.poll()).changes as [Work]
+    expect(next).toMatchObject({
+      generation,
+      revision: { number: 2, status: 'AWAITING_DEPLOY' },
+      serving: { number: 1 },
+    })
+    await agent.say(next, { state: 'deployed' })
+    expect(await reconciled(tenant, id)).toBe(true)
+  })
+})
+
+describe('a repeat', () => {
+  it('is accepted again and changes nothing', async () => {
+    const { tenant, agent, id, work, read } = await furnished()
+    const once = await agent.say(work, { state: 'deployed' })
+    const before = JSON.stringify(await read())
+    for (const state of ['deployed', 'deploying', 'building'] as const)
+      expect(await agent.say(work, { state })).toEqual({ ...once, outcome: 'accepted' })
+    expect(JSON.stringify(await read())).toBe(before)
+    expect((await agent.tell([{ deployment_id: id, generation: 1, state: 'serving' }])).status).toBe(200)
+    await told(tenant, id)
+  })
+
+  it('of a failure is accepted, of another outcome stale', async () => {
+    const { agent, work } = await furnished()
+    await agent.say(work, { state: 'failed', message: 'no' })
+    expect((await agent.say(work, { state: 'failed', message: 'no' })).outcome).toBe('accepted')
+    expect(await agent.say(work, { state: 'deployed' })).toMatchObject({ outcome: 'stale', code: 'revision_ended' })
+  })
+})
+
+describe('a stale report', () => {
+  it('of an interrupted revision moves nothing; that it stopped is acknowledged', async () => {
+    const { tenant, agent, id, work } = await furnished()
+    expect(await agent.say(work, { state: 'interrupted' })).toMatchObject({ outcome: 'refused', code: 'still_wanted' })
+    await tenant.post(`/v2/deployments/${id}/revisions/${work.revision!.id}/interruption`)
+    expect(await agent.say(work, { state: 'deployed' })).toMatchObject({ outcome: 'stale', code: 'revision_ended' })
+    const [now] = (await agent.poll()).changes as [Work]
+    expect(now).toMatchObject({ revision: null, generation: 2 })
+    expect(await reconciled(tenant, id)).toBe(false)
+    const revision = { id: work.revision!.id } as Work['revision']
+    expect(await agent.say({ ...now, revision }, { state: 'interrupted' })).toMatchObject({ outcome: 'accepted' })
+    expect(await reconciled(tenant, id)).toBe(true)
+    expect(await statusOf(tenant, id)).toBe('INTERRUPTED')
+  })
+
+  it('of what was wanted before is told apart from what never was', async () => {
+    const { tenant, agent, id, work } = await furnished()
+    await agent.say(work, { state: 'deployed' })
+    await tenant.post(`/v2/deployments/${id}/revisions`)
+    const of = { deployment_id: id, revision: null }
+    expect(await agent.say({ ...of, generation: 1 }, { state: 'serving' })).toMatchObject({
+      outcome: 'stale',
+      code: 'generation_passed',
+    })
+    expect(await agent.say({ ...of, generation: 99 }, { state: 'serving' })).toMatchObject({
+      outcome: 'refused',
+      code: 'generation_unknown',
+    })
+    const unknown = { id: nobody() } as Work['revision']
+    expect(await agent.say({ ...of, generation: 1, revision: unknown }, { state: 'deploying' })).toMatchObject({
+      code: 'revision_unknown',
+    })
+  })
+
+  it('of a zombie is refused whole, and overwrites nothing', async () => {
+    const { tenant, key, agent, id, work } = await furnished()
+    const successor = agentOf(tenant, key, agent.agent_id)
+    await successor.poll()
+    const said = {
+      deployment_id: id,
+      revision_id: work.revision!.id,
+      generation: 1,
+      state: 'failed',
+      message: 'too late',
+    }
+    const { status, body } = await agent.tell([said])
+    expect([status, body.code]).toEqual([409, 'fence_stale'])
+    await successor.say(work, { state: 'deployed' })
+    expect(await statusOf(tenant, id)).toBe('DEPLOYED')
+  })
+})
+
+describe('deleting', () => {
+  it('takes two phases: wanted absent, then gone', async () => {
+    const { tenant, agent, id, work, read } = await furnished()
+    expect(await agent.say({ ...work, revision: null }, { state: 'removed' })).toMatchObject({
+      outcome: 'refused',
+      code: 'still_wanted',
+    })
+    await agent.say(work, { state: 'deployed' })
+    expect((await tenant.delete(`/v2/deployments/${id}`)).status).toBe(204)
+    expect((await read()).status).toBe('AWAITING_DELETE')
+    const [absent] = (await agent.poll()).changes as [Work]
+    expect(absent).toMatchObject({ wanted: 'absent', revision: null })
+    const gone = { outcome: 'accepted', code: null, generation: null }
+    const { headers, body } = await agent.tell([{ deployment_id: id, generation: absent.generation, state: 'removed' }])
+    expect(body.results).toMatchObject([gone])
+    expect((await eventsOf(headers.get('X-Request-Id')!)).map(one => one.type)).toEqual(['deployment.removed'])
+    expect((await tenant.get(`/v2/deployments/${id}`)).status).toBe(404)
+    expect(await agent.say(absent, { state: 'removed' })).toMatchObject(gone)
+    expect((await agent.poll({ digest: digestOf(agent.known) })).resync).toBe(false)
+  })
+
+  it('is not reported by who has not heard of it', async () => {
+    const { tenant, agent, id, work } = await furnished()
+    await tenant.delete(`/v2/deployments/${id}`)
+    expect(await agent.say({ ...work, revision: null }, { state: 'removed' })).toMatchObject({
+      outcome: 'stale',
+      code: 'generation_passed',
+    })
+  })
+})
+
+describe('what an agent says besides', () => {
+  it('a database that is there ends the waiting for it', async () => {
+    const { agent, work, read } = await furnished({ source_config: { resource_spec: { db_cpu: 1 } } })
+    expect(work.needs_database).toBe(true)
+    expect((await read()).status).toBe('AWAITING_DATABASE')
+    await agent.say({ ...work, revision: null }, { state: 'database_ready' })
+    expect((await read()).status).toBe('READY')
+  })
+
+  it('a url in place of another is told and makes another version', async () => {
+    const { agent, work, tenant, id, read } = await furnished()
+    await agent.say(work, { state: 'deployed', url: 'http://one.localhost' })
+    const before = (await tenant.get(`/v2/deployments/${id}`)).headers.get('ETag')
+    const [now] = (await agent.poll()).changes as [Work]
+    const serving = { ...now, revision: now.serving }
+    await agent.say(serving, { state: 'serving', url: 'http://two.localhost', healthy: true })
+    const { headers, body } = await tenant.get(`/v2/deployments/${id}`)
+    expect(body.url).toBe('http://two.localhost')
+    expect(headers.get('ETag')).not.toBe(before)
+    await agent.say(serving, { state: 'serving', url: 'http://two.localhost' })
+    await agent.say(serving, { state: 'serving' })
+    expect((await tenant.get(`/v2/deployments/${id}`)).headers.get('ETag')).toBe(headers.get('ETag'))
+    expect((await read()).updated_at).toBe(body.updated_at)
+  })
+
+  it('logs come once, however often they are sent', async () => {
+    const { tenant, agent, id, work } = await furnished()
+    const revision_id = work.revision!.id
+    const stream = nobody()
+    const lines = ['one', 'two', 'three'].map(message => ({
+      timestamp: new Date(clock.ahead + Date.now()).toISOString(),
+      level: 'INFO',
+      message,
+    }))
+    const send = (from: number, over: object = {}) =>
+      agent.post('/v1/sync/logs', {
+        ...{
+          agent_id: agent.agent_id,
+          fence: agent.fence,
+          deployment_id: id,
+          revision_id,
+          kind: 'deploy',
+          stream,
+          from,
+          lines: lines.slice(from),
+        },
+        ...over,
+      })
+    const messages = async () =>
+      (await tenant.post(`/v1/projects/${id}/deploy_logs`, {})).body.logs.map((one: { message: string }) => one.message)
+    expect((await send(0, { lines: lines.slice(0, 2) })).body).toEqual({ next: 2 })
+    await Promise.all([send(0), send(0), send(1)])
+    expect((await send(0, { lines: lines.slice(0, 1) })).body).toEqual({ next: 3 })
+    expect(await messages()).toEqual(['one', 'two', 'three'])
+    expect((await send(0, { stream: nobody() })).body).toEqual({ next: 3 })
+    expect(await messages()).toHaveLength(6)
+    expect((await send(0, { fence: 99 })).body.code).toBe('fence_stale')
+  })
+})
