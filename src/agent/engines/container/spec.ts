@@ -1,5 +1,6 @@
 // From what is wanted of a revision to what the engine is asked to create. Pure.
 import type { Artifact, Unit } from '../engine.ts'
+import { forShell } from '../shell.ts'
 import { cpuOf, MIB, memoryOf } from './quantities.ts'
 
 type Resources = Unit['resources']
@@ -98,7 +99,7 @@ export function recipe(unit: Unit, artifact: Artifact, place: Place): Recipe {
       name: app,
       body: {
         Image: artifact.location,
-        ...(artifact.start_command && { Entrypoint: ['/bin/sh', '-c'], Cmd: [artifact.start_command] }),
+        ...(artifact.start_command && { Entrypoint: forShell(artifact.start_command), Cmd: [] }),
         Env: lines({
           ...artifact.env,
           ...unit.secrets,
