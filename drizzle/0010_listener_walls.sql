@@ -78,7 +78,7 @@ end $$;
 --> statement-breakpoint
 
 -- ---------------------------------------------------------------- who serves a deployment
--- The listener that a new deployment names, or a refusal. It stays for as long as the deployment is being written.
+-- The listener that a new deployment names, or a refusal. It stays as it is for as long as the deployment is being written.
 create function serving_listener(p_listener uuid, p_namespace text, p_needed boolean) returns uuid language plpgsql as $$
 declare
   v_namespaces jsonb;
@@ -90,7 +90,7 @@ begin
     return null;
   end if;
   select compute_config::jsonb -> 'k8s_namespaces' into v_namespaces
-    from listeners where id = p_listener and tenant_id = current_tenant() for key share;
+    from listeners where id = p_listener and tenant_id = current_tenant() for share;
   if not found then
     perform refuse('source_rule', 'source_config.listener_id is not a listener of this workspace');
   end if;

@@ -16,6 +16,7 @@ type Facts = {
   hold: Hold | null
   latest_revision_id: string | null
   in_flight_revision_id: string | null
+  healthy?: boolean | null
 }
 /** How its listener fares: since how many minutes nothing was heard of it; null when it has none. */
 type Served = { silent: number | null }
@@ -50,6 +51,10 @@ export function obstaclesOf(facts: Facts, known: Known[], { silent }: Served = {
     away,
     away !== unheard && unheard,
     latest && ahead(latest, flying, silent === null),
+    facts.healthy === false && {
+      code: 'unhealthy' as const,
+      detail: 'The revision that serves fails its health check; its log says more.',
+    },
     facts.status === 'UNUSED' && {
       code: 'unused' as const,
       detail: 'Nothing has changed for 28 days, and it counts as unused; a new revision wakes it.',

@@ -48,6 +48,7 @@ export const obstacles = [
   'revision_skipped',
   'revision_interrupted',
   'revision_unknown',
+  'unhealthy',
   'unused',
   'held_by_rollback',
 ] as const

@@ -5,13 +5,16 @@ import { bootstrap } from '../access/bootstrap.ts'
 import { Email, Name } from '../access/schema.ts'
 import { readDatabaseUrl } from '../env.ts'
 import { connect } from '../kernel/db.ts'
+import { registerPlatformListener } from '../listeners/platform.ts'
 import { openHome } from './home.ts'
 import { reach, requireReady } from './reach.ts'
 
 const USAGE = `npm run bootstrap -- --organization NAME [--workspace NAME] [--email ADDRESS]... [--organization-key]
+                      [--platform-listener NAME]
 
 Finds or makes the organisation and the workspace in the database of DATABASE_URL, or in that of the running npm run dev,
-makes the people of --email its Admins, and prints a new Admin key: of the workspace, or of the whole organisation.`
+makes the people of --email its Admins, and prints a new Admin key: of the workspace, or of the whole organisation.
+With --platform-listener it finds or makes a listener that serves every workspace of the installation, and prints a key for its agent too.`
 
 async function main() {
   const { values } = parseArgs({
@@ -20,6 +23,7 @@ async function main() {
       workspace: { type: 'string', default: 'Default' },
       email: { type: 'string', multiple: true, default: [] },
       'organization-key': { type: 'boolean', default: false },
+      'platform-listener': { type: 'string' },
       help: { type: 'boolean', short: 'h' },
     },
   })
@@ -46,6 +50,12 @@ API key       ${api_key}
 This is the only time the key is shown: store it now. Every request carries it in X-Api-Key${
       wanted.scope === 'organization' ? ',\nand names its workspace in X-Tenant-Id where it needs one' : ''
     }. Try GET /orgs/current/info.`)
+    const compute_id = values['platform-listener']
+    if (!compute_id) return
+    const platform = { organization_id, compute_id, compute_type: 'local' as const }
+    const { listener_id, listener_key } = await registerPlatformListener(database, platform)
+    console.log(`Listener      ${listener_id}  ${compute_id}
+Agent's key   ${listener_key}`)
   } finally {
     await close()
   }

@@ -4,7 +4,16 @@ import * as fs from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-export type DevState = { url: string; api_key: string; organization_id: string; tenant_id: string; pid: number }
+export type DevState = {
+  url: string
+  api_key: string
+  organization_id: string
+  tenant_id: string
+  /** The agent's: it serves every workspace of this database. */
+  listener_id: string
+  listener_key: string
+  pid: number
+}
 export type Home = ReturnType<typeof openHome>
 
 type Secrets = { sealing_keys: string; gateway_token: string }

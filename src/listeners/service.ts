@@ -76,12 +76,14 @@ export const changeListener = verb(
   async (ctx, { listener_id, ...input }: Ref & schema.ListenerPatch) => {
     const changes = supplied(input)
     const namespaces = changes.compute_config?.k8s_namespaces
+    // Whoever makes a deployment in one of them holds it too.
+    const lock = sql`select from ${listeners} where ${theOne({ listener_id })} for update`
     const change = db
       .update(listeners)
       .set({ ...changes, ...touched(listeners) })
       .where(and(theOne({ listener_id }), unmoved(ctx, listeners), namespaces && stillThere(namespaces)))
       .returning()
-    return toWire(found(await commit(ctx, 'listener.updated', change, changes), 'listener_not_found'))
+    return toWire(found(await commit(ctx, 'listener.updated', change, changes, { lock }), 'listener_not_found'))
   },
 )
 

@@ -35,7 +35,7 @@ const isIdle = ({ changes, resync }: Changes) => changes.length === 0 && !resync
 
 /** What names no listener, whoever of the platform comes first takes up. Nobody's change, so not journaled. */
 const adopted = sql`adopted as (
-  update deployments d set listener_id = current_listener() where d.id in (
+  update deployments d set listener_id = (select current_listener()) where d.id in (
     select c.id from deployments c where c.listener_id is null and setting('platform') = 'true' order by c.id limit 100 for update skip locked))`
 
 /** Whether anything has happened: a wait consists of these. */

@@ -1,5 +1,6 @@
 // What crosses the wire between the control plane and an agent. PROTOCOL.md tells how it is used.
 import * as z from 'zod'
+import { ImageReference } from '../deployments/kubernetes.schema.ts'
 import { levels } from '../deployments/logs.schema.ts'
 import { RevisionStatus, SecretReference, Source } from '../deployments/parts.schema.ts'
 import { DeploymentType, ResourceSpec } from '../deployments/resources.schema.ts'
@@ -19,7 +20,8 @@ const AgentId = z
 const Fence = z.int().min(1).meta({
   description: 'The number of the lease. Each new lease has a higher one, and only the newest is listened to.',
 })
-const Generation = z.int().min(1).meta({
+const MOST = 2 ** 31 - 1
+const Generation = z.int().min(1).max(MOST).meta({
   description: 'Counts what is wanted of the deployment: any change of its work is a new generation.',
 })
 /** 65 bytes, the first of which says that both coordinates follow. */
@@ -245,7 +247,7 @@ export const Report = z
       })
       .nullish()
       .meta({ description: 'What `ref` was found to be.' }),
-    image_uri: Text(512).nullish().meta({ description: 'The image that was built or pulled, by its digest.' }),
+    image_uri: ImageReference.nullish().meta({ description: 'The image that was built or pulled, by its digest.' }),
     url: z
       .string()
       .max(2048)
@@ -359,10 +361,14 @@ export const LogBatch = z
     stream: Uuid.meta({
       description: 'Made by the agent, anew whenever it no longer knows the number of its next line.',
     }),
-    from: z.int().min(0).meta({
-      description:
-        'The number of the first line within the stream, from 0 on. Lines that were received before are passed over.',
-    }),
+    from: z
+      .int()
+      .min(0)
+      .max(MOST - LINES_AT_ONCE)
+      .meta({
+        description:
+          'The number of the first line within the stream, from 0 on. Lines that were received before are passed over.',
+      }),
     lines: z
       .array(
         z.object({

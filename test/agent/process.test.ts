@@ -226,6 +226,19 @@ createServer().listen(process.env.PORT)
     expect((await engine.observe(ref.deployment_id)).running).toEqual([])
   })
 
+  test.each(['node main.mjs', 'true; node main.mjs'])('`%s` may take its time to end', async start_command => {
+    const { engine, lines } = await open()
+    const code = `
+import { createServer } from 'node:http'
+const server = createServer().listen(process.env.PORT)
+process.on('SIGTERM', () => setTimeout(() => { console.log('gracefully'); server.close() }, 200))
+`
+    await engine.start(unit(ref), application(home, 'graceful', code, { start_command }))
+    await until(engine, ref, 'healthy')
+    await engine.stop(ref)
+    expect(lines.map(({ message }) => message)).toEqual(['gracefully'])
+  })
+
   test('an image is refused with a reason', async () => {
     const { engine } = await open()
     expect(engine.refuses(unit(ref, { source: 'internal_container' }))).toContain('container')

@@ -39,6 +39,7 @@ describe('what stands in the way', () => {
       'held_by_rollback',
     ])
     expect(codesOf({ status: 'UNKNOWN' })).toEqual(['listener_silent'])
+    expect(codesOf({ healthy: false }, 'BUILDING')).toEqual(['in_progress', 'unhealthy'])
     expect(codesOf({ status: 'UNUSED', hold })).toEqual(['unused', 'held_by_rollback'])
     expect(codesOf({ status: 'AWAITING_DELETE', hold }, 'BUILD_FAILED')).toEqual(['deleting'])
     expect(new Set(obstacles).size).toBe(obstacles.length)

@@ -38,7 +38,15 @@ test('starts, refuses a second of its kind, stops without a trace, and comes bac
   const port = await freePort()
   const first = dev([`--port=${port}`])
   const made = await served(first)
-  expect(Object.keys(made).sort()).toEqual(['api_key', 'organization_id', 'pid', 'tenant_id', 'url'])
+  expect(Object.keys(made).sort()).toEqual([
+    'api_key',
+    'listener_id',
+    'listener_key',
+    'organization_id',
+    'pid',
+    'tenant_id',
+    'url',
+  ])
   expect(made.url).toBe(`http://127.0.0.1:${port}`)
   const answer = await info(made.url, made.api_key)
   expect(answer.status).toBe(200)

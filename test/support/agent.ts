@@ -1,39 +1,14 @@
 // An agent as tests play it: a listener's key, its lease, and what it was told.
-import { createDecipheriv, createECDH, createHash, hkdfSync } from 'node:crypto'
 import { expect } from 'vitest'
 import type { Changes, Report, ReportResult, Work } from '../../src/sync/schema.ts'
 import { nobody, type Tenant } from './app.ts'
+import { opener } from './opener.ts'
 
 export async function newListener(tenant: Tenant, over: Record<string, unknown> = {}) {
   const wanted = { compute_type: 'local', compute_id: `machine-${nobody()}`, ...over }
   const { body: listener } = await tenant.post('/v2/listeners', wanted)
   const { body: key } = await tenant.post(`/v2/listeners/${listener.id}/keys`, {})
   return { listener, key: key.key as string, key_id: key.id as string }
-}
-
-export const digestOf = (generations: Map<string, number>): string => {
-  let digest = 0n
-  for (const [id, generation] of generations)
-    digest ^= createHash('sha256').update(`${id}:${generation}`).digest().readBigUInt64BE()
-  return digest.toString(16).padStart(16, '0')
-}
-
-/** Opens as PROTOCOL.md says, with another library than seals. */
-export function opener() {
-  const own = createECDH('prime256v1')
-  const ours = own.generateKeys()
-  const open = (envelope: string, place: string): unknown => {
-    const [version, ephemeral, nonce, sealed] = envelope
-      .split('.')
-      .map((part, i) => (i ? Buffer.from(part, 'base64url') : part))
-    expect(version).toBe('v1')
-    const [theirs, iv, bytes] = [ephemeral, nonce, sealed] as Buffer[] as [Buffer, Buffer, Buffer]
-    const salt = Buffer.concat([theirs, ours])
-    const key = Buffer.from(hkdfSync('sha256', own.computeSecret(theirs), salt, 'slipway sync v1', 32))
-    const cipher = createDecipheriv('aes-256-gcm', key, iv).setAAD(Buffer.from(place)).setAuthTag(bytes.subarray(-16))
-    return JSON.parse(cipher.update(bytes.subarray(0, -16), undefined, 'utf8') + cipher.final('utf8'))
-  }
-  return { public_key: ours.toString('base64url'), open }
 }
 
 type Said = Partial<Report> & Pick<Report, 'state'>
@@ -49,8 +24,12 @@ export function agentOf(tenant: Tenant, key: string, agent_id = `agent-${nobody(
     known,
     fence: null as number | null,
     cursor: null as number | null,
-    ask: (over: object = {}) =>
-      caller.post('/v1/sync/poll', { agent_id, public_key, fence: agent.fence, cursor: agent.cursor, ...over }),
+    ask: (over: object = {}, headers: Record<string, string> = {}) =>
+      caller.post(
+        '/v1/sync/poll',
+        { agent_id, public_key, fence: agent.fence, cursor: agent.cursor, ...over },
+        headers,
+      ),
     async poll(over: object = {}): Promise<Changes> {
       const { status, body } = await agent.ask(over)
       expect(status, JSON.stringify(body)).toBe(200)
@@ -69,8 +48,8 @@ export function agentOf(tenant: Tenant, key: string, agent_id = `agent-${nobody(
       }
       return changes
     },
-    tell: (reports: object[], over: object = {}) =>
-      caller.post('/v1/sync/report', { agent_id, fence: agent.fence, reports, ...over }),
+    tell: (reports: object[], over: object = {}, headers: Record<string, string> = {}) =>
+      caller.post('/v1/sync/report', { agent_id, fence: agent.fence, reports, ...over }, headers),
     async say(
       work: Pick<Work, 'deployment_id' | 'generation'> & { revision?: Work['revision'] },
       said: Said,

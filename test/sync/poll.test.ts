@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest'
-import { agentOf, digestOf, newListener } from '../support/agent.ts'
-import { clock, eventsOf, newTenant, type Tenant } from '../support/app.ts'
+import { tripsOf } from '#runtime'
+import { agentOf, newListener } from '../support/agent.ts'
+import { clock, eventsOf, newTenant, nobody, type Reply, startApp, type Tenant, theApp } from '../support/app.ts'
 import { image, newDeployment } from '../support/deployments.ts'
+import { digestOf } from '../support/opener.ts'
 
 const on = (listener: { id: string }, over: Record<string, unknown> = {}) => ({
   source: 'internal_container',
@@ -176,27 +178,48 @@ describe('an agent’s key', () => {
     expect((await agentOf(tenant, tenant.key).ask()).body.code).toBe('listener_not_found')
   })
 
-  it('shows nothing of another listener, nor lets it be touched', async () => {
-    const { tenant, listener, agent } = await furnished()
-    const other = await newListener(tenant)
-    const stranger = agentOf(tenant, other.key)
-    const { id, latest_revision_id } = await newDeployment(tenant, on(listener))
-    await agent.poll()
-    expect((await stranger.poll()).changes).toEqual([])
-    const claim = { deployment_id: id, generation: 1, revision: { id: latest_revision_id } as never }
-    for (const state of ['deployed', 'serving', 'interrupted'] as const)
-      expect(await stranger.say(claim, { state })).toMatchObject({ outcome: 'refused', code: 'deployment_unknown' })
-    expect((await tenant.get(`/v2/deployments/${id}/revisions/${latest_revision_id}`)).body.status).toBe(
-      'AWAITING_DEPLOY',
-    )
-    const log = { deployment_id: id, revision_id: latest_revision_id, kind: 'build', stream: id, from: 0 }
-    const lines = [{ timestamp: new Date().toISOString(), level: 'INFO', message: 'mine' }]
-    const { body } = await stranger.post('/v1/sync/logs', {
-      agent_id: stranger.agent_id,
-      fence: stranger.fence,
-      ...log,
-      lines,
-    })
-    expect(body.code).toBe('revision_not_found')
-  })
+  it.each(['gateway', 'unwalled'] as const)(
+    'shows nothing of another listener, nor lets it be touched: through the %s',
+    async through => {
+      const app = through === 'gateway' ? theApp() : startApp({ through })
+      const tenant = await newTenant({ app })
+      const { listener, key } = await newListener(tenant)
+      const agent = agentOf(tenant, key)
+      const other = await newListener(tenant)
+      const stranger = agentOf(tenant, other.key)
+      const { id, latest_revision_id } = await newDeployment(tenant, on(listener))
+      await agent.poll()
+      expect((await stranger.poll()).changes).toEqual([])
+      const claim = { deployment_id: id, generation: 1, revision: { id: latest_revision_id } as never }
+      for (const state of ['deployed', 'serving', 'interrupted'] as const)
+        expect(await stranger.say(claim, { state })).toMatchObject({ outcome: 'refused', code: 'deployment_unknown' })
+      expect((await tenant.get(`/v2/deployments/${id}/revisions/${latest_revision_id}`)).body.status).toBe(
+        'AWAITING_DEPLOY',
+      )
+      const log = { deployment_id: id, revision_id: latest_revision_id, kind: 'build', stream: id, from: 0 }
+      const lines = [{ timestamp: new Date().toISOString(), level: 'INFO', message: 'mine' }]
+      const { body } = await stranger.post('/v1/sync/logs', {
+        agent_id: stranger.agent_id,
+        fence: stranger.fence,
+        ...log,
+        lines,
+      })
+      expect(body.code).toBe('revision_not_found')
+    },
+  )
+})
+
+it('an attempt is one trip, and so is a report', async () => {
+  const { tenant, listener, agent } = await furnished()
+  const { id, latest_revision_id } = await newDeployment(tenant, on(listener))
+  const trip = async (act: (headers: Record<string, string>) => Promise<Reply>) => {
+    const requestId = `trip-${nobody()}`
+    const { status } = await act({ 'X-Request-Id': requestId })
+    return [status, await tripsOf(requestId)]
+  }
+  expect(await trip(headers => agent.ask({}, headers))).toEqual([200, 1])
+  const { changes, lease } = await agent.poll({ fence: 1 })
+  expect([changes.length, lease.fence]).toEqual([1, 1])
+  const said = { deployment_id: id, revision_id: latest_revision_id, generation: 1, state: 'deployed', healthy: true }
+  expect(await trip(headers => agent.tell([said], {}, headers))).toEqual([200, 1])
 })

@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest'
 import type { Work } from '../../src/sync/schema.ts'
-import { agentOf, digestOf, newListener } from '../support/agent.ts'
+import { agentOf, newListener } from '../support/agent.ts'
 import { clock, eventsOf, newTenant, nobody, type Tenant } from '../support/app.ts'
 import { image, newDeployment, revisionsOf, storyOf, told } from '../support/deployments.ts'
+import { digestOf } from '../support/opener.ts'
 
 async function furnished(over: Record<string, unknown> = {}) {
   const tenant = await newTenant()

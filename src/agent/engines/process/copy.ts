@@ -7,6 +7,7 @@ import { StringDecoder } from 'node:string_decoder'
 import { list, readJson, writeJson } from '../../files.ts'
 import { findMarked, spawnMarked } from '../../marked.ts'
 import { endGroup, type Identity, isAlive, signalGroup } from '../../processes.ts'
+import { forShell } from '../shell.ts'
 import { probe } from './health.ts'
 import type { Copy, Health } from './pool.ts'
 
@@ -26,6 +27,7 @@ export class ProcessCopy implements Copy {
   exit: Exit | undefined
   blamed = false
   onExit = () => {}
+  #ending = false
   #read: number
   #rest = ''
   // A character may be cut in two.
@@ -44,7 +46,7 @@ export class ProcessCopy implements Copy {
     writeJson(join(folder, 'copy.json'), { port } satisfies Kept)
     const log = fs.openSync(join(folder, 'log'), 'a', 0o600)
     const how: SpawnOptions = { cwd, env, stdio: ['ignore', log, log] }
-    const { child, identity } = spawnMarked(folder, ['/bin/sh', '-c', command], how)
+    const { child, identity } = spawnMarked(folder, forShell(command), how)
     fs.closeSync(log)
     child.unref()
     const copy = new ProcessCopy(folder, port, identity, 0)
@@ -52,7 +54,7 @@ export class ProcessCopy implements Copy {
       if (copy.exit) return
       copy.exit = exit
       // What it started and left behind goes with it.
-      if (child.pid) signalGroup(child.pid, 'SIGKILL')
+      if (child.pid && !copy.#ending) signalGroup(child.pid, 'SIGKILL')
       copy.onExit()
     }
     child.once('exit', (code, signal) => ended({ code, signal }))
@@ -102,6 +104,8 @@ export class ProcessCopy implements Copy {
 
   async end(grace: number): Promise<void> {
     this.onExit = () => {}
+    // A shell in between ends first; the application may take its time.
+    this.#ending = true
     if (this.group && !this.exit) await endGroup(this.group, grace)
   }
 

@@ -86,7 +86,8 @@ export function createRouter() {
       from.once('aborted', () => res.destroy())
       from.pipe(res)
     })
-    res.once('close', () => out.destroy())
+    // Ours to close, once the answer is through: an application that closes first may cut off what it answered early.
+    res.once('close', () => socket.destroy())
     req.pipe(out)
   }
 
@@ -100,7 +101,10 @@ export function createRouter() {
     socket.write(`${req.method} ${req.url} HTTP/1.1\r\n${lines.join('')}\r\n`, 'latin1')
     if (head.length) socket.write(head)
     socket.on('error', () => client.destroy())
-    socket.once('close', () => client.destroy())
+    // Whoever ends it ends it for both: nobody goes on listening to half a conversation.
+    const finish = () => client.end(() => client.destroy())
+    socket.once('close', finish)
+    client.once('end', finish)
     client.once('close', () => {
       release()
       socket.destroy()
@@ -160,7 +164,7 @@ function forwarded(req: http.IncomingMessage): string[] {
   return [
     ...without(req.rawHeaders, new Set([...PER_HOP, ...ours])),
     ...['X-Forwarded-For', req.socket.remoteAddress ?? '', 'X-Forwarded-Proto', 'http'],
-    ...['X-Forwarded-Host', req.headers.host ?? '', 'Connection', 'close'],
+    ...['X-Forwarded-Host', req.headers.host ?? '', 'Connection', 'keep-alive'],
   ]
 }
 

@@ -1,0 +1,39 @@
+// `npm run protocol-kit -- <command>`: holds any agent against PROTOCOL.md. `--only WORD` plays the scenarios whose name has it.
+import { startPlane } from './plane.ts'
+import { scenarios } from './scenarios.ts'
+import { setStage } from './stage.ts'
+
+const USAGE = `npm run protocol-kit -- [--only WORD] <command> [argument]...
+
+Starts a control plane and drives the agent that the command starts through every scenario of PROTOCOL.md. The command finds in its
+environment SLIPWAY_URL, SLIPWAY_LISTENER_KEY, SLIPWAY_AGENT_ID (its name) and SLIPWAY_AGENT_HOME (a folder of its own, the same after a restart).`
+
+export async function playKit(command: string[], { only = '', say = console.log } = {}): Promise<string[]> {
+  const plane = await startPlane()
+  const failed: string[] = []
+  try {
+    for (const { name, play } of scenarios.filter(one => one.name.includes(only))) {
+      const stage = await setStage(plane, command)
+      const began = performance.now()
+      const fault = await play(stage).then(
+        () => null,
+        (error: Error) => error,
+      )
+      await stage.clear()
+      say(
+        `${fault ? 'not ok' : 'ok    '}  ${name}  ${((performance.now() - began) / 1000).toFixed(1)} s${fault ? `\n        ${fault.message}` : ''}`,
+      )
+      if (fault) failed.push(`${name}: ${fault.message}`)
+    }
+  } finally {
+    await plane.stop()
+  }
+  return failed
+}
+
+if (process.argv[1] === import.meta.filename) {
+  const command = process.argv.slice(2)
+  const [, only] = command[0] === '--only' ? command.splice(0, 2) : []
+  if (command.length === 0 || command[0]!.startsWith('-')) console.log(USAGE)
+  else if ((await playKit(command, only ? { only } : {})).length > 0) process.exitCode = 1
+}

@@ -1,0 +1,216 @@
+// What an agent has to get right, one scenario each.
+import { randomUUID } from 'node:crypto'
+import { setTimeout as delay } from 'node:timers/promises'
+import { sql } from 'drizzle-orm'
+import { runAsSystem } from '../src/kernel/db.ts'
+import { Poll } from '../src/sync/schema.ts'
+import { RIVAL, type Stage, sha256, until } from './stage.ts'
+
+type Scenario = { name: string; play: (stage: Stage) => Promise<void> }
+const LEASE_MS = 61_000
+
+function assert(condition: unknown, otherwise: string): asserts condition {
+  if (!condition) throw new Error(otherwise)
+}
+const polls = (stage: Stage) => stage.exchanges('/poll')
+const fenced = (stage: Stage) => stage.exchanges().filter(one => one.answered?.code === 'fence_stale')
+
+/** Somebody else takes the lease, as soon as it has run out. */
+async function takeLease({ plane, listener_key }: Stage): Promise<number> {
+  const headers = { 'X-Api-Key': listener_key, 'Content-Type': 'application/json' }
+  const { public_key } = Poll.meta()!.example as { public_key: string }
+  const body = JSON.stringify({ agent_id: RIVAL, public_key })
+  return until('another agent gets the lease that ran out', async () => {
+    plane.clock.ahead += LEASE_MS
+    const answer = await fetch(`${plane.url}/v1/sync/poll`, { method: 'POST', headers, body })
+    return answer.status === 200 && ((await answer.json()) as { lease: { fence: number } }).lease.fence
+  })
+}
+
+/** Cursor and digest are what the control plane gave, so the answer is empty. */
+const settled = (stage: Stage) =>
+  until('a poll brings the digest of what is wanted, and gets nothing', () => {
+    const last = polls(stage).at(-1)
+    const { asked, answered, status } = last ?? {}
+    return (
+      status === 200 && asked.digest === answered.digest && asked.cursor === answered.cursor && !answered.resync && last
+    )
+  })
+
+export const scenarios: Scenario[] = [
+  {
+    name: 'takes work and reports it deployed',
+    async play(stage) {
+      await stage.start()
+      const { id } = await stage.deploy()
+      await stage.served(id)
+    },
+  },
+  {
+    name: 'opens what is sealed to it, and sends the log',
+    async play(stage) {
+      await stage.start()
+      const { id, token } = await stage.deploy()
+      await stage.served(id)
+      const wanted = `kit-secret ${sha256(token)}`
+      await until('the application’s first line, which tells its secret’s digest, is in the log', async () => {
+        const { body } = await stage.call('POST', `/v1/projects/${id}/deploy_logs`, { limit: 1000 })
+        return body.logs.some((line: { message: string }) => line.message.includes(wanted))
+      })
+      assert(!JSON.stringify(stage.exchanges()).includes(token), 'The secret’s value was sent in the clear.')
+    },
+  },
+  {
+    name: 'brings a new revision beside the old, which serves until then',
+    async play(stage) {
+      await stage.start()
+      const { id } = await stage.deploy()
+      const first = await stage.served(id)
+      await stage.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
+      const second = await stage.served(id)
+      assert(first.active_revision_id !== second.active_revision_id, 'The same revision serves.')
+      const [newest, old] = await stage.revisions(id)
+      assert(newest.status === 'DEPLOYED' && old.status === 'DEPLOYED', 'A revision ended otherwise.')
+    },
+  },
+  {
+    name: 'stops a build that is interrupted, and says so',
+    async play(stage) {
+      await stage.start()
+      const { id } = await stage.deploy()
+      const { active_revision_id } = await stage.served(id)
+      await stage.patch(id, { source_config: { build_command: 'sleep 30' } })
+      const revision = await until('the build has begun', async () => {
+        const [newest] = await stage.revisions(id)
+        return newest.status === 'BUILDING' && newest
+      })
+      await stage.call('POST', `/v2/deployments/${id}/revisions/${revision.id}/interruption`)
+      await until('the interruption is acknowledged', () => stage.reconciled(id))
+      assert((await stage.read(id)).active_revision_id === active_revision_id, 'The old revision serves no more.')
+      assert((await stage.revisions(id))[0].status === 'INTERRUPTED', 'The revision is not INTERRUPTED.')
+    },
+  },
+  {
+    name: 'removes what is wanted no more',
+    async play(stage) {
+      await stage.start()
+      const { id } = await stage.deploy()
+      await stage.served(id)
+      await stage.call('DELETE', `/v2/deployments/${id}`)
+      await until(
+        'the deployment is gone',
+        async () => (await stage.call('GET', `/v2/deployments/${id}`)).status === 404,
+      )
+      await settled(stage)
+    },
+  },
+  {
+    name: 'sends the right digest, and is answered with nothing',
+    async play(stage) {
+      await stage.start()
+      for (const { id } of [await stage.deploy(), await stage.deploy()]) await stage.served(id)
+      await settled(stage)
+    },
+  },
+  {
+    name: 'takes everything again when its digest is not the control plane’s, and drops what is not named',
+    async play(stage) {
+      await stage.start()
+      const [kept, lost] = [await stage.deploy(), await stage.deploy()]
+      for (const { id } of [kept, lost]) await stage.served(id)
+      await settled(stage)
+      // As if the database had been set back: gone, and no change that says so.
+      const listener = sql`select set_config('app.listener_id', listener_id::text, true) from deployments where id = ${lost.id}::uuid`
+      await runAsSystem(stage.plane.database, listener, sql`delete from deployments where id = ${lost.id}::uuid`)
+      await until('everything is taken again', () =>
+        polls(stage).some(one => one.asked.cursor !== null && one.answered?.resync),
+      )
+      await settled(stage)
+      await stage.patch(kept.id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
+      await stage.served(kept.id)
+    },
+  },
+  {
+    name: 'stops acting when it is fenced off, and asks for a new lease',
+    async play(stage) {
+      await stage.start()
+      const { id } = await stage.deploy()
+      await stage.served(id)
+      await settled(stage)
+      const fence = await takeLease(stage)
+      await until('the agent learns that it is fenced off', () => fenced(stage).length > 0)
+      const told = stage.exchanges().indexOf(fenced(stage)[0]!)
+      await stage.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
+      await delay(1500)
+      const acted = stage
+        .exchanges()
+        .slice(told + 1)
+        .filter(one => !one.path.endsWith('/poll'))
+      assert(acted.length === 0, 'It reports though it was told to stop.')
+      assert(
+        stage
+          .exchanges()
+          .slice(told + 1)
+          .every(one => one.asked.fence == null || one.asked.fence >= fence),
+        'It goes on using its old fence.',
+      )
+      stage.plane.clock.ahead += LEASE_MS
+      await stage.served(id)
+    },
+  },
+  {
+    name: 'repeats what was not answered, and nothing is doubled',
+    async play(stage) {
+      await stage.start()
+      const { id } = await stage.deploy()
+      await stage.served(id)
+      const { cut } = stage.plane
+      Object.assign(cut, { key: stage.listener_key, left: 6, done: 0 })
+      await stage.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
+      await stage.served(id)
+      await until('every cut has happened', () => cut.left === 0)
+      await stage.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
+      await stage.served(id)
+      await settled(stage)
+      const all = await stage.revisions(id)
+      assert(
+        all.slice(0, -1).every((one: { status: string }) => one.status === 'DEPLOYED'),
+        'A revision ended otherwise.',
+      )
+    },
+  },
+  {
+    name: 'goes on after it was killed',
+    async play(stage) {
+      const agent = await stage.start()
+      const { id } = await stage.deploy()
+      await until('it has begun', async () => stage.exchanges('/report').length > 0)
+      await agent.kill()
+      // Its lease may have to run out, where it does not come back under its own name.
+      stage.plane.clock.ahead += LEASE_MS
+      await stage.start()
+      await stage.served(id)
+      await settled(stage)
+    },
+  },
+  {
+    name: 'of two, one works and the other waits until it is gone',
+    async play(stage) {
+      const first = await stage.start('first')
+      const before = await stage.deploy()
+      await stage.served(before.id)
+      await stage.start('second')
+      await until('the second is told to wait', () => polls(stage).some(one => one.answered?.code === 'lease_held'))
+      const held = stage.exchanges().findIndex(one => one.answered?.code === 'lease_held')
+      await delay(1000)
+      const names = new Set(stage.exchanges('/report').map(one => one.asked.agent_id))
+      assert(names.size === 1, 'Both of them report.')
+      assert(held >= 0 && fenced(stage).length === 0, 'The second took the lease of the first.')
+      await first.kill()
+      stage.plane.clock.ahead += LEASE_MS
+      const after = await stage.deploy()
+      await stage.served(after.id)
+      await stage.served(before.id)
+    },
+  },
+]

@@ -1,0 +1,128 @@
+// What a scenario stands on: a workspace, its listener, the agent as a process, and an application that any agent can run.
+import { type ChildProcess, spawn } from 'node:child_process'
+import { createHash, randomUUID } from 'node:crypto'
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { gzipSync } from 'node:zlib'
+import { packTar } from 'modern-tar'
+import type { Exchange, Plane } from './plane.ts'
+
+const patience = () => Number(process.env.KIT_PATIENCE_MS ?? 60_000)
+/** Whoever takes the lease away from the agent, played by the kit. */
+export const RIVAL = 'kit-rival'
+export const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
+
+const APPLICATION = {
+  'package.json': JSON.stringify({ name: 'kit', private: true, scripts: { start: 'node server.js' } }),
+  'server.js': `const { createHash } = require('node:crypto')
+console.log('kit-secret ' + createHash('sha256').update(process.env.TOKEN ?? '').digest('hex'))
+require('node:http').createServer((_, response) => response.end('kit')).listen(Number(process.env.PORT))
+`,
+}
+
+async function packed(): Promise<Uint8Array<ArrayBuffer>> {
+  const entries = Object.entries(APPLICATION).map(([name, body]) => ({
+    header: { name, size: Buffer.byteLength(body) },
+    body,
+  }))
+  return Uint8Array.from(gzipSync(await packTar(entries)))
+}
+
+export type Stage = Awaited<ReturnType<typeof setStage>>
+/** Waits until something is so, and says what was not when it never is. */
+export async function until<T>(
+  what: string,
+  look: () => Promise<T | false | undefined> | T | false | undefined,
+): Promise<T> {
+  for (const end = Date.now() + patience(); ; ) {
+    const found = await look()
+    if (found) return found
+    if (Date.now() > end) throw new Error(`Within ${patience() / 1000} s it did not come about that ${what}.`)
+    await delay(50)
+  }
+}
+
+export async function setStage(plane: Plane, command: string[]) {
+  const { call, listener_id, listener_key } = await plane.newWorkspace()
+  const folder = await mkdtemp(join(tmpdir(), 'slipway-kit-agent-'))
+  const running = new Set<ChildProcess>()
+  const from = plane.exchanges.length
+
+  /** In a folder that it finds again when it is started again, unless it is to be another agent. */
+  async function start(place = 'agent') {
+    const home = join(folder, place)
+    const env = {
+      ...process.env,
+      SLIPWAY_URL: plane.url,
+      SLIPWAY_LISTENER_KEY: listener_key,
+      SLIPWAY_AGENT_HOME: home,
+      SLIPWAY_AGENT_ID: `kit-${place}`,
+    }
+    const child = spawn(command[0]!, command.slice(1), { env, stdio: ['ignore', 'inherit', 'inherit'] })
+    running.add(child)
+    child.once('exit', () => running.delete(child))
+    return { kill: () => ended(child, 'SIGKILL') }
+  }
+  const ended = async (child: ChildProcess, signal: NodeJS.Signals) => {
+    const gone = new Promise(resolve => child.once('exit', resolve))
+    if (child.exitCode !== null || child.signalCode !== null) return
+    child.kill(signal)
+    await Promise.race([gone, delay(5000).then(() => child.kill('SIGKILL'))])
+  }
+
+  const exchanges = (path = ''): Exchange[] =>
+    plane.exchanges
+      .slice(from)
+      .filter(one => one.key === listener_key && one.path.endsWith(path) && one.asked.agent_id !== RIVAL)
+
+  async function upload(id: string): Promise<string> {
+    const { body } = await call('POST', `/v2/deployments/${id}/upload-url`)
+    const headers = { 'Content-Type': 'application/gzip' }
+    await fetch(body.upload_url, { method: 'PUT', headers, body: await packed() })
+    return body.object_path
+  }
+
+  async function deploy(token = randomUUID()) {
+    const name = `kit-${randomUUID()}`
+    const secrets = [{ name: 'TOKEN', value: token }]
+    const source = { source: 'internal_source', source_config: { listener_id }, source_revision_config: {}, secrets }
+    const { body, status } = await call('POST', '/v2/deployments', { name, ...source })
+    if (status !== 201) throw new Error(`A deployment could not be made: ${JSON.stringify(body)}`)
+    const id: string = body.id
+    await patch(id, { source_revision_config: { source_tarball_path: await upload(id) } })
+    return { id, token }
+  }
+  async function patch(id: string, body: object) {
+    const answer = await call('PATCH', `/v2/deployments/${id}`, body)
+    if (answer.status !== 200) throw new Error(`A patch was refused: ${JSON.stringify(answer.body)}`)
+    return answer.body
+  }
+  const read = async (id: string) => (await call('GET', `/v2/deployments/${id}`)).body
+  const revisions = async (id: string) =>
+    (await call('GET', `/v2/deployments/${id}/revisions?limit=100`)).body.resources
+  const reconciled = async (id: string) =>
+    (await call('GET', `/v2/deployments?deployment_ids=${id}&remote_reconciled=true`)).body.resources.length === 1
+
+  /** The newest revision serves, the agent has acknowledged it, and where it says where, something answers there. */
+  async function served(id: string) {
+    const body = await until('the newest revision serves', async () => {
+      const one = await read(id)
+      const [newest] = await revisions(id)
+      if (newest.status.endsWith('_FAILED'))
+        throw new Error(`Revision ${newest.number} is ${newest.status}: ${newest.status_message}`)
+      return one.active_revision_id === newest.id && (await reconciled(id)) && one
+    })
+    if (body.url) await until(`${body.url} answers`, async () => (await fetch(body.url).catch(() => undefined))?.ok)
+    return body
+  }
+
+  return {
+    ...{ plane, call, listener_key, start, exchanges, deploy, patch, read, revisions, reconciled, served },
+    async clear() {
+      await Promise.all([...running].map(child => ended(child, 'SIGTERM')))
+      await rm(folder, { recursive: true, force: true })
+    },
+  }
+}

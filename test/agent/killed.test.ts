@@ -1,0 +1,108 @@
+// The agent killed at every step of a rollout: it resumes; no second copy, no orphan, and the old revision serves without one failed request.
+import { randomUUID } from 'node:crypto'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { command, eventually, stopAll } from '../support/commands.ts'
+import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
+import { ask, folder } from '../support/engine.ts'
+import { type GitServer, gitServer } from '../support/git-server.ts'
+
+let home: string
+let control: ControlPlane
+let git: GitServer
+const id = randomUUID()
+
+beforeEach(async () => {
+  home = folder()
+  ;[control, git] = await Promise.all([controlPlane(), gitServer()])
+})
+afterEach(async () => {
+  await stopAll()
+  await Promise.all([control.stop(), git.stop()])
+  fs.rmSync(home, { recursive: true, force: true })
+})
+
+const agent = () =>
+  command('src/agent/main.ts', ['--home', home, '--port', '20000', '--stop'], {
+    SLIPWAY_URL: control.url,
+    SLIPWAY_LISTENER_KEY: 'key',
+  })
+const files = (text: string) => ({
+  'app.json': JSON.stringify({ start_command: 'node main.mjs', build_command: 'node build.mjs' }),
+  'build.mjs': 'setTimeout(() => console.log("half"), 200); setTimeout(() => console.log("whole"), 600)',
+  'main.mjs': `import { createServer } from 'node:http'
+createServer((req, res) => res.end('${text} ' + process.pid)).listen(process.env.PORT)`,
+})
+const source = () => ({
+  source: 'githost' as const,
+  platform_config_path: 'app.json',
+  git: { url: git.url, ref: 'main', commit_sha: null, credential: null },
+})
+const deployed = (revision: string) => eventually(() => control.said(revision).includes('deployed'))
+const urlOf = () => control.reports.findLast(({ url }) => url)!.url!
+
+/** Whatever runs for the deployment: copies, builds, and what they started. */
+function running(): number[] {
+  return fs.readdirSync('/proc').flatMap(pid => {
+    if (!/^\d+$/.test(pid)) return []
+    try {
+      // A shell that waits for what it started is no copy.
+      const shell = fs.readFileSync(`/proc/${pid}/comm`, 'latin1').trim() === 'sh'
+      return !shell && fs.readFileSync(`/proc/${pid}/environ`, 'latin1').includes(home) ? Number(pid) : []
+    } catch {
+      return []
+    }
+  })
+}
+
+test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', 'switch', 'drain', 'stop', 'forget'])(
+  'killed at: %s',
+  async step => {
+    git.push(files('old'))
+    const first = agent()
+    await deployed(control.want(id, source()))
+    const url = urlOf()
+    const seen = new Set<string>()
+    let polling = true
+    const client = (async () => {
+      while (polling)
+        seen.add(
+          await ask(url).then(
+            ({ status, body }) => `${status} ${body}`,
+            error => `failed: ${error.message}`,
+          ),
+        )
+    })()
+
+    git.push(files('new'))
+    const revision = control.want(id, source())
+    const mark = first.said.out.length
+    await first.until(() =>
+      step === 'half built'
+        ? control.logs.some(({ of, message }) => of === revision && message === 'half')
+        : first.said.out.slice(mark).includes(`: ${step} `),
+    )
+    await first.stop('SIGKILL')
+    const second = agent()
+    await deployed(revision)
+    await eventually(() => [...seen].some(answer => answer.startsWith('200 new')))
+    const [, , serving] = (await eventually(async () => {
+      const { body } = await ask(url)
+      return body.startsWith('new') && `200 ${body}`.split(' ')
+    })) as string[]
+    // The old one's files, copies and builds are gone; of the new one there is one copy.
+    await eventually(() => fs.readdirSync(join(home, 'builds', id)).length === 2)
+    await eventually(() => running().join() === serving)
+    polling = false
+    await client
+    expect([...seen].map(answer => answer.split(' ').slice(0, 2).join(' '))).toEqual(
+      expect.arrayContaining(['200 old', '200 new']),
+    )
+    expect([...seen].filter(answer => !/^200 (old|new) /.test(answer))).toEqual([])
+    expect([...seen].filter(answer => answer.startsWith('200 old')).length).toBe(1)
+    await second.stop('SIGTERM')
+    await eventually(() => running().length === 0)
+  },
+  60_000,
+)

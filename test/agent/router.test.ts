@@ -1,0 +1,171 @@
+// The router alone: streams, sockets, uploads and odd answers pass through; a request is sent again only while nothing of it was.
+import { once } from 'node:events'
+import * as http from 'node:http'
+import { type AddressInfo, connect, createServer, type Server } from 'node:net'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { createRouter } from '../../src/agent/engines/process/router.ts'
+import { eventually } from '../support/commands.ts'
+
+const open: Server[] = []
+let router: ReturnType<typeof createRouter>
+let port: number
+
+async function listen<S extends Server>(server: S, at = 0): Promise<number> {
+  open.push(server)
+  server.listen(at, '127.0.0.1')
+  await once(server, 'listening')
+  return (server.address() as AddressInfo).port
+}
+const serve = (handler: http.RequestListener) => listen(http.createServer(handler))
+const target = (port: number) => ({ host: '127.0.0.1', port })
+const lead = (...ports: number[]) => router.apply([{ host: 'app.localhost', path: '/', targets: ports.map(target) }])
+
+beforeEach(async () => {
+  router = createRouter()
+  port = await listen(router.server())
+})
+afterEach(() => {
+  for (const server of open.splice(0)) {
+    if (server instanceof http.Server) server.closeAllConnections()
+    server.close()
+  }
+})
+
+function send(options: http.RequestOptions & { body?: string } = {}) {
+  const { body, headers, ...more } = options
+  const asked = http.request({ port, headers: { host: 'app.localhost', ...headers }, agent: false, ...more })
+  asked.end(body)
+  return asked
+}
+async function answered(options: Parameters<typeof send>[0] = {}) {
+  const [res] = (await once(send(options), 'response')) as [http.IncomingMessage]
+  let body = ''
+  for await (const chunk of res.setEncoding('utf8')) body += chunk
+  return { status: res.statusCode, headers: res.headers, raw: res.rawHeaders, body }
+}
+
+test('what is sent arrives as it was: method, path, body, headers, and who asked', async () => {
+  lead(
+    await serve(async (req, res) => {
+      let body = ''
+      for await (const chunk of req.setEncoding('utf8')) body += chunk
+      res.setHeader('Set-Cookie', ['a=1', 'b=2'])
+      res.writeHead(418, 'Teapot').end(JSON.stringify({ method: req.method, url: req.url, headers: req.headers, body }))
+    }),
+  )
+  const headers = { 'X-Own': 'yes', 'X-Forwarded-For': '6.6.6.6', Connection: 'keep-alive' }
+  const { status, headers: back, body } = await answered({ method: 'PUT', path: '/a%2Fb?c=d', body: 'hello', headers })
+  const told = JSON.parse(body)
+  expect([status, back['set-cookie']]).toEqual([418, ['a=1', 'b=2']])
+  expect(told).toMatchObject({ method: 'PUT', url: '/a%2Fb?c=d', body: 'hello' })
+  expect(told.headers).toMatchObject({ 'x-own': 'yes', host: 'app.localhost', 'x-forwarded-host': 'app.localhost' })
+  expect(told.headers['x-forwarded-for']).toBe('127.0.0.1')
+  for (const method of ['HEAD', 'DELETE']) expect((await answered({ method })).status).toBe(418)
+})
+
+test('a stream arrives piece by piece, both ways', async () => {
+  const release = Promise.withResolvers<void>()
+  lead(
+    await serve(async (req, res) => {
+      res.writeHead(200, { 'Content-Type': 'text/event-stream' }).write('data: 1\n\n')
+      for await (const chunk of req) res.write(`data: ${chunk}\n\n`)
+      await release.promise
+      res.end('data: end\n\n')
+    }),
+  )
+  const asked = http.request({ port, method: 'POST', headers: { host: 'app.localhost' }, agent: false })
+  asked.write('first')
+  const [res] = (await once(asked, 'response')) as [http.IncomingMessage]
+  let body = ''
+  res.setEncoding('utf8').on('data', chunk => (body += chunk))
+  await eventually(() => body.includes('data: 1') && body.includes('first'))
+  asked.end('second')
+  await eventually(() => body.includes('second'))
+  release.resolve()
+  await once(res, 'end')
+  expect(body.endsWith('data: end\n\n')).toBe(true)
+})
+
+test('a WebSocket’s upgrade and whatever follows it', async () => {
+  const app = http.createServer()
+  app.on('upgrade', (req, socket) => {
+    socket.write(`HTTP/1.1 101 Switching Protocols\r\nUpgrade: ${req.headers.upgrade}\r\nConnection: Upgrade\r\n\r\n`)
+    socket.on('data', chunk => socket.write(`echo ${chunk}`))
+  })
+  lead(await listen(app))
+  const headers = { host: 'app.localhost', Connection: 'Upgrade', Upgrade: 'websocket' }
+  const asked = http.request({ port, headers, agent: false }).end()
+  const [, socket] = (await once(asked, 'upgrade')) as [unknown, import('node:net').Socket]
+  socket.write('hello')
+  expect(String((await once(socket, 'data'))[0])).toBe('echo hello')
+  expect(Object.values(router.inFlight())).toEqual([1])
+  socket.destroy()
+  await eventually(() => Object.keys(router.inFlight()).length === 0)
+})
+
+test('a copy that takes no connection is passed over; a request waits while there is none', async () => {
+  const dead = await serve(() => {})
+  await new Promise(closed => open.pop()!.close(closed))
+  const alive = await serve((_, res) => res.end('alive'))
+  lead(dead, alive)
+  const answers = await Promise.all(Array.from({ length: 10 }, () => answered({ method: 'POST', body: 'x' })))
+  expect(new Set(answers.map(({ body }) => body))).toEqual(new Set(['alive']))
+
+  lead(dead)
+  const waiting = answered({ method: 'POST', body: 'later' })
+  let got = ''
+  await listen(
+    http.createServer(async (req, res) => {
+      for await (const chunk of req) got += chunk
+      res.end('came')
+    }),
+    dead,
+  )
+  expect([(await waiting).body, got]).toEqual(['came', 'later'])
+})
+
+test('what was sent is not sent again', async () => {
+  let times = 0
+  const app = createServer(socket => {
+    times++
+    socket.once('data', () => socket.destroy())
+  })
+  lead(await listen(app))
+  const { status, headers } = await answered({ method: 'GET' })
+  expect([status, headers['content-type'], times]).toEqual([502, 'application/problem+json', 1])
+})
+
+test('an answer that breaks off breaks off; a client that leaves is let go', async () => {
+  const left = Promise.withResolvers<void>()
+  const at = await serve((req, res) => {
+    res.write('half')
+    if (req.url === '/break') setImmediate(() => res.destroy())
+    res.once('close', left.resolve)
+  })
+  lead(at)
+  await expect(answered({ path: '/break' })).rejects.toThrow()
+  const asked = send()
+  await once(asked, 'response')
+  asked.destroy()
+  await left.promise
+  await eventually(() => Object.keys(router.inFlight()).length === 0)
+})
+
+test('an early answer to a long upload reaches the client', async () => {
+  lead(await serve((_, res) => res.writeHead(413).end('too much')))
+  const asked = http.request({ port, method: 'POST', headers: { host: 'app.localhost' }, agent: false })
+  asked.on('error', () => {})
+  asked.write(Buffer.alloc(1e6))
+  const [res] = (await once(asked, 'response')) as [http.IncomingMessage]
+  expect(res.statusCode).toBe(413)
+  asked.destroy()
+})
+
+test('an unknown host is told so; garbage does no harm', async () => {
+  lead(await serve((_, res) => res.end()))
+  expect((await answered({ headers: { host: 'nobody.localhost' } })).status).toBe(404)
+  const socket = connect(port, '127.0.0.1')
+  socket.end('GARBAGE\r\n\r\n')
+  await once(socket.resume(), 'close')
+  expect((await answered()).status).toBe(200)
+})

@@ -1,0 +1,67 @@
+// Requests that an agent's key lets in, and that are broken or mean harm: refused as documented, or harmless.
+import * as fc from 'fast-check'
+import { expect, inject, it } from 'vitest'
+import { operations } from '../../src/app.ts'
+import { agentOf, newListener } from '../support/agent.ts'
+import { newTenant, send } from '../support/app.ts'
+import { image, newDeployment, told } from '../support/deployments.ts'
+import { bytesOf, hostile, streamOf } from '../support/hostile.ts'
+
+const { seed } = inject('fuzz')
+const ROUTES = ['poll', 'report', 'sendLogs'].map(id => operations.find(one => one.id === id)!)
+
+it.each(ROUTES.map((one, i) => [one.id, one, seed + i] as const))('%s', async (_, operation, seed) => {
+  const tenant = await newTenant()
+  const { listener, key } = await newListener(tenant)
+  const agent = agentOf(tenant, key)
+  const source = {
+    source: 'internal_container',
+    source_config: { listener_id: listener.id },
+    source_revision_config: image,
+    secrets: [],
+  }
+  const deployment = await newDeployment(tenant, source)
+  await agent.poll()
+  const known = { ids: [deployment.id, deployment.latest_revision_id, listener.id], tenant_id: tenant.tenant_id }
+  const harmless = fc.asyncProperty(hostile(operation, known), async ({ method, path, headers, body }) => {
+    // One that waits is no worse for it.
+    const text = body?.text.replace(/"wait":[1-9]\d*/g, '"wait":0')
+    const bytes = body && method !== 'HEAD' ? bytesOf({ ...body, text: text! }) : undefined
+    const raw = bytes && { raw: body?.streamed ? streamOf(bytes) : bytes }
+    const reply = await send(method, path, { headers: { 'X-Api-Key': key, ...headers }, ...raw })
+    expect(reply.status).toBeLessThan(500)
+  })
+  await fc.assert(harmless, { seed, numRuns: 150, timeout: 10_000 })
+  await told(tenant, deployment.id)
+})
+
+it('numbers at the edge of what can be stored', async () => {
+  const tenant = await newTenant()
+  const { listener, key } = await newListener(tenant)
+  const agent = agentOf(tenant, key)
+  const source = {
+    source: 'internal_container',
+    source_config: { listener_id: listener.id },
+    source_revision_config: image,
+    secrets: [],
+  }
+  const { id, latest_revision_id } = await newDeployment(tenant, source)
+  await agent.poll()
+  const most = 2 ** 31 - 1
+  const said = { deployment_id: id, revision_id: latest_revision_id, state: 'serving', generation: most }
+  expect((await agent.tell([said])).body.results[0].code).toBe('generation_unknown')
+  expect((await agent.tell([{ ...said, generation: most + 1 }])).status).toBe(422)
+  expect((await agent.tell([said], { fence: Number.MAX_SAFE_INTEGER })).body.code).toBe('fence_stale')
+  expect((await agent.ask({ cursor: Number.MAX_SAFE_INTEGER })).body.resync).toBe(true)
+  const log = {
+    agent_id: agent.agent_id,
+    fence: agent.fence,
+    deployment_id: id,
+    revision_id: latest_revision_id,
+    kind: 'build',
+    stream: id,
+  }
+  const lines = [{ timestamp: '9999-12-31T23:59:59Z', level: 'INFO', message: 'x'.repeat(100_000) }]
+  expect((await agent.post('/v1/sync/logs', { ...log, lines, from: most - 1000 })).body).toEqual({ next: most - 999 })
+  expect((await agent.post('/v1/sync/logs', { ...log, lines, from: most })).status).toBe(422)
+})
