@@ -247,7 +247,14 @@ describe('failures', () => {
     expect(await until(engine, ref, 'unhealthy')).toMatchObject({ reason: expect.stringContaining('4 MB') })
   })
 
-  test('an init container that fails, and a sidecar that does not stay', async () => {
+  test('a sidecar that does not stay', async () => {
+    const sidecars = [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', 'echo no; exit 5'] }]
+    const { reason } = await failing(SERVE, { spec: { sidecars }, limits: { ready_ms: 4_000 } })
+    expect(reason).toMatch(/its? (has no )?sidecar `beside` .*ended with code 5/)
+    expect(reason).toContain('[beside] no')
+  })
+
+  test('an init container that fails', async () => {
     const { image } = podman
     const init = { init_containers: [{ name: 'migrate', image, command: ['/bin/sh', '-c', 'echo no table; exit 2'] }] }
     const { reason } = await failing(SERVE, { spec: init })

@@ -31,9 +31,10 @@ export function containersOf(podman: () => Podman) {
       started = []
     },
     async end() {
-      const last = started.at(-1)
-      for (const engine of started) await engine.close({ stop: engine === last })
+      const last = started.pop()
+      for (const engine of started) await engine.close({ stop: false })
       for (const id of (await last?.deployments()) ?? []) await last!.remove(id)
+      await last?.close({ stop: true })
       fs.rmSync(home, { recursive: true, force: true })
     },
     async open(limits: Partial<Limits> = {}, more: Partial<ContainerOptions> = {}) {

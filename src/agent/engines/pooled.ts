@@ -21,6 +21,8 @@ export abstract class PooledEngine implements Engine {
   readonly #router: RouterClient
   readonly #pools = new Map<string, Map<string, Pool>>()
   #drained = new Set<string>()
+  /** From then on the router is somebody else's, or ends too. */
+  #closed = false
   #timers: NodeJS.Timeout[] = []
 
   constructor(folder: string, { home, port, limits }: Options) {
@@ -119,6 +121,7 @@ export abstract class PooledEngine implements Engine {
   }
 
   async close({ stop }: { stop: boolean }): Promise<void> {
+    this.#closed = true
     for (const timer of this.#timers.splice(0)) clearInterval(timer)
     if (!stop) return this.each(pool => pool.release())
     const all = [...this.#pools.values()].flatMap(pools => [...pools.values()])
@@ -187,8 +190,9 @@ export abstract class PooledEngine implements Engine {
     return taken ? `${name.slice(0, 54)}-${deployment.slice(0, 8)}.localhost` : `${name}.localhost`
   }
 
-  #apply(): Promise<void> {
-    return this.#router.apply(() => list(this.#home).flatMap(deployment => this.#routesOf(deployment)))
+  async #apply(): Promise<void> {
+    if (this.#closed) return
+    await this.#router.apply(() => list(this.#home).flatMap(deployment => this.#routesOf(deployment)))
   }
 
   #routesOf(deployment: string): Route[] {

@@ -26,6 +26,9 @@ export type Home = { api: ContainerApi; living: Set<string>; folder: string }
 const LAST_LINES = 20
 const LOOK_MS = 10_000
 const SIDECAR_CRASHES = 3
+const SIDECAR_CALM_MS = 60_000
+/** A sidecar that lasts so long is there. */
+const SETTLED_MS = 1_000
 const SIDECAR_PAUSE_MS = 1_000
 const SIDECAR_STOP_MS = 2_000
 
@@ -42,6 +45,8 @@ export class ContainerCopy implements Copy {
   readonly #letGo = new AbortController()
   #app: string | undefined
   #port: number | undefined
+  readonly #sidecars = new Map<string, { since: number; trouble: string | null }>()
+  #settled = false
   #lines: string[] = []
   #unsaved = false
   #lookedAt = Date.now()
@@ -77,13 +82,23 @@ export class ContainerCopy implements Copy {
       return undefined
     }
     copy.#port = port
+    copy.#settled = true
     copy.#watch(app.Id)
     for (const sidecar of sidecars) void copy.#attend(sidecar.Id, sidecar.Labels[PART]!)
     return copy
   }
 
+  /** Before it is well for the first time, its sidecars have to stay too. */
   async probe(path: string | null, timeout: number): Promise<Health> {
-    return this.#port ? probe(this.#port, path, timeout) : { ok: false, reason: 'it is still being started' }
+    if (!this.#port) return { ok: false, reason: 'it is still being started' }
+    const health = await probe(this.#port, path, timeout)
+    if (!health.ok || this.#settled) return health
+    for (const [name, { since, trouble }] of this.#sidecars) {
+      const wrong = trouble ?? (Date.now() - since < SETTLED_MS ? 'was only just started' : null)
+      if (wrong) return { ok: false, reason: `its sidecar \`${name}\` ${wrong}` }
+    }
+    this.#settled = true
+    return health
   }
 
   /** Its log's end tells of its end; this is for engines that forget to. */
@@ -146,6 +161,7 @@ export class ContainerCopy implements Copy {
     const { NetworkSettings } = await this.#api.get<Inspected>(`/containers/${app}/json`)
     const published = NetworkSettings.Ports[`${recipe.port}/tcp`]?.[0]
     for (const sidecar of recipe.sidecars) void this.#attend(await this.#start(sidecar), partOf(sidecar))
+    // Not before its sidecars are known.
     if (published) this.#port = Number(published.HostPort)
     this.#watch(app)
   }
@@ -171,10 +187,14 @@ export class ContainerCopy implements Copy {
   async #attend(id: string, name: string): Promise<void> {
     const { signal } = this.#letGo
     for (let crashes = 1; ; crashes++) {
+      const since = Date.now()
+      this.#sidecars.set(name, { since, trouble: null })
       const state = await follow(this.#api, id, this.#position(id), signal, this.#tell(name))
       if (signal.aborted || this.ending) return
+      if (Date.now() - since > SIDECAR_CALM_MS) crashes = 1
       const how = state ? endingOf(state, state.memory) : 'is gone'
       if (!state || crashes >= SIDECAR_CRASHES) return this.#ended(`has no sidecar \`${name}\` beside it, which ${how}`)
+      this.#sidecars.set(name, { since, trouble: how })
       const pause = SIDECAR_PAUSE_MS * crashes
       this.#say(`The sidecar \`${name}\` ${how}; it is started again in ${pause / 1000} s.`)
       await delay(pause, undefined, { signal }).catch(() => {})
