@@ -12,7 +12,7 @@ import { type Identity, identityOf, isAlive } from './processes.ts'
 const USAGE = `node src/agent/main.ts [--home FOLDER] [--engine process|container] [--port PORT] [--stop]
 
 Runs what the control plane at SLIPWAY_URL wants of the listener whose key is SLIPWAY_LISTENER_KEY.
-  --home    where it keeps applications, builds and who it is; .slipway/agent unless told
+  --home    where it keeps applications, builds and who it is; SLIPWAY_AGENT_HOME or .slipway/agent unless told
   --engine  how it runs applications; process unless told
   --port    of the router in front of processes and containers; 8788 or the next free one unless told
   --stop    ends what it runs when it ends itself; otherwise that serves on, and the next agent takes it over`
@@ -34,7 +34,7 @@ const ENGINES: Record<string, (settings: Settings) => Promise<Engine>> = {
 async function main() {
   const { values } = parseArgs({
     options: {
-      home: { type: 'string', default: '.slipway/agent' },
+      home: { type: 'string' },
       engine: { type: 'string', default: 'process' },
       port: { type: 'string', default: '8788' },
       stop: { type: 'boolean', default: false },
@@ -42,12 +42,12 @@ async function main() {
     },
   })
   if (values.help) return console.log(USAGE)
-  const { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: key } = process.env
+  const { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: key, SLIPWAY_AGENT_ID, SLIPWAY_AGENT_HOME } = process.env
   if (!url || !key) throw new Error('Set SLIPWAY_URL and SLIPWAY_LISTENER_KEY.')
   const open = ENGINES[values.engine]
   if (!open) throw new Error(`--engine ${values.engine} is not one of: ${Object.keys(ENGINES).join(', ')}.`)
-  const home = resolve(values.home)
-  const agent_id = claim(home)
+  const home = resolve(values.home ?? (SLIPWAY_AGENT_HOME || '.slipway/agent'))
+  const agent_id = claim(home, SLIPWAY_AGENT_ID)
   const engine = await open({ home, port: Number(values.port), agent_id })
   const control = controlAt({ url: url.replace(/\/$/, ''), key })
   const agent = new Agent({ agent_id, version: '1.0.0', home, engine, control, say: line => console.log(line) })
@@ -69,7 +69,7 @@ async function main() {
 }
 
 /** Who it is, over restarts; and that nobody else is it now. */
-function claim(home: string): string {
+function claim(home: string, named?: string): string {
   const file = join(home, 'agent.json')
   const kept = readJson<{ agent_id: string; identity: Identity }>(file)
   if (kept && kept.identity.pid !== process.pid && isAlive(kept.identity))
@@ -78,7 +78,7 @@ function claim(home: string): string {
     hostname()
       .replace(/[^A-Za-z0-9.-]/g, '')
       .slice(0, 40) || 'agent'
-  const agent_id = kept?.agent_id ?? `${name}-${randomBytes(6).toString('hex')}`
+  const agent_id = named || kept?.agent_id || `${name}-${randomBytes(6).toString('hex')}`
   writeJson(file, { agent_id, identity: identityOf(process.pid)! })
   return agent_id
 }

@@ -1,10 +1,11 @@
-// `npm run dev`: a database, its schema, a first key and the Worker, from one command, offline and without an account.
+// `npm run dev`: a database, its schema, a first key, the Worker and an agent, from one command, offline and without an account.
 import { relative } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { readConfig, SETTINGS } from '../env.ts'
 import { connectionStringOf, speaksHttp } from './gateway.ts'
 import { type DevState, type Home, openHome } from './home.ts'
+import { startLocalAgent } from './local-agent.ts'
 import { freePort, obstacleOf } from './ports.ts'
 import { startPostgres } from './postgres.ts'
 import { scheduled } from './schedule.ts'
@@ -78,12 +79,16 @@ async function main() {
   postgres?.then(({ exited }) => exited).then(() => crashed.reject(new Error('Postgres has ended.')), crashed.reject)
   const database = openDatabase()
   running.defer(async () => (await database.catch(() => {}))?.close())
-  const [{ key }, { url, follow, housekeep }] = await orCrash(Promise.all([database, startWorker()]))
+  const [{ key, listener }, { url, follow, housekeep }] = await orCrash(Promise.all([database, startWorker()]))
   await orCrash(step('Worker', ready(url)))
+  const { listener_key } = listener
+  const agent = startLocalAgent({ home, url, listener_key, onLine: line => say(dim(line)), onTrouble: complain })
+  running.defer(agent.stop)
+  const port = await orCrash(step('Agent', agent.port()))
 
   const state = { url, ...key, pid: process.pid }
   home.writeState(state)
-  announce(state, home, performance.now(), theirs !== undefined)
+  announce(state, home, performance.now(), theirs !== undefined, port)
   follow()
   const sweep = () => housekeep().catch(({ message }) => complain(message))
   const timer = scheduled(sweep)
@@ -156,7 +161,7 @@ async function ready(url: string): Promise<void> {
   }
 }
 
-function announce({ url, api_key }: DevState, { path }: Home, ms: number, theirs: boolean): void {
+function announce({ url, api_key }: DevState, { path }: Home, ms: number, theirs: boolean, port?: number): void {
   const folder = relative(process.cwd(), path) || '.'
   const where = folder.startsWith('..') ? path : folder
   say(`
@@ -171,6 +176,16 @@ ${bold('Slipway is ready')} ${dim(`in ${(ms / 1000).toFixed(1)} s`)}
 
 ${dim('Changes of the source are served at once. Ctrl-C stops everything.')}
 `)
+  if (port) say(firstDeployment(url, api_key, port))
+}
+
+/** Made, and asked as soon as it answers. */
+function firstDeployment(url: string, key: string, port: number): string {
+  const wanted = { name: 'hello', source: 'internal_template', source_config: { template_id: 'web-service' } }
+  const body = JSON.stringify({ ...wanted, source_revision_config: {}, secrets: [] })
+  const headers = `-H "X-Api-Key: ${key}" -H "Content-Type: application/json"`
+  const waiting = '-sf --retry 30 --retry-delay 1 --retry-all-errors'
+  return `curl -s ${headers} ${url}/v2/deployments -d '${body}' && curl ${waiting} http://hello.localhost:${port}/`
 }
 
 async function end(code: number, reason?: string): Promise<void> {

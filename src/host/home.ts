@@ -4,16 +4,9 @@ import * as fs from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
-export type DevState = {
-  url: string
-  api_key: string
-  organization_id: string
-  tenant_id: string
-  /** The agent's: it serves every workspace of this database. */
-  listener_id: string
-  listener_key: string
-  pid: number
-}
+export type DevState = { url: string; api_key: string; organization_id: string; tenant_id: string; pid: number }
+/** The agent's: it serves every workspace of this database. */
+export type DevListener = { listener_id: string; listener_key: string }
 export type Home = ReturnType<typeof openHome>
 
 type Secrets = { sealing_keys: string; gateway_token: string }
@@ -52,6 +45,8 @@ export function openHome(folder = process.env.SLIPWAY_HOME || join(PROJECT, '.sl
     },
     readState: () => parsed<DevState>(read('dev.json')),
     writeState: (state: DevState) => writeJson('dev.json', state),
+    readListener: () => parsed<DevListener>(read('listener.json')),
+    writeListener: (listener: DevListener) => writeJson('listener.json', listener),
 
     /** Made once: what is sealed with a lost key is lost. */
     secrets(): Secrets {

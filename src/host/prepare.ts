@@ -1,7 +1,7 @@
 // Owns what stands between a Postgres and the Worker of `npm run dev`: schema, gateway, and keys that work: one for whoever tries it, one for the agent.
 import { bootstrap } from '../access/bootstrap.ts'
 import { registerPlatformListener } from '../listeners/platform.ts'
-import type { DevState, Home } from './home.ts'
+import type { DevListener, DevState, Home } from './home.ts'
 import { migrate } from './migrate.ts'
 import { hosted } from './node.ts'
 import { complain } from './terminal.ts'
@@ -20,22 +20,30 @@ export async function prepare({ home, url, settings, gateway: { port, token } }:
   await host.gateway?.listen(port)
   host.config.deprecations.forEach(complain)
   const key = await keyFor(host, home)
-  return { key, close: host.close }
+  const listener = await listenerFor(host, home, key.organization_id)
+  return { key, listener, close: host.close }
 }
 
-/** Those of an earlier start, for as long as they work in this database. */
-async function keyFor({ app, config }: ReturnType<typeof hosted>, home: Home): Promise<Key> {
-  const kept = home.readState()
-  const answers = async (path: string, key = '') => (await app.request(path, { headers: { 'X-Api-Key': key } })).status
-  const status = await answers('/orgs/current/info', kept?.api_key)
-  if (status !== 200 && status !== 401)
-    throw new Error(`The database cannot be used: asked about the key, it answers ${status}.`)
-  const key =
-    status === 200 ? kept! : await bootstrap(app.database, { organization: 'Local', emails: config.instanceAdmins })
-  const { api_key, organization_id, tenant_id } = key
-  // A key that is an agent's may not read the organisation; one that is nobody's is not known.
-  const served = kept?.listener_key && (await answers('/orgs/current/info', kept.listener_key)) === 403
+type Host = ReturnType<typeof hosted>
+/** How the app answers whoever asks about the organisation with that key. */
+const statusOf = async ({ app }: Host, key = '') =>
+  (await app.request('/orgs/current/info', { headers: { 'X-Api-Key': key } })).status
+
+/** That of an earlier start, for as long as it works in this database. */
+async function keyFor(host: Host, home: Home): Promise<Key> {
+  const { api_key = '', organization_id = '', tenant_id = '' } = home.readState() ?? {}
+  const status = await statusOf(host, api_key)
+  if (status === 200) return { api_key, organization_id, tenant_id }
+  if (status !== 401) throw new Error(`The database cannot be used: asked about the key, it answers ${status}.`)
+  return bootstrap(host.app.database, { organization: 'Local', emails: host.config.instanceAdmins })
+}
+
+/** The same for the agent; its key may not read the organisation, and one that is nobody's is not known. */
+async function listenerFor(host: Host, home: Home, organization_id: string): Promise<DevListener> {
+  const kept = home.readListener()
+  if (kept && (await statusOf(host, kept.listener_key)) === 403) return kept
   const wanted = { organization_id, compute_id: 'local', compute_type: 'local' as const }
-  const { listener_id, listener_key } = served ? kept : await registerPlatformListener(app.database, wanted)
-  return { api_key, organization_id, tenant_id, listener_id, listener_key }
+  const made = await registerPlatformListener(host.app.database, wanted)
+  home.writeListener(made)
+  return made
 }

@@ -26,6 +26,8 @@ type Trouble = { error?: string; message?: string; stack?: string; notice?: stri
 export function showLine(line: string, ours: string): void {
   const entry = parsed(line)
   if (entry.request_id === ours) return
+  // The agent asks without end.
+  if (entry.path?.startsWith('/v1/sync/') && (entry.status ?? 500) < 400) return
   if (!stdout.isTTY || !(entry.method || entry.error || entry.notice)) return void say(line)
   const { method, path, status = 0, ms, code, error, message, stack, notice } = entry
   if (notice) say(styleText('yellow', notice))

@@ -38,15 +38,7 @@ test('starts, refuses a second of its kind, stops without a trace, and comes bac
   const port = await freePort()
   const first = dev([`--port=${port}`])
   const made = await served(first)
-  expect(Object.keys(made).sort()).toEqual([
-    'api_key',
-    'listener_id',
-    'listener_key',
-    'organization_id',
-    'pid',
-    'tenant_id',
-    'url',
-  ])
+  expect(Object.keys(made).sort()).toEqual(['api_key', 'organization_id', 'pid', 'tenant_id', 'url'])
   expect(made.url).toBe(`http://127.0.0.1:${port}`)
   const answer = await info(made.url, made.api_key)
   expect(answer.status).toBe(200)
@@ -67,7 +59,7 @@ test('starts, refuses a second of its kind, stops without a trace, and comes bac
   expect((await info(made.url, acme)).status).toBe(200)
   expect((await get(`${made.url}/workspaces`, acme)).status).toBe(200)
 
-  for (const name of ['dev.json', 'secrets.json', 'worker.env', 'database-url'])
+  for (const name of ['dev.json', 'listener.json', 'secrets.json', 'worker.env', 'database-url'])
     expect(fs.statSync(join(home, name)).mode & 0o777, name).toBe(0o600)
   const family = familyOf(first.pid)
   const database = new URL(fs.readFileSync(join(home, 'database-url'), 'utf8'))

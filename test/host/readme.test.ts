@@ -15,7 +15,7 @@ afterAll(() => fs.rmSync(root, { recursive: true }))
 const readme = fs.readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8')
 const section = (heading: string) => readme.split(`\n## ${heading}\n`)[1]!.split('\n## ')[0]!
 /** Commands, and what the README says that they answer, where it does. */
-const blocks = ['A first minute', 'A first deployment', 'From source']
+const blocks = ['A first minute', 'A first application in a minute', 'From source']
   .flatMap(heading => [...section(heading).matchAll(/```sh\n(.*?)```(?:\n```json\n(.*?)```)?/gs)])
   .map(([, commands, answer]) => ({ commands: commands!, answer }))
   .filter(({ commands }) => !commands.startsWith('npm '))
@@ -29,9 +29,6 @@ const meant = (answer: string) => new RegExp(`^${bare(answer).split('…').map(l
 test('what the README pastes is what its commands answer', async () => {
   expect(blocks.length).toBeGreaterThan(4)
   const home = join(root, '.slipway')
-  // What it packs.
-  fs.mkdirSync(join(root, 'src'))
-  fs.writeFileSync(join(root, 'package.json'), '{}')
   const dev = command('src/host/dev.ts', [`--port=${await freePort()}`], { SLIPWAY_HOME: home })
   await dev.until(() => fs.existsSync(join(home, 'dev.json')))
   const script = blocks.map(({ commands }) => `${commands}\necho '${BETWEEN}'\n`).join('')
@@ -42,4 +39,7 @@ test('what the README pastes is what its commands answer', async () => {
     expect(answers[i], commands).not.toContain('"request_id"')
     if (answer) expect(bare(answers[i]!), commands).toMatch(meant(answer))
   }
+  // The last line that it printed itself, before any request.
+  const last = dev.said.out.split('\n').findLast(line => line.startsWith('curl '))!
+  expect((await promisify(execFile)('bash', ['-c', last], { cwd: root })).stdout).toContain('{"service":"hello"')
 }, 60_000)

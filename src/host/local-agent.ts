@@ -1,0 +1,70 @@
+// Owns the child process that is the data plane of `npm run dev`: started again when it ends, and never outliving us.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { setTimeout as delay } from 'node:timers/promises'
+import { type Home, PROJECT } from './home.ts'
+
+type Options = {
+  home: Home
+  url: string
+  listener_key: string
+  /** What it does, a line each; and what is wrong with it. */
+  onLine: (line: string) => void
+  onTrouble: (text: string) => void
+}
+
+const MAIN = join(PROJECT, 'src/agent/main.ts')
+const ROUTER_WITHIN = 10_000
+/** Longer than it gives what it runs to end. */
+const PATIENCE_MS = 15_000
+const AGAIN_MS = 1000
+/** Of no interest to whoever only has the one. */
+const NOISE = /^Has the lease/
+
+export function startLocalAgent({ home, url, listener_key, onLine, onTrouble }: Options) {
+  const { PATH = '', HOME = '' } = process.env
+  let stopping = false
+  let child = start()
+
+  function start() {
+    const started = spawn(process.execPath, [MAIN, '--home', home.file('agent'), '--stop'], {
+      cwd: PROJECT,
+      env: { PATH, HOME, SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: listener_key },
+      stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
+      detached: true,
+    })
+    createInterface({ input: started.stdout! }).on('line', line => NOISE.test(line) || onLine(line))
+    createInterface({ input: started.stderr! }).on('line', line => stopping || onTrouble(line))
+    started.once('close', async () => {
+      if (stopping) return
+      onTrouble('The local agent has ended; it is started again.')
+      await delay(AGAIN_MS)
+      if (!stopping) child = start()
+    })
+    return started
+  }
+
+  return {
+    /** Where its router listens, as soon as it does; undefined when it does not come up. */
+    async port(): Promise<number | undefined> {
+      for (const deadline = Date.now() + ROUTER_WITHIN; Date.now() < deadline; await delay(25)) {
+        const { port, control } = JSON.parse(home.read('agent/router.json') ?? '{}') as {
+          port?: number
+          control?: number
+        }
+        if (port && control) return port
+      }
+      return undefined
+    },
+    async stop(): Promise<void> {
+      stopping = true
+      if (child.exitCode !== null || child.signalCode !== null) return
+      child.kill('SIGTERM')
+      const impatient = setTimeout(() => child.kill('SIGKILL'), PATIENCE_MS)
+      await once(child, 'close')
+      clearTimeout(impatient)
+    },
+  }
+}
