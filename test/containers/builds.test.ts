@@ -179,6 +179,16 @@ describe('pulled', () => {
     expect(await podman.podman('images', '-q', podman.image)).not.toBe('')
   })
 
+  test('an image that somebody removed is pulled again for the next copy', async () => {
+    const { engine } = await pods.open()
+    const image_uri = await pushed('5')
+    const wanted = unit(ref, {}, { image_uri })
+    const artifact = await engine.prepare(wanted, null, task())
+    await podman.podman('rmi', artifact.location)
+    await engine.start(wanted, artifact)
+    await until(engine, ref, 'healthy')
+  })
+
   test('a registry that wants a password gets the one of image_pull_secrets', async () => {
     const auth = Buffer.from('ada:hush').toString('base64')
     const server = http.createServer(({ headers: { authorization } }, res) => {

@@ -59,7 +59,7 @@ export async function startPodman() {
     join(root, 'networks'),
   ]
   const socket = join(root, 'podman.sock')
-  const podman = async (...args: string[]) => (await run('podman', [...own, ...args], { env })).stdout.trim()
+  const podman = async (...args: string[]) => (await run('podman', [...own, ...args], { env, cwd: root })).stdout.trim()
   const service = spawn('podman', [...own, 'system', 'service', '--time', '0', `unix://${socket}`], {
     env,
     stdio: 'ignore',

@@ -97,11 +97,18 @@ export class ContainerEngine extends PooledEngine {
     this.keep(unit)
     await this.#network(unit.deployment_id)
     const images = this.#images.of(this.path(unit.deployment_id), unit.revision_id)
-    const port = (await this.#images.portOf(artifact.location)) ?? DEFAULT_PORT
     const home = this.#home(unit)
     fs.mkdirSync(home.folder, { recursive: true, mode: 0o700 })
+    const launch = async () => {
+      // Where that fails, so does the copy, and says why.
+      await this.#images.restore([artifact.location, ...Object.values(images)], unit).catch(() => {})
+      const port = (await this.#images.portOf(artifact.location).catch(() => undefined)) ?? DEFAULT_PORT
+      return ContainerCopy.launch(home, recipe(unit, artifact, { ...this.#place(images), port }))
+    }
+    // What it names and nobody has is told before anything is made.
+    recipe(unit, artifact, { ...this.#place(images), port: DEFAULT_PORT })
     this.pool(unit, true).start({
-      launch: () => ContainerCopy.launch(home, recipe(unit, artifact, { ...this.#place(images), port })),
+      launch,
       health_path: artifact.health_path,
       copies: Math.max(1, unit.resources.min_scale),
       memory_mb: unit.resources.memory_limit_mb,

@@ -29,7 +29,7 @@ export async function buildDockerfile({ api, owner, unit, tree, task }: Job): Pr
   const labels = { ...deploymentLabels(owner, unit.deployment_id), [REVISION]: unit.revision_id }
   const query = { t: tagOf(unit), labels, rm: true, forcerm: true, memory: MEMORY, memswap: MEMORY }
   const headers = { 'Content-Type': 'application/x-tar' }
-  const body = Readable.from(packTar(tree.folder))
+  const body = Readable.from(packTar(tree.folder, { filter: ours }))
   const lines = new Lines()
   let id: string | undefined
   try {
@@ -89,7 +89,10 @@ export async function buildInBase(base: string, { api, owner, unit, tree, task }
 }
 
 async function put(api: ContainerApi, at: string, tree: Tree, unit: Unit, signal: AbortSignal): Promise<void> {
-  const inFolder = packTar(tree.folder, { map: header => ({ ...header, name: `${FOLDER.slice(1)}/${header.name}` }) })
+  const inFolder = packTar(tree.folder, {
+    filter: ours,
+    map: header => ({ ...header, name: `${FOLDER.slice(1)}/${header.name}` }),
+  })
   const headers = { 'Content-Type': 'application/x-tar' }
   const ask = (body: Readable) =>
     api.ask('PUT', `${at}/archive`, { query: { path: '/' }, headers, body, signal, within: BUILD_MS })
@@ -119,6 +122,8 @@ function within(task: Task) {
   return { signal: AbortSignal.any([task.signal, late]), tell, failed }
 }
 
+/** What git keeps for itself is not of the application. */
+const ours = (path: string) => !/(^|\/)\.git(\/|$)/.test(path)
 const quoted = (value: string) => `'${value.replaceAll("'", `'\\''`)}'`
 const nameOf = ({ deployment_id }: Unit) => `slipway/${deployment_id}`
 const tagOf = (unit: Unit) => `${nameOf(unit)}:${unit.revision_id}`

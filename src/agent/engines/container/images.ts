@@ -18,6 +18,7 @@ type Kept = { revision_id: string; images: Record<string, string> }
 /** Older ones of a deployment go: a rollback pulls by digest, or builds again. */
 const KEPT = 3
 const LINES_EVERY_MS = 1_000
+const RESTORE_MS = 120_000
 
 export class Images {
   readonly #api: ContainerApi
@@ -75,6 +76,13 @@ export class Images {
     }
   }
 
+  /** Pulls again what somebody else has removed; what was built here cannot be brought back so. */
+  async restore(images: string[], unit: Unit): Promise<void> {
+    const task = { log: () => {}, signal: AbortSignal.timeout(RESTORE_MS) }
+    for (const image of images)
+      if (image.includes('@') && !(await this.#inspect(image))) await this.#pull(image, unit, task)
+  }
+
   /** The port that it says it listens on, where it says one. */
   async portOf(image: string): Promise<number | undefined> {
     const ports = Object.keys((await this.#inspect(image))?.Config?.ExposedPorts ?? {}).filter(
@@ -110,7 +118,9 @@ export class Images {
     for (const image of new Set([...pulled, ...built.map(({ Id }) => Id)])) {
       if (needed.has(image)) continue
       try {
-        await this.#api.quietly('DELETE', `/images/${image}`)
+        // By its id, all names that it was pulled by go with it.
+        const known = await this.#inspect(image)
+        if (known) await this.#api.quietly('DELETE', `/images/${known.Id}`)
         this.#pulled(known => known.filter(other => other !== image))
       } catch (error) {
         // It is in use.

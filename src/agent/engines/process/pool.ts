@@ -180,32 +180,39 @@ export class Pool {
   }
 
   async #launch(slot: Slot, recipe: Recipe): Promise<void> {
-    const copy = await recipe.launch()
-    Object.assign(slot, { copy, launching: undefined, failures: 0, probedAt: 0 })
+    const launched = await Promise.resolve(recipe.launch()).catch((error: Error) => error)
+    slot.launching = undefined
+    if (launched instanceof Error) return this.#crashed(slot, `could not be started: ${launched.message}`)
+    Object.assign(slot, { copy: launched, failures: 0, probedAt: 0 })
     // Whoever stops it waits for this moment.
     if (this.#stopping || !this.#slots.includes(slot)) return
-    copy.onExit = () => this.#exited(slot)
-    if (copy.ending) this.#exited(slot)
+    launched.onExit = () => this.#exited(slot)
+    if (launched.ending) this.#exited(slot)
   }
 
   #exited(slot: Slot): void {
     const { copy } = slot
     if (!copy || this.#stopping) return
     for (const line of copy.lines(true)) this.#told.log(line, 'INFO')
+    this.#last = [...copy.last]
+    copy.forget()
+    this.#crashed(slot, copy.blamed ? undefined : copy.ending)
+  }
+  #last: string[] = []
+
+  #crashed(slot: Slot, how: string | undefined): void {
+    if (this.#stopping) return
     const now = Date.now()
     const calm = slot.healthySince > 0 && now - slot.healthySince > this.#limits.calm_ms
     slot.crashes = calm ? 1 : slot.crashes + 1
     const pause = Math.min(this.#limits.backoff_ms * 2 ** (slot.crashes - 1), this.#limits.longest_backoff_ms)
-    if (!copy.blamed) {
-      this.#trouble = `it ${copy.ending}`
-      this.#told.log(`Ended: it ${copy.ending}; started again in ${pause / 1000} s.`, 'ERROR')
+    if (how) {
+      this.#trouble = `it ${how}`
+      this.#told.log(`Ended: it ${how}; started again in ${pause / 1000} s.`, 'ERROR')
     }
-    this.#last = [...copy.last]
-    copy.forget()
     Object.assign(slot, { copy: undefined, target: undefined, healthySince: 0, restartAt: now + pause })
     this.#told.changed()
   }
-  #last: string[] = []
 
   async #probe(slot: Slot): Promise<void> {
     const { copy } = slot
