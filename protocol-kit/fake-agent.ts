@@ -1,9 +1,13 @@
 // The smallest agent that keeps the protocol: it downloads, opens and reports as it should, and runs nothing.
 import { createDecipheriv, createECDH, createHash, hkdfSync, randomUUID } from 'node:crypto'
+import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Changes, Report, ReportResult, Work } from '../src/sync/schema.ts'
 
-const { SLIPWAY_URL, SLIPWAY_LISTENER_KEY, SLIPWAY_AGENT_ID = `fake-${randomUUID()}` } = process.env
+const { SLIPWAY_URL, SLIPWAY_LISTENER_KEY } = process.env
+// The same after a restart, in the folder that it is started in.
+if (!existsSync('agent-id')) writeFileSync('agent-id', `fake-${randomUUID()}`)
+const agent_id = readFileSync('agent-id', 'utf8')
 const own = createECDH('prime256v1')
 const public_key = own.generateKeys()
 const sha256 = (data: string | Buffer) => createHash('sha256').update(data)
@@ -20,7 +24,7 @@ async function call(path: string, body: object): Promise<{ status: number; body:
   for (let pause = 50; ; pause = Math.min(pause * 2, 2000)) {
     try {
       const headers = { 'X-Api-Key': SLIPWAY_LISTENER_KEY!, 'Content-Type': 'application/json' }
-      const agent = { agent_id: SLIPWAY_AGENT_ID, fence: lease?.fence ?? null }
+      const agent = { agent_id, fence: lease?.fence ?? null }
       const answer = await fetch(SLIPWAY_URL + path, {
         method: 'POST',
         headers,

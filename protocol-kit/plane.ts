@@ -43,7 +43,11 @@ export async function startPlane() {
     const { pathname: path } = new URL(request.url)
     const key = request.headers.get('X-Api-Key') ?? ''
     if (!path.startsWith('/v1/sync/') || request.method !== 'POST') return app.fetch(request)
-    const text = await request.text()
+    // Nobody's test waits for the better part of a minute.
+    const text = (await request.text()).replace(
+      /"wait":\s*\d+/,
+      wait => `"wait":${Math.min(2, Number(/\d+/.exec(wait)))}`,
+    )
     const { method, headers } = request
     const answer = await app.fetch(new Request(request.url, { method, headers, body: text }))
     const body = await answer.text()

@@ -5,8 +5,9 @@ import { setStage } from './stage.ts'
 
 const USAGE = `npm run protocol-kit -- [--only WORD] <command> [argument]...
 
-Starts a control plane and drives the agent that the command starts through every scenario of PROTOCOL.md. The command finds in its
-environment SLIPWAY_URL, SLIPWAY_LISTENER_KEY, SLIPWAY_AGENT_ID (its name) and SLIPWAY_AGENT_HOME (a folder of its own, the same after a restart).`
+Starts a control plane and drives the agent that the command starts through every scenario of PROTOCOL.md. The command finds
+SLIPWAY_URL and SLIPWAY_LISTENER_KEY in its environment, and is started in a folder of its own, the same after a restart, which is
+SLIPWAY_AGENT_HOME too. What it started has to end with it.`
 
 export async function playKit(command: string[], { only = '', say = console.log } = {}): Promise<string[]> {
   const plane = await startPlane()

@@ -1,10 +1,12 @@
 // What a scenario stands on: a workspace, its listener, the agent as a process, and an application that any agent can run.
 import { type ChildProcess, spawn } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
-import { mkdtemp, rm } from 'node:fs/promises'
-import { get } from 'node:http'
+import { existsSync } from 'node:fs'
+import { mkdir, mkdtemp, rm } from 'node:fs/promises'
+import http from 'node:http'
+import https from 'node:https'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { gzipSync } from 'node:zlib'
 import { packTar } from 'modern-tar'
@@ -45,17 +47,19 @@ export async function until<T>(
   }
 }
 
-/** Names below localhost are this machine's, also where nothing resolves them. */
-function answers(address: string): Promise<boolean> {
-  const { hostname, host, port, pathname } = new URL(address)
-  const at = hostname.endsWith('.localhost') ? '127.0.0.1' : hostname
-  return new Promise(resolve => {
-    get({ host: at, port, path: pathname, headers: { host } }, res => resolve(res.resume().statusCode === 200)).on(
-      'error',
-      () => resolve(false),
-    )
+/** Names under `localhost` are this machine, which not every resolver knows. */
+const answers = (address: string) =>
+  new Promise<boolean>(resolve => {
+    const { hostname, host, port, pathname, protocol } = new URL(address)
+    const here = /(^|\.)localhost$/.test(hostname) ? '127.0.0.1' : hostname
+    const get = protocol === 'https:' ? https.get : http.get
+    get({ host: here, port: port || undefined, path: pathname, headers: { host }, timeout: 5000 }, answer => {
+      answer.resume()
+      resolve(answer.statusCode === 200)
+    })
+      .on('timeout', () => resolve(false))
+      .on('error', () => resolve(false))
   })
-}
 
 export async function setStage(plane: Plane, command: string[]) {
   const { call, listener_id, listener_key } = await plane.newWorkspace()
@@ -63,17 +67,16 @@ export async function setStage(plane: Plane, command: string[]) {
   const running = new Set<ChildProcess>()
   const from = plane.exchanges.length
 
+  // Files of the command are meant where the kit was started.
+  const [program, ...args] = command.map(word => (existsSync(word) ? resolve(word) : word))
+
   /** In a folder that it finds again when it is started again, unless it is to be another agent. */
   async function start(place = 'agent') {
-    const home = join(folder, place)
-    const env = {
-      ...process.env,
-      SLIPWAY_URL: plane.url,
-      SLIPWAY_LISTENER_KEY: listener_key,
-      SLIPWAY_AGENT_HOME: home,
-      SLIPWAY_AGENT_ID: `kit-${place}`,
-    }
-    const child = spawn(command[0]!, command.slice(1), { env, stdio: ['ignore', 'inherit', 'inherit'] })
+    const cwd = join(folder, place)
+    await mkdir(cwd, { recursive: true })
+    const ours = { SLIPWAY_URL: plane.url, SLIPWAY_LISTENER_KEY: listener_key, SLIPWAY_AGENT_HOME: cwd }
+    const env = { ...process.env, ...ours }
+    const child = spawn(program!, args, { cwd, env, stdio: ['ignore', 'inherit', 'inherit'] })
     running.add(child)
     child.once('exit', () => running.delete(child))
     return { kill: () => ended(child, 'SIGKILL') }

@@ -30,6 +30,8 @@ const LEASE_MS = 55_000
 const RESYNC_MS = 6 * 3600_000
 const FLUSH_MS = 250
 const RETRY_MS = 2_000
+/** How often an agent without the lease looks whether it is free. */
+const STANDBY_S = 10
 const FATAL = new Set([401, 403, 404])
 
 export class Agent {
@@ -147,7 +149,9 @@ export class Agent {
       if (FATAL.has(error.status)) throw error
       if (error.status === 409) this.#loseLease()
       if (error.status === 422) this.#cursor = null
-      seconds = Math.max(seconds, error.retryAfter ?? 0)
+      // A lease may be given back before it ends.
+      const told = error.retryAfter ?? 0
+      seconds = Math.max(seconds, error.code === 'lease_held' ? Math.min(told, STANDBY_S) : told)
     }
     if (trouble === 1) say(`The control plane: ${(error as Error).message}`)
     await delay(seconds * 1000, undefined, { signal: this.#ending.signal }).catch(() => {})
@@ -171,7 +175,7 @@ export class Agent {
   // ---- bringing a deployment there: one lane each, so that nothing of it happens twice at once
 
   async #bring(id: string): Promise<void> {
-    for (;;) {
+    for (let before = ''; ; ) {
       // A resync that is not whole yet has not said what is not wanted.
       if (!this.#acting() || this.#named || this.#resyncAt === 0) return this.#lanes.later(id, RETRY_MS)
       const known = this.#known.get(id)
@@ -183,10 +187,13 @@ export class Agent {
       }
       const actions = plan(wantedOf(known?.work), found.observed)
       for (const action of actions) {
-        if (!this.#acting()) return
+        if (!this.#acting()) return this.#lanes.later(id, RETRY_MS)
         await take(steps, action, known, found)
       }
       if (actions.length === 0) return
+      // What was done changed nothing: it is not done without end.
+      if (JSON.stringify(actions) === before) return this.#lanes.later(id, RETRY_MS)
+      before = JSON.stringify(actions)
     }
   }
 

@@ -139,7 +139,15 @@ export function reportOf(work: Work, generation: number, found: Found): Report |
   )
   if (busy || (serving && !observed.revisions[serving.id])) return null
   const healthy = serving ? observed.revisions[serving.id] === 'healthy' : null
-  return { ...about, state: 'serving', revision_id: observed.routed, url: observed.routed ? url : null, healthy }
+  const message = serving && !healthy ? cut(reasons.get(serving.id) ?? 'It is not healthy.') : null
+  return {
+    ...about,
+    state: 'serving',
+    revision_id: observed.routed,
+    url: observed.routed ? url : null,
+    healthy,
+    message,
+  }
 }
 
 /** The sentence at the beginning and the newest lines at the end are what counts. */

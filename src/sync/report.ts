@@ -41,7 +41,8 @@ const JUDGED = sql`case
   when g.state = 'serving' and g.generation < d.generation then 'generation_passed' end`
 
 /** With these the agent has what is wanted at its generation; while a revision is in flight, only that one's end says so. */
-const SETTLES = sql`state in ('deployed', 'failed', 'interrupted') or (state = 'serving' and flying is null and revision_id is not distinct from active)`
+const SETTLES = sql`state in ('deployed', 'failed', 'interrupted') and coalesce(flying = revision_id, true)
+  or state = 'serving' and flying is null and revision_id is not distinct from active`
 
 /** What the deployment becomes: it has its database, or somebody uses it. */
 const BECOMES = sql`case
@@ -73,7 +74,8 @@ function applied({ reports }: Reports): SQL<Row> {
       from accepted where cardinality(path) > 0),
     ${sql.join(
       turnsAfter(sql`said as (
-        select deployment_id, case when ${SETTLES} then generation end as generation, url, healthy, last_request_at, ${BECOMES} as becomes
+        select deployment_id, case when ${SETTLES} then generation end as generation, url, healthy,
+          least(last_request_at, clock()) as last_request_at, ${BECOMES} as becomes
         from accepted where state <> 'removed')`),
       sql`, `,
     )},

@@ -156,6 +156,18 @@ describe('a stale report', () => {
     expect(await statusOf(tenant, id)).toBe('INTERRUPTED')
   })
 
+  it('that an old one stopped says nothing of the one in flight', async () => {
+    const { tenant, agent, id, work } = await furnished()
+    await tenant.post(`/v2/deployments/${id}/revisions`)
+    await tenant.post(`/v2/deployments/${id}/revisions/${work.revision!.id}/interruption`)
+    const [now] = (await agent.poll()).changes as [Work]
+    expect(now.revision!.number).toBe(2)
+    const of = { deployment_id: id, generation: now.generation, revision: work.revision }
+    expect(await agent.say(of, { state: 'interrupted' })).toMatchObject({ outcome: 'accepted' })
+    expect(await agent.say({ ...of, revision: null }, { state: 'serving' })).toMatchObject({ outcome: 'accepted' })
+    expect(await reconciled(tenant, id)).toBe(false)
+  })
+
   it('of what was wanted before is told apart from what never was', async () => {
     const { tenant, agent, id, work } = await furnished()
     await agent.say(work, { state: 'deployed' })
