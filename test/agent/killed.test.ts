@@ -101,6 +101,7 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
     )
     expect([...seen].filter(answer => !/^200 (old|new) /.test(answer))).toEqual([])
     expect([...seen].filter(answer => answer.startsWith('200 old')).length).toBe(1)
+    await second.until(() => second.said.out.includes('Has the lease'))
     await second.stop('SIGTERM')
     await eventually(() => running().length === 0)
   },
