@@ -63,12 +63,13 @@ const server = createServer(async (req, res) => {
     res.writeHead(status, { ...(body && { 'Content-Type': 'application/json' }), ...headers })
     res.end(body && JSON.stringify(body))
   }
-  const { pathname } = new URL(req.url, 'http://localhost')
+  const pathname = req.url.split('?')[0]
   if (pathname === '/healthz') return reply(200, { ok: true })
   if (pathname !== '/mcp' && pathname !== '/') return reply(404, { error: 'The server is at /mcp.' })
   // A page of another site must not talk to it behind somebody's back.
   const { origin, host } = req.headers
-  if (origin && new URL(origin).host !== host) return reply(403, { error: 'Not from that origin.' })
+  if (origin && (!URL.canParse(origin) || new URL(origin).host !== host))
+    return reply(403, { error: 'Not from that origin.' })
   if (req.method !== 'POST') return reply(405, { error: 'Send messages with POST.' }, { Allow: 'POST' })
   try {
     const body = await bodyOf(req)

@@ -30,11 +30,12 @@ async function bodyOf(req) {
 }
 
 async function answer(req) {
-  const path = new URL(req.url, 'http://localhost').pathname
+  const path = req.url.split('?')[0]
   const note = /^\/notes\/([\w-]+)$/.exec(path)?.[1]
   if (note && req.method === 'GET') return notes.has(note) ? [200, notes.get(note)] : [404, { error: 'No such note.' }]
   if (note && req.method === 'DELETE') return notes.delete(note) ? [204] : [404, { error: 'No such note.' }]
-  const route = routes[`${req.method} ${path}`]
+  const name = `${req.method} ${path}`
+  const route = Object.hasOwn(routes, name) && routes[name]
   if (!route) return [404, { error: `Nothing is at ${req.method} ${path}.` }]
   try {
     return route(await bodyOf(req))

@@ -1,0 +1,105 @@
+// The gallery: each template starts with `npm start` alone, answers as it says, and ends when it is asked to.
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { TEMPLATES } from '../../src/agent/builds/tree.ts'
+import { freePort } from '../../src/agent/ports.ts'
+import { signalGroup } from '../../src/agent/processes.ts'
+import { eventually, listens } from '../support/commands.ts'
+import { folder } from '../support/engine.ts'
+
+let home: string
+let stop: () => Promise<unknown>
+let url: string
+
+beforeEach(() => {
+  home = folder()
+})
+afterEach(async () => {
+  await stop()
+  fs.rmSync(home, { recursive: true })
+})
+
+async function start(template: string) {
+  fs.cpSync(join(TEMPLATES, template), home, { recursive: true })
+  const port = await freePort()
+  const env = { PATH: process.env.PATH, HOME: home, PORT: String(port) }
+  const child = spawn('npm', ['start'], { cwd: home, env, stdio: 'ignore', detached: true })
+  const ended = once(child, 'close')
+  stop = () => {
+    signalGroup(child.pid!, 'SIGTERM')
+    return ended
+  }
+  url = `http://127.0.0.1:${port}`
+  await eventually(() => listens(port))
+}
+const send = (path: string, method = 'GET', body?: unknown) =>
+  fetch(url + path, {
+    method,
+    ...(body !== undefined && { body: typeof body === 'string' ? body : JSON.stringify(body) }),
+  })
+
+test('web-service keeps notes, and refuses what is none', async () => {
+  await start('web-service')
+  expect(await (await send('/healthz')).json()).toEqual({ ok: true })
+  const made = await send('/notes', 'POST', { text: 'hello' })
+  expect(made.status).toBe(201)
+  const { id } = (await made.json()) as { id: string }
+  expect(await (await send('/notes')).json()).toMatchObject([{ id, text: 'hello' }])
+  const statuses = [
+    await send(`/notes/${id}`),
+    await send(`/notes/${id}`, 'DELETE'),
+    await send(`/notes/${id}`),
+    await send('/notes', 'POST', '{'),
+    await send('/notes', 'POST', 'null'),
+    await send('/notes', 'POST', 'x'.repeat(70_000)),
+    await send('//'),
+  ].map(({ status }) => status)
+  expect(statuses).toEqual([200, 204, 404, 400, 422, 413, 404])
+})
+
+test('static-site serves its folder, and nothing outside', async () => {
+  await start('static-site')
+  const index = await send('/')
+  expect(index.headers.get('content-type')).toContain('text/html')
+  expect(await index.text()).toContain('<h1>')
+  const { status } = await fetch(url, { headers: { 'If-None-Match': index.headers.get('etag')! } })
+  expect(status).toBe(304)
+  for (const [path, expected] of [
+    ['/index', 200],
+    ['/none', 404],
+    ['/..%2fserver.js', 404],
+    ['/%2e%2e/package.json', 404],
+    ['/%ff', 400],
+    ['/%00', 404],
+  ] as const)
+    expect((await send(path)).status, path).toBe(expected)
+  expect((await send('/', 'POST')).status).toBe(405)
+})
+
+test('mcp-server speaks to a client of the protocol, and not to another site’s page', async () => {
+  await start('mcp-server')
+  const client = new Client({ name: 'test', version: '1' })
+  await client.connect(new StreamableHTTPClientTransport(new URL(`${url}/mcp`)))
+  const { tools } = await client.listTools()
+  expect(tools.map(({ name }) => name)).toEqual(['echo', 'now', 'digest', 'uuid'])
+  expect(await client.callTool({ name: 'echo', arguments: { text: 'hi' } })).toMatchObject({
+    content: [{ text: 'hi' }],
+  })
+  expect(await client.callTool({ name: 'echo', arguments: {} })).toMatchObject({ isError: true })
+  expect(await client.callTool({ name: 'now', arguments: { time_zone: 'No/Where' } })).toMatchObject({ isError: true })
+  await client.close()
+  const statuses = [
+    await send('/mcp'),
+    await send('/mcp', 'POST', '{'),
+    await send('/mcp', 'POST', { jsonrpc: '2.0', method: 'notifications/initialized' }),
+    await fetch(`${url}/mcp`, { method: 'POST', headers: { Origin: 'https://evil.example' }, body: '{}' }),
+    await fetch(`${url}/mcp`, { method: 'POST', headers: { Origin: 'null' }, body: '{}' }),
+    await send('//'),
+    await send('/healthz'),
+  ].map(({ status }) => status)
+  expect(statuses).toEqual([405, 400, 202, 403, 403, 404, 200])
+})
