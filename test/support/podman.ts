@@ -29,7 +29,8 @@ CMD ["/bin/sh", "-c", "hostname > /www/index.html; exec httpd -f -v -p $PORT -h 
 
 export type Podman = Awaited<ReturnType<typeof startPodman>>
 
-export async function startPodman() {
+/** With a disk of so many megabytes, which takes root to make. */
+export async function startPodman(disk_mb?: number) {
   const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pods-'))
   const file = (name: string, text: string) => {
     fs.writeFileSync(join(root, name), text)
@@ -58,6 +59,10 @@ export async function startPodman() {
     '--network-config-dir',
     join(root, 'networks'),
   ]
+  if (disk_mb) {
+    fs.mkdirSync(join(root, 'root'))
+    await run('mount', ['-t', 'tmpfs', '-o', `size=${disk_mb}m`, 'tmpfs', join(root, 'root')])
+  }
   const socket = join(root, 'podman.sock')
   const podman = async (...args: string[]) => (await run('podman', [...own, ...args], { env, cwd: root })).stdout.trim()
   const service = spawn('podman', [...own, 'system', 'service', '--time', '0', `unix://${socket}`], {
