@@ -43,6 +43,7 @@ export class Agent {
   readonly #ending = new AbortController()
   readonly #builds: Builds
   readonly #logs: LogShipper
+  #opened: Promise<void> = Promise.resolve()
   #listener = ''
   #fence: number | null = null
   #leaseUntil = 0
@@ -71,8 +72,12 @@ export class Agent {
   /** Until it is closed, or the control plane refuses it for good. */
   async run(): Promise<void> {
     const log = (of: Ref, message: string, level: Level) => this.#logs.add(of, 'deploy', message, level)
-    await this.#options.engine.open({ changed: id => this.#lanes.touch(id), log })
-    await this.#builds.open()
+    const opening = async () => {
+      await this.#options.engine.open({ changed: id => this.#lanes.touch(id), log })
+      await this.#builds.open()
+    }
+    this.#opened = opening()
+    await this.#opened
     const flushing = setInterval(() => {
       void this.#flush()
       void this.#logs.flush()
@@ -90,6 +95,8 @@ export class Agent {
 
   async close(how: { stop: boolean }): Promise<void> {
     this.#ending.abort()
+    // What was not taken over yet could not be ended either.
+    await this.#opened.catch(() => {})
     await this.#builds.close()
     await this.#lanes.close()
     await this.#options.engine.close(how)
