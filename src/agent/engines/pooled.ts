@@ -24,7 +24,6 @@ export abstract class PooledEngine implements Engine {
   /** From then on the router is somebody else's, or ends too. */
   #closed = false
   #timers: NodeJS.Timeout[] = []
-  #opened: Promise<void> = Promise.resolve()
 
   constructor(folder: string, { home, port, limits }: Options) {
     this.#home = join(home, folder)
@@ -38,13 +37,8 @@ export abstract class PooledEngine implements Engine {
   /** What an earlier agent left running of a revision. */
   protected abstract adopt(ref: Ref): Promise<Copy[]>
 
-  open(events: Events): Promise<void> {
+  async open(events: Events): Promise<void> {
     this.events = events
-    this.#opened = this.#open()
-    return this.#opened
-  }
-
-  async #open(): Promise<void> {
     await this.#router.open()
     for (const deployment_id of list(this.#home)) {
       for (const revision_id of list(this.path(deployment_id, 'revisions'))) {
@@ -127,8 +121,6 @@ export abstract class PooledEngine implements Engine {
   }
 
   async close({ stop }: { stop: boolean }): Promise<void> {
-    // What it has not taken over yet, it could not end.
-    await this.#opened.catch(() => {})
     this.#closed = true
     for (const timer of this.#timers.splice(0)) clearInterval(timer)
     if (!stop) return this.each(pool => pool.release())
