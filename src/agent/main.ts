@@ -9,15 +9,15 @@ import type { Engine } from './engines/engine.ts'
 import { readJson, writeJson } from './files.ts'
 import { type Identity, identityOf, isAlive } from './processes.ts'
 
-const USAGE = `node src/agent/main.ts [--home FOLDER] [--engine process|kubernetes] [--port PORT] [--stop]
+const USAGE = `node src/agent/main.ts [--home FOLDER] [--engine process|container|kubernetes] [--port PORT] [--stop]
 
 Runs what the control plane at SLIPWAY_URL wants of the listener whose key is SLIPWAY_LISTENER_KEY.
   --home    where it keeps applications, builds and who it is; SLIPWAY_AGENT_HOME or .slipway/agent unless told
   --engine  how it runs applications; process unless told
-  --port    of the process engine's router; 8788 or the next free one unless told
+  --port    of the router in front of processes and containers; 8788 or the next free one unless told
   --stop    ends what it runs when it ends itself; otherwise that serves on, and the next agent takes it over`
 
-type Settings = { home: string; port: number }
+type Settings = { home: string; port: number; agent_id: string }
 const ENGINES: Record<string, (settings: Settings) => Promise<Engine>> = {
   process: async settings => new (await import('./engines/process.ts')).ProcessEngine(settings),
   // It keeps nothing on this machine: what it decides by is in the cluster. Its settings are K8S_…, see docs/kubernetes.md.
@@ -27,6 +27,15 @@ const ENGINES: Record<string, (settings: Settings) => Promise<Engine>> = {
       import('./engines/kubernetes/settings.ts'),
     ])
     return new KubernetesEngine({ settings: readSettings(process.env) })
+  },
+  // Its settings are CONTAINER_…, see docs/containers.md.
+  container: async ({ agent_id, ...settings }) => {
+    const [{ ContainerEngine }, { readSettings }] = await Promise.all([
+      import('./engines/container.ts'),
+      import('./engines/container/settings.ts'),
+    ])
+    const { owner, ...more } = readSettings(process.env)
+    return new ContainerEngine({ ...settings, ...more, owner: owner ?? agent_id })
   },
 }
 
@@ -47,7 +56,7 @@ async function main() {
   if (!open) throw new Error(`--engine ${values.engine} is not one of: ${Object.keys(ENGINES).join(', ')}.`)
   const home = resolve(values.home ?? (SLIPWAY_AGENT_HOME || '.slipway/agent'))
   const agent_id = claim(home, SLIPWAY_AGENT_ID)
-  const engine = await open({ home, port: Number(values.port) })
+  const engine = await open({ home, port: Number(values.port), agent_id })
   const control = controlAt({ url: url.replace(/\/$/, ''), key })
   const agent = new Agent({ agent_id, version: '1.0.0', home, engine, control, say: line => console.log(line) })
 

@@ -7,25 +7,24 @@ import { StringDecoder } from 'node:string_decoder'
 import { list, readJson, writeJson } from '../../files.ts'
 import { findMarked, spawnMarked } from '../../marked.ts'
 import { endGroup, type Identity, isAlive, signalGroup } from '../../processes.ts'
+import { forShell } from '../shell.ts'
+import { probe } from './health.ts'
+import type { Copy, Health } from './pool.ts'
 
 const LOG_BYTES = 8 * 1024 * 1024
 const LONGEST_LINE = 16 * 1024
 const LAST_LINES = 20
-/** One program and its arguments: the shell need not stay to wait for it. */
-const SIMPLE = /^[\w./@+-]+( +[\w./@:+,=-]+)*$/
 
-export type Launch = { command: string; cwd: string; env: Record<string, string>; port: number }
+type Launch = { command: string; cwd: string; env: Record<string, string>; port: number }
 type Kept = { port: number }
-export type Exit = { code: number | null; signal: string | null }
+type Exit = { code: number | null; signal: string | null }
 
-export class Copy {
+export class ProcessCopy implements Copy {
   readonly folder: string
   readonly port: number
   readonly last: string[] = []
   identity: Identity | undefined
-  /** How it ended; an adopted one does not tell. */
   exit: Exit | undefined
-  /** Why it was killed is known already. */
   blamed = false
   onExit = () => {}
   #ending = false
@@ -41,20 +40,16 @@ export class Copy {
     this.#read = read
   }
 
-  static launch(copies: string, { command, cwd, env, port }: Launch): Copy {
+  static launch(copies: string, { command, cwd, env, port }: Launch): ProcessCopy {
     const folder = join(copies, randomBytes(6).toString('hex'))
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     writeJson(join(folder, 'copy.json'), { port } satisfies Kept)
     const log = fs.openSync(join(folder, 'log'), 'a', 0o600)
     const how: SpawnOptions = { cwd, env, stdio: ['ignore', log, log] }
-    const { child, identity } = spawnMarked(
-      folder,
-      ['/bin/sh', '-c', SIMPLE.test(command) ? `exec ${command}` : command],
-      how,
-    )
+    const { child, identity } = spawnMarked(folder, forShell(command), how)
     fs.closeSync(log)
     child.unref()
-    const copy = new Copy(folder, port, identity, 0)
+    const copy = new ProcessCopy(folder, port, identity, 0)
     const ended = (exit: Exit) => {
       if (copy.exit) return
       copy.exit = exit
@@ -68,20 +63,32 @@ export class Copy {
   }
 
   /** The copies that an earlier agent left; what is left of those that have ended is ended and forgotten. */
-  static async adopt(copies: string, revision: string, grace: number): Promise<Copy[]> {
-    const adopted: Copy[] = []
+  static async adopt(copies: string, revision: string, grace: number): Promise<ProcessCopy[]> {
+    const adopted: ProcessCopy[] = []
     for (const name of list(copies)) {
       const folder = join(copies, name)
       const kept = readJson<Kept>(join(folder, 'copy.json'))
       const { read = 0 } = readJson<{ read: number }>(join(folder, 'read.json')) ?? {}
       const identity = await findMarked(folder, revision, grace)
-      if (identity && kept) adopted.push(new Copy(folder, kept.port, identity, read))
+      if (identity && kept) adopted.push(new ProcessCopy(folder, kept.port, identity, read))
     }
     return adopted
   }
 
   get group(): number | undefined {
     return this.identity?.pid
+  }
+
+  /** An adopted one does not tell. */
+  get ending(): string | undefined {
+    if (!this.exit) return undefined
+    const { code, signal } = this.exit
+    if (signal) return `was killed by ${signal}`
+    return code === null ? 'ended' : `ended with code ${code}`
+  }
+
+  probe(path: string | null, timeout: number): Promise<Health> {
+    return probe(this.port, path, timeout)
   }
 
   /** One that was launched tells of its end; an adopted one has to be looked at. */
@@ -106,7 +113,8 @@ export class Copy {
     fs.rmSync(this.folder, { recursive: true, force: true })
   }
 
-  /** Whole lines that were written since the last time. */
+  release(): void {}
+
   lines(final = false): string[] {
     const file = join(this.folder, 'log')
     const lines: string[] = []

@@ -1,8 +1,7 @@
 // Whether a copy is there: its port takes connections, and where a path is given, what is asked there is well.
 import * as http from 'node:http'
 import { connect } from 'node:net'
-
-export type Health = { ok: true; host: string } | { ok: false; reason: string }
+import type { Health } from './pool.ts'
 
 /** An application that says "localhost" may listen on one of these only. */
 const LOOPBACK = ['127.0.0.1', '::1']
@@ -11,7 +10,7 @@ export async function probe(port: number, path: string | null, timeout: number):
   for (const host of LOOPBACK) {
     if (!(await opens(host, port, timeout))) continue
     const trouble = path && (await ask(host, port, path, timeout))
-    return trouble ? { ok: false, reason: `GET ${path} ${trouble}` } : { ok: true, host }
+    return trouble ? { ok: false, reason: `GET ${path} ${trouble}` } : { ok: true, target: { host, port } }
   }
   return { ok: false, reason: `nothing listens on the port that PORT names (${port})` }
 }

@@ -1,24 +1,46 @@
 // The copies of one revision: kept at their number, probed, started again with growing pauses, and judged.
-import { join } from 'node:path'
-import { freePort } from '../../ports.ts'
 import type { Level, Running } from '../engine.ts'
-import { Copy } from './copy.ts'
-import { probe } from './health.ts'
 import type { Limits } from './limits.ts'
 import type { Target } from './router.ts'
 
-/** What it takes to start a copy. The environment is everything that the copy sees. */
+export type Health = { ok: true; target: Target } | { ok: false; reason: string }
+
+/** One running copy of an application, whatever it is made of. */
+export interface Copy {
+  /** What it wrote last. */
+  readonly last: string[]
+  /** How it ended, to be read after "it"; undefined for as long as it has not. */
+  readonly ending: string | undefined
+  /** Why it was killed is known already. */
+  blamed: boolean
+  /** Called once, when it has ended by itself or was killed. */
+  onExit: () => void
+  /** Its process group, where it is one of this machine. */
+  readonly group?: number | undefined
+  probe(path: string | null, timeout: number): Promise<Health>
+  /** Finds out whether it has ended, if nothing else tells. */
+  look(): void
+  /** Whole lines that were written since the last time. */
+  lines(final?: boolean): string[]
+  kill(): void
+  /** Asks it to end, and makes it when it has not after a while. */
+  end(grace: number): Promise<void>
+  /** Removes what is left of one that has ended. */
+  forget(): void
+  /** Lets it run on, for the next agent. */
+  release(): void
+}
+
 export type Recipe = {
-  command: string
-  cwd: string
-  env: (port: number) => Record<string, string>
+  launch: () => Copy | Promise<Copy>
   health_path: string | null
   copies: number
+  /** What each may use, where nobody else sees to it. */
   memory_mb: number
 }
 type Slot = {
   copy: Copy | undefined
-  launching: boolean
+  launching: Promise<void> | undefined
   target: Target | undefined
   failures: number
   crashes: number
@@ -30,12 +52,11 @@ type Slot = {
 type Told = { changed: () => void; log: (message: string, level: Level) => void }
 
 const emptySlot = (copy?: Copy): Slot => ({
-  ...{ copy, launching: false, target: undefined, failures: 0, crashes: 0, restartAt: 0 },
+  ...{ copy, launching: undefined, target: undefined, failures: 0, crashes: 0, restartAt: 0 },
   ...{ healthySince: 0, probedAt: 0, probing: false },
 })
 
 export class Pool {
-  readonly #folder: string
   readonly #limits: Limits
   readonly #told: Told
   #slots: Slot[] = []
@@ -46,15 +67,13 @@ export class Pool {
   #stopping = false
   #tickAt = 0
 
-  constructor(folder: string, limits: Limits, told: Told) {
-    this.#folder = folder
+  constructor(limits: Limits, told: Told) {
     this.#limits = limits
     this.#told = told
   }
 
-  /** Takes over what an earlier agent left running; true when there was anything. */
-  async adopt(revision: string): Promise<boolean> {
-    const copies = await Copy.adopt(this.#folder, revision, this.#limits.stop_ms)
+  /** Takes over what an earlier agent left running. */
+  async adopt(copies: Copy[]): Promise<void> {
     this.#slots = copies.map(copy => {
       const slot = emptySlot(copy)
       copy.onExit = () => this.#exited(slot)
@@ -62,7 +81,6 @@ export class Pool {
     })
     // Whether they are well is known before anything is decided; what else is asked of their health comes later.
     await Promise.all(this.#slots.map(slot => this.#probe(slot)))
-    return copies.length > 0
   }
 
   /** Also for what was adopted, and for what is already as wanted. */
@@ -83,7 +101,8 @@ export class Pool {
         if (now - this.#tickAt > 500) slot.copy.look()
         const pause = slot.healthySince ? this.#limits.probe_ms : this.#limits.starting_probe_ms
         if (!slot.probing && now - slot.probedAt >= pause) void this.#probe(slot)
-      } else if (this.#recipe && !slot.launching && now >= slot.restartAt) void this.#launch(slot, this.#recipe)
+      } else if (this.#recipe && !slot.launching && now >= slot.restartAt)
+        slot.launching = this.#launch(slot, this.#recipe)
     }
     if (now - this.#tickAt > 500) this.#tickAt = now
     // Time alone may have made it a failure.
@@ -116,8 +135,8 @@ export class Pool {
     return this.#slots.flatMap(slot => slot.target ?? [])
   }
 
-  groups(): number[] {
-    return this.#slots.flatMap(slot => slot.copy?.group ?? [])
+  copies(): Copy[] {
+    return this.#slots.flatMap(slot => slot.copy ?? [])
   }
 
   /** Holds each copy to its memory. */
@@ -153,6 +172,7 @@ export class Pool {
   /** Lets go: they run on. */
   release(): void {
     this.#stopping = true
+    for (const { copy } of this.#slots) copy?.release()
   }
 
   #complete(): boolean {
@@ -160,49 +180,52 @@ export class Pool {
   }
 
   async #launch(slot: Slot, recipe: Recipe): Promise<void> {
-    slot.launching = true
-    const port = await freePort()
-    slot.launching = false
+    const launched = await Promise.resolve(recipe.launch()).catch((error: Error) => error)
+    slot.launching = undefined
+    if (launched instanceof Error) return this.#crashed(slot, `could not be started: ${launched.message}`)
+    Object.assign(slot, { copy: launched, failures: 0, probedAt: 0 })
+    // Whoever stops it waits for this moment.
     if (this.#stopping || !this.#slots.includes(slot)) return
-    const { command, cwd, env } = recipe
-    const copy = Copy.launch(this.#folder, { command, cwd, env: env(port), port })
-    slot.copy = copy
-    slot.failures = 0
-    slot.probedAt = 0
-    copy.onExit = () => this.#exited(slot)
+    launched.onExit = () => this.#exited(slot)
+    if (launched.ending) this.#exited(slot)
   }
 
   #exited(slot: Slot): void {
     const { copy } = slot
     if (!copy || this.#stopping) return
     for (const line of copy.lines(true)) this.#told.log(line, 'INFO')
+    this.#last = [...copy.last]
+    copy.forget()
+    this.#crashed(slot, copy.blamed ? undefined : copy.ending)
+  }
+  #last: string[] = []
+
+  #crashed(slot: Slot, how: string | undefined): void {
+    if (this.#stopping) return
     const now = Date.now()
     const calm = slot.healthySince > 0 && now - slot.healthySince > this.#limits.calm_ms
     slot.crashes = calm ? 1 : slot.crashes + 1
     const pause = Math.min(this.#limits.backoff_ms * 2 ** (slot.crashes - 1), this.#limits.longest_backoff_ms)
-    if (!copy.blamed) {
-      this.#trouble = `it ${ending(copy)}`
-      this.#told.log(`Ended: it ${ending(copy)}; started again in ${pause / 1000} s.`, 'ERROR')
+    if (how) {
+      this.#trouble = `it ${how}`
+      this.#told.log(`Ended: it ${how}; started again in ${pause / 1000} s.`, 'ERROR')
     }
-    this.#last = [...copy.last]
-    copy.forget()
     Object.assign(slot, { copy: undefined, target: undefined, healthySince: 0, restartAt: now + pause })
     this.#told.changed()
   }
-  #last: string[] = []
 
   async #probe(slot: Slot): Promise<void> {
     const { copy } = slot
     if (!copy) return
     slot.probing = true
-    const health = await probe(copy.port, this.#recipe?.health_path ?? null, this.#limits.probe_timeout_ms)
+    const health = await copy.probe(this.#recipe?.health_path ?? null, this.#limits.probe_timeout_ms)
     slot.probing = false
     slot.probedAt = Date.now()
-    if (slot.copy !== copy || this.#stopping) return
+    if (slot.copy !== copy || this.#stopping || copy.blamed) return
     if (health.ok) {
       slot.failures = 0
       if (slot.target) return
-      slot.target = { host: health.host, port: copy.port }
+      slot.target = health.target
       slot.healthySince = Date.now()
       if (this.#complete()) this.#wasHealthy = true
       this.#told.changed()
@@ -210,7 +233,7 @@ export class Pool {
     }
     // While it starts, why it is not well yet is only of interest when it never gets well.
     if (!slot.healthySince) {
-      if (!copy.exit && !(slot.crashes > 0)) this.#trouble = health.reason
+      if (!copy.ending && !(slot.crashes > 0)) this.#trouble = health.reason
       return
     }
     slot.failures++
@@ -219,6 +242,7 @@ export class Pool {
   }
 
   async #drop(slot: Slot): Promise<void> {
+    await slot.launching
     const { copy } = slot
     if (!copy) return
     await copy.end(this.#limits.stop_ms)
@@ -232,10 +256,3 @@ export class Pool {
     return last.length ? ` Its last lines:\n${last.join('\n')}` : ' It wrote nothing.'
   }
 }
-
-function ending({ exit }: Copy): string {
-  if (exit?.signal) return `was killed by ${exit.signal}`
-  return exit?.code == null ? 'ended' : `ended with code ${exit.code}`
-}
-
-export const copiesOf = (folder: string) => join(folder, 'copies')

@@ -37,17 +37,20 @@ export async function prepare(unit: Unit, tree: Tree, task: Task, disk_mb: numbe
       what: `The ${step} command \`${command}\``,
     })
   }
-  const start_command = tree.start_command ?? (fs.existsSync(join(folder, 'package.json')) ? 'npm start' : null)
-  if (!start_command)
-    throw new Unworkable(
-      'Nothing says how to start it: name a `start_command` in the runtime configuration file, or add a package.json with a `start` script.',
-    )
   const { health_path, commit } = tree
-  return { location: folder, start_command, health_path, env: tree.env, commit }
+  return { location: folder, start_command: startOf(tree), health_path, env: tree.env, commit }
+}
+
+export function startOf({ folder, start_command }: Tree): string {
+  const command = start_command ?? (fs.existsSync(join(folder, 'package.json')) ? 'npm start' : null)
+  if (command) return command
+  throw new Unworkable(
+    'Nothing says how to start it: name a `start_command` in the runtime configuration file, or add a package.json with a `start` script.',
+  )
 }
 
 /** What a package asks for is installed also where nobody said so. */
-function installOf(folder: string): string | null {
+export function installOf(folder: string): string | null {
   const text = fs.existsSync(join(folder, 'package.json')) && fs.readFileSync(join(folder, 'package.json'), 'utf8')
   if (!text || fs.existsSync(join(folder, 'node_modules'))) return null
   let asked: object

@@ -73,6 +73,8 @@ export class RouterClient {
   }
 
   async close(): Promise<void> {
+    // What is still being told may be starting another one.
+    await this.#applied.catch(() => {})
     const { identity } = this.#kept
     if (identity && isAlive(identity)) await endGroup(identity.pid, 0)
   }

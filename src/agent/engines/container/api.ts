@@ -1,0 +1,178 @@
+// The HTTP API of a Docker-compatible engine, over its unix socket: version, answers, streams, and what goes wrong as a sentence.
+import * as http from 'node:http'
+import type { Readable } from 'node:stream'
+import { text } from 'node:stream/consumers'
+import { Lines, unframed } from './frames.ts'
+
+/** The newest version that this was written for; an older engine's own is used with it. */
+const NEWEST = '1.47'
+const ANSWER_WITHIN = 60_000
+
+export type Query = Record<string, string | number | boolean | object | undefined>
+type Ask = {
+  query?: Query | undefined
+  body?: object | Readable | undefined
+  headers?: Record<string, string>
+  signal?: AbortSignal
+  /** How long it may take; 0 means for as long as it takes. */
+  within?: number
+}
+/** One message of a pull or a build, as the engine sends them. */
+type Progress = { stream?: string; status?: string; id?: string; error?: string; aux?: { ID?: string } }
+export type Line = { message: string; at: string; error: boolean }
+
+/** What the engine answered instead of doing it. Status 0: it did not answer. */
+export class EngineFailure extends Error {
+  override name = 'EngineFailure'
+  readonly status: number
+  constructor(status: number, message: string) {
+    super(message)
+    this.status = status
+  }
+}
+
+export class ContainerApi {
+  readonly #socket: string
+  #version = ''
+
+  constructor(socket: string) {
+    this.#socket = socket
+  }
+
+  /** Finds out which version both speak, and says who it is. */
+  async open(): Promise<{ engine: string; version: string; api: string }> {
+    const { Version, ApiVersion, MinAPIVersion, Components } = await this.get<{
+      Version: string
+      ApiVersion: string
+      MinAPIVersion?: string
+      Components?: { Name: string }[]
+    }>('/version')
+    if (MinAPIVersion && isNewer(MinAPIVersion, NEWEST))
+      throw new EngineFailure(
+        0,
+        `The container engine wants version ${MinAPIVersion} of its API; this agent knows ${NEWEST}.`,
+      )
+    const api = isNewer(ApiVersion, NEWEST) ? NEWEST : ApiVersion
+    this.#version = `/v${api}`
+    return { engine: Components?.[0]?.Name ?? 'Engine', version: Version, api }
+  }
+
+  get = <T>(path: string, query?: Query) => this.ask<T>('GET', path, { query })
+  post = <T>(path: string, body?: object, query?: Query) => this.ask<T>('POST', path, { body, query })
+
+  /** What is gone is not an error, and neither is what nothing has to be done to. */
+  async quietly(method: string, path: string, ask: Ask = {}): Promise<boolean> {
+    try {
+      await this.ask(method, path, ask)
+      return true
+    } catch (error) {
+      if (error instanceof EngineFailure && error.status === 404) return false
+      throw error
+    }
+  }
+
+  async ask<T>(method: string, path: string, { within = ANSWER_WITHIN, signal, ...rest }: Ask = {}): Promise<T> {
+    const limits = [...(signal ? [signal] : []), ...(within ? [AbortSignal.timeout(within)] : [])]
+    const res = await this.#send(method, path, { ...rest, signal: AbortSignal.any(limits) })
+    const said = await text(res).catch(error => {
+      throw this.#unreachable(error)
+    })
+    return (said ? JSON.parse(said) : undefined) as T
+  }
+
+  /** The messages of what takes its time. One of them may say that it failed; aborting the signal ends it. */
+  async *progress(path: string, ask: Ask): AsyncGenerator<Progress> {
+    const res = await this.#send('POST', path, ask)
+    const lines = new Lines()
+    try {
+      for await (const chunk of res) for (const line of lines.push(chunk)) yield judged(line)
+      for (const line of lines.end()) yield judged(line)
+    } catch (error) {
+      ask.signal?.throwIfAborted()
+      throw error instanceof EngineFailure ? error : this.#unreachable(error)
+    } finally {
+      res.destroy()
+    }
+  }
+
+  /** The lines of a container's log from that second on, for as long as it runs. Returns when the engine has no more of them. */
+  async follow(id: string, since: number, signal: AbortSignal, told: (line: Line) => void): Promise<void> {
+    const query = { follow: true, stdout: true, stderr: true, timestamps: true, since }
+    const res = await this.#send('GET', `/containers/${id}/logs`, { query, signal })
+    const frames = unframed((line, error) => {
+      const space = line.indexOf(' ')
+      told({ at: line.slice(0, space), message: line.slice(space + 1), error })
+    })
+    try {
+      for await (const chunk of res) frames.push(chunk)
+    } catch {
+      // It was let go, or the engine went away: whoever follows looks at the container next.
+    }
+    frames.end()
+  }
+
+  async #send(method: string, path: string, { query, body, headers, signal }: Ask): Promise<http.IncomingMessage> {
+    const stream = body && 'pipe' in body ? (body as Readable) : undefined
+    const json = body && !stream ? JSON.stringify(body) : undefined
+    const res = await new Promise<http.IncomingMessage>((resolve, reject) => {
+      const req = http.request({
+        ...{ socketPath: this.#socket, method, path: this.#version + path + search(query), agent: false },
+        headers: { Host: 'engine', ...(json !== undefined && { 'Content-Type': 'application/json' }), ...headers },
+        signal,
+      })
+      req.once('response', resolve).once('error', reject)
+      if (!stream) return void req.end(json)
+      stream.once('error', error => req.destroy(error))
+      stream.pipe(req)
+    }).catch(error => {
+      stream?.destroy()
+      const { aborted, reason } = signal ?? { aborted: false }
+      if (aborted && reason?.name !== 'TimeoutError') throw reason
+      throw this.#unreachable(aborted ? reason : error)
+    })
+    if (res.statusCode! < 400) return res
+    const said = await text(res)
+    throw new EngineFailure(res.statusCode!, messageOf(said) || `It answers ${res.statusCode} to ${method} ${path}.`)
+  }
+
+  #unreachable(error: unknown): EngineFailure {
+    const { code, message, name } = error as NodeJS.ErrnoException
+    const why =
+      code === 'EACCES'
+        ? 'this user may not use it: add the user to its group'
+        : code === 'ENOENT' || code === 'ECONNREFUSED'
+          ? 'nothing listens there: start the engine, or name its socket in the settings'
+          : name === 'TimeoutError'
+            ? 'it does not answer in time'
+            : message
+    return new EngineFailure(0, `The container engine at ${this.#socket} cannot be asked: ${why}.`)
+  }
+}
+
+function judged(line: string): Progress {
+  const said = JSON.parse(line) as Progress
+  if (said.error) throw new EngineFailure(500, said.error)
+  return said
+}
+
+function messageOf(said: string): string {
+  try {
+    return (JSON.parse(said) as { message?: string }).message ?? ''
+  } catch {
+    return said.trim()
+  }
+}
+
+function search(query: Query = {}): string {
+  const words = new URLSearchParams()
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined) words.set(name, typeof value === 'object' ? JSON.stringify(value) : String(value))
+  return words.size ? `?${words}` : ''
+}
+
+function isNewer(one: string, other: string): boolean {
+  const [[major = 0, minor = 0], [otherMajor = 0, otherMinor = 0]] = [one, other].map(v =>
+    v.split('.').map(Number),
+  ) as [number[], number[]]
+  return major !== otherMajor ? major > otherMajor : minor > otherMinor
+}

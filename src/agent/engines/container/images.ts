@@ -1,0 +1,149 @@
+// The images that deployments run from: pulled, pinned by their digest, kept for a while, removed when nothing needs them.
+import { join } from 'node:path'
+import { readJson, writeJson } from '../../files.ts'
+import { type Task, type Unit, Unworkable } from '../engine.ts'
+import { type ContainerApi, EngineFailure } from './api.ts'
+import { pullFailure } from './failures.ts'
+import type { Secrets } from './secrets.ts'
+import { DEPLOYMENT, isPinned, OWNER } from './spec.ts'
+
+type Inspected = {
+  Id: string
+  RepoDigests?: string[] | null
+  Config?: { ExposedPorts?: Record<string, object> | null } | null
+}
+/** What a revision runs from: as it was named, and as it was pinned. */
+type Kept = { revision_id: string; images: Record<string, string> }
+
+/** Older ones of a deployment go: a rollback pulls by digest, or builds again. */
+const KEPT = 3
+const LINES_EVERY_MS = 1_000
+const RESTORE_MS = 120_000
+
+export class Images {
+  readonly #api: ContainerApi
+  readonly #owner: string
+  readonly #secrets: Secrets
+  /** Says which images were pulled by this agent: those that were there before are not its to remove. */
+  readonly #file: string
+
+  constructor(api: ContainerApi, owner: string, secrets: Secrets, file: string) {
+    this.#file = file
+    this.#api = api
+    this.#owner = owner
+    this.#secrets = secrets
+  }
+
+  /** By digest, so that every copy runs the same one whatever its tag means tomorrow. */
+  async pinned(image: string, fresh: boolean, unit: Unit, { log, signal }: Task): Promise<string> {
+    const here = await this.#inspect(image)
+    if (here && (!fresh || isPinned(image))) return digestOf(image, here)
+    log(`Pulling ${image}`)
+    try {
+      await this.#pull(image, unit, { log, signal })
+    } catch (error) {
+      if (!(error instanceof EngineFailure) || error.status === 0) throw error
+      if (!here) throw new Unworkable(pullFailure(image, error.message))
+      log(`It cannot be pulled, so the one that is here is used: ${error.message}`, 'WARNING')
+      return here.Id
+    }
+    const pulled = await this.#inspect(image)
+    if (!pulled) throw new Unworkable(`The image ${image} was pulled and is gone again: deploy it again.`)
+    const digest = digestOf(image, pulled)
+    if (pulled.Id !== here?.Id) this.#pulled(all => [...all, digest])
+    log(`Pulled ${digest}`)
+    return digest
+  }
+
+  async #pull(image: string, unit: Unit, { log, signal }: Pick<Task, 'log' | 'signal'>): Promise<void> {
+    const credentials = this.#secrets.credentials(image, unit.resources.image_pull_secrets ?? [])
+    const headers = credentials ? { 'X-Registry-Auth': credentials } : {}
+    const query = { fromImage: nameOf(image), tag: tagOf(image) }
+    let told = Date.now()
+    for await (const { status, id, stream } of this.#api.progress('/images/create', { query, headers, signal })) {
+      if (Date.now() - told < LINES_EVERY_MS || !(status ?? stream)) continue
+      told = Date.now()
+      log([id, status ?? stream].filter(Boolean).join(': '))
+    }
+  }
+
+  async #inspect(image: string): Promise<Inspected | undefined> {
+    try {
+      return await this.#api.get<Inspected>(`/images/${image}/json`)
+    } catch (error) {
+      if (error instanceof EngineFailure && error.status === 404) return undefined
+      throw error
+    }
+  }
+
+  /** Pulls again what somebody else has removed; what was built here cannot be brought back so. */
+  async restore(images: string[], unit: Unit): Promise<void> {
+    const task = { log: () => {}, signal: AbortSignal.timeout(RESTORE_MS) }
+    for (const image of images)
+      if (image.includes('@') && !(await this.#inspect(image))) await this.#pull(image, unit, task)
+  }
+
+  /** The port that it says it listens on, where it says one. */
+  async portOf(image: string): Promise<number | undefined> {
+    const ports = Object.keys((await this.#inspect(image))?.Config?.ExposedPorts ?? {}).filter(
+      port => !port.endsWith('/udp'),
+    )
+    return ports.length === 1 ? Number.parseInt(ports[0]!, 10) : undefined
+  }
+
+  #pulled(change?: (all: string[]) => string[]): string[] {
+    const { pulled = [] } = readJson<{ pulled: string[] }>(this.#file) ?? {}
+    if (change) writeJson(this.#file, { pulled: [...new Set(change(pulled))] })
+    return pulled
+  }
+
+  keep(folder: string, revision_id: string, images: Record<string, string>): void {
+    const others = keptIn(folder).filter(kept => kept.revision_id !== revision_id)
+    writeJson(fileIn(folder), { revisions: [...others, { revision_id, images }] })
+  }
+
+  of(folder: string, revision_id: string): Record<string, string> {
+    return keptIn(folder).find(kept => kept.revision_id === revision_id)?.images ?? {}
+  }
+
+  /** Removes those of a deployment that are neither among its newest nor needed by another; in use they stay anyway. */
+  async prune(deployment: string, folder: string, others: string[], keep = KEPT): Promise<void> {
+    const all = keptIn(folder)
+    const kept = keep ? all.slice(-keep) : []
+    const needed = new Set([...kept, ...others.flatMap(keptIn)].flatMap(({ images }) => Object.values(images)))
+    const filters = { label: [`${OWNER}=${this.#owner}`, `${DEPLOYMENT}=${deployment}`] }
+    const built = await this.#api.get<{ Id: string }[]>('/images/json', { filters })
+    const ours = this.#pulled()
+    const pulled = all.flatMap(({ images }) => Object.values(images)).filter(image => ours.includes(image))
+    for (const image of new Set([...pulled, ...built.map(({ Id }) => Id)])) {
+      if (needed.has(image)) continue
+      try {
+        // By its id, all names that it was pulled by go with it.
+        const known = await this.#inspect(image)
+        if (known) await this.#api.quietly('DELETE', `/images/${known.Id}`)
+        this.#pulled(known => known.filter(other => other !== image))
+      } catch (error) {
+        // It is in use.
+        if (!(error instanceof EngineFailure && error.status)) throw error
+      }
+    }
+    writeJson(fileIn(folder), { revisions: kept })
+  }
+}
+
+const fileIn = (folder: string) => join(folder, 'images.json')
+const keptIn = (folder: string) => readJson<{ revisions: Kept[] }>(fileIn(folder))?.revisions ?? []
+
+const LAST_TAG = /:[^:/]*$/
+const nameOf = (image: string) => image.replace(/@.*$/, '').replace(LAST_TAG, '')
+/** A digest says more than the tag before it. */
+const tagOf = (image: string) => /@(.*)$/.exec(image)?.[1] ?? LAST_TAG.exec(image)?.[0].slice(1) ?? 'latest'
+
+function digestOf(image: string, { Id, RepoDigests }: Inspected): string {
+  const name = nameOf(image)
+  const digest = (RepoDigests ?? []).find(known => {
+    const other = nameOf(known)
+    return other === name || other === `docker.io/${name}` || other === `docker.io/library/${name}`
+  })
+  return digest ?? (isPinned(image) ? image : Id)
+}

@@ -1,0 +1,50 @@
+// Follows the log of one container line by line, from where the last agent left off, to the container's end.
+import { setTimeout as delay } from 'node:timers/promises'
+import { type ContainerApi, EngineFailure } from './api.ts'
+import type { Ended } from './failures.ts'
+
+/** Engines tell the time of a line in seconds at worst: up to which of them it was read, and how many lines of that one. */
+export type Position = { second: number; count: number }
+export const BEGINNING: Position = { second: 0, count: 0 }
+export type State = Ended & { Running: boolean; StartedAt: string }
+export type Inspected = {
+  Id: string
+  State: State
+  HostConfig: { Memory: number }
+  NetworkSettings: { Ports: Record<string, { HostIp: string; HostPort: string }[] | null> }
+}
+
+const AGAIN_MS = 500
+
+/** How the container ended; undefined when it is gone, or was let go. */
+export async function follow(
+  api: ContainerApi,
+  id: string,
+  position: Position,
+  signal: AbortSignal,
+  told: (message: string, error: boolean) => void,
+): Promise<(State & { memory: number }) | undefined> {
+  while (!signal.aborted) {
+    const from = { ...position }
+    let skipped = 0
+    // The second before it too: whether an engine means to include the one that it is asked for is its own affair.
+    const read = api.follow(id, Math.max(0, from.second - 1), signal, line => {
+      const second = Math.floor(Date.parse(line.at) / 1000)
+      if (second < from.second || (second === from.second && skipped++ < from.count)) return
+      if (second > position.second) Object.assign(position, { second, count: 0 })
+      if (second === position.second) position.count++
+      told(line.message, line.error)
+    })
+    await read.catch(() => {})
+    if (signal.aborted) return undefined
+    try {
+      const { State, HostConfig } = await api.get<Inspected>(`/containers/${id}/json`)
+      if (!State.Running) return { ...State, memory: HostConfig.Memory }
+    } catch (error) {
+      if (error instanceof EngineFailure && error.status === 404) return undefined
+      // The engine itself is away for a while.
+    }
+    await delay(AGAIN_MS, undefined, { signal }).catch(() => {})
+  }
+  return undefined
+}

@@ -1,0 +1,28 @@
+// What an operator decides about a container engine: where it listens, what sources are built in, where secrets are kept.
+import * as z from 'zod'
+import { ImageReference } from '../../../deployments/kubernetes.schema.ts'
+
+/** The variables of an agent whose engine is `container`. An empty one says the same as none. */
+const ContainerSettings = z
+  .object({
+    CONTAINER_SOCKET: z.string().default('/var/run/docker.sock'),
+    CONTAINER_OWNER: z.string().max(64).optional(),
+    CONTAINER_BASE_IMAGE: ImageReference.optional(),
+    CONTAINER_SECRETS_DIR: z.string().optional(),
+  })
+  .transform(all => ({
+    socket: all.CONTAINER_SOCKET.replace(/^unix:\/\//, ''),
+    owner: all.CONTAINER_OWNER ?? null,
+    base_image: all.CONTAINER_BASE_IMAGE ?? null,
+    secrets: all.CONTAINER_SECRETS_DIR ?? null,
+  }))
+
+export function readSettings(env: Record<string, string | undefined>): z.output<typeof ContainerSettings> {
+  const { data, error } = ContainerSettings.safeParse(
+    Object.fromEntries(Object.entries(env).filter(([, value]) => value)),
+  )
+  if (data) return data
+  throw new Error(
+    `The settings of the container engine: ${error.issues.map(one => `${one.path.join('.')} ${one.message}`).join('; ')}.`,
+  )
+}

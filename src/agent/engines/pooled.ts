@@ -1,0 +1,213 @@
+// What the engines share whose copies run on this machine: pools of them behind the local router, addresses, draining.
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { list, readJson, remove, writeJson } from '../files.ts'
+import type { Artifact, Engine, Events, Level, Ref, Seen, Task, Tree, Unit } from './engine.ts'
+import { LIMITS, type Limits } from './process/limits.ts'
+import { type Copy, Pool } from './process/pool.ts'
+import type { Route, Target } from './process/router.ts'
+import { RouterClient } from './process/router-client.ts'
+
+/** What is kept of a deployment: its address for as long as it lives, and who gets its requests. */
+type Kept = { host: string; routed: string | null; custom_url: string | null }
+export type Options = { home: string; port: number; limits?: Partial<Limits> }
+
+export abstract class PooledEngine implements Engine {
+  abstract readonly name: string
+  protected readonly limits: Limits
+  protected events!: Events
+  readonly #home: string
+  readonly #router: RouterClient
+  readonly #pools = new Map<string, Map<string, Pool>>()
+  #drained = new Set<string>()
+  /** From then on the router is somebody else's, or ends too. */
+  #closed = false
+  #timers: NodeJS.Timeout[] = []
+
+  constructor(folder: string, { home, port, limits }: Options) {
+    this.#home = join(home, folder)
+    this.limits = { ...LIMITS, ...limits }
+    this.#router = new RouterClient(join(home, 'router.json'), port)
+  }
+
+  abstract refuses(unit: Unit): string | null
+  abstract prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact>
+  abstract start(unit: Unit, artifact: Artifact): Promise<void>
+  /** What an earlier agent left running of a revision. */
+  protected abstract adopt(ref: Ref): Promise<Copy[]>
+
+  async open(events: Events): Promise<void> {
+    this.events = events
+    await this.#router.open()
+    for (const deployment_id of list(this.#home)) {
+      for (const revision_id of list(this.path(deployment_id, 'revisions'))) {
+        const ref = { deployment_id, revision_id }
+        const copies = await this.adopt(ref)
+        const pool = copies.length > 0 && this.pool(ref, true)
+        if (!pool) {
+          await remove(this.path(deployment_id, 'revisions', revision_id))
+          continue
+        }
+        await pool.adopt(copies)
+        if (this.#isDraining(ref)) void this.#awaitDrained(ref, pool.targets())
+      }
+    }
+    await this.#apply()
+    this.every(this.limits.tick_ms, () => this.each(pool => pool.tick()))
+  }
+
+  async deployments(): Promise<string[]> {
+    return list(this.#home)
+  }
+
+  async observe(deployment_id: string): Promise<Seen> {
+    const kept = this.#kept(deployment_id)
+    const running = [...(this.#pools.get(deployment_id) ?? [])].map(([revision_id, pool]) => {
+      const drained = this.#drained.has(revision_id) ? ('drained' as const) : undefined
+      const draining = this.#isDraining({ deployment_id, revision_id })
+      return { revision_id, phase: drained ?? (draining ? ('draining' as const) : pool.phase()), reason: pool.reason() }
+    })
+    return {
+      running,
+      routed: kept?.routed ?? null,
+      url: kept ? `http://${kept.host}:${this.#router.port}` : null,
+      left: fs.existsSync(this.path(deployment_id)),
+      database: null,
+    }
+  }
+
+  async provide(): Promise<void> {}
+
+  async route(unit: Unit): Promise<void> {
+    this.keep(unit, unit.revision_id)
+    await this.#apply()
+  }
+
+  async drain({ deployment_id, revision_id }: Ref): Promise<void> {
+    const pool = this.pool({ deployment_id, revision_id })
+    if (!pool) return
+    writeJson(this.path(deployment_id, 'revisions', revision_id, 'draining'), {})
+    const kept = this.#kept(deployment_id)
+    if (kept?.routed === revision_id) writeJson(this.path(deployment_id, 'deployment.json'), { ...kept, routed: null })
+    const targets = pool.targets()
+    await this.#apply()
+    void this.#awaitDrained({ deployment_id, revision_id }, targets)
+  }
+
+  async #awaitDrained({ deployment_id, revision_id }: Ref, targets: Target[]): Promise<void> {
+    const deadline = Date.now() + this.limits.drain_ms
+    while (Date.now() < deadline && (await this.#router.inFlight(targets).catch(() => 0)) > 0) await delay(50)
+    this.#drained.add(revision_id)
+    this.events.changed(deployment_id)
+  }
+
+  async stop({ deployment_id, revision_id }: Ref): Promise<void> {
+    const pools = this.#pools.get(deployment_id)
+    const pool = pools?.get(revision_id)
+    if (!pool) return
+    await pool.stop()
+    pools!.delete(revision_id)
+    this.#drained.delete(revision_id)
+    await remove(this.path(deployment_id, 'revisions', revision_id))
+  }
+
+  async remove(deployment_id: string): Promise<void> {
+    for (const revision_id of [...(this.#pools.get(deployment_id)?.keys() ?? [])])
+      await this.stop({ deployment_id, revision_id })
+    this.#pools.delete(deployment_id)
+    await remove(this.path(deployment_id))
+    await this.#apply()
+  }
+
+  async close({ stop }: { stop: boolean }): Promise<void> {
+    this.#closed = true
+    for (const timer of this.#timers.splice(0)) clearInterval(timer)
+    if (!stop) return this.each(pool => pool.release())
+    const all = [...this.#pools.values()].flatMap(pools => [...pools.values()])
+    await Promise.all(all.map(pool => pool.stop()))
+    await this.#router.close()
+  }
+
+  protected every(ms: number, work: () => unknown): void {
+    this.#timers.push(setInterval(work, ms))
+  }
+
+  protected path(deployment: string, ...rest: string[]): string {
+    return join(this.#home, deployment, ...rest)
+  }
+
+  #isDraining({ deployment_id, revision_id }: Ref): boolean {
+    return fs.existsSync(this.path(deployment_id, 'revisions', revision_id, 'draining'))
+  }
+
+  protected copiesOf({ deployment_id, revision_id }: Ref): string {
+    return this.path(deployment_id, 'revisions', revision_id, 'copies')
+  }
+
+  /** Written before anything of it runs. */
+  protected keep({ deployment_id, name, custom_url }: Unit, routed?: string): void {
+    const before = this.#kept(deployment_id)
+    const kept: Kept = {
+      host: before?.host ?? this.#hostFor(name, deployment_id),
+      routed: routed ?? before?.routed ?? null,
+      custom_url,
+    }
+    writeJson(this.path(deployment_id, 'deployment.json'), kept)
+  }
+
+  protected pool(ref: Ref): Pool | undefined
+  protected pool(ref: Ref, make: true): Pool
+  protected pool({ deployment_id, revision_id }: Ref, make?: true): Pool | undefined {
+    const pools = this.#pools.get(deployment_id) ?? new Map<string, Pool>()
+    if (make) this.#pools.set(deployment_id, pools)
+    if (make && !pools.has(revision_id)) {
+      const ref = { deployment_id, revision_id }
+      const changed = () => {
+        void this.#apply().catch(() => {})
+        this.events.changed(deployment_id)
+      }
+      const log = (message: string, level: Level) => this.events.log(ref, message, level)
+      pools.set(revision_id, new Pool(this.limits, { changed, log }))
+    }
+    return pools.get(revision_id)
+  }
+
+  protected each(work: (pool: Pool, ref: Ref) => void): void {
+    for (const [deployment_id, pools] of this.#pools)
+      for (const [revision_id, pool] of pools) work(pool, { deployment_id, revision_id })
+  }
+
+  #kept(deployment: string): Kept | undefined {
+    return readJson<Kept>(this.path(deployment, 'deployment.json'))
+  }
+
+  /** Names are unique in a workspace only; of two the second gets a longer one. */
+  #hostFor(name: string, deployment: string): string {
+    const taken = list(this.#home).some(
+      other => other !== deployment && this.#kept(other)?.host === `${name}.localhost`,
+    )
+    return taken ? `${name.slice(0, 54)}-${deployment.slice(0, 8)}.localhost` : `${name}.localhost`
+  }
+
+  async #apply(): Promise<void> {
+    if (this.#closed) return
+    await this.#router.apply(() => list(this.#home).flatMap(deployment => this.#routesOf(deployment)))
+  }
+
+  #routesOf(deployment: string): Route[] {
+    const kept = this.#kept(deployment)
+    if (!kept?.routed) return []
+    const targets = this.#pools.get(deployment)?.get(kept.routed)?.targets() ?? []
+    const routes: Route[] = [{ host: kept.host, path: '/', targets }]
+    if (kept.custom_url) {
+      const { hostname, pathname } = new URL(
+        /^https?:/.test(kept.custom_url) ? kept.custom_url : `https://${kept.custom_url}`,
+      )
+      routes.push({ host: hostname, path: pathname, targets })
+      // Here that host leads nowhere: its path is served too, at whatever name this machine is asked by.
+      if (pathname !== '/') routes.push({ host: null, path: pathname, targets })
+    }
+    return routes
+  }
+}

@@ -1,0 +1,159 @@
+// How the agent talks to a container engine, held against a small one of the test's own behind a unix socket.
+import * as fs from 'node:fs'
+import * as http from 'node:http'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { ContainerApi } from '../../src/agent/engines/container/api.ts'
+import { Lines, unframed } from '../../src/agent/engines/container/frames.ts'
+import { follow } from '../../src/agent/engines/container/log.ts'
+import { folder } from '../support/engine.ts'
+
+let home: string
+let socket: string
+let server: http.Server
+let asked: string[]
+let answer: (req: http.IncomingMessage, res: http.ServerResponse) => void
+const json = (res: http.ServerResponse, status: number, body: object) =>
+  res.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify(body))
+const version = { Version: '28.0', ApiVersion: '1.99', MinAPIVersion: '1.24', Components: [{ Name: 'Engine' }] }
+
+beforeEach(async () => {
+  home = folder()
+  socket = join(home, 'engine.sock')
+  asked = []
+  answer = (_, res) => json(res, 200, version)
+  server = http.createServer((req, res) => {
+    asked.push(`${req.method} ${req.url}`)
+    answer(req, res)
+  })
+  await new Promise<void>(resolve => server.listen(socket, resolve))
+})
+afterEach(() => {
+  server.closeAllConnections()
+  server.close()
+  fs.rmSync(home, { recursive: true })
+})
+
+const failure = (work: Promise<unknown>) =>
+  work.then(
+    () => 'nothing failed',
+    (error: Error & { status?: number }) => `${error.status}: ${error.message}`,
+  )
+
+describe('the version', () => {
+  test.each([
+    ['1.99', '1.47'],
+    ['1.41', '1.41'],
+  ])('of an engine that speaks %s is %s', async (theirs, ours) => {
+    answer = (_, res) => json(res, 200, { ...version, ApiVersion: theirs })
+    const api = new ContainerApi(socket)
+    expect(await api.open()).toEqual({ engine: 'Engine', version: '28.0', api: ours })
+    await api.get('/info')
+    expect(asked).toEqual(['GET /version', `GET /v${ours}/info`])
+  })
+  test('of an engine that is too new for us', async () => {
+    answer = (_, res) => json(res, 200, { ...version, MinAPIVersion: '1.60' })
+    expect(await failure(new ContainerApi(socket).open())).toMatch(/^0: .*1\.60.*1\.47/)
+  })
+})
+
+describe('what fails', () => {
+  test('the engine’s own words, with its status', async () => {
+    answer = (_, res) => json(res, 409, { message: 'it is in use' })
+    expect(await failure(new ContainerApi(socket).post('/images/prune'))).toBe('409: it is in use')
+  })
+  test('no engine there', async () => {
+    expect(await failure(new ContainerApi(join(home, 'nothing')).get('/info'))).toMatch(/^0: .*nothing listens there/)
+  })
+  test('an engine that does not answer, or breaks off', async () => {
+    answer = () => {}
+    const api = new ContainerApi(socket)
+    expect(await failure(api.ask('GET', '/info', { within: 50 }))).toMatch(/^0: .*does not answer in time/)
+    answer = (_, res) => res.writeHead(200).write('{', () => res.destroy())
+    expect(await failure(api.get('/info'))).toMatch(/^0: The container engine at/)
+  })
+  test('what is gone is passed over where that is what was wanted', async () => {
+    answer = (_, res) => json(res, 404, { message: 'no such container' })
+    expect(await new ContainerApi(socket).quietly('DELETE', '/containers/x')).toBe(false)
+  })
+  test('a message of a pull that says so, though it began well', async () => {
+    answer = (_, res) => res.writeHead(200).end('{"status":"Pulling"}\n{"error":"denied"}\n')
+    const api = new ContainerApi(socket)
+    const said: unknown[] = []
+    const pull = async () => {
+      for await (const one of api.progress('/images/create', { query: { fromImage: 'a' } })) said.push(one)
+    }
+    expect(await failure(pull())).toBe('500: denied')
+    expect(said).toEqual([{ status: 'Pulling' }])
+  })
+  test('an abort ends what is going on, with its own reason', async () => {
+    const controller = new AbortController()
+    answer = (_, res) => res.writeHead(200).write('{"status":"one"}\n')
+    const pull = async () => {
+      const all = new ContainerApi(socket).progress('/images/create', { signal: controller.signal })
+      for await (const _ of all) controller.abort(new Error('interrupted'))
+    }
+    expect(await failure(pull())).toBe('undefined: interrupted')
+  })
+})
+
+test('queries carry filters as JSON and leave out what is not known', async () => {
+  await new ContainerApi(socket).get('/containers/json', { all: true, filters: { label: ['a=b'] }, none: undefined })
+  expect(decodeURIComponent(asked[0]!)).toBe('GET /containers/json?all=true&filters={"label":["a=b"]}')
+})
+
+describe('bytes into lines', () => {
+  const frame = (stream: number, text: string) => {
+    const bytes = Buffer.from(text)
+    const header = Buffer.alloc(8)
+    header[0] = stream
+    header.writeUInt32BE(bytes.length, 4)
+    return Buffer.concat([header, bytes])
+  }
+
+  test('however they are cut, of both streams', () => {
+    const all = Buffer.concat([frame(1, 'one\ntw'), frame(2, 'bad\r\n'), frame(1, 'ö\nlast'), frame(1, '')])
+    for (let size = 1; size <= all.length; size++) {
+      const said: string[] = []
+      const frames = unframed((line, error) => void said.push(`${error ? 'err' : 'out'} ${line}`))
+      for (let at = 0; at < all.length; at += size) frames.push(all.subarray(at, at + size))
+      frames.end()
+      expect(said).toEqual(['out one', 'err bad', 'out twö', 'out last'])
+    }
+  })
+
+  test('one without an end is cut, and costs no more than that', () => {
+    const lines = new Lines(10)
+    const said = Array.from({ length: 100 }, () => lines.push(Buffer.from('x'.repeat(9)))).flat()
+    said.push(...lines.push(Buffer.from('\nnext\n')), ...lines.end())
+    expect(said).toEqual([`${'x'.repeat(10)}…`, 'next'])
+  })
+})
+
+test('a log that breaks off goes on where it was, with no line twice', async () => {
+  const frame = (text: string) => {
+    const header = Buffer.alloc(8)
+    header[0] = 1
+    header.writeUInt32BE(Buffer.byteLength(text), 4)
+    return Buffer.concat([header, Buffer.from(text)])
+  }
+  const at = (second: number) => `2026-11-21T15:00:0${second}Z`
+  const all = [`${at(1)} a\n`, `${at(2)} b\n`, `${at(2)} c\n`, `${at(2)} d\n`, `${at(3)} e\n`].map(frame)
+  let reads = 0
+  answer = (req, res) => {
+    if (req.url!.includes('/logs')) return void res.writeHead(200).end(Buffer.concat(reads++ ? all : all.slice(0, 3)))
+    json(res, 200, { State: { Running: reads < 2, ExitCode: 0 }, HostConfig: { Memory: 5 } })
+  }
+  const said: string[] = []
+  const position = { second: 0, count: 0 }
+  const state = await follow(
+    new ContainerApi(socket),
+    'x',
+    position,
+    new AbortController().signal,
+    line => void said.push(line),
+  )
+  expect(said).toEqual(['a', 'b', 'c', 'd', 'e'])
+  expect(state).toMatchObject({ ExitCode: 0, memory: 5 })
+  expect(asked[2]).toContain(`since=${Date.parse(at(2)) / 1000 - 1}`)
+})

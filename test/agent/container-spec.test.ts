@@ -1,0 +1,220 @@
+// What a revision comes to when it is asked of a container engine, what is refused, and how an engine's failures are told.
+import { describe, expect, test } from 'vitest'
+import { buildFailure, ending, pullFailure, startFailure } from '../../src/agent/engines/container/failures.ts'
+import { cpuOf, memoryOf } from '../../src/agent/engines/container/quantities.ts'
+import { refusal } from '../../src/agent/engines/container/refusal.ts'
+import { registryOf } from '../../src/agent/engines/container/secrets.ts'
+import { imagesOf, isPinned, recipe } from '../../src/agent/engines/container/spec.ts'
+import { forShell } from '../../src/agent/engines/shell.ts'
+import { type ResourceSpec, withDefaults } from '../../src/deployments/resources.schema.ts'
+import { unit as anyUnit } from '../support/engine.ts'
+
+const ref = { deployment_id: 'd1', revision_id: 'r1' }
+const unit = (spec: ResourceSpec = {}, more = {}) => anyUnit(ref, { resources: withDefaults(spec, 'dev'), ...more })
+const artifact = { location: 'shop@sha256:1', start_command: null, health_path: null, env: {}, commit: null }
+const place = {
+  ...{ owner: 'me', copy: 'c1', port: 8000, images: {} },
+  secret: (name: string, key: string) => `${name}/${key}`,
+  secrets: (name: string) => ({ A: `${name}/A` }),
+}
+const made = (spec: ResourceSpec = {}, more = {}) => recipe(unit(spec, more), artifact, place)
+const body = (spec: ResourceSpec = {}, more = {}) => made(spec, more).app.body
+const container = (more = {}) => ({ name: 'side', image: 'side:1', ...more })
+
+describe('the recipe of a copy', () => {
+  test('its image, limits, network and published port', () => {
+    expect(body({ cpu: 0.5, cpu_limit: 1.5, memory_mb: 64, memory_limit_mb: 128 })).toMatchObject({
+      Image: 'shop@sha256:1',
+      ExposedPorts: { '8000/tcp': {} },
+      HostConfig: {
+        ...{ NetworkMode: 'slipway-me-d1', CpuShares: 512, NanoCpus: 1.5e9, RestartPolicy: { Name: 'no' } },
+        ...{ MemoryReservation: 64 * 2 ** 20, Memory: 128 * 2 ** 20, MemorySwap: 128 * 2 ** 20 },
+        PortBindings: { '8000/tcp': [{ HostIp: '127.0.0.1', HostPort: '' }] },
+        SecurityOpt: ['no-new-privileges'],
+      },
+    })
+  })
+
+  test('is told apart by labels that its own cannot replace', () => {
+    const { Labels } = body({ labels: { team: 'a', 'slipway.owner': 'thief' } }) as { Labels: object }
+    expect(Labels).toMatchObject({
+      ...{ team: 'a', 'slipway.owner': 'me', 'slipway.deployment': 'd1', 'slipway.revision': 'r1' },
+      ...{ 'slipway.copy': 'c1', 'slipway.role': 'app' },
+    })
+  })
+
+  test('its environment: secrets over the configuration, ours over both', () => {
+    const { Env } = recipe(
+      unit({}, { secrets: { A: 'secret' }, secret_references: [{ name: 'B', secret_name: 's', secret_key: 'k' }] }),
+      { ...artifact, env: { A: 'configured', PORT: '1', C: 'x=y' } },
+      place,
+    ).app.body
+    expect(Env).toEqual([
+      ...['A=secret', 'PORT=8000', 'C=x=y', 'B=s/k'],
+      ...['SLIPWAY_DEPLOYMENT_ID=d1', 'SLIPWAY_DEPLOYMENT_NAME=shop', 'SLIPWAY_REVISION_ID=r1'],
+    ])
+  })
+
+  test('sidecars join the network of the app, init containers that of the deployment', () => {
+    const { inits, sidecars } = recipe(
+      unit({
+        init_containers: [container({ name: 'first' }), container({ name: 'always', restartPolicy: 'Always' })],
+        sidecars: [
+          container({
+            ...{ command: ['run'], args: ['-x'], workingDir: '/w', securityContext: { runAsUser: 1, runAsGroup: 2 } },
+            env: [
+              { name: 'A', value: 'own' },
+              { name: 'B', valueFrom: { secretKeyRef: { name: 's', key: 'b' } } },
+            ],
+            envFrom: [{ prefix: 'P_', secretRef: { name: 's' } }],
+            resources: { limits: { memory: '64Mi' }, requests: { cpu: '250m' } },
+          }),
+        ],
+      }),
+      artifact,
+      { ...place, images: { 'side:1': 'side@sha256:2' } },
+    )
+    expect(inits.map(({ name, body }) => [name, (body.HostConfig as { NetworkMode: string }).NetworkMode])).toEqual([
+      ['slipway-shop-c1-first', 'slipway-me-d1'],
+    ])
+    expect(sidecars.map(({ name }) => name)).toEqual(['slipway-shop-c1-always', 'slipway-shop-c1-side'])
+    expect(sidecars[1]!.body).toMatchObject({
+      ...{ Image: 'side@sha256:2', Entrypoint: ['run'], Cmd: ['-x'], WorkingDir: '/w', User: '1:2' },
+      Env: ['P_A=s/A', 'A=own', 'B=s/b'],
+      HostConfig: { NetworkMode: 'container:slipway-shop-c1', Memory: 64 * 2 ** 20, CpuShares: 256, NanoCpus: 0.25e9 },
+    })
+  })
+
+  test('an empty directory is the copy’s, a claim the deployment’s', () => {
+    const { volumes, app } = made({
+      volumes: [
+        { name: 'tmp', emptyDir: {} },
+        { name: 'data', persistentVolumeClaim: { claimName: 'disk' } },
+      ],
+      volume_mounts: [
+        { name: 'tmp', mountPath: '/tmp' },
+        { name: 'data', mountPath: '/data', readOnly: true },
+      ],
+    })
+    expect(volumes.map(({ name }) => name)).toEqual(['slipway-shop-c1-tmp', 'slipway-me-d1-disk'])
+    expect(volumes.map(({ body }) => 'slipway.copy' in (body.Labels as object))).toEqual([true, false])
+    expect(app.body.HostConfig).toMatchObject({
+      Mounts: [
+        { Type: 'volume', Source: 'slipway-shop-c1-tmp', Target: '/tmp', ReadOnly: false },
+        { Type: 'volume', Source: 'slipway-me-d1-disk', Target: '/data', ReadOnly: true },
+      ],
+    })
+  })
+
+  test.each([
+    ['node main.js', 'exec node main.js'],
+    ['npm run x && node main.js', 'npm run x && exec node main.js'],
+    ['cd app && exec ./run', 'cd app && exec ./run'],
+    ['echo "$X" | cat', 'echo "$X" | cat'],
+  ])('the shell is told `%s` as `%s`', (command, told) => {
+    expect(forShell(command)).toEqual(['/bin/sh', '-c', told])
+  })
+})
+
+describe('images', () => {
+  test.each([
+    ['side', undefined, true],
+    ['side:latest', undefined, true],
+    ['host:5000/side', undefined, true],
+    ['side:1', undefined, false],
+    ['side:1', 'Always', true],
+    ['side:latest', 'IfNotPresent', false],
+    [`side@sha256:${'a'.repeat(64)}`, undefined, false],
+  ])('%s with the policy %s is asked for anew: %s', (image, imagePullPolicy, fresh) => {
+    const spec = { sidecars: [container({ image, ...(imagePullPolicy && { imagePullPolicy }) })] }
+    expect(imagesOf(unit(spec).resources)).toEqual([{ image, fresh }])
+  })
+  test('are pinned by a digest or an id', () => {
+    expect(['a:1', 'a@sha256:1', `sha256:${'0'.repeat(64)}`].map(isPinned)).toEqual([false, true, true])
+  })
+  test.each([
+    ['nginx', 'docker.io'],
+    ['library/nginx:1', 'docker.io'],
+    ['ghcr.io/a/b', 'ghcr.io'],
+    ['localhost/a', 'localhost'],
+    ['127.0.0.1:5000/a:1', '127.0.0.1:5000'],
+  ])('%s is of %s', (image, registry) => expect(registryOf(image)).toBe(registry))
+})
+
+test.each([
+  ['0.5', 0.5, 1],
+  ['250m', 0.25, Number.NaN],
+  [2, 2, 2],
+  ['64Mi', Number.NaN, 64 * 2 ** 20],
+  ['1.5G', Number.NaN, 1.5e9],
+  ['much', Number.NaN, Number.NaN],
+])('the quantity %s is %s processors or %s bytes', (value, cpu, bytes) => {
+  expect([cpuOf(value), memoryOf(value)]).toEqual([cpu, bytes])
+})
+
+describe('refused, with what is at fault', () => {
+  const volume = (more: object) => ({ volumes: [{ name: 'v', ...more }] })
+  test.each<[string, ResourceSpec, object?]>([
+    ['configMap', volume({ configMap: { name: 'c' } })],
+    ['secret', volume({ secret: { secretName: 's' } })],
+    ['nfs', volume({ nfs: {} })],
+    ['does not say what it is', volume({})],
+    ['of several kinds', volume({ emptyDir: {}, nfs: {} })],
+    ['claimName', volume({ persistentVolumeClaim: { claimName: '../x' } })],
+    ['of no volume', { volume_mounts: [{ name: 'v', mountPath: '/v' }] }],
+    ['slash', { ...volume({ emptyDir: {} }), volume_mounts: [{ name: 'v', mountPath: 'v' }] }],
+    ['subPath', { ...volume({ emptyDir: {} }), volume_mounts: [{ name: 'v', mountPath: '/v', subPath: 'x' }] }],
+    ['service_account_name', { service_account_name: 'robot' }],
+    ['privileges', { sidecars: [container({ securityContext: { privileged: true } })] }],
+    ['privileges', { sidecars: [container({ securityContext: { capabilities: { add: ['SYS_ADMIN'] } } })] }],
+    ['`procMount`', { sidecars: [container({ securityContext: { procMount: 'Unmasked' } })] }],
+    ['runAsUser', { sidecars: [container({ securityContext: { runAsUser: 'root' } })] }],
+    ['`X`', { init_containers: [container({ env: [{ name: 'X', valueFrom: { fieldRef: {} } }] })] }],
+    ['than a secret', { sidecars: [container({ envFrom: [{ configMapRef: { name: 'c' } }] })] }],
+    ['`lots` of memory', { sidecars: [container({ resources: { limits: { memory: 'lots' } } })] }],
+    ['gpu', { sidecars: [container({ resources: { limits: { 'nvidia.com/gpu': 1 } } })] }],
+    ['database', {}, { needs_database: true }],
+  ])('%s', (fault, spec, more) => {
+    expect(refusal(unit(spec, more))).toContain(fault)
+  })
+
+  test('and nothing else', () => {
+    const spec = {
+      ...volume({ emptyDir: {} }),
+      volume_mounts: [{ name: 'v', mountPath: '/v' }],
+      sidecars: [container({ volumeMounts: [{ name: 'v', mountPath: '/v' }], securityContext: { runAsUser: 1000 } })],
+    }
+    expect(refusal(unit(spec))).toBeNull()
+  })
+})
+
+describe('failures', () => {
+  test.each([
+    ['manifest unknown', 'There is no image'],
+    ['pull access denied for x, repository does not exist or may require docker login', 'does not let this agent have'],
+    ['unauthorized: authentication required', 'does not let this agent have'],
+    ['dial tcp 127.0.0.1:1: connect: connection refused', 'cannot be reached'],
+    ['lookup registry: no such host', 'cannot be reached'],
+    ['write /var/lib/x: no space left on device', 'The disk of the container engine is full'],
+    ['something else', 'cannot be pulled: something else.'],
+  ])('of a pull: %s', (said, told) => expect(pullFailure('shop:1', said)).toContain(told))
+
+  test('of a start and of a build', () => {
+    expect(startFailure('mkdir /x: no space left on device')).toContain('disk of the container engine is full')
+    expect(startFailure('driver failed: port is already allocated.')).toMatch(/port was taken meanwhile.*allocated$/)
+    expect(
+      startFailure('all predefined address pools: could not find an available, non-overlapping IPv4 address pool'),
+    ).toContain('default-address-pools')
+    expect(buildFailure('copying: no space left on device')).toContain('disk of the container engine is full')
+  })
+
+  test('of what ran', () => {
+    const memory = 64 * 2 ** 20
+    expect(ending({ ExitCode: 137, OOMKilled: true }, memory)).toBe(
+      'was killed, because it needed more memory than its memory limit of 64 MB',
+    )
+    expect(ending({ ExitCode: 137 }, memory)).toContain('most likely because it needed more memory')
+    expect(ending({ ExitCode: 3 }, memory)).toBe('ended with code 3')
+    expect(ending({ ExitCode: 127, Error: 'exec: "x": not found' }, 0)).toContain('could not be started')
+  })
+})

@@ -1,0 +1,141 @@
+// Everything together: the control plane on Node, a real database, the agent as the program it is, and a real Podman.
+import * as fs from 'node:fs'
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { migrate } from '../../src/host/migrate.ts'
+import { freePort } from '../../src/host/ports.ts'
+import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
+import { command, eventually, listens, stopAll } from '../support/commands.ts'
+import { ask, folder } from '../support/engine.ts'
+import { type Podman, startPodman } from '../support/podman.ts'
+
+let podman: Podman
+let postgres: Postgres
+let root: string
+
+beforeAll(async () => {
+  root = folder()
+  ;[podman, postgres] = await Promise.all([
+    startPodman(),
+    startPostgres({ dataDir: `${root}/postgres`, durable: false }),
+  ])
+  await migrate(postgres.url, { log: () => {} })
+})
+afterEach(stopAll)
+afterAll(async () => {
+  await Promise.all([podman.stop(), postgres.stop()])
+  fs.rmSync(root, { recursive: true, force: true })
+})
+
+type Revision = { id: string; status: string; status_message: string | null }
+type Answer = {
+  id: string
+  key: string
+  url: string | null
+  latest_revision_id: string
+  active_revision_id: string | null
+  resources: Revision[]
+  logs: { message: string }[]
+}
+
+/** A control plane in that mode, and somebody who may do everything there. */
+async function installation(mode: 'saas' | 'self_hosted') {
+  const port = await freePort()
+  const url = `http://127.0.0.1:${port}`
+  const settings = {
+    ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
+    ...{ PORT: String(port), SLIPWAY_HOME: `${root}/${mode}`, SLIPWAY_MODE: mode },
+  }
+  const args = ['--organization', mode, '--email', `${mode}@example.com`]
+  const operator = command('src/host/bootstrap.ts', [...args, '--platform-listener', mode], settings)
+  await operator.exited
+  const [own, listener] = operator.said.out.match(/slw_\w+/g)!
+  const node = command('src/host/node.ts', [], settings)
+  await node.until(() => listens(port))
+  const api = async (method: string, path: string, body?: unknown) => {
+    const headers = { 'X-Api-Key': own!, 'Content-Type': 'application/json' }
+    const answer = await fetch(url + path, {
+      method,
+      headers,
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    })
+    return { status: answer.status, body: (answer.status === 204 ? {} : await answer.json()) as Answer }
+  }
+  const agent = async (key = listener!) => {
+    const settings = { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: key, CONTAINER_SOCKET: podman.socket }
+    const port = String(await freePort())
+    return command(
+      'src/agent/main.ts',
+      ['--home', `${root}/${mode}/agent`, '--engine', 'container', '--port', port, '--stop'],
+      settings,
+    )
+  }
+  /** The newest revision, once nothing more is to be expected of it. */
+  const settled = (id: string) =>
+    eventually(async () => {
+      const { body } = await api('GET', `/v2/deployments/${id}/revisions?limit=1`)
+      const newest = body.resources[0]!
+      return /DEPLOYED|FAILED/.test(newest.status) ? newest : undefined
+    })
+  return { api, agent, settled }
+}
+const small = { cpu: 0.1, memory_mb: 64 }
+const body = (name: string, source: string, image_uri: string, more = {}) => ({
+  ...{ name, source, source_config: { resource_spec: small, ...more }, source_revision_config: { image_uri } },
+  secrets: [{ name: 'TEXT', value: 'hush' }],
+})
+const containers = async (id: string) =>
+  podman.podman('ps', '--all', '--quiet', '--filter', `label=slipway.deployment=${id}`)
+
+test('an internal_container is served, outlives a failure and its agent, is rolled out anew, and goes', async () => {
+  const { api, agent, settled } = await installation('saas')
+  const first = await agent()
+  const { id } = (await api('POST', '/v2/deployments', body('shop', 'internal_container', podman.image))).body
+  expect(await settled(id)).toMatchObject({ status: 'DEPLOYED' })
+  const deployed = (await api('GET', `/v2/deployments/${id}`)).body
+  expect(deployed).toMatchObject({ active_revision_id: deployed.latest_revision_id })
+  const url = deployed.url!
+  const before = (await ask(url)).body
+  expect((await ask(url, '/health')).body).toBe('well\n')
+
+  const missing = `${podman.registry}/nothing:1`
+  await api('PATCH', `/v2/deployments/${id}`, { source_revision_config: { image_uri: missing } })
+  const failed = await settled(id)
+  expect(failed).toMatchObject({ status: 'DEPLOY_FAILED' })
+  expect(failed.status_message).toContain(`There is no image ${missing}`)
+  expect((await ask(url)).body).toBe(before)
+
+  await first.stop('SIGKILL')
+  expect((await ask(url)).body).toBe(before)
+  await agent()
+  await api('PATCH', `/v2/deployments/${id}`, { source_revision_config: { image_uri: podman.image } })
+  expect(await settled(id)).toMatchObject({ status: 'DEPLOYED' })
+  const after = (await ask(url)).body
+  expect(after).not.toBe(before)
+  await eventually(async () => (await containers(id)).split('\n').length === 1)
+  expect((await ask(url)).body).toBe(after)
+
+  const { latest_revision_id } = (await api('GET', `/v2/deployments/${id}`)).body
+  const logs = `/v1/projects/${id}/revisions/${latest_revision_id}/deploy_logs`
+  await eventually(async () =>
+    (await api('POST', logs, { limit: 100, order: 'asc' })).body.logs.some(({ message }) =>
+      message.includes('response:200'),
+    ),
+  )
+  expect((await api('DELETE', `/v2/deployments/${id}`)).status).toBe(204)
+  await eventually(async () => (await api('GET', `/v2/deployments/${id}`)).status === 404)
+  expect(await containers(id)).toBe('')
+}, 180_000)
+
+test('an external_container of a listener that a workspace registered itself', async () => {
+  const { api, agent, settled } = await installation('self_hosted')
+  const listener = (await api('POST', '/v2/listeners', { compute_type: 'local', compute_id: 'machine' })).body
+  const { key } = (await api('POST', `/v2/listeners/${listener.id}/keys`, { description: 'agent' })).body
+  await agent(key)
+  const wanted = body('tool', 'external_container', podman.image, { listener_id: listener.id })
+  const { id } = (await api('POST', '/v2/deployments', wanted)).body
+  expect(await settled(id)).toMatchObject({ status: 'DEPLOYED' })
+  const { url } = (await api('GET', `/v2/deployments/${id}`)).body
+  expect((await ask(url!, '/health')).body).toBe('well\n')
+  await api('DELETE', `/v2/deployments/${id}`)
+  await eventually(async () => (await api('GET', `/v2/deployments/${id}`)).status === 404)
+}, 120_000)

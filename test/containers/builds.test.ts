@@ -1,0 +1,247 @@
+// The container engine's images against a real Podman and a real registry: built, cached, interrupted, pulled with credentials, pruned.
+import { randomUUID } from 'node:crypto'
+import * as fs from 'node:fs'
+import * as http from 'node:http'
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import type { ContainerEngine } from '../../src/agent/engines/container.ts'
+import type { Ref, Tree } from '../../src/agent/engines/engine.ts'
+import { eventually } from '../support/commands.ts'
+import { containersOf, SERVE } from '../support/containers.ts'
+import { ask } from '../support/engine.ts'
+import { type Podman, startPodman } from '../support/podman.ts'
+
+let podman: Podman
+let ref: Ref
+const pods = containersOf(() => podman)
+const { unit, task, until } = pods
+const next = (): Ref => ({ ...ref, revision_id: randomUUID() })
+
+beforeAll(async () => {
+  podman = await startPodman()
+})
+afterAll(() => podman.stop())
+beforeEach(() => {
+  pods.begin()
+  ref = { deployment_id: randomUUID(), revision_id: randomUUID() }
+})
+afterEach(() => pods.end())
+
+const failure = (work: Promise<unknown>) =>
+  work.then(
+    () => 'nothing failed',
+    (error: Error) => `${error.name}: ${error.message}`,
+  )
+const built = async (engine: ContainerEngine, one: Ref, tree: Tree, secrets: Record<string, string> = {}) => {
+  const lines: string[] = []
+  const artifact = await engine.prepare(
+    unit(one, {}, { source: 'internal_source', secrets }),
+    tree,
+    task(line => lines.push(line)),
+  )
+  return { artifact, lines }
+}
+const serves = async (engine: ContainerEngine, one: Ref, artifact: Awaited<ReturnType<typeof built>>['artifact']) => {
+  await engine.start(unit(one), artifact)
+  await until(engine, one, 'healthy')
+  await engine.route(unit(one))
+  return (await ask(await pods.url(engine, one))).body
+}
+
+describe('with a Dockerfile', () => {
+  test('it is built by it, line by line, and runs', async () => {
+    const { engine } = await pods.open()
+    const Dockerfile = `FROM ${podman.image}\nCOPY page /www/index.html\nRUN echo building it\nCMD ["/bin/sh", "-c", "${SERVE}"]\n`
+    const { artifact, lines } = await built(engine, ref, pods.tree({ Dockerfile, page: 'built' }))
+    expect(artifact).toMatchObject({ location: expect.stringMatching(/^sha256:[0-9a-f]{64}$/), start_command: null })
+    expect(lines).toContain('building it')
+    expect(await serves(engine, ref, artifact)).toBe('built')
+  })
+
+  test('a step that fails is told with its last lines', async () => {
+    const { engine } = await pods.open()
+    const Dockerfile = `FROM ${podman.image}\nRUN echo no such luck; exit 7\n`
+    const said = await failure(built(engine, ref, pods.tree({ Dockerfile })))
+    expect(said).toMatch(/^Unworkable: The image cannot be built: .*\b7\b/)
+    expect(said).toMatch(/Its last lines:\n(.*\n)*no such luck/)
+  })
+
+  test('an interruption ends it', async () => {
+    const { engine } = await pods.open()
+    const controller = new AbortController()
+    const Dockerfile = `FROM ${podman.image}\nRUN echo begun; sleep 600\n`
+    const lines: string[] = []
+    const wanted = unit(ref, {}, { source: 'internal_source' })
+    const building = failure(
+      engine.prepare(
+        wanted,
+        pods.tree({ Dockerfile }),
+        task(line => lines.push(line), controller.signal),
+      ),
+    )
+    await eventually(() => lines.includes('begun'))
+    controller.abort(new Error('interrupted'))
+    expect(await building).toBe('Error: interrupted')
+  })
+})
+
+describe('without one, in a base image', () => {
+  const base = async () => (await pods.open({}, { base_image: podman.image })).engine
+  const commands = (more: Partial<Tree> = {}) => ({
+    ...{
+      install_command: 'touch /cache/runs; cat /cache/runs; echo run >> /cache/runs',
+      build_command: 'cp page /www/index.html',
+    },
+    ...{ start_command: SERVE, ...more },
+  })
+
+  test('its commands run there, with a cache that stays, and no secret in the image', async () => {
+    const engine = await base()
+    const first = await built(engine, ref, pods.tree({ page: 'one' }, commands()), { TOKEN: "it's hush" })
+    const second = next()
+    const again = await built(
+      engine,
+      second,
+      pods.tree({ page: 'two' }, commands({ build_command: 'echo $TOKEN > /www/index.html' })),
+      { TOKEN: "it's hush" },
+    )
+    expect(again.lines).toContain('run')
+    expect(first.lines).not.toContain('run')
+    expect(await serves(engine, ref, first.artifact)).toBe('one')
+    expect(await serves(engine, second, again.artifact)).toBe("it's hush\n")
+    expect(await podman.podman('inspect', first.artifact.location)).not.toContain('hush')
+    expect((await pods.all(ref)).filter(name => name.includes('build'))).toEqual([])
+  })
+
+  test('one that fails is told with its last lines, and leaves no container', async () => {
+    const engine = await base()
+    const said = await failure(built(engine, ref, pods.tree({}, commands({ build_command: 'echo oh no; exit 4' }))))
+    expect(said).toMatch(/^Unworkable: The build ended with code 4\. Its last lines:\n(.*\n)*oh no$/)
+    expect(await pods.all(ref)).toEqual([])
+  })
+
+  test('an interruption ends it, and so does the next agent with what a killed one was building', async () => {
+    const engine = await base()
+    const controller = new AbortController()
+    const lines: string[] = []
+    const tree = pods.tree({}, commands({ build_command: 'echo begun; sleep 600' }))
+    const wanted = unit(ref, {}, { source: 'internal_source' })
+    const building = failure(
+      engine.prepare(
+        wanted,
+        tree,
+        task(line => lines.push(line), controller.signal),
+      ),
+    )
+    await eventually(() => lines.includes('begun'))
+    const [name] = await pods.all(ref)
+    expect(name).toContain('build')
+    await pods.open({}, { base_image: podman.image })
+    expect(await pods.all(ref)).toEqual([])
+    controller.abort(new Error('interrupted'))
+    await building
+  })
+
+  test('without a base image it says what to do', async () => {
+    const { engine } = await pods.open()
+    expect(await failure(built(engine, ref, pods.tree({}, commands())))).toMatch(/^Unworkable: It has no Dockerfile/)
+  })
+})
+
+test.runIf(process.getuid?.() === 0)(
+  'a full disk fails a pull and a build with what to do',
+  async () => {
+    const small = await startPodman(24)
+    try {
+      const { engine } = await pods.open({}, { socket: small.socket })
+      const fill = 'RUN dd if=/dev/urandom of=/big bs=1M count=48'
+      const Dockerfile = (from: string) => `FROM ${from}\n${fill}\n`
+      expect(await failure(built(engine, ref, pods.tree({ Dockerfile: Dockerfile(small.image) })))).toMatch(
+        /No space left/i,
+      )
+
+      const image_uri = `${small.registry}/big:1`
+      fs.writeFileSync(`${pods.home}/Dockerfile`, Dockerfile(podman.image))
+      await podman.podman('build', '-t', image_uri, '-f', `${pods.home}/Dockerfile`)
+      await podman.podman('push', '--tls-verify=false', image_uri)
+      await podman.podman('rmi', image_uri)
+      expect(await failure(engine.prepare(unit(ref, {}, { image_uri }), null, task()))).toMatch(
+        /^Unworkable: The disk of the container engine is full/,
+      )
+    } finally {
+      // Whatever this test made, while its engine is there.
+      await pods.end()
+      pods.begin()
+      await small.stop()
+    }
+  },
+  120_000,
+)
+
+describe('pulled', () => {
+  const pushed = async (tag: string) => {
+    const name = `${podman.registry}/apps:${tag}`
+    await podman.podman('build', '-t', name, '--label', `tag=${tag}`, '-f', await dockerfile())
+    await podman.podman('push', '--tls-verify=false', name)
+    await podman.podman('rmi', name)
+    return name
+  }
+  const dockerfile = async () => {
+    const file = `${pods.home}/Dockerfile`
+    fs.writeFileSync(file, `FROM ${podman.image}\n`)
+    return file
+  }
+  const images = async () =>
+    podman.podman('images', '--format', '{{.Repository}}:{{.Digest}}', '--filter', `reference=${podman.registry}/apps`)
+
+  test('images go when they are old or the deployment goes; those that were there before stay', async () => {
+    const { engine } = await pods.open()
+    for (const tag of ['1', '2', '3', '4']) {
+      const image_uri = await pushed(tag)
+      const one = next()
+      const artifact = await engine.prepare(unit(one, {}, { image_uri }), null, task())
+      await engine.start(unit(one), artifact)
+      await engine.stop(one)
+    }
+    expect((await images()).split('\n')).toHaveLength(3)
+    await engine.prepare(unit(ref), null, task())
+    await engine.remove(ref.deployment_id)
+    expect(await images()).toBe('')
+    expect(await podman.podman('images', '-q', podman.image)).not.toBe('')
+  })
+
+  test('an image that somebody removed is pulled again for the next copy', async () => {
+    const { engine } = await pods.open()
+    const image_uri = await pushed('5')
+    const wanted = unit(ref, {}, { image_uri })
+    const artifact = await engine.prepare(wanted, null, task())
+    await podman.podman('rmi', artifact.location)
+    await engine.start(wanted, artifact)
+    await until(engine, ref, 'healthy')
+  })
+
+  test('a registry that wants a password gets the one of image_pull_secrets', async () => {
+    const auth = Buffer.from('ada:hush').toString('base64')
+    const server = http.createServer(({ headers: { authorization } }, res) => {
+      if (authorization === `Basic ${auth}`)
+        res
+          .writeHead(404, { 'Content-Type': 'application/json' })
+          .end('{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}')
+      else res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="private"' }).end()
+    })
+    const host = podman.spare
+    await new Promise<void>(resolve => server.listen(Number(host.split(':')[1]), '127.0.0.1', resolve))
+    const secrets = `${pods.home}/secrets`
+    fs.mkdirSync(`${secrets}/registry`, { recursive: true })
+    fs.writeFileSync(`${secrets}/registry/.dockerconfigjson`, JSON.stringify({ auths: { [host]: { auth } } }))
+    const { engine } = await pods.open({}, { secrets })
+    const image_uri = `${host}/private:1`
+    const pull = (names: string[]) =>
+      failure(
+        engine.prepare(unit(ref, { image_pull_secrets: names.map(name => ({ name })) }, { image_uri }), null, task()),
+      )
+    expect(await pull([])).toMatch(/^Unworkable: The registry does not let this agent have the image/)
+    expect(await pull(['registry'])).toMatch(/^Unworkable: There is no image/)
+    expect(await pull(['other'])).toMatch(/^Unworkable: This agent does not have the image_pull_secret `other`/)
+    server.close()
+  })
+})

@@ -1,0 +1,116 @@
+// A Podman of a test's own: its images, containers, networks and socket in one folder, a registry beside it, and a small image.
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import * as fs from 'node:fs'
+import { connect } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { freePort } from '../../src/host/ports.ts'
+import { eventually, listens } from './commands.ts'
+
+const run = promisify(execFile)
+
+/** What kernels of small machines allow, and the runtime that works on old and new ones. */
+const CONF = `[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+runtime = "runc"
+cgroup_manager = "cgroupfs"
+events_logger = "file"
+`
+/** A web server on PORT and the usual commands, all of one file. */
+const IMAGE = `FROM scratch
+COPY busybox /bin/busybox
+RUN ["/bin/busybox", "--install", "-s", "/bin"]
+RUN mkdir -p /www /tmp /app && echo well > /www/health
+CMD ["/bin/sh", "-c", "hostname > /www/index.html; exec httpd -f -v -p $PORT -h /www"]
+`
+
+export type Podman = Awaited<ReturnType<typeof startPodman>>
+
+/** With a disk of so many megabytes, which takes root to make. */
+export async function startPodman(disk_mb?: number) {
+  const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pods-'))
+  const file = (name: string, text: string) => {
+    fs.writeFileSync(join(root, name), text)
+    return join(root, name)
+  }
+  const registry = `127.0.0.1:${await freePort()}`
+  const spare = `127.0.0.1:${await freePort()}`
+  const storage = { filesystem: { rootdirectory: join(root, 'registry') }, delete: { enabled: true } }
+  const settings = { version: 0.1, log: { level: 'error' }, storage, http: { addr: registry } }
+  const serving = spawn('docker-registry', ['serve', file('registry.json', JSON.stringify(settings))], {
+    stdio: 'ignore',
+  })
+
+  const env = {
+    PATH: process.env.PATH ?? '',
+    HOME: root,
+    XDG_RUNTIME_DIR: process.env.XDG_RUNTIME_DIR ?? root,
+    CONTAINERS_CONF: file('containers.conf', CONF),
+    CONTAINERS_REGISTRIES_CONF: file('registries.conf', insecure(registry) + insecure(spare)),
+  }
+  const own = [
+    '--root',
+    join(root, 'root'),
+    '--runroot',
+    join(root, 'run'),
+    '--network-config-dir',
+    join(root, 'networks'),
+  ]
+  if (disk_mb) {
+    fs.mkdirSync(join(root, 'root'))
+    await run('mount', ['-t', 'tmpfs', '-o', `size=${disk_mb}m`, 'tmpfs', join(root, 'root')])
+  }
+  const socket = join(root, 'podman.sock')
+  const podman = async (...args: string[]) => (await run('podman', [...own, ...args], { env, cwd: root })).stdout.trim()
+  const service = spawn('podman', [...own, 'system', 'service', '--time', '0', `unix://${socket}`], {
+    env,
+    stdio: 'ignore',
+  })
+  await eventually(() => listens(registry.split(':')[1]!))
+  await eventually(() => answers(socket))
+
+  const context = join(root, 'image')
+  fs.mkdirSync(context)
+  fs.copyFileSync('/bin/busybox', join(context, 'busybox'))
+  fs.writeFileSync(join(context, 'Dockerfile'), IMAGE)
+  const image = `${registry}/web:1`
+  await podman('build', '-t', image, context)
+  await podman('push', '--tls-verify=false', image)
+
+  return {
+    socket,
+    registry,
+    image,
+    podman,
+    /** Where a test may have a registry of its own, over plain http. */
+    spare,
+    async stop() {
+      await podman('rm', '--all', '--force', '--time', '0').catch(() => {})
+      const ended = [service, serving].map(child => once(child, 'exit'))
+      for (const child of [service, serving]) child.kill()
+      await Promise.all(ended)
+      const mounts = fs
+        .readFileSync('/proc/mounts', 'utf8')
+        .split('\n')
+        .map(line => line.split(' ')[1] ?? '')
+      for (const at of mounts.filter(mount => mount.startsWith(`${root}/`)).reverse())
+        await run('umount', ['--lazy', at]).catch(() => {})
+      // Without root, what containers wrote belongs to users that only Podman can be.
+      await fs.promises
+        .rm(root, { recursive: true, force: true })
+        .catch(() => run('podman', ['unshare', 'rm', '-rf', root], { env }))
+    },
+  }
+}
+
+const insecure = (host: string) => `[[registry]]\nlocation = "${host}"\ninsecure = true\n`
+
+const answers = (path: string) =>
+  new Promise<boolean>(resolve => {
+    const socket = connect({ path })
+    socket.once('connect', () => resolve(Boolean(socket.destroy())))
+    socket.once('error', () => resolve(false))
+  })
