@@ -4,7 +4,7 @@ import { createHmac, randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
-import { gitBackend } from './git-server.ts'
+import { gitBackend } from './git-http.ts'
 
 const NONE = '0'.repeat(40)
 type Hook = { url: string; secret: string }
