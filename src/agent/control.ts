@@ -1,6 +1,15 @@
-// The agent's way to the control plane: three requests, each answer held against its schema, each refusal with its code.
+// The agent's way to the control plane: four requests, each answer held against its schema, each refusal with its code.
 import type * as z from 'zod'
-import { Changes, type LogBatch, LogReceipt, type Poll, ReportResults, type Reports } from '../sync/schema.ts'
+import {
+  Changes,
+  type CredentialWish,
+  GivenCredential,
+  type LogBatch,
+  LogReceipt,
+  type Poll,
+  ReportResults,
+  type Reports,
+} from '../sync/schema.ts'
 
 const TIMEOUT_MS = 30_000
 
@@ -49,6 +58,7 @@ export function controlAt({ url, key }: { url: string; key: string }) {
   return {
     poll: (poll: Poll, signal?: AbortSignal) => post('poll', poll, Changes, signal, poll.wait),
     report: (reports: Reports, signal?: AbortSignal) => post('report', reports, ReportResults, signal),
+    credentials: (wish: z.output<typeof CredentialWish>) => post('credentials', wish, GivenCredential, undefined),
     logs: (batch: LogBatch, signal?: AbortSignal) => post('logs', batch, LogReceipt, signal),
   }
 }

@@ -3,8 +3,9 @@ import { createHash } from 'node:crypto'
 import { withDefaults } from '../deployments/resources.schema.ts'
 import type { Report, RevisionWork, Work } from '../sync/schema.ts'
 import type { Builds, Made } from './builds/builds.ts'
+import type { Credential } from './builds/git.ts'
 import type { Origin } from './builds/tree.ts'
-import { type Seen, type Unit, Unworkable } from './engines/engine.ts'
+import { type Ref, type Seen, type Unit, Unworkable } from './engines/engine.ts'
 import type { Keys } from './envelope.ts'
 import { type Observed, type Phase, stateOf, type Wanted } from './plan.ts'
 
@@ -23,7 +24,12 @@ export const wantedOf = (work: Work | undefined): Wanted =>
 export const revisionOf = (work: Work | undefined, id: string): RevisionWork | undefined =>
   [work?.revision, work?.serving].find(one => one?.id === id) ?? undefined
 
-export type Opening = { keys: Keys; listener: string }
+export type Opening = {
+  keys: Keys
+  listener: string
+  /** Sealed, for a revision from a repository. */
+  credential: (of: Ref) => Promise<string | null>
+}
 
 export function unitOf(work: Work, revision: RevisionWork, { keys, listener }: Opening): Unit {
   const { deployment_id } = work
@@ -42,16 +48,21 @@ export function unitOf(work: Work, revision: RevisionWork, { keys, listener }: O
   }
 }
 
-export function originOf(work: Work, revision: RevisionWork, { keys, listener }: Opening): Origin {
+export function originOf(work: Work, revision: RevisionWork, { keys, listener, credential }: Opening): Origin {
   const { git, archive, template_id, platform_config_path, install_command, build_command } = revision
-  const bound = `${listener}/${work.deployment_id}/${revision.id}/git`
-  const credential = git?.credential ? keys.open<{ username: string; password: string }>(git.credential, bound) : null
+  const of = { deployment_id: work.deployment_id, revision_id: revision.id }
+  const asked = async () => {
+    const sealed = await credential(of)
+    return sealed === null
+      ? null
+      : keys.open<Credential>(sealed, `${listener}/${of.deployment_id}/${of.revision_id}/git`)
+  }
   if (revision.source === 'githost' && !git)
     throw new Unworkable('Its repository is not known any more: see its integration, and redeploy it.')
   if (revision.source === 'internal_source' && !archive)
     throw new Unworkable('Its archive is not there any more: upload it again, and redeploy it.')
   return {
-    git: git && { ...git, credential },
+    git: git && { ...git, credential: asked },
     archive,
     template_id,
     platform_config_path,

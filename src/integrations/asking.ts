@@ -1,7 +1,7 @@
 // One request to a git host: bounded, in its words of refusal understood, and its answer held against a schema.
 import * as z from 'zod'
 import type { Config } from '../env.ts'
-import { Failure, fail } from '../kernel/errors.ts'
+import { type Code, Failure, fail } from '../kernel/errors.ts'
 import { type Outside, outside } from '../kernel/guarded-fetch.ts'
 
 /** A page of a hundred repositories is some 600 KB. At most MOST_PAGES are listed, and a token and its like come besides. */
@@ -9,6 +9,15 @@ const LIMITS = { oneMs: 8000, allMs: 25_000, fetches: 120, bytes: 3 * 1024 * 102
 export const MOST_PAGES = 100
 /** What a Worker keeps open at once; hosts allow far more. */
 export const AT_ONCE = 6
+
+/** What may come of asking one. */
+export const HOST_REFUSALS: Code[] = [
+  'githost_refused',
+  'githost_rate_limited',
+  'blocked_url',
+  'upstream_error',
+  'upstream_timeout',
+]
 
 export const hostWay = (config: Config, origin: string): Outside => outside(config, origin, LIMITS)
 

@@ -1,7 +1,8 @@
 // How HTTP reaches git hosts of a workspace.
-import { type Code, statusOf } from '../kernel/errors.ts'
+import { statusOf } from '../kernel/errors.ts'
 import { oneOf, pageHeaders } from '../kernel/page.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
+import { HOST_REFUSALS } from './asking.ts'
 import { type Answer, beginInstall, comeBack } from './install.ts'
 import { setupPage } from './page.ts'
 import { listRepositories } from './repos.ts'
@@ -25,7 +26,6 @@ const setUp: Operation['open'] = async (c, services) => {
   return c.body(setupPage(arrival), status as 200, headers)
 }
 
-const asking: Code[] = ['githost_refused', 'githost_rate_limited', 'blocked_url', 'upstream_error', 'upstream_timeout']
 const BASE = '/v1/integrations/forge/githost'
 
 export const integrationRoutes = slice('Git hosts', 'Where the repositories of a workspace’s deployments are.')
@@ -50,7 +50,7 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
     errors: [
       ...(['state_invalid', 'installation_requested', 'installation_unproven', 'integration_taken'] as const),
       ...(['integration_claimed', 'integration_suspended', 'integration_revoked', 'database_unavailable'] as const),
-      ...asking,
+      ...HOST_REFUSALS,
     ],
     open: setUp,
   })
@@ -69,7 +69,7 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
     status: 201,
     reply: s.Integration,
     location: ({ id }) => `${BASE}/${id}`,
-    errors: ['integration_taken', 'integration_claimed', 'workspace_not_found', ...asking],
+    errors: ['integration_taken', 'integration_claimed', 'workspace_not_found', ...HOST_REFUSALS],
     asks: true,
     verb: integrations.connectIntegration,
   })
@@ -98,7 +98,13 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
     description: 'Events of the host keep the state true; this is for when one was lost.',
     params: s.IntegrationRef,
     reply: s.Integration,
-    errors: ['integration_not_found', 'integration_taken', 'integration_claimed', 'githost_app_missing', ...asking],
+    errors: [
+      'integration_not_found',
+      'integration_taken',
+      'integration_claimed',
+      'githost_app_missing',
+      ...HOST_REFUSALS,
+    ],
     asks: true,
     verb: integrations.recheckIntegration,
   })
@@ -112,7 +118,7 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
     reply: s.Repositories,
     errors: [
       ...(['integration_not_found', 'integration_suspended', 'integration_revoked', 'githost_app_missing'] as const),
-      ...asking,
+      ...HOST_REFUSALS,
     ],
     asks: true,
     verb: listRepositories,

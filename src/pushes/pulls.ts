@@ -1,6 +1,7 @@
 // A pull request: for every deployment of its repository whose policy means it, a preview comes, follows or goes.
 import { sql } from 'drizzle-orm'
 import type { Integration } from '../integrations/githost.ts'
+import { asking } from '../integrations/session.ts'
 import { type Caller, callerFor } from '../kernel/context.ts'
 import { type Row, runAsSystem, textArray } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
@@ -9,7 +10,7 @@ import { means } from './globs.ts'
 import type { PolicyRow } from './policy.ts'
 import { end, type PreviewRow, pullRef, raise } from './raise.ts'
 import { tellOf } from './telling.ts'
-import { asking, Unsettled, type Work } from './whose.ts'
+import { Unsettled, type Work } from './whose.ts'
 
 type Parent = { id: string; repo_url: string; policy: PolicyRow; head_sha: string | null }
 /** How often a host that has not heard yet of what it delivers is asked again. */

@@ -2,10 +2,11 @@
 import { sql } from 'drizzle-orm'
 import { deployPushed, refGone } from '../deployments/pushed.ts'
 import type { Integration } from '../integrations/githost.ts'
+import { asking } from '../integrations/session.ts'
 import { callerFor } from '../kernel/context.ts'
 import { type Row, runAsSystem, textArray } from '../kernel/db.ts'
 import { type Push, repoKey, spellings } from './events.ts'
-import { asking, Unsettled, type Work } from './whose.ts'
+import { Unsettled, type Work } from './whose.ts'
 
 /** How often a host that answers with what was there before is asked again; then its word stands. */
 const PATIENCE = 3

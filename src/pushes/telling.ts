@@ -1,11 +1,11 @@
 // What the git host is told of a preview: a status on its commit and one comment, edited whenever something else is true.
 import { type SQL, sql } from 'drizzle-orm'
 import type { Integration, StatusState } from '../integrations/githost.ts'
+import { asking } from '../integrations/session.ts'
 import { type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
 import type { Services } from '../kernel/routes.ts'
 import { urlOf } from './address.ts'
 import type { PreviewRow } from './raise.ts'
-import { asking } from './whose.ts'
 
 const LEASE = sql`interval '2 minutes'`
 const MOST_ATTEMPTS = 20

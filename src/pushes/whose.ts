@@ -1,7 +1,6 @@
-// Which integration a delivery is of, and how its host is asked.
+// Which integration a delivery is of.
 import { type SQL, sql } from 'drizzle-orm'
-import { tokenColumns } from '../integrations/credentials.ts'
-import { type Githost, githostOf, type Integration } from '../integrations/githost.ts'
+import type { Integration } from '../integrations/githost.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
 import type { Services } from '../kernel/routes.ts'
 
@@ -30,22 +29,4 @@ export async function whose(
       and i.installation_id = ${installation ?? ''}))`
   const [[row]] = (await runAsSystem(database, active(receiver === 'app' ? ofApp : ofOwn))) as [Row[]]
   return row ? (JSON.parse(row[0] as string) as Integration) : null
-}
-
-/** Asks the integration's host; a token that was got on the way is kept. */
-export async function asking<T>(
-  { services, origin }: Pick<Work, 'services' | 'origin'>,
-  row: Integration,
-  ask: (host: Githost) => Promise<T>,
-): Promise<T> {
-  const host = githostOf(services, origin, row)
-  try {
-    return await ask(host)
-  } finally {
-    const minted = host.minted()
-    if (minted) {
-      const set = await tokenColumns(services.sealer, row, minted)
-      await runAsSystem(services.database, sql`update integrations i set ${set} where i.id = ${row.id}::uuid`)
-    }
-  }
 }

@@ -1,7 +1,9 @@
 // How HTTP reaches the protocol between the control plane and agents.
+import { HOST_REFUSALS } from '../integrations/asking.ts'
 import { validate } from '../kernel/input.ts'
 import { slice } from '../kernel/routes.ts'
 import { openArchive } from './archives.ts'
+import { giveCredential } from './credentials.ts'
 import { takeLogs } from './logs.ts'
 import { poll } from './poll.ts'
 import { report } from './report.ts'
@@ -42,6 +44,21 @@ export const syncRoutes = slice(
     idempotent: true,
     errors: ['listener_not_found', 'revision_not_found', 'fence_stale'],
     verb: takeLogs,
+  })
+  .post('/v1/sync/credentials', {
+    id: 'giveCredential',
+    summary: 'What to clone the repository of a revision with',
+    description: 'Its git host is asked by the integration that the deployment was made with.',
+    body: s.CredentialWish,
+    reply: s.GivenCredential,
+    asks: true,
+    idempotent: true,
+    errors: [
+      ...(['listener_not_found', 'revision_not_found', 'fence_stale', 'repository_not_found'] as const),
+      ...(['integration_not_found', 'integration_suspended', 'integration_revoked'] as const),
+      ...HOST_REFUSALS,
+    ],
+    verb: giveCredential,
   })
   .get('/v1/sync/archives/{workspace_id}/{upload_id}', {
     id: 'downloadArchive',

@@ -66,9 +66,6 @@ const Git = z
       .string()
       .nullable()
       .meta({ description: 'Build exactly this commit. Null: find out what `ref` is now, and report it.' }),
-    credential: Sealed.nullable().meta({
-      description: 'Sealed JSON `{"username": …, "password": …}` for the clone; null where none is needed.',
-    }),
   })
   .meta({ id: 'WorkGit', description: 'Where the source is cloned from.' })
 
@@ -401,6 +398,36 @@ export type LogBatch = z.output<typeof LogBatch>
 export const LogReceipt = z
   .object({ next: z.int().meta({ description: 'The number of the line to send next in this stream.' }) })
   .meta({ id: 'LogReceipt' })
+
+// ---- credentials
+
+export const CredentialWish = z
+  .object({
+    agent_id: AgentId,
+    fence: Fence,
+    public_key: PublicKey,
+    deployment_id: Uuid,
+    revision_id: Uuid.meta({ description: 'Of the source `githost`.' }),
+  })
+  .meta({
+    id: 'CredentialWish',
+    description: 'Of which revision an agent is about to clone the repository.',
+    example: {
+      agent_id: 'agent-1',
+      fence: 1,
+      public_key: 'BGsX0fLhLEJH-Lzm5WOkQPJ3A32BLeszoPShOUXYmMKWT-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU',
+      deployment_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11',
+      revision_id: '45c48cce-2e2d-4fbd-8a1a-c51c7c6ad26a',
+    },
+  })
+export const GivenCredential = z
+  .object({
+    credential: Sealed.meta({
+      description:
+        'Sealed JSON `{"username": …, "password": …}` for git over HTTP, bound to `<listener>/<deployment>/<revision>/git`. An App’s is good for an hour.',
+    }),
+  })
+  .meta({ id: 'GivenCredential' })
 
 // ---- archives
 

@@ -115,9 +115,9 @@ async function revisionWork({ ctx, listener_id, seal }: For, of: Of, stored: Sto
   }
 }
 
-/** Without a credential: what a repository needs one for, the integration that knows it gives. */
+/** Without a credential: that is asked for when it is needed (credentials.ts). */
 const gitOf = ({ repo_url = '' }: Config, { repo_ref = '', repo_commit_sha }: MadeFrom): RevisionWork['git'] => ({
-  ...{ url: repo_url, ref: repo_ref, commit_sha: repo_commit_sha ?? null, credential: null },
+  ...{ url: repo_url, ref: repo_ref, commit_sha: repo_commit_sha ?? null },
 })
 
 const opened = async ({ sealer }: Ctx, deployment: string, sealed: { name: string; sealed: string }[]) =>

@@ -22,7 +22,10 @@ beforeEach(async () => {
   home = folder()
   agents = []
   id = randomUUID()
-  ;[control, git] = await Promise.all([controlPlane(), gitServer()])
+  ;[control, git] = await Promise.all([
+    controlPlane(),
+    gitServer({ username: 'x-access-token', password: 'hush-clone' }),
+  ])
 })
 afterEach(async () => {
   for (const agent of agents) await agent.close({ stop: true })
@@ -57,7 +60,7 @@ createServer((req, res) => res.end('${text}' + (process.env.TOKEN ?? ''))).liste
 const source = (more = {}) => ({
   source: 'githost' as const,
   platform_config_path: 'app.json',
-  git: { url: git.url, ref: 'main', commit_sha: null, credential: null },
+  git: { url: git.url, ref: 'main', commit_sha: null },
   ...more,
 })
 const ended = (revision: string) =>
@@ -204,7 +207,7 @@ describe('a failure is told in a sentence, and the old revision serves', () => {
     ],
     [
       'a ref that is gone',
-      () => broken({}, { git: { url: git.url, ref: 'gone', commit_sha: null, credential: null } }),
+      () => broken({}, { git: { url: git.url, ref: 'gone', commit_sha: null } }),
       /no branch, tag or whole commit id `gone`/,
     ],
     [

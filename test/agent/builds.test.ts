@@ -51,7 +51,7 @@ describe('a repository', () => {
   let server: GitServer
   afterEach(() => server.stop())
   const git = (ref: string, more = {}) => ({
-    git: { url: server.url, ref, commit_sha: null, credential: null, ...more },
+    git: { url: server.url, ref, commit_sha: null, credential: async () => null, ...more },
   })
   const PACKAGE = { 'package.json': '{}' }
 
@@ -92,14 +92,14 @@ describe('a repository', () => {
     const refused = await tree(git('main')).catch(error => error.message)
     expect(refused).toMatch(/cannot be read/)
     const credential = { username: 'x-access-token', password: 'hunter2hunter2' }
-    await tree(git('main', { credential }))
+    await tree(git('main', { credential: async () => credential }))
     const basic = Buffer.from('x-access-token:hunter2hunter2').toString('base64')
     const files = fs.readdirSync(home, { recursive: true, withFileTypes: true }).filter(one => one.isFile())
     for (const file of files) {
       const text = read(file.parentPath, file.name)
       for (const secret of ['hunter2', basic]) expect(text.includes(secret), file.name).toBe(false)
     }
-    await tree(git('nowhere', { credential })).catch(error => lines.push(error.message))
+    await tree(git('nowhere', { credential: async () => credential })).catch(error => lines.push(error.message))
     expect(lines.join('\n')).not.toMatch(/hunter2/)
   })
 
@@ -238,7 +238,7 @@ describe('the runtime configuration', () => {
     const server = await gitServer()
     const commands = { install_command: 'echo theirs', build_command: 'echo theirs' }
     server.push({ 'app.json': JSON.stringify(commands), 'package.json': '{}' })
-    const git = { url: server.url, ref: 'main', commit_sha: null, credential: null }
+    const git = { url: server.url, ref: 'main', commit_sha: null, credential: async () => null }
     const origin = { git, platform_config_path: 'app.json' }
     expect(await tree({ ...origin, install_command: 'echo ours' })).toMatchObject({
       install_command: 'echo ours',

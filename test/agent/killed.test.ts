@@ -37,7 +37,7 @@ createServer((req, res) => res.end('${text} ' + process.pid)).listen(process.env
 const source = () => ({
   source: 'githost' as const,
   platform_config_path: 'app.json',
-  git: { url: git.url, ref: 'main', commit_sha: null, credential: null },
+  git: { url: git.url, ref: 'main', commit_sha: null },
 })
 const deployed = (revision: string) => eventually(() => control.said(revision).includes('deployed'))
 const urlOf = () => control.reports.findLast(({ url }) => url)!.url!

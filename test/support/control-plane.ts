@@ -7,6 +7,7 @@ import { json } from 'node:stream/consumers'
 import type * as z from 'zod'
 import { withDefaults } from '../../src/deployments/resources.schema.ts'
 import {
+  CredentialWish,
   LogBatch,
   Poll,
   type Report,
@@ -111,6 +112,13 @@ export async function controlPlane() {
     return [200, { results }]
   }
 
+  /** Whoever asks for a repository's is given this one. */
+  const credential = { username: 'x-access-token', password: 'hush-clone' }
+  function give({ fence, public_key, deployment_id, revision_id }: z.output<typeof CredentialWish>) {
+    if (fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    return [200, { credential: seal(credential, public_key, `${listener_id}/${deployment_id}/${revision_id}/git`) }]
+  }
+
   function log(body: z.output<typeof LogBatch>) {
     const next = streams.get(body.stream) ?? 0
     const fresh = body.lines.slice(Math.max(0, next - body.from))
@@ -125,6 +133,7 @@ export async function controlPlane() {
     const [status, answer, headers = {}] = (await {
       '/v1/sync/poll': () => poll(Poll.parse(body)),
       '/v1/sync/report': () => report(Reports.parse(body)),
+      '/v1/sync/credentials': () => give(CredentialWish.parse(body)),
       '/v1/sync/logs': () => log(LogBatch.parse(body)),
     }[req.url!]!()) as [number, object, Record<string, string>?]
     res.writeHead(status, { 'Content-Type': 'application/json', ...headers }).end(JSON.stringify(answer))
@@ -133,6 +142,7 @@ export async function controlPlane() {
 
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    credential,
     works,
     reports,
     logs,

@@ -9,8 +9,10 @@ export type GitSource = {
   url: string
   ref: string
   commit_sha: string | null
-  credential: { username: string; password: string } | null
+  /** Asked for when it is needed: it may be good for a short time only. */
+  credential: () => Promise<Credential | null>
 }
+export type Credential = { username: string; password: string }
 type Options = { revision: string; task: Task; folder: string; disk_mb: number; path: string }
 
 const WHOLE = /^[0-9a-f]{40}([0-9a-f]{24})?$/
@@ -36,14 +38,15 @@ async function attempt(
   { revision, task, folder, disk_mb, path }: Options,
   mirror: string,
 ): Promise<Commit> {
-  const { url, ref, credential } = source
+  const { url, ref } = source
+  const credential = await source.credential()
   const hidden = credential ? [credential.password, basic(credential), encodeURIComponent(credential.password)] : []
   const log: Task['log'] = (message, level) =>
     task.log(
       hidden.reduce((text, one) => text.replaceAll(one, '***'), message),
       level,
     )
-  const env = environment(task, source, path)
+  const env = environment(task, url, credential, path)
   const git = async (args: string[], what: string, extra: Record<string, string> = {}) => {
     const lines: string[] = []
     const command = ['git', '--git-dir', mirror, ...args]
@@ -114,7 +117,7 @@ const basic = ({ username, password }: { username: string; password: string }) =
   Buffer.from(`${username}:${password}`).toString('base64')
 
 /** Nothing of this machine's configuration; the credential in the environment, where no list of processes shows it. */
-function environment(task: Task, { url, credential }: GitSource, PATH: string): Record<string, string> {
+function environment(task: Task, url: string, credential: Credential | null, PATH: string): Record<string, string> {
   const settings: [string, string][] = [
     ['core.hooksPath', '/dev/null'],
     ['core.fsmonitor', 'false'],
