@@ -7,16 +7,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { createAdaptorServer } from '@hono/node-server'
-import { sql } from 'drizzle-orm'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { hosted } from '../../src/host/node.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
-import { sealCredentials } from '../../src/integrations/credentials.ts'
 import { settled } from '../../src/kernel/afterwards.ts'
-import { sealer } from '../../src/kernel/crypto.ts'
-import { runAsSystem } from '../../src/kernel/db.ts'
 import { gitHost } from '../support/git-host.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pushes-'))
@@ -70,10 +66,10 @@ beforeAll(async () => {
     ...{ ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
   }
   slipway = hosted(settings, { log: () => {} })
-  const { app, config } = slipway
+  const { app } = slipway
   server = createAdaptorServer({ fetch: app.fetch, createServer }) as Server
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const { api_key, tenant_id, organization_id } = await bootstrap(app.database, {
+  const { api_key } = await bootstrap(app.database, {
     organization: 'Acme',
     emails: ['a@example.com'],
   })
@@ -82,18 +78,15 @@ beforeAll(async () => {
   githost = await gitHost(join(root, 'git'))
   const clone = githost.create('acme/shop')
   await run('clone', '-q', clone, work)
-  const integration = crypto.randomUUID()
-  const whose = { tenant_id: tenant_id!, host: 'gitea', base_url: githost.origin, account_id: '1' } as const
-  const credentials = { token: 'hush-token', webhook_secret: 'hush-webhook' }
-  const sealed = await sealCredentials(sealer(config.sealingKeys), whose, credentials)
-  const insert = sql`insert into integrations (id, organization_id, tenant_id, host, base_url, installation_id, account_id, name, credentials)
-    values (${integration}::uuid, ${organization_id}::uuid, ${tenant_id}::uuid, 'gitea', ${githost.origin}, '1', '1', 'acme', ${sealed})`
-  await runAsSystem(app.database, insert)
+  const secret = 'hush-webhook-secret'
+  const given = { host: 'gitea', base_url: githost.origin, token: 'hush-token', webhook_secret: secret }
+  const { id: integration } = await call('POST', '/v1/integrations/forge/githost', given)
+  const [listed] = await call('GET', `/v1/integrations/forge/githost/${integration}/repos`)
   const { port } = server.address() as AddressInfo
   const url = `http://127.0.0.1:${port}/v1/integrations/forge/githost/${integration}/webhook`
-  githost.hooks.push({ url, secret: credentials.webhook_secret })
-  const source_config = { integration_id: integration, repo_url: clone, build_on_push: true }
-  const made = { repo_ref: 'main', platform_config_path: 'platform.json' }
+  githost.hooks.push({ url, secret })
+  const source_config = { integration_id: integration, repo_url: listed.url, build_on_push: true }
+  const made = { repo_ref: listed.default_branch, platform_config_path: 'platform.json' }
   const body = { name: 'shop', source: 'githost', source_config, source_revision_config: made, secrets: [] }
   ;({ id } = await call('POST', '/v2/deployments', body))
 })

@@ -69,6 +69,19 @@ export async function gitHost(root: string) {
     const answer = (status: number, body: unknown) =>
       response.writeHead(status, { 'Content-Type': 'application/json' }).end(JSON.stringify(body))
     if (!/^token hush-/.test(request.headers.authorization ?? '')) return void answer(401, {})
+    const all = execFileSync('find', [root, '-maxdepth', '2', '-name', '*.git'], { encoding: 'utf8' })
+      .trim()
+      .split('\n')
+    if (url.pathname === '/api/v1/user') return void answer(200, { id: 1, login: 'bot' })
+    if (url.pathname === '/api/v1/user/repos') {
+      const listed = all.filter(Boolean).map((folder, i) => {
+        const [owner = '', name = ''] = folder.slice(root.length + 1, -'.git'.length).split('/')
+        const html_url = `${sites.origin}/${owner}/${name}`
+        return { id: 7 + i, name, owner: { login: owner }, html_url, default_branch: 'main' }
+      })
+      response.setHeader('X-Total-Count', String(listed.length))
+      return void answer(200, listed)
+    }
     const [, path = '', rest = ''] = /^\/api\/v1\/repos\/([^/]+\/[^/]+)(\/.*)$/.exec(url.pathname) ?? []
     if (request.method !== 'GET') {
       posted.push({ method: request.method!, path: rest, body: JSON.parse(String(await read(request))) })
@@ -85,6 +98,9 @@ export async function gitHost(root: string) {
   const server: Server = createServer(async (request, response) => {
     const url = new URL(request.url!, sites.origin)
     if (url.pathname.startsWith('/api/')) return api(request, response, url)
+    const credential = Buffer.from(request.headers.authorization?.slice('Basic '.length) ?? '', 'base64').toString()
+    if (!credential.includes(':hush-'))
+      return void response.writeHead(401, { 'WWW-Authenticate': 'Basic realm="git"' }).end()
     const [, path] = /^\/([^/]+\/[^/]+?)(?:\.git)?\/git-receive-pack$/.exec(url.pathname) ?? []
     const before = path && refsOf(repositoryOf(path))
     await gitBackend(root, request, response, { REMOTE_USER: 'ada' })
@@ -99,7 +115,7 @@ export async function gitHost(root: string) {
       const repository = repositoryOf(path)
       execFileSync('git', ['init', '-q', '--bare', '-b', 'main', repository])
       inside(repository, 'config', 'http.receivepack', 'true')
-      return `${sites.origin}/${path}.git`
+      return `${sites.origin.replace('//', '//ada:hush-push@')}/${path}.git`
     },
     /** Somebody asks for a branch to be pulled, or closes that. */
     async pull(path: string, number: number, branch: string, action: string): Promise<void> {
