@@ -1,5 +1,6 @@
 // Previews: listed, and a fork's commit approved.
-import { and, eq, sql } from 'drizzle-orm'
+import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
+import type { AnyPgColumn } from 'drizzle-orm/pg-core'
 import type * as z from 'zod'
 import type { DeploymentRef } from '../deployments/schema.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -14,7 +15,10 @@ import type { Approval, PreviewRef, PullPreview } from './previews.schema.ts'
 import { type PreviewRow, raise } from './raise.ts'
 import { tellOf } from './telling.ts'
 
-type Named = PreviewRow & { parent_name: string }
+/** `served`: where its deployment answers, as its listener says. */
+type Named = PreviewRow & { parent_name: string; served: string | null }
+const served = (of: SQL | AnyPgColumn): SQL =>
+  sql`(select c.url from deployments c where c.id = ${of} and c.tenant_id = current_tenant())`
 
 const toWire =
   (ctx: Ctx) =>
@@ -26,7 +30,7 @@ const toWire =
     url:
       row.state === 'ended' || !row.deployment_id
         ? null
-        : urlOf(ctx.config.appsDomain, previewName(row.parent_name, row.number)),
+        : (urlOf(ctx.config.appsDomain, previewName(row.parent_name, row.number)) ?? row.served),
     branch: row.branch,
     head_sha: row.head_sha,
     fork: row.fork,
@@ -41,7 +45,7 @@ export const listPreviews = verb(
   async (ctx, { deployment_id, ...query }: z.output<typeof DeploymentRef> & Page) => {
     const { limit, offset } = bounds(query)
     const page = db
-      .select()
+      .select({ ...getTableColumns(previews), served: served(previews.deployment_id).as('served') })
       .from(previews)
       .where(and(eq(previews.parent_id, deployments.id), mine(previews), beyond(previews, query)))
       .orderBy(...newestFirst(previews))
@@ -51,7 +55,9 @@ export const listPreviews = verb(
     const one = and(eq(deployments.id, deployment_id), mine(deployments))
     const rows = await run(ctx, db.select().from(deployments).leftJoinLateral(page, sql`true`).where(one))
     const { name: parent_name } = found(rows, 'deployment_not_found').deployments
-    const all = rows.flatMap(({ preview }) => (preview ? [{ ...(preview as PreviewRow), parent_name }] : []))
+    const all = rows.flatMap(({ preview }) =>
+      preview ? [{ ...(preview as Omit<Named, 'parent_name'>), parent_name }] : [],
+    )
     return listed(all, query, toWire(ctx))
   },
 )
@@ -66,7 +72,7 @@ export const approvePreview = verb('deployments:update', async (ctx, { deploymen
     where v.parent_id = ${deployment_id}::uuid and v.number = ${number} and v.tenant_id = current_tenant() and d.id = v.parent_id
       and d.tenant_id = current_tenant()
       and ${unless('preview_moved', sql`v.fork and v.head_sha = ${head_sha} and v.state in ('awaiting_approval', 'live', 'full')`)}
-    returning v.*, d.name as parent_name`
+    returning v.*, d.name as parent_name, ${served(sql`v.deployment_id`)} as served`
   const lock = sql`select from deployments d where d.id = ${deployment_id}::uuid and d.tenant_id = current_tenant() for update`
   const row = found(await commit(ctx, 'preview.approved', change, { number, head_sha }, { lock }), 'preview_not_found')
   if (!ctx.seen.replayed) ctx.after?.(brought(ctx, deployment_id, number))

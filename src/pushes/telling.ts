@@ -18,6 +18,8 @@ type Due = {
   repo_url: string
   parent_name: string
   name: string | null
+  /** Where it answers, as its listener says. */
+  served: string | null
   revision: { status: string; status_message: string | null } | null
   integration: Integration
 }
@@ -48,7 +50,7 @@ export async function tellOf(
       order by v.tell_next_at limit ${MOST} for update of v skip locked),
     claimed as (
       update previews v set tell_attempts = v.tell_attempts + 1, tell_next_at = clock() + ${LEASE} from due where v.id = due.id returning v.*, due.is)
-    select json_build_object('preview', to_json(v), 'is', v.is, 'repo_url', d.source_config ->> 'repo_url', 'parent_name', d.name, 'name', c.name,
+    select json_build_object('preview', to_json(v), 'is', v.is, 'repo_url', d.source_config ->> 'repo_url', 'parent_name', d.name, 'name', c.name, 'served', c.url,
       'revision', case when r.id is null then null else json_build_object('status', r.status, 'status_message', r.status_message) end, 'integration', to_json(i))::text
     from claimed v join deployments d on d.id = v.parent_id
     left join deployments c on c.id = v.deployment_id left join revisions r on r.id = c.latest_revision_id
@@ -85,7 +87,7 @@ async function tell(services: Parameters<typeof tellOf>[0], due: Due): Promise<s
   const { preview, integration, repo_url, parent_name } = due
   const work = { services, origin: services.config.publicUrl ?? 'https://slipway.invalid' }
   const { state, description, said } = wordsFor(due)
-  const url = due.name && preview.state === 'live' ? urlOf(services.config.appsDomain, due.name) : null
+  const url = due.name && preview.state === 'live' ? (urlOf(services.config.appsDomain, due.name) ?? due.served) : null
   const body = [
     `<!-- slipway preview ${preview.id} -->`,
     `**${parent_name}**: ${said}`,

@@ -1,6 +1,8 @@
+import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
+import { runAsSystem } from '../../src/kernel/db.ts'
 import { NewPreviewPolicy } from '../../src/pushes/previews.schema.ts'
-import { newTenant, nobody, type Tenant } from '../support/app.ts'
+import { newTenant, nobody, type Tenant, theApp } from '../support/app.ts'
 import { bring, revisionsOf, told } from '../support/deployments.ts'
 import { OVERLAY, policyPath, valuesOf, withPolicy } from '../support/previews.ts'
 import { atTheHost, delivered, newSha } from '../support/pushes.ts'
@@ -57,6 +59,19 @@ describe('the policy', () => {
 })
 
 describe('a pull request', () => {
+  it('is where its deployment says that it answers, until it ends', async () => {
+    const { tenant, pull, preview } = await withPolicy()
+    await pull('opened', 1)
+    expect((await preview()).url).toBe(null)
+    const { deployment_id } = await preview()
+    const answers = sql`update deployments set url = 'http://preview.localhost' where id = ${deployment_id}::uuid`
+    await runAsSystem(theApp().database, answers)
+    expect((await preview()).url).toBe('http://preview.localhost')
+    expect((await tenant.get(`/v2/deployments/${deployment_id}`)).body.url).toBe('http://preview.localhost')
+    await pull('closed', 1)
+    expect((await preview()).url).toBe(null)
+  })
+
   it('opened gets a deployment of its own, of its head, with the parent’s secrets and the overlay', async () => {
     const { tenant, repository, parent, pull, preview, child } = await withPolicy({ resource_spec: { cpu: 0.5 } })
     const sha = newSha()
