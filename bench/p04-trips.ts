@@ -2,15 +2,9 @@
 import { randomUUID } from 'node:crypto'
 import { operations } from '../src/app.ts'
 import type { Operation } from '../src/kernel/routes.ts'
+import { REGISTRY } from '../test/support/registry.ts'
 import type { Bench, Lab } from './support/lab.ts'
 import { serve } from './support/workerd.ts'
-
-/** Without them some routes would not ask the database at all. */
-const pem = (label: string) => `-----BEGIN ${label}-----\nAAAA\n-----END ${label}-----\n`
-const CONFIGURED = {
-  REGISTRY_URL: 'registry.example.com',
-  REGISTRY_SIGNING_KEY: pem('PRIVATE KEY') + pem('CERTIFICATE'),
-}
 
 export default {
   id: 'P4',
@@ -19,7 +13,7 @@ export default {
   async run(lab: Lab) {
     const database = await lab.database()
     const { code } = await lab.worker()
-    const { urls } = await serve(lab, { slipway: { code, bindings: { ...database.bindings(), ...CONFIGURED } } })
+    const { urls } = await serve(lab, { slipway: { code, bindings: { ...database.bindings(), ...REGISTRY } } })
     const { api_key, tenant_id } = database.tenant
     const headers = { 'X-Api-Key': api_key, 'X-Tenant-Id': tenant_id, 'Content-Type': 'application/json' }
 

@@ -8,6 +8,7 @@ import type { GatewayOptions } from '../../src/host/gateway.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { hosted } from '../../src/host/node.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
+import { REGISTRY } from '../../test/support/registry.ts'
 
 export type Trial = {
   id: string
@@ -36,7 +37,10 @@ export type Scene = {
   pid(): number
 }
 
-export const SETTINGS = { SEALING_KEYS: `a:${Buffer.alloc(32, 7).toString('base64url')}`, RATE_LIMIT_PER_MINUTE: '0' }
+export const SETTINGS = {
+  ...{ SEALING_KEYS: `a:${Buffer.alloc(32, 7).toString('base64url')}`, RATE_LIMIT_PER_MINUTE: '0' },
+  ...REGISTRY,
+}
 export const QUIET = { log: () => {} }
 
 export async function openScene(

@@ -12,6 +12,7 @@ import type { Operation } from '../../src/kernel/routes.ts'
 import { PKCS1 } from './app-key.ts'
 import { foreign } from './foreign.ts'
 import { APP } from './githosts.ts'
+import { REGISTRY } from './registry.ts'
 
 export const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
 /** The operator's own GitHub App, with its key as GitHub gives it. */
@@ -38,11 +39,8 @@ export type Options = {
 export function startApp({ settings = {}, through = 'gateway', ...options }: Options = {}) {
   const log = (line: Record<string, unknown>) => void lines.push(line)
   const outside: typeof fetch = (input, init) => abroad.fetch(input, init)
-  // Where images would be pushed to; only its own tests have a key for it.
-  const registry = { url: 'registry.example.com', key: '', certificate: '' }
-  const configured = settings.REGISTRY_URL ? {} : { registry }
-  const overrides = { log, ...configured, clockOffset: () => clock.ahead, outside, ...options.overrides }
-  return start({ SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0', ...GITHUB, ...settings }, overrides, through)
+  const overrides = { log, clockOffset: () => clock.ahead, outside, ...options.overrides }
+  return start({ SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0', ...GITHUB, ...REGISTRY, ...settings }, overrides, through)
 }
 
 export type App = ReturnType<typeof startApp>
