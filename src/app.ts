@@ -70,7 +70,7 @@ export function createApp(given: Config, inProcess?: typeof fetch) {
   )
   const services = { config, database, sealer: sealer(config.sealingKeys) }
   mount(app, operations, services)
-  /** The scheduled work, every few minutes. */
+  /** The scheduled work, every minute. */
   const housekeep = async () => {
     await Promise.all([
       sweep(database),

@@ -1,6 +1,6 @@
 // What the schedule of wrangler.toml does at the edge, for hosts that have none.
 
-const EVERY_MS = 5 * 60_000
+const EVERY_MS = 60_000
 
 export const scheduled = (work: () => Promise<unknown>): NodeJS.Timeout =>
   setInterval(() => work().catch(error => console.error(error)), EVERY_MS)

@@ -6,20 +6,15 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { KubernetesObject, V1PodSpec, V1Secret, V1StatefulSet } from '@kubernetes/client-node'
 import { sent } from './kubernetes.ts'
+import { CONF } from './podman.ts'
 
 const run = promisify(execFile)
 const PAUSE = 'localhost/pause:1'
 export const IMAGE = 'localhost/shop:1'
 export const STORE = 'localhost/store:1'
 
-/** What small machines allow, the runtime that works on old and new kernels, and a pause that needs no other package. */
-const CONF = `[containers]
-default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
-[engine]
-runtime = "runc"
-cgroup_manager = "cgroupfs"
-events_logger = "file"
-infra_image = "${PAUSE}"
+/** And a pause that needs no other package. */
+const PLAY_CONF = `${CONF}infra_image = "${PAUSE}"
 `
 const BUSYBOX = `FROM scratch
 COPY busybox /bin/busybox
@@ -39,7 +34,7 @@ export type Play = Awaited<ReturnType<typeof startPlay>>
 
 export async function startPlay() {
   const root = fs.mkdtempSync(join(tmpdir(), 'slipway-play-'))
-  fs.writeFileSync(join(root, 'containers.conf'), CONF)
+  fs.writeFileSync(join(root, 'containers.conf'), PLAY_CONF)
   const env = {
     ...{ PATH: process.env.PATH ?? '', HOME: root, CONTAINERS_CONF: join(root, 'containers.conf') },
     XDG_RUNTIME_DIR: process.env.XDG_RUNTIME_DIR ?? root,

@@ -12,7 +12,7 @@ import { eventually, listens } from './commands.ts'
 const run = promisify(execFile)
 
 /** What kernels of small machines allow, and the runtime that works on old and new ones. */
-const CONF = `[containers]
+export const CONF = `[containers]
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 [engine]
 runtime = "runc"
