@@ -66,6 +66,8 @@ export async function startPodman(disk_mb?: number) {
   const socket = join(root, 'podman.sock')
   const podman = async (...args: string[]) => (await run('podman', [...own, ...args], { env, cwd: root })).stdout.trim()
   const service = spawn('podman', [...own, 'system', 'service', '--time', '0', `unix://${socket}`], {
+    // What minds a container leaves a file where it stands.
+    cwd: root,
     env,
     stdio: 'ignore',
   })
