@@ -105,6 +105,8 @@ const S3 = z.object({
 const A_REGISTRY = 'needs the name of a registry, like registry.example.com or registry.example.com/apps'
 const A_SIGNING_KEY =
   'needs a P-256 key and its certificate, both in PEM, one after the other; README.md says how to make them'
+/** Where a variable cannot hold lines, they are written as `\n`. */
+const inLines = (text: string): string => text.replaceAll('\\n', '\n')
 const pem = (text: string, label: string): string | undefined =>
   new RegExp(`-----BEGIN ${label}-----([\\sA-Za-z0-9+/=]+)-----END ${label}-----`).exec(text)?.[1]?.replace(/\s/g, '')
 
@@ -114,8 +116,7 @@ const Registry = z.object({
     .string({ error: A_REGISTRY })
     .regex(/^[a-z0-9][a-z0-9.-]*(:\d{1,5})?(\/[a-z0-9]+([._-][a-z0-9]+)*)*$/, { error: A_REGISTRY }),
   REGISTRY_SIGNING_KEY: z.string({ error: A_SIGNING_KEY }).transform((written, context) => {
-    // Where a variable cannot hold lines, they are written as \n.
-    const text = written.replaceAll('\\n', '\n')
+    const text = inLines(written)
     const [key, certificate] = [pem(text, 'PRIVATE KEY'), pem(text, 'CERTIFICATE')]
     if (key && certificate) return { key, certificate }
     context.addIssue({ code: 'custom', message: A_SIGNING_KEY })
@@ -138,7 +139,7 @@ const GitHub = z.object({
     .regex(/^[a-z0-9-]{1,100}$/, { error: 'needs the name of the App in its address' }),
   GITHUB_APP_PRIVATE_KEY: z
     .string({ error: A_PRIVATE_KEY })
-    .transform(text => text.replaceAll('\\n', '\n').trim())
+    .transform(text => inLines(text).trim())
     .refine(text => PRIVATE_KEY.test(text), { error: A_PRIVATE_KEY }),
   GITHUB_APP_CLIENT_ID: visible('the client ID of the App'),
   GITHUB_APP_CLIENT_SECRET: visible('a client secret of the App'),

@@ -5,7 +5,7 @@ import type { RegistrySettings } from '../env.ts'
 import { verb } from '../kernel/context.ts'
 import { signer } from '../kernel/crypto.ts'
 import { unless } from '../kernel/db.ts'
-import { fail } from '../kernel/errors.ts'
+import { fail, notConfigured } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { found } from '../kernel/rows.ts'
@@ -17,7 +17,6 @@ import { theOne } from './service.ts'
 type Offered = { id: string; tenant_id: string; expires_at: string }
 type Keys = { sealingKeys: [kid: string, key: string][] }
 
-const NOT_CONFIGURED = { headers: { 'Retry-After': '60' } }
 const BASIC = { headers: { 'WWW-Authenticate': 'Basic realm="slipway"' } }
 const ACCESS_SECONDS = 300
 
@@ -29,7 +28,7 @@ export const offerPush = verb(
   'deployments:update',
   async (ctx, { deployment_id }: z.output<typeof shared.DeploymentRef>): Promise<schema.PushToken> => {
     const { registry } = ctx.config
-    if (!registry) throw fail('not_configured', NOT_CONFIGURED)
+    if (!registry) throw notConfigured()
     const sourced = sql`case when ${deployments.source} = 'internal_container' then true
       else refuse('source_rule', 'source needs to be internal_container for a push') end`
     const offered = sql<Offered>`
@@ -45,7 +44,7 @@ export const offerPush = verb(
 
 /** What the registry's clients come for, as its protocol has it: the token that was offered is their password. */
 export async function grantAccess({ config }: Services, authorization: string | undefined, scopes: string[]) {
-  if (!config.registry) throw fail('not_configured', NOT_CONFIGURED)
+  if (!config.registry) throw notConfigured()
   const now = Date.now() + config.clockOffset()
   const path = await pathOf(config, authorization, now)
   const access = scopes.flatMap(scope => scope.split(' ')).flatMap(scope => granted(config.registry!, path, scope))
@@ -84,7 +83,7 @@ async function webToken({ url, key, certificate }: RegistrySettings, claims: obj
   const imported = await crypto.subtle
     .importKey('pkcs8', Buffer.from(key, 'base64'), algorithm, false, ['sign'])
     .catch(cause => {
-      throw fail('not_configured', { ...NOT_CONFIGURED, cause })
+      throw notConfigured(cause)
     })
   const signature = await crypto.subtle.sign(algorithm, imported, new TextEncoder().encode(text))
   return `${text}.${Buffer.from(signature).toString('base64url')}`

@@ -4,7 +4,7 @@ import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
 import { signer } from '../kernel/crypto.ts'
 import { type Row, runAsSystem, unless, uuidArray } from '../kernel/db.ts'
-import { Failure, fail } from '../kernel/errors.ts'
+import { Failure, fail, notConfigured } from '../kernel/errors.ts'
 import { commit, systemEvents, systemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { found } from '../kernel/rows.ts'
@@ -25,7 +25,7 @@ const signed = ({ workspace_id, upload_id, expires }: Omit<Link, 'signature'>) =
 export const offerUpload = verb(
   'deployments:update',
   async (ctx, { deployment_id }: z.output<typeof shared.DeploymentRef>): Promise<schema.UploadTarget> => {
-    if (!ctx.config.uploads) throw fail('not_configured', { headers: { 'Retry-After': '60' } })
+    if (!ctx.config.uploads) throw notConfigured()
     const id = crypto.randomUUID()
     const sourced = sql`case when ${deployments.source} = 'internal_source' then true
       else refuse('source_rule', 'source needs to be internal_source for an upload') end`
@@ -62,7 +62,7 @@ export async function receiveUpload({ config, database }: Services, link: Link, 
   if (link.expires <= Date.now() + config.clockOffset()) throw fail('upload_link_expired')
   if (body.type !== undefined && !TYPES.test(body.type)) throw fail('not_gzip_type')
   if ((body.length ?? 0) > ARCHIVE_BYTES) throw fail('archive_too_large')
-  if (!storage) throw fail('not_configured', { headers: { 'Retry-After': '60' } })
+  if (!storage) throw notConfigured()
   if (!body.stream) throw fail('archive_invalid')
 
   const settings = systemSettings(config.clockOffset(), body.requestId)

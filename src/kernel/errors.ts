@@ -477,6 +477,9 @@ export class Failure extends Error {
 }
 
 export const fail = (code: Code, extra?: Extra): Failure => new Failure(code, extra)
+/** Something that only the operator can mend, perhaps soon. */
+export const notConfigured = (cause?: unknown): Failure =>
+  fail('not_configured', { headers: { 'Retry-After': '60' }, cause })
 
 /** The one body of every error. */
 export function problem({ code, extra }: Failure, requestId: string, origin = ''): Response {
@@ -501,7 +504,7 @@ export function problem({ code, extra }: Failure, requestId: string, origin = ''
 export function unconfigured(error: unknown): Response {
   const requestId = crypto.randomUUID()
   console.error(JSON.stringify({ level: 'error', request_id: requestId, error: String(error) }))
-  return problem(fail('not_configured', { headers: { 'Retry-After': '60' } }), requestId)
+  return problem(notConfigured(), requestId)
 }
 
 /** Every code with its status and sentence, for the document. */

@@ -2,7 +2,7 @@
 import type * as z from 'zod'
 import type { Ctx } from '../kernel/context.ts'
 import { signer } from '../kernel/crypto.ts'
-import { fail } from '../kernel/errors.ts'
+import { fail, notConfigured } from '../kernel/errors.ts'
 import type { Services } from '../kernel/routes.ts'
 import type * as schema from './schema.ts'
 
@@ -30,7 +30,7 @@ export async function offerArchive(
 export async function openArchive({ config }: Services, link: Link): Promise<ReadableStream<Uint8Array>> {
   if (!(await linkSigner(config).verify(link.signature, signed(link)))) throw fail('download_link_invalid')
   if (link.expires <= Date.now() + config.clockOffset()) throw fail('download_link_expired')
-  if (!config.uploads) throw fail('not_configured', { headers: { 'Retry-After': '60' } })
+  if (!config.uploads) throw notConfigured()
   const path = `${link.workspace_id}/${link.upload_id}.tar.gz`
   const body = await config.uploads.get(path).catch(cause => {
     const detail = 'The storage of archives did not answer; repeat the request shortly.'
