@@ -5,7 +5,7 @@ import { cpuOf, memoryOf } from '../../src/agent/engines/container/quantities.ts
 import { refusal } from '../../src/agent/engines/container/refusal.ts'
 import { registryOf } from '../../src/agent/engines/container/secrets.ts'
 import { imagesOf, isPinned, recipe } from '../../src/agent/engines/container/spec.ts'
-import { forShell } from '../../src/agent/engines/shell.ts'
+import { forShell } from '../../src/agent/engines/local/shell.ts'
 import { type ResourceSpec, withDefaults } from '../../src/deployments/resources.schema.ts'
 import { unit as anyUnit } from '../support/engine.ts'
 

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import * as http from 'node:http'
 import { type AddressInfo, connect, createServer, type Server } from 'node:net'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { createRouter } from '../../src/agent/engines/process/router.ts'
+import { createRouter } from '../../src/agent/engines/local/router.ts'
 import { eventually } from '../support/commands.ts'
 
 const open: Server[] = []

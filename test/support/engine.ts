@@ -4,7 +4,7 @@ import * as http from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Artifact, Level, Ref, Unit } from '../../src/agent/engines/engine.ts'
-import type { Limits } from '../../src/agent/engines/process/limits.ts'
+import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { withDefaults } from '../../src/deployments/resources.schema.ts'
 

@@ -20,7 +20,7 @@ import {
   recipe,
 } from './container/spec.ts'
 import { type Artifact, type Events, type Ref, type Task, type Tree, type Unit, Unworkable } from './engine.ts'
-import { type Options, PooledEngine } from './pooled.ts'
+import { type Options, PooledEngine } from './local/pooled.ts'
 
 export type ContainerOptions = Options & {
   socket: string

@@ -5,10 +5,10 @@ import { sizeOf } from '../files.ts'
 import { freePort } from '../ports.ts'
 import { memoryOf } from '../processes.ts'
 import type { Artifact, Events, Ref, Task, Tree, Unit } from './engine.ts'
-import { type Options, PooledEngine } from './pooled.ts'
+import type { Pool } from './local/pool.ts'
+import { type Options, PooledEngine } from './local/pooled.ts'
 import { ProcessCopy } from './process/copy.ts'
 import { environmentOf } from './process/environment.ts'
-import type { Pool } from './process/pool.ts'
 import { prepare } from './process/prepare.ts'
 
 const IMAGES = new Set(['internal_container', 'external_container'])

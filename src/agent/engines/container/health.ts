@@ -1,7 +1,7 @@
 // Whether a container is there: its published port is held open from inside, and where a path is given, what is asked there is well.
 import { connect } from 'node:net'
-import { probe as ask } from '../process/health.ts'
-import type { Health } from '../process/pool.ts'
+import { probe as ask } from '../local/health.ts'
+import type { Health } from '../local/pool.ts'
 
 /** An engine's proxy takes any connection, and drops it when nobody listens behind it. */
 const HELD_MS = 100

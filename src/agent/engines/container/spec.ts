@@ -1,6 +1,6 @@
 // From what is wanted of a revision to what the engine is asked to create. Pure.
 import type { Artifact, Unit } from '../engine.ts'
-import { forShell } from '../shell.ts'
+import { forShell } from '../local/shell.ts'
 import { cpuOf, MIB, memoryOf } from './quantities.ts'
 
 type Resources = Unit['resources']

@@ -7,9 +7,9 @@ import { StringDecoder } from 'node:string_decoder'
 import { list, readJson, writeJson } from '../../files.ts'
 import { findMarked, spawnMarked } from '../../marked.ts'
 import { endGroup, type Identity, isAlive, signalGroup } from '../../processes.ts'
-import { forShell } from '../shell.ts'
-import { probe } from './health.ts'
-import type { Copy, Health } from './pool.ts'
+import { probe } from '../local/health.ts'
+import type { Copy, Health } from '../local/pool.ts'
+import { forShell } from '../local/shell.ts'
 
 const LOG_BYTES = 8 * 1024 * 1024
 const LONGEST_LINE = 16 * 1024

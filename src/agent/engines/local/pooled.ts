@@ -2,12 +2,12 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { list, readJson, remove, writeJson } from '../files.ts'
-import type { Artifact, Engine, Events, Level, Ref, Seen, Task, Tree, Unit } from './engine.ts'
-import { LIMITS, type Limits } from './process/limits.ts'
-import { type Copy, Pool } from './process/pool.ts'
-import type { Route, Target } from './process/router.ts'
-import { RouterClient } from './process/router-client.ts'
+import { list, readJson, remove, writeJson } from '../../files.ts'
+import type { Artifact, Engine, Events, Level, Ref, Seen, Task, Tree, Unit } from '../engine.ts'
+import { LIMITS, type Limits } from './limits.ts'
+import { type Copy, Pool } from './pool.ts'
+import type { Route, Target } from './router.ts'
+import { RouterClient } from './router-client.ts'
 
 /** What is kept of a deployment: its address for as long as it lives, and who gets its requests. */
 type Kept = { host: string; routed: string | null; custom_url: string | null }
