@@ -18,7 +18,13 @@ type Ask = {
   within?: number
 }
 /** One message of a pull or a build, as the engine sends them. */
-type Progress = { stream?: string; status?: string; id?: string; error?: string; aux?: { ID?: string } }
+type Progress = {
+  stream?: string
+  status?: string
+  id?: string
+  error?: string
+  aux?: { ID?: string; Digest?: string }
+}
 export type Line = { message: string; at: string; error: boolean }
 
 /** What the engine answered instead of doing it. Status 0: it did not answer. */

@@ -1,0 +1,161 @@
+// What nodes pull images of the installation's own registry with: a Secret for each revision, renewed for as long as it is there.
+import type { V1Secret } from '@kubernetes/client-node'
+import type { Ref, Unit } from '../engine.ts'
+import { type Cluster, deploymentOf } from './cluster.ts'
+import { COMPONENT, EXPIRES, metaOf, namespaceOf, ownedBy, RENEW, REVISION, revisionName } from './names.ts'
+import { label } from './observed.ts'
+import { isBelow, referenceOf } from './reference.ts'
+import type { KubernetesSettings } from './settings.ts'
+import { base64 } from './stores.ts'
+
+/** A login to the installation's registry, for one repository; as the control plane gives it. */
+export type Credential = {
+  registry: string
+  repository: string
+  username: string
+  password: string
+  expires_at: string
+}
+export type Ask = (of: Ref) => Promise<Credential | null>
+type Kept = { namespace: string; name: string; of: Ref; renew_at: number; expires_at: number; told: boolean }
+type Options = {
+  settings: KubernetesSettings
+  cluster: Cluster
+  now: () => Date
+  ask: Ask
+  warn: (of: Ref, message: string) => void
+}
+
+const AGAIN_MS = 5 * 60_000
+/** Whoever has no registry may get one. */
+const NONE_MS = 10 * 60_000
+
+export const placeOf = ({ registry, repository }: Credential) => `${registry}/${repository}`
+
+export class Pulls {
+  readonly #options: Options
+  readonly #kept = new Map<string, Kept>()
+  readonly #credentials = new Map<string, Credential>()
+  /** The installation's registry, once it is known. */
+  #registry: string | undefined
+  #noneUntil = 0
+
+  constructor(options: Options) {
+    this.#options = options
+  }
+
+  /** Those of an earlier agent are renewed as well. */
+  async open(): Promise<void> {
+    const { settings, cluster } = this.#options
+    const labels = { ...ownedBy(settings), [COMPONENT]: 'pull' }
+    for (const namespace of settings.namespaces)
+      for (const secret of await cluster.list<V1Secret>('Secret', namespace, { labels })) this.#keep(secret)
+  }
+
+  /** While it is fresh, the same one. Null where the installation has no registry. */
+  async credential(of: Ref): Promise<Credential | null> {
+    const now = this.#options.now().getTime()
+    for (const [revision, { expires_at }] of this.#credentials)
+      if (Date.parse(expires_at) - now < AGAIN_MS) this.#credentials.delete(revision)
+    const known = this.#credentials.get(of.revision_id)
+    if (known) return known
+    return now < this.#noneUntil ? null : this.#asked(of)
+  }
+
+  async #asked(of: Ref): Promise<Credential | null> {
+    const credential = await this.#options.ask(of)
+    if (credential === null) {
+      this.#noneUntil = this.#options.now().getTime() + NONE_MS
+      return null
+    }
+    this.#registry = credential.registry
+    this.#credentials.set(of.revision_id, credential)
+    return credential
+  }
+
+  /** The name of its Secret; null where its images are elsewhere. */
+  async ensure(unit: Unit, images: string[]): Promise<string | null> {
+    const { settings, cluster, now } = this.#options
+    const { name, ...metadata } = metaOf(settings, unit, `${revisionName(unit)}-pull`, {
+      component: 'pull',
+      ofRevision: true,
+    })
+    const there = await cluster.read<V1Secret>('Secret', namespaceOf(settings, unit), name)
+    if (there && cluster.isOurs(there)) {
+      if (this.#keep(there).renew_at <= now().getTime()) await this.renew()
+      return name
+    }
+    const references = images.map(referenceOf)
+    if (this.#registry && !references.some(({ registry }) => registry === this.#registry)) return null
+    const credential = await this.credential(unit)
+    if (credential === null || !references.some(one => isBelow(one, placeOf(credential)))) return null
+    await this.#write({ apiVersion: 'v1', kind: 'Secret', metadata: { ...metadata, name } }, credential)
+    return name
+  }
+
+  /** Another one where half of the time is over, so that a control plane may be away for the rest. */
+  async renew(): Promise<void> {
+    const { cluster, now } = this.#options
+    for (const [key, kept] of this.#kept) {
+      if (now().getTime() < kept.renew_at) continue
+      const { of, namespace, name } = kept
+      try {
+        const there = await cluster.read<V1Secret>('Secret', namespace, name)
+        if (there === null || there.metadata?.deletionTimestamp || !cluster.isOurs(there)) {
+          this.#kept.delete(key)
+          continue
+        }
+        // Perhaps another agent has done it.
+        if (this.#keep(there).renew_at > now().getTime()) continue
+        const credential = await this.#asked(of)
+        if (credential) await this.#write(there, credential)
+        else this.#kept.delete(key)
+      } catch (error) {
+        this.#failed(key, kept, error as Error)
+      }
+    }
+  }
+
+  #failed(key: string, kept: Kept, { message }: Error): void {
+    const now = this.#options.now().getTime()
+    const over = kept.expires_at <= now
+    if (over && !kept.told)
+      this.#options.warn(
+        kept.of,
+        `What its image is pulled with has expired and cannot be renewed, so new copies may not start: ${message}`,
+      )
+    this.#kept.set(key, { ...kept, renew_at: now + AGAIN_MS, told: over })
+  }
+
+  async #write({ metadata }: V1Secret, credential: Credential): Promise<void> {
+    const { username, password, expires_at } = credential
+    const now = this.#options.now().getTime()
+    const renew_at = new Date(now + (Date.parse(expires_at) - now) / 2).toISOString()
+    const { name, namespace, labels, annotations } = metadata!
+    const auths = { [placeOf(credential)]: { username, password, auth: base64(`${username}:${password}`) } }
+    const secret: V1Secret = {
+      ...{ apiVersion: 'v1', kind: 'Secret', type: 'kubernetes.io/dockerconfigjson' },
+      metadata: {
+        ...{ name: name!, namespace: namespace!, labels: labels! },
+        annotations: { ...annotations, [RENEW]: renew_at, [EXPIRES]: expires_at },
+      },
+      data: { '.dockerconfigjson': base64(JSON.stringify({ auths })) },
+    }
+    await this.#options.cluster.apply(secret)
+    this.#keep(secret)
+  }
+
+  #keep(secret: V1Secret): Kept {
+    const { name, namespace, annotations = {} } = secret.metadata!
+    const key = `${namespace}/${name}`
+    const kept = {
+      ...{ namespace: namespace!, name: name! },
+      of: { deployment_id: deploymentOf(secret)!, revision_id: label(secret, REVISION)! },
+      renew_at: Date.parse(annotations[RENEW] ?? '') || 0,
+      expires_at: Date.parse(annotations[EXPIRES] ?? '') || 0,
+      told: false,
+    }
+    this.#kept.set(key, kept)
+    return kept
+  }
+}
