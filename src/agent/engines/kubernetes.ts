@@ -61,7 +61,7 @@ export class KubernetesEngine implements Engine {
     const ask: Ask = async () => null
     const warn = (of: Ref, message: string) => this.#events.log(of, message, 'WARNING')
     this.#pulls = new Pulls({ settings, cluster, now, ask, warn })
-    this.#images = new Images(settings, cluster, this.#pulls, agent_id ?? settings.owner)
+    this.#images = new Images({ settings, cluster, pulls: this.#pulls, ask, agent_id: agent_id ?? settings.owner })
   }
 
   refuses(unit: Unit): string | null {
@@ -215,11 +215,11 @@ export class KubernetesEngine implements Engine {
   }
 
   async remove(deployment_id: string): Promise<void> {
+    await this.#images.forget(deployment_id)
     const namespace = await this.#world.placeOf(deployment_id)
     if (namespace === null) return
     await this.#world.remove(await this.#world.ways(namespace, deployment_id))
     await this.#world.removeAll(namespace, deployment_id, () => true)
-    await this.#images.forget(deployment_id)
     this.#world.forget(deployment_id)
   }
 

@@ -64,11 +64,10 @@ export class Builder {
   /** What is kept between its builds. */
   async forget(deployment_id: string): Promise<void> {
     const api = await this.#opened()
-    const of = `${DEPLOYMENT}=${deployment_id}`
-    for (const { Id } of await this.#all(api, 'containers', of))
+    for (const { Id } of await this.#all(api, 'containers', deployment_id))
       await api.quietly('DELETE', `/containers/${Id}`, { query: { force: true, v: true } })
     await this.#remove(api, deployment_id)
-    for (const { Id } of await this.#all(api, 'volumes', of)) await api.quietly('DELETE', `/volumes/${Id}`)
+    for (const { Id } of await this.#all(api, 'volumes', deployment_id)) await api.quietly('DELETE', `/volumes/${Id}`)
   }
 
   login(image: string): Login | null {
@@ -131,7 +130,7 @@ export class Builder {
 
   /** Those that were built of a deployment, but the one to keep and those that are being built. */
   async #remove(api: ContainerApi, deployment_id: string, keep?: string): Promise<void> {
-    for (const { Id, Labels } of await this.#all(api, 'images', `${DEPLOYMENT}=${deployment_id}`)) {
+    for (const { Id, Labels } of await this.#all(api, 'images', deployment_id)) {
       if (Id === keep || (Labels?.[REVISION] && this.#building.has(Labels[REVISION]) && keep !== undefined)) continue
       try {
         await api.quietly('DELETE', `/images/${Id}`, { query: { force: true } })
@@ -142,9 +141,17 @@ export class Builder {
     }
   }
 
-  async #all(api: ContainerApi, kind: 'containers' | 'images' | 'volumes', label?: string): Promise<Found[]> {
-    const filters = { label: [`${OWNER}=${this.#owner}`, ...(label ? [label] : [])] }
-    if (kind !== 'volumes') return api.get<Found[]>(`/${kind}/json`, { all: kind === 'containers', filters })
+  /** Podman finds no image that is asked for by two labels. */
+  async #all(api: ContainerApi, kind: 'containers' | 'images' | 'volumes', deployment_id?: string): Promise<Found[]> {
+    const filters = { label: [`${OWNER}=${this.#owner}`] }
+    const all = kind === 'volumes' ? await this.#volumes(api, filters) : await this.#listed(api, kind, filters)
+    return all.filter(({ Labels }) => deployment_id === undefined || Labels?.[DEPLOYMENT] === deployment_id)
+  }
+
+  #listed = (api: ContainerApi, kind: string, filters: object) =>
+    api.get<Found[]>(`/${kind}/json`, { filters, ...(kind === 'containers' && { all: true }) })
+
+  async #volumes(api: ContainerApi, filters: object): Promise<Found[]> {
     const { Volumes } = await api.get<{ Volumes: ({ Name: string } & Found)[] | null }>('/volumes', { filters })
     return (Volumes ?? []).map(one => ({ ...one, Id: one.Name }))
   }

@@ -5,10 +5,12 @@ import { type Artifact, type Task, type Tree, type Unit, Unworkable } from '../e
 import { Builder, type Place } from './builder.ts'
 import type { Cluster } from './cluster.ts'
 import { namespaceOf } from './names.ts'
-import { type Pulls, placeOf } from './pulls.ts'
+import { type Ask, type Pulls, placeOf } from './pulls.ts'
 import { loginsFor, referenceOf } from './reference.ts'
 import { digestOf, Untold } from './registry.ts'
 import type { KubernetesSettings } from './settings.ts'
+
+type Options = { settings: KubernetesSettings; cluster: Cluster; pulls: Pulls; ask: Ask; agent_id: string }
 
 const BROUGHT = new Set(['internal_container', 'external_container'])
 const PULL_SECRET = 'kubernetes.io/dockerconfigjson'
@@ -17,13 +19,15 @@ export class Images {
   readonly #settings: KubernetesSettings
   readonly #cluster: Cluster
   readonly #pulls: Pulls
+  readonly #ask: Ask
   readonly #builder: Builder | null
   #opened: Promise<unknown> = Promise.resolve()
 
-  constructor(settings: KubernetesSettings, cluster: Cluster, pulls: Pulls, agent_id: string) {
+  constructor({ settings, cluster, pulls, ask, agent_id }: Options) {
     this.#settings = settings
     this.#cluster = cluster
     this.#pulls = pulls
+    this.#ask = ask
     this.#builder = settings.build_socket === null ? null : new Builder(settings, agent_id)
   }
 
@@ -76,7 +80,7 @@ export class Images {
       const repository = `${build_registry}/${unit.deployment_id}`
       return { repository, login: this.#builder!.login(repository) }
     }
-    const credential = await this.#pulls.credential(unit)
+    const credential = await this.#ask(unit)
     if (credential === null)
       throw new Unworkable(
         'There is no registry to push what is built to: ask whoever runs this agent to set K8S_BUILD_REGISTRY, or whoever runs the installation to give it a registry.',
@@ -122,7 +126,7 @@ export class Images {
         left(error as Error)
       }
     }
-    const own = await this.#pulls.credential(unit).catch(left)
+    const own = await this.#ask(unit, unit.image_uri!).catch(left)
     if (own) logins.push({ server: placeOf(own), username: own.username, password: own.password })
     return logins
   }

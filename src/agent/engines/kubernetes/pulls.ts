@@ -4,7 +4,6 @@ import type { Ref, Unit } from '../engine.ts'
 import { type Cluster, deploymentOf } from './cluster.ts'
 import { COMPONENT, EXPIRES, metaOf, namespaceOf, ownedBy, RENEW, REVISION, revisionName } from './names.ts'
 import { label } from './observed.ts'
-import { isBelow, referenceOf } from './reference.ts'
 import type { KubernetesSettings } from './settings.ts'
 import { base64 } from './stores.ts'
 
@@ -16,7 +15,8 @@ export type Credential = {
   password: string
   expires_at: string
 }
-export type Ask = (of: Ref) => Promise<Credential | null>
+/** Null where the image is elsewhere, or there is no such registry; without an image, for whatever is of the deployment. */
+export type Ask = (of: Ref, image?: string) => Promise<Credential | null>
 type Kept = { namespace: string; name: string; of: Ref; renew_at: number; expires_at: number; told: boolean }
 type Options = {
   settings: KubernetesSettings
@@ -27,18 +27,12 @@ type Options = {
 }
 
 const AGAIN_MS = 5 * 60_000
-/** Whoever has no registry may get one. */
-const NONE_MS = 10 * 60_000
 
 export const placeOf = ({ registry, repository }: Credential) => `${registry}/${repository}`
 
 export class Pulls {
   readonly #options: Options
   readonly #kept = new Map<string, Kept>()
-  readonly #credentials = new Map<string, Credential>()
-  /** The installation's registry, once it is known. */
-  #registry: string | undefined
-  #noneUntil = 0
 
   constructor(options: Options) {
     this.#options = options
@@ -52,30 +46,9 @@ export class Pulls {
       for (const secret of await cluster.list<V1Secret>('Secret', namespace, { labels })) this.#keep(secret)
   }
 
-  /** While it is fresh, the same one. Null where the installation has no registry. */
-  async credential(of: Ref): Promise<Credential | null> {
-    const now = this.#options.now().getTime()
-    for (const [revision, { expires_at }] of this.#credentials)
-      if (Date.parse(expires_at) - now < AGAIN_MS) this.#credentials.delete(revision)
-    const known = this.#credentials.get(of.revision_id)
-    if (known) return known
-    return now < this.#noneUntil ? null : this.#asked(of)
-  }
-
-  async #asked(of: Ref): Promise<Credential | null> {
-    const credential = await this.#options.ask(of)
-    if (credential === null) {
-      this.#noneUntil = this.#options.now().getTime() + NONE_MS
-      return null
-    }
-    this.#registry = credential.registry
-    this.#credentials.set(of.revision_id, credential)
-    return credential
-  }
-
   /** The name of its Secret; null where its images are elsewhere. */
   async ensure(unit: Unit, images: string[]): Promise<string | null> {
-    const { settings, cluster, now } = this.#options
+    const { settings, cluster, now, ask } = this.#options
     const { name, ...metadata } = metaOf(settings, unit, `${revisionName(unit)}-pull`, {
       component: 'pull',
       ofRevision: true,
@@ -85,17 +58,18 @@ export class Pulls {
       if (this.#keep(there).renew_at <= now().getTime()) await this.renew()
       return name
     }
-    const references = images.map(referenceOf)
-    if (this.#registry && !references.some(({ registry }) => registry === this.#registry)) return null
-    const credential = await this.credential(unit)
-    if (credential === null || !references.some(one => isBelow(one, placeOf(credential)))) return null
-    await this.#write({ apiVersion: 'v1', kind: 'Secret', metadata: { ...metadata, name } }, credential)
-    return name
+    for (const image of new Set(images)) {
+      const credential = await ask(unit, image)
+      if (credential === null) continue
+      await this.#write({ apiVersion: 'v1', kind: 'Secret', metadata: { ...metadata, name } }, credential)
+      return name
+    }
+    return null
   }
 
   /** Another one where half of the time is over, so that a control plane may be away for the rest. */
   async renew(): Promise<void> {
-    const { cluster, now } = this.#options
+    const { cluster, now, ask } = this.#options
     for (const [key, kept] of this.#kept) {
       if (now().getTime() < kept.renew_at) continue
       const { of, namespace, name } = kept
@@ -107,7 +81,7 @@ export class Pulls {
         }
         // Perhaps another agent has done it.
         if (this.#keep(there).renew_at > now().getTime()) continue
-        const credential = await this.#asked(of)
+        const credential = await ask(of)
         if (credential) await this.#write(there, credential)
         else this.#kept.delete(key)
       } catch (error) {
