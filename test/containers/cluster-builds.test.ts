@@ -5,7 +5,7 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import type { Tree } from '../../src/agent/engines/engine.ts'
+import { type Tree, UNHEARD } from '../../src/agent/engines/engine.ts'
 import { KubernetesEngine } from '../../src/agent/engines/kubernetes.ts'
 import { eventually } from '../support/commands.ts'
 import { folder } from '../support/engine.ts'
@@ -42,7 +42,7 @@ async function open(more: Record<string, string> = {}) {
     ...{ K8S_BUILD_REGISTRY: `${podman.registry}/built`, K8S_HTTP_REGISTRIES: podman.registry, ...more },
   })
   const engine = new KubernetesEngine({ settings, config: api.config, pause_ms: 2, agent_id: 'one' })
-  await engine.open({ changed: () => {}, log: () => {} })
+  await engine.open(UNHEARD)
   engines.push(engine)
   return engine
 }

@@ -1,6 +1,16 @@
 // The engine that makes deployments real objects of a Kubernetes cluster, and reads how they fare from there alone.
 import { KubeConfig, type KubernetesObject, type V1Pod } from '@kubernetes/client-node'
-import type { Artifact, Engine, Events, Ref, Seen, Task, Tree, Unit } from './engine.ts'
+import {
+  type Artifact,
+  type Engine,
+  type Events,
+  type Ref,
+  type Seen,
+  type Task,
+  type Tree,
+  UNHEARD,
+  type Unit,
+} from './engine.ts'
 import { Cluster, deploymentOf } from './kubernetes/cluster.ts'
 import { Images } from './kubernetes/images.ts'
 import { Logs } from './kubernetes/logs.ts'
@@ -18,7 +28,7 @@ import {
   wrongWith,
 } from './kubernetes/observed.ts'
 import { APP } from './kubernetes/pods.ts'
-import { type Ask, Pulls } from './kubernetes/pulls.ts'
+import { Pulls } from './kubernetes/pulls.ts'
 import type { Finding } from './kubernetes/reasons.ts'
 import type { KubernetesSettings } from './kubernetes/settings.ts'
 import { type Store, storesOf } from './kubernetes/stores.ts'
@@ -35,9 +45,9 @@ type Options = {
   pause_ms?: number
   /** Tells what it builds from what others do with the same builder. */
   agent_id?: string
+  /** How often it looks whether what nodes pull images with is to be renewed. */
+  renew_ms?: number
 }
-/** How often it looks whether what nodes pull images with is to be renewed. */
-const RENEW_MS = 60_000
 
 export class KubernetesEngine implements Engine {
   readonly name = 'kubernetes'
@@ -46,19 +56,28 @@ export class KubernetesEngine implements Engine {
   readonly #world: World
   readonly #images: Images
   readonly #pulls: Pulls
+  readonly #renew: number
   readonly #now: () => Date
   readonly #timers = new Map<string, NodeJS.Timeout>()
   #stops: (() => void)[] = []
   #logs: Logs | null = null
-  #events: Events = { changed: () => {}, log: () => {} }
+  #events: Events = UNHEARD
 
-  constructor({ settings, config = surroundings(), now = () => new Date(), pause_ms = 1000, agent_id }: Options) {
+  constructor({
+    settings,
+    config = surroundings(),
+    now = () => new Date(),
+    pause_ms = 1000,
+    renew_ms = 60_000,
+    agent_id,
+  }: Options) {
     this.#settings = settings
     this.#cluster = new Cluster(config, settings.owner)
     this.#world = new World(this.#cluster, settings, pause_ms)
+    this.#renew = renew_ms
     this.#now = now
     const cluster = this.#cluster
-    const ask: Ask = async () => null
+    const ask: Events['registry'] = (of, image) => this.#events.registry(of, image)
     const warn = (of: Ref, message: string) => this.#events.log(of, message, 'WARNING')
     this.#pulls = new Pulls({ settings, cluster, now, ask, warn })
     this.#images = new Images({ settings, cluster, pulls: this.#pulls, ask, agent_id: agent_id ?? settings.owner })
@@ -91,7 +110,7 @@ export class KubernetesEngine implements Engine {
       for (const kind of WATCHED) this.#stops.push(this.#cluster.watch(kind, namespace, changed))
     this.#images.open(() => this.#world.deployments())
     // A cluster that is away does not keep it from beginning.
-    const renewing = setInterval(() => void this.#pulls.renew(), RENEW_MS).unref()
+    const renewing = setInterval(() => void this.#pulls.renew(), this.#renew).unref()
     this.#stops.push(() => clearInterval(renewing))
     await this.#pulls.open().catch(() => {})
   }

@@ -31,7 +31,7 @@ afterEach(() => {
   server.close()
 })
 
-const login = (username: string, server = host) => ({ server, username, password: 'hush' })
+const login = (username: string, server = host) => ({ serveraddress: server, username, password: 'hush' })
 const told = (image = `${host}/apps/web:1`, logins = [] as ReturnType<typeof login>[], within_ms = 5_000) =>
   digestOf(referenceOf(image), logins, new AbortController().signal, { plain: [host], within_ms }).catch(
     (error: Error) => `${error.name}: ${error.message}`,
@@ -56,7 +56,7 @@ describe('the name of an image', () => {
       loginsFor(
         referenceOf(image),
         all.map(server => login('a', server)),
-      ).map(({ server }) => server)
+      ).map(({ serveraddress }) => serveraddress)
     expect(servers('r.example.com/a/b', 'r.example.com', 'r.example.com/a', 'r.example.com/ab', 'other.com')).toEqual([
       'r.example.com/a',
       'r.example.com',

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type Task, Unworkable } from '../engine.ts'
 import { type ContainerApi, EngineFailure } from './api.ts'
 import { pushFailure } from './failures.ts'
-import { type Login, shown } from './secrets.ts'
+import { type Login, loginOf } from './secrets.ts'
 
 const PUSH_MS = 15 * 60_000
 /** A registry may be away for a moment. */
@@ -48,7 +48,7 @@ async function pushed(
   log: Task['log'],
 ): Promise<string> {
   // Without a login, some engines still want to be told so.
-  const headers = { 'X-Registry-Auth': login ? shown(login) : Buffer.from('{}').toString('base64') }
+  const headers = { 'X-Registry-Auth': login ? loginOf(login) : Buffer.from('{}').toString('base64') }
   let digest: string | undefined
   let told = Date.now()
   for await (const { status, id, aux } of api.progress(`/images/${repository}/push`, {

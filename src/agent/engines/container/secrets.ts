@@ -34,9 +34,9 @@ export class Secrets {
       const text = CONFIGS.map(key => this.#read(name, key)).find(found => found !== undefined)
       if (text === undefined) throw this.#missing(`the image_pull_secret \`${name}\``, `${name}/${CONFIGS[0]}`)
       const login = loginsIn(`The image_pull_secret \`${name}\``, text).find(
-        ({ server }) => hostOf(server) === registry,
+        ({ serveraddress }) => hostOf(serveraddress) === registry,
       )
-      if (login) return shown(login)
+      if (login) return loginOf(login)
     }
     return undefined
   }
@@ -64,27 +64,26 @@ function safe(name: string): string {
   return name
 }
 
-/** `server` is a registry, and perhaps a path in it. */
-export type Login = { server: string; username: string; password: string }
+/** `serveraddress` is a registry, and perhaps a path in it. */
+export type Login = { username: string; password: string; serveraddress: string }
+
+/** As X-Registry-Auth has it: the alphabet of addresses, and yet padded, since engines read nothing else. */
+export const loginOf = (login: Login): string =>
+  Buffer.from(JSON.stringify(login)).toString('base64').replaceAll('+', '-').replaceAll('/', '_')
+
 type Entry = { auth?: string; username?: string; password?: string }
 
 /** Those of a Docker configuration. */
 export function loginsIn(what: string, text: string): Login[] {
   try {
     const { auths = {} } = JSON.parse(text) as { auths?: Record<string, Entry> }
-    return Object.entries(auths).map(([server, entry]) => {
+    return Object.entries(auths).map(([serveraddress, entry]) => {
       const [username, password] = pairOf(entry)
-      return { server, username, password }
+      return { username, password, serveraddress }
     })
   } catch {
     throw new Unworkable(`${what} is not the JSON of a Docker configuration: repair it.`)
   }
-}
-
-/** As an engine takes it: the alphabet of addresses, and yet padded. */
-export function shown({ server, username, password }: Login): string {
-  const credentials = Buffer.from(JSON.stringify({ username, password, serveraddress: server }))
-  return credentials.toString('base64').replaceAll('+', '-').replaceAll('/', '_')
 }
 
 function pairOf({ auth, username = '', password = '' }: Entry): [string, string] {

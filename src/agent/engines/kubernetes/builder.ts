@@ -5,7 +5,7 @@ import { ContainerApi, EngineFailure } from '../container/api.ts'
 import { buildDockerfile, buildInBase, hasDockerfile } from '../container/build.ts'
 import { pullFailure } from '../container/failures.ts'
 import { push } from '../container/push.ts'
-import { type Login, loginsIn, shown } from '../container/secrets.ts'
+import { type Login, loginOf, loginsIn } from '../container/secrets.ts'
 import { DEPLOYMENT, OWNER, REVISION } from '../container/spec.ts'
 import { type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
 import { loginsFor, referenceOf } from './reference.ts'
@@ -119,7 +119,7 @@ export class Builder {
     log(`Pulling ${image}`)
     const { name, tag, digest } = referenceOf(image)
     const login = this.login(image)
-    const headers = login ? { 'X-Registry-Auth': shown(login) } : {}
+    const headers = login ? { 'X-Registry-Auth': loginOf(login) } : {}
     try {
       const query = { fromImage: name, tag: digest ?? tag }
       for await (const _ of api.progress('/images/create', { query, headers, signal }));

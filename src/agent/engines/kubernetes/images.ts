@@ -1,16 +1,22 @@
 // What pods of a deployment run: an image by the digest that its tag means now, or one that is built of files; and what nodes pull it with.
 import type { V1Secret } from '@kubernetes/client-node'
 import { type Login, loginsIn } from '../container/secrets.ts'
-import { type Artifact, type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
+import { type Artifact, type Events, Passing, type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
 import { Builder, type Place } from './builder.ts'
 import type { Cluster } from './cluster.ts'
 import { namespaceOf } from './names.ts'
-import { type Ask, type Pulls, placeOf } from './pulls.ts'
+import { isPullSecret, type Pulls, placeOf } from './pulls.ts'
 import { loginsFor, referenceOf } from './reference.ts'
 import { digestOf, Untold } from './registry.ts'
 import type { KubernetesSettings } from './settings.ts'
 
-type Options = { settings: KubernetesSettings; cluster: Cluster; pulls: Pulls; ask: Ask; agent_id: string }
+type Options = {
+  settings: KubernetesSettings
+  cluster: Cluster
+  pulls: Pulls
+  ask: Events['registry']
+  agent_id: string
+}
 
 const BROUGHT = new Set(['internal_container', 'external_container'])
 const PULL_SECRET = 'kubernetes.io/dockerconfigjson'
@@ -19,7 +25,7 @@ export class Images {
   readonly #settings: KubernetesSettings
   readonly #cluster: Cluster
   readonly #pulls: Pulls
-  readonly #ask: Ask
+  readonly #ask: Events['registry']
   readonly #builder: Builder | null
   #opened: Promise<unknown> = Promise.resolve()
 
@@ -31,7 +37,10 @@ export class Images {
     this.#builder = settings.build_socket === null ? null : new Builder(settings, agent_id)
   }
 
-  refuses({ source }: Unit): string | null {
+  refuses({ source, resources }: Unit): string | null {
+    const others = resources.image_pull_secrets?.find(({ name }) => isPullSecret(name))
+    if (others)
+      return `\`${others.name}\` in image_pull_secrets is this agent’s own: leave it out, it is named where it is needed.`
     return BROUGHT.has(source) || this.#builder
       ? null
       : `This agent runs images in a Kubernetes cluster, and has nothing to build them with (\`${source}\`): ask whoever runs it to set K8S_BUILD_SOCKET, or push an image and deploy that.`
@@ -86,7 +95,7 @@ export class Images {
         'There is no registry to push what is built to: ask whoever runs this agent to set K8S_BUILD_REGISTRY, or whoever runs the installation to give it a registry.',
       )
     const { registry, username, password } = credential
-    return { repository: placeOf(credential), login: { server: registry, username, password } }
+    return { repository: placeOf(credential), login: { serveraddress: registry, username, password } }
   }
 
   /** So that all copies run the same one, whatever the tag means tomorrow. A node may reach what the agent does not. */
@@ -112,6 +121,7 @@ export class Images {
   /** What cannot be had is left out: some images need none. */
   async #logins(unit: Unit, log: Task['log']): Promise<Login[]> {
     const left = (error: Error) => {
+      if (error instanceof Passing) throw error
       log(`One of its credentials cannot be used: ${error.message}`, 'WARNING')
       return null
     }
@@ -127,7 +137,7 @@ export class Images {
       }
     }
     const own = await this.#ask(unit, unit.image_uri!).catch(left)
-    if (own) logins.push({ server: placeOf(own), username: own.username, password: own.password })
+    if (own) logins.push({ serveraddress: placeOf(own), username: own.username, password: own.password })
     return logins
   }
 }

@@ -1,38 +1,34 @@
 // What nodes pull images of the installation's own registry with: a Secret for each revision, renewed for as long as it is there.
 import type { V1Secret } from '@kubernetes/client-node'
-import type { Ref, Unit } from '../engine.ts'
+import type { RegistryCredential } from '../../../sync/schema.ts'
+import type { Events, Ref, Unit } from '../engine.ts'
 import { type Cluster, deploymentOf } from './cluster.ts'
 import { COMPONENT, EXPIRES, metaOf, namespaceOf, ownedBy, RENEW, REVISION, revisionName } from './names.ts'
 import { label } from './observed.ts'
 import type { KubernetesSettings } from './settings.ts'
 import { base64 } from './stores.ts'
 
-/** A login to the installation's registry, for one repository; as the control plane gives it. */
-export type Credential = {
-  registry: string
-  repository: string
-  username: string
-  password: string
-  expires_at: string
-}
-/** Null where the image is elsewhere, or there is no such registry; without an image, for whatever is of the deployment. */
-export type Ask = (of: Ref, image?: string) => Promise<Credential | null>
 type Kept = { namespace: string; name: string; of: Ref; renew_at: number; expires_at: number; told: boolean }
 type Options = {
   settings: KubernetesSettings
   cluster: Cluster
   now: () => Date
-  ask: Ask
+  ask: Events['registry']
   warn: (of: Ref, message: string) => void
 }
 
 const AGAIN_MS = 5 * 60_000
 
-export const placeOf = ({ registry, repository }: Credential) => `${registry}/${repository}`
+export const placeOf = ({ registry, repository }: RegistryCredential) => `${registry}/${repository}`
+
+const pullName = (unit: Unit) => `${revisionName(unit)}-pull`
+/** Whoever named that of another deployment would pull with it. */
+export const isPullSecret = (name: string) => /-[0-9a-f]{10}-r\d+-pull$/.test(name)
 
 export class Pulls {
   readonly #options: Options
   readonly #kept = new Map<string, Kept>()
+  #renewing: Promise<void> | undefined
 
   constructor(options: Options) {
     this.#options = options
@@ -49,7 +45,7 @@ export class Pulls {
   /** The name of its Secret; null where its images are elsewhere. */
   async ensure(unit: Unit, images: string[]): Promise<string | null> {
     const { settings, cluster, now, ask } = this.#options
-    const { name, ...metadata } = metaOf(settings, unit, `${revisionName(unit)}-pull`, {
+    const { name, ...metadata } = metaOf(settings, unit, pullName(unit), {
       component: 'pull',
       ofRevision: true,
     })
@@ -68,7 +64,12 @@ export class Pulls {
   }
 
   /** Another one where half of the time is over, so that a control plane may be away for the rest. */
-  async renew(): Promise<void> {
+  renew(): Promise<void> {
+    this.#renewing ??= this.#renew().finally(() => (this.#renewing = undefined))
+    return this.#renewing
+  }
+
+  async #renew(): Promise<void> {
     const { cluster, now, ask } = this.#options
     for (const [key, kept] of this.#kept) {
       if (now().getTime() < kept.renew_at) continue
@@ -101,7 +102,7 @@ export class Pulls {
     this.#kept.set(key, { ...kept, renew_at: now + AGAIN_MS, told: over })
   }
 
-  async #write({ metadata }: V1Secret, credential: Credential): Promise<void> {
+  async #write({ metadata }: V1Secret, credential: RegistryCredential): Promise<void> {
     const { username, password, expires_at } = credential
     const now = this.#options.now().getTime()
     const renew_at = new Date(now + (Date.parse(expires_at) - now) / 2).toISOString()

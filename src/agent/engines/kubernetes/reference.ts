@@ -28,9 +28,9 @@ export const isBelow = ({ registry, repository }: Pick<Reference, 'registry' | '
 
 /** Those that are for this image, the most particular first. A path may be that of an old API. */
 export function loginsFor({ registry, repository }: Reference, logins: Login[]): Login[] {
-  const placeOf = ({ server }: Login) => {
-    const path = server.replace(/^https?:\/\//, '').replace(/^[^/]*\/?/, '')
-    return [hostOf(server), ...path.split('/').filter(part => part && !/^v\d$/.test(part))].join('/')
+  const placeOf = ({ serveraddress }: Login) => {
+    const path = serveraddress.replace(/^https?:\/\//, '').replace(/^[^/]*\/?/, '')
+    return [hostOf(serveraddress), ...path.split('/').filter(part => part && !/^v\d$/.test(part))].join('/')
   }
   return logins
     .filter(login => isBelow({ registry, repository }, placeOf(login)))
