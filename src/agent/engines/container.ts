@@ -101,8 +101,7 @@ export class ContainerEngine extends PooledEngine {
     const home = this.#home(unit)
     fs.mkdirSync(home.folder, { recursive: true, mode: 0o700 })
     const launch = async () => {
-      // Where that fails, so does the copy, and says why.
-      await this.#images.restore([artifact.location, ...Object.values(images)], unit).catch(() => {})
+      await this.#images.restore([artifact.location, ...Object.values(images)], unit)
       const port = (await this.#images.portOf(artifact.location).catch(() => undefined)) ?? DEFAULT_PORT
       return ContainerCopy.launch(home, recipe(unit, artifact, { ...this.#place(images), port }))
     }

@@ -39,7 +39,7 @@ export class Images {
   /** By digest, so that every copy runs the same one whatever its tag means tomorrow. */
   async pinned(image: string, fresh: boolean, unit: Unit, { log, signal }: Task): Promise<string> {
     const here = await this.#inspect(image)
-    if (here && (!fresh || isPinned(image))) return digestOf(image, here)
+    if (here && (!fresh || isPinned(image))) return digestsOf(image, here)[0] ?? here.Id
     log(`Pulling ${image}`)
     try {
       await this.#pull(image, unit, { log, signal })
@@ -51,10 +51,23 @@ export class Images {
     }
     const pulled = await this.#inspect(image)
     if (!pulled) throw new Unworkable(`The image ${image} was pulled and is gone again: deploy it again.`)
-    const digest = digestOf(image, pulled)
+    const digest = (await this.#inRegistry(digestsOf(image, pulled), unit, signal)) ?? pulled.Id
     if (pulled.Id !== here?.Id) this.#pulled(all => [...all, digest])
     log(`Pulled ${digest}`)
     return digest
+  }
+
+  /** An engine may name an image by digests that it has got elsewhere or while it was built: the registry knows but one of them. */
+  async #inRegistry(digests: string[], unit: Unit, signal: AbortSignal): Promise<string | undefined> {
+    if (digests.length < 2) return digests[0]
+    for (const digest of digests)
+      try {
+        await this.#pull(digest, unit, { log: () => {}, signal })
+        return digest
+      } catch (error) {
+        if (!(error instanceof EngineFailure) || error.status === 0) throw error
+      }
+    return undefined
   }
 
   async #pull(image: string, unit: Unit, { log, signal }: Pick<Task, 'log' | 'signal'>): Promise<void> {
@@ -88,8 +101,12 @@ export class Images {
   /** Pulls again what somebody else has removed; what was built here cannot be brought back so. */
   async restore(images: string[], unit: Unit): Promise<void> {
     const task = { log: () => {}, signal: AbortSignal.timeout(RESTORE_MS) }
-    for (const image of images)
-      if (image.includes('@') && !(await this.#inspect(image))) await this.#pull(image, unit, task)
+    for (const image of images) {
+      if (!image.includes('@') || (await this.#inspect(image))) continue
+      await this.#pull(image, unit, task).catch(error => {
+        throw error instanceof EngineFailure && error.status ? new Unworkable(pullFailure(image, error.message)) : error
+      })
+    }
   }
 
   /** The port that it says it listens on, where it says one. */
@@ -148,11 +165,12 @@ const nameOf = (image: string) => image.replace(/@.*$/, '').replace(LAST_TAG, ''
 /** A digest says more than the tag before it. */
 const tagOf = (image: string) => /@(.*)$/.exec(image)?.[1] ?? LAST_TAG.exec(image)?.[0].slice(1) ?? 'latest'
 
-function digestOf(image: string, { Id, RepoDigests }: Inspected): string {
+/** By which it can be named. */
+function digestsOf(image: string, { RepoDigests }: Inspected): string[] {
+  if (isPinned(image)) return [image]
   const name = nameOf(image)
-  const digest = (RepoDigests ?? []).find(known => {
+  return (RepoDigests ?? []).filter(known => {
     const other = nameOf(known)
     return other === name || other === `docker.io/${name}` || other === `docker.io/library/${name}`
   })
-  return digest ?? (isPinned(image) ? image : Id)
 }
