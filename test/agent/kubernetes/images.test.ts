@@ -164,13 +164,6 @@ describe('the Secret for the installation’s own registry', () => {
     await expect(engine.start(unit(), artifact)).rejects.toThrow(Passing)
     expect(api.has('Deployment', `${BASE}-r1`)).toBe(false)
   })
-
-  test('of another deployment is nobody’s to name', async () => {
-    const engine = await engineOf()
-    const spec = { image_pull_secrets: [{ name: 'other-0123456789-r12-pull' }] }
-    expect(engine.refuses(unit({ spec }))).toMatch(/image_pull_secrets/)
-    expect(engine.refuses(unit({ spec: { image_pull_secrets: [{ name: 'my-pull' }] } }))).toBeNull()
-  })
 })
 
 describe('a tag', () => {

@@ -5,7 +5,7 @@ import { type Artifact, type Events, Passing, type Task, type Tree, type Unit, U
 import { Builder, type Place } from './builder.ts'
 import type { Cluster } from './cluster.ts'
 import { namespaceOf } from './names.ts'
-import { isPullSecret, type Pulls, placeOf } from './pulls.ts'
+import { type Pulls, placeOf } from './pulls.ts'
 import { loginsFor, referenceOf } from './reference.ts'
 import { digestOf, Untold } from './registry.ts'
 import type { KubernetesSettings } from './settings.ts'
@@ -37,10 +37,7 @@ export class Images {
     this.#builder = settings.build_socket === null ? null : new Builder(settings, agent_id)
   }
 
-  refuses({ source, resources }: Unit): string | null {
-    const others = resources.image_pull_secrets?.find(({ name }) => isPullSecret(name))
-    if (others)
-      return `\`${others.name}\` in image_pull_secrets is this agent’s own: leave it out, it is named where it is needed.`
+  refuses({ source }: Unit): string | null {
     return BROUGHT.has(source) || this.#builder
       ? null
       : `This agent runs images in a Kubernetes cluster, and has nothing to build them with (\`${source}\`): ask whoever runs it to set K8S_BUILD_SOCKET, or push an image and deploy that.`

@@ -21,10 +21,6 @@ const AGAIN_MS = 5 * 60_000
 
 export const placeOf = ({ registry, repository }: RegistryCredential) => `${registry}/${repository}`
 
-const pullName = (unit: Unit) => `${revisionName(unit)}-pull`
-/** Whoever named that of another deployment would pull with it. */
-export const isPullSecret = (name: string) => /-[0-9a-f]{10}-r\d+-pull$/.test(name)
-
 export class Pulls {
   readonly #options: Options
   readonly #kept = new Map<string, Kept>()
@@ -45,7 +41,7 @@ export class Pulls {
   /** The name of its Secret; null where its images are elsewhere. */
   async ensure(unit: Unit, images: string[]): Promise<string | null> {
     const { settings, cluster, now, ask } = this.#options
-    const { name, ...metadata } = metaOf(settings, unit, pullName(unit), {
+    const { name, ...metadata } = metaOf(settings, unit, `${revisionName(unit)}-pull`, {
       component: 'pull',
       ofRevision: true,
     })
