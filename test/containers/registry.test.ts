@@ -155,7 +155,9 @@ test('the token of one deployment pushes to no other', async () => {
 const settled = ({ id }: { id: string }, as = api) =>
   eventually(async () => {
     const [newest] = (await as('GET', `/v2/deployments/${id}/revisions?limit=1`)).resources
-    return /DEPLOYED|FAILED/.test(newest!.status) && { ...newest!, url: (await as('GET', `/v2/deployments/${id}`)).url }
+    if (!/DEPLOYED|FAILED/.test(newest!.status)) return undefined
+    const { url } = await as('GET', `/v2/deployments/${id}`)
+    return { ...newest!, url }
   })
 const well = async (url: string) => (await ask(url, '/health')).body === 'well\n'
 
