@@ -136,9 +136,21 @@ test('an archive becomes an image of the installation’s registry, which pods p
   expect(await eventually(() => answer().catch(() => ''))).toBe('built')
   expect(await podman.podman('exec', 'pod', 'cat', '/proc/1/status')).toMatch(/^Uid:\s+1000/m)
 
+  const [repository, tag] = [image.split('@')[0], deployment!.metadata!.labels!['slipway/revision-id']]
+  const named = { ...wanted, source_revision_config: { image_uri: `${repository}:${tag}` } }
+  const other = await api('POST', '/v2/deployments', {
+    name: 'copy',
+    source: 'internal_container',
+    secrets: [],
+    ...named,
+  })
+  expect((await settled(other.id)).source_revision_config.image_uri).toBe(image)
+
   await podman.podman('rm', '--force', '--time', '0', 'pod')
-  await api('DELETE', `/v2/deployments/${id}`)
-  await eventually(async () => (await api('GET', `/v2/deployments/${id}`)).status === '404')
+  for (const one of [id, other.id]) {
+    await api('DELETE', `/v2/deployments/${one}`)
+    await eventually(async () => (await api('GET', `/v2/deployments/${one}`)).status === '404')
+  }
   expect(cluster.all()).toEqual([])
   expect(await podman.podman('volume', 'ls', '--quiet')).toBe('')
 }, 180_000)

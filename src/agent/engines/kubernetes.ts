@@ -109,10 +109,9 @@ export class KubernetesEngine implements Engine {
     for (const namespace of this.#settings.namespaces)
       for (const kind of WATCHED) this.#stops.push(this.#cluster.watch(kind, namespace, changed))
     this.#images.open(() => this.#world.deployments())
-    // A cluster that is away does not keep it from beginning.
     const renewing = setInterval(() => void this.#pulls.renew(), this.#renew).unref()
     this.#stops.push(() => clearInterval(renewing))
-    await this.#pulls.open().catch(() => {})
+    void this.#pulls.renew()
   }
 
   deployments(): Promise<string[]> {

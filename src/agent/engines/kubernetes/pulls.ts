@@ -24,18 +24,11 @@ export const placeOf = ({ registry, repository }: RegistryCredential) => `${regi
 export class Pulls {
   readonly #options: Options
   readonly #kept = new Map<string, Kept>()
+  #found = false
   #renewing: Promise<void> | undefined
 
   constructor(options: Options) {
     this.#options = options
-  }
-
-  /** Those of an earlier agent are renewed as well. */
-  async open(): Promise<void> {
-    const { settings, cluster } = this.#options
-    const labels = { ...ownedBy(settings), [COMPONENT]: 'pull' }
-    for (const namespace of settings.namespaces)
-      for (const secret of await cluster.list<V1Secret>('Secret', namespace, { labels })) this.#keep(secret)
   }
 
   /** The name of its Secret; null where its images are elsewhere. */
@@ -46,7 +39,7 @@ export class Pulls {
       ofRevision: true,
     })
     const there = await cluster.read<V1Secret>('Secret', namespaceOf(settings, unit), name)
-    if (there && cluster.isOurs(there)) {
+    if (there && cluster.isOurs(there) && !there.metadata?.deletionTimestamp) {
       if (this.#keep(there).renew_at <= now().getTime()) await this.renew()
       return name
     }
@@ -65,8 +58,19 @@ export class Pulls {
     return this.#renewing
   }
 
+  /** Those of an earlier agent as well. */
+  async #find(): Promise<void> {
+    const { settings, cluster } = this.#options
+    const labels = { ...ownedBy(settings), [COMPONENT]: 'pull' }
+    for (const namespace of settings.namespaces)
+      for (const secret of await cluster.list<V1Secret>('Secret', namespace, { labels })) this.#keep(secret)
+    this.#found = true
+  }
+
   async #renew(): Promise<void> {
     const { cluster, now, ask } = this.#options
+    // A cluster that is away is looked at again.
+    if (!this.#found) await this.#find().catch(() => {})
     for (const [key, kept] of this.#kept) {
       if (now().getTime() < kept.renew_at) continue
       const { of, namespace, name } = kept
