@@ -19,6 +19,7 @@ const login = (more: Partial<RegistryCredential> = {}): RegistryCredential => ({
 function asking(...says: (RegistryCredential | null | Error)[]) {
   const keys = makeKeys()
   const asked: object[] = []
+  const ending = new AbortController()
   let leased = true
   const credentials = new Credentials({
     control: {
@@ -32,10 +33,10 @@ function asking(...says: (RegistryCredential | null | Error)[]) {
     },
     keys,
     who: () => (leased ? { agent_id: 'agent', fence: 7, listener: 'listener' } : undefined),
-    signal: new AbortController().signal,
+    signal: ending.signal,
     retry_ms: 1,
   })
-  return { credentials, asked, lose: () => (leased = false) }
+  return { credentials, asked, lose: () => (leased = false), end: () => ending.abort() }
 }
 
 test('it is asked for under the lease, opened, and kept for whoever asks next', async () => {
@@ -100,4 +101,11 @@ test('without the lease nobody is asked, and it passes', async () => {
   lose()
   await expect(credentials.registry(ref())).rejects.toThrow(Passing)
   expect(asked).toEqual([])
+})
+
+test('an agent that ends meanwhile gives nothing up', async () => {
+  const { credentials, end } = asking(new Error('fetch failed'))
+  const asked = credentials.registry(ref())
+  end()
+  await expect(asked).rejects.toThrow(Passing)
 })
