@@ -3,7 +3,8 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type Changes, LONGEST_POLL, REPORTS_AT_ONCE, type Report, type ReportResult } from '../sync/schema.ts'
 import { Builds } from './builds/builds.ts'
 import { type Control, Refused } from './control.ts'
-import { type Engine, type Level, type Ref, Unworkable } from './engines/engine.ts'
+import { Credentials } from './credentials.ts'
+import type { Engine, Events, Level, Ref } from './engines/engine.ts'
 import { makeKeys } from './envelope.ts'
 import { Lanes } from './lanes.ts'
 import { LogShipper } from './log-shipper.ts'
@@ -30,7 +31,6 @@ const LEASE_MS = 55_000
 const RESYNC_MS = 6 * 3600_000
 const FLUSH_MS = 250
 const RETRY_MS = 2_000
-const CREDENTIAL_TRIES = 5
 /** How often an agent without the lease looks whether it is free. */
 const STANDBY_S = 10
 const FATAL = new Set([401, 403, 404])
@@ -44,6 +44,7 @@ export class Agent {
   readonly #ending = new AbortController()
   readonly #builds: Builds
   readonly #logs: LogShipper
+  readonly #credentials: Credentials
   #opened: Promise<void> = Promise.resolve()
   #listener = ''
   #fence: number | null = null
@@ -67,14 +68,21 @@ export class Agent {
       },
     )
     const { control, agent_id } = options
-    this.#logs = new LogShipper(control, () => (this.#acting() ? { agent_id, fence: this.#fence! } : undefined))
+    const who = () => (this.#acting() ? { agent_id, fence: this.#fence! } : undefined)
+    this.#logs = new LogShipper(control, who)
+    const asks = () => {
+      const lease = who()
+      return lease && { ...lease, listener: this.#listener }
+    }
+    this.#credentials = new Credentials({ control, keys: this.#keys, who: asks, signal: this.#ending.signal })
   }
 
   /** Until it is closed, or the control plane refuses it for good. */
   async run(): Promise<void> {
     const log = (of: Ref, message: string, level: Level) => this.#logs.add(of, 'deploy', message, level)
     const opening = async () => {
-      await this.#options.engine.open({ changed: id => this.#lanes.touch(id), log })
+      const registry: Events['registry'] = (of, image) => this.#credentials.registry(of, image)
+      await this.#options.engine.open({ changed: id => this.#lanes.touch(id), log, registry })
       await this.#builds.open()
     }
     this.#opened = opening()
@@ -213,24 +221,9 @@ export class Agent {
       id,
       engine: this.#options.engine,
       builds: this.#builds,
-      opening: { keys: this.#keys, listener: this.#listener, credential: of => this.#credential(of) },
+      opening: { keys: this.#keys, listener: this.#listener, credential: of => this.#credentials.repository(of) },
       say: line => this.#options.say(`${this.#name(id)}: ${line}`),
       later: ms => this.#lanes.later(id, ms),
-    }
-  }
-
-  /** A refusal is the build's end, in the control plane's own sentence; a control plane that is away is asked again. */
-  async #credential(of: Ref): Promise<string> {
-    const { control, agent_id } = this.#options
-    for (let tries = 1; ; tries++) {
-      const wish = { ...of, agent_id, fence: this.#fence!, public_key: this.#keys.public_key }
-      try {
-        return (await control.credentials(wish)).credential
-      } catch (error) {
-        const passes = !(error instanceof Refused) || error.status >= 429 || error.code === 'fence_stale'
-        if (!passes || tries === CREDENTIAL_TRIES) throw new Unworkable((error as Error).message)
-        await delay(RETRY_MS, undefined, { signal: this.#ending.signal })
-      }
     }
   }
 

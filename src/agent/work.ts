@@ -27,8 +27,8 @@ export const revisionOf = (work: Work | undefined, id: string): RevisionWork | u
 export type Opening = {
   keys: Keys
   listener: string
-  /** Sealed, for a revision from a repository. */
-  credential: (of: Ref) => Promise<string | null>
+  /** For a revision from a repository. */
+  credential: (of: Ref) => Promise<Credential | null>
 }
 
 export function unitOf(work: Work, revision: RevisionWork, { keys, listener }: Opening): Unit {
@@ -48,21 +48,15 @@ export function unitOf(work: Work, revision: RevisionWork, { keys, listener }: O
   }
 }
 
-export function originOf(work: Work, revision: RevisionWork, { keys, listener, credential }: Opening): Origin {
+export function originOf(work: Work, revision: RevisionWork, { credential }: Opening): Origin {
   const { git, archive, template_id, platform_config_path, install_command, build_command } = revision
   const of = { deployment_id: work.deployment_id, revision_id: revision.id }
-  const asked = async () => {
-    const sealed = await credential(of)
-    return sealed === null
-      ? null
-      : keys.open<Credential>(sealed, `${listener}/${of.deployment_id}/${of.revision_id}/git`)
-  }
   if (revision.source === 'githost' && !git)
     throw new Unworkable('Its repository is not known any more: see its integration, and redeploy it.')
   if (revision.source === 'internal_source' && !archive)
     throw new Unworkable('Its archive is not there any more: upload it again, and redeploy it.')
   return {
-    git: git && { ...git, credential: asked },
+    git: git && { ...git, credential: () => credential(of) },
     archive,
     template_id,
     platform_config_path,

@@ -1,8 +1,9 @@
 // The builds of this machine: run a few at a time, remembered on disk, interrupted, and what came of each.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Artifact, Engine, Level, Ref, Task, Unit } from '../engines/engine.ts'
-import { Unworkable } from '../engines/engine.ts'
+import { Passing, Unworkable } from '../engines/engine.ts'
 import { LIMITS } from '../engines/local/limits.ts'
 import { PATH } from '../engines/process/environment.ts'
 import { list, readJson, remove, writeJson } from '../files.ts'
@@ -21,6 +22,7 @@ type Options = {
 
 const AT_ONCE = 2
 const GRACE_MS = 2_000
+const AGAIN_MS = 5_000
 const IMAGES = ['internal_container', 'external_container']
 
 export class Builds {
@@ -110,6 +112,12 @@ export class Builds {
       writeJson(join(folder, 'record.json'), { state: 'built', artifact } satisfies Made)
     } catch (error) {
       if (signal.aborted) return remove(folder)
+      // Without a record it is built again.
+      if (error instanceof Passing) {
+        log(`${error.message} It is tried again.`, 'WARNING')
+        await delay(AGAIN_MS, undefined, { signal }).catch(() => {})
+        return remove(folder)
+      }
       const reason = error instanceof Unworkable ? error.message : `The build failed: ${(error as Error).message}.`
       log(reason, 'ERROR')
       await remove(tree)

@@ -51,7 +51,8 @@ export class ContainerEngine extends PooledEngine {
     this.#owner = createHash('sha256').update(owner).digest('hex').slice(0, 12)
     this.#base = base_image
     this.#secrets = new Secrets(secrets)
-    this.#images = new Images(this.#api, this.#owner, this.#secrets, join(options.home, 'images.json'))
+    const registry: Events['registry'] = (of, image) => this.events.registry(of, image)
+    this.#images = new Images(this.#api, this.#owner, this.#secrets, registry, join(options.home, 'images.json'))
   }
 
   refuses(unit: Unit): string | null {

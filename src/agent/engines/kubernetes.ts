@@ -7,6 +7,7 @@ import {
   type Ref,
   type Seen,
   type Tree,
+  UNHEARD,
   type Unit,
   Unworkable,
 } from './engine.ts'
@@ -47,7 +48,7 @@ export class KubernetesEngine implements Engine {
   readonly #timers = new Map<string, NodeJS.Timeout>()
   #stops: (() => void)[] = []
   #logs: Logs | null = null
-  #events: Events = { changed: () => {}, log: () => {} }
+  #events: Events = UNHEARD
 
   constructor({ settings, config = surroundings(), now = () => new Date(), pause_ms = 1000 }: Options) {
     this.#settings = settings

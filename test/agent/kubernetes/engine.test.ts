@@ -1,6 +1,6 @@
 // The kubernetes engine against a small API server, through the real client: rollouts, stores, removal, and an agent that is killed.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { Passing, Unworkable } from '../../../src/agent/engines/engine.ts'
+import { Passing, UNHEARD, Unworkable } from '../../../src/agent/engines/engine.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
 import { artifactOf, DEPLOYMENT_ID, revisionId, settingsOf, unitOf } from '../../support/kubernetes.ts'
 import { KubernetesApi } from '../../support/kubernetes-api.ts'
@@ -146,7 +146,7 @@ describe('whose things they are', () => {
   test('what somebody changed of ours is changed back, and told; what they added stays', async () => {
     const lines: string[] = []
     const engine = engineOf()
-    await engine.open({ changed: () => {}, log: (_, message, level) => lines.push(`${level} ${message}`) })
+    await engine.open({ ...UNHEARD, log: (_, message, level) => lines.push(`${level} ${message}`) })
     const unit = unitOf({ spec: { min_scale: 2, max_scale: 2 } })
     await engine.start(unit, artifactOf())
     const metadata = { name: `${BASE}-r1`, labels: { team: 'theirs' } }

@@ -1,6 +1,6 @@
 // What goes wrong in a cluster, and what is told of it; what changes there, and what is written there.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { Passing, Unworkable } from '../../../src/agent/engines/engine.ts'
+import { Passing, UNHEARD, Unworkable } from '../../../src/agent/engines/engine.ts'
 import { withLog } from '../../../src/agent/engines/kubernetes/reasons.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
 import { artifactOf, DEPLOYMENT_ID, revisionId, settingsOf, unitOf } from '../../support/kubernetes.ts'
@@ -281,7 +281,7 @@ describe('what happens there', () => {
   test('is told, also after a connection or its place in time was lost', async () => {
     const changed: string[] = []
     const engine = engineOf()
-    await engine.open({ changed: id => changed.push(id), log: () => {} })
+    await engine.open({ ...UNHEARD, changed: id => changed.push(id) })
     await expect.poll(() => api.watches, { timeout: 5000 }).toBe(6)
     await engine.start(unitOf(), artifactOf())
     await expect.poll(() => changed.length, { timeout: 5000 }).toBeGreaterThan(0)
@@ -298,7 +298,7 @@ describe('what happens there', () => {
   test('each line that an application writes is told once, over broken connections too', async () => {
     const lines: string[] = []
     const engine = engineOf()
-    await engine.open({ changed: () => {}, log: (of, message) => lines.push(`${of.revision_id.slice(-1)} ${message}`) })
+    await engine.open({ ...UNHEARD, log: (of, message) => lines.push(`${of.revision_id.slice(-1)} ${message}`) })
     await engine.start(unitOf(), artifactOf())
     const pod = podOf(api, api.get('Deployment', NAME), running('app'))
     await expect.poll(() => api.followed, { timeout: 5000 }).toBe(1)
@@ -320,7 +320,7 @@ describe('what happens there', () => {
     const changed: string[] = []
     const engine = engineOf({ K8S_DRAIN_SECONDS: '1' })
     await drive(engine, { target: revisionId(1) }, [unitOf()])
-    await engine.open({ changed: id => changed.push(id), log: () => {} })
+    await engine.open({ ...UNHEARD, changed: id => changed.push(id) })
     await engine.drain({ deployment_id: DEPLOYMENT_ID, revision_id: revisionId(1) })
     await expect.poll(() => api.watches, { timeout: 5000 }).toBe(6)
     api.cutWatches()

@@ -1,10 +1,10 @@
 // The images that deployments run from: pulled, pinned by their digest, kept for a while, removed when nothing needs them.
 import { join } from 'node:path'
 import { readJson, writeJson } from '../../files.ts'
-import { type Task, type Unit, Unworkable } from '../engine.ts'
+import { type Events, type Task, type Unit, Unworkable } from '../engine.ts'
 import { type ContainerApi, EngineFailure } from './api.ts'
 import { pullFailure } from './failures.ts'
-import type { Secrets } from './secrets.ts'
+import { loginOf, type Secrets } from './secrets.ts'
 import { DEPLOYMENT, isPinned, OWNER } from './spec.ts'
 
 type Inspected = {
@@ -24,11 +24,13 @@ export class Images {
   readonly #api: ContainerApi
   readonly #owner: string
   readonly #secrets: Secrets
+  readonly #registry: Events['registry']
   /** Says which images were pulled by this agent: those that were there before are not its to remove. */
   readonly #file: string
 
-  constructor(api: ContainerApi, owner: string, secrets: Secrets, file: string) {
+  constructor(api: ContainerApi, owner: string, secrets: Secrets, registry: Events['registry'], file: string) {
     this.#file = file
+    this.#registry = registry
     this.#api = api
     this.#owner = owner
     this.#secrets = secrets
@@ -56,8 +58,8 @@ export class Images {
   }
 
   async #pull(image: string, unit: Unit, { log, signal }: Pick<Task, 'log' | 'signal'>): Promise<void> {
-    const credentials = this.#secrets.credentials(image, unit.resources.image_pull_secrets ?? [])
-    const headers = credentials ? { 'X-Registry-Auth': credentials } : {}
+    const login = await this.#login(image, unit)
+    const headers = login ? { 'X-Registry-Auth': login } : {}
     const query = { fromImage: nameOf(image), tag: tagOf(image) }
     let told = Date.now()
     for await (const { status, id, stream } of this.#api.progress('/images/create', { query, headers, signal })) {
@@ -65,6 +67,13 @@ export class Images {
       told = Date.now()
       log([id, status ?? stream].filter(Boolean).join(': '))
     }
+  }
+
+  /** The installation's own registry knows the deployment; any other one whoever deployed it. */
+  async #login(image: string, unit: Unit): Promise<string | undefined> {
+    const own = await this.#registry(unit, image)
+    if (!own) return this.#secrets.credentials(image, unit.resources.image_pull_secrets ?? [])
+    return loginOf({ username: own.username, password: own.password, serveraddress: own.registry })
   }
 
   async #inspect(image: string): Promise<Inspected | undefined> {

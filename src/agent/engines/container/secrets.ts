@@ -36,9 +36,7 @@ export class Secrets {
       for (const [server, entry] of Object.entries(authsOf(name, text))) {
         if (hostOf(server) !== registry) continue
         const [username, password] = pairOf(entry)
-        const credentials = Buffer.from(JSON.stringify({ username, password, serveraddress: server }))
-        // The alphabet of addresses, and yet padded: engines read nothing else.
-        return credentials.toString('base64').replaceAll('+', '-').replaceAll('/', '_')
+        return loginOf({ username, password, serveraddress: server })
       }
     }
     return undefined
@@ -66,6 +64,10 @@ function safe(name: string): string {
     throw new Unworkable(`\`${name}\` cannot be the name of a secret.`)
   return name
 }
+
+/** As X-Registry-Auth has it: the alphabet of addresses, and yet padded, since engines read nothing else. */
+export const loginOf = (login: { username: string; password: string; serveraddress: string }): string =>
+  Buffer.from(JSON.stringify(login)).toString('base64').replaceAll('+', '-').replaceAll('/', '_')
 
 type Entry = { auth?: string; username?: string; password?: string }
 
