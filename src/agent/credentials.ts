@@ -75,7 +75,8 @@ export class Credentials {
     const { control, keys, who, signal, retry_ms = RETRY_MS } = this.#options
     let why = 'This agent does not have the lease of its listener.'
     for (let tries = 1; tries <= TRIES; tries++) {
-      if (tries > 1) await delay(retry_ms, undefined, { signal })
+      if (tries > 1) await delay(retry_ms, undefined, { signal }).catch(() => {})
+      if (signal.aborted) throw new Passing('The agent ends.')
       const asks = who()
       if (!asks) continue
       const { listener, ...lease } = asks

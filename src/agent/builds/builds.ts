@@ -18,6 +18,7 @@ type Options = {
   templates?: string
   changed: (deployment_id: string) => void
   log: (of: Ref, message: string, level: Level) => void
+  again_ms?: number
 }
 
 const AT_ONCE = 2
@@ -115,7 +116,7 @@ export class Builds {
       // Without a record it is built again.
       if (error instanceof Passing) {
         log(`${error.message} It is tried again.`, 'WARNING')
-        await delay(AGAIN_MS, undefined, { signal }).catch(() => {})
+        await delay(this.#options.again_ms ?? AGAIN_MS, undefined, { signal }).catch(() => {})
         return remove(folder)
       }
       const reason = error instanceof Unworkable ? error.message : `The build failed: ${(error as Error).message}.`

@@ -81,7 +81,7 @@ export class ContainerEngine extends PooledEngine {
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     const images: Record<string, string> = {}
     for (const { image, fresh } of imagesOf(unit.resources))
-      images[image] ??= await this.#images.pinned(image, fresh, unit, task)
+      images[image] ??= await this.#images.pinned(image, { fresh, own: folder }, unit, task)
     const made = await this.#make(unit, tree, task)
     const artifact: Artifact = {
       ...{ env: {}, health_path: null, commit: null },
@@ -101,8 +101,7 @@ export class ContainerEngine extends PooledEngine {
     const home = this.#home(unit)
     fs.mkdirSync(home.folder, { recursive: true, mode: 0o700 })
     const launch = async () => {
-      // Where that fails, so does the copy, and says why.
-      await this.#images.restore([artifact.location, ...Object.values(images)], unit).catch(() => {})
+      await this.#images.restore([artifact.location, ...Object.values(images)], unit)
       const port = (await this.#images.portOf(artifact.location).catch(() => undefined)) ?? DEFAULT_PORT
       return ContainerCopy.launch(home, recipe(unit, artifact, { ...this.#place(images), port }))
     }
@@ -147,7 +146,9 @@ export class ContainerEngine extends PooledEngine {
   async #make(unit: Unit, tree: Tree | null, task: Task): Promise<Pick<Artifact, 'location' | 'start_command'>> {
     if (!tree) {
       if (!unit.image_uri) throw new Unworkable('It names no image: give one as source_revision_config.image_uri.')
-      return { location: await this.#images.pinned(unit.image_uri, true, unit, task), start_command: null }
+      const own = this.path(unit.deployment_id)
+      const location = await this.#images.pinned(unit.image_uri, { fresh: true, own }, unit, task)
+      return { location, start_command: null }
     }
     this.#building.add(unit.revision_id)
     try {
@@ -157,7 +158,7 @@ export class ContainerEngine extends PooledEngine {
         throw new Unworkable(
           'It has no Dockerfile, and this agent was given no base image to build it in: add a Dockerfile, or ask whoever runs the agent to name a base image.',
         )
-      const base = await this.#images.pinned(this.#base, false, unit, task)
+      const base = await this.#images.pinned(this.#base, { fresh: false, own: null }, unit, task)
       const [location, start_command] = await buildInBase(base, job)
       return { location, start_command }
     } finally {

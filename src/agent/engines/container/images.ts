@@ -10,10 +10,11 @@ import { DEPLOYMENT, isPinned, OWNER } from './spec.ts'
 type Inspected = {
   Id: string
   RepoDigests?: string[] | null
-  Config?: { ExposedPorts?: Record<string, object> | null } | null
+  Config?: { ExposedPorts?: Record<string, object> | null; Labels?: Record<string, string> | null } | null
 }
 /** What a revision runs from: as it was named, and as it was pinned. */
 type Kept = { revision_id: string; images: Record<string, string> }
+type Wanted = { fresh: boolean; own: string | null }
 
 /** Older ones of a deployment go: a rollback pulls by digest, or builds again. */
 const KEPT = 3
@@ -36,25 +37,52 @@ export class Images {
     this.#secrets = secrets
   }
 
-  /** By digest, so that every copy runs the same one whatever its tag means tomorrow. */
-  async pinned(image: string, fresh: boolean, unit: Unit, { log, signal }: Task): Promise<string> {
+  /**
+   * By digest, so that every copy runs the same one whatever its tag means tomorrow. `own` is the folder of the deployment that wants it;
+   * null where the operator does.
+   */
+  async pinned(image: string, { fresh, own }: Wanted, unit: Unit, { log, signal }: Task): Promise<string> {
     const here = await this.#inspect(image)
-    if (here && (!fresh || isPinned(image))) return digestOf(image, here)
+    const known = here && (digestsOf(image, here)[0] ?? here.Id)
+    const others = here !== undefined && own !== null && this.#isOthers(here, image, unit, own)
+    if (known && !others && (!fresh || isPinned(image))) return known
     log(`Pulling ${image}`)
     try {
       await this.#pull(image, unit, { log, signal })
     } catch (error) {
       if (!(error instanceof EngineFailure) || error.status === 0) throw error
-      if (!here) throw new Unworkable(pullFailure(image, error.message))
+      if (!known || others) throw new Unworkable(pullFailure(image, error.message))
       log(`It cannot be pulled, so the one that is here is used: ${error.message}`, 'WARNING')
-      return here.Id
+      return known
     }
     const pulled = await this.#inspect(image)
     if (!pulled) throw new Unworkable(`The image ${image} was pulled and is gone again: deploy it again.`)
-    const digest = digestOf(image, pulled)
+    const digest = (await this.#inRegistry(digestsOf(image, pulled), unit, signal)) ?? pulled.Id
     if (pulled.Id !== here?.Id) this.#pulled(all => [...all, digest])
     log(`Pulled ${digest}`)
     return digest
+  }
+
+  /** Built or pulled for another deployment: whether this one may have it too, only its registry can say. */
+  #isOthers(here: Inspected, image: string, { deployment_id }: Unit, own: string): boolean {
+    const built = here.Config?.Labels?.[DEPLOYMENT]
+    if (built) return built !== deployment_id
+    const names = [here.Id, ...digestsOf(image, here)]
+    const ours = keptIn(own).flatMap(({ images }) => Object.values(images))
+    return this.#pulled().some(one => names.includes(one)) && !ours.some(one => names.includes(one))
+  }
+
+  /** An engine may name an image by digests that it has got elsewhere or while it was built: the registry knows but one of them. */
+  async #inRegistry(digests: string[], unit: Unit, signal: AbortSignal): Promise<string | undefined> {
+    if (digests.length < 2) return digests[0]
+    for (const digest of digests)
+      try {
+        await this.#pull(digest, unit, { log: () => {}, signal })
+        return digest
+      } catch (error) {
+        if (!(error instanceof EngineFailure) || error.status === 0) throw error
+      }
+    return undefined
   }
 
   async #pull(image: string, unit: Unit, { log, signal }: Pick<Task, 'log' | 'signal'>): Promise<void> {
@@ -88,8 +116,12 @@ export class Images {
   /** Pulls again what somebody else has removed; what was built here cannot be brought back so. */
   async restore(images: string[], unit: Unit): Promise<void> {
     const task = { log: () => {}, signal: AbortSignal.timeout(RESTORE_MS) }
-    for (const image of images)
-      if (image.includes('@') && !(await this.#inspect(image))) await this.#pull(image, unit, task)
+    for (const image of images) {
+      if (!image.includes('@') || (await this.#inspect(image))) continue
+      await this.#pull(image, unit, task).catch(error => {
+        throw error instanceof EngineFailure && error.status ? new Unworkable(pullFailure(image, error.message)) : error
+      })
+    }
   }
 
   /** The port that it says it listens on, where it says one. */
@@ -148,11 +180,12 @@ const nameOf = (image: string) => image.replace(/@.*$/, '').replace(LAST_TAG, ''
 /** A digest says more than the tag before it. */
 const tagOf = (image: string) => /@(.*)$/.exec(image)?.[1] ?? LAST_TAG.exec(image)?.[0].slice(1) ?? 'latest'
 
-function digestOf(image: string, { Id, RepoDigests }: Inspected): string {
+/** By which it can be named. */
+function digestsOf(image: string, { RepoDigests }: Inspected): string[] {
+  if (isPinned(image)) return [image]
   const name = nameOf(image)
-  const digest = (RepoDigests ?? []).find(known => {
+  return (RepoDigests ?? []).filter(known => {
     const other = nameOf(known)
     return other === name || other === `docker.io/${name}` || other === `docker.io/library/${name}`
   })
-  return digest ?? (isPinned(image) ? image : Id)
 }
