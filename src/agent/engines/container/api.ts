@@ -18,7 +18,13 @@ type Ask = {
   within?: number
 }
 /** One message of a pull or a build, as the engine sends them. */
-type Progress = { stream?: string; status?: string; id?: string; error?: string; aux?: { ID?: string } }
+type Progress = {
+  stream?: string
+  status?: string
+  id?: string
+  error?: string
+  aux?: { ID?: string; Digest?: string }
+}
 export type Line = { message: string; at: string; error: boolean }
 
 /** What the engine answered instead of doing it. Status 0: it did not answer. */
@@ -77,7 +83,8 @@ export class ContainerApi {
     const said = await text(res).catch(error => {
       throw this.#unreachable(error)
     })
-    return (said ? JSON.parse(said) : undefined) as T
+    // Nothing to say may be an empty line.
+    return (said.trim() ? JSON.parse(said) : undefined) as T
   }
 
   /** The messages of what takes its time. One of them may say that it failed; aborting the signal ends it. */

@@ -16,7 +16,11 @@ export const DECIDED = 'slipway/revision-number'
 /** Of a Service: where the deployment answers. */
 export const URL_NOTE = 'slipway/url'
 
-export type Component = 'web' | 'queue' | 'orchestrator' | 'executor' | 'redis' | 'database'
+/** Of a pull secret: when another one is to be got, and until when this one is good. */
+export const RENEW = 'slipway/renew-at'
+export const EXPIRES = 'slipway/expires-at'
+
+export type Component = 'web' | 'queue' | 'orchestrator' | 'executor' | 'redis' | 'database' | 'pull'
 export type Named = Pick<Unit, 'name' | 'deployment_id' | 'tenant_id'>
 
 /** Of what all revisions share. A name is unique in its workspace only; a Service's may not begin with a digit. */

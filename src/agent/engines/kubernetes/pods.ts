@@ -32,7 +32,7 @@ export const RESTRICTED = {
 }
 
 export type Workload = {
-  component: Exclude<Component, 'redis' | 'database'>
+  component: Exclude<Component, 'redis' | 'database' | 'pull'>
   scale: readonly [number, number]
   resources: V1ResourceRequirements
 }
