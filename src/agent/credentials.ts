@@ -31,6 +31,8 @@ export class Credentials {
   readonly #options: Options
   readonly #kept = new Map<string, Kept>()
   readonly #asking = new Map<string, Promise<RegistryCredential | null>>()
+  /** It was tried in vain for long enough: whoever asks next waits no longer than for an answer. */
+  #away = false
   #known: { registry: string | null; until: number } | undefined
 
   constructor(options: Options) {
@@ -76,7 +78,7 @@ export class Credentials {
   ): Promise<T | null> {
     const { control, keys, who, signal, retry_ms = RETRY_MS } = this.#options
     let last: Error = new Error('This agent does not have the lease of its listener.')
-    for (let tries = 1; tries <= TRIES; tries++) {
+    for (let tries = 1, most = this.#away ? 1 : TRIES; tries <= most; tries++) {
       if (tries > 1) await delay(retry_ms * tries, undefined, { signal }).catch(() => {})
       if (signal.aborted) throw new Passing('The agent ends.')
       const asks = who()
@@ -85,6 +87,7 @@ export class Credentials {
       const wish = { ...lease, deployment_id, revision_id, public_key: keys.public_key, for: what }
       try {
         const { credential } = await control.credentials(wish, signal)
+        this.#away = false
         return credential === null
           ? null
           : keys.open<T>(credential, `${listener}/${deployment_id}/${revision_id}/${place}`)
@@ -95,6 +98,7 @@ export class Credentials {
       }
     }
     if (last instanceof Refused && HOST.test(last.code)) throw new Unworkable(last.message)
+    this.#away = true
     throw new Passing(`The control plane gives no credential: ${last.message}`)
   }
 }

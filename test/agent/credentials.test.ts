@@ -94,6 +94,8 @@ test('a refusal is told, and a control plane that is away is asked again', async
   const away = asking()
   await expect(away.credentials.registry(ref())).rejects.toThrow(Passing)
   expect(away.asked).toHaveLength(5)
+  await expect(away.credentials.registry(ref())).rejects.toThrow(Passing)
+  expect(away.asked).toHaveLength(6)
 })
 
 test('a git host that stays away is the end of it, told as the control plane does', async () => {
