@@ -19,6 +19,7 @@ const login = (more: Partial<RegistryCredential> = {}): RegistryCredential => ({
 function asking(...says: (RegistryCredential | null | Error)[]) {
   const keys = makeKeys()
   const asked: object[] = []
+  const ending = new AbortController()
   let leased = true
   const credentials = new Credentials({
     control: {
@@ -32,10 +33,10 @@ function asking(...says: (RegistryCredential | null | Error)[]) {
     },
     keys,
     who: () => (leased ? { agent_id: 'agent', fence: 7, listener: 'listener' } : undefined),
-    signal: new AbortController().signal,
+    signal: ending.signal,
     retry_ms: 1,
   })
-  return { credentials, asked, lose: () => (leased = false) }
+  return { credentials, asked, lose: () => (leased = false), end: () => ending.abort() }
 }
 
 test('it is asked for under the lease, opened, and kept for whoever asks next', async () => {
@@ -93,6 +94,15 @@ test('a refusal is told, and a control plane that is away is asked again', async
   const away = asking()
   await expect(away.credentials.registry(ref())).rejects.toThrow(Passing)
   expect(away.asked).toHaveLength(5)
+  await expect(away.credentials.registry(ref())).rejects.toThrow(Passing)
+  expect(away.asked).toHaveLength(6)
+})
+
+test('a git host that stays away is the end of it, told as the control plane does', async () => {
+  const away = new Refused(502, 'upstream_error', 'git.example.com answers nothing.', 60)
+  const { credentials, asked } = asking(away, away, away, away, away)
+  await expect(credentials.repository(ref())).rejects.toThrow(new Unworkable(away.message))
+  expect(asked).toHaveLength(5)
 })
 
 test('without the lease nobody is asked, and it passes', async () => {
@@ -100,4 +110,11 @@ test('without the lease nobody is asked, and it passes', async () => {
   lose()
   await expect(credentials.registry(ref())).rejects.toThrow(Passing)
   expect(asked).toEqual([])
+})
+
+test('an agent that ends meanwhile gives nothing up', async () => {
+  const { credentials, end } = asking(new Error('fetch failed'))
+  const asked = credentials.registry(ref())
+  end()
+  await expect(asked).rejects.toThrow(Passing)
 })

@@ -32,9 +32,9 @@ async function working({ image, source = 'internal_container', config = {}, on =
   const [work] = (await agent.poll()).changes
   const { public_key, open } = opener()
   const of = { deployment_id: body.id as string, revision_id: body.latest_revision_id as string }
-  const ask = async (over: object = {}, as = key) => {
+  const ask = async (over: object = {}, as = key, headers = {}) => {
     const wish = { ...of, agent_id: agent.agent_id, fence: agent.fence, public_key, for: 'registry', ...over }
-    const reply = await tenant.as(as).post('/v1/sync/credentials', wish)
+    const reply = await tenant.as(as).post('/v1/sync/credentials', wish, headers)
     const place = `${listener.id}/${of.deployment_id}/${of.revision_id}/registry`
     // biome-ignore lint/suspicious/noExplicitAny: as the test expects it
     return { ...reply, opened: reply.body.credential && (open(reply.body.credential, place) as any) }
@@ -72,6 +72,13 @@ describe('a registry credential', () => {
     ])
     expect(JSON.parse(events[0]!.data as string)).toMatchObject({ for: 'registry' })
     expect(JSON.stringify([events, lines])).not.toContain(opened.password)
+  })
+
+  it('costs one trip', async () => {
+    const { key, ask } = await working()
+    const id = `trip-${nobody()}`
+    expect((await ask({}, key, { 'X-Request-Id': id })).status).toBe(200)
+    expect(await tripsOf(id)).toBe(1)
   })
 
   it('of what the agent builds pushes there too', async () => {

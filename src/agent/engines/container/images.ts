@@ -67,7 +67,7 @@ export class Images {
   #isOthers(here: Inspected, image: string, { deployment_id }: Unit, own: string): boolean {
     const built = here.Config?.Labels?.[DEPLOYMENT]
     if (built) return built !== deployment_id
-    const names = digestsOf(image, here)
+    const names = [here.Id, ...digestsOf(image, here)]
     const ours = keptIn(own).flatMap(({ images }) => Object.values(images))
     return this.#pulled().some(one => names.includes(one)) && !ours.some(one => names.includes(one))
   }
