@@ -76,6 +76,17 @@ describe('what fails', () => {
     answer = (_, res) => json(res, 404, { message: 'no such container' })
     expect(await new ContainerApi(socket).quietly('DELETE', '/containers/x')).toBe(false)
   })
+  test('a container that is being removed already is waited for, as Docker has it', async () => {
+    let left = 2
+    answer = (_, res) =>
+      left-- > 0
+        ? json(res, 409, { message: 'removal of container x is already in progress' })
+        : json(res, 404, { message: 'No such container: x' })
+    await new ContainerApi(socket).discard('x')
+    expect(asked).toEqual(Array(3).fill('DELETE /containers/x?force=true&v=true'))
+    answer = (_, res) => json(res, 500, { message: 'driver failed' })
+    expect(await failure(new ContainerApi(socket).discard('x'))).toBe('500: driver failed')
+  })
   test('a message of a pull that says so, though it began well', async () => {
     answer = (_, res) => res.writeHead(200).end('{"status":"Pulling"}\n{"error":"denied"}\n')
     const api = new ContainerApi(socket)

@@ -197,6 +197,7 @@ describe('failures', () => {
     ['lookup registry: no such host', 'cannot be reached'],
     ['write /var/lib/x: no space left on device', 'The disk of the container engine is full'],
     ['something else', 'cannot be pulled: something else.'],
+    ['Head "https://example.com/v2/shop/manifests/1": no basic auth credentials', 'does not let this agent have'],
   ])('of a pull: %s', (said, told) => expect(pullFailure('shop:1', said)).toContain(told))
 
   test('of a start and of a build', () => {
@@ -205,6 +206,7 @@ describe('failures', () => {
     expect(
       startFailure('all predefined address pools: could not find an available, non-overlapping IPv4 address pool'),
     ).toContain('default-address-pools')
+    expect(startFailure('all predefined address pools have been fully subnetted')).toContain('default-address-pools')
     expect(buildFailure('copying: no space left on device')).toContain('disk of the container engine is full')
   })
 

@@ -8,7 +8,7 @@ import type { Ref, Tree } from '../../src/agent/engines/engine.ts'
 import { eventually } from '../support/commands.ts'
 import { containersOf, SERVE } from '../support/containers.ts'
 import { ask } from '../support/engine.ts'
-import { type Podman, startPodman } from '../support/podman.ts'
+import { DOCKER, type Podman, startPodman } from '../support/podman.ts'
 
 let podman: Podman
 let ref: Ref
@@ -147,7 +147,7 @@ describe('without one, in a base image', () => {
   })
 })
 
-test.runIf(process.getuid?.() === 0)(
+test.runIf(process.getuid?.() === 0 && !DOCKER)(
   'a full disk fails a pull and a build with what to do',
   async () => {
     const small = await startPodman(24)
@@ -161,8 +161,8 @@ test.runIf(process.getuid?.() === 0)(
 
       const image_uri = `${small.registry}/big:1`
       fs.writeFileSync(`${pods.home}/Dockerfile`, Dockerfile(podman.image))
-      await podman.podman('build', '-t', image_uri, '-f', `${pods.home}/Dockerfile`)
-      await podman.podman('push', '--tls-verify=false', image_uri)
+      await podman.podman('build', '-t', image_uri, '-f', `${pods.home}/Dockerfile`, pods.home)
+      await podman.push(image_uri)
       await podman.podman('rmi', image_uri)
       expect(await failure(engine.prepare(unit(ref, {}, { image_uri }), null, task()))).toMatch(
         /^Unworkable: The disk of the container engine is full/,
@@ -180,8 +180,8 @@ test.runIf(process.getuid?.() === 0)(
 describe('pulled', () => {
   const pushed = async (tag: string) => {
     const name = `${podman.registry}/apps:${tag}`
-    await podman.podman('build', '-t', name, '--label', `tag=${tag}`, '-f', await dockerfile())
-    await podman.podman('push', '--tls-verify=false', name)
+    await podman.podman('build', '-t', name, '--label', `tag=${tag}`, '-f', await dockerfile(), pods.home)
+    await podman.push(name)
     await podman.podman('rmi', name)
     return name
   }

@@ -31,7 +31,6 @@ export type ContainerOptions = Options & {
   /** A folder of secrets, `<secret>/<key>`. */
   secrets: string | null
 }
-type Kind = 'containers' | 'networks' | 'volumes'
 
 export class ContainerEngine extends PooledEngine {
   readonly name = 'container'
@@ -125,11 +124,10 @@ export class ContainerEngine extends PooledEngine {
     this.each((_, ref) => ref.deployment_id === deployment_id && running.push(ref))
     await Promise.all(running.map(ref => super.stop(ref)))
     const filter = `${DEPLOYMENT}=${deployment_id}`
-    const remove = (kind: Kind, id: string) =>
-      this.#api.quietly('DELETE', `/${kind}/${id}`, kind === 'networks' ? {} : { query: { force: true } })
-    for (const { Id } of await this.#containers(filter)) await remove('containers', Id)
-    for (const { Name } of await this.#all('volumes', filter)) await remove('volumes', Name)
-    for (const { Name } of await this.#all('networks', filter)) await remove('networks', Name)
+    for (const { Id } of await this.#containers(filter)) await this.#api.discard(Id)
+    for (const { Name } of await this.#all('volumes', filter))
+      await this.#api.quietly('DELETE', `/volumes/${Name}`, { query: { force: true } })
+    for (const { Name } of await this.#all('networks', filter)) await this.#api.quietly('DELETE', `/networks/${Name}`)
     await this.#prune(deployment_id, 0)
     await super.remove(deployment_id)
   }
@@ -190,7 +188,7 @@ export class ContainerEngine extends PooledEngine {
   async #sweep(): Promise<void> {
     for (const { Id, Labels } of await this.#containers()) {
       const known = Labels[ROLE] === 'build' ? this.#building.has(Labels[REVISION]!) : this.#living.has(Labels[COPY]!)
-      if (!known) await this.#api.quietly('DELETE', `/containers/${Id}`, { query: { force: true, v: true } })
+      if (!known) await this.#api.discard(Id)
     }
     for (const { Name, Labels } of await this.#all('volumes'))
       if (Labels[COPY] && !this.#living.has(Labels[COPY])) await this.#api.quietly('DELETE', `/volumes/${Name}`)

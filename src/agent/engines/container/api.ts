@@ -2,11 +2,13 @@
 import * as http from 'node:http'
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
 import { Lines, unframed } from './frames.ts'
 
 /** The newest version that this was written for; an older engine's own is used with it. */
 const NEWEST = '1.47'
 const ANSWER_WITHIN = 60_000
+const AGAIN_MS = 100
 
 export type Query = Record<string, string | number | boolean | object | undefined>
 type Ask = {
@@ -68,6 +70,18 @@ export class ContainerApi {
     } catch (error) {
       if (error instanceof EngineFailure && error.status === 404) return false
       throw error
+    }
+  }
+
+  /** Removes a container with what only it had. Who is already being removed is waited for, which Docker answers with a conflict. */
+  async discard(id: string): Promise<void> {
+    for (const until = Date.now() + ANSWER_WITHIN; ; await delay(AGAIN_MS)) {
+      try {
+        await this.quietly('DELETE', `/containers/${id}`, { query: { force: true, v: true } })
+        return
+      } catch (error) {
+        if (!(error instanceof EngineFailure && error.status === 409) || Date.now() > until) throw error
+      }
     }
   }
 

@@ -84,7 +84,7 @@ export async function buildInBase(base: string, { api, owner, unit, tree, task }
   } catch (error) {
     throw failed(error instanceof EngineFailure && error.status ? buildFailure(error.message) : error)
   } finally {
-    await api.quietly('DELETE', at, { query: { force: true, v: true } }).catch(() => {})
+    await api.discard(container.Id).catch(() => {})
   }
 }
 
