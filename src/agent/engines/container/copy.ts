@@ -138,9 +138,8 @@ export class ContainerCopy implements Copy {
     void this.#clear(0).catch(() => {})
   }
 
-  /** It runs on, for the next agent. */
+  /** It runs on, for the next agent, who also tells what was read here and not told yet. */
   release(): void {
-    this.lines()
     this.#letGo.abort()
   }
 
