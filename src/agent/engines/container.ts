@@ -3,7 +3,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { ContainerApi } from './container/api.ts'
-import { buildDockerfile, buildInBase, hasDockerfile } from './container/build.ts'
+import { basesOf, buildDockerfile, buildInBase, hasDockerfile } from './container/build.ts'
 import { ContainerCopy, type Home, type Listed } from './container/copy.ts'
 import { Images } from './container/images.ts'
 import { refusal } from './container/refusal.ts'
@@ -149,7 +149,13 @@ export class ContainerEngine extends PooledEngine {
     this.#building.add(unit.revision_id)
     try {
       const job = { api: this.#api, owner: this.#owner, unit, tree, task }
-      if (hasDockerfile(tree)) return { location: await buildDockerfile(job), start_command: tree.start_command }
+      if (hasDockerfile(tree)) {
+        // A builder is told no password: what takes one is here before it begins.
+        for (const base of basesOf(tree))
+          if (this.#secrets.credentials(base, unit.resources.image_pull_secrets ?? []))
+            await this.#images.pinned(base, false, unit, task)
+        return { location: await buildDockerfile(job), start_command: tree.start_command }
+      }
       if (!this.#base)
         throw new Unworkable(
           'It has no Dockerfile, and this agent was given no base image to build it in: add a Dockerfile, or ask whoever runs the agent to name a base image.',

@@ -3,6 +3,7 @@ import * as http from 'node:http'
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { BuildMessage } from './build-lines.ts'
 import { Lines, unframed } from './frames.ts'
 
 /** The newest version that this was written for; an older engine's own is used with it. */
@@ -20,7 +21,7 @@ type Ask = {
   within?: number
 }
 /** One message of a pull or a build, as the engine sends them. */
-type Progress = { stream?: string; status?: string; id?: string; error?: string; aux?: { ID?: string } }
+type Progress = BuildMessage & { status?: string; error?: string }
 export type Line = { message: string; at: string; error: boolean }
 
 /** What the engine answered instead of doing it. Status 0: it did not answer. */
@@ -61,6 +62,13 @@ export class ContainerApi {
 
   get = <T>(path: string, query?: Query) => this.ask<T>('GET', path, { query })
   post = <T>(path: string, body?: object, query?: Query) => this.ask<T>('POST', path, { body, query })
+
+  /** Whether Dockerfiles are built by BuildKit there, as Docker does from 23.0 on: the classic builder passes over what it does not know. */
+  async hasBuildKit(): Promise<boolean> {
+    const res = await this.#send('GET', '/_ping', { signal: AbortSignal.timeout(ANSWER_WITHIN) })
+    res.resume()
+    return res.headers['builder-version'] === '2'
+  }
 
   /** What is gone is not an error, and neither is what nothing has to be done to. */
   async quietly(method: string, path: string, ask: Ask = {}): Promise<boolean> {

@@ -6,7 +6,8 @@ const MISSING = /manifest unknown|not found|name unknown|no such image|\b404\b/i
 const AWAY =
   /connection refused|no such host|timeout|timed out|deadline exceeded|unreachable|tls|x509|\bEOF\b|reset by peer|server gave HTTP/i
 const PORT = /port is already allocated|address already in use/i
-const POOL = /(non-overlapping|available).*(address pool|subnet)|could not find free subnet|pools have been fully subnetted/i
+const POOL =
+  /(non-overlapping|available).*(address pool|subnet)|could not find free subnet|pools have been fully subnetted/i
 
 export function pullFailure(image: string, said: string): string {
   if (FULL.test(said)) return full(said)
