@@ -41,6 +41,7 @@ export class ContainerEngine extends PooledEngine {
   readonly #images: Images
   readonly #living = new Set<string>()
   readonly #building = new Set<string>()
+  readonly #networks = new Map<string, Promise<void>>()
   #found: Listed[] = []
 
   constructor({ socket, owner, base_image, secrets, ...options }: ContainerOptions) {
@@ -94,7 +95,6 @@ export class ContainerEngine extends PooledEngine {
 
   async start(unit: Unit, artifact: Artifact): Promise<void> {
     this.keep(unit)
-    await this.#network(unit.deployment_id)
     const images = this.#images.of(this.path(unit.deployment_id), unit.revision_id)
     const home = this.#home(unit)
     fs.mkdirSync(home.folder, { recursive: true, mode: 0o700 })
@@ -102,7 +102,9 @@ export class ContainerEngine extends PooledEngine {
       // Where that fails, so does the copy, and says why.
       await this.#images.restore([artifact.location, ...Object.values(images)], unit).catch(() => {})
       const port = (await this.#images.portOf(artifact.location).catch(() => undefined)) ?? DEFAULT_PORT
-      return ContainerCopy.launch(home, recipe(unit, artifact, { ...this.#place(images), port }))
+      const made = recipe(unit, artifact, { ...this.#place(images), port })
+      // Each time: whoever tidies up an engine takes networks that nobody is in.
+      return ContainerCopy.launch(home, made, () => this.#network(unit.deployment_id))
     }
     // What it names and nobody has is told before anything is made.
     recipe(unit, artifact, { ...this.#place(images), port: DEFAULT_PORT })
@@ -124,6 +126,7 @@ export class ContainerEngine extends PooledEngine {
     this.each((_, ref) => ref.deployment_id === deployment_id && running.push(ref))
     await Promise.all(running.map(ref => super.stop(ref)))
     const filter = `${DEPLOYMENT}=${deployment_id}`
+    await this.#networks.get(deployment_id)?.catch(() => {})
     for (const { Id } of await this.#containers(filter)) await this.#api.discard(Id)
     for (const { Name } of await this.#all('volumes', filter))
       await this.#api.quietly('DELETE', `/volumes/${Name}`, { query: { force: true } })
@@ -177,8 +180,16 @@ export class ContainerEngine extends PooledEngine {
     return { api: this.#api, living: this.#living, folder: this.copiesOf(ref) }
   }
 
-  /** An engine may allow two of one name: it is looked for first. */
-  async #network(deployment_id: string): Promise<void> {
+  /** An engine may allow two of one name: it is looked for first, by one copy at a time. */
+  #network(deployment_id: string): Promise<void> {
+    const coming =
+      this.#networks.get(deployment_id) ??
+      this.#makeNetwork(deployment_id).finally(() => this.#networks.delete(deployment_id))
+    this.#networks.set(deployment_id, coming)
+    return coming
+  }
+
+  async #makeNetwork(deployment_id: string): Promise<void> {
     if ((await this.#all('networks', `${DEPLOYMENT}=${deployment_id}`)).length) return
     const Name = networkName(this.#owner, deployment_id)
     const Labels = { [OWNER]: this.#owner, [DEPLOYMENT]: deployment_id }

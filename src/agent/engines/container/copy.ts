@@ -62,10 +62,11 @@ export class ContainerCopy implements Copy {
   }
 
   /** What it is made of is labelled with its id before it is made, so that whatever comes of it can be found. */
-  static launch(home: Home, recipe: Recipe): ContainerCopy {
+  static launch(home: Home, recipe: Recipe, network: () => Promise<void>): ContainerCopy {
     const copy = new ContainerCopy(home, recipe.copy)
     writeJson(copy.#file, {})
-    copy.#make(recipe).catch(error => copy.#ended(trouble(error)))
+    const making = network().then(() => copy.#make(recipe))
+    making.catch(error => copy.#ended(trouble(error)))
     return copy
   }
 

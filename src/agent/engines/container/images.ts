@@ -139,11 +139,10 @@ const nameOf = (image: string) => image.replace(/@.*$/, '').replace(LAST_TAG, ''
 /** A digest says more than the tag before it. */
 const tagOf = (image: string) => /@(.*)$/.exec(image)?.[1] ?? LAST_TAG.exec(image)?.[0].slice(1) ?? 'latest'
 
-function digestOf(image: string, { Id, RepoDigests }: Inspected): string {
-  const name = nameOf(image)
-  const digest = (RepoDigests ?? []).find(known => {
-    const other = nameOf(known)
-    return other === name || other === `docker.io/${name}` || other === `docker.io/library/${name}`
-  })
+/** Docker leaves out what Podman puts before the name of an image of Docker Hub. */
+const shortOf = (image: string) => nameOf(image).replace(/^(docker\.io\/)?(library\/)?/, '')
+
+export function digestOf(image: string, { Id, RepoDigests }: Pick<Inspected, 'Id' | 'RepoDigests'>): string {
+  const digest = RepoDigests?.find(known => shortOf(known) === shortOf(image))
   return digest ?? (isPinned(image) ? image : Id)
 }
