@@ -82,7 +82,7 @@ export function containersOf(podman: () => Podman) {
     /** Names and states, of the whole deployment. */
     async all({ deployment_id }: Ref): Promise<string[]> {
       const filter = `label=slipway.deployment=${deployment_id}`
-      const said = await podman().podman('ps', '--all', '--format', '{{.Names}} {{.State}}', '--filter', filter)
+      const said = await podman().podman('ps', '--all', '--format', '{{.Names}} {{.Status}}', '--filter', filter)
       return said.split('\n').filter(Boolean)
     },
   }

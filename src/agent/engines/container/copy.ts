@@ -62,10 +62,11 @@ export class ContainerCopy implements Copy {
   }
 
   /** What it is made of is labelled with its id before it is made, so that whatever comes of it can be found. */
-  static launch(home: Home, recipe: Recipe): ContainerCopy {
+  static launch(home: Home, recipe: Recipe, network: () => Promise<void>): ContainerCopy {
     const copy = new ContainerCopy(home, recipe.copy)
     writeJson(copy.#file, {})
-    copy.#make(recipe).catch(error => copy.#ended(trouble(error)))
+    const making = network().then(() => copy.#make(recipe))
+    making.catch(error => copy.#ended(trouble(error)))
     return copy
   }
 
@@ -138,9 +139,8 @@ export class ContainerCopy implements Copy {
     void this.#clear(0).catch(() => {})
   }
 
-  /** It runs on, for the next agent. */
+  /** It runs on, for the next agent, who also tells what was read here and not told yet. */
   release(): void {
-    this.lines()
     this.#letGo.abort()
   }
 
@@ -155,7 +155,7 @@ export class ContainerCopy implements Copy {
         return this.#ended(
           `did not start: its init container \`${name}\` ${state ? endingOf(state, state.memory) : 'is gone'}`,
         )
-      await this.#api.quietly('DELETE', `/containers/${id}`, { query: { force: true, v: true } })
+      await this.#api.discard(id)
     }
     const app = await this.#start(recipe.app)
     const { NetworkSettings } = await this.#api.get<Inspected>(`/containers/${app}/json`)
@@ -250,7 +250,7 @@ async function clear(api: ContainerApi, copy: string, stop?: (id: string) => Pro
   const order = (one: Listed) => (one.Labels[ROLE] === 'app' ? 1 : 0)
   for (const { Id, State } of containers.toSorted((a, b) => order(a) - order(b))) {
     if (State === 'running') await stop?.(Id)
-    await api.quietly('DELETE', `/containers/${Id}`, { query: { force: true, v: true } })
+    await api.discard(Id)
   }
   const { Volumes } = await api.get<{ Volumes: { Name: string }[] | null }>('/volumes', { filters })
   for (const { Name } of Volumes ?? []) await api.quietly('DELETE', `/volumes/${Name}`, { query: { force: true } })

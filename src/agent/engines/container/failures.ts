@@ -1,12 +1,13 @@
 // What an engine says when it fails, as a sentence for whoever wanted it: what happened, and what to do. Pure.
 
 const FULL = /no space left on device|disk quota exceeded/i
-const DENIED = /unauthorized|denied|authentication required|forbidden|\b40[13]\b/i
+const DENIED = /unauthorized|denied|authentication required|no basic auth|forbidden|\b40[13]\b/i
 const MISSING = /manifest unknown|not found|name unknown|no such image|\b404\b/i
 const AWAY =
-  /connection refused|no such host|timeout|timed out|unreachable|tls|x509|\bEOF\b|reset by peer|server gave HTTP/i
+  /connection refused|no such host|timeout|timed out|deadline exceeded|unreachable|tls|x509|\bEOF\b|reset by peer|server gave HTTP/i
 const PORT = /port is already allocated|address already in use/i
-const POOL = /(non-overlapping|available).*(address pool|subnet)|could not find free subnet/i
+const POOL =
+  /(non-overlapping|available).*(address pool|subnet)|could not find free subnet|pools have been fully subnetted/i
 
 export function pullFailure(image: string, said: string): string {
   if (FULL.test(said)) return full(said)

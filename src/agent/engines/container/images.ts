@@ -180,12 +180,10 @@ const nameOf = (image: string) => image.replace(/@.*$/, '').replace(LAST_TAG, ''
 /** A digest says more than the tag before it. */
 const tagOf = (image: string) => /@(.*)$/.exec(image)?.[1] ?? LAST_TAG.exec(image)?.[0].slice(1) ?? 'latest'
 
+/** Docker leaves out what Podman puts before the name of an image of Docker Hub. */
+const shortOf = (image: string) => nameOf(image).replace(/^(docker\.io\/)?(library\/)?/, '')
+
 /** By which it can be named. */
-function digestsOf(image: string, { RepoDigests }: Inspected): string[] {
-  if (isPinned(image)) return [image]
-  const name = nameOf(image)
-  return (RepoDigests ?? []).filter(known => {
-    const other = nameOf(known)
-    return other === name || other === `docker.io/${name}` || other === `docker.io/library/${name}`
-  })
+export function digestsOf(image: string, { RepoDigests }: Pick<Inspected, 'RepoDigests'>): string[] {
+  return isPinned(image) ? [image] : (RepoDigests ?? []).filter(known => shortOf(known) === shortOf(image))
 }
