@@ -117,7 +117,7 @@ export class KubernetesObjects {
     for (const told of this.listeners) told(change)
   }
 
-  apply(said: Stored, manager: string, force: boolean): Stored {
+  apply(said: Stored, manager: string, force: boolean, dry = false): Stored {
     const faults = faultsOf(said as never)
     const invalid = (message: string) => new Refused({ code: 422, reason: 'Invalid', message })
     const [wrong] = [...doubledIn(said as Fields), ...faults]
@@ -150,7 +150,7 @@ export class KubernetesObjects {
       )
         throw invalid('spec.resources.requests.storage: Forbidden: field can not be less than previous value')
     }
-    return this.#store(object, owners)
+    return dry ? object : this.#store(object, owners)
   }
 }
 

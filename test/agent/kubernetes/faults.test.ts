@@ -286,6 +286,19 @@ describe('what the cluster refuses', () => {
     await expect(started).rejects.toThrow(/volumes/)
   })
 
+  test('an address that cannot be is told before anything starts, and takes no requests from what serves', async () => {
+    const engine = engineOf({ K8S_ROUTES: 'ingress' })
+    const unit = unitOf({ custom_url: 'http://192.0.2.7/' })
+    const message = 'spec.rules[0].host: Invalid value: must be a DNS name, not an IP address'
+    api.refuse = ({ kind, verb }) => (kind === 'Ingress' && verb === 'patch' ? { code: 422, message } : undefined)
+    await expect(engine.start(unit, artifactOf())).rejects.toThrow(/IP address\. Change custom_url/)
+    await expect(engine.route(unit)).rejects.toThrow(Unworkable)
+    expect(api.all()).toEqual([])
+    api.refuse = () => undefined
+    await engine.start(unit, artifactOf())
+    expect(api.all('Ingress')).toEqual([])
+  })
+
   test('a name that is there twice is told with its place', async () => {
     const sidecars = [
       { name: 'side', image: 'x', volumeMounts: ['a', 'b'].map(name => ({ name, mountPath: '/data' })) },

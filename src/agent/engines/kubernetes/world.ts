@@ -91,6 +91,10 @@ export class World {
     return this.#cluster.apply(object, adjust)
   }
 
+  check(object: KubernetesObject): Promise<void> {
+    return this.#cluster.check(object)
+  }
+
   /** The password that is there stays; one is made only where there is certainly none, and no data that has another. */
   async ensure(unit: Unit, store: Store): Promise<string[]> {
     const namespace = namespaceOf(this.#settings, unit)
