@@ -242,10 +242,10 @@ describe('stores', () => {
   test('the newest revision decides how they are, also when an older one is started again', async () => {
     const cpu = () => api.get('StatefulSet', `${BASE}-db`).spec.template.spec.containers[0].resources.requests.cpu
     for (const [number, asked, comes] of [
-      [1, 1, '1000m'],
-      [2, 2, '2000m'],
-      [1, 1, '2000m'],
-      [3, 1, '1000m'],
+      [1, 1, '1'],
+      [2, 2, '2'],
+      [1, 1, '2'],
+      [3, 1, '1'],
     ] as const) {
       await engineOf().provide(unitOf({ number, spec: { db_cpu: asked, labels: { release: `r${number}` } } }))
       expect(cpu()).toBe(comes)
@@ -259,6 +259,10 @@ describe('stores', () => {
       [5, '5Gi'],
       [20, '20Gi'],
       [10, '20Gi'],
+      [2048, '2Ti'],
+      [10, '2Ti'],
+      [2050, '2050Gi'],
+      [2048, '2050Gi'],
     ] as const) {
       await engineOf().provide(unitOf({ spec: { db_storage_gi: asked } }))
       expect(size()).toBe(comes)

@@ -56,8 +56,8 @@ async function pushed(
     headers,
     signal,
   })) {
-    digest =
-      (typeof aux === 'object' && aux.Digest) || (/digest: (sha256:[0-9a-f]{64})/.exec(status ?? '')?.[1] ?? digest)
+    const named = typeof aux === 'object' ? aux.Digest : undefined
+    digest = named ?? /digest: (sha256:[0-9a-f]{64})/.exec(status ?? '')?.[1] ?? digest
     if (!status || Date.now() - told < LINES_EVERY_MS) continue
     told = Date.now()
     log([id, status].filter(Boolean).join(': '))

@@ -44,7 +44,7 @@ export const KubernetesSettings = z
       'needs to be a registry, and perhaps a path in it',
     ).optional(),
     K8S_BUILD_DOCKER_CONFIG: z.string().optional(),
-    K8S_PROGRESS_SECONDS: seconds.default(600),
+    K8S_PROGRESS_SECONDS: seconds.min(1).default(600),
     K8S_DRAIN_SECONDS: seconds.default(15),
   })
   .refine(all => all.K8S_ROUTES !== 'gateway' || all.K8S_GATEWAY !== undefined, {
