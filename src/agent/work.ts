@@ -77,6 +77,7 @@ export type Found = {
   reasons: Map<string, string>
   made: Map<string, Made>
   url: string | null
+  last_request_at?: string | undefined
 }
 
 export async function find(id: string, builds: Builds, seen: Seen): Promise<Found> {
@@ -112,6 +113,7 @@ export async function find(id: string, builds: Builds, seen: Seen): Promise<Foun
     reasons,
     made,
     url: seen.url,
+    last_request_at: seen.last_request_at,
   }
 }
 
@@ -120,7 +122,7 @@ const BUILDS = ['githost', 'internal_source']
 
 /** What there is to tell of it now; null while there is nothing. A later report makes an earlier one needless. */
 export function reportOf(work: Work, generation: number, found: Found, databaseTold = true): Report | null {
-  const { observed, reasons, made, url } = found
+  const { observed, reasons, made, url, last_request_at } = found
   const about = { deployment_id: work.deployment_id, generation }
   const revisions = Object.entries(observed.revisions)
   if (work.wanted === 'absent') {
@@ -160,6 +162,7 @@ export function reportOf(work: Work, generation: number, found: Found, databaseT
     url: observed.routed ? url : null,
     healthy,
     message,
+    ...(last_request_at && { last_request_at }),
   }
 }
 

@@ -70,7 +70,8 @@ export function obstaclesOf(facts: Facts, known: Known[], { silent }: Served = {
     },
     facts.status === 'UNUSED' && {
       code: 'unused' as const,
-      detail: 'Nothing has changed for 28 days, and it counts as unused; a new revision wakes it.',
+      detail:
+        'Nobody has used or changed it for 28 days, so it counts as unused; it runs on, and a request or a new revision wakes it.',
     },
     facts.hold && {
       code: 'held_by_rollback' as const,

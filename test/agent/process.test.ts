@@ -126,6 +126,31 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     expect(urls[1]).toContain(`shop-${other.deployment_id.slice(0, 8)}.localhost`)
   })
 
+  test('when it was last used is known to whoever observes it, coarsely, and after a restart; a health check is no use', async () => {
+    const { engine, changes } = await open({ asked_ms: 25, used_ms: 300 })
+    await engine.start(unit(ref), application(home, 'used', saying('x'), { health_path: '/' }))
+    const used = async (one = engine) => (await one.observe(ref.deployment_id)).last_request_at
+    await until(engine, ref, 'healthy')
+    expect(await used()).toBeUndefined()
+    await engine.route(unit(ref))
+    const counted = (await used())!
+    await eventually(() => Date.now() > Date.parse(counted) + 400)
+    expect(await used()).toBe(counted)
+
+    const before = changes.length
+    const at = await url(engine)
+    const asking = Date.now()
+    while (Date.now() < asking + 1000) await ask(at)
+    await eventually(async () => (await used())! > counted)
+    // The first use at once, and then a few in all: not one for each request.
+    expect(changes.length - before).toBeGreaterThanOrEqual(2)
+    expect(changes.length - before).toBeLessThanOrEqual(5)
+    const last = await used()
+    await engine.close({ stop: true })
+    const second = await open()
+    expect(await used(second.engine)).toBe(last)
+  })
+
   test('a removed deployment leaves nothing', async () => {
     const { engine } = await open()
     await engine.start(unit(ref), application(home, 'gone', saying('x')))

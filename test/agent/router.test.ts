@@ -169,3 +169,27 @@ test('an unknown host is told so; garbage does no harm', async () => {
   await once(socket.resume(), 'close')
   expect((await answered()).status).toBe(200)
 })
+
+test('when each deployment was asked is known, until it is gone; who is unknown leaves no note', async () => {
+  const held = Promise.withResolvers<void>()
+  const at = await serve(async (req, res) => {
+    if (req.url === '/long') await held.promise
+    res.end()
+  })
+  const route = (host: string, of: string) => ({ host, path: '/', targets: [target(at)], of })
+  router.apply([route('app.localhost', 'one'), route('other.localhost', 'two')])
+  expect(router.asked()).toEqual({})
+  await answered({ headers: { host: 'nobody.localhost' } })
+  await answered()
+  const { one: first } = router.asked()
+  expect(router.asked()).toEqual({ one: expect.any(Number) })
+  // Whoever is still being answered is using it.
+  const long = answered({ path: '/long' })
+  await eventually(() => Object.keys(router.inFlight()).length === 1)
+  await eventually(() => Date.now() > first! + 20)
+  held.resolve()
+  await long
+  await eventually(() => router.asked().one! > first! + 10)
+  router.apply([route('other.localhost', 'two')])
+  expect(router.asked()).toEqual({})
+})

@@ -217,4 +217,12 @@ describe('silence', () => {
     expect(await used(2 * UNUSED_AFTER + 1000)).toMatchObject({ outcome: 'accepted' })
     expect(await read()).toBe('READY')
   })
+
+  it('of an agent that cannot tell of use makes none UNUSED', async () => {
+    const { tenant, agent, work, read } = await serving()
+    await agent.say(work, { state: 'deployed' })
+    await at(UNUSED_AFTER, () => agent.poll())
+    await sweep(tenant, UNUSED_AFTER + 1000)
+    expect(await read()).toBe('READY')
+  })
 })

@@ -4,8 +4,8 @@ import { connect, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 
 export type Target = { host: string; port: number }
-/** Where a deployment is served: a host, or null for any, and a path below which everything is its. */
-export type Route = { host: string | null; path: string; targets: Target[] }
+/** Where a deployment is served: a host, or null for any, and a path below which everything is its. `of` is what is noted as asked. */
+export type Route = { host: string | null; path: string; targets: Target[]; of?: string }
 
 /** A request waits so long for a copy that is just being started again. */
 const PATIENCE_MS = 10_000
@@ -19,8 +19,11 @@ export const nameOf = ({ host, port }: Target) => `${host}:${port}`
 export function createRouter() {
   let routes: Route[] = []
   const inFlight = new Map<string, number>()
+  /** When each was last asked, or was still answering. */
+  const asked = new Map<string, number>()
   let turn = 0
 
+  const note = ({ of }: Route) => of !== undefined && asked.set(of, Date.now())
   const find = (host: string, path: string) =>
     routes.find(route => (route.host === null || route.host === host) && isBelow(path, route.path))
 
@@ -47,10 +50,15 @@ export function createRouter() {
     for (;;) {
       const route = find(host, path)
       if (!route) return 'nowhere'
+      note(route)
       const taken = take(route.targets)
       if (taken) {
         const socket = await dial(taken.target)
-        if (socket && !gone()) return { socket, ...taken }
+        const release = () => {
+          note(route)
+          taken.release()
+        }
+        if (socket && !gone()) return { socket, release }
         taken.release()
         socket?.destroy()
       }
@@ -128,7 +136,10 @@ export function createRouter() {
       // The longest path of a host that is named comes first.
       const weight = ({ host, path }: Route) => (host === null ? 0 : 1_000_000) + path.length
       routes = wanted.toSorted((a, b) => weight(b) - weight(a))
+      const here = new Set(routes.map(({ of }) => of))
+      for (const of of asked.keys()) if (!here.has(of)) asked.delete(of)
     },
+    asked: () => Object.fromEntries(asked),
     inFlight: () => Object.fromEntries(inFlight),
   }
 }
