@@ -9,7 +9,7 @@ import { Lanes } from './lanes.ts'
 import { LogShipper } from './log-shipper.ts'
 import { plan } from './plan.ts'
 import { type Known, refresh, type Steps, take } from './steps.ts'
-import { digestOf, type Found, find, reportOf, wantedOf } from './work.ts'
+import { digestOf, type Found, find, outcomeOf, reportOf, wantedOf } from './work.ts'
 
 /** What is wanted of a deployment, and what the control plane was told last. */
 type Entry = Known & { told?: string; databaseTold?: boolean }
@@ -276,6 +276,8 @@ export class Agent {
       this.#lanes.touch(id)
     }
     if (outcome !== 'accepted') return
+    const said = outcomeOf(known.work, report)
+    if (said) this.#options.say(`${this.#name(id)}: ${said}`)
     if (generation === null) return void this.#known.delete(id)
     known.generation = generation
     const { work } = known

@@ -166,6 +166,14 @@ export function reportOf(work: Work, generation: number, found: Found, databaseT
   }
 }
 
+/** What of a report whoever looks on wants to read; null where it is a step on the way. */
+export function outcomeOf(work: Work, { state, revision_id, url, message }: Report): string | null {
+  const revision = `revision ${revisionOf(work, revision_id ?? '')?.number}`
+  if (state === 'deployed') return `${revision} serves at ${url}`
+  if (state === 'failed') return `${revision} failed: ${message?.replaceAll('\n', '\n  ')}`
+  return state === 'removed' ? 'removed' : null
+}
+
 /** The sentence at the beginning and the newest lines at the end are what counts. */
 function cut(text: string): string {
   const message = text.replaceAll('\0', '').toWellFormed()

@@ -233,6 +233,28 @@ writeFileSync(process.env.TMPDIR + '/big', Buffer.alloc(8e6, 1)); setInterval(()
     expect((await until(engine, ref, 'failing')).reason).toContain('more than the 4 MB')
   })
 
+  test('one that filled its folders is started again with empty ones; one that fills its source is seen, too', async () => {
+    const { engine, lines } = await open({ disk_mb: 4 })
+    const code = (
+      path: string,
+    ) => `import { existsSync, writeFileSync } from 'node:fs'; import { createServer } from 'node:http'
+createServer((_, res) => res.end('up')).listen(process.env.PORT)
+if (!existsSync('filled')) setTimeout(() => writeFileSync(${path}, Buffer.alloc(12e6, 1)), 300)
+writeFileSync('filled', '')`
+    await engine.start(unit(ref), application(home, 'once', code("process.env.TMPDIR + '/big'")))
+    await until(engine, ref, 'unhealthy')
+    await until(engine, ref, 'healthy')
+    const killed = () => lines.filter(({ message }) => message.startsWith('Killed')).length
+    const before = killed()
+    const healthy = Date.now()
+    await eventually(() => Date.now() > healthy + 500)
+    expect([before, killed()]).toEqual([1, 1])
+
+    const other = next()
+    await engine.start(unit(other), application(home, 'inside', code("'big'")))
+    await eventually(() => lines.some(({ message }) => message.includes('into the folder of its source')))
+  })
+
   test('one that does not want to end is made to, with all that it started', async () => {
     const { engine, lines } = await open({ stop_ms: 200 })
     const code = `

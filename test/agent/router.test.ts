@@ -161,6 +161,15 @@ test('an early answer to a long upload reaches the client', async () => {
   asked.destroy()
 })
 
+test('until it is told who is served, everybody waits', async () => {
+  const at = await serve((_, res) => res.end('here'))
+  const [early, lost] = [answered(), answered({ headers: { host: 'nobody.localhost' } })]
+  const first = await Promise.race([early, lost, new Promise(resolve => setTimeout(resolve, 100, 'nobody yet'))])
+  expect(first).toBe('nobody yet')
+  lead(at)
+  expect([(await early).body, (await lost).status]).toEqual(['here', 404])
+})
+
 test('an unknown host is told so; garbage does no harm', async () => {
   lead(await serve((_, res) => res.end()))
   expect((await answered({ headers: { host: 'nobody.localhost' } })).status).toBe(404)

@@ -82,6 +82,9 @@ export class RouterClient {
     await this.#applied.catch(() => {})
     const { identity } = this.#kept
     if (identity && isAlive(identity)) await endGroup(identity.pid, 0)
+    // The next one takes its port.
+    const { token, port } = this.#kept
+    writeJson(this.#file, { token, port })
   }
 
   async #ask(method: string, body?: string, path = ''): Promise<unknown> {

@@ -17,7 +17,8 @@ const PER_HOP = new Set(
 export const nameOf = ({ host, port }: Target) => `${host}:${port}`
 
 export function createRouter() {
-  let routes: Route[] = []
+  /** Until it is told for the first time nobody knows who is served: everybody waits. */
+  let routes: Route[] | undefined
   const inFlight = new Map<string, number>()
   /** When each was last asked, or was still answering. */
   const asked = new Map<string, number>()
@@ -25,7 +26,7 @@ export function createRouter() {
 
   const note = ({ of }: Route) => of !== undefined && asked.set(of, Date.now())
   const find = (host: string, path: string) =>
-    routes.find(route => (route.host === null || route.host === host) && isBelow(path, route.path))
+    routes?.find(route => (route.host === null || route.host === host) && isBelow(path, route.path))
 
   /** Counted from when it is chosen: nothing is drained while a request is on its way to it. */
   function take(targets: Target[]): { target: Target; release: () => void } | undefined {
@@ -49,10 +50,10 @@ export function createRouter() {
     const deadline = Date.now() + PATIENCE_MS
     for (;;) {
       const route = find(host, path)
-      if (!route) return 'nowhere'
-      note(route)
-      const taken = take(route.targets)
-      if (taken) {
+      if (!route && routes) return 'nowhere'
+      const taken = route && take(route.targets)
+      if (route) note(route)
+      if (route && taken) {
         const socket = await dial(taken.target)
         const release = () => {
           note(route)

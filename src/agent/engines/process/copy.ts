@@ -13,7 +13,7 @@ import { forShell } from '../local/shell.ts'
 
 const LOG_BYTES = 8 * 1024 * 1024
 const LONGEST_LINE = 16 * 1024
-const LAST_LINES = 20
+const LAST_LINES = 40
 
 type Launch = { command: string; cwd: string; env: Record<string, string>; port: number }
 type Kept = { port: number }
@@ -84,6 +84,7 @@ export class ProcessCopy implements Copy {
     if (!this.exit) return undefined
     const { code, signal } = this.exit
     if (signal) return `was killed by ${signal}`
+    if (code === 127) return 'ended with code 127, which means that its program was not found'
     return code === null ? 'ended' : `ended with code ${code}`
   }
 
