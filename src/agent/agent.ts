@@ -11,8 +11,8 @@ import { plan } from './plan.ts'
 import { type Known, refresh, type Steps, take } from './steps.ts'
 import { digestOf, type Found, find, outcomeOf, reportOf, wantedOf } from './work.ts'
 
-/** What is wanted of a deployment, and what the control plane was told last. */
-type Entry = Known & { told?: string; databaseTold?: boolean }
+/** What is wanted of a deployment, what it is called (also while it goes), and what the control plane was told last. */
+type Entry = Known & { name: string | null; told?: string; databaseTold?: boolean }
 type Options = {
   agent_id: string
   version: string
@@ -134,7 +134,8 @@ export class Agent {
       const { deployment_id, generation } = work
       const before = this.#known.get(deployment_id)
       const databaseTold = before?.databaseTold ?? false
-      this.#known.set(deployment_id, { work, generation, given: before?.given ?? new Map(), databaseTold })
+      const given = before?.given ?? new Map()
+      this.#known.set(deployment_id, { work, name: work.name ?? before?.name ?? null, generation, given, databaseTold })
       this.#named?.add(deployment_id)
     }
     if (this.#named && !more) {
@@ -235,7 +236,7 @@ export class Agent {
   }
 
   #name(id: string): string {
-    return this.#known.get(id)?.work.name ?? id
+    return this.#known.get(id)?.name ?? id
   }
 
   // ---- what became of it

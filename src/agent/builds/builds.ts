@@ -109,7 +109,10 @@ export class Builds {
       log(`Built in ${((performance.now() - begun) / 1000).toFixed(1)} s`)
       writeJson(join(folder, 'record.json'), { state: 'built', artifact } satisfies Made)
     } catch (error) {
-      if (signal.aborted) return remove(folder)
+      if (signal.aborted) {
+        log((signal.reason as Error).message, 'WARNING')
+        return remove(folder)
+      }
       const reason = error instanceof Unworkable ? error.message : `The build failed: ${(error as Error).message}.`
       log(reason, 'ERROR')
       await remove(tree)
