@@ -4,7 +4,9 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { Ref, Seen } from '../../src/agent/engines/engine.ts'
+import { ProcessCopy } from '../../src/agent/engines/process/copy.ts'
 import type { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { isAlive } from '../../src/agent/processes.ts'
 import { withDefaults } from '../../src/deployments/resources.schema.ts'
 import { aliveOf, eventually } from '../support/commands.ts'
 import { application, ask, engineIn, folder, saying, unit } from '../support/engine.ts'
@@ -291,6 +293,19 @@ process.on('SIGTERM', () => setTimeout(() => { console.log('gracefully'); server
     expect(engine.refuses(unit(ref, { source: 'internal_container' }))).toContain('container')
     expect(engine.refuses(unit(ref))).toBeNull()
   })
+})
+
+test('how a copy ended is told by itself, however early somebody looks', async () => {
+  const how = { command: 'sleep 0.1; exit 3', cwd: home, env: { PATH: process.env.PATH! }, port: 1 }
+  const copy = ProcessCopy.launch(join(home, 'copies'), how)
+  const { identity } = copy
+  const told = new Promise<void>(resolve => (copy.onExit = resolve))
+  // Without a turn of the event loop: it has ended, and nobody has been told yet.
+  while (isAlive(identity!));
+  copy.look()
+  expect(copy.ending).toBeUndefined()
+  await told
+  expect(copy.ending).toBe('ended with code 3')
 })
 
 describe('after the agent was killed', () => {

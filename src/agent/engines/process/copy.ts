@@ -28,6 +28,8 @@ export class ProcessCopy implements Copy {
   blamed = false
   onExit = () => {}
   #ending = false
+  /** It is our child: its end is told, and how it ended; whoever looks may see that it ended before. */
+  #tells = false
   #read: number
   #rest = ''
   // A character may be cut in two.
@@ -57,6 +59,7 @@ export class ProcessCopy implements Copy {
       if (child.pid && !copy.#ending) signalGroup(child.pid, 'SIGKILL')
       copy.onExit()
     }
+    copy.#tells = true
     child.once('exit', (code, signal) => ended({ code, signal }))
     child.once('error', () => ended({ code: 127, signal: null }))
     return copy
@@ -94,7 +97,7 @@ export class ProcessCopy implements Copy {
 
   /** One that was launched tells of its end; an adopted one has to be looked at. */
   look(): void {
-    if (this.exit || !this.identity || isAlive(this.identity)) return
+    if (this.#tells || this.exit || !this.identity || isAlive(this.identity)) return
     this.exit = { code: null, signal: null }
     this.onExit()
   }
