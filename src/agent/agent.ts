@@ -59,7 +59,10 @@ export class Agent {
     const changed = (id: string) => this.#lanes.touch(id)
     const log = (kind: 'build' | 'deploy') => (of: Ref, message: string, level: Level) =>
       this.#logs.add(of, kind, message, level)
-    this.#builds = new Builds({ ...options, changed, log: log('build') })
+    const stale = () => {
+      this.#resyncAt = Math.min(this.#resyncAt, performance.now())
+    }
+    this.#builds = new Builds({ ...options, changed, stale, log: log('build') })
     this.#lanes = new Lanes(
       id => this.#bring(id),
       (id, error) => {

@@ -19,6 +19,8 @@ type Kept = { until: number; credential: RegistryCredential }
 
 const RETRY_MS = 2_000
 const TRIES = 5
+/** What the control plane tells of somebody whom it asked. */
+const HOST = /^(githost|upstream)_/
 /** One for the registry is good for an hour; what was begun with it may take a while. */
 const KEPT_MS = 45 * 60_000
 const MARGIN_MS = 10 * 60_000
@@ -29,6 +31,8 @@ export class Credentials {
   readonly #options: Options
   readonly #kept = new Map<string, Kept>()
   readonly #asking = new Map<string, Promise<RegistryCredential | null>>()
+  /** It was tried in vain for long enough: whoever asks next waits no longer than for an answer. */
+  #away = false
   #known: { registry: string | null; until: number } | undefined
 
   constructor(options: Options) {
@@ -66,16 +70,16 @@ export class Credentials {
     return credential
   }
 
-  /** A refusal is told in the control plane's own sentence; a control plane that is away is asked again, and then perhaps later. */
+  /** A refusal is told in the control plane's own sentence, and so is a git host that stays away; a control plane that is away itself passes. */
   async #ask<T>(
     { deployment_id, revision_id }: Ref,
     what: 'repository' | 'registry',
     place: string,
   ): Promise<T | null> {
     const { control, keys, who, signal, retry_ms = RETRY_MS } = this.#options
-    let why = 'This agent does not have the lease of its listener.'
-    for (let tries = 1; tries <= TRIES; tries++) {
-      if (tries > 1) await delay(retry_ms, undefined, { signal }).catch(() => {})
+    let last: Error = new Error('This agent does not have the lease of its listener.')
+    for (let tries = 1, most = this.#away ? 1 : TRIES; tries <= most; tries++) {
+      if (tries > 1) await delay(retry_ms * tries, undefined, { signal }).catch(() => {})
       if (signal.aborted) throw new Passing('The agent ends.')
       const asks = who()
       if (!asks) continue
@@ -83,16 +87,19 @@ export class Credentials {
       const wish = { ...lease, deployment_id, revision_id, public_key: keys.public_key, for: what }
       try {
         const { credential } = await control.credentials(wish, signal)
+        this.#away = false
         return credential === null
           ? null
           : keys.open<T>(credential, `${listener}/${deployment_id}/${revision_id}/${place}`)
       } catch (error) {
         const passes = !(error instanceof Refused) || error.status >= 429 || error.code === 'fence_stale'
-        if (error instanceof Unworkable || !passes) throw new Unworkable((error as Error).message)
-        why = (error as Error).message
+        last = error as Error
+        if (error instanceof Unworkable || !passes) throw new Unworkable(last.message)
       }
     }
-    throw new Passing(`The control plane gives no credential: ${why}`)
+    if (last instanceof Refused && HOST.test(last.code)) throw new Unworkable(last.message)
+    this.#away = true
+    throw new Passing(`The control plane gives no credential: ${last.message}`)
   }
 }
 

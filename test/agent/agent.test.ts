@@ -1,12 +1,16 @@
 // The agent whole, against a control plane of the protocol: real git, real processes, failures, kills, and a client that polls through it.
-import { randomUUID } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import * as fs from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
 import { controlAt } from '../../src/agent/control.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { gzip, tar } from '../support/archives.ts'
 import { eventually } from '../support/commands.ts'
 import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
 import { ask, folder, QUICK } from '../support/engine.ts'
@@ -141,6 +145,28 @@ test('the templates: each answers', async () => {
     answers.push((await ask(urlOf(), path)).body.trim())
   }
   expect(answers).toEqual(['[]', expect.stringContaining('It is served'), '{"ok":true}'])
+}, 60_000)
+
+test('an archive whose link is over by the time that it is built gets another one', async () => {
+  const file = await gzip(tar('hello'))
+  const asked: string[] = []
+  const server = createServer((req, res) => {
+    asked.push(req.url!)
+    if (req.url !== '/old') return void res.end(file)
+    // The next time that everything is told, it is by another link.
+    control.works.get(id)!.work.revision!.archive!.url = url('/new')
+    res.writeHead(403, { 'Content-Type': 'application/problem+json' }).end('{"code":"download_link_expired"}')
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = (path: string) => `http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`
+  const sha256 = createHash('sha256').update(file).digest('hex')
+  start()
+  const archive = { url: url('/old'), sha256, size: file.byteLength }
+  const revision = control.want(id, { source: 'internal_source', archive })
+  await ended(revision)
+  expect(asked).toEqual(expect.arrayContaining(['/old', '/new']))
+  expect(control.logs.find(({ message }) => /link to the archive is over/.test(message))).toBeDefined()
+  server.close()
 }, 60_000)
 
 describe('a failure is told in a sentence, and the old revision serves', () => {

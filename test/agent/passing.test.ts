@@ -28,6 +28,7 @@ test('what the control plane could not give is asked for with the next build', a
   const builds = new Builds({
     ...{ home, engine, again_ms: 1 },
     changed: () => ended.resolve(),
+    stale: () => {},
     log: (_, message, level) => lines.push(`${level} ${message}`),
   })
   const wanted = unit(

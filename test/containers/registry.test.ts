@@ -176,25 +176,7 @@ test('what was pushed is run, also when its agent, its copy and its image are lo
   await podman.podman('rmi', '--all', '--force')
   expect(await podman.podman('images', '--quiet')).toBe('')
   agent = started()
-  await eventually(() => well(url).catch(() => false)).catch(async e => {
-    console.log(agent.said.out, agent.said.err)
-    console.log(
-      JSON.stringify(
-        (
-          (await api(
-            'POST',
-            `/v1/projects/${shop.id}/revisions/${((await api('GET', `/v2/deployments/${shop.id}`)) as any).latest_revision_id}/deploy_logs`,
-            { limit: 100, order: 'asc' },
-          )) as any
-        ).logs,
-        null,
-        1,
-      ),
-    )
-    console.log(await api('GET', `/v2/deployments/${shop.id}`))
-    console.log(await podman.podman('images'), await podman.podman('ps', '-a'))
-    throw e
-  })
+  await eventually(() => well(url).catch(() => false))
 
   const copy = await created('copy', { image_uri })
   expect((await settled(copy)).status).toBe('DEPLOYED')

@@ -8,6 +8,7 @@ import { LIMITS } from '../engines/local/limits.ts'
 import { PATH } from '../engines/process/environment.ts'
 import { list, readJson, remove, writeJson } from '../files.ts'
 import { endMarked } from '../marked.ts'
+import { LinkOver } from './archive.ts'
 import { type Origin, obtain } from './tree.ts'
 
 export type Made = { state: 'built'; artifact: Artifact; given_up?: string } | { state: 'broken'; reason: string }
@@ -18,6 +19,8 @@ type Options = {
   templates?: string
   changed: (deployment_id: string) => void
   log: (of: Ref, message: string, level: Level) => void
+  /** A link of what is wanted is over: everything is asked for again. */
+  stale: () => void
   again_ms?: number
 }
 
@@ -118,6 +121,7 @@ export class Builds {
       }
       // Without a record it is built again.
       if (error instanceof Passing) {
+        if (error instanceof LinkOver) this.#options.stale()
         log(`${error.message} It is tried again.`, 'WARNING')
         await delay(this.#options.again_ms ?? AGAIN_MS, undefined, { signal }).catch(() => {})
         return remove(folder)
