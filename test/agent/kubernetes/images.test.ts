@@ -147,7 +147,7 @@ describe('the Secret for the installation’s own registry', () => {
     await waited(40, 2)
     await engine.start(unit(), artifact)
     expect(pods().imagePullSecrets).toEqual([{ name: SECRET }])
-    expect(lines).toEqual([])
+    expect([asked.length, lines]).toEqual([2, []])
     await waited(21, 3)
     await expect.poll(() => lines.length).toBe(1)
     expect(lines[0]).toMatch(/^WARNING .*expired.*The listener is revoked\./)

@@ -5,7 +5,7 @@ import { type Events, type Task, type Unit, Unworkable } from '../engine.ts'
 import { type ContainerApi, EngineFailure } from './api.ts'
 import { pullFailure } from './failures.ts'
 import { loginOf, type Secrets } from './secrets.ts'
-import { DEPLOYMENT, isPinned, OWNER } from './spec.ts'
+import { DEPLOYMENT, isPinned, type Labels, OWNER } from './spec.ts'
 
 type Inspected = {
   Id: string
@@ -152,8 +152,10 @@ export class Images {
     const all = keptIn(folder)
     const kept = keep ? all.slice(-keep) : []
     const needed = new Set([...kept, ...others.flatMap(keptIn)].flatMap(({ images }) => Object.values(images)))
-    const filters = { label: [`${OWNER}=${this.#owner}`, `${DEPLOYMENT}=${deployment}`] }
-    const built = await this.#api.get<{ Id: string }[]>('/images/json', { filters })
+    // Podman finds no image that is asked for by two labels.
+    const filters = { label: [`${DEPLOYMENT}=${deployment}`] }
+    const labelled = await this.#api.get<{ Id: string; Labels?: Labels | null }[]>('/images/json', { filters })
+    const built = labelled.filter(({ Labels }) => Labels?.[OWNER] === this.#owner)
     const ours = this.#pulled()
     const pulled = all.flatMap(({ images }) => Object.values(images)).filter(image => ours.includes(image))
     for (const image of new Set([...pulled, ...built.map(({ Id }) => Id)])) {

@@ -120,15 +120,17 @@ export class Pulls {
     this.#keep(secret)
   }
 
+  /** As long as it is the same one, when it is tried again and what was told of it stand. */
   #keep(secret: V1Secret): Kept {
     const { name, namespace, annotations = {} } = secret.metadata!
     const key = `${namespace}/${name}`
+    const expires_at = Date.parse(annotations[EXPIRES] ?? '') || 0
+    const before = this.#kept.get(key)
+    if (before?.expires_at === expires_at) return before
     const kept = {
-      ...{ namespace: namespace!, name: name! },
+      ...{ namespace: namespace!, name: name!, expires_at, told: false },
       of: { deployment_id: deploymentOf(secret)!, revision_id: label(secret, REVISION)! },
       renew_at: Date.parse(annotations[RENEW] ?? '') || 0,
-      expires_at: Date.parse(annotations[EXPIRES] ?? '') || 0,
-      told: false,
     }
     this.#kept.set(key, kept)
     return kept

@@ -44,7 +44,6 @@ export async function digestOf(
       const untold = error instanceof Untold ? error : new Untold(whyOf(reference.registry, error))
       // What the first one is told says most.
       refused ??= untold
-      if (bounds.aborted) break
     }
   }
   throw refused

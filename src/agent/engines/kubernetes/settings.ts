@@ -34,8 +34,6 @@ export const KubernetesSettings = z
     K8S_STORAGE_CLASS: DnsSubdomain.optional(),
     K8S_POSTGRES_IMAGE: ImageReference.default('docker.io/library/postgres:18'),
     K8S_REDIS_IMAGE: ImageReference.default('docker.io/library/redis:8'),
-    K8S_PULL_SECRETS: list(DnsSubdomain).default([]),
-    K8S_RUN_AS_USER: z.coerce.number().int().min(1).optional(),
     K8S_HTTP_REGISTRIES: list(Registry).default([]),
     K8S_BUILD_SOCKET: z.string().optional(),
     K8S_BUILD_BASE_IMAGE: ImageReference.optional(),
@@ -44,6 +42,8 @@ export const KubernetesSettings = z
       'needs to be a registry, and perhaps a path in it',
     ).optional(),
     K8S_BUILD_DOCKER_CONFIG: z.string().optional(),
+    K8S_PULL_SECRETS: list(DnsSubdomain).default([]),
+    K8S_RUN_AS_USER: z.coerce.number().int().min(1).optional(),
     K8S_PROGRESS_SECONDS: seconds.min(1).default(600),
     K8S_DRAIN_SECONDS: seconds.default(15),
   })
