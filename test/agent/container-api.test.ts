@@ -176,6 +176,22 @@ test('what a copy wrote that was read and not told yet is told by the next agent
   third.release()
 })
 
+test('a kill that the engine was away for is asked again', async () => {
+  const listed = { Id: 'x', Names: [], State: 'running', Labels: { 'slipway.role': 'app' } }
+  const here = { ...listed, Ports: [{ PrivatePort: 8000, PublicPort: 1 }] }
+  answer = (req, res) => (req.url!.includes('/logs') ? void res.writeHead(200).write('') : json(res, 200, []))
+  const copy = await ContainerCopy.adopt({ api: new ContainerApi(socket), living: new Set(), folder: home }, 'c', [
+    here,
+  ])
+  const asks = asked
+  server.closeAllConnections()
+  await new Promise(resolve => server.close(resolve))
+  copy!.kill()
+  await new Promise<void>(resolve => server.listen(socket, resolve))
+  await eventually(() => asks.includes('POST /containers/x/kill'))
+  copy!.release()
+})
+
 test('a log that breaks off goes on where it was, with no line twice', async () => {
   const at = (second: number) => `2026-11-21T15:00:0${second}Z`
   const all = [`${at(1)} a\n`, `${at(2)} b\n`, `${at(2)} c\n`, `${at(2)} d\n`, `${at(3)} e\n`].map(frame)

@@ -232,6 +232,7 @@ describe('failures', () => {
       'was killed, because it needed more memory than its memory limit of 64 MB',
     )
     expect(ending({ ExitCode: 137 }, memory)).toContain('most likely because it needed more memory')
+    expect(ending({ ExitCode: 137 }, 0)).toContain('by somebody on its machine, or')
     expect(ending({ ExitCode: 3 }, memory)).toBe('ended with code 3')
     expect(ending({ ExitCode: 127, Error: 'exec: "x": not found' }, 0)).toContain('could not be started')
   })

@@ -25,7 +25,7 @@ const IMAGE = `FROM scratch
 COPY busybox /bin/busybox
 RUN ["/bin/busybox", "--install", "-s", "/bin"]
 RUN mkdir -p /www /tmp /app && echo well > /www/health
-CMD ["/bin/sh", "-c", "hostname > /www/index.html; exec httpd -f -v -p $PORT -h /www"]
+CMD ["/bin/sh", "-c", "hostname > /www/index.html; trap exit TERM; httpd -f -v -p $PORT -h /www & wait"]
 `
 
 export const DOCKER = process.env.TEST_DOCKER_SOCKET

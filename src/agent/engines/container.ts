@@ -155,10 +155,8 @@ export class ContainerEngine extends PooledEngine {
     try {
       const job = { api: this.#api, owner: this.#owner, unit, tree, task }
       if (hasDockerfile(tree)) {
-        // A builder is told no password: what takes one is here before it begins.
-        for (const base of basesOf(tree))
-          if (this.#secrets.credentials(base, unit.resources.image_pull_secrets ?? []))
-            await this.#images.pinned(base, { fresh: false, own: this.path(unit.deployment_id) }, unit, task)
+        const own = this.path(unit.deployment_id)
+        for (const base of basesOf(tree)) await this.#images.begun(base, { fresh: false, own }, unit, task)
         return { location: await buildDockerfile(job), start_command: tree.start_command }
       }
       if (!this.#base)

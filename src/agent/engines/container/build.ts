@@ -113,7 +113,7 @@ export async function buildInBase(
 
 async function put(api: ContainerApi, at: string, tree: Tree, unit: Unit, signal: AbortSignal): Promise<void> {
   const inFolder = packTar(tree.folder, {
-    filter: ours,
+    filter: ours(tree.folder),
     map: header => ({ ...header, name: `${FOLDER.slice(1)}/${header.name}` }),
   })
   const headers = { 'Content-Type': 'application/x-tar' }
@@ -152,10 +152,10 @@ function read(folder: string, name: string): string {
 }
 
 /** What git keeps for itself is not of the application. */
-const ours = (path: string) => !/(^|\/)\.git(\/|$)/.test(path)
+const ours = (folder: string) => (path: string) => !/(^|\/)\.git(\/|$)/.test(relative(folder, path))
 function wantedOf(folder: string): (path: string, stat: fs.Stats) => boolean {
   const ignored = ignores(read(folder, '.dockerignore'))
-  return (path, stat) => ours(path) && !ignored(relative(folder, path), stat.isDirectory())
+  return (path, stat) => ours(folder)(path) && !ignored(relative(folder, path), stat.isDirectory())
 }
 const quoted = (value: string) => `'${value.replaceAll("'", `'\\''`)}'`
 const nameOf = ({ deployment_id }: Unit) => `slipway/${deployment_id}`

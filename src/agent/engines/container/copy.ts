@@ -25,6 +25,7 @@ export type Home = { api: ContainerApi; living: Set<string>; folder: string }
 
 const LAST_LINES = 20
 const LOOK_MS = 10_000
+const AGAIN_MS = 1_000
 const SIDECAR_CRASHES = 3
 const SIDECAR_CALM_MS = 60_000
 /** A sidecar that lasts so long is there. */
@@ -120,7 +121,20 @@ export class ContainerCopy implements Copy {
   }
 
   kill(): void {
-    if (this.#app) void this.#api.quietly('POST', `/containers/${this.#app}/kill`).catch(() => {})
+    if (this.#app) void this.#kill(this.#app)
+  }
+
+  /** Also once an engine that is away is there again. */
+  async #kill(app: string): Promise<void> {
+    const { signal } = this.#letGo
+    while (!this.ending && !signal.aborted) {
+      const away = await this.#api.quietly('POST', `/containers/${app}/kill`).then(
+        () => false,
+        error => error.status === 0,
+      )
+      if (!away) return
+      await delay(AGAIN_MS, undefined, { signal }).catch(() => {})
+    }
   }
 
   /** Gracefully, as far as the time goes; when it returns, nothing of it is left. */

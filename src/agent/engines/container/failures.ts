@@ -46,10 +46,11 @@ export type Ended = { ExitCode: number; OOMKilled?: boolean; Error?: string }
 
 /** Continues "it …". Not every engine tells of a kill for memory; what else kills without being asked is rare. */
 export function ending({ ExitCode, OOMKilled, Error: error }: Ended, memory: number): string {
-  const limit = memory ? `its memory limit of ${Math.round(memory / 1024 / 1024)} MB` : 'there is on its machine'
-  if (OOMKilled) return `was killed, because it needed more memory than ${limit}`
+  const more = `needed more memory than ${memory ? `its memory limit of ${Math.round(memory / 1024 / 1024)} MB` : 'there is on its machine'}`
+  if (OOMKilled) return `was killed, because it ${more}`
   if (error) return startFailure(error)
-  if (ExitCode === 137) return `was killed (SIGKILL), most likely because it needed more memory than ${limit}`
+  if (ExitCode === 137)
+    return `was killed (SIGKILL), ${memory ? 'most likely because it' : 'by somebody on its machine, or because it'} ${more}`
   return `ended with code ${ExitCode}`
 }
 

@@ -63,6 +63,13 @@ export class Images {
     return digest
   }
 
+  /** What a Dockerfile begins with: a builder is told no password, and does not ask whose an image is. */
+  async begun(image: string, wanted: Wanted, unit: Unit, task: Task): Promise<void> {
+    const here = await this.#inspect(image)
+    const others = here !== undefined && wanted.own !== null && this.#isOthers(here, image, unit, wanted.own)
+    if (others || (await this.#login(image, unit))) await this.pinned(image, wanted, unit, task)
+  }
+
   /** Built or pulled for another deployment: whether this one may have it too, only its registry can say. */
   #isOthers(here: Inspected, image: string, { deployment_id }: Unit, own: string): boolean {
     const built = here.Config?.Labels?.[DEPLOYMENT]
