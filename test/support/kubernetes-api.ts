@@ -49,6 +49,10 @@ export class KubernetesApi extends KubernetesObjects {
     this.logs.set(pod, [...(this.logs.get(pod) ?? []), stamped])
     for (const follower of this.#followers.get(pod) ?? []) follower.write(`${stamped}\n`)
   }
+  /** What a node writes between the lines of an application. */
+  mutter(pod: string, line: string): void {
+    for (const follower of this.#followers.get(pod) ?? []) follower.write(`${line}\n`)
+  }
   cutLogs(): void {
     for (const followers of this.#followers.values()) for (const follower of followers) follower.destroy()
   }

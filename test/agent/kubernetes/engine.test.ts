@@ -172,6 +172,26 @@ describe('whose things they are', () => {
     expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(4)
   })
 
+  test('a revision begins with its fewest copies, and is not up before they are, whenever an autoscaler sees it', async () => {
+    const engine = engineOf()
+    await engine.start(unitOf({ spec: { min_scale: 2, max_scale: 5 } }), artifactOf())
+    expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(2)
+    const phase = async (replicas: number) => {
+      const metadata = { name: `${BASE}-r1` }
+      const { generation } = api.put({
+        apiVersion: 'apps/v1',
+        kind: 'Deployment',
+        metadata,
+        spec: { replicas },
+      }).metadata
+      const all = { updatedReplicas: replicas, availableReplicas: replicas }
+      api.status('Deployment', `${BASE}-r1`, { observedGeneration: generation, ...all })
+      return (await engine.observe(DEPLOYMENT_ID)).running[0]!.phase
+    }
+    expect(await phase(1)).toBe('starting')
+    expect(await phase(2)).toBe('healthy')
+  })
+
   test('a member that is no longer wanted goes', async () => {
     const engine = engineOf()
     await engine.start(unitOf({ spec: { sidecars: [{ name: 'p', image: 'p' }] } }), artifactOf({ env: { A: '1' } }))

@@ -335,6 +335,7 @@ describe('what happens there', () => {
     const pod = podOf(api, api.get('Deployment', NAME), running('app'))
     await expect.poll(() => api.followed, { timeout: 5000 }).toBe(1)
     api.say(pod.metadata.name, 'one')
+    api.mutter(pod.metadata.name, 'unable to retrieve container logs for containerd://c8ef')
     api.say(pod.metadata.name, 'two words')
     await expect.poll(() => lines, { timeout: 5000 }).toEqual(['1 one', '1 two words'])
     api.cutLogs()

@@ -9,7 +9,7 @@ import {
   PatchStrategy,
 } from '@kubernetes/client-node'
 import { Passing, Unworkable } from '../engine.ts'
-import { DEPLOYMENT, MANAGED_BY, MANAGER, OWNER, ownedBy, selectorOf } from './names.ts'
+import { DEPLOYMENT, LEAST, MANAGED_BY, MANAGER, OWNER, ownedBy, selectorOf } from './names.ts'
 
 export const KINDS = {
   Pod: 'v1',
@@ -91,6 +91,13 @@ export class Cluster {
     if (wanted === null) return null
     try {
       await this.#apply(wanted, false)
+      const least = there === null ? metadata!.annotations?.[LEAST] : undefined
+      if (least !== undefined)
+        await this.#note({
+          kind: kind!,
+          metadata: { namespace, name },
+          spec: { replicas: Number(least) },
+        } as KubernetesObject)
       return null
     } catch (fault) {
       if (!(fault instanceof ApiException && fault.code === 409)) throw explained(fault, `apply ${kind} ${name}`)
@@ -108,15 +115,21 @@ export class Cluster {
     await this.#apply(object, true, 'All').catch(fault => Promise.reject(explained(fault, doing)))
   }
 
-  /** Writes an annotation, by a manager of its own so that the next apply leaves it; false where there is nothing to write it on. */
-  async annotate({ kind, metadata }: KubernetesObject, annotations: Record<string, string>): Promise<boolean> {
-    const [namespace, name] = [metadata!.namespace!, metadata!.name!]
-    const noted = { apiVersion: KINDS[kind as Kind], kind: kind!, metadata: { namespace, name, annotations } }
+  annotate({ kind, metadata }: KubernetesObject, annotations: Record<string, string>): Promise<void> {
+    const { namespace, name } = metadata!
+    return this.#note({ kind: kind!, metadata: { namespace: namespace!, name: name!, annotations } })
+  }
+
+  /** Writes what is not said for good: by a manager of its own, so that the next apply leaves it. Nothing, where it is gone. */
+  async #note({ kind, metadata, ...more }: KubernetesObject): Promise<void> {
+    const { namespace, name, annotations } = metadata!
+    const at = { namespace: namespace!, name: name!, ...(annotations && { annotations }) }
+    const noted = { ...more, apiVersion: KINDS[kind as Kind], kind: kind!, metadata: at }
     const asked = this.#objects.patch(
       noted,
       ...([undefined, undefined, `${MANAGER}-notes`, undefined, PatchStrategy.MergePatch] as const),
     )
-    return (await asked.catch(absent(kind!, name))) !== null
+    await asked.catch(absent(kind!, name!))
   }
 
   /** Removes exactly what was seen: not what may have come in its place since. */

@@ -13,6 +13,8 @@ export const COMPONENT = 'app.kubernetes.io/component'
 export const DRAINING = 'slipway/draining-since'
 /** Of a store: the number of the revision that decided last how it is. */
 export const DECIDED = 'slipway/revision-number'
+/** Of a Deployment whose copies an autoscaler decides on: the fewest. */
+export const LEAST = 'slipway/min-scale'
 /** Of a Service: where the deployment answers. */
 export const URL_NOTE = 'slipway/url'
 
