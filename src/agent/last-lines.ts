@@ -1,4 +1,4 @@
-// What of a log is told in a failure: its last lines, without those that say nothing. Pure.
+// What of a log is told, and what of it in a failure: its last lines, without those that say nothing. Pure.
 
 const MOST = 12
 /** Of a stack trace, where it happened is of interest, and not all that led there. */
@@ -7,10 +7,15 @@ const FRAME = /^\s+at /
 /** What npm says around a command, and Node at its end. */
 const NOISE = /^\s*$|^> |^npm (error|ERR!)( A complete log of this run can be found in: |$)|^Node\.js v\d/
 
+/** Without escapes of terminals, and what JSON or the database could not hold. */
+export const plain = (text: string) =>
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is taken out
+  text.replace(/\x1b\[[0-9;?]*[A-Za-z]|[\0-\x08\x0b-\x1f]/g, '').toWellFormed()
+
 export function lastOf(lines: string[]): string[] {
   const telling: string[] = []
   let frames = 0
-  for (const line of lines) {
+  for (const line of lines.map(plain)) {
     frames = FRAME.test(line) ? frames + 1 : 0
     if (frames <= FRAMES && !NOISE.test(line)) telling.push(line)
   }

@@ -7,6 +7,7 @@ import type { Credential } from './builds/git.ts'
 import type { Origin } from './builds/tree.ts'
 import { type Ref, type Seen, type Unit, Unworkable } from './engines/engine.ts'
 import type { Keys } from './envelope.ts'
+import { plain } from './last-lines.ts'
 import { type Observed, type Phase, stateOf, type Wanted } from './plan.ts'
 
 export const NOT_WANTED: Wanted = { present: false, target: null, serving: null, database: false }
@@ -170,7 +171,7 @@ export function outcomeOf(work: Work, { state, revision_id, url, message }: Repo
 
 /** The sentence at the beginning and the newest lines at the end are what counts. */
 function cut(text: string): string {
-  const message = text.replaceAll('\0', '').toWellFormed()
+  const message = plain(text)
   if (message.length <= LONGEST_MESSAGE) return message
   return `${message.slice(0, 900)}\n…\n${message.slice(-1000)}`
 }

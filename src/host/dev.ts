@@ -9,7 +9,7 @@ import { startLocalAgent } from './local-agent.ts'
 import { freePort, obstacleOf } from './ports.ts'
 import { type Postgres, startPostgres } from './postgres.ts'
 import { scheduled } from './schedule.ts'
-import { bold, complain, dim, say, showLine, step } from './terminal.ts'
+import { bold, complain, dim, say, showAgent, showLine, step } from './terminal.ts'
 import { PortTaken, startWrangler } from './wrangler.ts'
 
 const USAGE = `npm run dev [-- --port PORT]
@@ -84,7 +84,7 @@ async function main() {
   const [{ key, listener }, { url, follow, housekeep }] = await orCrash(Promise.all([database, startWorker()]))
   await orCrash(step('Worker', ready(url)))
   const { listener_key } = listener
-  const agent = startLocalAgent({ home, url, listener_key, onLine: line => say(dim(line)), onTrouble: complain })
+  const agent = startLocalAgent({ home, url, listener_key, onLine: showAgent, onTrouble: complain })
   running.defer(agent.stop)
   const port = await orCrash(step('Agent', agent.port()))
 

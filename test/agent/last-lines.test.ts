@@ -37,5 +37,6 @@ test('the newest of many, and a sentence alone where there are none', () => {
   expect(lastOf(many).at(-1)).toBe('line 49')
   expect(lastOf(many).length).toBeLessThan(20)
   expect(withLast('It ended.', ['', '> start'])).toBe('It ended.')
+  expect(lastOf(['\x1b[31merror\x1b[39m TS2304\0', '\x1b[2m\x1b[22m'])).toEqual(['error TS2304'])
   expect(withLast('It ended.', ['why'])).toBe('It ended. Its last lines:\nwhy')
 })
