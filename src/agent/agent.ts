@@ -10,10 +10,10 @@ import { Lanes } from './lanes.ts'
 import { LogShipper } from './log-shipper.ts'
 import { plan } from './plan.ts'
 import { type Known, refresh, type Steps, take } from './steps.ts'
-import { digestOf, type Found, find, reportOf, wantedOf } from './work.ts'
+import { digestOf, type Found, find, outcomeOf, reportOf, wantedOf } from './work.ts'
 
-/** What is wanted of a deployment, and what the control plane was told last. */
-type Entry = Known & { told?: string; databaseTold?: boolean }
+/** What is wanted of a deployment, what it is called (also while it goes), and what the control plane was told last. */
+type Entry = Known & { name: string | null; told?: string; databaseTold?: boolean }
 type Options = {
   agent_id: string
   version: string
@@ -145,7 +145,8 @@ export class Agent {
       const { deployment_id, generation } = work
       const before = this.#known.get(deployment_id)
       const databaseTold = before?.databaseTold ?? false
-      this.#known.set(deployment_id, { work, generation, given: before?.given ?? new Map(), databaseTold })
+      const given = before?.given ?? new Map()
+      this.#known.set(deployment_id, { work, name: work.name ?? before?.name ?? null, generation, given, databaseTold })
       this.#named?.add(deployment_id)
     }
     if (this.#named && !more) {
@@ -231,7 +232,7 @@ export class Agent {
   }
 
   #name(id: string): string {
-    return this.#known.get(id)?.work.name ?? id
+    return this.#known.get(id)?.name ?? id
   }
 
   // ---- what became of it
@@ -272,6 +273,8 @@ export class Agent {
       this.#lanes.touch(id)
     }
     if (outcome !== 'accepted') return
+    const said = outcomeOf(known.work, report)
+    if (said) this.#options.say(`${this.#name(id)}: ${said}`)
     if (generation === null) return void this.#known.delete(id)
     known.generation = generation
     const { work } = known

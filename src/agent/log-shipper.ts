@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { LINES_AT_ONCE, type LogBatch } from '../sync/schema.ts'
 import { type Control, Refused } from './control.ts'
 import type { Level, Ref } from './engines/engine.ts'
+import { plain } from './last-lines.ts'
 
 type Kind = LogBatch['kind']
 type Stream = { of: Ref; kind: Kind; stream: string; from: number; lines: LogBatch['lines'] }
@@ -26,9 +27,7 @@ export class LogShipper {
     const name = `${of.revision_id} ${kind}`
     const stream = this.#streams.get(name) ?? { of, kind, stream: randomUUID(), from: 0, lines: [] }
     this.#streams.set(name, stream)
-    // Escapes of terminals, and what JSON or the database could not hold.
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is taken out
-    const text = message.replace(/\x1b\[[0-9;?]*[A-Za-z]|[\0-\x08\x0b-\x1f]/g, '').toWellFormed()
+    const text = plain(message)
     stream.lines.push({ timestamp: new Date().toISOString(), level, message: text.slice(0, LONGEST) })
     // Nobody has received the oldest, so their numbers are free.
     if (stream.lines.length > MOST_KEPT) stream.lines.splice(0, stream.lines.length - MOST_KEPT)

@@ -7,6 +7,7 @@ import type { Credential } from './builds/git.ts'
 import type { Origin } from './builds/tree.ts'
 import { type Ref, type Seen, type Unit, Unworkable } from './engines/engine.ts'
 import type { Keys } from './envelope.ts'
+import { plain } from './last-lines.ts'
 import { type Observed, type Phase, stateOf, type Wanted } from './plan.ts'
 
 export const NOT_WANTED: Wanted = { present: false, target: null, serving: null, database: false }
@@ -71,6 +72,7 @@ export type Found = {
   reasons: Map<string, string>
   made: Map<string, Made>
   url: string | null
+  last_request_at?: string | undefined
 }
 
 export async function find(id: string, builds: Builds, seen: Seen): Promise<Found> {
@@ -106,6 +108,7 @@ export async function find(id: string, builds: Builds, seen: Seen): Promise<Foun
     reasons,
     made,
     url: seen.url,
+    last_request_at: seen.last_request_at,
   }
 }
 
@@ -114,7 +117,7 @@ const BUILDS = ['githost', 'internal_source']
 
 /** What there is to tell of it now; null while there is nothing. A later report makes an earlier one needless. */
 export function reportOf(work: Work, generation: number, found: Found, databaseTold = true): Report | null {
-  const { observed, reasons, made, url } = found
+  const { observed, reasons, made, url, last_request_at } = found
   const about = { deployment_id: work.deployment_id, generation }
   const revisions = Object.entries(observed.revisions)
   if (work.wanted === 'absent') {
@@ -154,12 +157,21 @@ export function reportOf(work: Work, generation: number, found: Found, databaseT
     url: observed.routed ? url : null,
     healthy,
     message,
+    ...(last_request_at && { last_request_at }),
   }
+}
+
+/** What of a report whoever looks on wants to read; null where it is a step on the way. */
+export function outcomeOf(work: Work, { state, revision_id, url, message }: Report): string | null {
+  const revision = `revision ${revisionOf(work, revision_id ?? '')?.number}`
+  if (state === 'deployed') return `${revision} serves at ${url}`
+  if (state === 'failed') return `${revision} failed: ${message?.replaceAll('\n', '\n  ')}`
+  return state === 'removed' ? 'removed' : null
 }
 
 /** The sentence at the beginning and the newest lines at the end are what counts. */
 function cut(text: string): string {
-  const message = text.replaceAll('\0', '').toWellFormed()
+  const message = plain(text)
   if (message.length <= LONGEST_MESSAGE) return message
   return `${message.slice(0, 900)}\n…\n${message.slice(-1000)}`
 }

@@ -81,7 +81,7 @@ function applied({ reports }: Reports): SQL<Row> {
     ${sql.join(
       turnsAfter(sql`said as (
         select deployment_id, case when ${SETTLES} then generation end as generation, url, healthy,
-          least(last_request_at, clock()) as last_request_at, ${BECOMES} as becomes
+          case when last_request_at > clock() then clock() else last_request_at end as last_request_at, ${BECOMES} as becomes
         from accepted where state <> 'removed')`),
       sql`, `,
     )},

@@ -255,7 +255,10 @@ export const Report = z
       .nullish()
       .meta({ description: 'Where the deployment answers.' }),
     healthy: z.boolean().nullish().meta({ description: 'Whether its health check passes. `deployed` needs true.' }),
-    last_request_at: Instant.nullish().meta({ description: 'When somebody last used it.' }),
+    last_request_at: Instant.nullish().meta({
+      description:
+        'When somebody last used it; before anybody has, since when uses are counted. Left out by an agent that cannot tell: then it never counts as unused.',
+    }),
   })
   .superRefine((report, check) => {
     const needs = (path: string, missing: boolean) =>

@@ -259,16 +259,18 @@ test('an interrupted build ends with all that it started; the old one serves', a
   control.interrupt(id)
   await eventually(() => control.reports.at(-1)!.state === 'serving')
   expect(fs.existsSync(join(home, 'builds', id, revision))).toBe(false)
+  await eventually(() => control.logs.some(({ of, message }) => of === revision && message.includes('interrupted')))
   expect((await ask(urlOf())).body).toBe('old')
 }, 60_000)
 
 test('a deleted deployment is removed, and told so', async () => {
   git.push(serving('old'))
-  start()
+  const { said } = start()
   await ended(control.want(id, source()))
   control.unwant(id)
   await eventually(() => control.reports.some(({ state }) => state === 'removed'))
   expect((await ask(urlOf())).status).toBe(404)
+  await eventually(() => said.some(line => /^shop-.*: removed$/.test(line)))
   for (const place of ['builds', 'process']) expect(fs.readdirSync(join(home, place))).toEqual([])
 }, 60_000)
 
@@ -278,7 +280,7 @@ test('the control plane gone for a while: what runs runs on, and a build that en
   await ended(control.want(id, source()))
   const client = polling(urlOf())
   git.push(serving('new'))
-  const revision = control.want(id, source({ build_command: 'sleep 0.5' }))
+  const revision = control.want(id, source({ build_command: 'sleep 2' }))
   await eventually(() => control.said(revision).includes('building'))
   control.away(true)
   await client.until('200 new')

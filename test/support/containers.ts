@@ -17,8 +17,10 @@ import { eventually } from './commands.ts'
 import { unit as anyUnit, folder, QUICK } from './engine.ts'
 import type { Podman } from './podman.ts'
 
-/** What the image runs unless it is told otherwise; most tests say something before. */
-export const SERVE = 'exec httpd -f -p $PORT -h /www'
+/** What the image runs unless it is told otherwise; most tests say something before. It ends when it is asked to, which nobody waits for. */
+export const SERVE = 'trap exit TERM; httpd -f -p $PORT -h /www & wait'
+/** A sidecar that stays. */
+export const STAY = 'trap exit TERM; sleep 1000 & wait'
 
 export function containersOf(podman: () => Podman) {
   let home = ''
@@ -82,7 +84,7 @@ export function containersOf(podman: () => Podman) {
     /** Names and states, of the whole deployment. */
     async all({ deployment_id }: Ref): Promise<string[]> {
       const filter = `label=slipway.deployment=${deployment_id}`
-      const said = await podman().podman('ps', '--all', '--format', '{{.Names}} {{.State}}', '--filter', filter)
+      const said = await podman().podman('ps', '--all', '--format', '{{.Names}} {{.Status}}', '--filter', filter)
       return said.split('\n').filter(Boolean)
     },
   }

@@ -57,8 +57,13 @@ createServer((req, res) => res.end(${JSON.stringify(text)})).listen(process.env.
 export async function engineIn(home: string, limits: Partial<Limits> = {}) {
   const engine = new ProcessEngine({ home, port: 0, limits: { ...QUICK, ...limits } })
   const lines: { of: Ref; message: string; level: Level }[] = []
-  await engine.open({ ...UNHEARD, log: (of, message, level) => void lines.push({ of, message, level }) })
-  return { engine, lines }
+  const changes: string[] = []
+  await engine.open({
+    ...UNHEARD,
+    changed: id => void changes.push(id),
+    log: (of, message, level) => void lines.push({ of, message, level }),
+  })
+  return { engine, lines, changes }
 }
 
 export type Answer = { status: number; headers: http.IncomingHttpHeaders; body: string }

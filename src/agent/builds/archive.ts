@@ -22,7 +22,7 @@ export async function download(
   file: string,
   { log, signal }: Task,
 ): Promise<void> {
-  log(`Downloading the archive of ${(size / 1024 / 1024).toFixed(1)} MB`)
+  log(`Downloading the archive of ${size < 1e6 ? `${Math.ceil(size / 1000)} kB` : `${(size / 1e6).toFixed(1)} MB`}`)
   const limit = AbortSignal.any([signal, AbortSignal.timeout(DOWNLOAD_MS)])
   const answer = await fetch(url, { signal: limit }).catch(error => {
     throw limit.aborted ? error : new Passing(`The archive cannot be downloaded now: ${error.message}.`)

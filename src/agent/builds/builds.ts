@@ -115,7 +115,10 @@ export class Builds {
       log(`Built in ${((performance.now() - begun) / 1000).toFixed(1)} s`)
       writeJson(join(folder, 'record.json'), { state: 'built', artifact } satisfies Made)
     } catch (error) {
-      if (signal.aborted) return remove(folder)
+      if (signal.aborted) {
+        log((signal.reason as Error).message, 'WARNING')
+        return remove(folder)
+      }
       // Without a record it is built again.
       if (error instanceof Passing) {
         if (error instanceof LinkOver) this.#options.stale()

@@ -71,7 +71,14 @@ async function attempt(
   log(`Fetching ${ref} of ${url}`)
   const { sha, at } = source.commit_sha
     ? { sha: source.commit_sha, at: source.commit_sha }
-    : resolved(ref, url, await git(['ls-remote', '--', url], `The repository ${url} cannot be read: git`))
+    : resolved(
+        ref,
+        url,
+        await git(
+          ['ls-remote', '--', url],
+          `The repository ${url} cannot be read: see that it is there, and that its integration may read it. Git`,
+        ),
+      )
   const fetch = ['fetch', '--quiet', '--depth=1', '--no-tags', '--no-recurse-submodules', '--force', '--', url]
   const keep = `refs/slipway/${revision}`
   const what = `The commit ${sha} cannot be fetched from ${url}: git`

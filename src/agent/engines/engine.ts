@@ -79,6 +79,11 @@ export type Seen = {
   left: boolean
   /** How its database fares; null when it asked for none. */
   database: { ready: boolean; reason: string | null } | null
+  /**
+   * When somebody last used it, or since when uses are counted. Left out by an engine that cannot tell. Coarse: it moves
+   * with the first use after a pause, and then about once an hour, since whatever it says is reported.
+   */
+  last_request_at?: string
 }
 
 export type Events = {

@@ -183,6 +183,8 @@ export class KubernetesEngine implements Engine {
   }
 
   async start(unit: Unit, artifact: Artifact): Promise<void> {
+    // An address that cannot be is told now, and not when the revision is up.
+    for (const route of routesOf(this.#settings, unit)) await this.#world.check(route)
     for (const store of storesOf(this.#settings, unit)) await this.#ensure(unit, store)
     const pulling = await this.#images.pulling(unit, artifact)
     // A Secret that cannot change is what is wanted, where it is there.
@@ -207,7 +209,8 @@ export class KubernetesEngine implements Engine {
 
   async route(unit: Unit): Promise<void> {
     const routes = routesOf(this.#settings, unit)
-    for (const object of [serviceOf(this.#settings, unit), ...routes]) await this.#apply(unit, object)
+    // The Service is the last, as it is what says that this revision gets the requests.
+    for (const object of [...routes, serviceOf(this.#settings, unit)]) await this.#apply(unit, object)
     const named = new Set(routes.map(({ kind, metadata }) => `${kind} ${metadata!.name}`))
     const there = await this.#world.ways(namespaceOf(this.#settings, unit), unit.deployment_id)
     await this.#world.remove(there.filter(({ kind, metadata }) => !named.has(`${kind} ${metadata!.name}`)))

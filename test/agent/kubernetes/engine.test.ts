@@ -172,6 +172,26 @@ describe('whose things they are', () => {
     expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(4)
   })
 
+  test('a revision begins with its fewest copies, and is not up before they are, whenever an autoscaler sees it', async () => {
+    const engine = engineOf()
+    await engine.start(unitOf({ spec: { min_scale: 2, max_scale: 5 } }), artifactOf())
+    expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(2)
+    const phase = async (replicas: number) => {
+      const metadata = { name: `${BASE}-r1` }
+      const { generation } = api.put({
+        apiVersion: 'apps/v1',
+        kind: 'Deployment',
+        metadata,
+        spec: { replicas },
+      }).metadata
+      const all = { updatedReplicas: replicas, availableReplicas: replicas }
+      api.status('Deployment', `${BASE}-r1`, { observedGeneration: generation, ...all })
+      return (await engine.observe(DEPLOYMENT_ID)).running[0]!.phase
+    }
+    expect(await phase(1)).toBe('starting')
+    expect(await phase(2)).toBe('healthy')
+  })
+
   test('a member that is no longer wanted goes', async () => {
     const engine = engineOf()
     await engine.start(unitOf({ spec: { sidecars: [{ name: 'p', image: 'p' }] } }), artifactOf({ env: { A: '1' } }))
@@ -242,10 +262,10 @@ describe('stores', () => {
   test('the newest revision decides how they are, also when an older one is started again', async () => {
     const cpu = () => api.get('StatefulSet', `${BASE}-db`).spec.template.spec.containers[0].resources.requests.cpu
     for (const [number, asked, comes] of [
-      [1, 1, '1000m'],
-      [2, 2, '2000m'],
-      [1, 1, '2000m'],
-      [3, 1, '1000m'],
+      [1, 1, '1'],
+      [2, 2, '2'],
+      [1, 1, '2'],
+      [3, 1, '1'],
     ] as const) {
       await engineOf().provide(unitOf({ number, spec: { db_cpu: asked, labels: { release: `r${number}` } } }))
       expect(cpu()).toBe(comes)
@@ -259,6 +279,10 @@ describe('stores', () => {
       [5, '5Gi'],
       [20, '20Gi'],
       [10, '20Gi'],
+      [2048, '2Ti'],
+      [10, '2Ti'],
+      [2050, '2050Gi'],
+      [2048, '2050Gi'],
     ] as const) {
       await engineOf().provide(unitOf({ spec: { db_storage_gi: asked } }))
       expect(size()).toBe(comes)

@@ -1,14 +1,15 @@
 // From an application's files to an image: by its Dockerfile, or by its commands in a base image.
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { Readable } from 'node:stream'
 import { packTar } from 'modern-tar/fs'
 import { type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
 import { installOf, startOf } from '../process/prepare.ts'
 import { type ContainerApi, EngineFailure } from './api.ts'
+import { buildLines } from './build-lines.ts'
+import { fromOf, ignores } from './dockerfile.ts'
 import { buildFailure, ending } from './failures.ts'
-import { Lines } from './frames.ts'
 import { BEGINNING, follow } from './log.ts'
 import { type Create, deploymentLabels, networkName, REVISION, ROLE } from './spec.ts'
 
@@ -32,19 +33,23 @@ type Job = {
 }
 export const hasDockerfile = (tree: Tree) => fs.existsSync(join(tree.folder, 'Dockerfile'))
 
+/** The images that its Dockerfile begins with, in as far as they are named in full. */
+export const basesOf = ({ folder }: Tree) => fromOf(read(folder, 'Dockerfile'))
+
 /** The id of the image. */
 export async function buildDockerfile({ api, owner, unit, tree, task }: Job): Promise<string> {
   const { signal, tell, failed } = within(task)
   const labels = { ...deploymentLabels(owner, unit.deployment_id), [REVISION]: unit.revision_id }
-  const query = { t: tagOf(unit), labels, rm: true, forcerm: true, memory: MEMORY, memswap: MEMORY }
+  const version = (await api.hasBuildKit()) ? 2 : undefined
+  const query = { t: tagOf(unit), labels, version, rm: true, forcerm: true, memory: MEMORY, memswap: MEMORY }
   const headers = { 'Content-Type': 'application/x-tar' }
-  const body = Readable.from(packTar(tree.folder, { filter: ours }))
-  const lines = new Lines()
+  const body = Readable.from(packTar(tree.folder, { filter: wantedOf(tree.folder) }))
+  const linesOf = buildLines()
   let id: string | undefined
   try {
-    for await (const { stream, aux } of api.progress('/build', { query, headers, body, signal })) {
-      for (const line of lines.push(Buffer.from(stream ?? ''))) tell(line)
-      id = aux?.ID ?? id
+    for await (const message of api.progress('/build', { query, headers, body, signal })) {
+      for (const line of linesOf(message)) tell(line)
+      if (typeof message.aux === 'object') id = message.aux.ID ?? id
     }
   } catch (error) {
     throw failed(error instanceof EngineFailure && error.status ? buildFailure(error.message) : error)
@@ -102,13 +107,13 @@ export async function buildInBase(
   } catch (error) {
     throw failed(error instanceof EngineFailure && error.status ? buildFailure(error.message) : error)
   } finally {
-    await api.quietly('DELETE', at, { query: { force: true, v: true } }).catch(() => {})
+    await api.discard(container.Id).catch(() => {})
   }
 }
 
 async function put(api: ContainerApi, at: string, tree: Tree, unit: Unit, signal: AbortSignal): Promise<void> {
   const inFolder = packTar(tree.folder, {
-    filter: ours,
+    filter: ours(tree.folder),
     map: header => ({ ...header, name: `${FOLDER.slice(1)}/${header.name}` }),
   })
   const headers = { 'Content-Type': 'application/x-tar' }
@@ -140,8 +145,18 @@ function within(task: Task) {
   return { signal: AbortSignal.any([task.signal, late]), tell, failed }
 }
 
+/** A link could lead anywhere on this machine, and is not followed. */
+function read(folder: string, name: string): string {
+  const file = join(folder, name)
+  return fs.lstatSync(file, { throwIfNoEntry: false })?.isFile() ? fs.readFileSync(file, 'utf8') : ''
+}
+
 /** What git keeps for itself is not of the application. */
-const ours = (path: string) => !/(^|\/)\.git(\/|$)/.test(path)
+const ours = (folder: string) => (path: string) => !/(^|\/)\.git(\/|$)/.test(relative(folder, path))
+function wantedOf(folder: string): (path: string, stat: fs.Stats) => boolean {
+  const ignored = ignores(read(folder, '.dockerignore'))
+  return (path, stat) => ours(folder)(path) && !ignored(relative(folder, path), stat.isDirectory())
+}
 const quoted = (value: string) => `'${value.replaceAll("'", `'\\''`)}'`
 const nameOf = ({ deployment_id }: Unit) => `slipway/${deployment_id}`
 const tagOf = (unit: Unit) => `${nameOf(unit)}:${unit.revision_id}`

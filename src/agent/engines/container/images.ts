@@ -63,6 +63,13 @@ export class Images {
     return digest
   }
 
+  /** What a Dockerfile begins with: a builder is told no password, and does not ask whose an image is. */
+  async begun(image: string, wanted: Wanted, unit: Unit, task: Task): Promise<void> {
+    const here = await this.#inspect(image)
+    const others = here !== undefined && wanted.own !== null && this.#isOthers(here, image, unit, wanted.own)
+    if (others || (await this.#login(image, unit))) await this.pinned(image, wanted, unit, task)
+  }
+
   /** Built or pulled for another deployment: whether this one may have it too, only its registry can say. */
   #isOthers(here: Inspected, image: string, { deployment_id }: Unit, own: string): boolean {
     const built = here.Config?.Labels?.[DEPLOYMENT]
@@ -182,12 +189,10 @@ const nameOf = (image: string) => image.replace(/@.*$/, '').replace(LAST_TAG, ''
 /** A digest says more than the tag before it. */
 const tagOf = (image: string) => /@(.*)$/.exec(image)?.[1] ?? LAST_TAG.exec(image)?.[0].slice(1) ?? 'latest'
 
+/** Docker leaves out what Podman puts before the name of an image of Docker Hub. */
+const shortOf = (image: string) => nameOf(image).replace(/^(docker\.io\/)?(library\/)?/, '')
+
 /** By which it can be named. */
-function digestsOf(image: string, { RepoDigests }: Inspected): string[] {
-  if (isPinned(image)) return [image]
-  const name = nameOf(image)
-  return (RepoDigests ?? []).filter(known => {
-    const other = nameOf(known)
-    return other === name || other === `docker.io/${name}` || other === `docker.io/library/${name}`
-  })
+export function digestsOf(image: string, { RepoDigests }: Pick<Inspected, 'RepoDigests'>): string[] {
+  return isPinned(image) ? [image] : (RepoDigests ?? []).filter(known => shortOf(known) === shortOf(image))
 }

@@ -51,8 +51,13 @@ async function pushed(
   const headers = { 'X-Registry-Auth': login ? loginOf(login) : Buffer.from('{}').toString('base64') }
   let digest: string | undefined
   let told = Date.now()
-  for await (const { status, id } of api.progress(`/images/${repository}/push`, { query: { tag }, headers, signal })) {
-    digest = /digest: (sha256:[0-9a-f]{64})/.exec(status ?? '')?.[1] ?? digest
+  for await (const { status, id, aux } of api.progress(`/images/${repository}/push`, {
+    query: { tag },
+    headers,
+    signal,
+  })) {
+    const named = typeof aux === 'object' ? aux.Digest : undefined
+    digest = named ?? /digest: (sha256:[0-9a-f]{64})/.exec(status ?? '')?.[1] ?? digest
     if (!status || Date.now() - told < LINES_EVERY_MS) continue
     told = Date.now()
     log([id, status].filter(Boolean).join(': '))

@@ -44,7 +44,7 @@ export const KubernetesSettings = z
     K8S_BUILD_DOCKER_CONFIG: z.string().optional(),
     K8S_PULL_SECRETS: list(DnsSubdomain).default([]),
     K8S_RUN_AS_USER: z.coerce.number().int().min(1).optional(),
-    K8S_PROGRESS_SECONDS: seconds.default(600),
+    K8S_PROGRESS_SECONDS: seconds.min(1).default(600),
     K8S_DRAIN_SECONDS: seconds.default(15),
   })
   .refine(all => all.K8S_ROUTES !== 'gateway' || all.K8S_GATEWAY !== undefined, {
