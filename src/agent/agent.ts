@@ -23,6 +23,8 @@ type Options = {
   /** What an operator may want to read. */
   say: (line: string) => void
   wait?: number
+  /** Milliseconds until a credential is asked for again. */
+  retry?: number
 }
 
 /** A lease lasts 60 seconds from the start of a poll; a little less of it is trusted. */
@@ -30,7 +32,8 @@ const LEASE_MS = 55_000
 const RESYNC_MS = 6 * 3600_000
 const FLUSH_MS = 250
 const RETRY_MS = 2_000
-const CREDENTIAL_TRIES = 5
+/** How often a git host is asked that is not well: a build that waits keeps others waiting. */
+const HOST_TRIES = 5
 /** How often an agent without the lease looks whether it is free. */
 const STANDBY_S = 10
 const FATAL = new Set([401, 403, 404])
@@ -213,24 +216,25 @@ export class Agent {
       id,
       engine: this.#options.engine,
       builds: this.#builds,
-      opening: { keys: this.#keys, listener: this.#listener, credential: of => this.#credential(of) },
+      opening: { keys: this.#keys, listener: this.#listener, credential: (of, signal) => this.#credential(of, signal) },
       say: line => this.#options.say(`${this.#name(id)}: ${line}`),
       later: ms => this.#lanes.later(id, ms),
     }
   }
 
-  /** A refusal is the build's end, in the control plane's own sentence; a control plane that is away is asked again. */
-  async #credential(of: Ref): Promise<string> {
-    const { control, agent_id } = this.#options
-    for (let tries = 1; ; tries++) {
-      const wish = { ...of, agent_id, fence: this.#fence!, public_key: this.#keys.public_key }
+  /** A refusal is the build's end, in the control plane's own sentence. While the control plane is away, the build waits for it. */
+  async #credential(of: Ref, signal: AbortSignal): Promise<string> {
+    const { control, agent_id, retry = RETRY_MS } = this.#options
+    for (let tries = 1; ; ) {
       try {
-        return (await control.credentials(wish)).credential
+        const wish = () => ({ ...of, agent_id, fence: this.#fence!, public_key: this.#keys.public_key })
+        if (this.#acting()) return (await control.credentials(wish(), signal)).credential
       } catch (error) {
         const passes = !(error instanceof Refused) || error.status >= 429 || error.code === 'fence_stale'
-        if (!passes || tries === CREDENTIAL_TRIES) throw new Unworkable((error as Error).message)
-        await delay(RETRY_MS, undefined, { signal: this.#ending.signal })
+        const ofHost = error instanceof Refused && /^(githost|upstream)_/.test(error.code)
+        if (!passes || (ofHost && tries++ === HOST_TRIES)) throw new Unworkable((error as Error).message)
       }
+      await delay(retry, undefined, { signal })
     }
   }
 

@@ -28,7 +28,7 @@ export type Opening = {
   keys: Keys
   listener: string
   /** Sealed, for a revision from a repository. */
-  credential: (of: Ref) => Promise<string | null>
+  credential: (of: Ref, signal: AbortSignal) => Promise<string | null>
 }
 
 export function unitOf(work: Work, revision: RevisionWork, { keys, listener }: Opening): Unit {
@@ -51,8 +51,8 @@ export function unitOf(work: Work, revision: RevisionWork, { keys, listener }: O
 export function originOf(work: Work, revision: RevisionWork, { keys, listener, credential }: Opening): Origin {
   const { git, archive, template_id, platform_config_path, install_command, build_command } = revision
   const of = { deployment_id: work.deployment_id, revision_id: revision.id }
-  const asked = async () => {
-    const sealed = await credential(of)
+  const asked = async (signal: AbortSignal) => {
+    const sealed = await credential(of, signal)
     return sealed === null
       ? null
       : keys.open<Credential>(sealed, `${listener}/${of.deployment_id}/${of.revision_id}/git`)

@@ -114,8 +114,12 @@ export async function controlPlane() {
 
   /** Whoever asks for a repository's is given this one. */
   const credential = { username: 'x-access-token', password: 'hush-clone' }
+  /** What those are told that ask for a credential, and how many of them. */
+  const refusing = { status: 503, code: 'database_unavailable', left: 0, told: 0 }
   function give({ fence, public_key, deployment_id, revision_id }: z.output<typeof CredentialWish>) {
     if (fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    if (refusing.left-- > 0 && ++refusing.told)
+      return [refusing.status, { code: refusing.code, detail: `It is ${refusing.code}.` }]
     return [200, { credential: seal(credential, public_key, `${listener_id}/${deployment_id}/${revision_id}/git`) }]
   }
 
@@ -143,6 +147,7 @@ export async function controlPlane() {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     credential,
+    refusing,
     works,
     reports,
     logs,
