@@ -48,8 +48,8 @@ export async function startPlane() {
       /"wait":\s*\d+/,
       wait => `"wait":${Math.min(2, Number(/\d+/.exec(wait)))}`,
     )
-    const { method, headers } = request
-    const answer = await app.fetch(new Request(request.url, { method, headers, body: text }))
+    const { method, headers, signal } = request
+    const answer = await app.fetch(new Request(request.url, { method, headers, body: text, signal }))
     const body = await answer.text()
     const read = (json: string) => JSON.parse(json || 'null')
     exchanges.push({ key, path, asked: read(text), status: answer.status, answered: read(body) })

@@ -104,6 +104,10 @@ export class Agent {
     await this.#builds.close()
     await this.#lanes.close()
     await this.#options.engine.close(how)
+    const { control, agent_id } = this.#options
+    // Nothing is begun or reported from here on, so another one may. Untold, it waits until the lease runs out.
+    if (this.#fence !== null) await control.release({ agent_id, fence: this.#fence }).catch(() => {})
+    this.#fence = null
   }
 
   // ---- what is wanted

@@ -310,3 +310,13 @@ test('two agents for one listener: one works, the other waits; the one that lost
   control.giveBack()
   expect(await ended(revision)).toMatchObject({ state: 'deployed' })
 }, 60_000)
+
+test('two agents for one listener: the one that ends gives its lease back, and the other takes over what is wanted', async () => {
+  git.push(serving('one'))
+  const first = start()
+  await ended(control.want(id, source()))
+  const second = start({ at: join(home, 'second'), agent_id: 'agent-2' })
+  await eventually(() => second.said.some(line => line.includes('Held')))
+  await first.agent.close({ stop: false })
+  expect(await ended(control.want(id, source()))).toMatchObject({ state: 'deployed' })
+}, 60_000)

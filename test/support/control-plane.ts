@@ -10,6 +10,7 @@ import {
   CredentialWish,
   LogBatch,
   Poll,
+  Release,
   type Report,
   type ReportResult,
   Reports,
@@ -90,6 +91,13 @@ export async function controlPlane() {
     ]
   }
 
+  function release({ agent_id, fence }: Release) {
+    if (fence !== lease.fence || ![agent_id, ''].includes(lease.agent))
+      return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    lease = { agent: '', fence }
+    return [204]
+  }
+
   function report(body: z.output<typeof Reports>) {
     if (body.fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
     const results = body.reports.map((one): ReportResult => {
@@ -136,11 +144,12 @@ export async function controlPlane() {
     const body = await json(req)
     const [status, answer, headers = {}] = (await {
       '/v1/sync/poll': () => poll(Poll.parse(body)),
+      '/v1/sync/release': () => release(Release.parse(body)),
       '/v1/sync/report': () => report(Reports.parse(body)),
       '/v1/sync/credentials': () => give(CredentialWish.parse(body)),
       '/v1/sync/logs': () => log(LogBatch.parse(body)),
-    }[req.url!]!()) as [number, object, Record<string, string>?]
-    res.writeHead(status, { 'Content-Type': 'application/json', ...headers }).end(JSON.stringify(answer))
+    }[req.url!]!()) as [number, object?, Record<string, string>?]
+    res.writeHead(status, { 'Content-Type': 'application/json', ...headers }).end(answer && JSON.stringify(answer))
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
 
