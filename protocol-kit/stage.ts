@@ -79,7 +79,7 @@ export async function setStage(plane: Plane, command: string[]) {
     const child = spawn(program!, args, { cwd, env, stdio: ['ignore', 'inherit', 'inherit'] })
     running.add(child)
     child.once('exit', () => running.delete(child))
-    return { kill: () => ended(child, 'SIGKILL') }
+    return { kill: () => ended(child, 'SIGKILL'), end: () => ended(child, 'SIGTERM') }
   }
   const ended = async (child: ChildProcess, signal: NodeJS.Signals) => {
     const gone = new Promise(resolve => child.once('exit', resolve))

@@ -2,14 +2,15 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Changes, LONGEST_POLL, REPORTS_AT_ONCE, type Report, type ReportResult } from '../sync/schema.ts'
 import { Builds } from './builds/builds.ts'
-import { type Control, Refused } from './control.ts'
+import { type Control, patience, Refused } from './control.ts'
 import { type Engine, type Level, type Ref, Unworkable } from './engines/engine.ts'
 import { makeKeys } from './envelope.ts'
 import { Lanes } from './lanes.ts'
 import { LogShipper } from './log-shipper.ts'
 import { plan } from './plan.ts'
 import { type Known, refresh, type Steps, take } from './steps.ts'
-import { digestOf, type Found, find, reportOf, wantedOf } from './work.ts'
+import { Troubles } from './troubles.ts'
+import { digestOf, type Found, find, reportOf, settledBy, wantedOf } from './work.ts'
 
 /** What is wanted of a deployment, and what the control plane was told last. */
 type Entry = Known & { told?: string; databaseTold?: boolean }
@@ -23,8 +24,9 @@ type Options = {
   /** What an operator may want to read. */
   say: (line: string) => void
   wait?: number
-  /** Milliseconds until a credential is asked for again. */
+  /** Milliseconds until a credential is asked for again; after which what goes on failing is given up. */
   retry?: number
+  lasting?: number
 }
 
 /** A lease lasts 60 seconds from the start of a poll; a little less of it is trusted. */
@@ -34,8 +36,6 @@ const FLUSH_MS = 250
 const RETRY_MS = 2_000
 /** How often a git host is asked that is not well: a build that waits keeps others waiting. */
 const HOST_TRIES = 5
-/** How often an agent without the lease looks whether it is free. */
-const STANDBY_S = 10
 const FATAL = new Set([401, 403, 404])
 
 export class Agent {
@@ -46,6 +46,7 @@ export class Agent {
   readonly #reports = new Map<string, Report>()
   readonly #ending = new AbortController()
   readonly #builds: Builds
+  readonly #troubles: Troubles
   readonly #logs: LogShipper
   #opened: Promise<void> = Promise.resolve()
   #listener = ''
@@ -62,12 +63,10 @@ export class Agent {
     const log = (kind: 'build' | 'deploy') => (of: Ref, message: string, level: Level) =>
       this.#logs.add(of, kind, message, level)
     this.#builds = new Builds({ ...options, changed, log: log('build') })
+    this.#troubles = new Troubles({ ...options, builds: this.#builds, log: log('deploy') })
     this.#lanes = new Lanes(
       id => this.#bring(id),
-      (id, error) => {
-        options.say(`${this.#name(id)}: ${(error as Error).message}`)
-        this.#lanes.later(id, RETRY_MS)
-      },
+      (id, error) => this.#stumbled(id, error as Error),
     )
     const { control, agent_id } = options
     this.#logs = new LogShipper(control, () => (this.#acting() ? { agent_id, fence: this.#fence! } : undefined))
@@ -162,17 +161,13 @@ export class Agent {
   async #pause(error: unknown, trouble: number): Promise<number> {
     if (this.#ending.signal.aborted) return 0
     const { say } = this.#options
-    let seconds = Math.min(0.25 * 2 ** Math.min(trouble, 6), 15)
     if (error instanceof Refused) {
       if (FATAL.has(error.status)) throw error
       if (error.status === 409) this.#loseLease()
       if (error.status === 422) this.#cursor = null
-      // A lease may be given back before it ends.
-      const told = error.retryAfter ?? 0
-      seconds = Math.max(seconds, error.code === 'lease_held' ? Math.min(told, STANDBY_S) : told)
     }
     if (trouble === 1) say(`The control plane: ${(error as Error).message}`)
-    await delay(seconds * 1000, undefined, { signal: this.#ending.signal }).catch(() => {})
+    await delay(patience(error, trouble) * 1000, undefined, { signal: this.#ending.signal }).catch(() => {})
     return trouble
   }
 
@@ -208,11 +203,19 @@ export class Agent {
         if (!this.#acting()) return this.#lanes.later(id, RETRY_MS)
         await take(steps, action, known, found)
       }
-      if (actions.length === 0) return
+      if (actions.length === 0) return this.#troubles.over(id)
       // What was done changed nothing: it is not done without end.
       if (JSON.stringify(actions) === before) return this.#lanes.later(id, RETRY_MS)
       before = JSON.stringify(actions)
     }
+  }
+
+  #stumbled(id: string, error: Error): void {
+    this.#options.say(`${this.#name(id)}: ${error.message}`)
+    const known = this.#known.get(id)
+    const { again, failure } = this.#troubles.meet(id, known?.work, error)
+    if (known && failure) this.#reports.set(id, { deployment_id: id, generation: known.generation, ...failure })
+    this.#lanes.later(id, again)
   }
 
   #stepsOf(id: string): Steps {
@@ -287,12 +290,8 @@ export class Agent {
     if (generation === null) return void this.#known.delete(id)
     known.generation = generation
     const { work } = known
-    if (report.revision_id === work.revision?.id && work.revision) {
-      // The control plane knows it as well as we do; a poll may bring no more than that.
-      if (report.state === 'deployed') known.work = { ...work, serving: work.revision, revision: null }
-      if (report.state === 'failed') known.work = { ...work, revision: null }
-      if (report.state === 'deployed' || report.state === 'failed') this.#lanes.touch(id)
-    }
+    known.work = settledBy(report, work)
+    if (known.work !== work) this.#lanes.touch(id)
   }
 }
 

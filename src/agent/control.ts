@@ -29,6 +29,15 @@ export class Refused extends Error {
   }
 }
 
+/** How often an agent without the lease looks whether it is free: it may be given back before it ends. */
+const STANDBY_S = 10
+/** How many seconds to wait after so many failures in a row. */
+export function patience(error: unknown, failures: number): number {
+  const told = (error instanceof Refused && error.retryAfter) || 0
+  const held = error instanceof Refused && error.code === 'lease_held'
+  return Math.max(Math.min(0.25 * 2 ** Math.min(failures, 6), 15), held ? Math.min(told, STANDBY_S) : told)
+}
+
 export type Control = ReturnType<typeof controlAt>
 
 export function controlAt({ url, key }: { url: string; key: string }) {

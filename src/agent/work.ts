@@ -79,6 +79,8 @@ export type Found = {
   url: string | null
 }
 
+const GIVES_WAY: Phase[] = ['starting', 'healthy', 'unhealthy']
+
 export async function find(id: string, builds: Builds, seen: Seen): Promise<Found> {
   const revisions: Record<string, Phase> = {}
   const reasons = new Map<string, string>()
@@ -97,8 +99,9 @@ export async function find(id: string, builds: Builds, seen: Seen): Promise<Foun
     }
   }
   for (const { revision_id, phase, reason } of seen.running) {
-    // It was given up, and the agent was killed before it had ended its copies.
-    revisions[revision_id] = revisions[revision_id] === 'failed' && phase === 'starting' ? 'failing' : phase
+    // It was given up, and its copies are still to be ended.
+    const givenUp = revisions[revision_id] === 'failed' && seen.routed !== revision_id && GIVES_WAY.includes(phase)
+    revisions[revision_id] = givenUp ? 'failing' : phase
     if (reason && !reasons.has(revision_id)) reasons.set(revision_id, reason)
   }
   const { database } = seen
@@ -163,8 +166,16 @@ export function reportOf(work: Work, generation: number, found: Found, databaseT
   }
 }
 
+/** What is wanted when a report was accepted: the control plane knows it as well as we do, and a poll may bring no more than that. */
+export function settledBy({ revision_id, state }: Report, work: Work): Work {
+  const { revision } = work
+  if (!revision || revision_id !== revision.id) return work
+  if (state === 'deployed') return { ...work, serving: revision, revision: null }
+  return state === 'failed' ? { ...work, revision: null } : work
+}
+
 /** The sentence at the beginning and the newest lines at the end are what counts. */
-function cut(text: string): string {
+export function cut(text: string): string {
   const message = text.replaceAll('\0', '').toWellFormed()
   if (message.length <= LONGEST_MESSAGE) return message
   return `${message.slice(0, 900)}\n…\n${message.slice(-1000)}`

@@ -176,6 +176,11 @@ export async function controlPlane() {
       touch(wanted)
       return made.id
     },
+    change(id: string, more: Partial<Work>): void {
+      const wanted = works.get(id)!
+      wanted.work = { ...wanted.work, ...more }
+      touch(wanted)
+    },
     interrupt(id: string): void {
       const wanted = works.get(id)!
       wanted.work = { ...wanted.work, revision: null }

@@ -136,6 +136,14 @@ export class Builds {
       writeJson(join(this.#folder(ref), 'record.json'), { ...made, given_up: reason } satisfies Made)
   }
 
+  /** It is wanted after all. */
+  takeBack(ref: Ref): void {
+    const made = this.made(ref)
+    if (made?.state !== 'built' || !made.given_up) return
+    const { given_up: _, ...record } = made
+    writeJson(join(this.#folder(ref), 'record.json'), record satisfies Made)
+  }
+
   forget = (ref: Ref) => remove(this.#folder(ref))
   remove = (deployment_id: string) => remove(join(this.#home, deployment_id))
 
