@@ -60,7 +60,7 @@ export async function startPlane() {
     }
     const sooner = new Headers(answer.headers)
     if (sooner.has('Retry-After')) sooner.set('Retry-After', '2')
-    return new Response(body, { status: answer.status, headers: sooner })
+    return new Response(body || null, { status: answer.status, headers: sooner })
   }
   const server = createAdaptorServer({ fetch: serve as never }) as Server
   await once(server.listen(0, '127.0.0.1'), 'listening')

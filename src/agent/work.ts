@@ -110,7 +110,7 @@ export async function find(id: string, builds: Builds, seen: Seen): Promise<Foun
       revisions,
       routed: seen.routed,
       database: database === null ? 'none' : database.ready ? 'ready' : 'coming',
-      left: seen.left || builds.deployments().includes(id),
+      left: seen.left || builds.left(id),
     },
     reasons,
     made,

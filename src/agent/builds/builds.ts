@@ -51,6 +51,10 @@ export class Builds {
     return list(this.#home)
   }
 
+  left(deployment_id: string): boolean {
+    return fs.existsSync(join(this.#home, deployment_id))
+  }
+
   revisions(deployment_id: string): string[] {
     const kept = list(join(this.#home, deployment_id)).filter(name => name !== 'cache')
     const begun = [...this.#running].filter(([, one]) => one.deployment_id === deployment_id).map(([id]) => id)
