@@ -10,7 +10,7 @@ import { LogShipper } from './log-shipper.ts'
 import { plan } from './plan.ts'
 import { type Known, refresh, type Steps, take } from './steps.ts'
 import { Troubles } from './troubles.ts'
-import { digestOf, type Found, find, reportOf, settledBy, wantedOf } from './work.ts'
+import { digestOf, type Found, factsOf, find, reportOf, settledBy, wantedOf } from './work.ts'
 
 /** What is wanted of a deployment, and what the control plane was told last. */
 type Entry = Known & { told?: string; databaseTold?: boolean }
@@ -190,7 +190,10 @@ export class Agent {
   async #bring(id: string): Promise<void> {
     for (let before = ''; ; ) {
       // A resync that is not whole yet has not said what is not wanted.
-      if (!this.#acting() || this.#named || this.#resyncAt === 0) return this.#lanes.later(id, RETRY_MS)
+      if (!this.#acting() || this.#named || this.#resyncAt === 0) {
+        this.#troubles.over(id)
+        return this.#lanes.later(id, RETRY_MS)
+      }
       const known = this.#known.get(id)
       const steps = this.#stepsOf(id)
       const found = await find(id, this.#builds, await this.#options.engine.observe(id))
@@ -294,6 +297,3 @@ export class Agent {
     if (known.work !== work) this.#lanes.touch(id)
   }
 }
-
-/** What it says, whichever generation it is about. */
-const factsOf = (report: Report) => JSON.stringify({ ...report, generation: 0 })

@@ -166,6 +166,9 @@ export function reportOf(work: Work, generation: number, found: Found, databaseT
   }
 }
 
+/** What it says, whichever generation it is about. */
+export const factsOf = (report: Report) => JSON.stringify({ ...report, generation: 0 })
+
 /** What is wanted when a report was accepted: the control plane knows it as well as we do, and a poll may bring no more than that. */
 export function settledBy({ revision_id, state }: Report, work: Work): Work {
   const { revision } = work
