@@ -3,16 +3,17 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type Changes, LONGEST_POLL, REPORTS_AT_ONCE, type Report, type ReportResult } from '../sync/schema.ts'
 import { Builds } from './builds/builds.ts'
 import { type Control, Refused } from './control.ts'
-import { type Engine, type Level, type Ref, Unworkable } from './engines/engine.ts'
+import { Credentials } from './credentials.ts'
+import type { Engine, Events, Level, Ref } from './engines/engine.ts'
 import { makeKeys } from './envelope.ts'
 import { Lanes } from './lanes.ts'
 import { LogShipper } from './log-shipper.ts'
 import { plan } from './plan.ts'
 import { type Known, refresh, type Steps, take } from './steps.ts'
-import { digestOf, type Found, find, reportOf, wantedOf } from './work.ts'
+import { digestOf, type Found, find, outcomeOf, reportOf, wantedOf } from './work.ts'
 
-/** What is wanted of a deployment, and what the control plane was told last. */
-type Entry = Known & { told?: string; databaseTold?: boolean }
+/** What is wanted of a deployment, what it is called (also while it goes), and what the control plane was told last. */
+type Entry = Known & { name: string | null; told?: string; databaseTold?: boolean }
 type Options = {
   agent_id: string
   version: string
@@ -30,7 +31,6 @@ const LEASE_MS = 55_000
 const RESYNC_MS = 6 * 3600_000
 const FLUSH_MS = 250
 const RETRY_MS = 2_000
-const CREDENTIAL_TRIES = 5
 /** How often an agent without the lease looks whether it is free. */
 const STANDBY_S = 10
 const FATAL = new Set([401, 403, 404])
@@ -44,6 +44,7 @@ export class Agent {
   readonly #ending = new AbortController()
   readonly #builds: Builds
   readonly #logs: LogShipper
+  readonly #credentials: Credentials
   #opened: Promise<void> = Promise.resolve()
   #listener = ''
   #fence: number | null = null
@@ -58,7 +59,10 @@ export class Agent {
     const changed = (id: string) => this.#lanes.touch(id)
     const log = (kind: 'build' | 'deploy') => (of: Ref, message: string, level: Level) =>
       this.#logs.add(of, kind, message, level)
-    this.#builds = new Builds({ ...options, changed, log: log('build') })
+    const stale = () => {
+      this.#resyncAt = Math.min(this.#resyncAt, performance.now())
+    }
+    this.#builds = new Builds({ ...options, changed, stale, log: log('build') })
     this.#lanes = new Lanes(
       id => this.#bring(id),
       (id, error) => {
@@ -67,14 +71,21 @@ export class Agent {
       },
     )
     const { control, agent_id } = options
-    this.#logs = new LogShipper(control, () => (this.#acting() ? { agent_id, fence: this.#fence! } : undefined))
+    const who = () => (this.#acting() ? { agent_id, fence: this.#fence! } : undefined)
+    this.#logs = new LogShipper(control, who)
+    const asks = () => {
+      const lease = who()
+      return lease && { ...lease, listener: this.#listener }
+    }
+    this.#credentials = new Credentials({ control, keys: this.#keys, who: asks, signal: this.#ending.signal })
   }
 
   /** Until it is closed, or the control plane refuses it for good. */
   async run(): Promise<void> {
     const log = (of: Ref, message: string, level: Level) => this.#logs.add(of, 'deploy', message, level)
     const opening = async () => {
-      await this.#options.engine.open({ changed: id => this.#lanes.touch(id), log })
+      const registry: Events['registry'] = (of, image) => this.#credentials.registry(of, image)
+      await this.#options.engine.open({ changed: id => this.#lanes.touch(id), log, registry })
       await this.#builds.open()
     }
     this.#opened = opening()
@@ -134,7 +145,8 @@ export class Agent {
       const { deployment_id, generation } = work
       const before = this.#known.get(deployment_id)
       const databaseTold = before?.databaseTold ?? false
-      this.#known.set(deployment_id, { work, generation, given: before?.given ?? new Map(), databaseTold })
+      const given = before?.given ?? new Map()
+      this.#known.set(deployment_id, { work, name: work.name ?? before?.name ?? null, generation, given, databaseTold })
       this.#named?.add(deployment_id)
     }
     if (this.#named && !more) {
@@ -213,29 +225,14 @@ export class Agent {
       id,
       engine: this.#options.engine,
       builds: this.#builds,
-      opening: { keys: this.#keys, listener: this.#listener, credential: of => this.#credential(of) },
+      opening: { keys: this.#keys, listener: this.#listener, credential: of => this.#credentials.repository(of) },
       say: line => this.#options.say(`${this.#name(id)}: ${line}`),
       later: ms => this.#lanes.later(id, ms),
     }
   }
 
-  /** A refusal is the build's end, in the control plane's own sentence; a control plane that is away is asked again. */
-  async #credential(of: Ref): Promise<string> {
-    const { control, agent_id } = this.#options
-    for (let tries = 1; ; tries++) {
-      const wish = { ...of, agent_id, fence: this.#fence!, public_key: this.#keys.public_key }
-      try {
-        return (await control.credentials(wish)).credential
-      } catch (error) {
-        const passes = !(error instanceof Refused) || error.status >= 429 || error.code === 'fence_stale'
-        if (!passes || tries === CREDENTIAL_TRIES) throw new Unworkable((error as Error).message)
-        await delay(RETRY_MS, undefined, { signal: this.#ending.signal })
-      }
-    }
-  }
-
   #name(id: string): string {
-    return this.#known.get(id)?.work.name ?? id
+    return this.#known.get(id)?.name ?? id
   }
 
   // ---- what became of it
@@ -276,6 +273,8 @@ export class Agent {
       this.#lanes.touch(id)
     }
     if (outcome !== 'accepted') return
+    const said = outcomeOf(known.work, report)
+    if (said) this.#options.say(`${this.#name(id)}: ${said}`)
     if (generation === null) return void this.#known.delete(id)
     known.generation = generation
     const { work } = known

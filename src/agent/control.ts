@@ -58,7 +58,8 @@ export function controlAt({ url, key }: { url: string; key: string }) {
   return {
     poll: (poll: Poll, signal?: AbortSignal) => post('poll', poll, Changes, signal, poll.wait),
     report: (reports: Reports, signal?: AbortSignal) => post('report', reports, ReportResults, signal),
-    credentials: (wish: z.output<typeof CredentialWish>) => post('credentials', wish, GivenCredential, undefined),
+    credentials: (wish: z.input<typeof CredentialWish>, signal?: AbortSignal) =>
+      post('credentials', wish, GivenCredential, signal),
     logs: (batch: LogBatch, signal?: AbortSignal) => post('logs', batch, LogReceipt, signal),
   }
 }

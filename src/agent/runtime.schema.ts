@@ -1,7 +1,8 @@
 // The runtime configuration: the JSON file that a source carries at `platform_config_path`, and what each member means.
 import * as z from 'zod'
 
-const line = z.string().trim().min(1).max(4096).nullish()
+const text = z.string({ error: 'needs to be a text' })
+const line = text.trim().min(1, { error: 'needs to say something' }).max(4096).nullish()
 
 export const RuntimeConfiguration = z
   .object({
@@ -9,8 +10,7 @@ export const RuntimeConfiguration = z
       description:
         'Started by a shell, in the folder of the source. `npm start` when left out and there is a package.json.',
     }),
-    health_path: z
-      .string()
+    health_path: text
       .regex(/^\/[!-~]*$/, { error: 'needs to be a path that begins with /' })
       .max(1024)
       .nullish()
@@ -21,7 +21,7 @@ export const RuntimeConfiguration = z
     env: z
       .record(
         z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'needs a name of letters, digits or underscores' }),
-        z.string(),
+        text,
       )
       .refine(env => Object.keys(env).every(name => !/^(PORT|PATH|DATABASE_URI|REDIS_URI)$|^SLIPWAY_/.test(name)), {
         error:

@@ -27,8 +27,8 @@ export const revisionOf = (work: Work | undefined, id: string): RevisionWork | u
 export type Opening = {
   keys: Keys
   listener: string
-  /** Sealed, for a revision from a repository. */
-  credential: (of: Ref) => Promise<string | null>
+  /** For a revision from a repository. */
+  credential: (of: Ref) => Promise<Credential | null>
 }
 
 export function unitOf(work: Work, revision: RevisionWork, { keys, listener }: Opening): Unit {
@@ -48,21 +48,15 @@ export function unitOf(work: Work, revision: RevisionWork, { keys, listener }: O
   }
 }
 
-export function originOf(work: Work, revision: RevisionWork, { keys, listener, credential }: Opening): Origin {
+export function originOf(work: Work, revision: RevisionWork, { credential }: Opening): Origin {
   const { git, archive, template_id, platform_config_path, install_command, build_command } = revision
   const of = { deployment_id: work.deployment_id, revision_id: revision.id }
-  const asked = async () => {
-    const sealed = await credential(of)
-    return sealed === null
-      ? null
-      : keys.open<Credential>(sealed, `${listener}/${of.deployment_id}/${of.revision_id}/git`)
-  }
   if (revision.source === 'githost' && !git)
     throw new Unworkable('Its repository is not known any more: see its integration, and redeploy it.')
   if (revision.source === 'internal_source' && !archive)
     throw new Unworkable('Its archive is not there any more: upload it again, and redeploy it.')
   return {
-    git: git && { ...git, credential: asked },
+    git: git && { ...git, credential: () => credential(of) },
     archive,
     template_id,
     platform_config_path,
@@ -77,6 +71,7 @@ export type Found = {
   reasons: Map<string, string>
   made: Map<string, Made>
   url: string | null
+  last_request_at?: string | undefined
 }
 
 export async function find(id: string, builds: Builds, seen: Seen): Promise<Found> {
@@ -112,6 +107,7 @@ export async function find(id: string, builds: Builds, seen: Seen): Promise<Foun
     reasons,
     made,
     url: seen.url,
+    last_request_at: seen.last_request_at,
   }
 }
 
@@ -120,7 +116,7 @@ const BUILDS = ['githost', 'internal_source']
 
 /** What there is to tell of it now; null while there is nothing. A later report makes an earlier one needless. */
 export function reportOf(work: Work, generation: number, found: Found, databaseTold = true): Report | null {
-  const { observed, reasons, made, url } = found
+  const { observed, reasons, made, url, last_request_at } = found
   const about = { deployment_id: work.deployment_id, generation }
   const revisions = Object.entries(observed.revisions)
   if (work.wanted === 'absent') {
@@ -160,7 +156,16 @@ export function reportOf(work: Work, generation: number, found: Found, databaseT
     url: observed.routed ? url : null,
     healthy,
     message,
+    ...(last_request_at && { last_request_at }),
   }
+}
+
+/** What of a report whoever looks on wants to read; null where it is a step on the way. */
+export function outcomeOf(work: Work, { state, revision_id, url, message }: Report): string | null {
+  const revision = `revision ${revisionOf(work, revision_id ?? '')?.number}`
+  if (state === 'deployed') return `${revision} serves at ${url}`
+  if (state === 'failed') return `${revision} failed: ${message?.replaceAll('\n', '\n  ')}`
+  return state === 'removed' ? 'removed' : null
 }
 
 /** The sentence at the beginning and the newest lines at the end are what counts. */

@@ -4,7 +4,8 @@ import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
 import { db, mine, run } from '../kernel/db.ts'
 import { found } from '../kernel/rows.ts'
-import { deploymentHeads, deployments, type Hold, integrations, listeners, revisions } from '../tables.ts'
+import { deploymentHeads, deployments, type Hold, integrations, listeners, logLines, revisions } from '../tables.ts'
+import { levels } from './logs.schema.ts'
 import type { Explanation } from './revisions.schema.ts'
 import type { DeploymentRef } from './schema.ts'
 import { theOne } from './service.ts'
@@ -21,6 +22,8 @@ type Facts = {
   /** Its ref, where the repository has none of that name any more. */
   goneRef?: string | null
   healthy?: boolean | null
+  /** What its agent said last about what is wrong with it. */
+  trouble?: string | null
 }
 /** How its listener fares: since how many minutes nothing was heard of it; null when it has none. */
 type Served = { silent: number | null }
@@ -66,11 +69,12 @@ export function obstaclesOf(facts: Facts, known: Known[], { silent }: Served = {
     latest && ahead(latest, flying, silent === null),
     facts.healthy === false && {
       code: 'unhealthy' as const,
-      detail: 'The revision that serves fails its health check; its log says more.',
+      detail: `The revision that serves is not well${facts.trouble ? `. Its log: ${facts.trouble}` : '; its log says more.'}`,
     },
     facts.status === 'UNUSED' && {
       code: 'unused' as const,
-      detail: 'Nothing has changed for 28 days, and it counts as unused; a new revision wakes it.',
+      detail:
+        'Nobody has used or changed it for 28 days, so it counts as unused; it runs on, and a request or a new revision wakes it.',
     },
     facts.hold && {
       code: 'held_by_rollback' as const,
@@ -104,6 +108,12 @@ const SILENT = sql<
   string | null
 >`floor(extract(epoch from clock() - coalesce(${listeners.last_seen_at}, ${listeners.created_at})) / 60)`
 
+/** Only what an agent says about an application has a level of its own. */
+const TROUBLE = sql<string | null>`case when not ${deployments.healthy} then (
+  select l.message from ${logLines} l
+  where l.revision_id = ${deployments.active_revision_id} and l.kind = 'deploy' and l.severity = ${levels.indexOf('ERROR')} and l.tenant_id = current_tenant()
+  order by l.timestamp desc, l.number desc limit 1) end`
+
 export const explainDeployment = verb(
   'deployments:read',
   async (ctx, { deployment_id }: z.output<typeof DeploymentRef>): Promise<Explanation> => {
@@ -118,7 +128,14 @@ export const explainDeployment = verb(
       Facts['integration']
     >`case when ${through} is not null then coalesce(${integrations.state}, 'gone') end`
     const query = db
-      .select({ deployments, revisions, integration, goneRef: deploymentHeads.gone_ref, silent: SILENT })
+      .select({
+        deployments,
+        revisions,
+        integration,
+        goneRef: deploymentHeads.gone_ref,
+        silent: SILENT,
+        trouble: TROUBLE,
+      })
       .from(deployments)
       .leftJoin(revisions, concerned)
       .leftJoin(integrations, and(sql`${integrations.id} = (${through})::uuid`, mine(integrations)))
@@ -126,12 +143,18 @@ export const explainDeployment = verb(
       .leftJoin(listeners, eq(listeners.id, deployments.listener_id))
       .where(theOne(deployment_id))
     const rows = await run(ctx, query)
-    const { deployments: facts, integration: state, goneRef: gone, silent } = found(rows, 'deployment_not_found')
+    const {
+      deployments: facts,
+      integration: state,
+      goneRef: gone,
+      silent,
+      trouble,
+    } = found(rows, 'deployment_not_found')
     const known = rows.flatMap(row => row.revisions ?? [])
     const { repo_ref } = facts.source_revision_config as { repo_ref?: string }
     // Another ref may have been named since.
     const goneRef = gone === repo_ref ? gone : null
     const served = { silent: silent === null ? null : Number(silent) }
-    return { resources: obstaclesOf({ ...facts, integration: state, goneRef }, known, served) }
+    return { resources: obstaclesOf({ ...facts, integration: state, goneRef, trouble }, known, served) }
   },
 )

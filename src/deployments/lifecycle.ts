@@ -101,13 +101,13 @@ export type DeploymentFacts = {
   databaseReady: boolean | null
   /** When its listener last reported; null when it has none. */
   listenerSeen: number | null
-  /** When it was last used or changed. */
-  lastActive: number
+  /** When it was last used or changed; null where it serves and nobody can tell whether it is used. */
+  lastActive: number | null
 }
 
 export function deploymentStatus(facts: DeploymentFacts): DeploymentStatus {
   if (facts.deleting) return 'AWAITING_DELETE'
   if (facts.databaseReady === false) return 'AWAITING_DATABASE'
   if (isSilent(facts.listenerSeen, facts.now)) return 'UNKNOWN'
-  return facts.now - facts.lastActive >= UNUSED_AFTER ? 'UNUSED' : 'READY'
+  return facts.lastActive !== null && facts.now - facts.lastActive >= UNUSED_AFTER ? 'UNUSED' : 'READY'
 }

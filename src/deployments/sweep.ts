@@ -54,12 +54,15 @@ const hearing = (inside: SQL) => [
   sql`heard as (update deployments d set status = t.becomes, version = d.version + 1 from turned t where d.id = t.id returning d.*)`,
 ]
 
+/** An agent that cannot see requests tells of none: what it serves may be in use. */
+const untold = sql`c.last_request_at is null and c.listener_id is not null and c.active_revision_id is not null`
+
 /** Nothing of it changed or was in flight for so long, and nobody used it. Its updated_at stays: nobody changed it now either. */
 const idling = (inside: SQL) => [
   sql`still as (
     select c.id from deployments c where ${inside} and c.status = 'READY' and c.in_flight_revision_id is null and c.deleting_at is null
       and greatest(c.updated_at, c.last_request_at) <= clock() - ${UNUSED_AFTER} * interval '1 millisecond'
-      and c.updated_at <= clock() - ${UNUSED_AFTER} * interval '1 millisecond' and ${untaken} and c.id not in (select id from turned)
+      and c.updated_at <= clock() - ${UNUSED_AFTER} * interval '1 millisecond' and not (${untold}) and ${untaken} and c.id not in (select id from turned)
     order by c.id limit ${MOST} for update skip locked)`,
   sql`idle as (update deployments d set status = 'UNUSED', version = d.version + 1 from still where d.id = still.id returning d.*)`,
 ]

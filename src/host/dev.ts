@@ -7,7 +7,7 @@ import { connectionStringOf, speaksHttp } from './gateway.ts'
 import { type DevState, type Home, openHome } from './home.ts'
 import { startLocalAgent } from './local-agent.ts'
 import { freePort, obstacleOf } from './ports.ts'
-import { startPostgres } from './postgres.ts'
+import { type Postgres, startPostgres } from './postgres.ts'
 import { scheduled } from './schedule.ts'
 import { bold, complain, dim, say, showLine, step } from './terminal.ts'
 import { PortTaken, startWrangler } from './wrangler.ts'
@@ -20,6 +20,8 @@ const FIRST_PORT = 8787
 const READY_WITHIN = 60_000
 /** Signals that follow each other faster are one Ctrl-C: the terminal sends it, and npm passes it on. */
 const ONE_PRESS_MS = 500
+/** A Postgres that ends sooner than this is not started again. */
+const LASTS_MS = 1_000
 /** The id of our own requests, which are not shown. */
 const PROBE = `dev-${process.pid}`
 
@@ -74,9 +76,9 @@ async function main() {
 
   say(dim('Starting Slipway'))
   running.defer(() => home.remove('worker.env', 'database-url'))
-  const postgres = theirs ? undefined : step('Postgres', startPostgres({ dataDir: home.file('postgres') }))
+  const postgres = theirs ? undefined : step('Postgres', keepPostgres(home.file('postgres')))
   running.defer(async () => (await postgres?.catch(() => {}))?.stop())
-  postgres?.then(({ exited }) => exited).then(() => crashed.reject(new Error('Postgres has ended.')), crashed.reject)
+  postgres?.catch(crashed.reject)
   const database = openDatabase()
   running.defer(async () => (await database.catch(() => {}))?.close())
   const [{ key, listener }, { url, follow, housekeep }] = await orCrash(Promise.all([database, startWorker()]))
@@ -96,6 +98,22 @@ async function main() {
   // At once too: it may never run for as long as the schedule waits.
   sweep()
   await crashed.promise
+}
+
+/** Started again, at the same address, when it is killed: applications serve on meanwhile. Not when it does not last. */
+async function keepPostgres(dataDir: string): Promise<Pick<Postgres, 'url' | 'stop'>> {
+  let current = await startPostgres({ dataDir })
+  const follow = async () => {
+    for (let since = Date.now(); ; since = Date.now()) {
+      await current.exited
+      if (stoppingSince) return
+      if (Date.now() - since < LASTS_MS) throw new Error('Postgres has ended.')
+      complain('Postgres has ended; it is started again.')
+      current = await startPostgres({ dataDir, port: current.port })
+    }
+  }
+  follow().catch(crashed.reject)
+  return { url: current.url, stop: () => current.stop() }
 }
 
 const orCrash = <T>(work: Promise<T>): Promise<T> => Promise.race([work, crashed.promise])

@@ -20,8 +20,8 @@ const ROUTER_WITHIN = 10_000
 /** Longer than it gives what it runs to end. */
 const PATIENCE_MS = 15_000
 const AGAIN_MS = 1000
-/** Of no interest to whoever only has the one. */
-const NOISE = /^Has the lease/
+/** Of no interest to whoever only has the one, and wants to know what comes of a deployment. */
+const NOISE = /^Has the lease|: ((start|switch|drain|stop|interrupt|give up|forget) |remove$)/
 
 export function startLocalAgent({ home, url, listener_key, onLine, onTrouble }: Options) {
   const { PATH = '', HOME = '' } = process.env

@@ -47,8 +47,9 @@ export const syncRoutes = slice(
   })
   .post('/v1/sync/credentials', {
     id: 'giveCredential',
-    summary: 'What to clone the repository of a revision with',
-    description: 'Its git host is asked by the integration that the deployment was made with.',
+    summary: 'What to clone the repository of a revision with, or to pull and push its images',
+    description:
+      'For a repository its git host is asked, by the integration that the deployment was made with. For the registry of this installation nobody is asked: what is given logs in there for an hour, to pull, and to push where the agent builds the image itself.',
     body: s.CredentialWish,
     reply: s.GivenCredential,
     asks: true,

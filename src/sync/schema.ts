@@ -255,7 +255,10 @@ export const Report = z
       .nullish()
       .meta({ description: 'Where the deployment answers.' }),
     healthy: z.boolean().nullish().meta({ description: 'Whether its health check passes. `deployed` needs true.' }),
-    last_request_at: Instant.nullish().meta({ description: 'When somebody last used it.' }),
+    last_request_at: Instant.nullish().meta({
+      description:
+        'When somebody last used it; before anybody has, since when uses are counted. Left out by an agent that cannot tell: then it never counts as unused.',
+    }),
   })
   .superRefine((report, check) => {
     const needs = (path: string, missing: boolean) =>
@@ -407,11 +410,15 @@ export const CredentialWish = z
     fence: Fence,
     public_key: PublicKey,
     deployment_id: Uuid,
-    revision_id: Uuid.meta({ description: 'Of the source `githost`.' }),
+    revision_id: Uuid.meta({ description: 'For a repository: of the source `githost`.' }),
+    for: z.enum(['repository', 'registry']).default('repository').meta({
+      description:
+        'What it is to be used at: the git host that the source is cloned from, or the registry of this installation, which images of the deployment are pulled from and pushed to.',
+    }),
   })
   .meta({
     id: 'CredentialWish',
-    description: 'Of which revision an agent is about to clone the repository.',
+    description: 'For which revision an agent is about to clone, pull or push.',
     example: {
       agent_id: 'agent-1',
       fence: 1,
@@ -422,12 +429,22 @@ export const CredentialWish = z
   })
 export const GivenCredential = z
   .object({
-    credential: Sealed.meta({
+    credential: Sealed.nullable().meta({
       description:
-        'Sealed JSON `{"username": …, "password": …}` for git over HTTP, bound to `<listener>/<deployment>/<revision>/git`. An App’s is good for an hour.',
+        'For a repository sealed JSON `{"username": …, "password": …}` for git over HTTP, bound to `<listener>/<deployment>/<revision>/git`; an App’s is good for an hour. ' +
+        'For the registry sealed JSON with `registry`, `repository`, `username`, `password` and `expires_at`, bound to `<listener>/<deployment>/<revision>/registry`; null where this installation has no registry.',
     }),
   })
   .meta({ id: 'GivenCredential' })
+/** What the envelope of a credential for the registry holds. */
+export const RegistryCredential = z.object({
+  registry: z.string(),
+  repository: z.string(),
+  username: z.string(),
+  password: z.string(),
+  expires_at: z.iso.datetime(),
+})
+export type RegistryCredential = z.output<typeof RegistryCredential>
 
 // ---- archives
 

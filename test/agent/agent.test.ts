@@ -1,12 +1,16 @@
 // The agent whole, against a control plane of the protocol: real git, real processes, failures, kills, and a client that polls through it.
-import { randomUUID } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import * as fs from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
 import { controlAt } from '../../src/agent/control.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { gzip, tar } from '../support/archives.ts'
 import { eventually } from '../support/commands.ts'
 import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
 import { ask, folder, QUICK } from '../support/engine.ts'
@@ -143,6 +147,28 @@ test('the templates: each answers', async () => {
   expect(answers).toEqual(['[]', expect.stringContaining('It is served'), '{"ok":true}'])
 }, 60_000)
 
+test('an archive whose link is over by the time that it is built gets another one', async () => {
+  const file = await gzip(tar('hello'))
+  const asked: string[] = []
+  const server = createServer((req, res) => {
+    asked.push(req.url!)
+    if (req.url !== '/old') return void res.end(file)
+    // The next time that everything is told, it is by another link.
+    control.works.get(id)!.work.revision!.archive!.url = url('/new')
+    res.writeHead(403, { 'Content-Type': 'application/problem+json' }).end('{"code":"download_link_expired"}')
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = (path: string) => `http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`
+  const sha256 = createHash('sha256').update(file).digest('hex')
+  start()
+  const archive = { url: url('/old'), sha256, size: file.byteLength }
+  const revision = control.want(id, { source: 'internal_source', archive })
+  await ended(revision)
+  expect(asked).toEqual(expect.arrayContaining(['/old', '/new']))
+  expect(control.logs.find(({ message }) => /link to the archive is over/.test(message))).toBeDefined()
+  server.close()
+}, 60_000)
+
 describe('a failure is told in a sentence, and the old revision serves', () => {
   const broken = async (files: Record<string, string>, more = {}, limits = {}) => {
     git.push(serving('old'))
@@ -233,16 +259,18 @@ test('an interrupted build ends with all that it started; the old one serves', a
   control.interrupt(id)
   await eventually(() => control.reports.at(-1)!.state === 'serving')
   expect(fs.existsSync(join(home, 'builds', id, revision))).toBe(false)
+  await eventually(() => control.logs.some(({ of, message }) => of === revision && message.includes('interrupted')))
   expect((await ask(urlOf())).body).toBe('old')
 }, 60_000)
 
 test('a deleted deployment is removed, and told so', async () => {
   git.push(serving('old'))
-  start()
+  const { said } = start()
   await ended(control.want(id, source()))
   control.unwant(id)
   await eventually(() => control.reports.some(({ state }) => state === 'removed'))
   expect((await ask(urlOf())).status).toBe(404)
+  await eventually(() => said.some(line => /^shop-.*: removed$/.test(line)))
   for (const place of ['builds', 'process']) expect(fs.readdirSync(join(home, place))).toEqual([])
 }, 60_000)
 
@@ -252,7 +280,7 @@ test('the control plane gone for a while: what runs runs on, and a build that en
   await ended(control.want(id, source()))
   const client = polling(urlOf())
   git.push(serving('new'))
-  const revision = control.want(id, source({ build_command: 'sleep 0.5' }))
+  const revision = control.want(id, source({ build_command: 'sleep 2' }))
   await eventually(() => control.said(revision).includes('building'))
   control.away(true)
   await client.until('200 new')

@@ -237,7 +237,7 @@ describe('the runtime configuration', () => {
   test('the deployment’s own commands win; without a start command it is npm start; without either it is refused', async () => {
     const server = await gitServer()
     const commands = { install_command: 'echo theirs', build_command: 'echo theirs' }
-    server.push({ 'app.json': JSON.stringify(commands), 'package.json': '{}' })
+    server.push({ 'app.json': JSON.stringify(commands), 'package.json': '{"scripts": {"start": "node main.mjs"}}' })
     const git = { url: server.url, ref: 'main', commit_sha: null, credential: async () => null }
     const origin = { git, platform_config_path: 'app.json' }
     expect(await tree({ ...origin, install_command: 'echo ours' })).toMatchObject({
@@ -246,7 +246,11 @@ describe('the runtime configuration', () => {
     })
     const found = await tree(origin)
     const ref = { deployment_id: randomUUID(), revision_id: revision }
-    expect((await prepare(unit(ref), found, task, 64)).start_command).toBe('npm start')
+    expect((await prepare(unit(ref), found, task, 64)).start_command).toBe('npm start --silent')
+    fs.writeFileSync(join(found.folder, 'package.json'), '{}')
+    await expect(prepare(unit(ref), found, task, 64)).rejects.toThrow(/`start` script to its package.json/)
+    fs.writeFileSync(join(found.folder, 'server.js'), '')
+    expect((await prepare(unit(ref), found, task, 64)).start_command).toBe('npm start --silent')
     fs.rmSync(join(found.folder, 'package.json'))
     await expect(prepare(unit(ref), found, task, 64)).rejects.toThrow(/start_command/)
     expect((await tree({ ...origin, platform_config_path: 'no.json' })).start_command).toBeNull()

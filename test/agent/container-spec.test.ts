@@ -1,7 +1,7 @@
 // What a revision comes to when it is asked of a container engine, what is refused, and how an engine's failures are told.
 import { describe, expect, test } from 'vitest'
 import { buildFailure, ending, pullFailure, startFailure } from '../../src/agent/engines/container/failures.ts'
-import { digestOf } from '../../src/agent/engines/container/images.ts'
+import { digestsOf } from '../../src/agent/engines/container/images.ts'
 import { cpuOf, memoryOf } from '../../src/agent/engines/container/quantities.ts'
 import { refusal } from '../../src/agent/engines/container/refusal.ts'
 import { registryOf } from '../../src/agent/engines/container/secrets.ts'
@@ -190,18 +190,17 @@ describe('refused, with what is at fault', () => {
 })
 
 describe('the digest of an image', () => {
-  const id = `sha256:${'1'.repeat(64)}`
   test.each([
     ['docker.io/library/node:24', ['node@sha256:2']],
     ['node', ['docker.io/library/node@sha256:2']],
     ['docker.io/shop/web:1', ['other/web@sha256:3', 'shop/web@sha256:2']],
     ['127.0.0.1:5000/web', ['127.0.0.1:5000/web@sha256:2']],
   ])('that is asked for as %s, as Docker and Podman know it', (image, RepoDigests) =>
-    expect(digestOf(image, { Id: id, RepoDigests })).toMatch(/@sha256:2$/),
+    expect(digestsOf(image, { RepoDigests })).toEqual([expect.stringMatching(/@sha256:2$/)]),
   )
-  test('of one that no registry gave is its id', () => {
-    expect(digestOf('web:1', { Id: id, RepoDigests: null })).toBe(id)
-    expect(digestOf('docker.io/shop/web:1', { Id: id, RepoDigests: ['a.example/shop/web@sha256:3'] })).toBe(id)
+  test('of one that no registry gave is none', () => {
+    expect(digestsOf('web:1', { RepoDigests: null })).toEqual([])
+    expect(digestsOf('docker.io/shop/web:1', { RepoDigests: ['a.example/shop/web@sha256:3'] })).toEqual([])
   })
 })
 

@@ -4,7 +4,9 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { Ref, Seen } from '../../src/agent/engines/engine.ts'
+import { ProcessCopy } from '../../src/agent/engines/process/copy.ts'
 import type { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { isAlive } from '../../src/agent/processes.ts'
 import { withDefaults } from '../../src/deployments/resources.schema.ts'
 import { aliveOf, eventually } from '../support/commands.ts'
 import { application, ask, engineIn, folder, saying, unit } from '../support/engine.ts'
@@ -126,6 +128,31 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     expect(urls[1]).toContain(`shop-${other.deployment_id.slice(0, 8)}.localhost`)
   })
 
+  test('when it was last used is known to whoever observes it, coarsely, and after a restart; a health check is no use', async () => {
+    const { engine, changes } = await open({ asked_ms: 25, used_ms: 300 })
+    await engine.start(unit(ref), application(home, 'used', saying('x'), { health_path: '/' }))
+    const used = async (one = engine) => (await one.observe(ref.deployment_id)).last_request_at
+    await until(engine, ref, 'healthy')
+    expect(await used()).toBeUndefined()
+    await engine.route(unit(ref))
+    const counted = (await used())!
+    await eventually(() => Date.now() > Date.parse(counted) + 400)
+    expect(await used()).toBe(counted)
+
+    const before = changes.length
+    const at = await url(engine)
+    const asking = Date.now()
+    while (Date.now() < asking + 1000) await ask(at)
+    await eventually(async () => (await used())! > counted)
+    // The first use at once, and then a few in all: not one for each request.
+    expect(changes.length - before).toBeGreaterThanOrEqual(2)
+    expect(changes.length - before).toBeLessThanOrEqual(5)
+    const last = await used()
+    await engine.close({ stop: true })
+    const second = await open()
+    expect(await used(second.engine)).toBe(last)
+  })
+
   test('a removed deployment leaves nothing', async () => {
     const { engine } = await open()
     await engine.start(unit(ref), application(home, 'gone', saying('x')))
@@ -208,6 +235,28 @@ writeFileSync(process.env.TMPDIR + '/big', Buffer.alloc(8e6, 1)); setInterval(()
     expect((await until(engine, ref, 'failing')).reason).toContain('more than the 4 MB')
   })
 
+  test('one that filled its folders is started again with empty ones; one that fills its source is seen, too', async () => {
+    const { engine, lines } = await open({ disk_mb: 4 })
+    const code = (
+      path: string,
+    ) => `import { existsSync, writeFileSync } from 'node:fs'; import { createServer } from 'node:http'
+createServer((_, res) => res.end('up')).listen(process.env.PORT)
+if (!existsSync('filled')) setTimeout(() => writeFileSync(${path}, Buffer.alloc(12e6, 1)), 300)
+writeFileSync('filled', '')`
+    await engine.start(unit(ref), application(home, 'once', code("process.env.TMPDIR + '/big'")))
+    await until(engine, ref, 'unhealthy')
+    await until(engine, ref, 'healthy')
+    const killed = () => lines.filter(({ message }) => message.startsWith('Killed')).length
+    const before = killed()
+    const healthy = Date.now()
+    await eventually(() => Date.now() > healthy + 500)
+    expect([before, killed()]).toEqual([1, 1])
+
+    const other = next()
+    await engine.start(unit(other), application(home, 'inside', code("'big'")))
+    await eventually(() => lines.some(({ message }) => message.includes('into the folder of its source')))
+  })
+
   test('one that does not want to end is made to, with all that it started', async () => {
     const { engine, lines } = await open({ stop_ms: 200 })
     const code = `
@@ -244,6 +293,19 @@ process.on('SIGTERM', () => setTimeout(() => { console.log('gracefully'); server
     expect(engine.refuses(unit(ref, { source: 'internal_container' }))).toContain('container')
     expect(engine.refuses(unit(ref))).toBeNull()
   })
+})
+
+test('how a copy ended is told by itself, however early somebody looks', async () => {
+  const how = { command: 'sleep 0.1; exit 3', cwd: home, env: { PATH: process.env.PATH! }, port: 1 }
+  const copy = ProcessCopy.launch(join(home, 'copies'), how)
+  const { identity } = copy
+  const told = new Promise<void>(resolve => (copy.onExit = resolve))
+  // Without a turn of the event loop: it has ended, and nobody has been told yet.
+  while (isAlive(identity!));
+  copy.look()
+  expect(copy.ending).toBeUndefined()
+  await told
+  expect(copy.ending).toBe('ended with code 3')
 })
 
 describe('after the agent was killed', () => {

@@ -161,6 +161,15 @@ test('an early answer to a long upload reaches the client', async () => {
   asked.destroy()
 })
 
+test('until it is told who is served, everybody waits', async () => {
+  const at = await serve((_, res) => res.end('here'))
+  const [early, lost] = [answered(), answered({ headers: { host: 'nobody.localhost' } })]
+  const first = await Promise.race([early, lost, new Promise(resolve => setTimeout(resolve, 100, 'nobody yet'))])
+  expect(first).toBe('nobody yet')
+  lead(at)
+  expect([(await early).body, (await lost).status]).toEqual(['here', 404])
+})
+
 test('an unknown host is told so; garbage does no harm', async () => {
   lead(await serve((_, res) => res.end()))
   expect((await answered({ headers: { host: 'nobody.localhost' } })).status).toBe(404)
@@ -168,4 +177,28 @@ test('an unknown host is told so; garbage does no harm', async () => {
   socket.end('GARBAGE\r\n\r\n')
   await once(socket.resume(), 'close')
   expect((await answered()).status).toBe(200)
+})
+
+test('when each deployment was asked is known, until it is gone; who is unknown leaves no note', async () => {
+  const held = Promise.withResolvers<void>()
+  const at = await serve(async (req, res) => {
+    if (req.url === '/long') await held.promise
+    res.end()
+  })
+  const route = (host: string, of: string) => ({ host, path: '/', targets: [target(at)], of })
+  router.apply([route('app.localhost', 'one'), route('other.localhost', 'two')])
+  expect(router.asked()).toEqual({})
+  await answered({ headers: { host: 'nobody.localhost' } })
+  await answered()
+  const { one: first } = router.asked()
+  expect(router.asked()).toEqual({ one: expect.any(Number) })
+  // Whoever is still being answered is using it.
+  const long = answered({ path: '/long' })
+  await eventually(() => Object.keys(router.inFlight()).length === 1)
+  await eventually(() => Date.now() > first! + 20)
+  held.resolve()
+  await long
+  await eventually(() => router.asked().one! > first! + 10)
+  router.apply([route('other.localhost', 'two')])
+  expect(router.asked()).toEqual({})
 })

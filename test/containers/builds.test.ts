@@ -99,6 +99,16 @@ describe('with a Dockerfile', () => {
     server.close()
   })
 
+  test('what was built goes with the deployment', async () => {
+    const { engine } = await pods.open()
+    for (const page of ['one', 'two'])
+      await built(engine, next(), pods.tree({ Dockerfile: `FROM ${podman.image}\nRUN echo ${page}\n` }))
+    const kept = () => podman.podman('images', '--quiet', '--filter', `label=slipway.deployment=${ref.deployment_id}`)
+    expect((await kept()).split('\n')).toHaveLength(2)
+    await engine.remove(ref.deployment_id)
+    expect(await kept()).toBe('')
+  })
+
   test('a step that fails is told with its last lines', async () => {
     const { engine } = await pods.open()
     const Dockerfile = `FROM ${podman.image}\nRUN echo no such luck; exit 7\n`

@@ -170,6 +170,7 @@ describe('a deployment', () => {
     ['UNKNOWN', { ...silent, ...idle }],
     ['UNUSED', idle],
     ['UNUSED', { ...idle, listenerSeen: null }],
+    ['READY', { lastActive: null }],
     ['AWAITING_DELETE', { deleting: true }],
     ['AWAITING_DELETE', { deleting: true, databaseReady: false, ...silent, ...idle }],
   ] as const)('is %s given %o', (status, facts) => {

@@ -144,6 +144,28 @@ test('its housekeeping reaches the bucket of the Worker: an archive that nobody 
   expect(await ask(`select actor_kind from events where type = 'upload.removed'`)).toEqual([{ actor_kind: 'cron' }])
 }, 60_000)
 
+test('a database that is killed is started again, at the same address', async () => {
+  const running = dev([`--port=${await freePort()}`])
+  const { url, api_key } = await served(running)
+  const kill = () => {
+    const [pid] = fs.readFileSync(join(home, 'postgres/postmaster.pid'), 'utf8').split('\n')
+    process.kill(Number(pid), 'SIGKILL')
+    return pid
+  }
+  const killed = kill()
+  await running.until(() => running.said.err.includes('started again'))
+  await running.until(async () => (await info(url, api_key)).status === 200)
+  const file = join(home, 'postgres/postmaster.pid')
+  const again = await running.until(() => {
+    const [pid, , , , , , , status] = fs.readFileSync(file, 'utf8').split('\n')
+    return status?.trim() === 'ready' && pid !== killed && pid
+  })
+  expect(again).not.toBe(killed)
+  const family = familyOf(running.pid)
+  await running.stop('SIGTERM')
+  await eventually(() => aliveOf(family).length === 0)
+}, 60_000)
+
 describe('refuses in one sentence that names it', () => {
   test('a port that is given and taken, before anything is started', async () => {
     const squatter = createServer().listen(0, '127.0.0.1')

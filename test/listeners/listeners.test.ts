@@ -217,4 +217,28 @@ describe('silence', () => {
     expect(await used(2 * UNUSED_AFTER + 1000)).toMatchObject({ outcome: 'accepted' })
     expect(await read()).toBe('READY')
   })
+
+  it('is not what an agent keeps about one that is not well: what it said last is told', async () => {
+    const { agent, work, explained } = await serving()
+    await agent.say(work, { state: 'deployed' })
+    const [now] = (await agent.poll()).changes
+    await agent.say({ ...now!, revision: now!.serving }, { state: 'serving', healthy: false })
+    expect((await explained())[0]).toMatchObject({ code: 'unhealthy' })
+    const line = (level: string, message: string) => ({ timestamp: new Date().toISOString(), level, message })
+    const { status } = await agent.post('/v1/sync/logs', {
+      ...{ agent_id: agent.agent_id, fence: agent.fence, kind: 'deploy', stream: crypto.randomUUID(), from: 0 },
+      ...{ deployment_id: work.deployment_id, revision_id: work.revision!.id },
+      lines: [line('ERROR', 'Killed: once.'), line('ERROR', 'Killed: out of memory.'), line('INFO', 'Starting')],
+    })
+    expect(status).toBe(200)
+    expect((await explained())[0].detail).toContain('Killed: out of memory.')
+  })
+
+  it('of an agent that cannot tell of use makes none UNUSED', async () => {
+    const { tenant, agent, work, read } = await serving()
+    await agent.say(work, { state: 'deployed' })
+    await at(UNUSED_AFTER, () => agent.poll())
+    await sweep(tenant, UNUSED_AFTER + 1000)
+    expect(await read()).toBe('READY')
+  })
 })

@@ -2,7 +2,15 @@
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { ContainerEngine, type ContainerOptions } from '../../src/agent/engines/container.ts'
-import type { Artifact, Level, Ref, Seen, Tree, Unit } from '../../src/agent/engines/engine.ts'
+import {
+  type Artifact,
+  type Level,
+  type Ref,
+  type Seen,
+  type Tree,
+  UNHEARD,
+  type Unit,
+} from '../../src/agent/engines/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { type ResourceSpec, withDefaults } from '../../src/deployments/resources.schema.ts'
 import { eventually } from './commands.ts'
@@ -42,7 +50,7 @@ export function containersOf(podman: () => Podman) {
     async open(limits: Partial<Limits> = {}, more: Partial<ContainerOptions> = {}) {
       const engine = new ContainerEngine({ ...this.options, ...more, limits: { ...this.options.limits, ...limits } })
       const lines: string[] = []
-      await engine.open({ changed: () => {}, log: (_, message, level) => void lines.push(`${level} ${message}`) })
+      await engine.open({ ...UNHEARD, log: (_, message, level) => void lines.push(`${level} ${message}`) })
       started.push(engine)
       return { engine, lines }
     },

@@ -114,8 +114,10 @@ export async function controlPlane() {
 
   /** Whoever asks for a repository's is given this one. */
   const credential = { username: 'x-access-token', password: 'hush-clone' }
-  function give({ fence, public_key, deployment_id, revision_id }: z.output<typeof CredentialWish>) {
+  function give({ fence, public_key, deployment_id, revision_id, ...wish }: z.output<typeof CredentialWish>) {
     if (fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    // It has no registry.
+    if (wish.for === 'registry') return [200, { credential: null }]
     return [200, { credential: seal(credential, public_key, `${listener_id}/${deployment_id}/${revision_id}/git`) }]
   }
 

@@ -120,7 +120,8 @@ export class KubernetesApi extends KubernetesObjects {
       const manager = query.get('fieldManager')!
       if (req.headers['content-type'] === 'application/apply-patch+yaml') {
         if (!there) this.#permit({ verb: 'create', kind, name, namespace, force: false }, version!, resource!)
-        return json(res, this.apply(said, manager, query.get('force') === 'true'), there ? 200 : 201)
+        const [force, dry] = [query.get('force') === 'true', query.get('dryRun') === 'All']
+        return json(res, this.apply(said, manager, force, dry), there ? 200 : 201)
       }
       if (!there) throw missing
       return json(res, this.put(said as never, manager))

@@ -1,12 +1,14 @@
 // The builds of this machine: run a few at a time, remembered on disk, interrupted, and what came of each.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Artifact, Engine, Level, Ref, Task, Unit } from '../engines/engine.ts'
-import { Unworkable } from '../engines/engine.ts'
+import { Passing, Unworkable } from '../engines/engine.ts'
 import { LIMITS } from '../engines/local/limits.ts'
 import { PATH } from '../engines/process/environment.ts'
 import { list, readJson, remove, writeJson } from '../files.ts'
 import { endMarked } from '../marked.ts'
+import { LinkOver } from './archive.ts'
 import { type Origin, obtain } from './tree.ts'
 
 export type Made = { state: 'built'; artifact: Artifact; given_up?: string } | { state: 'broken'; reason: string }
@@ -17,10 +19,14 @@ type Options = {
   templates?: string
   changed: (deployment_id: string) => void
   log: (of: Ref, message: string, level: Level) => void
+  /** A link of what is wanted is over: everything is asked for again. */
+  stale: () => void
+  again_ms?: number
 }
 
 const AT_ONCE = 2
 const GRACE_MS = 2_000
+const AGAIN_MS = 5_000
 const IMAGES = ['internal_container', 'external_container']
 
 export class Builds {
@@ -109,7 +115,17 @@ export class Builds {
       log(`Built in ${((performance.now() - begun) / 1000).toFixed(1)} s`)
       writeJson(join(folder, 'record.json'), { state: 'built', artifact } satisfies Made)
     } catch (error) {
-      if (signal.aborted) return remove(folder)
+      if (signal.aborted) {
+        log((signal.reason as Error).message, 'WARNING')
+        return remove(folder)
+      }
+      // Without a record it is built again.
+      if (error instanceof Passing) {
+        if (error instanceof LinkOver) this.#options.stale()
+        log(`${error.message} It is tried again.`, 'WARNING')
+        await delay(this.#options.again_ms ?? AGAIN_MS, undefined, { signal }).catch(() => {})
+        return remove(folder)
+      }
       const reason = error instanceof Unworkable ? error.message : `The build failed: ${(error as Error).message}.`
       log(reason, 'ERROR')
       await remove(tree)

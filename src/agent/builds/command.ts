@@ -3,6 +3,7 @@ import * as fs from 'node:fs'
 import { createInterface } from 'node:readline'
 import { type Task, Unworkable } from '../engines/engine.ts'
 import { sizeOf } from '../files.ts'
+import { withLast } from '../last-lines.ts'
 import { spawnMarked } from '../marked.ts'
 import { endGroup } from '../processes.ts'
 
@@ -11,6 +12,8 @@ const GRACE_MS = 5_000
 const MEASURE_MS = 2_000
 const LINES = 20_000
 const LONGEST = 16 * 1024
+/** Kept for the sentence of a failure, which leaves some of them out. */
+const LAST_LINES = 40
 
 type Options = {
   cwd: string
@@ -36,7 +39,7 @@ export async function runCommand(command: string[], options: Options): Promise<v
   const say = (line: string) => {
     const cut = line.length > LONGEST ? `${line.slice(0, LONGEST)}…` : line
     last.push(cut)
-    last.splice(0, Math.max(0, last.length - 10))
+    last.splice(0, Math.max(0, last.length - LAST_LINES))
     if (++count < LINES) task.log(cut)
     else if (count === LINES) task.log(`… its further lines are left out.`, 'WARNING')
   }
@@ -50,7 +53,13 @@ export async function runCommand(command: string[], options: Options): Promise<v
   }
   const interrupted = () => end('was interrupted')
   task.signal.addEventListener('abort', interrupted)
-  const late = setTimeout(() => end(`did not end within ${Math.round(time_ms / 1000)} s`), time_ms)
+  const late = setTimeout(
+    () =>
+      end(
+        `did not end within ${time_ms < 60_000 ? `${Math.round(time_ms / 1000)} s` : `${Math.round(time_ms / 60_000)} minutes`}, and was stopped`,
+      ),
+    time_ms,
+  )
   const measuring = disk_mb
     ? setInterval(async () => {
         if ((await sizeOf(cwd, disk_mb)) > disk_mb) end(`wrote more than the ${disk_mb} MB that a build may`)
@@ -70,8 +79,12 @@ export async function runCommand(command: string[], options: Options): Promise<v
     if (disk_mb && !ended && (await sizeOf(cwd, disk_mb)) > disk_mb)
       ended = `wrote more than the ${disk_mb} MB that a build may`
     if (ended || code !== 0) {
-      const why = ended ?? (signal ? `was killed by ${signal}` : `ended with code ${code}`)
-      throw new Unworkable(`${what} ${why}.${last.length ? ` Its last lines:\n${last.join('\n')}` : ''}`)
+      const why =
+        ended ??
+        (signal
+          ? `was killed by ${signal}`
+          : `ended with code ${code}${code === 127 ? ', which means that a program was not found' : ''}`)
+      throw new Unworkable(withLast(`${what} ${why}.`, last))
     }
   } finally {
     fs.rmSync(task.running, { recursive: true, force: true })

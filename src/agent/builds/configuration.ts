@@ -28,6 +28,8 @@ export function configurationAt(folder: string, path: string): RuntimeConfigurat
   }
   const parsed = RuntimeConfiguration.safeParse(value)
   if (parsed.success) return parsed.data
-  const faults = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'it'} ${message}`)
+  const faults = parsed.error.issues.map(
+    ({ path, message }) => `${path.length ? `\`${path.join('.')}\`` : 'it'} ${message}`,
+  )
   throw new Unworkable(`\`${path}\` does not fit the runtime configuration: ${faults.join('; ')}.`)
 }

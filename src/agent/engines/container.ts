@@ -51,7 +51,8 @@ export class ContainerEngine extends PooledEngine {
     this.#owner = createHash('sha256').update(owner).digest('hex').slice(0, 12)
     this.#base = base_image
     this.#secrets = new Secrets(secrets)
-    this.#images = new Images(this.#api, this.#owner, this.#secrets, join(options.home, 'images.json'))
+    const registry: Events['registry'] = (of, image) => this.events.registry(of, image)
+    this.#images = new Images(this.#api, this.#owner, this.#secrets, registry, join(options.home, 'images.json'))
   }
 
   refuses(unit: Unit): string | null {
@@ -80,7 +81,7 @@ export class ContainerEngine extends PooledEngine {
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     const images: Record<string, string> = {}
     for (const { image, fresh } of imagesOf(unit.resources))
-      images[image] ??= await this.#images.pinned(image, fresh, unit, task)
+      images[image] ??= await this.#images.pinned(image, { fresh, own: folder }, unit, task)
     const made = await this.#make(unit, tree, task)
     const artifact: Artifact = {
       ...{ env: {}, health_path: null, commit: null },
@@ -99,8 +100,7 @@ export class ContainerEngine extends PooledEngine {
     const home = this.#home(unit)
     fs.mkdirSync(home.folder, { recursive: true, mode: 0o700 })
     const launch = async () => {
-      // Where that fails, so does the copy, and says why.
-      await this.#images.restore([artifact.location, ...Object.values(images)], unit).catch(() => {})
+      await this.#images.restore([artifact.location, ...Object.values(images)], unit)
       const port = (await this.#images.portOf(artifact.location).catch(() => undefined)) ?? DEFAULT_PORT
       const made = recipe(unit, artifact, { ...this.#place(images), port })
       // Each time: whoever tidies up an engine takes networks that nobody is in.
@@ -147,7 +147,9 @@ export class ContainerEngine extends PooledEngine {
   async #make(unit: Unit, tree: Tree | null, task: Task): Promise<Pick<Artifact, 'location' | 'start_command'>> {
     if (!tree) {
       if (!unit.image_uri) throw new Unworkable('It names no image: give one as source_revision_config.image_uri.')
-      return { location: await this.#images.pinned(unit.image_uri, true, unit, task), start_command: null }
+      const own = this.path(unit.deployment_id)
+      const location = await this.#images.pinned(unit.image_uri, { fresh: true, own }, unit, task)
+      return { location, start_command: null }
     }
     this.#building.add(unit.revision_id)
     try {
@@ -156,14 +158,14 @@ export class ContainerEngine extends PooledEngine {
         // A builder is told no password: what takes one is here before it begins.
         for (const base of basesOf(tree))
           if (this.#secrets.credentials(base, unit.resources.image_pull_secrets ?? []))
-            await this.#images.pinned(base, false, unit, task)
+            await this.#images.pinned(base, { fresh: false, own: this.path(unit.deployment_id) }, unit, task)
         return { location: await buildDockerfile(job), start_command: tree.start_command }
       }
       if (!this.#base)
         throw new Unworkable(
           'It has no Dockerfile, and this agent was given no base image to build it in: add a Dockerfile, or ask whoever runs the agent to name a base image.',
         )
-      const base = await this.#images.pinned(this.#base, false, unit, task)
+      const base = await this.#images.pinned(this.#base, { fresh: false, own: null }, unit, task)
       const [location, start_command] = await buildInBase(base, job)
       return { location, start_command }
     } finally {

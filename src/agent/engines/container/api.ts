@@ -99,7 +99,8 @@ export class ContainerApi {
     const said = await text(res).catch(error => {
       throw this.#unreachable(error)
     })
-    return (said ? JSON.parse(said) : undefined) as T
+    // Nothing to say may be an empty line.
+    return (said.trim() ? JSON.parse(said) : undefined) as T
   }
 
   /** The messages of what takes its time. One of them may say that it failed; aborting the signal ends it. */

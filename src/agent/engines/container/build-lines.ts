@@ -1,7 +1,7 @@
 // What a build tells, as lines: the classic builder's as they are, and BuildKit's unpacked (protobuf, moby.buildkit.v1.StatusResponse).
 import { Lines } from './frames.ts'
 
-export type BuildMessage = { id?: string; stream?: string; aux?: { ID?: string } | string }
+export type BuildMessage = { id?: string; stream?: string; aux?: { ID?: string; Digest?: string } | string }
 
 const TRACE = 'moby.buildkit.trace'
 const VERTEX = { in: 1, digest: 1, name: 3, started: 5 }

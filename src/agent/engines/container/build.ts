@@ -17,11 +17,20 @@ const BUILD_MS = 15 * 60_000
 const MEMORY = 4 * 1024 ** 3
 const LAST_LINES = 10
 const FOLDER = '/app'
+const HOME = '/home/app'
 const CACHE = '/cache'
 /** Sourced and removed before anything else, so that no secret becomes part of the image. */
 const ENVIRONMENT = '/slipway.env'
 
-type Job = { api: ContainerApi; owner: string; unit: Unit; tree: Tree; task: Task }
+type Job = {
+  api: ContainerApi
+  owner: string
+  unit: Unit
+  tree: Tree
+  task: Task
+  /** Who it is to run as, where that may not be root: what it was built from is theirs, and so is a home. */
+  user?: number
+}
 export const hasDockerfile = (tree: Tree) => fs.existsSync(join(tree.folder, 'Dockerfile'))
 
 /** The images that its Dockerfile begins with, in as far as they are named in full. */
@@ -50,14 +59,20 @@ export async function buildDockerfile({ api, owner, unit, tree, task }: Job): Pr
 }
 
 /** The id of the image, and what starts it. Its cache is a volume that the deployment keeps from build to build. */
-export async function buildInBase(base: string, { api, owner, unit, tree, task }: Job): Promise<[string, string]> {
+export async function buildInBase(
+  base: string,
+  { api, owner, unit, tree, task, user }: Job,
+): Promise<[string, string]> {
   const start = startOf(tree)
   const { signal, tell, failed } = within(task)
   const install = tree.install_command ?? installOf(tree.folder)
   const shared = deploymentLabels(owner, unit.deployment_id)
   const volume = `${networkName(owner, unit.deployment_id)}-cache`
   await api.post('/volumes/create', { Name: volume, Driver: 'local', Labels: shared })
-  const commands = [`set -e; . ${ENVIRONMENT}; rm ${ENVIRONMENT}`, install, tree.build_command].filter(Boolean)
+  const given =
+    user === undefined ? null : `mkdir -p ${HOME} /tmp; chmod 1777 /tmp; chown -R ${user}:${user} ${FOLDER} ${HOME}`
+  const commands = [`set -e; . ${ENVIRONMENT}; rm ${ENVIRONMENT}`, install, tree.build_command, given].filter(Boolean)
+  const changes = [`WORKDIR ${FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${HOME}`]
   const create: Create = {
     name: `slipway-${unit.name}-build-${randomBytes(6).toString('hex')}`,
     body: {
@@ -83,7 +98,10 @@ export async function buildInBase(base: string, { api, owner, unit, tree, task }
     signal.throwIfAborted()
     if (!state) throw failed('Its build was taken away by somebody else: deploy it again.')
     if (state.ExitCode !== 0) throw failed(`The build ${ending(state, MEMORY)}.`)
-    const query = { container: container.Id, repo: nameOf(unit), tag: unit.revision_id }
+    const query = {
+      ...{ container: container.Id, repo: nameOf(unit), tag: unit.revision_id },
+      ...(user !== undefined && { changes: changes.join('\n') }),
+    }
     const { Id } = await api.ask<{ Id: string }>('POST', '/commit', { query, body: {}, signal, within: BUILD_MS })
     return [Id.startsWith('sha256:') ? Id : `sha256:${Id}`, start]
   } catch (error) {

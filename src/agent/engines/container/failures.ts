@@ -33,6 +33,15 @@ export function buildFailure(said: string): string {
   return FULL.test(said) ? full(said) : `The image cannot be built: ${short(said)}`
 }
 
+export function pushFailure(image: string, said: string): string {
+  if (FULL.test(said)) return full(said)
+  if (DENIED.test(said))
+    return `The registry does not let this agent push ${image}: ask whoever runs it to see to its credentials. It says: ${short(said)}`
+  if (AWAY.test(said))
+    return `The registry that ${image} is to be pushed to cannot be reached from the builder. ${capital(short(said))}`
+  return `${image} cannot be pushed: ${short(said)}`
+}
+
 export type Ended = { ExitCode: number; OOMKilled?: boolean; Error?: string }
 
 /** Continues "it …". Not every engine tells of a kill for memory; what else kills without being asked is rare. */

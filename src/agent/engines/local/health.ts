@@ -12,7 +12,7 @@ export async function probe(port: number, path: string | null, timeout: number):
     const trouble = path && (await ask(host, port, path, timeout))
     return trouble ? { ok: false, reason: `GET ${path} ${trouble}` } : { ok: true, target: { host, port } }
   }
-  return { ok: false, reason: `nothing listens on the port that PORT names (${port})` }
+  return { ok: false, reason: `nothing listens on port ${port}, which the variable PORT names: it has to listen there` }
 }
 
 function opens(host: string, port: number, timeout: number): Promise<boolean> {

@@ -1,4 +1,4 @@
-// How long and how much: the process engine's numbers, which tests make smaller.
+// How long and how much: the local engines' numbers, which tests make smaller.
 
 export const LIMITS = {
   /** From its start to its first health, all restarts included. */
@@ -19,6 +19,9 @@ export const LIMITS = {
   memory_ms: 1_000,
   disk_ms: 30_000,
   disk_mb: 2_048,
+  /** How often the router is asked who was used, and how much later a use has to be to be told again. */
+  asked_ms: 10_000,
+  used_ms: 3_600_000,
   /** How long what is being answered may take before the old copies are told to end, and those to end. */
   drain_ms: 30_000,
   stop_ms: 10_000,

@@ -1,4 +1,5 @@
 // The copies of one revision: kept at their number, probed, started again with growing pauses, and judged.
+import { withLast } from '../../last-lines.ts'
 import type { Level, Running } from '../engine.ts'
 import type { Limits } from './limits.ts'
 import type { Target } from './router.ts'
@@ -128,7 +129,9 @@ export class Pool {
       : phase === 'failing'
         ? `It was not healthy within ${seconds} s: ${trouble}.`
         : this.#trouble && `It is not well: ${trouble}.`
-    return said ? said + this.#lastLines() : null
+    if (!said) return null
+    const lines = this.#lastLines()
+    return lines.length ? withLast(said, lines) : `${said} It wrote nothing.`
   }
 
   targets(): Target[] {
@@ -145,10 +148,7 @@ export class Pool {
       const megabytes = copy?.group ? (used.get(copy.group) ?? 0) : 0
       if (!this.#recipe || megabytes <= this.#recipe.memory_mb) continue
       const limit = this.#recipe.memory_mb
-      this.blame(
-        copy!,
-        `it used ${Math.round(megabytes)} MB, more than its memory_limit_mb of ${limit}, and was killed`,
-      )
+      this.blame(copy!, `it used ${Math.round(megabytes)} MB of memory, more than its memory_limit_mb of ${limit}`)
     }
   }
 
@@ -253,9 +253,8 @@ export class Pool {
     copy.forget()
   }
 
-  #lastLines(): string {
+  #lastLines(): string[] {
     const lines = this.#slots.flatMap(({ copy }) => copy?.last ?? [])
-    const last = (lines.length ? lines : this.#last).slice(-10)
-    return last.length ? ` Its last lines:\n${last.join('\n')}` : ' It wrote nothing.'
+    return lines.length ? lines : this.#last
   }
 }

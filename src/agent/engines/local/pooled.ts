@@ -9,8 +9,8 @@ import { type Copy, Pool } from './pool.ts'
 import type { Route, Target } from './router.ts'
 import { RouterClient } from './router-client.ts'
 
-/** What is kept of a deployment: its address for as long as it lives, and who gets its requests. */
-type Kept = { host: string; routed: string | null; custom_url: string | null }
+/** What is kept of a deployment: its address for as long as it lives, who gets its requests, and about when it last got one. */
+type Kept = { host: string; routed: string | null; custom_url: string | null; used?: number | undefined }
 export type Options = { home: string; port: number; limits?: Partial<Limits> }
 
 export abstract class PooledEngine implements Engine {
@@ -55,6 +55,7 @@ export abstract class PooledEngine implements Engine {
     }
     await this.#apply()
     this.every(this.limits.tick_ms, () => this.each(pool => pool.tick()))
+    this.every(this.limits.asked_ms, () => void this.#noteUse().catch(() => {}))
   }
 
   async deployments(): Promise<string[]> {
@@ -74,6 +75,7 @@ export abstract class PooledEngine implements Engine {
       url: kept ? `http://${kept.host}:${this.#router.port}` : null,
       left: fs.existsSync(this.path(deployment_id)),
       database: null,
+      ...(kept?.used && { last_request_at: new Date(kept.used).toISOString() }),
     }
   }
 
@@ -152,6 +154,8 @@ export abstract class PooledEngine implements Engine {
       host: before?.host ?? this.#hostFor(name, deployment_id),
       routed: routed ?? before?.routed ?? null,
       custom_url,
+      // From here on its uses are counted, so that one that never has any is known to be unused.
+      used: before?.used ?? (routed ? Date.now() : undefined),
     }
     writeJson(this.path(deployment_id, 'deployment.json'), kept)
   }
@@ -178,6 +182,17 @@ export abstract class PooledEngine implements Engine {
       for (const [revision_id, pool] of pools) work(pool, { deployment_id, revision_id })
   }
 
+  /** Coarse, so that each use is not a report: the first after a pause at once, and then one in an hour. */
+  async #noteUse(): Promise<void> {
+    const asked = await this.#router.asked()
+    for (const [deployment_id, at] of Object.entries(asked)) {
+      const kept = this.#kept(deployment_id)
+      if (this.#closed || !kept || at - (kept.used ?? 0) < this.limits.used_ms) continue
+      writeJson(this.path(deployment_id, 'deployment.json'), { ...kept, used: at } satisfies Kept)
+      this.events.changed(deployment_id)
+    }
+  }
+
   #kept(deployment: string): Kept | undefined {
     return readJson<Kept>(this.path(deployment, 'deployment.json'))
   }
@@ -199,14 +214,15 @@ export abstract class PooledEngine implements Engine {
     const kept = this.#kept(deployment)
     if (!kept?.routed) return []
     const targets = this.#pools.get(deployment)?.get(kept.routed)?.targets() ?? []
-    const routes: Route[] = [{ host: kept.host, path: '/', targets }]
+    const where = { targets, of: deployment }
+    const routes: Route[] = [{ host: kept.host, path: '/', ...where }]
     if (kept.custom_url) {
       const { hostname, pathname } = new URL(
         /^https?:/.test(kept.custom_url) ? kept.custom_url : `https://${kept.custom_url}`,
       )
-      routes.push({ host: hostname, path: pathname, targets })
+      routes.push({ host: hostname, path: pathname, ...where })
       // Here that host leads nowhere: its path is served too, at whatever name this machine is asked by.
-      if (pathname !== '/') routes.push({ host: null, path: pathname, targets })
+      if (pathname !== '/') routes.push({ host: null, path: pathname, ...where })
     }
     return routes
   }

@@ -72,15 +72,23 @@ export class RouterClient {
     return targets.reduce((sum, target) => sum + (counts[nameOf(target)] ?? 0), 0)
   }
 
+  /** When each deployment was last asked, as far as this router has seen it. */
+  async asked(): Promise<Record<string, number>> {
+    return (await this.#ask('GET', undefined, 'asked')) as Record<string, number>
+  }
+
   async close(): Promise<void> {
     // What is still being told may be starting another one.
     await this.#applied.catch(() => {})
     const { identity } = this.#kept
     if (identity && isAlive(identity)) await endGroup(identity.pid, 0)
+    // The next one takes its port.
+    const { token, port } = this.#kept
+    writeJson(this.#file, { token, port })
   }
 
-  async #ask(method: string, body?: string): Promise<unknown> {
-    const answer = await fetch(`http://127.0.0.1:${this.#kept.control}/`, {
+  async #ask(method: string, body?: string, path = ''): Promise<unknown> {
+    const answer = await fetch(`http://127.0.0.1:${this.#kept.control}/${path}`, {
       method,
       headers: { Authorization: `Bearer ${this.#kept.token}` },
       ...(body !== undefined && { body }),

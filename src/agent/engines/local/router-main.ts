@@ -37,7 +37,8 @@ const control = http.createServer(async (req, res) => {
   if (given.length !== right.length || !timingSafeEqual(given, right)) return void res.writeHead(401).end()
   if (req.method === 'PUT') router.apply(JSON.parse(await text(req)) as Route[])
   if (req.method === 'DELETE') res.once('finish', () => process.exit(0))
-  res.setHeader('Connection', 'close').end(JSON.stringify(router.inFlight()))
+  const answer = req.url === '/asked' ? router.asked() : router.inFlight()
+  res.setHeader('Connection', 'close').end(JSON.stringify(answer))
 })
 
 const port = await listen()

@@ -4,8 +4,8 @@ import { connect, type Socket } from 'node:net'
 import type { Duplex } from 'node:stream'
 
 export type Target = { host: string; port: number }
-/** Where a deployment is served: a host, or null for any, and a path below which everything is its. */
-export type Route = { host: string | null; path: string; targets: Target[] }
+/** Where a deployment is served: a host, or null for any, and a path below which everything is its. `of` is what is noted as asked. */
+export type Route = { host: string | null; path: string; targets: Target[]; of?: string }
 
 /** A request waits so long for a copy that is just being started again. */
 const PATIENCE_MS = 10_000
@@ -17,12 +17,16 @@ const PER_HOP = new Set(
 export const nameOf = ({ host, port }: Target) => `${host}:${port}`
 
 export function createRouter() {
-  let routes: Route[] = []
+  /** Until it is told for the first time nobody knows who is served: everybody waits. */
+  let routes: Route[] | undefined
   const inFlight = new Map<string, number>()
+  /** When each was last asked, or was still answering. */
+  const asked = new Map<string, number>()
   let turn = 0
 
+  const note = ({ of }: Route) => of !== undefined && asked.set(of, Date.now())
   const find = (host: string, path: string) =>
-    routes.find(route => (route.host === null || route.host === host) && isBelow(path, route.path))
+    routes?.find(route => (route.host === null || route.host === host) && isBelow(path, route.path))
 
   /** Counted from when it is chosen: nothing is drained while a request is on its way to it. */
   function take(targets: Target[]): { target: Target; release: () => void } | undefined {
@@ -46,11 +50,16 @@ export function createRouter() {
     const deadline = Date.now() + PATIENCE_MS
     for (;;) {
       const route = find(host, path)
-      if (!route) return 'nowhere'
-      const taken = take(route.targets)
-      if (taken) {
+      if (!route && routes) return 'nowhere'
+      const taken = route && take(route.targets)
+      if (route) note(route)
+      if (route && taken) {
         const socket = await dial(taken.target)
-        if (socket && !gone()) return { socket, ...taken }
+        const release = () => {
+          note(route)
+          taken.release()
+        }
+        if (socket && !gone()) return { socket, release }
         taken.release()
         socket?.destroy()
       }
@@ -128,7 +137,10 @@ export function createRouter() {
       // The longest path of a host that is named comes first.
       const weight = ({ host, path }: Route) => (host === null ? 0 : 1_000_000) + path.length
       routes = wanted.toSorted((a, b) => weight(b) - weight(a))
+      const here = new Set(routes.map(({ of }) => of))
+      for (const of of asked.keys()) if (!here.has(of)) asked.delete(of)
     },
+    asked: () => Object.fromEntries(asked),
     inFlight: () => Object.fromEntries(inFlight),
   }
 }

@@ -13,7 +13,7 @@ import { forShell } from '../local/shell.ts'
 
 const LOG_BYTES = 8 * 1024 * 1024
 const LONGEST_LINE = 16 * 1024
-const LAST_LINES = 20
+const LAST_LINES = 40
 
 type Launch = { command: string; cwd: string; env: Record<string, string>; port: number }
 type Kept = { port: number }
@@ -28,6 +28,8 @@ export class ProcessCopy implements Copy {
   blamed = false
   onExit = () => {}
   #ending = false
+  /** It is our child: its end is told, and how it ended; whoever looks may see that it ended before. */
+  #tells = false
   #read: number
   #rest = ''
   // A character may be cut in two.
@@ -57,6 +59,7 @@ export class ProcessCopy implements Copy {
       if (child.pid && !copy.#ending) signalGroup(child.pid, 'SIGKILL')
       copy.onExit()
     }
+    copy.#tells = true
     child.once('exit', (code, signal) => ended({ code, signal }))
     child.once('error', () => ended({ code: 127, signal: null }))
     return copy
@@ -84,6 +87,7 @@ export class ProcessCopy implements Copy {
     if (!this.exit) return undefined
     const { code, signal } = this.exit
     if (signal) return `was killed by ${signal}`
+    if (code === 127) return 'ended with code 127, which means that its program was not found'
     return code === null ? 'ended' : `ended with code ${code}`
   }
 
@@ -93,7 +97,7 @@ export class ProcessCopy implements Copy {
 
   /** One that was launched tells of its end; an adopted one has to be looked at. */
   look(): void {
-    if (this.exit || !this.identity || isAlive(this.identity)) return
+    if (this.#tells || this.exit || !this.identity || isAlive(this.identity)) return
     this.exit = { code: null, signal: null }
     this.onExit()
   }

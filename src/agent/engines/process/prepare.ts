@@ -42,24 +42,32 @@ export async function prepare(unit: Unit, tree: Tree, task: Task, disk_mb: numbe
 }
 
 export function startOf({ folder, start_command }: Tree): string {
-  const command = start_command ?? (fs.existsSync(join(folder, 'package.json')) ? 'npm start' : null)
-  if (command) return command
+  if (start_command) return start_command
+  // As npm has it: without a script, a server.js.
+  const asked = packageOf(folder)
+  if (asked?.scripts?.start || (asked && fs.existsSync(join(folder, 'server.js')))) return 'npm start --silent'
+  const missing = asked ? 'a `start` script to its package.json' : 'a package.json with a `start` script'
   throw new Unworkable(
-    'Nothing says how to start it: name a `start_command` in the runtime configuration file, or add a package.json with a `start` script.',
+    `Nothing says how to start it: name a \`start_command\` in the runtime configuration file, or add ${missing}.`,
   )
+}
+
+type Package = { scripts?: { start?: string }; dependencies?: object; devDependencies?: object }
+function packageOf(folder: string): Package | null {
+  const file = join(folder, 'package.json')
+  if (!fs.existsSync(file)) return null
+  try {
+    return Object(JSON.parse(fs.readFileSync(file, 'utf8')))
+  } catch {
+    throw new Unworkable('Its package.json is not JSON: repair it.')
+  }
 }
 
 /** What a package asks for is installed also where nobody said so. */
 export function installOf(folder: string): string | null {
-  const text = fs.existsSync(join(folder, 'package.json')) && fs.readFileSync(join(folder, 'package.json'), 'utf8')
-  if (!text || fs.existsSync(join(folder, 'node_modules'))) return null
-  let asked: object
-  try {
-    const { dependencies = {}, devDependencies = {} } = JSON.parse(text)
-    asked = { ...dependencies, ...devDependencies }
-  } catch {
-    throw new Unworkable('Its package.json is not JSON: repair it.')
-  }
+  if (fs.existsSync(join(folder, 'node_modules'))) return null
+  const { dependencies, devDependencies } = packageOf(folder) ?? {}
+  const asked = { ...dependencies, ...devDependencies }
   if (Object.keys(asked).length === 0) return null
   return fs.existsSync(join(folder, 'package-lock.json')) ? 'npm ci' : 'npm install'
 }

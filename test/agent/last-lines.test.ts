@@ -1,0 +1,41 @@
+// Which lines of a log a failure brings along: those that say what happened.
+import { expect, test } from 'vitest'
+import { lastOf, withLast } from '../../src/agent/last-lines.ts'
+
+test('of a Node that threw, what it threw and where, and nothing else', () => {
+  const said = `
+> start
+> node main.cjs
+
+connecting
+/app/main.cjs:1
+throw new Error('DATABASE_URL is not set')
+^
+
+Error: DATABASE_URL is not set
+    at Object.<anonymous> (/app/main.cjs:1:50)
+    at Module._compile (node:internal/modules/cjs/loader:1929:14)
+    at Object..js (node:internal/modules/cjs/loader:2060:10)
+    at Module.load (node:internal/modules/cjs/loader:1651:32)
+
+Node.js v24.21.0
+npm error
+npm error A complete log of this run can be found in: /home/x/.npm/_logs/1.log`
+  expect(lastOf(said.split('\n'))).toEqual([
+    'connecting',
+    '/app/main.cjs:1',
+    "throw new Error('DATABASE_URL is not set')",
+    '^',
+    'Error: DATABASE_URL is not set',
+    '    at Object.<anonymous> (/app/main.cjs:1:50)',
+    '    at Module._compile (node:internal/modules/cjs/loader:1929:14)',
+  ])
+})
+
+test('the newest of many, and a sentence alone where there are none', () => {
+  const many = Array.from({ length: 50 }, (_, i) => `line ${i}`)
+  expect(lastOf(many).at(-1)).toBe('line 49')
+  expect(lastOf(many).length).toBeLessThan(20)
+  expect(withLast('It ended.', ['', '> start'])).toBe('It ended.')
+  expect(withLast('It ended.', ['why'])).toBe('It ended. Its last lines:\nwhy')
+})
