@@ -13,7 +13,7 @@ type Options = {
   /** Undefined while there is no lease to ask under. */
   who: () => (Who & { listener: string }) | undefined
   signal: AbortSignal
-  retry_ms?: number
+  retry_ms?: number | undefined
 }
 type Kept = { until: number; credential: RegistryCredential }
 
@@ -39,8 +39,8 @@ export class Credentials {
     this.#options = options
   }
 
-  repository(of: Ref): Promise<Credential | null> {
-    return this.#ask<Credential>(of, 'repository', 'git')
+  repository(of: Ref, signal: AbortSignal): Promise<Credential | null> {
+    return this.#ask<Credential>(of, 'repository', 'git', signal)
   }
 
   /** Null where the image is elsewhere, without asking where that is known; without an image, for whatever is of the deployment. */
@@ -75,12 +75,14 @@ export class Credentials {
     { deployment_id, revision_id }: Ref,
     what: 'repository' | 'registry',
     place: string,
+    wanted = this.#options.signal,
   ): Promise<T | null> {
-    const { control, keys, who, signal, retry_ms = RETRY_MS } = this.#options
+    const { control, keys, who, retry_ms = RETRY_MS } = this.#options
+    const signal = AbortSignal.any([this.#options.signal, wanted])
     let last: Error = new Error('This agent does not have the lease of its listener.')
     for (let tries = 1, most = this.#away ? 1 : TRIES; tries <= most; tries++) {
       if (tries > 1) await delay(retry_ms * tries, undefined, { signal }).catch(() => {})
-      if (signal.aborted) throw new Passing('The agent ends.')
+      if (signal.aborted) throw new Passing('Nobody waits for it any more.')
       const asks = who()
       if (!asks) continue
       const { listener, ...lease } = asks

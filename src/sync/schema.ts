@@ -194,6 +194,15 @@ export const Changes = z
   .meta({ id: 'Changes', description: 'What is wanted now of the deployments that changed. Empty: nothing did.' })
 export type Changes = z.output<typeof Changes>
 
+// ---- giving the lease back
+
+export const Release = z.object({ agent_id: AgentId, fence: Fence }).meta({
+  id: 'Release',
+  description: 'The lease that an agent has no more use for.',
+  example: { agent_id: 'agent-1', fence: 1 },
+})
+export type Release = z.output<typeof Release>
+
 // ---- reporting
 
 /** What an agent may say of a deployment, in the order of a rollout. */

@@ -45,7 +45,7 @@ function start({
   const engine = new ProcessEngine({ home: at, port: 0, limits: { ...QUICK, ...limits } })
   const said: string[] = []
   const agent = new Agent({
-    ...{ agent_id, version: 'test', home: at, engine, wait: 5 },
+    ...{ agent_id, version: 'test', home: at, engine, wait: 5, retry: 50 },
     control: controlAt({ url: control.url, key: 'key' }),
     say: line => void said.push(line),
   })
@@ -289,6 +289,40 @@ test('the control plane gone for a while: what runs runs on, and a build that en
   expect(await client.stop()).toEqual(['200 new', '200 old'])
 }, 60_000)
 
+describe('a credential that the control plane does not give', () => {
+  const asked = async (refusing: object, ready: () => boolean = () => true) => {
+    Object.assign(control.refusing, refusing)
+    git.push(serving('one'))
+    start()
+    const revision = control.want(id, source())
+    await eventually(ready)
+    return revision
+  }
+  test('is waited for while it is away, for as long as the revision is wanted', async () => {
+    expect(await ended(await asked({ left: 20 }))).toMatchObject({ state: 'deployed' })
+  }, 60_000)
+
+  test('is waited for no more when the revision is interrupted', async () => {
+    const revision = await asked({ left: 1e9 }, () => control.refusing.told > 6)
+    control.interrupt(id)
+    await eventually(() => control.reports.at(-1)!.state === 'serving')
+    expect(fs.existsSync(join(home, 'builds', id, revision))).toBe(false)
+  }, 60_000)
+
+  test.each([
+    ['a host that is not well, after some tries', { status: 502, code: 'upstream_error', left: 1e9 }, 5],
+    ['a refusal, at once', { status: 404, code: 'repository_not_found', left: 1e9 }, 1],
+  ])(
+    '%s',
+    async (_, refusing, told) => {
+      const report = await ended(await asked(refusing))
+      expect(report).toMatchObject({ state: 'failed', message: `It is ${refusing.code}.` })
+      expect(control.refusing.told).toBe(told)
+    },
+    60_000,
+  )
+})
+
 test('two agents for one listener: one works, the other waits; the one that lost its lease reports nothing and serves on', async () => {
   git.push(serving('one'))
   start()
@@ -303,4 +337,14 @@ test('two agents for one listener: one works, the other waits; the one that lost
   expect(control.reports.length).toBe(count)
   control.giveBack()
   expect(await ended(revision)).toMatchObject({ state: 'deployed' })
+}, 60_000)
+
+test('two agents for one listener: the one that ends gives its lease back, and the other takes over what is wanted', async () => {
+  git.push(serving('one'))
+  const first = start()
+  await ended(control.want(id, source()))
+  const second = start({ at: join(home, 'second'), agent_id: 'agent-2' })
+  await eventually(() => second.said.some(line => line.includes('Held')))
+  await first.agent.close({ stop: false })
+  expect(await ended(control.want(id, source()))).toMatchObject({ state: 'deployed' })
 }, 60_000)

@@ -101,7 +101,9 @@ test('a refusal is told, and a control plane that is away is asked again', async
 test('a git host that stays away is the end of it, told as the control plane does', async () => {
   const away = new Refused(502, 'upstream_error', 'git.example.com answers nothing.', 60)
   const { credentials, asked } = asking(away, away, away, away, away)
-  await expect(credentials.repository(ref())).rejects.toThrow(new Unworkable(away.message))
+  await expect(credentials.repository(ref(), new AbortController().signal)).rejects.toThrow(
+    new Unworkable(away.message),
+  )
   expect(asked).toHaveLength(5)
 })
 

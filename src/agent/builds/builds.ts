@@ -21,7 +21,7 @@ type Options = {
   log: (of: Ref, message: string, level: Level) => void
   /** A link of what is wanted is over: everything is asked for again. */
   stale: () => void
-  again_ms?: number
+  again_ms?: number | undefined
 }
 
 const AT_ONCE = 2
@@ -55,6 +55,10 @@ export class Builds {
 
   deployments(): string[] {
     return list(this.#home)
+  }
+
+  left(deployment_id: string): boolean {
+    return fs.existsSync(join(this.#home, deployment_id))
   }
 
   revisions(deployment_id: string): string[] {
@@ -150,6 +154,14 @@ export class Builds {
     const made = this.made(ref)
     if (made?.state === 'built')
       writeJson(join(this.#folder(ref), 'record.json'), { ...made, given_up: reason } satisfies Made)
+  }
+
+  /** It is wanted after all. */
+  takeBack(ref: Ref): void {
+    const made = this.made(ref)
+    if (made?.state !== 'built' || !made.given_up) return
+    const { given_up: _, ...record } = made
+    writeJson(join(this.#folder(ref), 'record.json'), record satisfies Made)
   }
 
   forget = (ref: Ref) => remove(this.#folder(ref))
