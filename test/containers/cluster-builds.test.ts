@@ -131,6 +131,19 @@ test('one that the cluster would not let run is told before it is pushed', async
   )
 })
 
+test('what was built for another deployment is nothing to begin with', async () => {
+  const engine = await open()
+  const other = { ...unit(2), deployment_id: randomUUID() }
+  await engine.prepare(other, tree({}, { build_command: 'echo mine > page', start_command: SERVE }), task())
+  const name = `slipway/${other.deployment_id}:${other.revision_id}`
+  const begins = () => tree({ Dockerfile: `FROM ${name}\nUSER 1000\n` })
+  expect(await failure(engine.prepare(unit(), begins(), task()))).toMatch(/^Unworkable: .*slipway\//)
+  expect(await failure(engine.prepare({ ...other, revision_id: randomUUID() }, begins(), task()))).toBe(
+    'nothing failed',
+  )
+  await engine.remove(other.deployment_id)
+})
+
 test('a build that fails, and one that is interrupted, leave no container', async () => {
   const engine = await open()
   const commands = (build_command: string) => tree({}, { build_command, start_command: SERVE })

@@ -99,7 +99,6 @@ export class ContainerApi {
     const said = await text(res).catch(error => {
       throw this.#unreachable(error)
     })
-    // Nothing to say may be an empty line.
     return (said.trim() ? JSON.parse(said) : undefined) as T
   }
 

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
 import { ContainerApi, EngineFailure } from '../container/api.ts'
-import { buildDockerfile, buildInBase, hasDockerfile } from '../container/build.ts'
+import { basesOf, buildDockerfile, buildInBase, hasDockerfile } from '../container/build.ts'
 import { pullFailure } from '../container/failures.ts'
 import { push } from '../container/push.ts'
 import { type Login, loginOf, loginsIn } from '../container/secrets.ts'
@@ -12,9 +12,11 @@ import { loginsFor, referenceOf } from './reference.ts'
 import type { KubernetesSettings } from './settings.ts'
 
 type Found = { Id: string; Labels?: Record<string, string> | null }
-type Inspected = { Config?: { User?: string } | null }
+type Inspected = { Config?: { User?: string; Labels?: Record<string, string> | null } | null }
 /** Where it is pushed to, and with what. */
 export type Place = { repository: string; login: Login | null }
+/** What whoever deployed it may pull that image with. */
+export type LoginFor = (image: string) => Promise<Login | null>
 export type Built = { location: string; start_command: string | null }
 
 /** Who an application is that was built in the base image, unless the operator says who. */
@@ -41,10 +43,12 @@ export class Builder {
       if (deployment && !deployments.includes(deployment)) await this.forget(deployment)
   }
 
-  async build(unit: Unit, tree: Tree, place: Place, task: Task): Promise<Built> {
+  async build(unit: Unit, tree: Tree, place: Place, loginFor: LoginFor, task: Task): Promise<Built> {
     this.#building.add(unit.revision_id)
     try {
       const api = await this.#opened()
+      if (hasDockerfile(tree))
+        for (const image of basesOf(tree)) await this.#begun(api, image, unit, await loginFor(image), task)
       const { id, start_command } = await this.#image(api, unit, tree, task)
       task.signal.throwIfAborted()
       const digest = await push({ api, id, ...place, tag: unit.revision_id, task })
@@ -95,7 +99,7 @@ export class Builder {
         throw new Unworkable(
           'It has no Dockerfile, and this agent was given no base image to build it in: add a Dockerfile, or ask whoever runs the agent to set K8S_BUILD_BASE_IMAGE.',
         )
-      await this.#pulled(api, base, task)
+      if (!(await this.#inspect(api, base))) await this.#pull(api, base, this.login(base), task)
       const [id, start_command] = await buildInBase(base, { ...job, user: run_as_user ?? USER })
       return { id, start_command }
     }
@@ -109,16 +113,24 @@ export class Builder {
     return { id, start_command: tree.start_command }
   }
 
-  async #pulled(api: ContainerApi, image: string, { log, signal }: Task): Promise<void> {
+  /** What a Dockerfile begins with: with their login, never the operator's; what was built for others here, only if its registry lets them have it. */
+  async #begun(api: ContainerApi, image: string, unit: Unit, login: Login | null, task: Task): Promise<void> {
+    const built = (await this.#inspect(api, image))?.Config?.Labels?.[DEPLOYMENT]
+    if (login || (built && built !== unit.deployment_id)) await this.#pull(api, image, login, task)
+  }
+
+  async #inspect(api: ContainerApi, image: string): Promise<Inspected | undefined> {
     try {
-      await api.get(`/images/${image}/json`)
-      return
+      return await api.get<Inspected>(`/images/${image}/json`)
     } catch (error) {
-      if (!(error instanceof EngineFailure && error.status === 404)) throw error
+      if (error instanceof EngineFailure && error.status === 404) return undefined
+      throw error
     }
+  }
+
+  async #pull(api: ContainerApi, image: string, login: Login | null, { log, signal }: Task): Promise<void> {
     log(`Pulling ${image}`)
     const { name, tag, digest } = referenceOf(image)
-    const login = this.login(image)
     const headers = login ? { 'X-Registry-Auth': loginOf(login) } : {}
     try {
       const query = { fromImage: name, tag: digest ?? tag }

@@ -60,7 +60,9 @@ export class Images {
     }
     await this.#opened
     const { health_path, env, commit } = tree
-    return { ...(await this.#builder!.build(unit, tree, await this.#place(unit), task)), health_path, env, commit }
+    const loginFor = async (image: string) => (await this.#logins(unit, image, task.log))[0] ?? null
+    const built = await this.#builder!.build(unit, tree, await this.#place(unit), loginFor, task)
+    return { ...built, health_path, env, commit }
   }
 
   /** With what its pods are to pull its images with. */
@@ -100,7 +102,7 @@ export class Images {
     const reference = referenceOf(image)
     if (reference.digest !== null) return image
     try {
-      const logins = loginsFor(reference, await this.#logins(unit, log))
+      const logins = await this.#logins(unit, image, log)
       const digest = await digestOf(reference, logins, signal, { plain: this.#settings.http_registries })
       const pinned = `${reference.name}@${digest}`
       log(`${image} is ${pinned} now`)
@@ -116,7 +118,7 @@ export class Images {
   }
 
   /** What cannot be had is left out: some images need none. */
-  async #logins(unit: Unit, log: Task['log']): Promise<Login[]> {
+  async #logins(unit: Unit, image: string, log: Task['log']): Promise<Login[]> {
     const left = (error: Error) => {
       if (error instanceof Passing) throw error
       log(`One of its credentials cannot be used: ${error.message}`, 'WARNING')
@@ -133,8 +135,8 @@ export class Images {
         left(error as Error)
       }
     }
-    const own = await this.#ask(unit, unit.image_uri!).catch(left)
+    const own = await this.#ask(unit, image).catch(left)
     if (own) logins.push({ serveraddress: placeOf(own), username: own.username, password: own.password })
-    return logins
+    return loginsFor(referenceOf(image), logins)
   }
 }
