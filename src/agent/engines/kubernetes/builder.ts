@@ -36,8 +36,7 @@ export class Builder {
   /** Of an earlier agent: what it was building, and whatever is kept for deployments that are no more. */
   async open(deployments: string[]): Promise<void> {
     const api = await this.#opened()
-    for (const { Id } of await this.#all(api, 'containers'))
-      await api.quietly('DELETE', `/containers/${Id}`, { query: { force: true, v: true } })
+    for (const { Id } of await this.#all(api, 'containers')) await api.discard(Id)
     const left = [...(await this.#all(api, 'images')), ...(await this.#all(api, 'volumes'))]
     for (const deployment of new Set(left.map(({ Labels }) => Labels?.[DEPLOYMENT])))
       if (deployment && !deployments.includes(deployment)) await this.forget(deployment)
@@ -68,8 +67,7 @@ export class Builder {
   /** What is kept between its builds. */
   async forget(deployment_id: string): Promise<void> {
     const api = await this.#opened()
-    for (const { Id } of await this.#all(api, 'containers', deployment_id))
-      await api.quietly('DELETE', `/containers/${Id}`, { query: { force: true, v: true } })
+    for (const { Id } of await this.#all(api, 'containers', deployment_id)) await api.discard(Id)
     await this.#remove(api, deployment_id)
     for (const { Id } of await this.#all(api, 'volumes', deployment_id)) await api.quietly('DELETE', `/volumes/${Id}`)
   }
