@@ -8,6 +8,7 @@ import { plain } from './last-lines.ts'
 type Kind = LogBatch['kind']
 type Stream = { of: Ref; kind: Kind; stream: string; from: number; lines: LogBatch['lines'] }
 
+const AT_ONCE = 4
 const MOST_KEPT = 10_000
 const BATCH_BYTES = 512 * 1024
 const LONGEST = 16 * 1024
@@ -42,8 +43,14 @@ export class LogShipper {
     return this.#sending
   }
 
+  /** Each stream in its order, several streams at once: a request is about one revision only, and there may be a thousand. */
   async #send(): Promise<void> {
-    for (const [name, stream] of this.#streams) {
+    const streams = this.#streams.entries()
+    await Promise.all(Array.from({ length: AT_ONCE }, () => this.#sendEach(streams)))
+  }
+
+  async #sendEach(streams: Iterable<[string, Stream]>): Promise<void> {
+    for (const [name, stream] of streams) {
       while (stream.lines.length > 0) {
         const who = this.#who()
         if (!who) return

@@ -1,4 +1,4 @@
-// What of a log is sent on: its lines, and nothing that stood beside the ids of whose they are.
+// What of a log is sent on: its lines, each once and in their order, and nothing that stood beside the ids of whose they are.
 import { expect, test } from 'vitest'
 import { LogShipper } from '../../src/agent/log-shipper.ts'
 import type { LogBatch } from '../../src/sync/schema.ts'
@@ -17,4 +17,26 @@ test('whoever logs with a whole unit sends no secret of it', async () => {
   expect(Object.keys(sent[0]!).sort()).toEqual(
     ['agent_id', 'deployment_id', 'fence', 'from', 'kind', 'lines', 'revision_id', 'stream'].sort(),
   )
+})
+
+test('every line is sent once and in its order, however many streams there are', async () => {
+  const received = new Map<string, string[]>()
+  const logs = async ({ revision_id, from, lines }: LogBatch) => {
+    await Promise.resolve()
+    const of = received.get(revision_id) ?? []
+    received.set(revision_id, of)
+    expect(of).toHaveLength(from)
+    of.push(...lines.map(({ message }) => message))
+    return { next: of.length }
+  }
+  const shipper = new LogShipper({ logs }, () => ({ agent_id: 'agent-1', fence: 1 }))
+  const say = (message: string) => {
+    for (let i = 0; i < 20; i++) shipper.add({ deployment_id: 'd', revision_id: `${i}` }, 'build', message, 'INFO')
+  }
+  say('one')
+  const sending = shipper.flush()
+  say('two')
+  await sending
+  await shipper.flush()
+  expect([...received.values()]).toEqual(Array(20).fill(['one', 'two']))
 })
