@@ -153,6 +153,17 @@ const CASES: Case[] = [
     'failing',
     [/requested: cpu=1/, /resource_spec/],
   ],
+  ...[
+    'pods "x" is forbidden: failed quota: q: must specify limits.cpu for: side',
+    'pods "x" is forbidden: maximum cpu usage per Container is 100m, but limit is 200m',
+  ].map(
+    (message): Case => [
+      `amounts that the namespace does not take: ${message.slice(23, 36)}`,
+      { deployment: condition('ReplicaFailure', 'True', 'FailedCreate', message) },
+      'starting',
+      [/asks for other amounts/, /limits\.cpu|100m/],
+    ],
+  ),
   [
     'pod security',
     {

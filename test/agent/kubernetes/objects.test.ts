@@ -316,6 +316,7 @@ describe('ways in', () => {
     ['a domain', { K8S_ROUTES: 'ingress' }, null, `http://${BASE}.apps.example.com`, 1],
     ['with TLS', { K8S_ROUTES: 'ingress', K8S_TLS: 'secret:wild' }, null, `https://${BASE}.apps.example.com`, 1],
     ['a custom address', { K8S_ROUTES: 'ingress' }, 'https://shop.example.com/x', 'https://shop.example.com/x', 2],
+    ['a custom host', { K8S_ROUTES: 'ingress' }, 'shop.example.com', 'https://shop.example.com', 2],
     [
       'a gateway',
       { K8S_ROUTES: 'gateway', K8S_GATEWAY: 'infra/main/https' },

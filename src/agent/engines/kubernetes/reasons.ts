@@ -58,6 +58,11 @@ function ofDeployment({ status }: V1Deployment, now: Date): Finding[] {
       `Its service account is missing (${message}). Create the one that service_account_name names, or leave that out.`,
       waited,
     )
+  if (/failed quota|\b(minimum|maximum) \w+ usage/.test(message))
+    return told(
+      `The namespace asks for other amounts (${message}). Change them in resource_spec, also of its sidecars and init_containers.`,
+      waited,
+    )
   return told(`Kubernetes makes no pod of it: ${message}.`, waited)
 }
 

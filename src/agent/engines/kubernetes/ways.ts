@@ -36,8 +36,11 @@ function waysOf(settings: KubernetesSettings, unit: Unit): Way[] {
   }
   return ways
 }
-const customOf = ({ custom_url }: Pick<Unit, 'custom_url'>) =>
-  custom_url !== null && URL.canParse(custom_url) ? new URL(custom_url) : null
+/** A host alone is one that https is spoken with. */
+function customOf({ custom_url }: Pick<Unit, 'custom_url'>): URL | null {
+  if (custom_url === null) return null
+  return URL.parse(/^https?:\/\//.test(custom_url) ? custom_url : `https://${custom_url}`)
+}
 
 export function routesOf(settings: KubernetesSettings, unit: Unit): KubernetesObject[] {
   if (settings.routes === 'none') return []
@@ -92,7 +95,8 @@ function httpRouteOf(settings: KubernetesSettings, unit: Unit, { name, host, pat
 export function urlOf(settings: KubernetesSettings, unit: Unit): string {
   const base = baseName(unit)
   if (settings.routes !== 'none') {
-    if (unit.custom_url !== null && customOf(unit)) return unit.custom_url
+    const custom = customOf(unit)
+    if (custom) return custom.href.replace(/\/$/, '')
     if (settings.domain !== null) return `${settings.tls === 'off' ? 'http' : 'https'}://${base}.${settings.domain}`
   }
   return `http://${base}.${namespaceOf(settings, unit)}.svc`
