@@ -1,5 +1,6 @@
 // What runs at the edge is tested in workerd and again on plain Node; what hosts it, on Node; the house's own rules, bare. What needs
 // container tools from the system is a project of its own, apart from `npm test`.
+import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'
@@ -16,6 +17,8 @@ export default defineConfig({
     reporters: ['default', './test/support/reporter.ts'],
     testTimeout: 30_000,
     hookTimeout: 60_000,
+    // Files have a database each, and wait for servers and processes more than they compute.
+    maxWorkers: Math.max(2, availableParallelism() - 1),
     projects: [
       {
         plugins: [

@@ -1,5 +1,6 @@
-// P15: how long a newcomer waits from `npm run dev` to the first answer, in a fresh folder and at the second start.
+// P15: how long a newcomer waits from `npm run dev` to the first answer, in a fresh folder and at the second start, and to a template's.
 import { readFile } from 'node:fs/promises'
+import { get } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { DevState } from '../src/host/home.ts'
@@ -9,53 +10,91 @@ import type { Bench, Lab } from './support/lab.ts'
 import { start } from './support/processes.ts'
 import { PROJECT, temporary } from './support/workerd.ts'
 
-const TARGET = 10
+const [TARGET, TEMPLATE_TARGET] = [10, 30]
 const PATIENCE = 120_000
 
 export default {
   id: 'P15',
-  what: '`npm run dev` to the first 200: cold; second start',
-  target: `≤ ${TARGET} s`,
+  what: '`npm run dev` to the first 200: cold; second start; cold, to a template deployment that answers',
+  target: `≤ ${TARGET} s; ≤ ${TARGET} s; ≤ ${TEMPLATE_TARGET} s`,
   async run(lab: Lab) {
     const home = await temporary(lab)
     lab.progress('cold start')
-    const cold = await firstAnswer(lab, home)
+    const { first: cold, template = Number.NaN } = await answers(lab, home, true)
     lab.progress('second start')
-    const second = await firstAnswer(lab, home)
+    const { first: second } = await answers(lab, home)
     return {
-      measured: `${fixed(cold, 1)} s; ${fixed(second, 1)} s`,
-      met: Math.max(cold, second) <= TARGET,
-      figures: { cold, second },
+      measured: `${fixed(cold, 1)} s; ${fixed(second, 1)} s; ${fixed(template, 1)} s`,
+      met: Math.max(cold, second) <= TARGET && template <= TEMPLATE_TARGET,
+      figures: { cold, second, template },
     }
   },
 } satisfies Bench
 
-async function firstAnswer(lab: Lab, home: string): Promise<number> {
+/** Seconds since the start. */
+async function answers(lab: Lab, home: string, deploys = false): Promise<{ first: number; template?: number }> {
   const port = await freePort()
+  const url = `http://127.0.0.1:${port}`
   // Whoever measures this may have a database of their own in the environment.
   const { DATABASE_URL: _, ...environment } = process.env
   const began = performance.now()
+  const seconds = () => (performance.now() - began) / 1000
   const { broken, end } = start(lab, process.execPath, ['src/host/dev.ts', '--port', String(port)], {
     cwd: PROJECT,
     env: { ...environment, SLIPWAY_HOME: home },
   })
-  await Promise.race([answered(home, `http://127.0.0.1:${port}`), broken])
-  const seconds = (performance.now() - began) / 1000
+  const work = async () => {
+    const key = await soon('an answer', () => keyThatWorks(home, url))
+    const first = seconds()
+    if (!deploys) return { first }
+    lab.progress('a template')
+    await deployed(url, key)
+    return { first, template: seconds() }
+  }
+  const found = await Promise.race([work(), broken])
   await end()
-  return seconds
+  return found
 }
 
-async function answered(home: string, url: string): Promise<void> {
+async function soon<T>(what: string, look: () => Promise<T | false>): Promise<T> {
   const deadline = Date.now() + PATIENCE
   while (Date.now() < deadline) {
-    if (await asked(home, url).catch(() => false)) return
+    const found = await look().catch(() => false as const)
+    if (found !== false) return found
     await delay(25)
   }
-  throw new Error(`no answer within ${PATIENCE / 1000} s`)
+  throw new Error(`no ${what} within ${PATIENCE / 1000} s`)
 }
 
-async function asked(home: string, url: string): Promise<boolean> {
+const signal = () => AbortSignal.timeout(5000)
+
+async function keyThatWorks(home: string, url: string): Promise<string | false> {
   const { api_key }: DevState = JSON.parse(await readFile(join(home, 'dev.json'), 'utf8'))
   const headers = { 'X-Api-Key': api_key }
-  return (await fetch(`${url}/orgs/current/info`, { headers, signal: AbortSignal.timeout(5000) })).ok
+  return (await fetch(`${url}/orgs/current/info`, { headers, signal: signal() })).ok && api_key
 }
+
+/** As the last line of `npm run dev` says it; asked at the address that the deployment names. */
+async function deployed(url: string, key: string): Promise<void> {
+  const headers = { 'X-Api-Key': key, 'Content-Type': 'application/json' }
+  const wanted = { name: 'hello', source: 'internal_template', source_config: { template_id: 'web-service' } }
+  const body = JSON.stringify({ ...wanted, source_revision_config: {}, secrets: [] })
+  const made = await fetch(`${url}/v2/deployments`, { method: 'POST', headers, body })
+  if (!made.ok) throw new Error(`The deployment is refused: ${await made.text()}`)
+  const { id } = (await made.json()) as { id: string }
+  const address = await soon('address of the deployment', async () => {
+    const answer = await fetch(`${url}/v2/deployments/${id}`, { headers, signal: signal() })
+    return ((await answer.json()) as { url: string | null }).url ?? false
+  })
+  await soon(`answer of ${address}`, () => served(address))
+}
+
+/** Names under `localhost` are this machine, which not every resolver knows. */
+const served = (address: string) =>
+  new Promise<true | false>(resolve => {
+    const { host, port } = new URL(address)
+    get({ host: '127.0.0.1', port, headers: { host } }, answer => {
+      answer.resume()
+      resolve(answer.statusCode === 200)
+    }).on('error', () => resolve(false))
+  })

@@ -48,8 +48,8 @@ export async function startPlane() {
       /"wait":\s*\d+/,
       wait => `"wait":${Math.min(2, Number(/\d+/.exec(wait)))}`,
     )
-    const { method, headers } = request
-    const answer = await app.fetch(new Request(request.url, { method, headers, body: text }))
+    const { method, headers, signal } = request
+    const answer = await app.fetch(new Request(request.url, { method, headers, body: text, signal }))
     const body = await answer.text()
     const read = (json: string) => JSON.parse(json || 'null')
     exchanges.push({ key, path, asked: read(text), status: answer.status, answered: read(body) })
@@ -60,7 +60,7 @@ export async function startPlane() {
     }
     const sooner = new Headers(answer.headers)
     if (sooner.has('Retry-After')) sooner.set('Retry-After', '2')
-    return new Response(body, { status: answer.status, headers: sooner })
+    return new Response(body || null, { status: answer.status, headers: sooner })
   }
   const server = createAdaptorServer({ fetch: serve as never }) as Server
   await once(server.listen(0, '127.0.0.1'), 'listening')

@@ -9,12 +9,15 @@ Starts a control plane and drives the agent that the command starts through ever
 SLIPWAY_URL and SLIPWAY_LISTENER_KEY in its environment, and is started in a folder of its own, the same after a restart, which is
 SLIPWAY_AGENT_HOME too. What it started has to end with it.`
 
-export async function playKit(command: string[], { only = '', say = console.log } = {}): Promise<string[]> {
+export async function playKit(
+  command: string[],
+  { only = '', say = console.log, output = 'inherit' as 'inherit' | 'ignore' } = {},
+): Promise<string[]> {
   const plane = await startPlane()
   const failed: string[] = []
   try {
     for (const { name, play } of scenarios.filter(one => one.name.includes(only))) {
-      const stage = await setStage(plane, command)
+      const stage = await setStage(plane, command, output)
       const began = performance.now()
       const fault = await play(stage).then(
         () => null,

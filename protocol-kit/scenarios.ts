@@ -211,6 +211,32 @@ export const scenarios: Scenario[] = [
       const after = await stage.deploy()
       await stage.served(after.id)
       await stage.served(before.id)
+      // Whoever comes back waits in its turn; and what the killed one left running has an agent that ends it.
+      const waits = () => stage.exchanges().filter(one => one.answered?.code === 'lease_held').length
+      const waited = waits()
+      await stage.start('first')
+      await until('the first, started again, is told to wait', () => waits() > waited)
+    },
+  },
+  {
+    name: 'makes way when it is ended',
+    async play(stage) {
+      const first = await stage.start('first')
+      const before = await stage.deploy()
+      await stage.served(before.id)
+      await stage.start('second')
+      await until('the second is told to wait', () => polls(stage).some(one => one.answered?.code === 'lease_held'))
+      await first.end()
+      const all = stage.exchanges()
+      const given = all.findIndex(one => one.path.endsWith('/release') && one.status === 204)
+      const { agent_id } = all[given]?.asked ?? {}
+      const acted = all.slice(given + 1).some(one => one.asked.agent_id === agent_id && one.status === 200)
+      assert(given < 0 || !acted, 'It acts though it has given its lease back.')
+      // It may be given back, and otherwise runs out.
+      if (given < 0) stage.plane.clock.ahead += LEASE_MS
+      const after = await stage.deploy()
+      await stage.served(after.id)
+      await stage.served(before.id)
     },
   },
 ]

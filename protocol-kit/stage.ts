@@ -61,7 +61,8 @@ const answers = (address: string) =>
       .on('error', () => resolve(false))
   })
 
-export async function setStage(plane: Plane, command: string[]) {
+/** `output` is what becomes of what the agent itself says. */
+export async function setStage(plane: Plane, command: string[], output: 'inherit' | 'ignore') {
   const { call, listener_id, listener_key } = await plane.newWorkspace()
   const folder = await mkdtemp(join(tmpdir(), 'slipway-kit-agent-'))
   const running = new Set<ChildProcess>()
@@ -76,10 +77,10 @@ export async function setStage(plane: Plane, command: string[]) {
     await mkdir(cwd, { recursive: true })
     const ours = { SLIPWAY_URL: plane.url, SLIPWAY_LISTENER_KEY: listener_key, SLIPWAY_AGENT_HOME: cwd }
     const env = { ...process.env, ...ours }
-    const child = spawn(program!, args, { cwd, env, stdio: ['ignore', 'inherit', 'inherit'] })
+    const child = spawn(program!, args, { cwd, env, stdio: ['ignore', output, 'inherit'] })
     running.add(child)
     child.once('exit', () => running.delete(child))
-    return { kill: () => ended(child, 'SIGKILL') }
+    return { kill: () => ended(child, 'SIGKILL'), end: () => ended(child, 'SIGTERM') }
   }
   const ended = async (child: ChildProcess, signal: NodeJS.Signals) => {
     const gone = new Promise(resolve => child.once('exit', resolve))

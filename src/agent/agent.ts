@@ -2,14 +2,16 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Changes, LONGEST_POLL, REPORTS_AT_ONCE, type Report, type ReportResult } from '../sync/schema.ts'
 import { Builds } from './builds/builds.ts'
-import { type Control, Refused } from './control.ts'
-import { type Engine, type Level, type Ref, Unworkable } from './engines/engine.ts'
+import { type Control, patience, Refused } from './control.ts'
+import { Credentials } from './credentials.ts'
+import type { Engine, Events, Level, Ref } from './engines/engine.ts'
 import { makeKeys } from './envelope.ts'
 import { Lanes } from './lanes.ts'
 import { LogShipper } from './log-shipper.ts'
 import { plan } from './plan.ts'
 import { type Known, refresh, type Steps, take } from './steps.ts'
-import { digestOf, type Found, find, outcomeOf, reportOf, wantedOf } from './work.ts'
+import { Troubles } from './troubles.ts'
+import { digestOf, type Found, factsOf, find, outcomeOf, reportOf, settledBy, wantedOf } from './work.ts'
 
 /** What is wanted of a deployment, what it is called (also while it goes), and what the control plane was told last. */
 type Entry = Known & { name: string | null; told?: string; databaseTold?: boolean }
@@ -23,6 +25,9 @@ type Options = {
   /** What an operator may want to read. */
   say: (line: string) => void
   wait?: number
+  /** Milliseconds until a credential is asked for again; after which what goes on failing is given up. */
+  retry?: number
+  lasting?: number
 }
 
 /** A lease lasts 60 seconds from the start of a poll; a little less of it is trusted. */
@@ -30,9 +35,6 @@ const LEASE_MS = 55_000
 const RESYNC_MS = 6 * 3600_000
 const FLUSH_MS = 250
 const RETRY_MS = 2_000
-const CREDENTIAL_TRIES = 5
-/** How often an agent without the lease looks whether it is free. */
-const STANDBY_S = 10
 const FATAL = new Set([401, 403, 404])
 
 export class Agent {
@@ -43,7 +45,9 @@ export class Agent {
   readonly #reports = new Map<string, Report>()
   readonly #ending = new AbortController()
   readonly #builds: Builds
+  readonly #troubles: Troubles
   readonly #logs: LogShipper
+  readonly #credentials: Credentials
   #opened: Promise<void> = Promise.resolve()
   #listener = ''
   #fence: number | null = null
@@ -58,23 +62,33 @@ export class Agent {
     const changed = (id: string) => this.#lanes.touch(id)
     const log = (kind: 'build' | 'deploy') => (of: Ref, message: string, level: Level) =>
       this.#logs.add(of, kind, message, level)
-    this.#builds = new Builds({ ...options, changed, log: log('build') })
+    const stale = () => {
+      this.#resyncAt = Math.min(this.#resyncAt, performance.now())
+    }
+    this.#builds = new Builds({ ...options, again_ms: options.retry, changed, stale, log: log('build') })
+    this.#troubles = new Troubles({ ...options, builds: this.#builds, log: log('deploy') })
     this.#lanes = new Lanes(
       id => this.#bring(id),
-      (id, error) => {
-        options.say(`${this.#name(id)}: ${(error as Error).message}`)
-        this.#lanes.later(id, RETRY_MS)
-      },
+      (id, error) => this.#stumbled(id, error as Error),
     )
     const { control, agent_id } = options
-    this.#logs = new LogShipper(control, () => (this.#acting() ? { agent_id, fence: this.#fence! } : undefined))
+    const who = () => (this.#acting() ? { agent_id, fence: this.#fence! } : undefined)
+    this.#logs = new LogShipper(control, who)
+    const asks = () => {
+      const lease = who()
+      return lease && { ...lease, listener: this.#listener }
+    }
+    this.#credentials = new Credentials({
+      ...{ control, keys: this.#keys, who: asks, signal: this.#ending.signal, retry_ms: options.retry },
+    })
   }
 
   /** Until it is closed, or the control plane refuses it for good. */
   async run(): Promise<void> {
     const log = (of: Ref, message: string, level: Level) => this.#logs.add(of, 'deploy', message, level)
     const opening = async () => {
-      await this.#options.engine.open({ changed: id => this.#lanes.touch(id), log })
+      const registry: Events['registry'] = (of, image) => this.#credentials.registry(of, image)
+      await this.#options.engine.open({ changed: id => this.#lanes.touch(id), log, registry })
       await this.#builds.open()
     }
     this.#opened = opening()
@@ -101,6 +115,10 @@ export class Agent {
     await this.#builds.close()
     await this.#lanes.close()
     await this.#options.engine.close(how)
+    const { control, agent_id } = this.#options
+    // Nothing is begun or reported from here on, so another one may. Untold, it waits until the lease runs out.
+    if (this.#fence !== null) await control.release({ agent_id, fence: this.#fence }).catch(() => {})
+    this.#fence = null
   }
 
   // ---- what is wanted
@@ -156,17 +174,13 @@ export class Agent {
   async #pause(error: unknown, trouble: number): Promise<number> {
     if (this.#ending.signal.aborted) return 0
     const { say } = this.#options
-    let seconds = Math.min(0.25 * 2 ** Math.min(trouble, 6), 15)
     if (error instanceof Refused) {
       if (FATAL.has(error.status)) throw error
       if (error.status === 409) this.#loseLease()
       if (error.status === 422) this.#cursor = null
-      // A lease may be given back before it ends.
-      const told = error.retryAfter ?? 0
-      seconds = Math.max(seconds, error.code === 'lease_held' ? Math.min(told, STANDBY_S) : told)
     }
     if (trouble === 1) say(`The control plane: ${(error as Error).message}`)
-    await delay(seconds * 1000, undefined, { signal: this.#ending.signal }).catch(() => {})
+    await delay(patience(error, trouble) * 1000, undefined, { signal: this.#ending.signal }).catch(() => {})
     return trouble
   }
 
@@ -189,7 +203,10 @@ export class Agent {
   async #bring(id: string): Promise<void> {
     for (let before = ''; ; ) {
       // A resync that is not whole yet has not said what is not wanted.
-      if (!this.#acting() || this.#named || this.#resyncAt === 0) return this.#lanes.later(id, RETRY_MS)
+      if (!this.#acting() || this.#named || this.#resyncAt === 0) {
+        this.#troubles.over(id)
+        return this.#lanes.later(id, RETRY_MS)
+      }
       const known = this.#known.get(id)
       const steps = this.#stepsOf(id)
       const found = await find(id, this.#builds, await this.#options.engine.observe(id))
@@ -202,11 +219,19 @@ export class Agent {
         if (!this.#acting()) return this.#lanes.later(id, RETRY_MS)
         await take(steps, action, known, found)
       }
-      if (actions.length === 0) return
+      if (actions.length === 0) return this.#troubles.over(id)
       // What was done changed nothing: it is not done without end.
       if (JSON.stringify(actions) === before) return this.#lanes.later(id, RETRY_MS)
       before = JSON.stringify(actions)
     }
+  }
+
+  #stumbled(id: string, error: Error): void {
+    this.#options.say(`${this.#name(id)}: ${error.message}`)
+    const known = this.#known.get(id)
+    const { again, failure } = this.#troubles.meet(id, known?.work, error)
+    if (known && failure) this.#reports.set(id, { deployment_id: id, generation: known.generation, ...failure })
+    this.#lanes.later(id, again)
   }
 
   #stepsOf(id: string): Steps {
@@ -214,24 +239,13 @@ export class Agent {
       id,
       engine: this.#options.engine,
       builds: this.#builds,
-      opening: { keys: this.#keys, listener: this.#listener, credential: of => this.#credential(of) },
+      opening: {
+        keys: this.#keys,
+        listener: this.#listener,
+        credential: (of, signal) => this.#credentials.repository(of, signal),
+      },
       say: line => this.#options.say(`${this.#name(id)}: ${line}`),
       later: ms => this.#lanes.later(id, ms),
-    }
-  }
-
-  /** A refusal is the build's end, in the control plane's own sentence; a control plane that is away is asked again. */
-  async #credential(of: Ref): Promise<string> {
-    const { control, agent_id } = this.#options
-    for (let tries = 1; ; tries++) {
-      const wish = { ...of, agent_id, fence: this.#fence!, public_key: this.#keys.public_key }
-      try {
-        return (await control.credentials(wish)).credential
-      } catch (error) {
-        const passes = !(error instanceof Refused) || error.status >= 429 || error.code === 'fence_stale'
-        if (!passes || tries === CREDENTIAL_TRIES) throw new Unworkable((error as Error).message)
-        await delay(RETRY_MS, undefined, { signal: this.#ending.signal })
-      }
     }
   }
 
@@ -282,14 +296,7 @@ export class Agent {
     if (generation === null) return void this.#known.delete(id)
     known.generation = generation
     const { work } = known
-    if (report.revision_id === work.revision?.id && work.revision) {
-      // The control plane knows it as well as we do; a poll may bring no more than that.
-      if (report.state === 'deployed') known.work = { ...work, serving: work.revision, revision: null }
-      if (report.state === 'failed') known.work = { ...work, revision: null }
-      if (report.state === 'deployed' || report.state === 'failed') this.#lanes.touch(id)
-    }
+    known.work = settledBy(report, work)
+    if (known.work !== work) this.#lanes.touch(id)
   }
 }
-
-/** What it says, whichever generation it is about. */
-const factsOf = (report: Report) => JSON.stringify({ ...report, generation: 0 })

@@ -1,5 +1,5 @@
-// The agent's way to the control plane: four requests, each answer held against its schema, each refusal with its code.
-import type * as z from 'zod'
+// The agent's way to the control plane: five requests, each answer held against its schema, each refusal with its code.
+import * as z from 'zod'
 import {
   Changes,
   type CredentialWish,
@@ -7,11 +7,14 @@ import {
   type LogBatch,
   LogReceipt,
   type Poll,
+  type Release,
   ReportResults,
   type Reports,
 } from '../sync/schema.ts'
 
 const TIMEOUT_MS = 30_000
+/** Whoever ends does not stay for it. */
+const RELEASE_MS = 2_000
 
 /** The control plane answered, and does not do it. */
 export class Refused extends Error {
@@ -24,6 +27,15 @@ export class Refused extends Error {
     this.code = code
     this.retryAfter = retryAfter
   }
+}
+
+/** How often an agent without the lease looks whether it is free: it may be given back before it ends. */
+const STANDBY_S = 10
+/** How many seconds to wait after so many failures in a row. */
+export function patience(error: unknown, failures: number): number {
+  const told = (error instanceof Refused && error.retryAfter) || 0
+  const held = error instanceof Refused && error.code === 'lease_held'
+  return Math.max(Math.min(0.25 * 2 ** Math.min(failures, 6), 15), held ? Math.min(told, STANDBY_S) : told)
 }
 
 export type Control = ReturnType<typeof controlAt>
@@ -44,7 +56,7 @@ export function controlAt({ url, key }: { url: string; key: string }) {
       signal: signal ? AbortSignal.any([signal, limit]) : limit,
     })
     const text = await answer.text()
-    if (answer.ok) return schema.parse(JSON.parse(text)) as z.output<T>
+    if (answer.ok) return schema.parse(text ? JSON.parse(text) : undefined) as z.output<T>
     let said: { code?: string; detail?: string } = {}
     try {
       said = Object(JSON.parse(text))
@@ -57,8 +69,10 @@ export function controlAt({ url, key }: { url: string; key: string }) {
   }
   return {
     poll: (poll: Poll, signal?: AbortSignal) => post('poll', poll, Changes, signal, poll.wait),
+    release: (lease: Release) => post('release', lease, z.void(), AbortSignal.timeout(RELEASE_MS)),
     report: (reports: Reports, signal?: AbortSignal) => post('report', reports, ReportResults, signal),
-    credentials: (wish: z.output<typeof CredentialWish>) => post('credentials', wish, GivenCredential, undefined),
+    credentials: (wish: z.input<typeof CredentialWish>, signal?: AbortSignal) =>
+      post('credentials', wish, GivenCredential, signal),
     logs: (batch: LogBatch, signal?: AbortSignal) => post('logs', batch, LogReceipt, signal),
   }
 }

@@ -23,8 +23,10 @@ export class LogShipper {
     this.#who = who
   }
 
-  add(of: Ref, kind: Kind, message: string, level: Level): void {
-    const name = `${of.revision_id} ${kind}`
+  add({ deployment_id, revision_id }: Ref, kind: Kind, message: string, level: Level): void {
+    const name = `${revision_id} ${kind}`
+    // Whatever else it was given with, secrets perhaps, stays here.
+    const of = { deployment_id, revision_id }
     const stream = this.#streams.get(name) ?? { of, kind, stream: randomUUID(), from: 0, lines: [] }
     this.#streams.set(name, stream)
     const text = plain(message)

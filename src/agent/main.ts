@@ -21,12 +21,12 @@ type Settings = { home: string; port: number; agent_id: string }
 const ENGINES: Record<string, (settings: Settings) => Promise<Engine>> = {
   process: async settings => new (await import('./engines/process.ts')).ProcessEngine(settings),
   // It keeps nothing on this machine: what it decides by is in the cluster. Its settings are K8S_…, see docs/kubernetes.md.
-  kubernetes: async () => {
+  kubernetes: async ({ agent_id }) => {
     const [{ KubernetesEngine }, { readSettings }] = await Promise.all([
       import('./engines/kubernetes.ts'),
       import('./engines/kubernetes/settings.ts'),
     ])
-    return new KubernetesEngine({ settings: readSettings(process.env) })
+    return new KubernetesEngine({ settings: readSettings(process.env), agent_id })
   },
   // Its settings are CONTAINER_…, see docs/containers.md.
   container: async ({ agent_id, ...settings }) => {

@@ -16,6 +16,14 @@ export type Steps = {
   later: (ms: number) => void
 }
 
+/** What is let go could not be ended: tried again, and no other revision's failure. */
+export class Lingering extends Error {
+  override name = 'Lingering'
+}
+const lingers = (cause: Error): never => {
+  throw new Lingering(cause.message, { cause })
+}
+
 const REBUILD_MS = 60_000
 
 export async function take(steps: Steps, action: Action, known: Known | undefined, found: Found): Promise<void> {
@@ -46,6 +54,7 @@ export async function take(steps: Steps, action: Action, known: Known | undefine
       const record = found.made.get(action.revision)
       if (record?.state !== 'built') return
       return orRefuse(steps, action.revision, async () => {
+        builds.takeBack(ref)
         await engine.start(unit(), record.artifact)
         known!.given.set(action.revision, known!.generation)
       })
@@ -53,9 +62,9 @@ export async function take(steps: Steps, action: Action, known: Known | undefine
     case 'switch':
       return engine.route(unit())
     case 'drain':
-      return engine.drain(ref)
+      return engine.drain(ref).catch(lingers)
     case 'stop':
-      return engine.stop(ref)
+      return engine.stop(ref).catch(lingers)
     case 'interrupt':
       return builds.interrupt(ref)
     case 'give_up':

@@ -28,8 +28,8 @@ export const revisionOf = (work: Work | undefined, id: string): RevisionWork | u
 export type Opening = {
   keys: Keys
   listener: string
-  /** Sealed, for a revision from a repository. */
-  credential: (of: Ref) => Promise<string | null>
+  /** For a revision from a repository. */
+  credential: (of: Ref, signal: AbortSignal) => Promise<Credential | null>
 }
 
 export function unitOf(work: Work, revision: RevisionWork, { keys, listener }: Opening): Unit {
@@ -49,21 +49,15 @@ export function unitOf(work: Work, revision: RevisionWork, { keys, listener }: O
   }
 }
 
-export function originOf(work: Work, revision: RevisionWork, { keys, listener, credential }: Opening): Origin {
+export function originOf(work: Work, revision: RevisionWork, { credential }: Opening): Origin {
   const { git, archive, template_id, platform_config_path, install_command, build_command } = revision
   const of = { deployment_id: work.deployment_id, revision_id: revision.id }
-  const asked = async () => {
-    const sealed = await credential(of)
-    return sealed === null
-      ? null
-      : keys.open<Credential>(sealed, `${listener}/${of.deployment_id}/${of.revision_id}/git`)
-  }
   if (revision.source === 'githost' && !git)
     throw new Unworkable('Its repository is not known any more: see its integration, and redeploy it.')
   if (revision.source === 'internal_source' && !archive)
     throw new Unworkable('Its archive is not there any more: upload it again, and redeploy it.')
   return {
-    git: git && { ...git, credential: asked },
+    git: git && { ...git, credential: (signal: AbortSignal) => credential(of, signal) },
     archive,
     template_id,
     platform_config_path,
@@ -80,6 +74,8 @@ export type Found = {
   url: string | null
   last_request_at?: string | undefined
 }
+
+const GIVES_WAY: Phase[] = ['starting', 'healthy', 'unhealthy']
 
 export async function find(id: string, builds: Builds, seen: Seen): Promise<Found> {
   const revisions: Record<string, Phase> = {}
@@ -99,8 +95,9 @@ export async function find(id: string, builds: Builds, seen: Seen): Promise<Foun
     }
   }
   for (const { revision_id, phase, reason } of seen.running) {
-    // It was given up, and the agent was killed before it had ended its copies.
-    revisions[revision_id] = revisions[revision_id] === 'failed' && phase === 'starting' ? 'failing' : phase
+    // It was given up, and its copies are still to be ended.
+    const givenUp = revisions[revision_id] === 'failed' && seen.routed !== revision_id && GIVES_WAY.includes(phase)
+    revisions[revision_id] = givenUp ? 'failing' : phase
     if (reason && !reasons.has(revision_id)) reasons.set(revision_id, reason)
   }
   const { database } = seen
@@ -109,7 +106,7 @@ export async function find(id: string, builds: Builds, seen: Seen): Promise<Foun
       revisions,
       routed: seen.routed,
       database: database === null ? 'none' : database.ready ? 'ready' : 'coming',
-      left: seen.left || builds.deployments().includes(id),
+      left: seen.left || builds.left(id),
     },
     reasons,
     made,
@@ -167,6 +164,9 @@ export function reportOf(work: Work, generation: number, found: Found, databaseT
   }
 }
 
+/** What it says, whichever generation it is about. */
+export const factsOf = (report: Report) => JSON.stringify({ ...report, generation: 0 })
+
 /** What of a report whoever looks on wants to read; null where it is a step on the way. */
 export function outcomeOf(work: Work, { state, revision_id, url, message }: Report): string | null {
   const revision = `revision ${revisionOf(work, revision_id ?? '')?.number}`
@@ -175,8 +175,16 @@ export function outcomeOf(work: Work, { state, revision_id, url, message }: Repo
   return state === 'removed' ? 'removed' : null
 }
 
+/** What is wanted when a report was accepted: the control plane knows it as well as we do, and a poll may bring no more than that. */
+export function settledBy({ revision_id, state }: Report, work: Work): Work {
+  const { revision } = work
+  if (!revision || revision_id !== revision.id) return work
+  if (state === 'deployed') return { ...work, serving: revision, revision: null }
+  return state === 'failed' ? { ...work, revision: null } : work
+}
+
 /** The sentence at the beginning and the newest lines at the end are what counts. */
-function cut(text: string): string {
+export function cut(text: string): string {
   const message = plain(text)
   if (message.length <= LONGEST_MESSAGE) return message
   return `${message.slice(0, 900)}\n…\n${message.slice(-1000)}`

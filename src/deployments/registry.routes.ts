@@ -20,13 +20,14 @@ export const registryRoutes = slice('Images', 'Container images for deployments 
     id: 'grantRegistryAccess',
     summary: 'What a registry sends its clients for',
     description:
-      'The token service of the registry’s protocol: a push token as the password of Basic authentication is traded for a JWT, good for five minutes, that lets its bearer pull and push below the `registry_url` of that token.',
+      'The token service of the registry’s protocol: a push token as the password of Basic authentication is traded for a JWT, good for five minutes, that lets its bearer pull and push below the `registry_url` of that token. What an agent was given by POST /v1/sync/credentials is traded the same way, for what that says.',
     query: s.AccessQuery,
     reply: s.AccessToken,
-    errors: ['push_token_invalid', 'push_token_expired', 'not_configured'],
+    errors: ['push_token_invalid', 'push_token_expired', 'registry_credential_ended', 'not_configured'],
     open: async (c, services) => {
       validate(c.req, { query: s.AccessQuery }, '', [])
-      const access = await grantAccess(services, c.req.header('Authorization'), c.req.queries('scope') ?? [])
-      return c.json(access, 200, { 'Cache-Control': 'no-store' })
+      const { requestId } = c.var
+      const asked = { authorization: c.req.header('Authorization'), scopes: c.req.queries('scope') ?? [], requestId }
+      return c.json(await grantAccess(services, asked), 200, { 'Cache-Control': 'no-store' })
     },
   })

@@ -11,13 +11,13 @@ import type { Services } from '../kernel/routes.ts'
 import { found } from '../kernel/rows.ts'
 import { deployments } from '../tables.ts'
 import type * as schema from './registry.schema.ts'
+import { BASIC, type Grant, openAccess } from './registry-access.ts'
 import type * as shared from './schema.ts'
 import { theOne } from './service.ts'
 
 type Offered = { id: string; tenant_id: string; expires_at: string }
 type Keys = { sealingKeys: [kid: string, key: string][] }
 
-const BASIC = { headers: { 'WWW-Authenticate': 'Basic realm="slipway"' } }
 const ACCESS_SECONDS = 300
 
 const tokenSigner = ({ sealingKeys }: Keys) => signer(sealingKeys, 'push tokens')
@@ -42,35 +42,42 @@ export const offerPush = verb(
   },
 )
 
-/** What the registry's clients come for, as its protocol has it: the token that was offered is their password. */
-export async function grantAccess({ config }: Services, authorization: string | undefined, scopes: string[]) {
-  if (!config.registry) throw notConfigured()
+type Asked = { authorization: string | undefined; scopes: string[]; requestId: string }
+/** What the registry's clients come for, as its protocol has it: what a person or an agent was offered is their password. */
+export async function grantAccess(services: Services, { authorization, scopes, requestId }: Asked) {
+  const { config } = services
+  const { registry } = config
+  if (!registry) throw notConfigured()
   const now = Date.now() + config.clockOffset()
-  const path = await pathOf(config, authorization, now)
-  const access = scopes.flatMap(scope => scope.split(' ')).flatMap(scope => granted(config.registry!, path, scope))
-  const token = await webToken(config.registry, { sub: path, access }, Math.floor(now / 1000))
+  const password = passwordOf(authorization)
+  const grant = (await openAccess(services, password, requestId)) ?? (await openPush(config, password, now))
+  const access = scopes.flatMap(scope => scope.split(' ')).flatMap(scope => granted(registry, grant, scope))
+  const token = await webToken(registry, { sub: grant.path, access }, Math.floor(now / 1000))
   return { token, access_token: token, expires_in: ACCESS_SECONDS, issued_at: new Date(now).toISOString() }
 }
 
-async function pathOf(config: Keys, authorization: string | undefined, now: number): Promise<string> {
-  const [, basic = ''] = /^Basic +([A-Za-z0-9+/=_-]{1,4096}) *$/i.exec(authorization ?? '') ?? []
-  const password = Buffer.from(basic, 'base64')
+function passwordOf(authorization = ''): string {
+  const [, basic = ''] = /^Basic +([A-Za-z0-9+/=_-]{1,4096}) *$/i.exec(authorization) ?? []
+  return Buffer.from(basic, 'base64')
     .toString()
     .replace(/^[^:]*:/, '')
+}
+
+async function openPush(config: Keys, password: string, now: number): Promise<Grant> {
   const [, path, expires, signature] =
     /^slwp\.([0-9a-f-]{36}\/[0-9a-f-]{36})\.(\d{1,15})\.(.{1,200})$/.exec(password) ?? []
   if (!path || !(await tokenSigner(config).verify(signature!, signed(path, Number(expires)))))
     throw fail('push_token_invalid', BASIC)
   if (Number(expires) <= now) throw fail('push_token_expired', BASIC)
-  return path
+  return { path, actions: ['pull', 'push'] }
 }
 
-/** Below the deployment's own path it may pull and push; of anything else it is told nothing. */
-function granted({ url }: RegistrySettings, path: string, scope: string) {
+/** Below that path it may do so much; of anything else it is told nothing. */
+function granted({ url }: RegistrySettings, { path, actions: may }: Grant, scope: string) {
   const own = [...url.split('/').slice(1), path].join('/')
   const [, type, name = '', actions = ''] = /^(repository):([^:]+):([a-z,*]+)$/.exec(scope) ?? []
   if (!type || !(name === own || name.startsWith(`${own}/`))) return []
-  return [{ type, name, actions: actions.split(',').filter(action => ['pull', 'push'].includes(action)) }]
+  return [{ type, name, actions: actions.split(',').filter(action => may.includes(action)) }]
 }
 
 const encoded = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')

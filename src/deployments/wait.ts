@@ -1,7 +1,7 @@
 // Waits for a revision: short trips in between, and no connection held.
 import { and, eq } from 'drizzle-orm'
 import type * as z from 'zod'
-import { uncounted, verb } from '../kernel/context.ts'
+import { pause, uncounted, verb } from '../kernel/context.ts'
 import { db, mine, run } from '../kernel/db.ts'
 import { found } from '../kernel/rows.ts'
 import { deployments, revisions } from '../tables.ts'
@@ -22,13 +22,13 @@ export const waitForRevision = verb(
       .innerJoin(deployments, and(eq(deployments.id, revisions.deployment_id), mine(deployments)))
       .where(and(eq(revisions.id, revision_id), eq(revisions.deployment_id, deployment_id), mine(revisions)))
     const end = Date.now() + timeout * 1000
-    for (let asks = ctx, pause = SHORTEST_MS; ; asks = uncounted(ctx), pause = Math.min(pause * 2, LONGEST_MS)) {
+    for (let asks = ctx, ms = SHORTEST_MS; ; asks = uncounted(ctx), ms = Math.min(ms * 2, LONGEST_MS)) {
       const { revisions: row, deployments: of } = found(await run(asks, query), 'revision_not_found')
       const ended = terminalStates.includes(row.status as (typeof terminalStates)[number])
       const left = end - Date.now()
       if (ended || (until === 'active' && of.active_revision_id === row.id) || left <= 0)
         return revisionToWire(row as RevisionRow)
-      await new Promise(resolve => setTimeout(resolve, Math.min(pause, left)))
+      if (!(await pause(ctx, Math.min(ms, left)))) return revisionToWire(row as RevisionRow)
     }
   },
 )

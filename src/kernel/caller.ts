@@ -28,6 +28,7 @@ export async function admit(c: Context<Edge>, services: Services): Promise<Calle
     withoutIfMatch: false,
     idempotency: null,
     planDigest: c.req.header('Plan-Digest') ?? null,
+    gone: () => c.req.raw.signal,
     after: work => afterwards(c, work),
     seen: c.get('seen'),
   }

@@ -37,6 +37,8 @@ export type Ctx = {
   idempotency: { key: string; fingerprint: string } | null
   /** The plan that a write applies, and no other. */
   planDigest: string | null
+  /** Aborted when whoever asked is gone, where the host notices; made for those who look at it. */
+  gone?: () => AbortSignal
   /** Work that goes on after the answer; without it, whoever acts waits. */
   after?: (work: Promise<unknown>) => void
   /** What is learnt on the way, for the answer's headers and the log. */
@@ -66,6 +68,22 @@ export const callerFor = (
   ...{ actor, tenant: actor.tenant, origin, requestId },
   ...{ ifMatch: null, withoutIfMatch: false, idempotency: null, planDigest: null, seen: {} },
 })
+
+/** Between two looks of a request that waits: false when nobody waits for its answer any more. */
+export async function pause(ctx: Ctx, ms: number): Promise<boolean> {
+  const gone = ctx.gone?.()
+  if (gone?.aborted) return false
+  await new Promise<void>(resolve => {
+    const over = () => {
+      clearTimeout(timer)
+      gone?.removeEventListener('abort', over)
+      resolve()
+    }
+    const timer = setTimeout(over, ms)
+    gone?.addEventListener('abort', over)
+  })
+  return !gone?.aborted
+}
 
 /** For the trips of a request after its first: it is one request, and counts once towards the rate. */
 export const uncounted = (ctx: Ctx): Ctx => ({ ...ctx, config: { ...ctx.config, rateLimit: 0 } })

@@ -112,6 +112,11 @@ const CODES = {
     'The password needs to be the `token` of a `push-token` request, as it was given, whole.',
   ],
   push_token_expired: [401, 'Push token expired', 'This push token has expired; ask for another one and log in again.'],
+  registry_credential_ended: [
+    401,
+    'Registry credential ended',
+    'This credential of an agent is of use no more: its hour is over, its key was revoked, or its listener does not serve that deployment; ask for another one by POST /v1/sync/credentials.',
+  ],
   permission_missing: [403, 'Permission missing', 'This key lacks the permission that this operation needs.'],
   workspace_required: [
     403,

@@ -1,7 +1,7 @@
 // A person's way to a provider and back: it begins when a token is asked for, and ends at the callback.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
-import { type Caller, type Ctx, callerFor, uncounted, verb } from '../kernel/context.ts'
+import { type Caller, type Ctx, callerFor, pause, uncounted, verb } from '../kernel/context.ts'
 import { sha256Hex } from '../kernel/crypto.ts'
 import { type Row, run, runAsSystem, textArray } from '../kernel/db.ts'
 import { logged } from '../kernel/edge.ts'
@@ -59,7 +59,7 @@ export const waitForConnection = verb('tokens:use', async (ctx, { auth_id, timeo
   const query = sql<Row>`select f.status, f.failure, f.expires_at <= clock(), f.user_id, to_json(f.scopes)::text, f.provider_id
     from oauth_flows f where f.id = ${auth_id}::uuid and f.tenant_id = current_tenant()`
   const end = Date.now() + timeout * 1000
-  for (let asks = ctx, pause = SHORTEST_MS; ; asks = uncounted(ctx), pause = Math.min(pause * 2, LONGEST_MS)) {
+  for (let asks = ctx, ms = SHORTEST_MS; ; asks = uncounted(ctx), ms = Math.min(ms * 2, LONGEST_MS)) {
     const [status, failure, expired, user_id, scopes, provider] = found(
       await run(asks, query),
       'flow_not_found',
@@ -70,8 +70,7 @@ export const waitForConnection = verb('tokens:use', async (ctx, { auth_id, timeo
     if (status === 'failed') return ended(auth_id, failure)
     if (expired) return ended(auth_id, 'flow_expired')
     const left = end - Date.now()
-    if (left <= 0) return { status: 'pending' as const, auth_id }
-    await new Promise(resolve => setTimeout(resolve, Math.min(pause, left)))
+    if (left <= 0 || !(await pause(ctx, Math.min(ms, left)))) return { status: 'pending' as const, auth_id }
   }
 })
 

@@ -29,6 +29,16 @@ export function leased({ agent_id, fence, version }: Agent): SQL {
 export const heldLease = ({ agent_id, fence }: { agent_id: string; fence: number }): SQL =>
   sql`select from ${listeners} where ${own} and ${current(agent_id, fence)} for share`
 
+/** As it was renewed at the beginning of the poll that waits under it. */
+export const kept = ({ agent_id, fence }: { agent_id: string; fence: number }): SQL =>
+  sql`select * from ${listeners} where ${own} and ${current(agent_id, fence)} for share`
+
+/** Given back by an agent that ends, so that nobody waits for it to run out. What is still on its way under it is stale. */
+export const released = ({ agent_id, fence }: { agent_id: string; fence: number }): SQL => {
+  const mine = sql`${listeners.fence} = ${fence} and coalesce(${listeners.agent_id} = ${agent_id}, true)`
+  return sql`update ${listeners} set agent_id = null, lease_expires_at = null where ${own} and ${unless('fence_stale', mine)} returning id`
+}
+
 /** The same without holding it, for a look. */
 export const stillLeased = ({ agent_id, fence }: { agent_id: string; fence: number }): SQL =>
   sql`${own} and ${current(agent_id, fence)}`

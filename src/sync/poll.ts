@@ -1,12 +1,12 @@
 // An agent asks what changed: under a lease, by cursor and digest, waiting without a connection.
 import { type SQL, sql } from 'drizzle-orm'
-import { type Ctx, uncounted, verb } from '../kernel/context.ts'
+import { type Ctx, pause, uncounted, verb } from '../kernel/context.ts'
 import { type Row, run } from '../kernel/db.ts'
 import { systemEvents } from '../kernel/journal.ts'
 import { found, iso } from '../kernel/rows.ts'
 import { listeners } from '../tables.ts'
 import { type Seal, sealTo } from './envelope.ts'
-import { leased, stillLeased } from './lease.ts'
+import { kept, leased, stillLeased } from './lease.ts'
 import { type Changes, POLL_PAGE, type Poll } from './schema.ts'
 import { type StoredWork, storedRevision, toWork } from './work.ts'
 
@@ -15,18 +15,16 @@ const [SHORTEST_MS, LONGEST_MS] = [250, 2000]
 export const poll = verb('listeners:sync', async (ctx, input: Poll): Promise<Changes> => {
   const seal = await sealTo(input.public_key)
   const end = Date.now() + input.wait * 1000
-  let answer = await ask(ctx, seal, input)
+  let answer = await ask(ctx, seal, input, leased(input))
   const { fence } = answer.lease
   let left = end - Date.now()
-  for (
-    let pause = SHORTEST_MS;
-    isIdle(answer) && left > 0;
-    pause = Math.min(pause * 2, LONGEST_MS), left = end - Date.now()
-  ) {
-    await new Promise(resolve => setTimeout(resolve, Math.min(pause, left)))
+  for (let ms = SHORTEST_MS; isIdle(answer) && left > 0; ms = Math.min(ms * 2, LONGEST_MS), left = end - Date.now()) {
+    if (!(await pause(ctx, Math.min(ms, left)))) break
     const [upto] = found(await run(uncounted(ctx), look({ ...input, fence })), 'listener_not_found')
-    // The digest was compared at the beginning: what the agent has since reported, it need not be told.
-    if (Number(upto) !== answer.cursor) answer = await ask(uncounted(ctx), seal, { ...input, fence, digest: null })
+    if (Number(upto) === answer.cursor) continue
+    // The digest was compared at the beginning: what the agent has since reported, it need not be told. Nor is the lease renewed
+    // again: whoever began this poll may be gone since, and not every host notices.
+    answer = await ask(uncounted(ctx), seal, { ...input, digest: null }, kept({ ...input, fence }))
   }
   return answer
 })
@@ -47,8 +45,8 @@ type Answer = [
   ...[again: boolean, more: boolean, changes: string | null],
 ]
 
-async function ask(ctx: Ctx, seal: Seal, input: Poll): Promise<Changes> {
-  const row = found(await run(ctx, changesSince(input)), 'listener_not_found') as Answer
+async function ask(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Promise<Changes> {
+  const row = found(await run(ctx, changesSince(input, lease)), 'listener_not_found') as Answer
   const [listener_id, fence, expires, upto, digest, resync, more, changed] = row
   const stored = JSON.parse(changed ?? '[]') as StoredWork[]
   const last = more ? stored.at(-1)!.seq : Number(upto)
@@ -61,12 +59,11 @@ async function ask(ctx: Ctx, seal: Seal, input: Poll): Promise<Changes> {
 }
 
 /** One statement: the lease, the page of changes behind the cursor, and an event for each revision whose secrets go out with it. */
-function changesSince(input: Poll): SQL<Row> {
-  const { cursor = null, digest = null } = input
+function changesSince({ cursor = null, digest = null }: Poll, lease: SQL): SQL<Row> {
   const lost = sql`(${digest}::text is not null and ${cursor}::bigint = k.upto and ${digest}::text <> k.digest)`
   const revisions = sql`select deployment_id, tenant_id, organization_id, revision from told_work
     union select deployment_id, tenant_id, organization_id, serving from told_work`
-  return sql`with leased as (${leased(input)}),
+  return sql`with leased as (${lease}),
     ${adopted},
     known as (
       select l.id, l.fence, l.lease_expires_at, coalesce(c.seq, 0) as upto, lpad(to_hex(coalesce(c.digest, 0)), 16, '0') as digest

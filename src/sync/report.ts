@@ -2,8 +2,9 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { UNUSED_AFTER } from '../deployments/lifecycle.ts'
 import { followed, moved, turnsAfter } from '../deployments/queue.ts'
+import { BRING_IMAGES } from '../deployments/registry-access.ts'
 import { verb } from '../kernel/context.ts'
-import { type Row, run, uuidArray } from '../kernel/db.ts'
+import { type Row, run, textArray, uuidArray } from '../kernel/db.ts'
 import { systemEvents } from '../kernel/journal.ts'
 import { heldLease } from './lease.ts'
 import { outcomes, type ReportResult, type ReportResults, type Reports, type reportCodes } from './schema.ts'
@@ -49,6 +50,11 @@ const BECOMES = sql`case
   when state = 'database_ready' and status = 'AWAITING_DATABASE' then 'READY'
   when status = 'UNUSED' and last_request_at > clock() - ${UNUSED_AFTER} * interval '1 millisecond' then 'READY' end`
 
+const nameOf = (image: SQL): SQL =>
+  sql`regexp_replace(regexp_replace(${image}, '(:[^/:@]*)?(@.*)?$', ''), '^(docker[.]io/)?(library/)?', '')`
+/** Where a person named the image, an agent says which one its tag means, and names no other: it is what it may then pull. */
+const PINNED = sql`case when source <> all(${textArray(BRING_IMAGES)}) or ${nameOf(sql`image_uri`)} = ${nameOf(sql`named`)} then image_uri end`
+
 function applied({ reports }: Reports): SQL<Row> {
   const given = JSON.stringify(reports)
   const steps = sql`jsonb_to_recordset(${JSON.stringify(STEPS)}::jsonb) s(source text, status text, state text, path text[])`
@@ -59,7 +65,7 @@ function applied({ reports }: Reports): SQL<Row> {
         g(deployment_id, revision_id, generation, state, message, "commit", image_uri, url, healthy, last_request_at, place)),
     judged as (
       select g.*, d.tenant_id, d.organization_id, d.generation as wanted, d.status, d.url as known_url, d.in_flight_revision_id as flying,
-        d.active_revision_id as active, r.number, s.path, ${JUDGED} as code
+        d.active_revision_id as active, r.number, r.source, r.source_revision_config ->> 'image_uri' as named, s.path, ${JUDGED} as code
       from reported g
       left join deployments d on d.id = g.deployment_id and d.listener_id = current_listener()
       left join sync_items i on i.deployment_id = g.deployment_id and i.listener_id = current_listener()
@@ -69,7 +75,7 @@ function applied({ reports }: Reports): SQL<Row> {
     moves as (
       select revision_id as id, deployment_id, number, path[cardinality(path)] as becomes,
         case when state = 'failed' then message end as message,
-        jsonb_strip_nulls(jsonb_build_object('repo_commit_sha', "commit" ->> 'sha', 'image_uri', image_uri)) as resolved,
+        jsonb_strip_nulls(jsonb_build_object('repo_commit_sha', "commit" ->> 'sha', 'image_uri', ${PINNED})) as resolved,
         jsonb_build_object('message', null, 'author', null) || "commit" as made_commit
       from accepted where cardinality(path) > 0),
     ${sql.join(

@@ -6,6 +6,7 @@ import { openArchive } from './archives.ts'
 import { giveCredential } from './credentials.ts'
 import { takeLogs } from './logs.ts'
 import { poll } from './poll.ts'
+import { release } from './release.ts'
 import { report } from './report.ts'
 import * as s from './schema.ts'
 
@@ -24,6 +25,15 @@ export const syncRoutes = slice(
     idempotent: true,
     errors: ['listener_not_found', 'lease_held', 'fence_stale'],
     verb: poll,
+  })
+  .post('/v1/sync/release', {
+    id: 'releaseLease',
+    summary: 'Give the lease back',
+    description: 'By an agent that ends: another one then need not wait until the lease runs out.',
+    body: s.Release,
+    idempotent: true,
+    errors: ['listener_not_found', 'fence_stale'],
+    verb: release,
   })
   .post('/v1/sync/report', {
     id: 'report',
@@ -47,8 +57,9 @@ export const syncRoutes = slice(
   })
   .post('/v1/sync/credentials', {
     id: 'giveCredential',
-    summary: 'What to clone the repository of a revision with',
-    description: 'Its git host is asked by the integration that the deployment was made with.',
+    summary: 'What to clone the repository of a revision with, or to pull and push its images',
+    description:
+      'For a repository its git host is asked, by the integration that the deployment was made with. For the registry of this installation nobody is asked: what is given logs in there for an hour, to pull, and to push where the agent builds the image itself.',
     body: s.CredentialWish,
     reply: s.GivenCredential,
     asks: true,

@@ -194,6 +194,15 @@ export const Changes = z
   .meta({ id: 'Changes', description: 'What is wanted now of the deployments that changed. Empty: nothing did.' })
 export type Changes = z.output<typeof Changes>
 
+// ---- giving the lease back
+
+export const Release = z.object({ agent_id: AgentId, fence: Fence }).meta({
+  id: 'Release',
+  description: 'The lease that an agent has no more use for.',
+  example: { agent_id: 'agent-1', fence: 1 },
+})
+export type Release = z.output<typeof Release>
+
 // ---- reporting
 
 /** What an agent may say of a deployment, in the order of a rollout. */
@@ -410,11 +419,15 @@ export const CredentialWish = z
     fence: Fence,
     public_key: PublicKey,
     deployment_id: Uuid,
-    revision_id: Uuid.meta({ description: 'Of the source `githost`.' }),
+    revision_id: Uuid.meta({ description: 'For a repository: of the source `githost`.' }),
+    for: z.enum(['repository', 'registry']).default('repository').meta({
+      description:
+        'What it is to be used at: the git host that the source is cloned from, or the registry of this installation, which images of the deployment are pulled from and pushed to.',
+    }),
   })
   .meta({
     id: 'CredentialWish',
-    description: 'Of which revision an agent is about to clone the repository.',
+    description: 'For which revision an agent is about to clone, pull or push.',
     example: {
       agent_id: 'agent-1',
       fence: 1,
@@ -425,12 +438,22 @@ export const CredentialWish = z
   })
 export const GivenCredential = z
   .object({
-    credential: Sealed.meta({
+    credential: Sealed.nullable().meta({
       description:
-        'Sealed JSON `{"username": …, "password": …}` for git over HTTP, bound to `<listener>/<deployment>/<revision>/git`. An App’s is good for an hour.',
+        'For a repository sealed JSON `{"username": …, "password": …}` for git over HTTP, bound to `<listener>/<deployment>/<revision>/git`; an App’s is good for an hour. ' +
+        'For the registry sealed JSON with `registry`, `repository`, `username`, `password` and `expires_at`, bound to `<listener>/<deployment>/<revision>/registry`; null where this installation has no registry.',
     }),
   })
   .meta({ id: 'GivenCredential' })
+/** What the envelope of a credential for the registry holds. */
+export const RegistryCredential = z.object({
+  registry: z.string(),
+  repository: z.string(),
+  username: z.string(),
+  password: z.string(),
+  expires_at: z.iso.datetime(),
+})
+export type RegistryCredential = z.output<typeof RegistryCredential>
 
 // ---- archives
 

@@ -1,12 +1,16 @@
 // The agent whole, against a control plane of the protocol: real git, real processes, failures, kills, and a client that polls through it.
-import { randomUUID } from 'node:crypto'
+import { createHash, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import * as fs from 'node:fs'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
 import { controlAt } from '../../src/agent/control.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { gzip, tar } from '../support/archives.ts'
 import { eventually } from '../support/commands.ts'
 import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
 import { ask, folder, QUICK } from '../support/engine.ts'
@@ -41,7 +45,7 @@ function start({
   const engine = new ProcessEngine({ home: at, port: 0, limits: { ...QUICK, ...limits } })
   const said: string[] = []
   const agent = new Agent({
-    ...{ agent_id, version: 'test', home: at, engine, wait: 5 },
+    ...{ agent_id, version: 'test', home: at, engine, wait: 5, retry: 50 },
     control: controlAt({ url: control.url, key: 'key' }),
     say: line => void said.push(line),
   })
@@ -141,6 +145,28 @@ test('the templates: each answers', async () => {
     answers.push((await ask(urlOf(), path)).body.trim())
   }
   expect(answers).toEqual(['[]', expect.stringContaining('It is served'), '{"ok":true}'])
+}, 60_000)
+
+test('an archive whose link is over by the time that it is built gets another one', async () => {
+  const file = await gzip(tar('hello'))
+  const asked: string[] = []
+  const server = createServer((req, res) => {
+    asked.push(req.url!)
+    if (req.url !== '/old') return void res.end(file)
+    // The next time that everything is told, it is by another link.
+    control.works.get(id)!.work.revision!.archive!.url = url('/new')
+    res.writeHead(403, { 'Content-Type': 'application/problem+json' }).end('{"code":"download_link_expired"}')
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = (path: string) => `http://127.0.0.1:${(server.address() as AddressInfo).port}${path}`
+  const sha256 = createHash('sha256').update(file).digest('hex')
+  start()
+  const archive = { url: url('/old'), sha256, size: file.byteLength }
+  const revision = control.want(id, { source: 'internal_source', archive })
+  await ended(revision)
+  expect(asked).toEqual(expect.arrayContaining(['/old', '/new']))
+  expect(control.logs.find(({ message }) => /link to the archive is over/.test(message))).toBeDefined()
+  server.close()
 }, 60_000)
 
 describe('a failure is told in a sentence, and the old revision serves', () => {
@@ -277,6 +303,40 @@ test('the control plane gone for a while: what runs runs on, and a build that en
   expect(await client.stop()).toEqual(['200 new', '200 old'])
 }, 60_000)
 
+describe('a credential that the control plane does not give', () => {
+  const asked = async (refusing: object, ready: () => boolean = () => true) => {
+    Object.assign(control.refusing, refusing)
+    git.push(serving('one'))
+    start()
+    const revision = control.want(id, source())
+    await eventually(ready)
+    return revision
+  }
+  test('is waited for while it is away, for as long as the revision is wanted', async () => {
+    expect(await ended(await asked({ left: 20 }))).toMatchObject({ state: 'deployed' })
+  }, 60_000)
+
+  test('is waited for no more when the revision is interrupted', async () => {
+    const revision = await asked({ left: 1e9 }, () => control.refusing.told > 6)
+    control.interrupt(id)
+    await eventually(() => control.reports.at(-1)!.state === 'serving')
+    expect(fs.existsSync(join(home, 'builds', id, revision))).toBe(false)
+  }, 60_000)
+
+  test.each([
+    ['a host that is not well, after some tries', { status: 502, code: 'upstream_error', left: 1e9 }, 5],
+    ['a refusal, at once', { status: 404, code: 'repository_not_found', left: 1e9 }, 1],
+  ])(
+    '%s',
+    async (_, refusing, told) => {
+      const report = await ended(await asked(refusing))
+      expect(report).toMatchObject({ state: 'failed', message: `It is ${refusing.code}.` })
+      expect(control.refusing.told).toBe(told)
+    },
+    60_000,
+  )
+})
+
 test('two agents for one listener: one works, the other waits; the one that lost its lease reports nothing and serves on', async () => {
   git.push(serving('one'))
   start()
@@ -291,4 +351,14 @@ test('two agents for one listener: one works, the other waits; the one that lost
   expect(control.reports.length).toBe(count)
   control.giveBack()
   expect(await ended(revision)).toMatchObject({ state: 'deployed' })
+}, 60_000)
+
+test('two agents for one listener: the one that ends gives its lease back, and the other takes over what is wanted', async () => {
+  git.push(serving('one'))
+  const first = start()
+  await ended(control.want(id, source()))
+  const second = start({ at: join(home, 'second'), agent_id: 'agent-2' })
+  await eventually(() => second.said.some(line => line.includes('Held')))
+  await first.agent.close({ stop: false })
+  expect(await ended(control.want(id, source()))).toMatchObject({ state: 'deployed' })
 }, 60_000)

@@ -4,8 +4,10 @@ import * as http from 'node:http'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ContainerApi } from '../../src/agent/engines/container/api.ts'
+import { ContainerCopy } from '../../src/agent/engines/container/copy.ts'
 import { Lines, unframed } from '../../src/agent/engines/container/frames.ts'
 import { follow } from '../../src/agent/engines/container/log.ts'
+import { eventually } from '../support/commands.ts'
 import { folder } from '../support/engine.ts'
 
 let home: string
@@ -76,6 +78,17 @@ describe('what fails', () => {
     answer = (_, res) => json(res, 404, { message: 'no such container' })
     expect(await new ContainerApi(socket).quietly('DELETE', '/containers/x')).toBe(false)
   })
+  test('a container that is being removed already is waited for, as Docker has it', async () => {
+    let left = 2
+    answer = (_, res) =>
+      left-- > 0
+        ? json(res, 409, { message: 'removal of container x is already in progress' })
+        : json(res, 404, { message: 'No such container: x' })
+    await new ContainerApi(socket).discard('x')
+    expect(asked).toEqual(Array(3).fill('DELETE /containers/x?force=true&v=true'))
+    answer = (_, res) => json(res, 500, { message: 'driver failed' })
+    expect(await failure(new ContainerApi(socket).discard('x'))).toBe('500: driver failed')
+  })
   test('a message of a pull that says so, though it began well', async () => {
     answer = (_, res) => res.writeHead(200).end('{"status":"Pulling"}\n{"error":"denied"}\n')
     const api = new ContainerApi(socket)
@@ -130,13 +143,56 @@ describe('bytes into lines', () => {
   })
 })
 
-test('a log that breaks off goes on where it was, with no line twice', async () => {
-  const frame = (text: string) => {
-    const header = Buffer.alloc(8)
-    header[0] = 1
-    header.writeUInt32BE(Buffer.byteLength(text), 4)
-    return Buffer.concat([header, Buffer.from(text)])
+const frame = (text: string) => {
+  const header = Buffer.alloc(8)
+  header[0] = 1
+  header.writeUInt32BE(Buffer.byteLength(text), 4)
+  return Buffer.concat([header, Buffer.from(text)])
+}
+
+test('what a copy wrote that was read and not told yet is told by the next agent', async () => {
+  const all = [`2026-11-21T15:00:01Z a\n`, `2026-11-21T15:00:01Z b\n`].map(frame)
+  answer = (req, res) =>
+    req.url!.includes('/logs') ? void res.writeHead(200).write(Buffer.concat(all)) : json(res, 200, [])
+  const here = {
+    ...{ Id: 'x', Names: [], State: 'running', Labels: { 'slipway.role': 'app' } },
+    Ports: [{ PrivatePort: 8000, PublicPort: 1 }],
   }
+  const adopted = async () =>
+    (await ContainerCopy.adopt({ api: new ContainerApi(socket), living: new Set(), folder: home }, 'c', [here]))!
+  fs.writeFileSync(join(home, 'c.json'), '{}')
+  const first = await adopted()
+  await eventually(() => first.last.includes('a'))
+  expect(first.lines()).toEqual(['a', 'b'])
+  all.push(frame('2026-11-21T15:00:02Z c\n'))
+  first.release()
+
+  const second = await adopted()
+  await eventually(() => second.last.includes('c'))
+  second.release()
+  const third = await adopted()
+  await eventually(() => third.last.length > 0)
+  expect(third.lines()).toEqual(['c'])
+  third.release()
+})
+
+test('a kill that the engine was away for is asked again', async () => {
+  const listed = { Id: 'x', Names: [], State: 'running', Labels: { 'slipway.role': 'app' } }
+  const here = { ...listed, Ports: [{ PrivatePort: 8000, PublicPort: 1 }] }
+  answer = (req, res) => (req.url!.includes('/logs') ? void res.writeHead(200).write('') : json(res, 200, []))
+  const copy = await ContainerCopy.adopt({ api: new ContainerApi(socket), living: new Set(), folder: home }, 'c', [
+    here,
+  ])
+  const asks = asked
+  server.closeAllConnections()
+  await new Promise(resolve => server.close(resolve))
+  copy!.kill()
+  await new Promise<void>(resolve => server.listen(socket, resolve))
+  await eventually(() => asks.includes('POST /containers/x/kill'))
+  copy!.release()
+})
+
+test('a log that breaks off goes on where it was, with no line twice', async () => {
   const at = (second: number) => `2026-11-21T15:00:0${second}Z`
   const all = [`${at(1)} a\n`, `${at(2)} b\n`, `${at(2)} c\n`, `${at(2)} d\n`, `${at(3)} e\n`].map(frame)
   let reads = 0

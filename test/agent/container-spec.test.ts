@@ -1,6 +1,7 @@
 // What a revision comes to when it is asked of a container engine, what is refused, and how an engine's failures are told.
 import { describe, expect, test } from 'vitest'
 import { buildFailure, ending, pullFailure, startFailure } from '../../src/agent/engines/container/failures.ts'
+import { digestsOf } from '../../src/agent/engines/container/images.ts'
 import { cpuOf, memoryOf } from '../../src/agent/engines/container/quantities.ts'
 import { refusal } from '../../src/agent/engines/container/refusal.ts'
 import { registryOf } from '../../src/agent/engines/container/secrets.ts'
@@ -188,6 +189,21 @@ describe('refused, with what is at fault', () => {
   })
 })
 
+describe('the digest of an image', () => {
+  test.each([
+    ['docker.io/library/node:24', ['node@sha256:2']],
+    ['node', ['docker.io/library/node@sha256:2']],
+    ['docker.io/shop/web:1', ['other/web@sha256:3', 'shop/web@sha256:2']],
+    ['127.0.0.1:5000/web', ['127.0.0.1:5000/web@sha256:2']],
+  ])('that is asked for as %s, as Docker and Podman know it', (image, RepoDigests) =>
+    expect(digestsOf(image, { RepoDigests })).toEqual([expect.stringMatching(/@sha256:2$/)]),
+  )
+  test('of one that no registry gave is none', () => {
+    expect(digestsOf('web:1', { RepoDigests: null })).toEqual([])
+    expect(digestsOf('docker.io/shop/web:1', { RepoDigests: ['a.example/shop/web@sha256:3'] })).toEqual([])
+  })
+})
+
 describe('failures', () => {
   test.each([
     ['manifest unknown', 'There is no image'],
@@ -197,6 +213,7 @@ describe('failures', () => {
     ['lookup registry: no such host', 'cannot be reached'],
     ['write /var/lib/x: no space left on device', 'The disk of the container engine is full'],
     ['something else', 'cannot be pulled: something else.'],
+    ['Head "https://example.com/v2/shop/manifests/1": no basic auth credentials', 'does not let this agent have'],
   ])('of a pull: %s', (said, told) => expect(pullFailure('shop:1', said)).toContain(told))
 
   test('of a start and of a build', () => {
@@ -205,6 +222,7 @@ describe('failures', () => {
     expect(
       startFailure('all predefined address pools: could not find an available, non-overlapping IPv4 address pool'),
     ).toContain('default-address-pools')
+    expect(startFailure('all predefined address pools have been fully subnetted')).toContain('default-address-pools')
     expect(buildFailure('copying: no space left on device')).toContain('disk of the container engine is full')
   })
 
@@ -214,6 +232,7 @@ describe('failures', () => {
       'was killed, because it needed more memory than its memory limit of 64 MB',
     )
     expect(ending({ ExitCode: 137 }, memory)).toContain('most likely because it needed more memory')
+    expect(ending({ ExitCode: 137 }, 0)).toContain('by somebody on its machine, or')
     expect(ending({ ExitCode: 3 }, memory)).toBe('ended with code 3')
     expect(ending({ ExitCode: 127, Error: 'exec: "x": not found' }, 0)).toContain('could not be started')
   })

@@ -3,12 +3,13 @@ import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import * as http from 'node:http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
+import { ContainerApi } from '../../src/agent/engines/container/api.ts'
 import type { ContainerEngine } from '../../src/agent/engines/container.ts'
 import type { Ref, Tree } from '../../src/agent/engines/engine.ts'
 import { eventually } from '../support/commands.ts'
 import { containersOf, SERVE } from '../support/containers.ts'
 import { ask } from '../support/engine.ts'
-import { type Podman, startPodman } from '../support/podman.ts'
+import { DOCKER, type Podman, startPodman } from '../support/podman.ts'
 
 let podman: Podman
 let ref: Ref
@@ -50,11 +51,62 @@ const serves = async (engine: ContainerEngine, one: Ref, artifact: Awaited<Retur
 describe('with a Dockerfile', () => {
   test('it is built by it, line by line, and runs', async () => {
     const { engine } = await pods.open()
-    const Dockerfile = `FROM ${podman.image}\nCOPY page /www/index.html\nRUN echo building it\nCMD ["/bin/sh", "-c", "${SERVE}"]\n`
-    const { artifact, lines } = await built(engine, ref, pods.tree({ Dockerfile, page: 'built' }))
+    const Dockerfile = `FROM ${podman.image}\nCOPY . /www/\nRUN echo building it; ls /www; mv /www/page /www/index.html\nCMD ["/bin/sh", "-c", "${SERVE}"]\n`
+    const { artifact, lines } = await built(
+      engine,
+      ref,
+      pods.tree({ Dockerfile, page: 'built', notes: 'own', '.dockerignore': 'no*\n' }),
+    )
+    expect(lines).not.toContain('notes')
     expect(artifact).toMatchObject({ location: expect.stringMatching(/^sha256:[0-9a-f]{64}$/), start_command: null })
     expect(lines).toContain('building it')
     expect(await serves(engine, ref, artifact)).toBe('built')
+  })
+
+  test.runIf(DOCKER)('where Docker has BuildKit, it may use what only that knows', async ({ skip }) => {
+    if (!(await new ContainerApi(podman.socket).hasBuildKit())) skip()
+    const { engine } = await pods.open()
+    const Dockerfile = `FROM ${podman.image}\nRUN --mount=type=cache,target=/cache touch /cache/a; ls /cache\nRUN <<EOF\necho heard\nEOF\n`
+    const { lines } = await built(engine, ref, pods.tree({ Dockerfile }))
+    expect(lines).toEqual(expect.arrayContaining(['a', 'heard']))
+  })
+
+  test('from an image that takes a password', async () => {
+    const auth = Buffer.from('ada:hush').toString('base64')
+    const server = http.createServer((req, res) => {
+      if (req.headers.authorization !== `Basic ${auth}`)
+        return void res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="private"' }).end()
+      const { method, url: path } = req
+      const behind = http.request(`http://${podman.registry}${path}`, { method, headers: req.headers }, answer => {
+        answer.pipe(res.writeHead(answer.statusCode!, answer.headers))
+      })
+      req.pipe(behind)
+    })
+    const host = podman.spare
+    await new Promise<void>(resolve => server.listen(Number(host.split(':')[1]), '127.0.0.1', resolve))
+    const secrets = `${pods.home}/secrets`
+    fs.mkdirSync(`${secrets}/registry`, { recursive: true })
+    fs.writeFileSync(`${secrets}/registry/.dockerconfigjson`, JSON.stringify({ auths: { [host]: { auth } } }))
+    const { engine } = await pods.open({}, { secrets })
+    const build = (names: string[]) => {
+      const spec = { image_pull_secrets: names.map(name => ({ name })) }
+      const tree = pods.tree({ Dockerfile: `FROM ${host}/web:1\nRUN echo built\n` })
+      return failure(engine.prepare(unit(ref, spec, { source: 'internal_source' }), tree, task()))
+    }
+    expect(await build([])).toMatch(/^Unworkable: The image cannot be built/)
+    expect(await build(['registry'])).toBe('nothing failed')
+    await podman.podman('rmi', `${host}/web:1`)
+    server.close()
+  })
+
+  test('what was built goes with the deployment', async () => {
+    const { engine } = await pods.open()
+    for (const page of ['one', 'two'])
+      await built(engine, next(), pods.tree({ Dockerfile: `FROM ${podman.image}\nRUN echo ${page}\n` }))
+    const kept = () => podman.podman('images', '--quiet', '--filter', `label=slipway.deployment=${ref.deployment_id}`)
+    expect((await kept()).split('\n')).toHaveLength(2)
+    await engine.remove(ref.deployment_id)
+    expect(await kept()).toBe('')
   })
 
   test('a step that fails is told with its last lines', async () => {
@@ -147,7 +199,7 @@ describe('without one, in a base image', () => {
   })
 })
 
-test.runIf(process.getuid?.() === 0)(
+test.runIf(process.getuid?.() === 0 && !DOCKER)(
   'a full disk fails a pull and a build with what to do',
   async () => {
     const small = await startPodman(24)
@@ -161,8 +213,8 @@ test.runIf(process.getuid?.() === 0)(
 
       const image_uri = `${small.registry}/big:1`
       fs.writeFileSync(`${pods.home}/Dockerfile`, Dockerfile(podman.image))
-      await podman.podman('build', '-t', image_uri, '-f', `${pods.home}/Dockerfile`)
-      await podman.podman('push', '--tls-verify=false', image_uri)
+      await podman.podman('build', '-t', image_uri, '-f', `${pods.home}/Dockerfile`, pods.home)
+      await podman.push(image_uri)
       await podman.podman('rmi', image_uri)
       expect(await failure(engine.prepare(unit(ref, {}, { image_uri }), null, task()))).toMatch(
         /^Unworkable: The disk of the container engine is full/,
@@ -180,8 +232,8 @@ test.runIf(process.getuid?.() === 0)(
 describe('pulled', () => {
   const pushed = async (tag: string) => {
     const name = `${podman.registry}/apps:${tag}`
-    await podman.podman('build', '-t', name, '--label', `tag=${tag}`, '-f', await dockerfile())
-    await podman.podman('push', '--tls-verify=false', name)
+    await podman.podman('build', '-t', name, '--label', `tag=${tag}`, '-f', await dockerfile(), pods.home)
+    await podman.push(name)
     await podman.podman('rmi', name)
     return name
   }

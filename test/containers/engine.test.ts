@@ -7,7 +7,7 @@ import type { Ref } from '../../src/agent/engines/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import type { ResourceSpec } from '../../src/deployments/resources.schema.ts'
 import { eventually } from '../support/commands.ts'
-import { containersOf, SERVE } from '../support/containers.ts'
+import { containersOf, SERVE, STAY } from '../support/containers.ts'
 import { ask } from '../support/engine.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
 
@@ -129,7 +129,7 @@ describe('what goes with a copy', () => {
           {
             ...script(
               'beside',
-              'while ! wget -q -O- 127.0.0.1:$APP/order; do sleep 0.1; done; echo $TOKEN > /shared/token; exec sleep 1000',
+              `while ! wget -q -O- 127.0.0.1:$APP/order; do sleep 0.1; done; echo $TOKEN > /shared/token; ${STAY}`,
             ),
             env: [
               { name: 'APP', value: '8000' },
@@ -141,7 +141,7 @@ describe('what goes with a copy', () => {
       { secret_references: [{ name: 'REF', secret_name: 'team', secret_key: 'token' }] },
     )
     await engine.prepare(wanted, null, task())
-    await engine.start(wanted, running('echo $REF > /shared/ref; exec httpd -f -p $PORT -h /shared'))
+    await engine.start(wanted, running(`echo $REF > /shared/ref; ${SERVE.replace('/www', '/shared')}`))
     await until(engine, ref, 'healthy')
     await engine.route(wanted)
     const at = await url(engine)
@@ -217,7 +217,7 @@ describe('failures', () => {
   })
 
   test('a port that is never opened', async () => {
-    const { reason } = await failing('echo up; exec sleep 1000', { limits: { ready_ms: 2_000 } })
+    const { reason } = await failing(`echo up; ${STAY}`, { limits: { ready_ms: 2_000 } })
     expect(reason).toMatch(
       /^It was not healthy within 2 s: nothing in the container listens on the port that PORT names/,
     )

@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import type { Ref } from '../../src/agent/engines/engine.ts'
 import { command, eventually, stopAll } from '../support/commands.ts'
-import { containersOf, SERVE } from '../support/containers.ts'
+import { containersOf, SERVE, STAY } from '../support/containers.ts'
 import { ask } from '../support/engine.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
 
@@ -30,7 +30,7 @@ const beside = () => ({
   volumes: [{ name: 'shared', emptyDir: {} }],
   volume_mounts: [{ name: 'shared', mountPath: '/shared' }],
   init_containers: [{ name: 'first', image: podman.image, command: ['/bin/sh', '-c', 'sleep 0.2'] }],
-  sidecars: [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', 'exec sleep 1000'] }],
+  sidecars: [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', STAY] }],
 })
 const volumes = async () =>
   podman.podman('volume', 'ls', '--quiet', '--filter', `label=slipway.deployment=${ref.deployment_id}`)

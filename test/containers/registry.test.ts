@@ -1,4 +1,4 @@
-// A real registry that trusts our tokens, and a real client that pushes to it, logged in with a push token.
+// A real registry that trusts our tokens, a real client that pushes to it, and an agent whose Podman runs what was pushed.
 import { execFile, spawn } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
@@ -10,25 +10,36 @@ import { migrate } from '../../src/host/migrate.ts'
 import { freePort } from '../../src/host/ports.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
 import { certificateFor } from '../support/certificate.ts'
-import { command, eventually, listens, stopAll } from '../support/commands.ts'
+import { type Command, command, eventually, listens, stopAll } from '../support/commands.ts'
+import { ask } from '../support/engine.ts'
+import { type Podman, startPodman } from '../support/podman.ts'
 
 const run = promisify(execFile)
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-registry-'))
+let podman: Podman
 let postgres: Postgres
+let started: () => Command
+let agent: Command
 let registry: ReturnType<typeof spawn>
 let host: string
 type Answer = {
   id: string
   token: string
   registry_url: string
+  url: string
   source_revision_config: { image_uri: string }
+  resources: { status: string; status_message: string | null }[]
 }
 let api: (method: string, path: string, body?: unknown) => Promise<Answer>
+/** The same, for somebody of another workspace. */
+let stranger: typeof api
 
 beforeAll(async () => {
-  const [ourPort, registryPort] = [await freePort(), await freePort()]
+  podman = await startPodman()
+  const [ourPort, agentPort] = [await freePort(), await freePort()]
   const url = `http://127.0.0.1:${ourPort}`
-  host = `127.0.0.1:${registryPort}`
+  // Podman takes that one over plain http.
+  host = podman.spare
   const { key, cert } = certificateFor('slipway')
   fs.writeFileSync(join(root, 'certificate.pem'), cert)
   fs.writeFileSync(
@@ -54,21 +65,35 @@ beforeAll(async () => {
     ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
     ...{ PORT: String(ourPort), SLIPWAY_HOME: root, REGISTRY_URL: `${host}/apps`, REGISTRY_SIGNING_KEY: key + cert },
   }
-  const operator = command('src/host/bootstrap.ts', ['--organization', 'Acme', '--email', 'a@example.com'], settings)
-  await operator.exited
-  const apiKey = operator.said.out.match(/slw_\w+/)![0]
+  const bootstrapped = async (name: string, more: string[] = []) => {
+    const operator = command(
+      'src/host/bootstrap.ts',
+      ['--organization', name, '--email', `${name}@x.org`, ...more],
+      settings,
+    )
+    await operator.exited
+    return operator.said.out.match(/slw_\w+/g)!
+  }
+  const [own, listener] = await bootstrapped('acme', ['--platform-listener', 'platform'])
+  const [theirs] = await bootstrapped('other')
   await command('src/host/node.ts', [], settings).until(() => listens(ourPort))
-  await eventually(() => listens(registryPort))
-  const headers = { 'X-Api-Key': apiKey, 'Content-Type': 'application/json' }
-  api = async (method, path, body) =>
-    (await (
-      await fetch(url + path, { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) })
-    ).json()) as Answer
+  await eventually(() => listens(host.split(':')[1]!))
+  const asking = (key: string) => async (method: string, path: string, body?: unknown) => {
+    const headers = { 'X-Api-Key': key, 'Content-Type': 'application/json' }
+    const init = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) }
+    return (await (await fetch(url + path, init)).json()) as Answer
+  }
+  api = asking(own!)
+  stranger = asking(theirs!)
+  const args = ['--home', join(root, 'agent'), '--engine', 'container', '--port', String(agentPort), '--stop']
+  const known = { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: listener!, CONTAINER_SOCKET: podman.socket }
+  started = () => command('src/agent/main.ts', args, known)
+  agent = started()
 })
 afterAll(async () => {
-  registry.kill()
   await stopAll()
-  await postgres.stop()
+  registry.kill()
+  await Promise.all([podman.stop(), postgres.stop()])
   fs.rmSync(root, { recursive: true })
 })
 
@@ -94,9 +119,10 @@ function image(): string {
   return `oci:${folder}:latest`
 }
 
-const created = async (name: string) =>
-  api('POST', '/v2/deployments', {
-    ...{ name, source: 'internal_container', source_config: {}, source_revision_config: {}, secrets: [] },
+const created = async (name: string, source_revision_config = {}, as = api) =>
+  as('POST', '/v2/deployments', {
+    ...{ name, source: 'internal_container', source_revision_config, secrets: [] },
+    source_config: { resource_spec: { cpu: 0.1, memory_mb: 64 } },
   })
 const offered = ({ id }: { id: string }) => api('POST', `/v2/deployments/${id}/push-token`)
 const push = (to: string, token: string) =>
@@ -124,3 +150,41 @@ test('the token of one deployment pushes to no other', async () => {
   await expect(push(`${own.registry_url}/web:1.0`, `${own.token}x`)).rejects.toThrow(/unauthorized|authentication/i)
   await push(`${own.registry_url}/web:1.0`, own.token)
 })
+
+/** The newest revision, once nothing more is to be expected of it; and where it answers. */
+const settled = ({ id }: { id: string }, as = api) =>
+  eventually(async () => {
+    const [newest] = (await as('GET', `/v2/deployments/${id}/revisions?limit=1`)).resources
+    if (!/DEPLOYED|FAILED/.test(newest!.status)) return undefined
+    const { url } = await as('GET', `/v2/deployments/${id}`)
+    return { ...newest!, url }
+  })
+const well = async (url: string) => (await ask(url, '/health')).body === 'well\n'
+
+test('what was pushed is run, also when its agent, its copy and its image are lost, by its deployment and others of its workspace alone', async () => {
+  const shop = await created('shop')
+  const { token, registry_url } = await offered(shop)
+  const image_uri = `${registry_url}/web:1.0`
+  const to = ['--dest-tls-verify=false', '--dest-creds', `slipway:${token}`, `docker://${image_uri}`]
+  await run('skopeo', ['copy', '--src-tls-verify=false', `docker://${podman.image}`, ...to])
+  await api('PATCH', `/v2/deployments/${shop.id}`, { source_revision_config: { image_uri } })
+  const { url, ...deployed } = await settled(shop)
+  expect([deployed.status, deployed.status_message]).toEqual(['DEPLOYED', null])
+  expect(await well(url)).toBe(true)
+
+  await agent.stop('SIGKILL')
+  await podman.podman('rmi', '--all', '--force')
+  expect(await podman.podman('images', '--quiet')).toBe('')
+  agent = started()
+  await eventually(() => well(url).catch(() => false))
+
+  const copy = await created('copy', { image_uri })
+  expect((await settled(copy)).status).toBe('DEPLOYED')
+  const theirs = await created('theirs', { image_uri }, stranger)
+  expect(await settled(theirs, stranger)).toMatchObject({
+    status: 'DEPLOY_FAILED',
+    status_message: expect.stringContaining(image_uri),
+  })
+  const { stdout } = await run('grep', ['-rlE', 'slwr\\.', join(root, 'agent')]).catch(error => error)
+  expect([stdout, agent.said.out.includes('slwr.')]).toEqual(['', false])
+}, 180_000)

@@ -2,24 +2,16 @@
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type App, clock, eventsOf, newTenant, send, startApp, type Tenant } from '../support/app.ts'
 import { repositoryBody } from '../support/integrations.ts'
+import { signingRegistry } from '../support/registry.ts'
 import { source } from '../support/uploads.ts'
 
 const MINUTE = 60_000
-const CERTIFICATE = Buffer.from('as the registry knows it').toString('base64')
-const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
 let app: App
-let publicKey: Parameters<typeof crypto.subtle.verify>[1]
+let registry: Awaited<ReturnType<typeof signingRegistry>>
 
 beforeAll(async () => {
-  const pair = (await crypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])) as {
-    publicKey: typeof publicKey
-    privateKey: typeof publicKey
-  }
-  publicKey = pair.publicKey
-  const key = Buffer.from((await crypto.subtle.exportKey('pkcs8', pair.privateKey)) as ArrayBuffer).toString('base64')
-  const pem = (label: string, body: string) => `-----BEGIN ${label}-----\\n${body}\\n-----END ${label}-----\\n`
-  const REGISTRY_SIGNING_KEY = pem('PRIVATE KEY', key) + pem('CERTIFICATE', CERTIFICATE)
-  app = startApp({ settings: { REGISTRY_URL: 'registry.example.com:5000/apps', REGISTRY_SIGNING_KEY } })
+  registry = await signingRegistry()
+  app = startApp({ settings: registry.settings })
 })
 afterEach(() => {
   clock.ahead = 0
@@ -34,21 +26,8 @@ async function offered(tenant: Tenant, headers = {}) {
   }
 }
 
-const basic = (password: string) => ({ Authorization: `Basic ${btoa(`anyone:${password}`)}` })
-const asked = (password: string, ...scopes: string[]) => {
-  const query = new URLSearchParams({ service: 'registry.example.com:5000' })
-  for (const scope of scopes) query.append('scope', scope)
-  return send('GET', `/v2/registry/token?${query}`, { headers: basic(password), app })
-}
-
-async function claimsOf(token: string) {
-  const [head = '', body = '', signature = ''] = token.split('.')
-  const text = new TextEncoder().encode(`${head}.${body}`)
-  expect(await crypto.subtle.verify(ALGORITHM, publicKey, Buffer.from(signature, 'base64url'), text)).toBe(true)
-  const read = (part: string) => JSON.parse(Buffer.from(part, 'base64url').toString())
-  expect(read(head)).toEqual({ typ: 'JWT', alg: 'ES256', x5c: [CERTIFICATE] })
-  return read(body)
-}
+const asked = (password: string, ...scopes: string[]) => registry.ask(app, password, scopes)
+const claimsOf = (token: string) => registry.claimsOf(token)
 
 describe('a push token', () => {
   it('is offered with where to push, and leaves its event', async () => {

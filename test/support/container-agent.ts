@@ -1,9 +1,11 @@
 // A program that a test kills: opens a container engine, and starts one revision with it.
+
 import { ContainerEngine } from '../../src/agent/engines/container.ts'
+import { UNHEARD } from '../../src/agent/engines/engine.ts'
 
 const { options, unit, artifact } = JSON.parse(process.argv[2]!)
 const engine = new ContainerEngine(options)
-await engine.open({ changed: () => {}, log: (_, message) => console.log(message) })
+await engine.open({ ...UNHEARD, log: (_, message) => console.log(message) })
 console.log('open')
 await engine.start(unit, artifact)
 await engine.route(unit)

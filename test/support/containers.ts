@@ -2,15 +2,25 @@
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { ContainerEngine, type ContainerOptions } from '../../src/agent/engines/container.ts'
-import type { Artifact, Level, Ref, Seen, Tree, Unit } from '../../src/agent/engines/engine.ts'
+import {
+  type Artifact,
+  type Level,
+  type Ref,
+  type Seen,
+  type Tree,
+  UNHEARD,
+  type Unit,
+} from '../../src/agent/engines/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { type ResourceSpec, withDefaults } from '../../src/deployments/resources.schema.ts'
 import { eventually } from './commands.ts'
 import { unit as anyUnit, folder, QUICK } from './engine.ts'
 import type { Podman } from './podman.ts'
 
-/** What the image runs unless it is told otherwise; most tests say something before. */
-export const SERVE = 'exec httpd -f -p $PORT -h /www'
+/** What the image runs unless it is told otherwise; most tests say something before. It ends when it is asked to, which nobody waits for. */
+export const SERVE = 'trap exit TERM; httpd -f -p $PORT -h /www & wait'
+/** A sidecar that stays. */
+export const STAY = 'trap exit TERM; sleep 1000 & wait'
 
 export function containersOf(podman: () => Podman) {
   let home = ''
@@ -40,7 +50,7 @@ export function containersOf(podman: () => Podman) {
     async open(limits: Partial<Limits> = {}, more: Partial<ContainerOptions> = {}) {
       const engine = new ContainerEngine({ ...this.options, ...more, limits: { ...this.options.limits, ...limits } })
       const lines: string[] = []
-      await engine.open({ changed: () => {}, log: (_, message, level) => void lines.push(`${level} ${message}`) })
+      await engine.open({ ...UNHEARD, log: (_, message, level) => void lines.push(`${level} ${message}`) })
       started.push(engine)
       return { engine, lines }
     },
@@ -74,7 +84,7 @@ export function containersOf(podman: () => Podman) {
     /** Names and states, of the whole deployment. */
     async all({ deployment_id }: Ref): Promise<string[]> {
       const filter = `label=slipway.deployment=${deployment_id}`
-      const said = await podman().podman('ps', '--all', '--format', '{{.Names}} {{.State}}', '--filter', filter)
+      const said = await podman().podman('ps', '--all', '--format', '{{.Names}} {{.Status}}', '--filter', filter)
       return said.split('\n').filter(Boolean)
     },
   }

@@ -10,6 +10,7 @@ import {
   CredentialWish,
   LogBatch,
   Poll,
+  Release,
   type Report,
   type ReportResult,
   Reports,
@@ -90,6 +91,13 @@ export async function controlPlane() {
     ]
   }
 
+  function release({ agent_id, fence }: Release) {
+    if (fence !== lease.fence || ![agent_id, ''].includes(lease.agent))
+      return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    lease = { agent: '', fence }
+    return [204]
+  }
+
   function report(body: z.output<typeof Reports>) {
     if (body.fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
     const results = body.reports.map((one): ReportResult => {
@@ -114,8 +122,14 @@ export async function controlPlane() {
 
   /** Whoever asks for a repository's is given this one. */
   const credential = { username: 'x-access-token', password: 'hush-clone' }
-  function give({ fence, public_key, deployment_id, revision_id }: z.output<typeof CredentialWish>) {
+  /** What those are told that ask for a credential, and how many of them. */
+  const refusing = { status: 503, code: 'database_unavailable', left: 0, told: 0 }
+  function give({ fence, public_key, deployment_id, revision_id, ...wish }: z.output<typeof CredentialWish>) {
     if (fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    // It has no registry.
+    if (wish.for === 'registry') return [200, { credential: null }]
+    if (refusing.left-- > 0 && ++refusing.told)
+      return [refusing.status, { code: refusing.code, detail: `It is ${refusing.code}.` }]
     return [200, { credential: seal(credential, public_key, `${listener_id}/${deployment_id}/${revision_id}/git`) }]
   }
 
@@ -132,17 +146,19 @@ export async function controlPlane() {
     const body = await json(req)
     const [status, answer, headers = {}] = (await {
       '/v1/sync/poll': () => poll(Poll.parse(body)),
+      '/v1/sync/release': () => release(Release.parse(body)),
       '/v1/sync/report': () => report(Reports.parse(body)),
       '/v1/sync/credentials': () => give(CredentialWish.parse(body)),
       '/v1/sync/logs': () => log(LogBatch.parse(body)),
-    }[req.url!]!()) as [number, object, Record<string, string>?]
-    res.writeHead(status, { 'Content-Type': 'application/json', ...headers }).end(JSON.stringify(answer))
+    }[req.url!]!()) as [number, object?, Record<string, string>?]
+    res.writeHead(status, { 'Content-Type': 'application/json', ...headers }).end(answer && JSON.stringify(answer))
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
 
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     credential,
+    refusing,
     works,
     reports,
     logs,
@@ -161,6 +177,11 @@ export async function controlPlane() {
       works.set(id, wanted)
       touch(wanted)
       return made.id
+    },
+    change(id: string, more: Partial<Work>): void {
+      const wanted = works.get(id)!
+      wanted.work = { ...wanted.work, ...more }
+      touch(wanted)
     },
     interrupt(id: string): void {
       const wanted = works.get(id)!

@@ -5,9 +5,10 @@ import { createApp } from '../../src/app.ts'
 import type { Config } from '../../src/env.ts'
 import { readConfig } from '../../src/env.ts'
 import { type Bucket, inBucket } from '../../src/kernel/storage.ts'
+import { database } from './database.ts'
 
 export function start(settings: Record<string, unknown>, overrides: Partial<Config>, through: 'gateway' | 'unwalled') {
-  const { url, connectionString } = inject(through)
+  const { url, connectionString } = database[through]
   const env = { DATABASE_URL: connectionString, DATABASE_GATEWAY_URL: url, ...settings }
   return createApp(readConfig(env, { uploads: inBucket(bindings.UPLOADS as Bucket), ...overrides }))
 }

@@ -3,7 +3,7 @@ import * as fs from 'node:fs'
 import * as http from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import type { Artifact, Level, Ref, Unit } from '../../src/agent/engines/engine.ts'
+import { type Artifact, type Level, type Ref, UNHEARD, type Unit } from '../../src/agent/engines/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { withDefaults } from '../../src/deployments/resources.schema.ts'
@@ -59,6 +59,7 @@ export async function engineIn(home: string, limits: Partial<Limits> = {}) {
   const lines: { of: Ref; message: string; level: Level }[] = []
   const changes: string[] = []
   await engine.open({
+    ...UNHEARD,
     changed: id => void changes.push(id),
     log: (of, message, level) => void lines.push({ of, message, level }),
   })

@@ -49,6 +49,10 @@ export class KubernetesApi extends KubernetesObjects {
     this.logs.set(pod, [...(this.logs.get(pod) ?? []), stamped])
     for (const follower of this.#followers.get(pod) ?? []) follower.write(`${stamped}\n`)
   }
+  /** What a node writes between the lines of an application. */
+  mutter(pod: string, line: string): void {
+    for (const follower of this.#followers.get(pod) ?? []) follower.write(`${line}\n`)
+  }
   cutLogs(): void {
     for (const followers of this.#followers.values()) for (const follower of followers) follower.destroy()
   }
@@ -120,7 +124,8 @@ export class KubernetesApi extends KubernetesObjects {
       const manager = query.get('fieldManager')!
       if (req.headers['content-type'] === 'application/apply-patch+yaml') {
         if (!there) this.#permit({ verb: 'create', kind, name, namespace, force: false }, version!, resource!)
-        return json(res, this.apply(said, manager, query.get('force') === 'true'), there ? 200 : 201)
+        const [force, dry] = [query.get('force') === 'true', query.get('dryRun') === 'All']
+        return json(res, this.apply(said, manager, force, dry), there ? 200 : 201)
       }
       if (!there) throw missing
       return json(res, this.put(said as never, manager))

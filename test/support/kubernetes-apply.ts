@@ -126,3 +126,35 @@ export function applied(
     },
   }
 }
+
+/** Items that say twice which they are, which only an apply may not have. */
+export function doubledIn(value: Json, path = '', name = ''): string[] {
+  if (isObject(value)) return Object.entries(value).flatMap(([key, member]) => doubledIn(member, `${path}.${key}`, key))
+  if (!Array.isArray(value)) return []
+  const keys = keysOf(name, value)
+  const ids = keys ? value.map(item => idOf(item, keys)) : []
+  const twice = ids.filter((id, i) => ids.indexOf(id) !== i).map(id => `${path}: duplicate entries for key ${id}`)
+  return [...twice, ...value.flatMap(item => doubledIn(item, `${path}[]`))]
+}
+
+const BINARY = ['Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei']
+/** Quantities as the server writes them: in the greatest unit that leaves a whole number. */
+export function canonical(value: Json, quantity = false): Json {
+  if (Array.isArray(value)) return value.map(item => canonical(item))
+  if (isObject(value))
+    return Object.fromEntries(
+      Object.entries(value).map(([key, member]) => [
+        key,
+        canonical(member, quantity ? typeof member === 'string' : key === 'requests' || key === 'limits'),
+      ]),
+    )
+  const [, digits, unit] = (quantity && typeof value === 'string' && /^(\d+)(m|[KMGTPE]i)$/.exec(value)) || []
+  if (unit === undefined) return value
+  let [amount, at] = [Number(digits), BINARY.indexOf(unit)]
+  if (unit === 'm') return amount % 1000 === 0 ? String(amount / 1000) : value
+  for (; amount > 0 && amount % 1024 === 0 && at + 1 < BINARY.length; at++) amount /= 1024
+  return `${amount}${BINARY[at]}`
+}
+/** Of storage, whose units are binary here. */
+export const bytesOf = (quantity: string) =>
+  Number.parseInt(quantity, 10) * 1024 ** (BINARY.indexOf(quantity.replace(/^\d+/, '')) + 1)

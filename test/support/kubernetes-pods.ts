@@ -71,6 +71,7 @@ export async function drive(
   wanted: Partial<Wanted>,
   units: Unit[],
   look: () => void = () => {},
+  artifact = artifactOf(),
 ): Promise<{ actions: string[]; observed: Observed }> {
   const actions: string[] = []
   const id = units[0]!.deployment_id
@@ -96,7 +97,7 @@ export async function drive(
       actions.push('revision' in step ? `${step.do} ${unit?.number ?? '?'}` : step.do)
       if (step.do === 'build') built.add(ref.revision_id)
       if (step.do === 'forget') built.delete(ref.revision_id)
-      if (step.do === 'start') await engine.start(unit!, artifactOf())
+      if (step.do === 'start') await engine.start(unit!, artifact)
       if (step.do === 'switch') await engine.route(unit!)
       if (step.do === 'drain') await engine.drain(ref)
       if (step.do === 'stop' || step.do === 'give_up') await engine.stop(ref)

@@ -3,7 +3,17 @@ import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Kind } from '../../src/agent/engines/kubernetes/cluster.ts'
 import { faultsOf } from './kubernetes.ts'
-import { applied, type Fields, type Json, merged, type Owners, statedBy } from './kubernetes-apply.ts'
+import {
+  applied,
+  bytesOf,
+  canonical,
+  doubledIn,
+  type Fields,
+  type Json,
+  merged,
+  type Owners,
+  statedBy,
+} from './kubernetes-apply.ts'
 
 export type Meta = {
   name: string
@@ -107,10 +117,14 @@ export class KubernetesObjects {
     for (const told of this.listeners) told(change)
   }
 
-  apply(said: Stored, manager: string, force: boolean): Stored {
+  apply(said: Stored, manager: string, force: boolean, dry = false): Stored {
     const faults = faultsOf(said as never)
     const invalid = (message: string) => new Refused({ code: 422, reason: 'Invalid', message })
-    if (faults.length > 0) throw invalid(`${said.kind} "${said.metadata.name}" is invalid: ${faults[0]}`)
+    const [wrong] = [...doubledIn(said as Fields), ...faults]
+    if (wrong !== undefined) {
+      const of = `${said.metadata.namespace}/${said.metadata.name}; ${said.apiVersion}, Kind=${said.kind}`
+      throw new Refused({ code: 500, message: `failed to create typed patch object (${of}): ${wrong}` })
+    }
     const there = this.objects.get(keyOf(said))
     const owners: Owners = new Map([...(there?.owners ?? [])].map(([name, fields]) => [name, new Map(fields)]))
     const outcome = applied(there?.object ?? null, said, owners, manager, force)
@@ -122,7 +136,7 @@ export class KubernetesObjects {
         message: `Apply failed with ${told.length} conflict(s): ${told}`,
       })
     }
-    const object = outcome.object as Stored
+    const object = canonical(outcome.object) as Stored
     if (there) {
       const immutable = (of: (one: Stored) => unknown) =>
         JSON.stringify(of(there.object)) !== JSON.stringify(of(object))
@@ -132,12 +146,11 @@ export class KubernetesObjects {
         throw invalid('data: field is immutable when `immutable` is set')
       if (
         object.kind === 'PersistentVolumeClaim' &&
-        Number.parseInt(object.spec.resources.requests.storage, 10) <
-          Number.parseInt(there.object.spec.resources.requests.storage, 10)
+        bytesOf(object.spec.resources.requests.storage) < bytesOf(there.object.spec.resources.requests.storage)
       )
         throw invalid('spec.resources.requests.storage: Forbidden: field can not be less than previous value')
     }
-    return this.#store(object, owners)
+    return dry ? object : this.#store(object, owners)
   }
 }
 

@@ -2,9 +2,9 @@
 import { mkdtempSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { inject } from 'vitest'
 import type { Config } from '../../src/env.ts'
 import { hosted } from '../../src/host/node.ts'
+import { database } from './database.ts'
 import { counter } from './trips.ts'
 import { withoutFirstWall } from './walls.ts'
 
@@ -12,7 +12,7 @@ const { trips, onTrip } = counter()
 const UPLOADS_DIR = mkdtempSync(join(tmpdir(), 'slipway-uploads-'))
 
 export function start(settings: Record<string, unknown>, overrides: Partial<Config>, through: 'gateway' | 'unwalled') {
-  const env = { DATABASE_URL: inject('databaseUrl'), UPLOADS_DIR, ...settings }
+  const env = { DATABASE_URL: database.url, UPLOADS_DIR, ...settings }
   return hosted(env, overrides, { onTrip, ...(through === 'unwalled' && { rewrite: withoutFirstWall }) }).app
 }
 

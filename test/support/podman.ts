@@ -1,4 +1,5 @@
 // A Podman of a test's own: its images, containers, networks and socket in one folder, a registry beside it, and a small image.
+// Where TEST_DOCKER_SOCKET names the socket of a Docker, the tests run against that one instead.
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
@@ -24,32 +25,64 @@ const IMAGE = `FROM scratch
 COPY busybox /bin/busybox
 RUN ["/bin/busybox", "--install", "-s", "/bin"]
 RUN mkdir -p /www /tmp /app && echo well > /www/health
-CMD ["/bin/sh", "-c", "hostname > /www/index.html; exec httpd -f -v -p $PORT -h /www"]
+CMD ["/bin/sh", "-c", "hostname > /www/index.html; trap exit TERM; httpd -f -v -p $PORT -h /www & wait"]
 `
 
+export const DOCKER = process.env.TEST_DOCKER_SOCKET
 export type Podman = Awaited<ReturnType<typeof startPodman>>
 
 /** With a disk of so many megabytes, which takes root to make. */
 export async function startPodman(disk_mb?: number) {
   const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pods-'))
-  const file = (name: string, text: string) => {
-    fs.writeFileSync(join(root, name), text)
-    return join(root, name)
-  }
   const registry = `127.0.0.1:${await freePort()}`
   const spare = `127.0.0.1:${await freePort()}`
   const storage = { filesystem: { rootdirectory: join(root, 'registry') }, delete: { enabled: true } }
   const settings = { version: 0.1, log: { level: 'error' }, storage, http: { addr: registry } }
-  const serving = spawn('docker-registry', ['serve', file('registry.json', JSON.stringify(settings))], {
-    stdio: 'ignore',
-  })
+  fs.writeFileSync(join(root, 'registry.json'), JSON.stringify(settings))
+  const serving = spawn('docker-registry', ['serve', join(root, 'registry.json')], { stdio: 'ignore' })
+  const image = `${registry}/web:1`
+  const { socket, podman, push, stop } = DOCKER
+    ? ofDocker(root, DOCKER, registry)
+    : await ofPodman(root, [registry, spare], disk_mb)
+  await eventually(() => listens(registry.split(':')[1]!))
 
+  const context = join(root, 'image')
+  fs.mkdirSync(context)
+  fs.copyFileSync('/bin/busybox', join(context, 'busybox'))
+  fs.writeFileSync(join(context, 'Dockerfile'), IMAGE)
+  await podman('build', '-t', image, context)
+  await push(image)
+
+  return {
+    socket,
+    registry,
+    image,
+    podman,
+    push,
+    /** Where a test may have a registry of its own, over plain http. */
+    spare,
+    async stop() {
+      await stop()
+      const ended = once(serving, 'exit')
+      serving.kill()
+      await ended
+      // Without root, what containers wrote belongs to users that only Podman can be.
+      await fs.promises.rm(root, { recursive: true, force: true }).catch(() => podman('unshare', 'rm', '-rf', root))
+    },
+  }
+}
+
+async function ofPodman(root: string, registries: string[], disk_mb?: number) {
+  const file = (name: string, text: string) => {
+    fs.writeFileSync(join(root, name), text)
+    return join(root, name)
+  }
   const env = {
     PATH: process.env.PATH ?? '',
     HOME: root,
     XDG_RUNTIME_DIR: process.env.XDG_RUNTIME_DIR ?? root,
     CONTAINERS_CONF: file('containers.conf', CONF),
-    CONTAINERS_REGISTRIES_CONF: file('registries.conf', insecure(registry) + insecure(spare)),
+    CONTAINERS_REGISTRIES_CONF: file('registries.conf', registries.map(insecure).join('')),
   }
   const own = [
     '--root',
@@ -71,39 +104,40 @@ export async function startPodman(disk_mb?: number) {
     env,
     stdio: 'ignore',
   })
-  await eventually(() => listens(registry.split(':')[1]!))
   await eventually(() => answers(socket))
-
-  const context = join(root, 'image')
-  fs.mkdirSync(context)
-  fs.copyFileSync('/bin/busybox', join(context, 'busybox'))
-  fs.writeFileSync(join(context, 'Dockerfile'), IMAGE)
-  const image = `${registry}/web:1`
-  await podman('build', '-t', image, context)
-  await podman('push', '--tls-verify=false', image)
-
   return {
     socket,
-    registry,
-    image,
     podman,
-    /** Where a test may have a registry of its own, over plain http. */
-    spare,
+    push: (image: string) => podman('push', '--tls-verify=false', image),
     async stop() {
       await podman('rm', '--all', '--force', '--time', '0').catch(() => {})
-      const ended = [service, serving].map(child => once(child, 'exit'))
-      for (const child of [service, serving]) child.kill()
-      await Promise.all(ended)
+      const ended = once(service, 'exit')
+      service.kill()
+      await ended
       const mounts = fs
         .readFileSync('/proc/mounts', 'utf8')
         .split('\n')
         .map(line => line.split(' ')[1] ?? '')
       for (const at of mounts.filter(mount => mount.startsWith(`${root}/`)).reverse())
         await run('umount', ['--lazy', at]).catch(() => {})
-      // Without root, what containers wrote belongs to users that only Podman can be.
-      await fs.promises
-        .rm(root, { recursive: true, force: true })
-        .catch(() => run('podman', ['unshare', 'rm', '-rf', root], { env }))
+    },
+  }
+}
+
+/** Somebody's Docker, whose other containers and images are left alone; plain http is what it speaks with this machine's registries. */
+function ofDocker(root: string, socket: string, registry: string) {
+  const env = { PATH: process.env.PATH ?? '', HOME: root, DOCKER_HOST: `unix://${socket}`, DOCKER_BUILDKIT: '0' }
+  const docker = async (...args: string[]) => (await run('docker', args, { env, cwd: root })).stdout.trim()
+  const all = async (...list: string[]) => (await docker(...list)).split('\n').filter(Boolean)
+  return {
+    socket,
+    podman: docker,
+    push: (image: string) => docker('push', image),
+    async stop() {
+      for (const id of await all('ps', '--all', '--quiet', '--filter', `ancestor=${registry}/web:1`))
+        await docker('rm', '--force', '--volumes', id).catch(() => {})
+      for (const id of await all('images', '--quiet', '--filter', `reference=${registry}/*`))
+        await docker('rmi', '--force', id).catch(() => {})
     },
   }
 }

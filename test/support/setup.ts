@@ -1,23 +1,19 @@
-// One real Postgres for a project's run, migrated, and the gateway over it that counts trips.
+// One real Postgres for a project's run, and what else its tests share.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
-import { createGateway } from '../../src/host/gateway.ts'
-import { migrate } from '../../src/host/migrate.ts'
 import { startPostgres } from '../../src/host/postgres.ts'
+import { lendDatabases } from './databases.ts'
 import { startS3 } from './s3.ts'
 import { counter } from './trips.ts'
-import { withoutFirstWall } from './walls.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
-    databaseUrl: string
-    gateway: { url: string; connectionString: string }
-    /** The same, but with the tenant predicates taken out of every statement. */
-    unwalled: { url: string; connectionString: string }
+    /** Lends a database to each file. */
+    databases: string
     trips: string
     /** The settings of a store of archives. */
     s3: Record<string, string>
@@ -28,7 +24,6 @@ declare module 'vitest' {
 export default async function setup(project: TestProject) {
   const folder = await mkdtemp(join(tmpdir(), 'slipway-test-'))
   const postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
-  await migrate(postgres.url, { log: () => {} })
 
   // Another seed each day; FUZZ_SEED repeats a run, FUZZ_REQUESTS is how many each route gets. Workers have no process.env, so it is handed to them.
   const { FUZZ_SEED, FUZZ_REQUESTS } = process.env
@@ -36,21 +31,18 @@ export default async function setup(project: TestProject) {
   project.provide('fuzz', { seed: Number(FUZZ_SEED ?? today), each: Number(FUZZ_REQUESTS ?? 0) || null })
 
   const { trips, onTrip } = counter()
-  const gateway = createGateway({ databaseUrl: postgres.url, onTrip })
-  const unwalled = createGateway({ databaseUrl: postgres.url, rewrite: withoutFirstWall })
+  const databases = await lendDatabases(postgres.url, onTrip)
   const tellTrips = createServer((request, response) => response.end(String(trips.get(request.url!.slice(1)) ?? 0)))
   await new Promise<void>(resolve => tellTrips.listen(0, '127.0.0.1', resolve))
 
-  project.provide('databaseUrl', postgres.url)
-  project.provide('gateway', { ...(await gateway.listen()), connectionString: gateway.connectionString })
-  project.provide('unwalled', { ...(await unwalled.listen()), connectionString: unwalled.connectionString })
+  project.provide('databases', databases.url)
   const s3 = await startS3(join(folder, 's3'))
   project.provide('s3', s3.settings)
   project.provide('trips', `http://127.0.0.1:${(tellTrips.address() as AddressInfo).port}`)
 
   return async () => {
     tellTrips.close()
-    await Promise.all([gateway.close(), unwalled.close(), s3.close()])
+    await Promise.all([databases.close(), s3.close()])
     await postgres.stop()
     await rm(folder, { recursive: true, force: true })
   }

@@ -8,7 +8,7 @@ import { image, newDeployment, told } from '../support/deployments.ts'
 import { bytesOf, hostile, streamOf } from '../support/hostile.ts'
 
 const { seed } = inject('fuzz')
-const ROUTES = ['poll', 'report', 'sendLogs'].map(id => operations.find(one => one.id === id)!)
+const ROUTES = ['poll', 'report', 'sendLogs', 'releaseLease'].map(id => operations.find(one => one.id === id)!)
 
 it.each(ROUTES.map((one, i) => [one.id, one, seed + i] as const))('%s', async (_, operation, seed) => {
   const tenant = await newTenant()

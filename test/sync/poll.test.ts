@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest'
+import { describe, expect, it, vi } from 'vitest'
 import { tripsOf } from '#runtime'
 import { agentOf, newListener } from '../support/agent.ts'
 import { clock, eventsOf, newTenant, nobody, type Reply, startApp, type Tenant, theApp } from '../support/app.ts'
@@ -147,6 +147,58 @@ describe('a lease', () => {
     expect((await agent.tell([{ deployment_id: tenant.tenant_id, generation: 1, state: 'removed' }])).body.code).toBe(
       'fence_stale',
     )
+  })
+
+  it('is not renewed again by a poll that waits: whoever began it may be gone', async () => {
+    const { tenant, listener, key, agent } = await furnished()
+    const seen = async () => (await tenant.get(`/v2/listeners/${listener.id}`)).body.last_seen_at
+    const { expires_at } = (await agent.poll()).lease
+    const before = await seen()
+    const waiting = agent.poll({ wait: 20 })
+    await vi.waitFor(async () => expect(await seen()).not.toBe(before))
+    await later(40_000, async () => {
+      await newDeployment(tenant, on(listener))
+      const { lease, changes } = await waiting
+      expect(changes).toHaveLength(1)
+      expect(Date.parse(lease.expires_at) - Date.parse(expires_at)).toBeLessThan(20_000)
+    })
+    await later(61_000 + 20_000, async () => expect((await agentOf(tenant, key).poll()).lease.fence).toBe(2))
+  })
+
+  it('is given back by whoever ends: another gets it at once, and what was under it is stale', async () => {
+    const { tenant, key, agent } = await furnished()
+    await agent.poll()
+    const { agent_id, fence } = agent
+    const waiting = agent.ask({ wait: 20 })
+    const gives = () => agent.post('/v1/sync/release', { agent_id, fence })
+    // However often it is said.
+    for (const _ of [1, 2]) expect((await gives()).status).toBe(204)
+    expect((await waiting).body.code).toBe('fence_stale')
+    expect((await agent.ask()).body.code).toBe('fence_stale')
+    const other = agentOf(tenant, key)
+    expect((await other.poll()).lease.fence).toBe(2)
+    expect((await gives()).body.code).toBe('fence_stale')
+    expect((await other.ask()).status).toBe(200)
+  })
+
+  it('is waited under no longer than whoever waits is there', async () => {
+    const { tenant, listener, key, agent } = await furnished()
+    await agent.poll()
+    const seen = async () => (await tenant.get(`/v2/listeners/${listener.id}`)).body.last_seen_at
+    const before = await seen()
+    const { agent_id, public_key, fence, cursor } = agent
+    const leaving = new AbortController()
+    const waiting = theApp().fetch(
+      new Request('http://slipway.test/v1/sync/poll', {
+        method: 'POST',
+        headers: { 'X-Api-Key': key, 'Content-Type': 'application/json' },
+        body: JSON.stringify({ agent_id, public_key, fence, cursor, wait: 55 }),
+        signal: leaving.signal,
+      }),
+    )
+    await vi.waitFor(async () => expect(await seen()).not.toBe(before))
+    leaving.abort()
+    expect((await waiting).status).toBe(200)
   })
 
   it('goes to one of several that ask at once', async () => {

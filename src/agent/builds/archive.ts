@@ -6,13 +6,16 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { createTarDecoder, type ParsedTarEntry, type TarHeader } from 'modern-tar'
-import { type Task, Unworkable } from '../engines/engine.ts'
+import { Passing, type Task, Unworkable } from '../engines/engine.ts'
 
 export type ArchiveSource = { url: string; sha256: string; size: number }
 export type ArchiveLimits = { megabytes: number; entries: number; depth: number }
 
 export const ARCHIVE_LIMITS: ArchiveLimits = { megabytes: 2_048, entries: 100_000, depth: 64 }
 const DOWNLOAD_MS = 5 * 60_000
+
+/** Its address was good for a while; whoever gave it gives another one. */
+export class LinkOver extends Passing {}
 
 export async function download(
   { url, sha256, size }: ArchiveSource,
@@ -21,7 +24,15 @@ export async function download(
 ): Promise<void> {
   log(`Downloading the archive of ${size < 1e6 ? `${Math.ceil(size / 1000)} kB` : `${(size / 1e6).toFixed(1)} MB`}`)
   const limit = AbortSignal.any([signal, AbortSignal.timeout(DOWNLOAD_MS)])
-  const answer = await fetch(url, { signal: limit })
+  const answer = await fetch(url, { signal: limit }).catch(error => {
+    throw limit.aborted ? error : new Passing(`The archive cannot be downloaded now: ${error.message}.`)
+  })
+  if (answer.status >= 429)
+    throw new Passing(`The archive cannot be downloaded now: its address answers ${answer.status}.`)
+  if (answer.status === 403) {
+    const { code } = (await answer.json().catch(() => ({}))) as { code?: string }
+    if (code === 'download_link_expired') throw new LinkOver('The link to the archive is over.')
+  }
   if (!answer.ok || !answer.body)
     throw new Unworkable(
       `The archive cannot be downloaded: its address answers ${answer.status}. Redeploy, or upload it again.`,

@@ -1,12 +1,14 @@
 // The builds of this machine: run a few at a time, remembered on disk, interrupted, and what came of each.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Artifact, Engine, Level, Ref, Task, Unit } from '../engines/engine.ts'
-import { Unworkable } from '../engines/engine.ts'
+import { Passing, Unworkable } from '../engines/engine.ts'
 import { LIMITS } from '../engines/local/limits.ts'
 import { PATH } from '../engines/process/environment.ts'
 import { list, readJson, remove, writeJson } from '../files.ts'
 import { endMarked } from '../marked.ts'
+import { LinkOver } from './archive.ts'
 import { type Origin, obtain } from './tree.ts'
 
 export type Made = { state: 'built'; artifact: Artifact; given_up?: string } | { state: 'broken'; reason: string }
@@ -17,10 +19,14 @@ type Options = {
   templates?: string
   changed: (deployment_id: string) => void
   log: (of: Ref, message: string, level: Level) => void
+  /** A link of what is wanted is over: everything is asked for again. */
+  stale: () => void
+  again_ms?: number | undefined
 }
 
 const AT_ONCE = 2
 const GRACE_MS = 2_000
+const AGAIN_MS = 5_000
 const IMAGES = ['internal_container', 'external_container']
 
 export class Builds {
@@ -49,6 +55,10 @@ export class Builds {
 
   deployments(): string[] {
     return list(this.#home)
+  }
+
+  left(deployment_id: string): boolean {
+    return fs.existsSync(join(this.#home, deployment_id))
   }
 
   revisions(deployment_id: string): string[] {
@@ -113,6 +123,13 @@ export class Builds {
         log((signal.reason as Error).message, 'WARNING')
         return remove(folder)
       }
+      // Without a record it is built again.
+      if (error instanceof Passing) {
+        if (error instanceof LinkOver) this.#options.stale()
+        log(`${error.message} It is tried again.`, 'WARNING')
+        await delay(this.#options.again_ms ?? AGAIN_MS, undefined, { signal }).catch(() => {})
+        return remove(folder)
+      }
       const reason = error instanceof Unworkable ? error.message : `The build failed: ${(error as Error).message}.`
       log(reason, 'ERROR')
       await remove(tree)
@@ -137,6 +154,14 @@ export class Builds {
     const made = this.made(ref)
     if (made?.state === 'built')
       writeJson(join(this.#folder(ref), 'record.json'), { ...made, given_up: reason } satisfies Made)
+  }
+
+  /** It is wanted after all. */
+  takeBack(ref: Ref): void {
+    const made = this.made(ref)
+    if (made?.state !== 'built' || !made.given_up) return
+    const { given_up: _, ...record } = made
+    writeJson(join(this.#folder(ref), 'record.json'), record satisfies Made)
   }
 
   forget = (ref: Ref) => remove(this.#folder(ref))

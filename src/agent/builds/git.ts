@@ -10,7 +10,7 @@ export type GitSource = {
   ref: string
   commit_sha: string | null
   /** Asked for when it is needed: it may be good for a short time only. */
-  credential: () => Promise<Credential | null>
+  credential: (signal: AbortSignal) => Promise<Credential | null>
 }
 export type Credential = { username: string; password: string }
 type Options = { revision: string; task: Task; folder: string; disk_mb: number; path: string }
@@ -39,7 +39,7 @@ async function attempt(
   mirror: string,
 ): Promise<Commit> {
   const { url, ref } = source
-  const credential = await source.credential()
+  const credential = await source.credential(task.signal)
   const hidden = credential ? [credential.password, basic(credential), encodeURIComponent(credential.password)] : []
   const log: Task['log'] = (message, level) =>
     task.log(

@@ -3,7 +3,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { ContainerApi } from './container/api.ts'
-import { buildDockerfile, buildInBase, hasDockerfile } from './container/build.ts'
+import { basesOf, buildDockerfile, buildInBase, hasDockerfile } from './container/build.ts'
 import { ContainerCopy, type Home, type Listed } from './container/copy.ts'
 import { Images } from './container/images.ts'
 import { refusal } from './container/refusal.ts'
@@ -31,7 +31,6 @@ export type ContainerOptions = Options & {
   /** A folder of secrets, `<secret>/<key>`. */
   secrets: string | null
 }
-type Kind = 'containers' | 'networks' | 'volumes'
 
 export class ContainerEngine extends PooledEngine {
   readonly name = 'container'
@@ -42,6 +41,7 @@ export class ContainerEngine extends PooledEngine {
   readonly #images: Images
   readonly #living = new Set<string>()
   readonly #building = new Set<string>()
+  readonly #networks = new Map<string, Promise<void>>()
   #found: Listed[] = []
 
   constructor({ socket, owner, base_image, secrets, ...options }: ContainerOptions) {
@@ -51,7 +51,8 @@ export class ContainerEngine extends PooledEngine {
     this.#owner = createHash('sha256').update(owner).digest('hex').slice(0, 12)
     this.#base = base_image
     this.#secrets = new Secrets(secrets)
-    this.#images = new Images(this.#api, this.#owner, this.#secrets, join(options.home, 'images.json'))
+    const registry: Events['registry'] = (of, image) => this.events.registry(of, image)
+    this.#images = new Images(this.#api, this.#owner, this.#secrets, registry, join(options.home, 'images.json'))
   }
 
   refuses(unit: Unit): string | null {
@@ -80,7 +81,7 @@ export class ContainerEngine extends PooledEngine {
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     const images: Record<string, string> = {}
     for (const { image, fresh } of imagesOf(unit.resources))
-      images[image] ??= await this.#images.pinned(image, fresh, unit, task)
+      images[image] ??= await this.#images.pinned(image, { fresh, own: folder }, unit, task)
     const made = await this.#make(unit, tree, task)
     const artifact: Artifact = {
       ...{ env: {}, health_path: null, commit: null },
@@ -95,15 +96,15 @@ export class ContainerEngine extends PooledEngine {
 
   async start(unit: Unit, artifact: Artifact): Promise<void> {
     this.keep(unit)
-    await this.#network(unit.deployment_id)
     const images = this.#images.of(this.path(unit.deployment_id), unit.revision_id)
     const home = this.#home(unit)
     fs.mkdirSync(home.folder, { recursive: true, mode: 0o700 })
     const launch = async () => {
-      // Where that fails, so does the copy, and says why.
-      await this.#images.restore([artifact.location, ...Object.values(images)], unit).catch(() => {})
+      await this.#images.restore([artifact.location, ...Object.values(images)], unit)
       const port = (await this.#images.portOf(artifact.location).catch(() => undefined)) ?? DEFAULT_PORT
-      return ContainerCopy.launch(home, recipe(unit, artifact, { ...this.#place(images), port }))
+      const made = recipe(unit, artifact, { ...this.#place(images), port })
+      // Each time: whoever tidies up an engine takes networks that nobody is in.
+      return ContainerCopy.launch(home, made, () => this.#network(unit.deployment_id))
     }
     // What it names and nobody has is told before anything is made.
     recipe(unit, artifact, { ...this.#place(images), port: DEFAULT_PORT })
@@ -125,11 +126,11 @@ export class ContainerEngine extends PooledEngine {
     this.each((_, ref) => ref.deployment_id === deployment_id && running.push(ref))
     await Promise.all(running.map(ref => super.stop(ref)))
     const filter = `${DEPLOYMENT}=${deployment_id}`
-    const remove = (kind: Kind, id: string) =>
-      this.#api.quietly('DELETE', `/${kind}/${id}`, kind === 'networks' ? {} : { query: { force: true } })
-    for (const { Id } of await this.#containers(filter)) await remove('containers', Id)
-    for (const { Name } of await this.#all('volumes', filter)) await remove('volumes', Name)
-    for (const { Name } of await this.#all('networks', filter)) await remove('networks', Name)
+    await this.#networks.get(deployment_id)?.catch(() => {})
+    for (const { Id } of await this.#containers(filter)) await this.#api.discard(Id)
+    for (const { Name } of await this.#all('volumes', filter))
+      await this.#api.quietly('DELETE', `/volumes/${Name}`, { query: { force: true } })
+    for (const { Name } of await this.#all('networks', filter)) await this.#api.quietly('DELETE', `/networks/${Name}`)
     await this.#prune(deployment_id, 0)
     await super.remove(deployment_id)
   }
@@ -146,17 +147,23 @@ export class ContainerEngine extends PooledEngine {
   async #make(unit: Unit, tree: Tree | null, task: Task): Promise<Pick<Artifact, 'location' | 'start_command'>> {
     if (!tree) {
       if (!unit.image_uri) throw new Unworkable('It names no image: give one as source_revision_config.image_uri.')
-      return { location: await this.#images.pinned(unit.image_uri, true, unit, task), start_command: null }
+      const own = this.path(unit.deployment_id)
+      const location = await this.#images.pinned(unit.image_uri, { fresh: true, own }, unit, task)
+      return { location, start_command: null }
     }
     this.#building.add(unit.revision_id)
     try {
       const job = { api: this.#api, owner: this.#owner, unit, tree, task }
-      if (hasDockerfile(tree)) return { location: await buildDockerfile(job), start_command: tree.start_command }
+      if (hasDockerfile(tree)) {
+        const own = this.path(unit.deployment_id)
+        for (const base of basesOf(tree)) await this.#images.begun(base, { fresh: false, own }, unit, task)
+        return { location: await buildDockerfile(job), start_command: tree.start_command }
+      }
       if (!this.#base)
         throw new Unworkable(
           'It has no Dockerfile, and this agent was given no base image to build it in: add a Dockerfile, or ask whoever runs the agent to name a base image.',
         )
-      const base = await this.#images.pinned(this.#base, false, unit, task)
+      const base = await this.#images.pinned(this.#base, { fresh: false, own: null }, unit, task)
       const [location, start_command] = await buildInBase(base, job)
       return { location, start_command }
     } finally {
@@ -173,8 +180,16 @@ export class ContainerEngine extends PooledEngine {
     return { api: this.#api, living: this.#living, folder: this.copiesOf(ref) }
   }
 
-  /** An engine may allow two of one name: it is looked for first. */
-  async #network(deployment_id: string): Promise<void> {
+  /** An engine may allow two of one name: it is looked for first, by one copy at a time. */
+  #network(deployment_id: string): Promise<void> {
+    const coming =
+      this.#networks.get(deployment_id) ??
+      this.#makeNetwork(deployment_id).finally(() => this.#networks.delete(deployment_id))
+    this.#networks.set(deployment_id, coming)
+    return coming
+  }
+
+  async #makeNetwork(deployment_id: string): Promise<void> {
     if ((await this.#all('networks', `${DEPLOYMENT}=${deployment_id}`)).length) return
     const Name = networkName(this.#owner, deployment_id)
     const Labels = { [OWNER]: this.#owner, [DEPLOYMENT]: deployment_id }
@@ -190,7 +205,7 @@ export class ContainerEngine extends PooledEngine {
   async #sweep(): Promise<void> {
     for (const { Id, Labels } of await this.#containers()) {
       const known = Labels[ROLE] === 'build' ? this.#building.has(Labels[REVISION]!) : this.#living.has(Labels[COPY]!)
-      if (!known) await this.#api.quietly('DELETE', `/containers/${Id}`, { query: { force: true, v: true } })
+      if (!known) await this.#api.discard(Id)
     }
     for (const { Name, Labels } of await this.#all('volumes'))
       if (Labels[COPY] && !this.#living.has(Labels[COPY])) await this.#api.quietly('DELETE', `/volumes/${Name}`)

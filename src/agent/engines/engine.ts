@@ -1,6 +1,7 @@
 // The interface between the agent and what runs applications: processes of this machine, containers, a cluster.
 import type { Source } from '../../deployments/parts.schema.ts'
 import type { Part, WholeResourceSpec } from '../../deployments/resources.schema.ts'
+import type { RegistryCredential } from '../../sync/schema.ts'
 
 /** One revision of one deployment. */
 export type Ref = { deployment_id: string; revision_id: string }
@@ -90,7 +91,16 @@ export type Events = {
   changed(deployment_id: string): void
   /** A line that an application wrote, or that is said about it. */
   log(of: Ref, message: string, level: Level): void
+  /**
+   * What the installation's own registry lets an image of a revision be pulled with, or, without an image, whatever is of the
+   * deployment be pushed with, if its source is built here. Null where the image is elsewhere or there is no such registry. Asked for
+   * whenever it is needed, also days later: it is good for ten minutes at least and an hour at most, and belongs into no log and no file.
+   * Unworkable where it is refused, Passing where the control plane is away for longer than a few tries.
+   */
+  registry(of: Ref, image?: string): Promise<RegistryCredential | null>
 }
+/** For an engine that nobody listens to yet. */
+export const UNHEARD: Events = { changed: () => {}, log: () => {}, registry: async () => null }
 
 /**
  * Every verb can be repeated: what is done already is not done twice, and what is gone is not an error. An agent may be

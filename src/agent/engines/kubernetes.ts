@@ -6,11 +6,13 @@ import {
   type Events,
   type Ref,
   type Seen,
+  type Task,
   type Tree,
+  UNHEARD,
   type Unit,
-  Unworkable,
 } from './engine.ts'
 import { Cluster, deploymentOf } from './kubernetes/cluster.ts'
+import { Images } from './kubernetes/images.ts'
 import { Logs } from './kubernetes/logs.ts'
 import { COMPONENT, DRAINING, namespaceOf, REVISION, URL_NOTE } from './kubernetes/names.ts'
 import { revisionObjects } from './kubernetes/objects.ts'
@@ -26,39 +28,64 @@ import {
   wrongWith,
 } from './kubernetes/observed.ts'
 import { APP } from './kubernetes/pods.ts'
+import { Pulls } from './kubernetes/pulls.ts'
 import type { Finding } from './kubernetes/reasons.ts'
 import type { KubernetesSettings } from './kubernetes/settings.ts'
 import { type Store, storesOf } from './kubernetes/stores.ts'
 import { routesOf, serviceOf } from './kubernetes/ways.ts'
 import { World } from './kubernetes/world.ts'
 
-const IMAGES = new Set(['internal_container', 'external_container'])
 const WATCHED = ['Pod', 'Deployment', 'StatefulSet'] as const
 
 /** `config` is the cluster's; left out, the pod's own that the agent runs in, or that of kubectl. */
-type Options = { settings: KubernetesSettings; config?: KubeConfig; now?: () => Date; pause_ms?: number }
+type Options = {
+  settings: KubernetesSettings
+  config?: KubeConfig
+  now?: () => Date
+  pause_ms?: number
+  /** Tells what it builds from what others do with the same builder. */
+  agent_id?: string
+  /** How often it looks whether what nodes pull images with is to be renewed. */
+  renew_ms?: number
+}
 
 export class KubernetesEngine implements Engine {
   readonly name = 'kubernetes'
   readonly #settings: KubernetesSettings
   readonly #cluster: Cluster
   readonly #world: World
+  readonly #images: Images
+  readonly #pulls: Pulls
+  readonly #renew: number
   readonly #now: () => Date
   readonly #timers = new Map<string, NodeJS.Timeout>()
   #stops: (() => void)[] = []
   #logs: Logs | null = null
-  #events: Events = { changed: () => {}, log: () => {} }
+  #events: Events = UNHEARD
 
-  constructor({ settings, config = surroundings(), now = () => new Date(), pause_ms = 1000 }: Options) {
+  constructor({
+    settings,
+    config = surroundings(),
+    now = () => new Date(),
+    pause_ms = 1000,
+    renew_ms = 60_000,
+    agent_id,
+  }: Options) {
     this.#settings = settings
     this.#cluster = new Cluster(config, settings.owner)
     this.#world = new World(this.#cluster, settings, pause_ms)
+    this.#renew = renew_ms
     this.#now = now
+    const cluster = this.#cluster
+    const ask: Events['registry'] = (of, image) => this.#events.registry(of, image)
+    const warn = (of: Ref, message: string) => this.#events.log(of, message, 'WARNING')
+    this.#pulls = new Pulls({ settings, cluster, now, ask, warn })
+    this.#images = new Images({ settings, cluster, pulls: this.#pulls, ask, agent_id: agent_id ?? settings.owner })
   }
 
   refuses(unit: Unit): string | null {
-    if (!IMAGES.has(unit.source))
-      return `This agent runs images in a Kubernetes cluster, and builds none (\`${unit.source}\`): push an image and deploy that, or use a listener whose agent builds.`
+    const unbuilt = this.#images.refuses(unit)
+    if (unbuilt !== null) return unbuilt
     const namespace = namespaceOf(this.#settings, unit)
     if (!this.#settings.namespaces.includes(namespace))
       return `This agent deploys to ${this.#settings.namespaces.join(', ')}, and not to the namespace ${namespace}: choose one of these as k8s_namespace.`
@@ -81,6 +108,10 @@ export class KubernetesEngine implements Engine {
     }
     for (const namespace of this.#settings.namespaces)
       for (const kind of WATCHED) this.#stops.push(this.#cluster.watch(kind, namespace, changed))
+    this.#images.open(() => this.#world.deployments())
+    const renewing = setInterval(() => void this.#pulls.renew(), this.#renew).unref()
+    this.#stops.push(() => clearInterval(renewing))
+    void this.#pulls.renew()
   }
 
   deployments(): Promise<string[]> {
@@ -147,16 +178,17 @@ export class KubernetesEngine implements Engine {
       if (store.component === 'database') await this.#ensure(unit, store)
   }
 
-  /** The image is taken as it is named: the nodes pull it, with credentials that only the cluster has. */
-  async prepare(unit: Unit, _tree: Tree | null): Promise<Artifact> {
-    if (!unit.image_uri) throw new Unworkable('It names no image: patch source_revision_config.image_uri.')
-    return { location: unit.image_uri, start_command: null, health_path: null, env: {}, commit: null }
+  prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact> {
+    return this.#images.prepare(unit, tree, task)
   }
 
   async start(unit: Unit, artifact: Artifact): Promise<void> {
+    // An address that cannot be is told now, and not when the revision is up.
+    for (const route of routesOf(this.#settings, unit)) await this.#world.check(route)
     for (const store of storesOf(this.#settings, unit)) await this.#ensure(unit, store)
+    const pulling = await this.#images.pulling(unit, artifact)
     // A Secret that cannot change is what is wanted, where it is there.
-    for (const object of revisionObjects(this.#settings, unit, artifact))
+    for (const object of revisionObjects(this.#settings, pulling, artifact))
       await this.#apply(unit, object, object.kind === 'Secret' ? () => null : undefined)
   }
 
@@ -177,7 +209,8 @@ export class KubernetesEngine implements Engine {
 
   async route(unit: Unit): Promise<void> {
     const routes = routesOf(this.#settings, unit)
-    for (const object of [serviceOf(this.#settings, unit), ...routes]) await this.#apply(unit, object)
+    // The Service is the last, as it is what says that this revision gets the requests.
+    for (const object of [...routes, serviceOf(this.#settings, unit)]) await this.#apply(unit, object)
     const named = new Set(routes.map(({ kind, metadata }) => `${kind} ${metadata!.name}`))
     const there = await this.#world.ways(namespaceOf(this.#settings, unit), unit.deployment_id)
     await this.#world.remove(there.filter(({ kind, metadata }) => !named.has(`${kind} ${metadata!.name}`)))
@@ -203,6 +236,7 @@ export class KubernetesEngine implements Engine {
   }
 
   async remove(deployment_id: string): Promise<void> {
+    await this.#images.forget(deployment_id)
     const namespace = await this.#world.placeOf(deployment_id)
     if (namespace === null) return
     await this.#world.remove(await this.#world.ways(namespace, deployment_id))

@@ -1,8 +1,10 @@
 // The page on Kubernetes holds what is so: its Role suffices and grants nothing more, and every setting and every member is on it.
+
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { loadYaml } from '@kubernetes/client-node'
 import { expect, test } from 'vitest'
+import { UNHEARD } from '../../../src/agent/engines/engine.ts'
 import { readSettings } from '../../../src/agent/engines/kubernetes/settings.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
 import { ResourceSpec } from '../../../src/deployments/resources.schema.ts'
@@ -39,7 +41,7 @@ test('its Role is enough for everything, and grants nothing that is never used',
   for (const [i, more] of [{ K8S_ROUTES: 'ingress' }, { K8S_ROUTES: 'gateway', K8S_GATEWAY: 'infra/main' }].entries()) {
     const settings = settingsOf({ K8S_DOMAIN: 'apps.example.com', K8S_OWNER: `o${i}`, ...more })
     const engine = new KubernetesEngine({ settings, config: api.config, pause_ms: 2 })
-    await engine.open({ changed: () => {}, log: () => {} })
+    await engine.open(UNHEARD)
     await expect.poll(() => api.watches, { timeout: 5000 }).toBe(6)
     const spec = { db_cpu: 1, redis_cpu: 1, queue_cpu: 1, max_scale: 3 }
     const units = [1, 2].map(number =>

@@ -1,6 +1,6 @@
 // The kubernetes engine against a small API server, through the real client: rollouts, stores, removal, and an agent that is killed.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { Passing, Unworkable } from '../../../src/agent/engines/engine.ts'
+import { Passing, UNHEARD, Unworkable } from '../../../src/agent/engines/engine.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
 import { artifactOf, DEPLOYMENT_ID, revisionId, settingsOf, unitOf } from '../../support/kubernetes.ts'
 import { KubernetesApi } from '../../support/kubernetes-api.ts'
@@ -146,7 +146,7 @@ describe('whose things they are', () => {
   test('what somebody changed of ours is changed back, and told; what they added stays', async () => {
     const lines: string[] = []
     const engine = engineOf()
-    await engine.open({ changed: () => {}, log: (_, message, level) => lines.push(`${level} ${message}`) })
+    await engine.open({ ...UNHEARD, log: (_, message, level) => lines.push(`${level} ${message}`) })
     const unit = unitOf({ spec: { min_scale: 2, max_scale: 2 } })
     await engine.start(unit, artifactOf())
     const metadata = { name: `${BASE}-r1`, labels: { team: 'theirs' } }
@@ -170,6 +170,26 @@ describe('whose things they are', () => {
     )
     await engine.start(unit, artifactOf())
     expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(4)
+  })
+
+  test('a revision begins with its fewest copies, and is not up before they are, whenever an autoscaler sees it', async () => {
+    const engine = engineOf()
+    await engine.start(unitOf({ spec: { min_scale: 2, max_scale: 5 } }), artifactOf())
+    expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(2)
+    const phase = async (replicas: number) => {
+      const metadata = { name: `${BASE}-r1` }
+      const { generation } = api.put({
+        apiVersion: 'apps/v1',
+        kind: 'Deployment',
+        metadata,
+        spec: { replicas },
+      }).metadata
+      const all = { updatedReplicas: replicas, availableReplicas: replicas }
+      api.status('Deployment', `${BASE}-r1`, { observedGeneration: generation, ...all })
+      return (await engine.observe(DEPLOYMENT_ID)).running[0]!.phase
+    }
+    expect(await phase(1)).toBe('starting')
+    expect(await phase(2)).toBe('healthy')
   })
 
   test('a member that is no longer wanted goes', async () => {
@@ -242,10 +262,10 @@ describe('stores', () => {
   test('the newest revision decides how they are, also when an older one is started again', async () => {
     const cpu = () => api.get('StatefulSet', `${BASE}-db`).spec.template.spec.containers[0].resources.requests.cpu
     for (const [number, asked, comes] of [
-      [1, 1, '1000m'],
-      [2, 2, '2000m'],
-      [1, 1, '2000m'],
-      [3, 1, '1000m'],
+      [1, 1, '1'],
+      [2, 2, '2'],
+      [1, 1, '2'],
+      [3, 1, '1'],
     ] as const) {
       await engineOf().provide(unitOf({ number, spec: { db_cpu: asked, labels: { release: `r${number}` } } }))
       expect(cpu()).toBe(comes)
@@ -259,6 +279,10 @@ describe('stores', () => {
       [5, '5Gi'],
       [20, '20Gi'],
       [10, '20Gi'],
+      [2048, '2Ti'],
+      [10, '2Ti'],
+      [2050, '2050Gi'],
+      [2048, '2050Gi'],
     ] as const) {
       await engineOf().provide(unitOf({ spec: { db_storage_gi: asked } }))
       expect(size()).toBe(comes)

@@ -1,6 +1,6 @@
 // What goes wrong in a cluster, and what is told of it; what changes there, and what is written there.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { Passing, Unworkable } from '../../../src/agent/engines/engine.ts'
+import { Passing, UNHEARD, Unworkable } from '../../../src/agent/engines/engine.ts'
 import { withLog } from '../../../src/agent/engines/kubernetes/reasons.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
 import { artifactOf, DEPLOYMENT_ID, revisionId, settingsOf, unitOf } from '../../support/kubernetes.ts'
@@ -239,6 +239,14 @@ describe('what the cluster refuses', () => {
   test.each<[string, { code: number; message: string }, RegExp]>([
     ['a permission', { code: 403, message: 'secrets is forbidden: User "a" cannot patch' }, /cannot patch/],
     ['a quota', { code: 403, message: 'exceeded quota: objects, requested: count/deployments=1' }, /resource_spec/],
+    [
+      'an admission controller',
+      {
+        code: 403,
+        message: 'persistentvolumeclaims "db" is forbidden: only dynamically provisioned pvc can be resized',
+      },
+      /refuses .* can be resized/,
+    ],
     ['a namespace that ends', { code: 403, message: 'unable to create because it is being terminated' }, /another/],
     ['a namespace that is not there', { code: 404, message: 'namespaces "apps" not found' }, /namespaces "apps"/],
     [
@@ -273,7 +281,31 @@ describe('what the cluster refuses', () => {
 
   test('a value that does not fit its schema is told with its place', async () => {
     const wrong = { name: 'v', emptyDir: { sizeLimit: { not: 'a quantity' } } }
-    await expect(engineOf().start(unitOf({ spec: { volumes: [wrong] } }), artifactOf())).rejects.toThrow(/volumes/)
+    const started = engineOf().start(unitOf({ spec: { volumes: [wrong] } }), artifactOf())
+    await expect(started).rejects.toThrow(Unworkable)
+    await expect(started).rejects.toThrow(/volumes/)
+  })
+
+  test('an address that cannot be is told before anything starts, and takes no requests from what serves', async () => {
+    const engine = engineOf({ K8S_ROUTES: 'ingress' })
+    const unit = unitOf({ custom_url: 'http://192.0.2.7/' })
+    const message = 'spec.rules[0].host: Invalid value: must be a DNS name, not an IP address'
+    api.refuse = ({ kind, verb }) => (kind === 'Ingress' && verb === 'patch' ? { code: 422, message } : undefined)
+    await expect(engine.start(unit, artifactOf())).rejects.toThrow(/IP address\. Change custom_url/)
+    await expect(engine.route(unit)).rejects.toThrow(Unworkable)
+    expect(api.all()).toEqual([])
+    api.refuse = () => undefined
+    await engine.start(unit, artifactOf())
+    expect(api.all('Ingress')).toEqual([])
+  })
+
+  test('a name that is there twice is told with its place', async () => {
+    const sidecars = [
+      { name: 'side', image: 'x', volumeMounts: ['a', 'b'].map(name => ({ name, mountPath: '/data' })) },
+    ]
+    const started = engineOf().start(unitOf({ spec: { sidecars } }), artifactOf())
+    await expect(started).rejects.toThrow(Unworkable)
+    await expect(started).rejects.toThrow(/volumeMounts.*data/)
   })
 })
 
@@ -281,7 +313,7 @@ describe('what happens there', () => {
   test('is told, also after a connection or its place in time was lost', async () => {
     const changed: string[] = []
     const engine = engineOf()
-    await engine.open({ changed: id => changed.push(id), log: () => {} })
+    await engine.open({ ...UNHEARD, changed: id => changed.push(id) })
     await expect.poll(() => api.watches, { timeout: 5000 }).toBe(6)
     await engine.start(unitOf(), artifactOf())
     await expect.poll(() => changed.length, { timeout: 5000 }).toBeGreaterThan(0)
@@ -298,11 +330,12 @@ describe('what happens there', () => {
   test('each line that an application writes is told once, over broken connections too', async () => {
     const lines: string[] = []
     const engine = engineOf()
-    await engine.open({ changed: () => {}, log: (of, message) => lines.push(`${of.revision_id.slice(-1)} ${message}`) })
+    await engine.open({ ...UNHEARD, log: (of, message) => lines.push(`${of.revision_id.slice(-1)} ${message}`) })
     await engine.start(unitOf(), artifactOf())
     const pod = podOf(api, api.get('Deployment', NAME), running('app'))
     await expect.poll(() => api.followed, { timeout: 5000 }).toBe(1)
     api.say(pod.metadata.name, 'one')
+    api.mutter(pod.metadata.name, 'unable to retrieve container logs for containerd://c8ef')
     api.say(pod.metadata.name, 'two words')
     await expect.poll(() => lines, { timeout: 5000 }).toEqual(['1 one', '1 two words'])
     api.cutLogs()
@@ -320,7 +353,7 @@ describe('what happens there', () => {
     const changed: string[] = []
     const engine = engineOf({ K8S_DRAIN_SECONDS: '1' })
     await drive(engine, { target: revisionId(1) }, [unitOf()])
-    await engine.open({ changed: id => changed.push(id), log: () => {} })
+    await engine.open({ ...UNHEARD, changed: id => changed.push(id) })
     await engine.drain({ deployment_id: DEPLOYMENT_ID, revision_id: revisionId(1) })
     await expect.poll(() => api.watches, { timeout: 5000 }).toBe(6)
     api.cutWatches()

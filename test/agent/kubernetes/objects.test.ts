@@ -269,6 +269,23 @@ describe('names and labels', () => {
     expect(at(pod, 'spec.template.metadata.labels')).toMatchObject({ 'slipway/revision-id': revisionId(1) })
   })
 
+  test('what the agent decides by is never a user’s to write', () => {
+    const notes = { 'slipway/revision-id': 'x', 'slipway/draining-since': '2026-01-01T00:00:00Z', tier: 'gold' }
+    const spec = { labels: { ...notes, 'slipway/draining-since': 'x' }, annotations: notes, db_cpu: 1, redis_cpu: 1 }
+    for (const { kind, metadata } of all({ spec })) {
+      expect(metadata!.labels?.['slipway/revision-id'], kind).not.toBe('x')
+      expect(metadata!.annotations, kind).not.toHaveProperty(['slipway/draining-since'])
+      expect(metadata, kind).toMatchObject({ labels: { tier: 'gold' }, annotations: { tier: 'gold' } })
+    }
+  })
+
+  test('a secret to pull with is named once', () => {
+    const settings = settingsOf({ K8S_PULL_SECRETS: 'pull,all' })
+    const objects = all({ settings, spec: { image_pull_secrets: [{ name: 'pull' }, { name: 'pull' }] } })
+    const names = at(named(objects, 'Deployment'), 'spec.template.spec.imagePullSecrets')
+    expect(names).toEqual([{ name: 'pull' }, { name: 'all' }])
+  })
+
   test('a selector finds the pods of its revision and part, and the Service those of one revision', () => {
     const objects = all({ spec: { queue_cpu: 1 } })
     const labels = (name: string) => at(named(objects, 'Deployment', name), 'spec.template.metadata.labels')

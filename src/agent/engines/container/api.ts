@@ -2,11 +2,14 @@
 import * as http from 'node:http'
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import { setTimeout as delay } from 'node:timers/promises'
+import type { BuildMessage } from './build-lines.ts'
 import { Lines, unframed } from './frames.ts'
 
 /** The newest version that this was written for; an older engine's own is used with it. */
 const NEWEST = '1.47'
 const ANSWER_WITHIN = 60_000
+const AGAIN_MS = 100
 
 export type Query = Record<string, string | number | boolean | object | undefined>
 type Ask = {
@@ -18,7 +21,7 @@ type Ask = {
   within?: number
 }
 /** One message of a pull or a build, as the engine sends them. */
-type Progress = { stream?: string; status?: string; id?: string; error?: string; aux?: { ID?: string } }
+type Progress = BuildMessage & { status?: string; error?: string }
 export type Line = { message: string; at: string; error: boolean }
 
 /** What the engine answered instead of doing it. Status 0: it did not answer. */
@@ -60,6 +63,13 @@ export class ContainerApi {
   get = <T>(path: string, query?: Query) => this.ask<T>('GET', path, { query })
   post = <T>(path: string, body?: object, query?: Query) => this.ask<T>('POST', path, { body, query })
 
+  /** Whether Dockerfiles are built by BuildKit there, as Docker does from 23.0 on: the classic builder passes over what it does not know. */
+  async hasBuildKit(): Promise<boolean> {
+    const res = await this.#send('GET', '/_ping', { signal: AbortSignal.timeout(ANSWER_WITHIN) })
+    res.resume()
+    return res.headers['builder-version'] === '2'
+  }
+
   /** What is gone is not an error, and neither is what nothing has to be done to. */
   async quietly(method: string, path: string, ask: Ask = {}): Promise<boolean> {
     try {
@@ -71,13 +81,26 @@ export class ContainerApi {
     }
   }
 
+  /** Removes a container with what only it had. Who is already being removed is waited for, which Docker answers with a conflict. */
+  async discard(id: string): Promise<void> {
+    for (const until = Date.now() + ANSWER_WITHIN; ; await delay(AGAIN_MS)) {
+      try {
+        await this.quietly('DELETE', `/containers/${id}`, { query: { force: true, v: true } })
+        return
+      } catch (error) {
+        if (!(error instanceof EngineFailure && error.status === 409) || Date.now() > until) throw error
+      }
+    }
+  }
+
   async ask<T>(method: string, path: string, { within = ANSWER_WITHIN, signal, ...rest }: Ask = {}): Promise<T> {
     const limits = [...(signal ? [signal] : []), ...(within ? [AbortSignal.timeout(within)] : [])]
     const res = await this.#send(method, path, { ...rest, signal: AbortSignal.any(limits) })
     const said = await text(res).catch(error => {
       throw this.#unreachable(error)
     })
-    return (said ? JSON.parse(said) : undefined) as T
+    // Nothing to say may be an empty line.
+    return (said.trim() ? JSON.parse(said) : undefined) as T
   }
 
   /** The messages of what takes its time. One of them may say that it failed; aborting the signal ends it. */

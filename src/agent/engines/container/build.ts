@@ -1,14 +1,15 @@
 // From an application's files to an image: by its Dockerfile, or by its commands in a base image.
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { Readable } from 'node:stream'
 import { packTar } from 'modern-tar/fs'
 import { type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
 import { installOf, startOf } from '../process/prepare.ts'
 import { type ContainerApi, EngineFailure } from './api.ts'
+import { buildLines } from './build-lines.ts'
+import { fromOf, ignores } from './dockerfile.ts'
 import { buildFailure, ending } from './failures.ts'
-import { Lines } from './frames.ts'
 import { BEGINNING, follow } from './log.ts'
 import { type Create, deploymentLabels, networkName, REVISION, ROLE } from './spec.ts'
 
@@ -16,26 +17,39 @@ const BUILD_MS = 15 * 60_000
 const MEMORY = 4 * 1024 ** 3
 const LAST_LINES = 10
 const FOLDER = '/app'
+const HOME = '/home/app'
 const CACHE = '/cache'
 /** Sourced and removed before anything else, so that no secret becomes part of the image. */
 const ENVIRONMENT = '/slipway.env'
 
-type Job = { api: ContainerApi; owner: string; unit: Unit; tree: Tree; task: Task }
+type Job = {
+  api: ContainerApi
+  owner: string
+  unit: Unit
+  tree: Tree
+  task: Task
+  /** Who it is to run as, where that may not be root: what it was built from is theirs, and so is a home. */
+  user?: number
+}
 export const hasDockerfile = (tree: Tree) => fs.existsSync(join(tree.folder, 'Dockerfile'))
+
+/** The images that its Dockerfile begins with, in as far as they are named in full. */
+export const basesOf = ({ folder }: Tree) => fromOf(read(folder, 'Dockerfile'))
 
 /** The id of the image. */
 export async function buildDockerfile({ api, owner, unit, tree, task }: Job): Promise<string> {
   const { signal, tell, failed } = within(task)
   const labels = { ...deploymentLabels(owner, unit.deployment_id), [REVISION]: unit.revision_id }
-  const query = { t: tagOf(unit), labels, rm: true, forcerm: true, memory: MEMORY, memswap: MEMORY }
+  const version = (await api.hasBuildKit()) ? 2 : undefined
+  const query = { t: tagOf(unit), labels, version, rm: true, forcerm: true, memory: MEMORY, memswap: MEMORY }
   const headers = { 'Content-Type': 'application/x-tar' }
-  const body = Readable.from(packTar(tree.folder, { filter: ours }))
-  const lines = new Lines()
+  const body = Readable.from(packTar(tree.folder, { filter: wantedOf(tree.folder) }))
+  const linesOf = buildLines()
   let id: string | undefined
   try {
-    for await (const { stream, aux } of api.progress('/build', { query, headers, body, signal })) {
-      for (const line of lines.push(Buffer.from(stream ?? ''))) tell(line)
-      id = aux?.ID ?? id
+    for await (const message of api.progress('/build', { query, headers, body, signal })) {
+      for (const line of linesOf(message)) tell(line)
+      if (typeof message.aux === 'object') id = message.aux.ID ?? id
     }
   } catch (error) {
     throw failed(error instanceof EngineFailure && error.status ? buildFailure(error.message) : error)
@@ -45,14 +59,20 @@ export async function buildDockerfile({ api, owner, unit, tree, task }: Job): Pr
 }
 
 /** The id of the image, and what starts it. Its cache is a volume that the deployment keeps from build to build. */
-export async function buildInBase(base: string, { api, owner, unit, tree, task }: Job): Promise<[string, string]> {
+export async function buildInBase(
+  base: string,
+  { api, owner, unit, tree, task, user }: Job,
+): Promise<[string, string]> {
   const start = startOf(tree)
   const { signal, tell, failed } = within(task)
   const install = tree.install_command ?? installOf(tree.folder)
   const shared = deploymentLabels(owner, unit.deployment_id)
   const volume = `${networkName(owner, unit.deployment_id)}-cache`
   await api.post('/volumes/create', { Name: volume, Driver: 'local', Labels: shared })
-  const commands = [`set -e; . ${ENVIRONMENT}; rm ${ENVIRONMENT}`, install, tree.build_command].filter(Boolean)
+  const given =
+    user === undefined ? null : `mkdir -p ${HOME} /tmp; chmod 1777 /tmp; chown -R ${user}:${user} ${FOLDER} ${HOME}`
+  const commands = [`set -e; . ${ENVIRONMENT}; rm ${ENVIRONMENT}`, install, tree.build_command, given].filter(Boolean)
+  const changes = [`WORKDIR ${FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${HOME}`]
   const create: Create = {
     name: `slipway-${unit.name}-build-${randomBytes(6).toString('hex')}`,
     body: {
@@ -78,19 +98,22 @@ export async function buildInBase(base: string, { api, owner, unit, tree, task }
     signal.throwIfAborted()
     if (!state) throw failed('Its build was taken away by somebody else: deploy it again.')
     if (state.ExitCode !== 0) throw failed(`The build ${ending(state, MEMORY)}.`)
-    const query = { container: container.Id, repo: nameOf(unit), tag: unit.revision_id }
+    const query = {
+      ...{ container: container.Id, repo: nameOf(unit), tag: unit.revision_id },
+      ...(user !== undefined && { changes: changes.join('\n') }),
+    }
     const { Id } = await api.ask<{ Id: string }>('POST', '/commit', { query, body: {}, signal, within: BUILD_MS })
     return [Id.startsWith('sha256:') ? Id : `sha256:${Id}`, start]
   } catch (error) {
     throw failed(error instanceof EngineFailure && error.status ? buildFailure(error.message) : error)
   } finally {
-    await api.quietly('DELETE', at, { query: { force: true, v: true } }).catch(() => {})
+    await api.discard(container.Id).catch(() => {})
   }
 }
 
 async function put(api: ContainerApi, at: string, tree: Tree, unit: Unit, signal: AbortSignal): Promise<void> {
   const inFolder = packTar(tree.folder, {
-    filter: ours,
+    filter: ours(tree.folder),
     map: header => ({ ...header, name: `${FOLDER.slice(1)}/${header.name}` }),
   })
   const headers = { 'Content-Type': 'application/x-tar' }
@@ -122,8 +145,18 @@ function within(task: Task) {
   return { signal: AbortSignal.any([task.signal, late]), tell, failed }
 }
 
+/** A link could lead anywhere on this machine, and is not followed. */
+function read(folder: string, name: string): string {
+  const file = join(folder, name)
+  return fs.lstatSync(file, { throwIfNoEntry: false })?.isFile() ? fs.readFileSync(file, 'utf8') : ''
+}
+
 /** What git keeps for itself is not of the application. */
-const ours = (path: string) => !/(^|\/)\.git(\/|$)/.test(path)
+const ours = (folder: string) => (path: string) => !/(^|\/)\.git(\/|$)/.test(relative(folder, path))
+function wantedOf(folder: string): (path: string, stat: fs.Stats) => boolean {
+  const ignored = ignores(read(folder, '.dockerignore'))
+  return (path, stat) => ours(folder)(path) && !ignored(relative(folder, path), stat.isDirectory())
+}
 const quoted = (value: string) => `'${value.replaceAll("'", `'\\''`)}'`
 const nameOf = ({ deployment_id }: Unit) => `slipway/${deployment_id}`
 const tagOf = (unit: Unit) => `${nameOf(unit)}:${unit.revision_id}`

@@ -25,6 +25,7 @@ export type Home = { api: ContainerApi; living: Set<string>; folder: string }
 
 const LAST_LINES = 20
 const LOOK_MS = 10_000
+const AGAIN_MS = 1_000
 const SIDECAR_CRASHES = 3
 const SIDECAR_CALM_MS = 60_000
 /** A sidecar that lasts so long is there. */
@@ -62,10 +63,11 @@ export class ContainerCopy implements Copy {
   }
 
   /** What it is made of is labelled with its id before it is made, so that whatever comes of it can be found. */
-  static launch(home: Home, recipe: Recipe): ContainerCopy {
+  static launch(home: Home, recipe: Recipe, network: () => Promise<void>): ContainerCopy {
     const copy = new ContainerCopy(home, recipe.copy)
     writeJson(copy.#file, {})
-    copy.#make(recipe).catch(error => copy.#ended(trouble(error)))
+    const making = network().then(() => copy.#make(recipe))
+    making.catch(error => copy.#ended(trouble(error)))
     return copy
   }
 
@@ -119,7 +121,20 @@ export class ContainerCopy implements Copy {
   }
 
   kill(): void {
-    if (this.#app) void this.#api.quietly('POST', `/containers/${this.#app}/kill`).catch(() => {})
+    if (this.#app) void this.#kill(this.#app)
+  }
+
+  /** Also once an engine that is away is there again. */
+  async #kill(app: string): Promise<void> {
+    const { signal } = this.#letGo
+    while (!this.ending && !signal.aborted) {
+      const away = await this.#api.quietly('POST', `/containers/${app}/kill`).then(
+        () => false,
+        error => error.status === 0,
+      )
+      if (!away) return
+      await delay(AGAIN_MS, undefined, { signal }).catch(() => {})
+    }
   }
 
   /** Gracefully, as far as the time goes; when it returns, nothing of it is left. */
@@ -138,9 +153,8 @@ export class ContainerCopy implements Copy {
     void this.#clear(0).catch(() => {})
   }
 
-  /** It runs on, for the next agent. */
+  /** It runs on, for the next agent, who also tells what was read here and not told yet. */
   release(): void {
-    this.lines()
     this.#letGo.abort()
   }
 
@@ -155,7 +169,7 @@ export class ContainerCopy implements Copy {
         return this.#ended(
           `did not start: its init container \`${name}\` ${state ? endingOf(state, state.memory) : 'is gone'}`,
         )
-      await this.#api.quietly('DELETE', `/containers/${id}`, { query: { force: true, v: true } })
+      await this.#api.discard(id)
     }
     const app = await this.#start(recipe.app)
     const { NetworkSettings } = await this.#api.get<Inspected>(`/containers/${app}/json`)
@@ -250,7 +264,7 @@ async function clear(api: ContainerApi, copy: string, stop?: (id: string) => Pro
   const order = (one: Listed) => (one.Labels[ROLE] === 'app' ? 1 : 0)
   for (const { Id, State } of containers.toSorted((a, b) => order(a) - order(b))) {
     if (State === 'running') await stop?.(Id)
-    await api.quietly('DELETE', `/containers/${Id}`, { query: { force: true, v: true } })
+    await api.discard(Id)
   }
   const { Volumes } = await api.get<{ Volumes: { Name: string }[] | null }>('/volumes', { filters })
   for (const { Name } of Volumes ?? []) await api.quietly('DELETE', `/volumes/${Name}`, { query: { force: true } })

@@ -1,12 +1,13 @@
 // What an engine says when it fails, as a sentence for whoever wanted it: what happened, and what to do. Pure.
 
 const FULL = /no space left on device|disk quota exceeded/i
-const DENIED = /unauthorized|denied|authentication required|forbidden|\b40[13]\b/i
+const DENIED = /unauthorized|denied|authentication required|no basic auth|forbidden|\b40[13]\b/i
 const MISSING = /manifest unknown|not found|name unknown|no such image|\b404\b/i
 const AWAY =
-  /connection refused|no such host|timeout|timed out|unreachable|tls|x509|\bEOF\b|reset by peer|server gave HTTP/i
+  /connection refused|no such host|timeout|timed out|deadline exceeded|unreachable|tls|x509|\bEOF\b|reset by peer|server gave HTTP/i
 const PORT = /port is already allocated|address already in use/i
-const POOL = /(non-overlapping|available).*(address pool|subnet)|could not find free subnet/i
+const POOL =
+  /(non-overlapping|available).*(address pool|subnet)|could not find free subnet|pools have been fully subnetted/i
 
 export function pullFailure(image: string, said: string): string {
   if (FULL.test(said)) return full(said)
@@ -32,14 +33,24 @@ export function buildFailure(said: string): string {
   return FULL.test(said) ? full(said) : `The image cannot be built: ${short(said)}`
 }
 
+export function pushFailure(image: string, said: string): string {
+  if (FULL.test(said)) return full(said)
+  if (DENIED.test(said))
+    return `The registry does not let this agent push ${image}: ask whoever runs it to see to its credentials. It says: ${short(said)}`
+  if (AWAY.test(said))
+    return `The registry that ${image} is to be pushed to cannot be reached from the builder. ${capital(short(said))}`
+  return `${image} cannot be pushed: ${short(said)}`
+}
+
 export type Ended = { ExitCode: number; OOMKilled?: boolean; Error?: string }
 
 /** Continues "it …". Not every engine tells of a kill for memory; what else kills without being asked is rare. */
 export function ending({ ExitCode, OOMKilled, Error: error }: Ended, memory: number): string {
-  const limit = memory ? `its memory limit of ${Math.round(memory / 1024 / 1024)} MB` : 'there is on its machine'
-  if (OOMKilled) return `was killed, because it needed more memory than ${limit}`
+  const more = `needed more memory than ${memory ? `its memory limit of ${Math.round(memory / 1024 / 1024)} MB` : 'there is on its machine'}`
+  if (OOMKilled) return `was killed, because it ${more}`
   if (error) return startFailure(error)
-  if (ExitCode === 137) return `was killed (SIGKILL), most likely because it needed more memory than ${limit}`
+  if (ExitCode === 137)
+    return `was killed (SIGKILL), ${memory ? 'most likely because it' : 'by somebody on its machine, or because it'} ${more}`
   return `ended with code ${ExitCode}`
 }
 

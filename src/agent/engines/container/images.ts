@@ -1,19 +1,20 @@
 // The images that deployments run from: pulled, pinned by their digest, kept for a while, removed when nothing needs them.
 import { join } from 'node:path'
 import { readJson, writeJson } from '../../files.ts'
-import { type Task, type Unit, Unworkable } from '../engine.ts'
+import { type Events, type Task, type Unit, Unworkable } from '../engine.ts'
 import { type ContainerApi, EngineFailure } from './api.ts'
 import { pullFailure } from './failures.ts'
-import type { Secrets } from './secrets.ts'
-import { DEPLOYMENT, isPinned, OWNER } from './spec.ts'
+import { loginOf, type Secrets } from './secrets.ts'
+import { DEPLOYMENT, isPinned, type Labels, OWNER } from './spec.ts'
 
 type Inspected = {
   Id: string
   RepoDigests?: string[] | null
-  Config?: { ExposedPorts?: Record<string, object> | null } | null
+  Config?: { ExposedPorts?: Record<string, object> | null; Labels?: Record<string, string> | null } | null
 }
 /** What a revision runs from: as it was named, and as it was pinned. */
 type Kept = { revision_id: string; images: Record<string, string> }
+type Wanted = { fresh: boolean; own: string | null }
 
 /** Older ones of a deployment go: a rollback pulls by digest, or builds again. */
 const KEPT = 3
@@ -24,40 +25,76 @@ export class Images {
   readonly #api: ContainerApi
   readonly #owner: string
   readonly #secrets: Secrets
+  readonly #registry: Events['registry']
   /** Says which images were pulled by this agent: those that were there before are not its to remove. */
   readonly #file: string
 
-  constructor(api: ContainerApi, owner: string, secrets: Secrets, file: string) {
+  constructor(api: ContainerApi, owner: string, secrets: Secrets, registry: Events['registry'], file: string) {
     this.#file = file
+    this.#registry = registry
     this.#api = api
     this.#owner = owner
     this.#secrets = secrets
   }
 
-  /** By digest, so that every copy runs the same one whatever its tag means tomorrow. */
-  async pinned(image: string, fresh: boolean, unit: Unit, { log, signal }: Task): Promise<string> {
+  /**
+   * By digest, so that every copy runs the same one whatever its tag means tomorrow. `own` is the folder of the deployment that wants it;
+   * null where the operator does.
+   */
+  async pinned(image: string, { fresh, own }: Wanted, unit: Unit, { log, signal }: Task): Promise<string> {
     const here = await this.#inspect(image)
-    if (here && (!fresh || isPinned(image))) return digestOf(image, here)
+    const known = here && (digestsOf(image, here)[0] ?? here.Id)
+    const others = here !== undefined && own !== null && this.#isOthers(here, image, unit, own)
+    if (known && !others && (!fresh || isPinned(image))) return known
     log(`Pulling ${image}`)
     try {
       await this.#pull(image, unit, { log, signal })
     } catch (error) {
       if (!(error instanceof EngineFailure) || error.status === 0) throw error
-      if (!here) throw new Unworkable(pullFailure(image, error.message))
+      if (!known || others) throw new Unworkable(pullFailure(image, error.message))
       log(`It cannot be pulled, so the one that is here is used: ${error.message}`, 'WARNING')
-      return here.Id
+      return known
     }
     const pulled = await this.#inspect(image)
     if (!pulled) throw new Unworkable(`The image ${image} was pulled and is gone again: deploy it again.`)
-    const digest = digestOf(image, pulled)
+    const digest = (await this.#inRegistry(digestsOf(image, pulled), unit, signal)) ?? pulled.Id
     if (pulled.Id !== here?.Id) this.#pulled(all => [...all, digest])
     log(`Pulled ${digest}`)
     return digest
   }
 
+  /** What a Dockerfile begins with: a builder is told no password, and does not ask whose an image is. */
+  async begun(image: string, wanted: Wanted, unit: Unit, task: Task): Promise<void> {
+    const here = await this.#inspect(image)
+    const others = here !== undefined && wanted.own !== null && this.#isOthers(here, image, unit, wanted.own)
+    if (others || (await this.#login(image, unit))) await this.pinned(image, wanted, unit, task)
+  }
+
+  /** Built or pulled for another deployment: whether this one may have it too, only its registry can say. */
+  #isOthers(here: Inspected, image: string, { deployment_id }: Unit, own: string): boolean {
+    const built = here.Config?.Labels?.[DEPLOYMENT]
+    if (built) return built !== deployment_id
+    const names = [here.Id, ...digestsOf(image, here)]
+    const ours = keptIn(own).flatMap(({ images }) => Object.values(images))
+    return this.#pulled().some(one => names.includes(one)) && !ours.some(one => names.includes(one))
+  }
+
+  /** An engine may name an image by digests that it has got elsewhere or while it was built: the registry knows but one of them. */
+  async #inRegistry(digests: string[], unit: Unit, signal: AbortSignal): Promise<string | undefined> {
+    if (digests.length < 2) return digests[0]
+    for (const digest of digests)
+      try {
+        await this.#pull(digest, unit, { log: () => {}, signal })
+        return digest
+      } catch (error) {
+        if (!(error instanceof EngineFailure) || error.status === 0) throw error
+      }
+    return undefined
+  }
+
   async #pull(image: string, unit: Unit, { log, signal }: Pick<Task, 'log' | 'signal'>): Promise<void> {
-    const credentials = this.#secrets.credentials(image, unit.resources.image_pull_secrets ?? [])
-    const headers = credentials ? { 'X-Registry-Auth': credentials } : {}
+    const login = await this.#login(image, unit)
+    const headers = login ? { 'X-Registry-Auth': login } : {}
     const query = { fromImage: nameOf(image), tag: tagOf(image) }
     let told = Date.now()
     for await (const { status, id, stream } of this.#api.progress('/images/create', { query, headers, signal })) {
@@ -65,6 +102,13 @@ export class Images {
       told = Date.now()
       log([id, status ?? stream].filter(Boolean).join(': '))
     }
+  }
+
+  /** The installation's own registry knows the deployment; any other one whoever deployed it. */
+  async #login(image: string, unit: Unit): Promise<string | undefined> {
+    const own = await this.#registry(unit, image)
+    if (!own) return this.#secrets.credentials(image, unit.resources.image_pull_secrets ?? [])
+    return loginOf({ username: own.username, password: own.password, serveraddress: own.registry })
   }
 
   async #inspect(image: string): Promise<Inspected | undefined> {
@@ -79,8 +123,12 @@ export class Images {
   /** Pulls again what somebody else has removed; what was built here cannot be brought back so. */
   async restore(images: string[], unit: Unit): Promise<void> {
     const task = { log: () => {}, signal: AbortSignal.timeout(RESTORE_MS) }
-    for (const image of images)
-      if (image.includes('@') && !(await this.#inspect(image))) await this.#pull(image, unit, task)
+    for (const image of images) {
+      if (!image.includes('@') || (await this.#inspect(image))) continue
+      await this.#pull(image, unit, task).catch(error => {
+        throw error instanceof EngineFailure && error.status ? new Unworkable(pullFailure(image, error.message)) : error
+      })
+    }
   }
 
   /** The port that it says it listens on, where it says one. */
@@ -111,8 +159,10 @@ export class Images {
     const all = keptIn(folder)
     const kept = keep ? all.slice(-keep) : []
     const needed = new Set([...kept, ...others.flatMap(keptIn)].flatMap(({ images }) => Object.values(images)))
-    const filters = { label: [`${OWNER}=${this.#owner}`, `${DEPLOYMENT}=${deployment}`] }
-    const built = await this.#api.get<{ Id: string }[]>('/images/json', { filters })
+    // Podman finds no image that is asked for by two labels.
+    const filters = { label: [`${DEPLOYMENT}=${deployment}`] }
+    const labelled = await this.#api.get<{ Id: string; Labels?: Labels | null }[]>('/images/json', { filters })
+    const built = labelled.filter(({ Labels }) => Labels?.[OWNER] === this.#owner)
     const ours = this.#pulled()
     const pulled = all.flatMap(({ images }) => Object.values(images)).filter(image => ours.includes(image))
     for (const image of new Set([...pulled, ...built.map(({ Id }) => Id)])) {
@@ -139,11 +189,10 @@ const nameOf = (image: string) => image.replace(/@.*$/, '').replace(LAST_TAG, ''
 /** A digest says more than the tag before it. */
 const tagOf = (image: string) => /@(.*)$/.exec(image)?.[1] ?? LAST_TAG.exec(image)?.[0].slice(1) ?? 'latest'
 
-function digestOf(image: string, { Id, RepoDigests }: Inspected): string {
-  const name = nameOf(image)
-  const digest = (RepoDigests ?? []).find(known => {
-    const other = nameOf(known)
-    return other === name || other === `docker.io/${name}` || other === `docker.io/library/${name}`
-  })
-  return digest ?? (isPinned(image) ? image : Id)
+/** Docker leaves out what Podman puts before the name of an image of Docker Hub. */
+const shortOf = (image: string) => nameOf(image).replace(/^(docker\.io\/)?(library\/)?/, '')
+
+/** By which it can be named. */
+export function digestsOf(image: string, { RepoDigests }: Pick<Inspected, 'RepoDigests'>): string[] {
+  return isPinned(image) ? [image] : (RepoDigests ?? []).filter(known => shortOf(known) === shortOf(image))
 }

@@ -33,13 +33,10 @@ export class Secrets {
     for (const { name } of secrets) {
       const text = CONFIGS.map(key => this.#read(name, key)).find(found => found !== undefined)
       if (text === undefined) throw this.#missing(`the image_pull_secret \`${name}\``, `${name}/${CONFIGS[0]}`)
-      for (const [server, entry] of Object.entries(authsOf(name, text))) {
-        if (hostOf(server) !== registry) continue
-        const [username, password] = pairOf(entry)
-        const credentials = Buffer.from(JSON.stringify({ username, password, serveraddress: server }))
-        // The alphabet of addresses, and yet padded: engines read nothing else.
-        return credentials.toString('base64').replaceAll('+', '-').replaceAll('/', '_')
-      }
+      const login = loginsIn(`The image_pull_secret \`${name}\``, text).find(
+        ({ serveraddress }) => hostOf(serveraddress) === registry,
+      )
+      if (login) return loginOf(login)
     }
     return undefined
   }
@@ -67,13 +64,25 @@ function safe(name: string): string {
   return name
 }
 
+/** `serveraddress` is a registry, and perhaps a path in it. */
+export type Login = { username: string; password: string; serveraddress: string }
+
+/** As X-Registry-Auth has it: the alphabet of addresses, and yet padded, since engines read nothing else. */
+export const loginOf = (login: Login): string =>
+  Buffer.from(JSON.stringify(login)).toString('base64').replaceAll('+', '-').replaceAll('/', '_')
+
 type Entry = { auth?: string; username?: string; password?: string }
 
-function authsOf(name: string, text: string): Record<string, Entry> {
+/** Those of a Docker configuration. */
+export function loginsIn(what: string, text: string): Login[] {
   try {
-    return (JSON.parse(text) as { auths?: Record<string, Entry> }).auths ?? {}
+    const { auths = {} } = JSON.parse(text) as { auths?: Record<string, Entry> }
+    return Object.entries(auths).map(([serveraddress, entry]) => {
+      const [username, password] = pairOf(entry)
+      return { username, password, serveraddress }
+    })
   } catch {
-    throw new Unworkable(`The image_pull_secret \`${name}\` is not the JSON of a Docker configuration: repair it.`)
+    throw new Unworkable(`${what} is not the JSON of a Docker configuration: repair it.`)
   }
 }
 
@@ -84,7 +93,7 @@ function pairOf({ auth, username = '', password = '' }: Entry): [string, string]
   return [said.slice(0, colon), said.slice(colon + 1)]
 }
 
-const hostOf = (server: string) => {
+export const hostOf = (server: string) => {
   const host = server.replace(/^https?:\/\//, '').replace(/\/.*$/, '')
   return host === 'index.docker.io' || host === 'registry-1.docker.io' ? DOCKER_HUB : host
 }

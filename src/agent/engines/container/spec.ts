@@ -12,7 +12,6 @@ export type Create = { name: string; body: Record<string, unknown> }
 /** Everything that one copy of an application is made of. */
 export type Recipe = {
   copy: string
-  network: Create
   volumes: Create[]
   /** One after the other, each to its end. */
   inits: Create[]
@@ -92,7 +91,6 @@ export function recipe(unit: Unit, artifact: Artifact, place: Place): Recipe {
   return {
     copy,
     port,
-    network: { name: network, body: { Name: network, Driver: 'bridge', Labels: shared } },
     volumes: Object.values(volumes),
     inits: initsOf(resources).map(container => beside(container, 'init', network)),
     app: {

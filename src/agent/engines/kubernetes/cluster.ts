@@ -9,7 +9,7 @@ import {
   PatchStrategy,
 } from '@kubernetes/client-node'
 import { Passing, Unworkable } from '../engine.ts'
-import { DEPLOYMENT, MANAGED_BY, MANAGER, OWNER, ownedBy, selectorOf } from './names.ts'
+import { DEPLOYMENT, LEAST, MANAGED_BY, MANAGER, OWNER, ownedBy, selectorOf } from './names.ts'
 
 export const KINDS = {
   Pod: 'v1',
@@ -91,6 +91,13 @@ export class Cluster {
     if (wanted === null) return null
     try {
       await this.#apply(wanted, false)
+      const least = there === null ? metadata!.annotations?.[LEAST] : undefined
+      if (least !== undefined)
+        await this.#note({
+          kind: kind!,
+          metadata: { namespace, name },
+          spec: { replicas: Number(least) },
+        } as KubernetesObject)
       return null
     } catch (fault) {
       if (!(fault instanceof ApiException && fault.code === 409)) throw explained(fault, `apply ${kind} ${name}`)
@@ -99,18 +106,30 @@ export class Cluster {
     }
   }
 
-  #apply = (object: KubernetesObject, force: boolean) =>
-    this.#objects.patch(object, undefined, undefined, MANAGER, force, PatchStrategy.ServerSideApply)
+  #apply = (object: KubernetesObject, force: boolean, dryRun?: 'All') =>
+    this.#objects.patch(object, undefined, dryRun, MANAGER, force, PatchStrategy.ServerSideApply)
 
-  /** Writes an annotation, by a manager of its own so that the next apply leaves it; false where there is nothing to write it on. */
-  async annotate({ kind, metadata }: KubernetesObject, annotations: Record<string, string>): Promise<boolean> {
-    const [namespace, name] = [metadata!.namespace!, metadata!.name!]
-    const noted = { apiVersion: KINDS[kind as Kind], kind: kind!, metadata: { namespace, name, annotations } }
+  /** Throws what an apply would throw, and changes nothing. */
+  async check(object: KubernetesObject): Promise<void> {
+    const doing = `apply ${object.kind} ${object.metadata!.name}`
+    await this.#apply(object, true, 'All').catch(fault => Promise.reject(explained(fault, doing)))
+  }
+
+  annotate({ kind, metadata }: KubernetesObject, annotations: Record<string, string>): Promise<void> {
+    const { namespace, name } = metadata!
+    return this.#note({ kind: kind!, metadata: { namespace: namespace!, name: name!, annotations } })
+  }
+
+  /** Writes what is not said for good: by a manager of its own, so that the next apply leaves it. Nothing, where it is gone. */
+  async #note({ kind, metadata, ...more }: KubernetesObject): Promise<void> {
+    const { namespace, name, annotations } = metadata!
+    const at = { namespace: namespace!, name: name!, ...(annotations && { annotations }) }
+    const noted = { ...more, apiVersion: KINDS[kind as Kind], kind: kind!, metadata: at }
     const asked = this.#objects.patch(
       noted,
       ...([undefined, undefined, `${MANAGER}-notes`, undefined, PatchStrategy.MergePatch] as const),
     )
-    return (await asked.catch(absent(kind!, name))) !== null
+    await asked.catch(absent(kind!, name!))
   }
 
   /** Removes exactly what was seen: not what may have come in its place since. */
@@ -200,6 +219,14 @@ function parsed(text: string): unknown {
   }
 }
 
+function changeOf(doing: string): string {
+  if (/ (Ingress|HTTPRoute) /.test(doing)) return 'Change custom_url.'
+  return / Secret /.test(doing) ? 'Change the secrets.' : 'Change what resource_spec says of it.'
+}
+
+/** Server-side apply answers 500 to what does not fit a type: a name that is there twice, a quantity that is none. */
+const UNREADABLE = /^failed to (create typed patch object|convert new )/
+
 /** A refusal that stands is told to whoever wanted it; whatever may pass is tried again. */
 export function explained(fault: unknown, doing: string): Error {
   if (!(fault instanceof ApiException)) {
@@ -214,6 +241,9 @@ export function explained(fault: unknown, doing: string): Error {
     )
   if (code === 403 && /because it is being terminated/.test(message))
     return new Unworkable(`The namespace is being deleted (${message}). Deploy to another one.`)
+  // Whoever may do it is told by an admission controller, in the same code, that this object is not let in.
+  if (code === 403 && message !== '' && !/User "[^"]*" cannot /.test(message))
+    return new Unworkable(`The cluster refuses to ${doing}: ${message}. ${changeOf(doing)}`)
   if (code === 403 || code === 401)
     return new Unworkable(
       `The cluster does not let the agent ${doing} (${message || code}). Its operator has to grant that to the agent’s service account.`,
@@ -224,7 +254,7 @@ export function explained(fault: unknown, doing: string): Error {
     return new Unworkable(
       `The cluster does not know what is needed to ${doing}. Its operator has to install that, or set the agent up without it.`,
     )
-  if (code === 400 || code === 413 || code === 422)
-    return new Unworkable(`The cluster refuses to ${doing}: ${message}. Change what resource_spec says of it.`)
+  if (code === 400 || code === 413 || code === 422 || (code === 500 && UNREADABLE.test(message)))
+    return new Unworkable(`The cluster refuses to ${doing}: ${message}. ${changeOf(doing)}`)
   return new Passing(`The cluster answered ${code} when asked to ${doing}: ${message}`)
 }

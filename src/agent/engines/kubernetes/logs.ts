@@ -113,13 +113,12 @@ export class Logs {
   }
 
   #line(tap: Tap, line: string): void {
-    const [, time, message] = /^(\S+) (.*)$/s.exec(line) ?? [null, null, line]
-    if (time) {
-      // Asked again, a node begins with the whole second of the last line.
-      if (tap.told && digits(time) <= digits(tap.since)) return
-      tap.since = time
-      tap.told = true
-    }
+    // What has no time is a node's own trouble, like a container that is gone already.
+    const [, time, message] = /^(\d{4}-\d\d-\d\dT\S+) (.*)$/s.exec(line) ?? []
+    // Asked again, a node begins with the whole second of the last line.
+    if (!time || (tap.told && digits(time) <= digits(tap.since))) return
+    tap.since = time
+    tap.told = true
     this.#said(tap.of, message!.slice(0, LONGEST), 'INFO')
   }
 }

@@ -13,10 +13,16 @@ export const COMPONENT = 'app.kubernetes.io/component'
 export const DRAINING = 'slipway/draining-since'
 /** Of a store: the number of the revision that decided last how it is. */
 export const DECIDED = 'slipway/revision-number'
+/** Of a Deployment whose copies an autoscaler decides on: the fewest. */
+export const LEAST = 'slipway/min-scale'
 /** Of a Service: where the deployment answers. */
 export const URL_NOTE = 'slipway/url'
 
-export type Component = 'web' | 'queue' | 'orchestrator' | 'executor' | 'redis' | 'database'
+/** Of a pull secret: when another one is to be got, and until when this one is good. */
+export const RENEW = 'slipway/renew-at'
+export const EXPIRES = 'slipway/expires-at'
+
+export type Component = 'web' | 'queue' | 'orchestrator' | 'executor' | 'redis' | 'database' | 'pull'
 export type Named = Pick<Unit, 'name' | 'deployment_id' | 'tenant_id'>
 
 /** Of what all revisions share. A name is unique in its workspace only; a Service's may not begin with a digit. */
@@ -59,6 +65,10 @@ export const selectorLabels = (settings: KubernetesSettings, unit: Unit, compone
   [REVISION]: unit.revision_id,
 })
 
+/** What is decided by is written by the agent alone, also where an object carries no such note. */
+const theirs = (notes: Record<string, string> | null | undefined) =>
+  Object.fromEntries(Object.entries(notes ?? {}).filter(([key]) => !key.startsWith('slipway/')))
+
 /** Names an object; the user's labels and annotations stand on everything, under ours. */
 export function metaOf(
   settings: KubernetesSettings,
@@ -66,11 +76,11 @@ export function metaOf(
   name: string,
   { component, ofRevision = false }: { component?: Component; ofRevision?: boolean } = {},
 ): V1ObjectMeta & { name: string; namespace: string; labels: Record<string, string> } {
-  const annotations = unit.resources.annotations ?? {}
+  const annotations = theirs(unit.resources.annotations)
   return {
     name,
     namespace: namespaceOf(settings, unit),
-    labels: { ...unit.resources.labels, ...labelsOf(settings, unit, component, ofRevision) },
+    labels: { ...theirs(unit.resources.labels), ...labelsOf(settings, unit, component, ofRevision) },
     ...(Object.keys(annotations).length > 0 && { annotations }),
   }
 }

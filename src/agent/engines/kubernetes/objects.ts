@@ -7,7 +7,7 @@ import type {
   V2HorizontalPodAutoscaler,
 } from '@kubernetes/client-node'
 import type { Artifact, Unit } from '../engine.ts'
-import { metaOf, revisionName, selectorLabels, workloadName } from './names.ts'
+import { LEAST, metaOf, revisionName, selectorLabels, workloadName } from './names.ts'
 import { APP, podOf, type Workload, workloadsOf } from './pods.ts'
 import type { KubernetesSettings } from './settings.ts'
 import { base64 } from './stores.ts'
@@ -26,6 +26,8 @@ export function revisionObjects(settings: KubernetesSettings, unit: Unit, artifa
   ]
 }
 
+/** Kubernetes scales to none only with a metric from outside. */
+const leastOf = ({ scale: [least] }: Workload) => Math.max(1, least)
 const scales = ({ scale: [least, most] }: Workload) => least < most
 
 function accountOf(settings: KubernetesSettings, unit: Unit): V1ServiceAccount {
@@ -43,9 +45,11 @@ function secretOf(settings: KubernetesSettings, unit: Unit): V1Secret {
 /** Each revision has Deployments of its own, so that the new one comes up beside the old. */
 function deploymentOf(settings: KubernetesSettings, unit: Unit, artifact: Artifact, workload: Workload): V1Deployment {
   const { component } = workload
+  const metadata = metaOf(settings, unit, workloadName(unit, component), { component, ofRevision: true })
+  const annotations = { ...metadata.annotations, [LEAST]: String(leastOf(workload)) }
   return {
     ...{ apiVersion: 'apps/v1', kind: 'Deployment' },
-    metadata: metaOf(settings, unit, workloadName(unit, component), { component, ofRevision: true }),
+    metadata: scales(workload) ? { ...metadata, annotations } : metadata,
     spec: {
       // Where an autoscaler decides, we say nothing, or the two would take it from each other.
       ...(!scales(workload) && { replicas: workload.scale[0] }),
@@ -66,8 +70,7 @@ function autoscalerOf(settings: KubernetesSettings, unit: Unit, workload: Worklo
     metadata: metaOf(settings, unit, name, { component, ofRevision: true }),
     spec: {
       scaleTargetRef: { apiVersion: 'apps/v1', kind: 'Deployment', name },
-      // Kubernetes scales to none only with a metric from outside.
-      minReplicas: Math.max(1, scale[0]),
+      minReplicas: leastOf(workload),
       maxReplicas: scale[1],
       metrics: [
         {

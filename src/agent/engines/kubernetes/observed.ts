@@ -1,7 +1,7 @@
 // How a deployment fares, read from the objects that are there. Pure.
 import type { KubernetesObject, V1Deployment, V1Pod, V1Service, V1StatefulSet } from '@kubernetes/client-node'
 import type { Running } from '../engine.ts'
-import { COMPONENT, DRAINING, REVISION } from './names.ts'
+import { COMPONENT, DRAINING, LEAST, REVISION } from './names.ts'
 import { type Finding, findingOf } from './reasons.ts'
 
 export type Objects = {
@@ -48,7 +48,8 @@ export function faresOf(revision: string, objects: Objects, drain_seconds: numbe
 /** A first time, every copy is waited for; later one is enough to serve, and autoscaling may be adding others. */
 function isUp({ metadata, spec, status }: V1Deployment, serves: boolean): boolean {
   if ((status?.observedGeneration ?? 0) < (metadata?.generation ?? 0)) return false
-  const wanted = spec?.replicas ?? 1
+  // An autoscaler takes a moment before it makes as many as it is to.
+  const wanted = Math.max(spec?.replicas ?? 1, Number(metadata?.annotations?.[LEAST] ?? 0))
   const needed = serves ? Math.min(1, wanted) : wanted
   return Math.min(status?.availableReplicas ?? 0, serves ? needed : (status?.updatedReplicas ?? 0)) >= needed
 }

@@ -32,7 +32,7 @@ export const RESTRICTED = {
 }
 
 export type Workload = {
-  component: Exclude<Component, 'redis' | 'database'>
+  component: Exclude<Component, 'redis' | 'database' | 'pull'>
   scale: readonly [number, number]
   resources: V1ResourceRequirements
 }
@@ -149,7 +149,7 @@ export function podOf(
   const { resources } = unit
   const sidecars = resources.sidecars ?? []
   const before = [...sidecars.filter(outlives), ...(resources.init_containers ?? [])].map(containerOf)
-  const pulls = [...(resources.image_pull_secrets ?? []), ...settings.pull_secrets.map(name => ({ name }))]
+  const pulls = new Set([...(resources.image_pull_secrets ?? []).map(({ name }) => name), ...settings.pull_secrets])
   const { labels, annotations } = metaOf(settings, unit, workloadName(unit, workload.component), {
     component: workload.component,
     ofRevision: true,
@@ -174,7 +174,7 @@ export function podOf(
           labelSelector: { matchLabels: selectorLabels(settings, unit, workload.component) },
         },
       ],
-      ...(pulls.length > 0 && { imagePullSecrets: pulls }),
+      ...(pulls.size > 0 && { imagePullSecrets: [...pulls].map(name => ({ name })) }),
       ...(resources.volumes?.length && { volumes: resources.volumes as never }),
       ...(before.length > 0 && { initContainers: before }),
       containers: [

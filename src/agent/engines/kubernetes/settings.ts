@@ -1,6 +1,6 @@
 // What an operator decides about a cluster: where deployments may go, how they are reached, what stores run.
 import * as z from 'zod'
-import { DnsLabel, DnsSubdomain, ImageReference } from '../../../deployments/kubernetes.schema.ts'
+import { DnsLabel, DnsSubdomain, HOST, ImageReference, matching } from '../../../deployments/kubernetes.schema.ts'
 
 const list = (each: z.ZodType<string, string>) =>
   z
@@ -12,6 +12,8 @@ const list = (each: z.ZodType<string, string>) =>
         .filter(Boolean),
     )
     .pipe(z.array(each))
+const PATH_PART = '[a-z0-9]+([._-]+[a-z0-9]+)*'
+const Registry = matching(HOST, 'needs to be the host of a registry, and perhaps its port')
 const seconds = z.coerce.number().int().min(0).max(3600)
 
 /** The variables of an agent whose engine is `kubernetes`. */
@@ -32,9 +34,17 @@ export const KubernetesSettings = z
     K8S_STORAGE_CLASS: DnsSubdomain.optional(),
     K8S_POSTGRES_IMAGE: ImageReference.default('docker.io/library/postgres:18'),
     K8S_REDIS_IMAGE: ImageReference.default('docker.io/library/redis:8'),
+    K8S_HTTP_REGISTRIES: list(Registry).default([]),
+    K8S_BUILD_SOCKET: z.string().optional(),
+    K8S_BUILD_BASE_IMAGE: ImageReference.optional(),
+    K8S_BUILD_REGISTRY: matching(
+      `${HOST}(/${PATH_PART})*`,
+      'needs to be a registry, and perhaps a path in it',
+    ).optional(),
+    K8S_BUILD_DOCKER_CONFIG: z.string().optional(),
     K8S_PULL_SECRETS: list(DnsSubdomain).default([]),
     K8S_RUN_AS_USER: z.coerce.number().int().min(1).optional(),
-    K8S_PROGRESS_SECONDS: seconds.default(600),
+    K8S_PROGRESS_SECONDS: seconds.min(1).default(600),
     K8S_DRAIN_SECONDS: seconds.default(15),
   })
   .refine(all => all.K8S_ROUTES !== 'gateway' || all.K8S_GATEWAY !== undefined, {
@@ -55,6 +65,15 @@ export const KubernetesSettings = z
     redis_image: all.K8S_REDIS_IMAGE,
     pull_secrets: all.K8S_PULL_SECRETS,
     run_as_user: all.K8S_RUN_AS_USER ?? null,
+    /** Registries that the agent asks without TLS. */
+    http_registries: all.K8S_HTTP_REGISTRIES,
+    /** Where the engine listens that builds images. */
+    build_socket: all.K8S_BUILD_SOCKET?.replace(/^unix:\/\//, '') ?? null,
+    build_base_image: all.K8S_BUILD_BASE_IMAGE ?? null,
+    /** Where what was built is pushed to; null where it is the installation's own registry. */
+    build_registry: all.K8S_BUILD_REGISTRY ?? null,
+    /** A file with the logins for it, and for base images. */
+    build_docker_config: all.K8S_BUILD_DOCKER_CONFIG ?? null,
     /** For how long a revision may take to become healthy. */
     progress_seconds: all.K8S_PROGRESS_SECONDS,
     /** For how long proxies may still send requests to what was switched from. */

@@ -91,6 +91,10 @@ export class World {
     return this.#cluster.apply(object, adjust)
   }
 
+  check(object: KubernetesObject): Promise<void> {
+    return this.#cluster.check(object)
+  }
+
   /** The password that is there stays; one is made only where there is certainly none, and no data that has another. */
   async ensure(unit: Unit, store: Store): Promise<string[]> {
     const namespace = namespaceOf(this.#settings, unit)
@@ -171,12 +175,20 @@ const place = (one: KubernetesObject) =>
 
 /** A volume can grow, and never shrink or move. */
 function grown(wanted: V1PersistentVolumeClaim, there: V1PersistentVolumeClaim): V1PersistentVolumeClaim {
-  const sizeOf = ({ spec }: V1PersistentVolumeClaim) => Number.parseInt(spec?.resources?.requests?.storage ?? '0', 10)
-  const storage = `${Math.max(sizeOf(wanted), sizeOf(there))}Gi`
+  const sizeOf = ({ spec }: V1PersistentVolumeClaim) => spec?.resources?.requests?.storage ?? '0'
+  const [asked, has] = [sizeOf(wanted), sizeOf(there)]
+  const storage = bytesOf(asked) > bytesOf(has) ? asked : has
   const { storageClassName: _, ...spec } = wanted.spec!
   const kept = there.spec?.storageClassName
   return {
     ...wanted,
     spec: { ...spec, ...(kept !== undefined && { storageClassName: kept }), resources: { requests: { storage } } },
   }
+}
+
+/** Of a quantity, which a cluster writes its own way: 2048Gi comes back as 2Ti. */
+function bytesOf(quantity: string): number {
+  const [, amount, prefix, binary] = /^([\d.]+)([kKMGTPE]?)(i?)$/.exec(quantity) ?? []
+  const power = ['', 'k', 'm', 'g', 't', 'p', 'e'].indexOf(prefix?.toLowerCase() ?? '')
+  return Number(amount ?? quantity) * (binary ? 1024 : 1000) ** power
 }

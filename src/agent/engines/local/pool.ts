@@ -160,7 +160,10 @@ export class Pool {
     this.#trouble = reason
     copy.blamed = true
     this.#told.log(`Killed: ${reason}.`, 'ERROR')
+    // However long its end takes, it gets no more requests.
+    for (const slot of this.#slots) if (slot.copy === copy) slot.target = undefined
     copy.kill()
+    this.#told.changed()
   }
 
   async stop(): Promise<void> {

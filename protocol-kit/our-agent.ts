@@ -1,0 +1,21 @@
+// Our own agent on an engine that runs nothing, as a program: `npm run protocol-kit -- node protocol-kit/our-agent.ts`.
+import { createHash } from 'node:crypto'
+import { Agent } from '../src/agent/agent.ts'
+import { controlAt } from '../src/agent/control.ts'
+import { FakeEngine } from './fake-engine.ts'
+
+const { SLIPWAY_URL = '', SLIPWAY_LISTENER_KEY = '', SLIPWAY_AGENT_HOME: home = process.cwd() } = process.env
+const agent = new Agent({
+  // The same after a restart, in the folder that it is started in.
+  agent_id: `fake-${createHash('sha256').update(home).digest('hex').slice(0, 12)}`,
+  version: 'fake',
+  home,
+  engine: new FakeEngine(),
+  control: controlAt({ url: SLIPWAY_URL, key: SLIPWAY_LISTENER_KEY }),
+  say: () => {},
+})
+process.on('SIGTERM', async () => {
+  await agent.close({ stop: true })
+  process.exit(0)
+})
+await agent.run()

@@ -1,0 +1,43 @@
+// What is to be known of a build before an engine is asked for it: which images it begins with, and what a .dockerignore leaves out. Pure.
+
+type Rule = { out: boolean; path: string; matches: RegExp }
+const WILD: Record<string, string> = { '*': '[^/]*', '?': '[^/]' }
+/** Without them nothing is built. */
+const NEEDED = new Set(['Dockerfile', '.dockerignore'])
+
+/** Not those that it builds itself, nor those that take a variable to be named. */
+export function fromOf(dockerfile: string): string[] {
+  const all = [...dockerfile.matchAll(/^\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?/gim)]
+  const stages = new Set(['scratch', ...all.map(([, , stage]) => stage?.toLowerCase())])
+  const images = all
+    .map(([, image]) => image!)
+    .filter(image => !image.includes('$') && !stages.has(image.toLowerCase()))
+  return [...new Set(images)]
+}
+
+/** What is left out, of paths relative to the folder; an engine takes what it is sent. A folder that is left out is not looked into. */
+export function ignores(text: string): (path: string, folder: boolean) => boolean {
+  const rules = text
+    .split('\n')
+    .map(line => line.trim())
+    .filter(line => line && !line.startsWith('#'))
+    .map(ruleOf)
+  return (path, folder) => {
+    if (NEEDED.has(path)) return false
+    const out = rules.reduce((out, rule) => (rule.matches.test(path) ? rule.out : out), false)
+    return out && !(folder && rules.some(rule => !rule.out && rule.path.startsWith(`${path}/`)))
+  }
+}
+
+function ruleOf(line: string): Rule {
+  const out = !line.startsWith('!')
+  const path = (out ? line : line.slice(1).trim()).replace(/^(\.?\/)+|\/+$/g, '')
+  const inRegExp = path.replace(/\*\*\/?|\*|\?|\[[^\]]+\]|\\.|[.+^$(){}|[\]\\]/g, (found: string, at: number) =>
+    found.startsWith('**')
+      ? at + found.length === path.length
+        ? '.*'
+        : '(.*/)?'
+      : (WILD[found] ?? (found.length > 1 ? found : `\\${found}`)),
+  )
+  return { out, path, matches: new RegExp(`^${inRegExp}(/|$)`) }
+}

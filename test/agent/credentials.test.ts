@@ -1,0 +1,122 @@
+// What the agent asks for to pull and push, how long it keeps it, and what a refusal or an absence comes to.
+import { randomUUID } from 'node:crypto'
+import { expect, test } from 'vitest'
+import { Refused } from '../../src/agent/control.ts'
+import { Credentials } from '../../src/agent/credentials.ts'
+import { Passing, Unworkable } from '../../src/agent/engines/engine.ts'
+import { makeKeys } from '../../src/agent/envelope.ts'
+import { sealTo } from '../../src/sync/envelope.ts'
+import type { RegistryCredential } from '../../src/sync/schema.ts'
+
+const HOST = 'registry.example.com'
+const ref = () => ({ deployment_id: randomUUID(), revision_id: randomUUID() })
+const login = (more: Partial<RegistryCredential> = {}): RegistryCredential => ({
+  ...{ registry: HOST, repository: 'apps/tenant/shop', username: 'slipway', password: randomUUID() },
+  ...{ expires_at: new Date(Date.now() + 3600_000).toISOString(), ...more },
+})
+
+/** A control plane that gives what the test says, each time; without a word, it is away. */
+function asking(...says: (RegistryCredential | null | Error)[]) {
+  const keys = makeKeys()
+  const asked: object[] = []
+  const ending = new AbortController()
+  let leased = true
+  const credentials = new Credentials({
+    control: {
+      async credentials({ public_key, deployment_id, revision_id, ...wish }) {
+        asked.push(wish)
+        const said = says.shift()
+        if (said === undefined || said instanceof Error) throw said ?? new Error('fetch failed')
+        const place = `listener/${deployment_id}/${revision_id}/registry`
+        return { credential: said && (await (await sealTo(public_key))(said, place)) }
+      },
+    },
+    keys,
+    who: () => (leased ? { agent_id: 'agent', fence: 7, listener: 'listener' } : undefined),
+    signal: ending.signal,
+    retry_ms: 1,
+  })
+  return { credentials, asked, lose: () => (leased = false), end: () => ending.abort() }
+}
+
+test('it is asked for under the lease, opened, and kept for whoever asks next', async () => {
+  const given = login()
+  const { credentials, asked } = asking(given)
+  const of = ref()
+  const image = `${HOST}/apps/tenant/shop/web:1`
+  expect(await Promise.all([credentials.registry(of, image), credentials.registry(of)])).toEqual([given, given])
+  expect(await credentials.registry(of, image)).toEqual(given)
+  expect(asked).toEqual([{ agent_id: 'agent', fence: 7, for: 'registry' }])
+})
+
+test('each revision has its own, and one that is soon over is not given again', async () => {
+  const [first, second, third] = [
+    login({ expires_at: new Date(Date.now() + 9 * 60_000).toISOString() }),
+    login(),
+    login(),
+  ]
+  const { credentials } = asking(first, second, third)
+  const of = ref()
+  expect(await credentials.registry(of)).toEqual(first)
+  expect(await credentials.registry(of)).toEqual(second)
+  expect(await credentials.registry(ref())).toEqual(third)
+})
+
+test('for an image that is elsewhere there is none, and once the registry is known nobody is asked', async () => {
+  const { credentials, asked } = asking(login())
+  for (const image of ['docker.io/library/nginx', 'nginx', `${HOST}.org/x`])
+    expect(await credentials.registry(ref(), image)).toBeNull()
+  expect(asked).toHaveLength(1)
+})
+
+test.each([`${HOST}/apps/tenant/shop`, `${HOST}/apps/tenant/shop:1`, `${HOST}/apps/tenant/shop@sha256:0`])(
+  '%s is in its repository',
+  async image => {
+    expect(await asking(login()).credentials.registry(ref(), image)).not.toBeNull()
+  },
+)
+test.each([`${HOST}/apps/tenant/shopping/web`, `${HOST}/base:1`])('%s is not', async image => {
+  expect(await asking(login()).credentials.registry(ref(), image)).toBeNull()
+})
+
+test('where the installation has no registry nobody is asked again', async () => {
+  const { credentials, asked } = asking(null)
+  for (const image of [`${HOST}/apps/x`, undefined]) expect(await credentials.registry(ref(), image)).toBeNull()
+  expect(asked).toHaveLength(1)
+})
+
+test('a refusal is told, and a control plane that is away is asked again', async () => {
+  const refused = new Refused(404, 'revision_not_found', 'There is no such revision.', null)
+  await expect(asking(refused).credentials.registry(ref())).rejects.toThrow(Unworkable)
+  const given = login()
+  const busy = asking(new Error('fetch failed'), new Refused(503, '', 'Away.', 1), given)
+  expect(await busy.credentials.registry(ref())).toEqual(given)
+  const away = asking()
+  await expect(away.credentials.registry(ref())).rejects.toThrow(Passing)
+  expect(away.asked).toHaveLength(5)
+  await expect(away.credentials.registry(ref())).rejects.toThrow(Passing)
+  expect(away.asked).toHaveLength(6)
+})
+
+test('a git host that stays away is the end of it, told as the control plane does', async () => {
+  const away = new Refused(502, 'upstream_error', 'git.example.com answers nothing.', 60)
+  const { credentials, asked } = asking(away, away, away, away, away)
+  await expect(credentials.repository(ref(), new AbortController().signal)).rejects.toThrow(
+    new Unworkable(away.message),
+  )
+  expect(asked).toHaveLength(5)
+})
+
+test('without the lease nobody is asked, and it passes', async () => {
+  const { credentials, asked, lose } = asking(login())
+  lose()
+  await expect(credentials.registry(ref())).rejects.toThrow(Passing)
+  expect(asked).toEqual([])
+})
+
+test('an agent that ends meanwhile gives nothing up', async () => {
+  const { credentials, end } = asking(new Error('fetch failed'))
+  const asked = credentials.registry(ref())
+  end()
+  await expect(asked).rejects.toThrow(Passing)
+})

@@ -1,0 +1,183 @@
+// What a cluster runs is built by a real Podman, pushed to a real registry, named by its digest, and runs as the cluster would let it.
+import { execFile } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { type Tree, UNHEARD } from '../../src/agent/engines/engine.ts'
+import { KubernetesEngine } from '../../src/agent/engines/kubernetes.ts'
+import { eventually } from '../support/commands.ts'
+import { folder } from '../support/engine.ts'
+import { DEPLOYMENT_ID, revisionId, settingsOf, unitOf } from '../support/kubernetes.ts'
+import { KubernetesApi } from '../support/kubernetes-api.ts'
+import { type Podman, startPodman } from '../support/podman.ts'
+
+const SERVE = 'exec httpd -f -p $PORT -h /app'
+let podman: Podman
+let api: KubernetesApi
+let home: string
+const engines: KubernetesEngine[] = []
+
+beforeAll(async () => {
+  podman = await startPodman()
+}, 120_000)
+afterAll(() => podman.stop())
+beforeEach(async () => {
+  home = folder()
+  api = await new KubernetesApi().open()
+})
+afterEach(async () => {
+  for (const engine of engines.splice(0)) {
+    await engine.remove(DEPLOYMENT_ID)
+    await engine.close()
+  }
+  await api.close()
+  fs.rmSync(home, { recursive: true })
+})
+
+async function open(more: Record<string, string> = {}) {
+  const settings = settingsOf({
+    ...{ K8S_BUILD_SOCKET: podman.socket, K8S_BUILD_BASE_IMAGE: podman.image },
+    ...{ K8S_BUILD_REGISTRY: `${podman.registry}/built`, K8S_HTTP_REGISTRIES: podman.registry, ...more },
+  })
+  const engine = new KubernetesEngine({ settings, config: api.config, pause_ms: 2, agent_id: 'one' })
+  await engine.open(UNHEARD)
+  engines.push(engine)
+  return engine
+}
+const unit = (number = 1) => unitOf({ number, source: 'internal_source', image_uri: null, secrets: { TOKEN: 'hush' } })
+function tree(files: Record<string, string>, more: Partial<Tree> = {}): Tree {
+  const at = fs.mkdtempSync(join(home, 'tree-'))
+  for (const [name, text] of Object.entries(files)) fs.writeFileSync(join(at, name), text)
+  const nothing = { start_command: null, health_path: null, install_command: null, build_command: null }
+  return { folder: at, commit: null, env: { MODE: 'fast' }, ...nothing, ...more }
+}
+const lines: string[] = []
+const task = (signal = new AbortController().signal) => ({
+  ...{ log: (line: string) => void lines.push(line), signal, cache: home, running: home },
+})
+const failure = (work: Promise<unknown>) =>
+  work.then(
+    () => 'nothing failed',
+    (error: Error) => `${error.name}: ${error.message}`,
+  )
+const kept = async () =>
+  (await podman.podman('images', '--format', '{{.Repository}}:{{.Tag}}', '--filter', 'label=slipway.owner'))
+    .split('\n')
+    .filter(Boolean)
+
+test('in the base image, as nobody’s root, and runs from the registry alone', async () => {
+  const engine = await open()
+  const files = tree({ page: 'built' }, { build_command: 'cp page index.html', start_command: SERVE })
+  const artifact = await engine.prepare(unit(), files, task())
+  expect(artifact).toMatchObject({ start_command: SERVE, env: { MODE: 'fast' } })
+  expect(artifact.location).toMatch(new RegExp(`^${podman.registry}/built/${DEPLOYMENT_ID}@sha256:[0-9a-f]{64}$`))
+  await engine.start(unit(), artifact)
+  const [app] = api.get('Deployment', 'shop-aaaaaaaa00-r1').spec.template.spec.containers
+  expect(app).toMatchObject({ image: artifact.location, command: ['/bin/sh', '-c', SERVE] })
+
+  await podman.podman('pull', '--tls-verify=false', artifact.location)
+  const user = await podman.podman('inspect', artifact.location, '--format', '{{.Config.User}}')
+  expect(user).toBe('1000:1000')
+  const name = `run-${randomUUID()}`
+  const limits = ['--cap-drop', 'all', '--security-opt', 'no-new-privileges', '--network', 'host']
+  const port = podman.spare.split(':')[1]!
+  await podman.podman(
+    'run',
+    '--detach',
+    '--name',
+    name,
+    ...limits,
+    '--env',
+    `PORT=${port}`,
+    '--entrypoint',
+    '["/bin/sh","-c"]',
+    artifact.location,
+    SERVE,
+  )
+  const inside = (command: string) => podman.podman('exec', name, '/bin/sh', '-c', command)
+  expect(await eventually(() => inside('wget -qO- http://127.0.0.1:$PORT/index.html').catch(() => ''))).toBe('built')
+  expect(await inside('echo a > /tmp/a && echo b > $HOME/b && echo c > c && pwd && echo $HOME')).toBe('/app\n/home/app')
+  expect(await inside('env')).not.toContain('hush')
+  await podman.podman('rm', '--force', '--time', '0', name)
+  await podman.podman('rmi', artifact.location)
+})
+
+test('by its Dockerfile, and the older images of the builder go', async () => {
+  const engine = await open()
+  const file = (text: string) =>
+    tree({ Dockerfile: `FROM ${podman.image}\nRUN echo ${text} > /www/index.html\nUSER 1000\n` })
+  const first = await engine.prepare(unit(1), file('one'), task())
+  const second = await engine.prepare(unit(2), file('two'), task())
+  expect(first).toMatchObject({ start_command: null })
+  expect(second.location).not.toBe(first.location)
+  expect((await kept()).map(name => name.replace('docker.io/', ''))).toEqual([
+    `slipway/${DEPLOYMENT_ID}:${revisionId(2)}`,
+  ])
+  await engine.remove(DEPLOYMENT_ID)
+  expect(await kept()).toEqual([])
+})
+
+test('one that the cluster would not let run is told before it is pushed', async () => {
+  const engine = await open()
+  const said = await failure(engine.prepare(unit(), tree({ Dockerfile: `FROM ${podman.image}\n` }), task()))
+  expect(said).toMatch(/^Unworkable: .*runs as root/)
+  const named = tree({ Dockerfile: `FROM ${podman.image}\nUSER web\n` })
+  expect(await failure(engine.prepare(unit(), named, task()))).toMatch(/^Unworkable: .*`USER 1000`/)
+  const lenient = await open({ K8S_RUN_AS_USER: '2000' })
+  expect(await failure(lenient.prepare(unit(), tree({ Dockerfile: `FROM ${podman.image}\n` }), task()))).toBe(
+    'nothing failed',
+  )
+})
+
+test('a build that fails, and one that is interrupted, leave no container', async () => {
+  const engine = await open()
+  const commands = (build_command: string) => tree({}, { build_command, start_command: SERVE })
+  expect(await failure(engine.prepare(unit(), commands('echo oh no; exit 4'), task()))).toMatch(
+    /^Unworkable: The build ended with code 4\. Its last lines:\n(.*\n)*oh no$/,
+  )
+  const controller = new AbortController()
+  const building = failure(engine.prepare(unit(), commands('echo begun; sleep 600'), task(controller.signal)))
+  await eventually(() => lines.includes('begun'))
+  controller.abort(new Error('interrupted'))
+  expect(await building).toBe('Error: interrupted')
+  expect(await podman.podman('ps', '--all', '--quiet')).toBe('')
+})
+
+test('what an earlier agent was building is gone when the next one builds', async () => {
+  const first = await open()
+  const controller = new AbortController()
+  const building = failure(
+    first.prepare(
+      unit(),
+      tree({}, { build_command: 'echo away; sleep 600', start_command: SERVE }),
+      task(controller.signal),
+    ),
+  )
+  await eventually(() => lines.includes('away'))
+  const next = await open()
+  const files = tree({}, { build_command: 'true', start_command: SERVE })
+  await next.prepare(unit(2), files, task())
+  expect(await podman.podman('ps', '--all', '--quiet')).toBe('')
+  controller.abort()
+  await building
+})
+
+test('a registry that is away, or lets nobody in', async () => {
+  const engine = await open({ K8S_BUILD_REGISTRY: podman.spare })
+  const files = () => tree({}, { build_command: 'true', start_command: SERVE })
+  expect(await failure(engine.prepare(unit(), files(), task()))).toMatch(
+    /^Unworkable: The registry .* cannot be reached/,
+  )
+  const nowhere = await open({ K8S_BUILD_SOCKET: join(home, 'nothing') })
+  expect(await failure(nowhere.prepare(unit(), files(), task()))).toMatch(/^Unworkable: .*nothing listens there/)
+}, 60_000)
+
+test('what a tag means is asked of a real registry', async () => {
+  const engine = await open()
+  const { location } = await engine.prepare(unitOf({ image_uri: podman.image }), null, task())
+  const asked = ['inspect', '--tls-verify=false', '--format', '{{.Digest}}', `docker://${podman.image}`]
+  const { stdout } = await promisify(execFile)('skopeo', asked)
+  expect(location).toBe(`${podman.image.replace(/:1$/, '')}@${stdout.trim()}`)
+})

@@ -1,0 +1,63 @@
+// A database for each file of tests while it runs, so that files run side by side and no schedule sweeps what is another's.
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import pg from 'pg'
+import { createGateway, type GatewayOptions } from '../../src/host/gateway.ts'
+import { migrate } from '../../src/host/migrate.ts'
+import { withoutFirstWall } from './walls.ts'
+
+type Way = { url: string; connectionString: string }
+export type Database = {
+  name: string
+  url: string
+  gateway: Way
+  /** The same, but with the tenant predicates taken out of every statement. */
+  unwalled: Way
+}
+
+/** Whoever POSTs has a database, until it DELETEs its name; then the next file may have it. */
+export async function lendDatabases(server: string, onTrip: NonNullable<GatewayOptions['onTrip']>) {
+  const at = (name: string) => Object.assign(new URL(server), { pathname: name }).href
+  const command = async (statement: string) => {
+    const client = new pg.Client({ connectionString: server })
+    await client.connect()
+    await client.query(statement).finally(() => client.end())
+  }
+  await command('create database template_of_tests')
+  await migrate(at('template_of_tests'), { log: () => {} })
+
+  const free: Database[] = []
+  const open: { close(): Promise<void> }[] = []
+  const way = async (options: GatewayOptions): Promise<Way> => {
+    const gateway = createGateway(options)
+    open.push(gateway)
+    return { ...(await gateway.listen()), connectionString: gateway.connectionString }
+  }
+  let made = 0
+  async function make(): Promise<Database> {
+    const name = `tests_${++made}`
+    await command(`create database ${name} template template_of_tests`)
+    const url = at(name)
+    const gateway = await way({ databaseUrl: url, onTrip })
+    return { name, url, gateway, unwalled: await way({ databaseUrl: url, rewrite: withoutFirstWall }) }
+  }
+  const lent = new Map<string, Database>()
+  const lender = createServer(async (request, response) => {
+    if (request.method === 'POST') {
+      const one = free.pop() ?? (await make())
+      lent.set(one.name, one)
+      return response.end(JSON.stringify(one))
+    }
+    const back = lent.get(request.url!.slice(1))
+    if (back && lent.delete(back.name)) free.push(back)
+    response.end()
+  })
+  await new Promise<void>(resolve => lender.listen(0, '127.0.0.1', resolve))
+  return {
+    url: `http://127.0.0.1:${(lender.address() as AddressInfo).port}`,
+    async close() {
+      lender.close()
+      await Promise.all(open.map(one => one.close()))
+    },
+  }
+}
