@@ -250,6 +250,20 @@ describe('a failure is told in a sentence, and the old revision serves', () => {
   )
 })
 
+test('that an application is used is told once, and not with each request', async () => {
+  git.push(serving('old'))
+  start({ asked_ms: 25, used_ms: 500 })
+  await ended(control.want(id, source()))
+  const told = () => control.reports.filter(one => one.state === 'serving').map(one => one.last_request_at)
+  const counted = await eventually(() => told().at(-1))
+  await eventually(() => Date.now() > Date.parse(counted) + 600)
+  const [reports, asking] = [control.reports.length, Date.now()]
+  while (Date.now() < asking + 300) await ask(urlOf())
+  const used = await eventually(() => told().find(at => at! > counted))
+  expect(Date.parse(used!)).toBeGreaterThanOrEqual(asking)
+  expect(control.reports.length - reports).toBeLessThanOrEqual(2)
+}, 60_000)
+
 test('an interrupted build ends with all that it started; the old one serves', async () => {
   git.push(serving('old'))
   start()

@@ -168,7 +168,7 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
 
 describe('failures', () => {
   test('a port that is never opened', async () => {
-    const { engine } = await open({ ready_ms: 300 })
+    const { engine } = await open({ ready_ms: 2_000 })
     await engine.start(
       unit(ref),
       application(home, 'deaf', `console.log('listening, really'); setInterval(() => {}, 9e9)`),
@@ -197,7 +197,7 @@ createServer((req, res) => res.end('up')).listen(process.env.PORT)
   })
 
   test('a health check that fails, at the start and later', async () => {
-    const { engine, lines } = await open({ ready_ms: 500 })
+    const { engine, lines } = await open({ ready_ms: 2_000 })
     const code = `
 import { createServer } from 'node:http'
 import { existsSync } from 'node:fs'
