@@ -19,7 +19,10 @@ Runs what the control plane at SLIPWAY_URL wants of the listener whose key is SL
 
 type Settings = { home: string; port: number; agent_id: string }
 const ENGINES: Record<string, (settings: Settings) => Promise<Engine>> = {
-  process: async settings => new (await import('./engines/process.ts')).ProcessEngine(settings),
+  process: async settings => {
+    const { ProcessEngine } = await import('./engines/process.ts')
+    return new ProcessEngine({ ...settings, database_url: process.env.AGENT_DATABASE_URL || undefined })
+  },
   // It keeps nothing on this machine: what it decides by is in the cluster. Its settings are K8S_…, see docs/kubernetes.md.
   kubernetes: async () => {
     const [{ KubernetesEngine }, { readSettings }] = await Promise.all([

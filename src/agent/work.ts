@@ -77,6 +77,8 @@ export type Found = {
   reasons: Map<string, string>
   made: Map<string, Made>
   url: string | null
+  /** Why its database is not there, where that is known. */
+  missing: string | null
 }
 
 export async function find(id: string, builds: Builds, seen: Seen): Promise<Found> {
@@ -106,12 +108,14 @@ export async function find(id: string, builds: Builds, seen: Seen): Promise<Foun
     observed: {
       revisions,
       routed: seen.routed,
-      database: database === null ? 'none' : database.ready ? 'ready' : 'coming',
+      database: database === null ? 'none' : database.ready ? 'ready' : database.hopeless ? 'failing' : 'coming',
       left: seen.left || builds.deployments().includes(id),
     },
     reasons,
     made,
     url: seen.url,
+    missing:
+      database && !database.ready ? `It has no database. ${database.reason ?? 'It does not come in time.'}` : null,
   }
 }
 

@@ -75,6 +75,10 @@ export class ContainerEngine extends PooledEngine {
     this.every(this.limits.disk_ms, () => void this.#measure().catch(() => {}))
   }
 
+  async provide(): Promise<void> {}
+
+  protected async bring(): Promise<void> {}
+
   async prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact> {
     const folder = this.path(unit.deployment_id)
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })

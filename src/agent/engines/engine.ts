@@ -76,8 +76,8 @@ export type Seen = {
   url: string | null
   /** Whether anything of the deployment is left here. */
   left: boolean
-  /** How its database fares; null when it asked for none. */
-  database: { ready: boolean; reason: string | null } | null
+  /** How its database fares; null when it asked for none. Hopeless: it has had its time, and what waits for it is to be told. */
+  database: { ready: boolean; reason: string | null; hopeless?: boolean } | null
 }
 
 export type Events = {
