@@ -87,6 +87,9 @@ export async function startPodman(disk_mb?: number) {
     registry,
     image,
     podman,
+    /** The same as `podman`, for whoever talks to it while it runs. */
+    command: (...args: string[]) => ['podman', ...own, ...args],
+    env,
     /** Where a test may have a registry of its own, over plain http. */
     spare,
     async stop() {
