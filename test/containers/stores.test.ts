@@ -105,12 +105,12 @@ test('serves on without an agent, is taken over as it is; with `stop` its data s
   await provided(second.engine)
   expect((await inspect(store!)).Id).toBe(Id)
   await podman.podman('kill', store!)
-  await eventually(() =>
-    queryFrom(podman, copy, 'select x from kept').then(
-      rows => rows.length === 1,
-      () => false,
-    ),
-  )
+  await second.engine.start(unit(ref), running(SERVE))
+  await eventually(async () => {
+    const [now] = await named(ref.revision_id)
+    const rows = await queryFrom(podman, now ?? '', 'select x from kept').catch(() => [])
+    return rows.length === 1
+  })
   await second.engine.close({ stop: true })
   expect(await pods.all(ref)).toEqual([])
 

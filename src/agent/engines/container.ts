@@ -230,8 +230,8 @@ export class ContainerEngine extends PooledEngine {
   async #attend(): Promise<void> {
     const ready = this.promised.ready
     if (ready.length === 0) return
-    const down = await this.#keeper.down()
-    for (const id of ready) if (down.has(id)) this.promised.start(id)
+    const astray = await this.#keeper.astray(id => this.path(id))
+    for (const id of ready) if (astray.has(id)) this.promised.start(id)
   }
 
   async #prune(deployment_id: string, keep?: number): Promise<void> {

@@ -60,10 +60,17 @@ export class Keeper {
     return given
   }
 
-  /** The deployments of which one does not run. */
-  async down(): Promise<Set<string>> {
+  /** The deployments of which one does not run, or not where its copies were told. */
+  async astray(folderOf: (deployment_id: string) => string): Promise<Set<string>> {
     const all = await this.#containers()
-    return new Set(all.filter(({ State }) => State !== 'running').map(({ Labels }) => Labels[DEPLOYMENT]!))
+    const astray = all.filter(({ State, Labels, NetworkSettings }) => {
+      if (State !== 'running') return true
+      const [deployment_id, kind] = [Labels[DEPLOYMENT]!, Labels[PART]!]
+      const told = keptIn(folderOf(deployment_id)).given?.hosts.find(host => host.startsWith(`${kind}:`))
+      const address = NetworkSettings?.Networks?.[networkName(this.#owner, deployment_id)]?.IPAddress
+      return told !== undefined && address !== undefined && told !== `${kind}:${address}`
+    })
+    return new Set(astray.map(({ Labels }) => Labels[DEPLOYMENT]!))
   }
 
   /** What they keep is kept. */
