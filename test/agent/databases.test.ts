@@ -4,7 +4,7 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
 import { controlAt } from '../../src/agent/control.ts'
 import type { Ref } from '../../src/agent/engines/engine.ts'
@@ -17,6 +17,9 @@ import { command, eventually, stopAll } from '../support/commands.ts'
 import { controlPlane } from '../support/control-plane.ts'
 import { application, ask, folder, QUICK, unit } from '../support/engine.ts'
 import { gitServer } from '../support/git-http.ts'
+
+// The first start of a server takes its time on a machine that is busy.
+vi.setConfig({ testTimeout: 90_000 })
 
 let home: string
 let started: ProcessEngine[]

@@ -1,7 +1,7 @@
 // A database from the first request to the last, through the real control plane: awaited, given, used, and taken back.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { expect, test } from 'vitest'
+import { expect, test, vi } from 'vitest'
 import { startPlane } from '../../protocol-kit/plane.ts'
 import { Agent } from '../../src/agent/agent.ts'
 import { controlAt } from '../../src/agent/control.ts'
@@ -18,6 +18,8 @@ require('node:http').createServer(async (_, res) => {
   res.end(rows[0].name)
 }).listen(process.env.PORT)
 `
+
+vi.setConfig({ testTimeout: 90_000 })
 
 test('a deployment that asks for a database awaits it, then answers from it', async () => {
   const home = folder()

@@ -88,10 +88,10 @@ export class ContainerEngine extends PooledEngine {
     this.promised.start(unit.deployment_id, want(this.path(unit.deployment_id), unit))
   }
 
-  protected async bring(deployment_id: string): Promise<void> {
+  protected async bring(deployment_id: string, signal: AbortSignal): Promise<void> {
     await this.#network(deployment_id)
     const folder = this.path(deployment_id)
-    const given = await this.#keeper.ensure(deployment_id, wishesIn(folder))
+    const given = await this.#keeper.ensure(deployment_id, wishesIn(folder), signal)
     if (give(folder, given)) return
     this.each((pool, ref) => {
       if (ref.deployment_id === deployment_id) pool.blameAll('its database or Redis has another address now')

@@ -41,7 +41,13 @@ export class ProcessEngine extends PooledEngine {
     await super.open(events)
     this.every(this.limits.memory_ms, () => this.#weigh())
     this.every(this.limits.disk_ms, () => void this.#measure())
-    this.every(this.limits.disk_ms, () => void this.#measureDatabases().catch(() => {}))
+    let measuring = false
+    this.every(this.limits.disk_ms, async () => {
+      if (measuring) return
+      measuring = true
+      await this.#measureDatabases().catch(() => {})
+      measuring = false
+    })
     this.every(this.limits.probe_ms, () => {
       if (!this.#server.isUp()) for (const id of this.promised.ready) this.promised.start(id)
     })

@@ -43,11 +43,12 @@ export class Keeper {
   }
 
   /** They take connections when it returns; otherwise it throws what is wrong. Its network is there. */
-  async ensure(deployment_id: string, wishes: Wish[]): Promise<Given> {
+  async ensure(deployment_id: string, wishes: Wish[], signal: AbortSignal): Promise<Given> {
     const given: Given = { env: {}, hosts: [] }
     for (const wish of wishes) {
       const image = this.#images[wish.kind]
-      await this.#pull(image)
+      await this.#pull(image, signal)
+      signal.throwIfAborted()
       const password = await this.#password(deployment_id, wish.kind)
       const store = storeOf(wish, { owner: this.#owner, deployment_id, image, password })
       const id = await this.#run(deployment_id, store)
@@ -78,11 +79,11 @@ export class Keeper {
     await Promise.all((await this.#containers()).map(({ Id }) => this.#remove(Id)))
   }
 
-  async #pull(image: string): Promise<void> {
+  async #pull(image: string, ending: AbortSignal): Promise<void> {
     if (await this.#api.quietly('GET', `/images/${image}/json`)) return
     const query = { fromImage: nameOf(image), tag: tagOf(image) }
     try {
-      const signal = AbortSignal.timeout(PULL_WITHIN)
+      const signal = AbortSignal.any([ending, AbortSignal.timeout(PULL_WITHIN)])
       for await (const _ of this.#api.progress('/images/create', { query, signal }));
     } catch (error) {
       throw error instanceof EngineFailure && error.status !== 0 ? new Error(pullFailure(image, error.message)) : error

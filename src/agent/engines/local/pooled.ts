@@ -32,7 +32,7 @@ export abstract class PooledEngine implements Engine {
     this.limits = { ...LIMITS, ...limits }
     this.#router = new RouterClient(join(home, 'router.json'), port)
     this.promised = new Promised({
-      bring: id => this.bring(id),
+      bring: (id, signal) => this.bring(id, signal),
       changed: id => this.events.changed(id),
       patience_ms: this.limits.database_ms,
     })
@@ -43,7 +43,7 @@ export abstract class PooledEngine implements Engine {
   abstract start(unit: Unit, artifact: Artifact): Promise<void>
   abstract provide(unit: Unit): Promise<void>
   /** Makes what was promised to a deployment beside its copies, or makes sure of it. */
-  protected abstract bring(deployment_id: string): Promise<void>
+  protected abstract bring(deployment_id: string, signal: AbortSignal): Promise<void>
   /** What an earlier agent left running of a revision. */
   protected abstract adopt(ref: Ref): Promise<Copy[]>
 

@@ -5,6 +5,7 @@ import { type Seen, Unworkable } from '../engine.ts'
 const FIRST_PAUSE = 200
 const LONGEST_PAUSE = 10_000
 const LOOK_MS = 100
+const CLOSE_WITHIN = 3_000
 
 type One = {
   ending: AbortController
@@ -17,7 +18,7 @@ type One = {
 }
 type Options = {
   /** Makes it, or makes sure of it; what it throws is told, and it is asked again. */
-  bring: (deployment_id: string) => Promise<void>
+  bring: (deployment_id: string, signal: AbortSignal) => Promise<void>
   changed: (deployment_id: string) => void
   /** After so long it is said that it does not come; it is brought nevertheless. */
   patience_ms: number
@@ -75,8 +76,10 @@ export class Promised {
     if (this.#all.get(id) === one) this.#all.delete(id)
   }
 
+  /** What goes on longer than that is ended with us, and found by the next agent. */
   async close(): Promise<void> {
-    await Promise.all([...this.#all.keys()].map(id => this.forget(id)))
+    const forgotten = Promise.all([...this.#all.keys()].map(id => this.forget(id)))
+    await Promise.race([forgotten, delay(CLOSE_WITHIN)])
   }
 
   async #bring(id: string, one: One): Promise<void> {
@@ -86,7 +89,7 @@ export class Promised {
     signal.addEventListener('abort', () => clearTimeout(late))
     for (let pause = FIRST_PAUSE; !signal.aborted; pause = Math.min(pause * 1.5, LONGEST_PAUSE)) {
       one.other = false
-      const reason = await bring(id).then(
+      const reason = await bring(id, signal).then(
         () => null,
         (error: Error) => error.message,
       )

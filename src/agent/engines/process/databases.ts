@@ -32,7 +32,7 @@ export class Databases {
   }
 
   /** Made, or made as it is wanted; its address. */
-  async ensure({ name, password, connections, full }: Database): Promise<string> {
+  async ensure({ name, password, connections }: Database): Promise<string> {
     const role = `login connection limit ${connections} password '${password}'`
     const admin = await this.#server.open()
     await asking(admin, async ask => {
@@ -41,7 +41,6 @@ export class Databases {
                 exists (select from pg_database where datname = '${name}') as database`,
       )
       await ask(`${there!.role ? 'alter' : 'create'} role ${name} ${role}`)
-      await ask(holding(name, full))
       // Whoever is no superuser may end the connections of those that it belongs to.
       await ask(`grant ${name} to current_user`)
       // An owner could let others in: it may do everything inside, and nothing to the database itself.
@@ -73,14 +72,13 @@ export class Databases {
   /** From now on, or no more; whoever is connected connects again. */
   async hold({ name }: Database, full: boolean): Promise<void> {
     await asking(await this.#server.open(), async ask => {
-      await ask(holding(name, full))
+      await ask(
+        `alter role ${name} ${full ? 'set default_transaction_read_only = on' : 'reset default_transaction_read_only'}`,
+      )
       await ask(`select pg_terminate_backend(pid) from pg_stat_activity where usename = '${name}'`)
     })
   }
 }
-
-const holding = (name: string, full: boolean) =>
-  `alter role ${name} ${full ? 'set default_transaction_read_only = on' : 'reset default_transaction_read_only'}`
 
 /** That address with another database, and another role where one is named. */
 function into(admin: string, database: string, role?: string): string {
@@ -93,6 +91,11 @@ function parts(address: string) {
   return { who: password ? `${username}:${password}` : username, host, pathname, search }
 }
 
+const trouble = (what: string) => (error: Error) => {
+  const said = `The Postgres that this agent gives databases from ${what}: ${error.message.replace(/\.$/, '')}.`
+  throw new Error(`${said} Ask whoever runs the agent.`)
+}
+
 type Ask = <Row extends object>(sql: string) => Promise<Row[]>
 async function asking<T>(url: string, work: (ask: Ask) => Promise<T>): Promise<T> {
   const client = new pg.Client({
@@ -100,9 +103,11 @@ async function asking<T>(url: string, work: (ask: Ask) => Promise<T>): Promise<T
     application_name: 'slipway-agent',
   })
   client.on('error', () => {})
-  await client.connect()
+  const ask: Ask = async <Row extends object>(sql: string) =>
+    (await client.query<Row>(sql).catch(trouble('refuses'))).rows
+  await client.connect().catch(trouble('cannot be reached'))
   try {
-    return await work(async <Row extends object>(sql: string) => (await client.query<Row>(sql)).rows)
+    return await work(ask)
   } finally {
     await client.end().catch(() => {})
   }

@@ -30,6 +30,7 @@ export const namedServer = (url: string): PostgresServer => ({
 const ELSEWHERE = 'set AGENT_DATABASE_URL to a Postgres whose role may create databases and roles'
 const READY_WITHIN = 60_000
 const STOP_WITHIN = 10_000
+const OPEN_WITHIN = 3_000
 const LOG_BYTES = 8 * 1024 * 1024
 const SETTINGS = {
   ...{ listen_addresses: '127.0.0.1', unix_socket_directories: '', timezone: 'UTC', max_connections: 500 },
@@ -48,6 +49,7 @@ host sameuser all     127.0.0.1/32 scram-sha-256
 export class OwnServer implements PostgresServer {
   readonly #folder: string
   #opening: Promise<string> | undefined
+  #stopped = false
 
   constructor(home: string) {
     this.#folder = join(home, 'postgres')
@@ -71,7 +73,9 @@ export class OwnServer implements PostgresServer {
   }
 
   async stop(): Promise<void> {
-    await this.#opening?.catch(() => {})
+    // Nothing is started from here on; what is being made for a first start is left to the next agent.
+    this.#stopped = true
+    await Promise.race([this.#opening?.catch(() => {}), delay(OPEN_WITHIN)])
     const pid = pg.servedBy(this.#folder)?.pid
     const gone = () => pid === undefined || pg.servedBy(this.#folder)?.pid !== pid
     for (const signal of ['SIGINT', 'SIGQUIT', 'SIGKILL'] as const) {
@@ -99,6 +103,7 @@ export class OwnServer implements PostgresServer {
       const port = pg.servedBy(folder)?.port
       if (port && (await pg.accepts(pg.urlOf(folder, port)))) return pg.urlOf(folder, port)
       if (Date.now() > deadline) throw new Error(`The Postgres of this agent does not take connections.${this.#said()}`)
+      if (this.#stopped) throw new Error('The agent is ending.')
       if (pg.servedBy(folder)) await delay(50)
       else await this.#serve(binaries.postgres, way)
     }
@@ -107,9 +112,10 @@ export class OwnServer implements PostgresServer {
   /** Returns when it listens or has ended; whether it serves is for the caller to see. */
   async #serve(postgres: string, way: pg.Way): Promise<void> {
     const folder = this.#folder
+    const port = await this.#port()
+    if (this.#stopped) return
     pg.forgetStale(folder)
     fs.writeFileSync(join(folder, 'pg_hba.conf'), HBA)
-    const port = await this.#port()
     const log = fs.openSync(this.#log, 'a', 0o600)
     if (fs.fstatSync(log).size > LOG_BYTES) fs.ftruncateSync(log)
     const flags = Object.entries({ ...SETTINGS, port }).map(([name, value]) => `--${name}=${value}`)
