@@ -161,10 +161,10 @@ describe('a database', () => {
     await provided(engine, ref)
     const url = await serving(engine)
     await ask(url)
+    await query(uriOf(ref), `create table big as select repeat('x', 1000) as x from generate_series(1, 10000)`)
     const resources = { ...withDefaults(spec, 'dev'), db_storage_gi: 0.01 }
     const small = { ...wanting(ref), resources }
     await engine.start(small, application(home, 'counting', COUNTING))
-    await query(uriOf(ref), `create table big as select repeat('x', 1000) as x from generate_series(1, 10000)`)
     await eventually(() => lines.some(line => line.includes('db_storage_gi of 0.01')))
     expect((await ask(url)).body).toContain('read-only transaction')
     expect(await codeOf(uriOf(ref), 'select count(*) from visits')).toBe('well')
@@ -199,7 +199,8 @@ describe('the server', () => {
   })
 
   test('that is killed comes again where it was', async () => {
-    const { engine } = await open()
+    // Nobody measures meanwhile, who would need it too.
+    const { engine } = await open({ disk_ms: 60_000 })
     await provided(engine, ref)
     const url = await serving(engine)
     await ask(url)
