@@ -9,7 +9,7 @@ const src = join(root, 'src')
 
 /** Rooms from the ground up; rooms of one floor do not know each other. */
 const FLOORS = [
-  ['env.ts', 'tables.ts'],
+  ['env.ts', 'tables.ts', 'postgres'],
   ['kernel'],
   ['access'],
   ['integrations', 'oauth', 'listeners'],
@@ -19,7 +19,7 @@ const FLOORS = [
   ['app.ts'],
   ['worker.ts', 'host'],
 ]
-/** Programs of their own: of the rest they see only what crosses the wire. */
+/** Programs of their own: of the rest they see only what crosses the wire, and what hosts Postgres as they do. */
 const OUTSIDERS = ['agent', 'cli']
 
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(path => path.endsWith('.ts'))
@@ -58,7 +58,7 @@ describe('the house', () => {
     for (const { file, to } of inside.filter(
       ({ file, to }) => OUTSIDERS.includes(room(file)) && room(to) !== room(file),
     )) {
-      expect(to, file).toMatch(/[./]schema\.ts$|^kernel\/wire\.ts$/)
+      expect(to, file).toMatch(/[./]schema\.ts$|^kernel\/wire\.ts$|^postgres\//)
     }
   })
 
@@ -81,7 +81,11 @@ describe('each thing has its owners', () => {
   it.each([
     ['the driver', /^@neondatabase\//, [/^kernel\/db\.ts$/]],
     ['hono', /^hono/, [/^app\.ts$/, /^kernel\/(afterwards|caller|edge|input|router|routes)\.ts$/, /^dashboard\//]],
-    ['node', /^node:|^pg$|^@hono\/node-server$/, [/^host\//, /^agent\//, /^cli\//, /^kernel\/digest\.ts$/]],
+    [
+      'node',
+      /^node:|^pg$|^@hono\/node-server$/,
+      [/^host\//, /^agent\//, /^cli\//, /^postgres\//, /^kernel\/digest\.ts$/],
+    ],
   ])('%s', (_, name, owners) => {
     for (const file of importersOf(name))
       expect(
@@ -97,7 +101,8 @@ describe('each thing has its owners', () => {
 
   it('the environment is read by hosts, and understood by env.ts', () => {
     // The agent is a program of its own, and its main.ts what hosts it.
-    for (const file of files.filter(file => room(file) !== 'host' && file !== 'agent/main.ts')) {
+    const hosts = ['host', 'postgres']
+    for (const file of files.filter(file => !hosts.includes(room(file)) && file !== 'agent/main.ts')) {
       expect(readFileSync(join(src, file), 'utf8'), file).not.toContain('process.env')
     }
   })

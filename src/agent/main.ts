@@ -15,11 +15,15 @@ Runs what the control plane at SLIPWAY_URL wants of the listener whose key is SL
   --home    where it keeps applications, builds and who it is; SLIPWAY_AGENT_HOME or .slipway/agent unless told
   --engine  how it runs applications; process unless told
   --port    of the router in front of processes and containers; 8788 or the next free one unless told
-  --stop    ends what it runs when it ends itself; otherwise that serves on, and the next agent takes it over`
+  --stop    ends what it runs when it ends itself; otherwise that serves on, and the next agent takes it over
+AGENT_DATABASE_URL names a Postgres to give databases from among processes, instead of an embedded one of the agent's own.`
 
 type Settings = { home: string; port: number; agent_id: string }
 const ENGINES: Record<string, (settings: Settings) => Promise<Engine>> = {
-  process: async settings => new (await import('./engines/process.ts')).ProcessEngine(settings),
+  process: async settings => {
+    const { ProcessEngine } = await import('./engines/process.ts')
+    return new ProcessEngine({ ...settings, database_url: process.env.AGENT_DATABASE_URL || undefined })
+  },
   // It keeps nothing on this machine: what it decides by is in the cluster. Its settings are K8S_…, see docs/kubernetes.md.
   kubernetes: async ({ agent_id }) => {
     const [{ KubernetesEngine }, { readSettings }] = await Promise.all([

@@ -35,7 +35,7 @@ export type Observed = {
   revisions: Record<string, Phase>
   /** The revision that gets the requests. */
   routed: string | null
-  database: 'none' | 'coming' | 'ready'
+  database: 'none' | 'coming' | 'failing' | 'ready'
   /** Whether anything else of the deployment is left: files, a route, a namespace's objects. */
   left: boolean
 }
@@ -63,7 +63,10 @@ export function plan(wanted: Wanted, observed: Observed): Action[] {
   for (const id of new Set([serving, target]))
     if (id !== null) {
       const steps = coming(id, phase(id), id === target && id !== serving)
-      actions.push(...steps.filter(step => !(held && step.do === 'start')))
+      // What waits for a database that does not come is not left waiting in silence.
+      const lost = held && observed.database === 'failing' && id !== serving && phase(id) === 'built'
+      if (lost) actions.push({ do: 'give_up', revision: id })
+      else actions.push(...steps.filter(step => !(held && step.do === 'start')))
     }
 
   const best = [target, serving].find(id => phase(id) === 'healthy') ?? null

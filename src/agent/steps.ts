@@ -68,7 +68,7 @@ export async function take(steps: Steps, action: Action, known: Known | undefine
     case 'interrupt':
       return builds.interrupt(ref)
     case 'give_up':
-      builds.giveUp(ref, found.reasons.get(action.revision) ?? 'It was never healthy.')
+      builds.giveUp(ref, found.reasons.get(action.revision) ?? found.missing ?? 'It was never healthy.')
       return engine.stop(ref)
     case 'forget':
       return builds.forget(ref)

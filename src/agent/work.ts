@@ -73,6 +73,8 @@ export type Found = {
   made: Map<string, Made>
   url: string | null
   last_request_at?: string | undefined
+  /** Why its database is not there, where that is known. */
+  missing: string | null
 }
 
 const GIVES_WAY: Phase[] = ['starting', 'healthy', 'unhealthy']
@@ -105,13 +107,15 @@ export async function find(id: string, builds: Builds, seen: Seen): Promise<Foun
     observed: {
       revisions,
       routed: seen.routed,
-      database: database === null ? 'none' : database.ready ? 'ready' : 'coming',
+      database: database === null ? 'none' : database.ready ? 'ready' : database.hopeless ? 'failing' : 'coming',
       left: seen.left || builds.left(id),
     },
     reasons,
     made,
     url: seen.url,
     last_request_at: seen.last_request_at,
+    missing:
+      database && !database.ready ? `It has no database. ${database.reason ?? 'It does not come in time.'}` : null,
   }
 }
 

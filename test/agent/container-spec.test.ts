@@ -5,7 +5,8 @@ import { digestsOf } from '../../src/agent/engines/container/images.ts'
 import { cpuOf, memoryOf } from '../../src/agent/engines/container/quantities.ts'
 import { refusal } from '../../src/agent/engines/container/refusal.ts'
 import { registryOf } from '../../src/agent/engines/container/secrets.ts'
-import { imagesOf, isPinned, recipe } from '../../src/agent/engines/container/spec.ts'
+import { type Create, imagesOf, isPinned, recipe } from '../../src/agent/engines/container/spec.ts'
+import { type Store, storeOf, wishesOf } from '../../src/agent/engines/container/stores.ts'
 import { forShell } from '../../src/agent/engines/local/shell.ts'
 import { type ResourceSpec, withDefaults } from '../../src/deployments/resources.schema.ts'
 import { unit as anyUnit } from '../support/engine.ts'
@@ -117,6 +118,72 @@ describe('the recipe of a copy', () => {
   })
 })
 
+describe('a store', () => {
+  const spec = {
+    db_max_connections: 9,
+    db_cpu: 0.5,
+    db_memory_mb: 128,
+    redis_memory_mb: 100,
+    redis_memory_limit_mb: 120,
+  }
+  const asking = unit(spec, { needs_database: true, parts: ['redis', 'queue'] })
+  const at = { owner: 'me', deployment_id: 'd1', image: 'store:1', password: 'hush' }
+  const [database, redis] = wishesOf(asking).map(wish => storeOf(wish, at))
+
+  test('is there for what was asked for, and for nothing else', () => {
+    expect(wishesOf(asking).map(({ kind }) => kind)).toEqual(['database', 'redis'])
+    expect(wishesOf(unit(spec))).toEqual([])
+  })
+
+  test('is reached by its name on the network of the deployment, and from nowhere else', () => {
+    for (const store of [database!, redis!])
+      expect(store.container).toMatchObject({
+        name: `slipway-me-d1-${store.kind}`,
+        body: {
+          HostConfig: { NetworkMode: 'slipway-me-d1', RestartPolicy: { Name: 'unless-stopped' } },
+          NetworkingConfig: { EndpointsConfig: { 'slipway-me-d1': { Aliases: [store.kind] } } },
+        },
+      })
+    expect(JSON.stringify([database, redis])).not.toMatch(/PortBindings|ExposedPorts/)
+    expect({ ...database!.env, ...redis!.env }).toEqual({
+      ...{ DATABASE_URI: 'postgres://app:hush@database:5432/app', REDIS_URI: 'redis://:hush@redis:6379/0' },
+    })
+  })
+
+  test('has its limits, and Redis less than would kill it', () => {
+    const limits = ({ body }: Create) => body.HostConfig as { Memory: number; NanoCpus: number }
+    expect(limits(database!.container)).toMatchObject({ Memory: 256 * 2 ** 20, NanoCpus: 1e9 })
+    expect(database!.container.body.Cmd).toEqual(['-c', 'max_connections=9'])
+    expect(limits(redis!.container).Memory).toBe(120 * 2 ** 20)
+    expect((redis!.container.body.Cmd as string[]).join(' ')).toContain(
+      '--maxmemory 80mb --maxmemory-policy noeviction',
+    )
+  })
+
+  test('is another one when anything of it is, and the same otherwise', () => {
+    const from = (store: Store) => (store.container.body.Labels as Record<string, string>)['slipway.made-from']
+    const [wish] = wishesOf(asking)
+    expect(from(storeOf(wish!, at))).toBe(from(database!))
+    for (const other of [storeOf({ ...wish!, connections: 10 }, at), storeOf(wish!, { ...at, image: 'store:2' })])
+      expect(from(other)).not.toBe(from(database!))
+  })
+
+  test('is told to a copy and to its init containers, by a name where the engine knows none', () => {
+    const given = { env: { DATABASE_URI: 'postgres://x', PORT: '1' }, hosts: ['database:10.0.0.2'] }
+    const { app, inits, sidecars } = recipe(
+      unit(
+        { init_containers: [container({ name: 'first' })], sidecars: [container()] },
+        { secrets: { DATABASE_URI: 'no' } },
+      ),
+      artifact,
+      { ...place, given },
+    )
+    expect(app.body.Env).toEqual(expect.arrayContaining(['DATABASE_URI=postgres://x', 'PORT=8000']))
+    for (const one of [app, inits[0]!]) expect(one.body.HostConfig).toMatchObject({ ExtraHosts: given.hosts })
+    expect(sidecars[0]!.body.HostConfig).not.toHaveProperty('ExtraHosts')
+  })
+})
+
 describe('images', () => {
   test.each([
     ['side', undefined, true],
@@ -174,7 +241,6 @@ describe('refused, with what is at fault', () => {
     ['than a secret', { sidecars: [container({ envFrom: [{ configMapRef: { name: 'c' } }] })] }],
     ['`lots` of memory', { sidecars: [container({ resources: { limits: { memory: 'lots' } } })] }],
     ['gpu', { sidecars: [container({ resources: { limits: { 'nvidia.com/gpu': 1 } } })] }],
-    ['database', {}, { needs_database: true }],
   ])('%s', (fault, spec, more) => {
     expect(refusal(unit(spec, more))).toContain(fault)
   })

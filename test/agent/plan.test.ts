@@ -167,13 +167,20 @@ function wait(world: Observed, { build, start }: { build?: 'broken'; start?: 'fa
   return false
 }
 
-test.each<['none' | 'coming' | 'ready', string[]]>([
+test.each<[Observed['database'], string[]]>([
   ['none', ['provide']],
   ['coming', []],
+  ['failing', ['give_up new']],
   ['ready', ['start new']],
 ])('with a database that is %s', (database, actions) => {
   const want = { ...wanted('new', null), database: true }
   expect(told(plan(want, { ...observed({ new: 'built' }), database }))).toEqual(actions)
+})
+
+test('what serves waits for its database, however long, and what builds is built', () => {
+  const failing = (revisions: Record<string, Phase>) => ({ ...observed(revisions), database: 'failing' as const })
+  expect(told(plan({ ...wanted(null, 'old'), database: true }, failing({ old: 'built' })))).toEqual([])
+  expect(told(plan({ ...wanted('new', null), database: true }, failing({})))).toEqual(['build new'])
 })
 
 describe('followed to its end', () => {

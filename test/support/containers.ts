@@ -32,8 +32,9 @@ export function containersOf(podman: () => Podman) {
       return home
     },
     get options(): ContainerOptions {
+      const stores = { database: podman().image, redis: podman().image }
       const limits = { ...QUICK, ready_ms: 20_000, disk_ms: 500 }
-      return { home, owner, port: 0, socket: podman().socket, base_image: null, secrets: null, limits }
+      return { home, owner, port: 0, socket: podman().socket, base_image: null, secrets: null, stores, limits }
     },
     begin() {
       home = folder()

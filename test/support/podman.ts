@@ -41,7 +41,7 @@ export async function startPodman(disk_mb?: number) {
   fs.writeFileSync(join(root, 'registry.json'), JSON.stringify(settings))
   const serving = spawn('docker-registry', ['serve', join(root, 'registry.json')], { stdio: 'ignore' })
   const image = `${registry}/web:1`
-  const { socket, podman, push, stop } = DOCKER
+  const { socket, podman, push, command, stop } = DOCKER
     ? ofDocker(root, DOCKER, registry)
     : await ofPodman(root, [registry, spare], disk_mb)
   await eventually(() => listens(registry.split(':')[1]!))
@@ -59,6 +59,8 @@ export async function startPodman(disk_mb?: number) {
     image,
     podman,
     push,
+    /** The same as `podman`, for whoever talks to it while it runs. */
+    command,
     /** Where a test may have a registry of its own, over plain http. */
     spare,
     async stop() {
@@ -109,6 +111,7 @@ async function ofPodman(root: string, registries: string[], disk_mb?: number) {
     socket,
     podman,
     push: (image: string) => podman('push', '--tls-verify=false', image),
+    command: (...args: string[]) => spawn('podman', [...own, ...args], { env, stdio: ['pipe', 'pipe', 'ignore'] }),
     async stop() {
       await podman('rm', '--all', '--force', '--time', '0').catch(() => {})
       const ended = once(service, 'exit')
@@ -133,6 +136,7 @@ function ofDocker(root: string, socket: string, registry: string) {
     socket,
     podman: docker,
     push: (image: string) => docker('push', image),
+    command: (...args: string[]) => spawn('docker', args, { env, stdio: ['pipe', 'pipe', 'ignore'] }),
     async stop() {
       for (const id of await all('ps', '--all', '--quiet', '--filter', `ancestor=${registry}/web:1`))
         await docker('rm', '--force', '--volumes', id).catch(() => {})

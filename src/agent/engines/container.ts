@@ -6,6 +6,7 @@ import { ContainerApi } from './container/api.ts'
 import { basesOf, buildDockerfile, buildInBase, hasDockerfile } from './container/build.ts'
 import { ContainerCopy, type Home, type Listed } from './container/copy.ts'
 import { Images } from './container/images.ts'
+import { give, givenTo, Keeper, want, wishesIn } from './container/keeper.ts'
 import { refusal } from './container/refusal.ts'
 import { Secrets } from './container/secrets.ts'
 import {
@@ -19,6 +20,7 @@ import {
   ROLE,
   recipe,
 } from './container/spec.ts'
+import { STORE, type Kind as StoreKind, wishesOf } from './container/stores.ts'
 import { type Artifact, type Events, type Ref, type Task, type Tree, type Unit, Unworkable } from './engine.ts'
 import { type Options, PooledEngine } from './local/pooled.ts'
 
@@ -30,6 +32,8 @@ export type ContainerOptions = Options & {
   base_image: string | null
   /** A folder of secrets, `<secret>/<key>`. */
   secrets: string | null
+  /** The images of databases and of Redis. */
+  stores: Record<StoreKind, string>
 }
 
 export class ContainerEngine extends PooledEngine {
@@ -39,18 +43,20 @@ export class ContainerEngine extends PooledEngine {
   readonly #base: string | null
   readonly #secrets: Secrets
   readonly #images: Images
+  readonly #keeper: Keeper
   readonly #living = new Set<string>()
   readonly #building = new Set<string>()
   readonly #networks = new Map<string, Promise<void>>()
   #found: Listed[] = []
 
-  constructor({ socket, owner, base_image, secrets, ...options }: ContainerOptions) {
+  constructor({ socket, owner, base_image, secrets, stores, ...options }: ContainerOptions) {
     super('container', options)
     this.#api = new ContainerApi(socket)
     // Names of containers are stricter than those of agents.
     this.#owner = createHash('sha256').update(owner).digest('hex').slice(0, 12)
     this.#base = base_image
     this.#secrets = new Secrets(secrets)
+    this.#keeper = new Keeper(this.#api, this.#owner, stores)
     const registry: Events['registry'] = (of, image) => this.events.registry(of, image)
     this.#images = new Images(this.#api, this.#owner, this.#secrets, registry, join(options.home, 'images.json'))
   }
@@ -63,7 +69,7 @@ export class ContainerEngine extends PooledEngine {
     await this.#api.open()
     this.#found = await this.#containers()
     for (const { Labels } of this.#found) {
-      if (Labels[ROLE] === 'build') continue
+      if (Labels[ROLE] === 'build' || Labels[ROLE] === STORE) continue
       const ref = { deployment_id: Labels[DEPLOYMENT]!, revision_id: Labels[REVISION]! }
       fs.mkdirSync(this.copiesOf(ref), { recursive: true, mode: 0o700 })
     }
@@ -74,6 +80,22 @@ export class ContainerEngine extends PooledEngine {
     await super.open(events)
     await this.#sweep()
     this.every(this.limits.disk_ms, () => void this.#measure().catch(() => {}))
+    this.every(this.limits.probe_ms, () => void this.#attend().catch(() => {}))
+    for (const id of await this.deployments()) if (wishesIn(this.path(id)).length > 0) this.promised.start(id)
+  }
+
+  async provide(unit: Unit): Promise<void> {
+    this.promised.start(unit.deployment_id, want(this.path(unit.deployment_id), unit))
+  }
+
+  protected async bring(deployment_id: string, signal: AbortSignal): Promise<void> {
+    await this.#network(deployment_id)
+    const folder = this.path(deployment_id)
+    const given = await this.#keeper.ensure(deployment_id, wishesIn(folder), signal)
+    if (give(folder, given)) return
+    this.each((pool, ref) => {
+      if (ref.deployment_id === deployment_id) pool.blameAll('its database or Redis has another address now')
+    })
   }
 
   async prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact> {
@@ -89,6 +111,10 @@ export class ContainerEngine extends PooledEngine {
       ...made,
     }
     this.#images.keep(folder, unit.revision_id, { ...images, '': artifact.location })
+    if (unit.parts.includes('redis')) {
+      await this.provide(unit)
+      await this.promised.wait(unit.deployment_id, task.signal)
+    }
     // What it names and nobody has is told now, not by a crash.
     recipe(unit, artifact, { ...this.#place(images), port: DEFAULT_PORT })
     return artifact
@@ -96,13 +122,15 @@ export class ContainerEngine extends PooledEngine {
 
   async start(unit: Unit, artifact: Artifact): Promise<void> {
     this.keep(unit)
+    if (wishesOf(unit).length > 0) await this.provide(unit)
     const images = this.#images.of(this.path(unit.deployment_id), unit.revision_id)
     const home = this.#home(unit)
     fs.mkdirSync(home.folder, { recursive: true, mode: 0o700 })
     const launch = async () => {
       await this.#images.restore([artifact.location, ...Object.values(images)], unit)
       const port = (await this.#images.portOf(artifact.location).catch(() => undefined)) ?? DEFAULT_PORT
-      const made = recipe(unit, artifact, { ...this.#place(images), port })
+      const given = givenTo(unit, this.path(unit.deployment_id))
+      const made = recipe(unit, artifact, { ...this.#place(images), given, port })
       // Each time: whoever tidies up an engine takes networks that nobody is in.
       return ContainerCopy.launch(home, made, () => this.#network(unit.deployment_id))
     }
@@ -122,6 +150,7 @@ export class ContainerEngine extends PooledEngine {
   }
 
   override async remove(deployment_id: string): Promise<void> {
+    await this.promised.forget(deployment_id)
     const running: Ref[] = []
     this.each((_, ref) => ref.deployment_id === deployment_id && running.push(ref))
     await Promise.all(running.map(ref => super.stop(ref)))
@@ -133,6 +162,11 @@ export class ContainerEngine extends PooledEngine {
     for (const { Name } of await this.#all('networks', filter)) await this.#api.quietly('DELETE', `/networks/${Name}`)
     await this.#prune(deployment_id, 0)
     await super.remove(deployment_id)
+  }
+
+  override async close(how: { stop: boolean }): Promise<void> {
+    await super.close(how)
+    if (how.stop) await this.#keeper.stop()
   }
 
   protected async adopt({ revision_id, deployment_id }: Ref): Promise<ContainerCopy[]> {
@@ -180,7 +214,7 @@ export class ContainerEngine extends PooledEngine {
     return { api: this.#api, living: this.#living, folder: this.copiesOf(ref) }
   }
 
-  /** An engine may allow two of one name: it is looked for first, by one copy at a time. */
+  /** An engine may allow two of one name: it is looked for first, by one at a time. */
   #network(deployment_id: string): Promise<void> {
     const coming =
       this.#networks.get(deployment_id) ??
@@ -196,6 +230,14 @@ export class ContainerEngine extends PooledEngine {
     await this.#api.post('/networks/create', { Name, Driver: 'bridge', CheckDuplicate: true, Labels })
   }
 
+  /** The engine starts again what ended; where it does not, we do. */
+  async #attend(): Promise<void> {
+    const ready = this.promised.ready
+    if (ready.length === 0) return
+    const astray = await this.#keeper.astray(id => this.path(id))
+    for (const id of ready) if (astray.has(id)) this.promised.start(id)
+  }
+
   async #prune(deployment_id: string, keep?: number): Promise<void> {
     const others = (await this.deployments()).filter(other => other !== deployment_id).map(other => this.path(other))
     await this.#images.prune(deployment_id, this.path(deployment_id), others, keep)
@@ -204,6 +246,7 @@ export class ContainerEngine extends PooledEngine {
   /** Removes what nobody knows: made by the last request of an agent that was killed, or left of what could not be removed. */
   async #sweep(): Promise<void> {
     for (const { Id, Labels } of await this.#containers()) {
+      if (Labels[ROLE] === STORE) continue
       const known = Labels[ROLE] === 'build' ? this.#building.has(Labels[REVISION]!) : this.#living.has(Labels[COPY]!)
       if (!known) await this.#api.discard(Id)
     }

@@ -77,8 +77,8 @@ export type Seen = {
   url: string | null
   /** Whether anything of the deployment is left here. */
   left: boolean
-  /** How its database fares; null when it asked for none. */
-  database: { ready: boolean; reason: string | null } | null
+  /** How its database fares; null when it asked for none. Hopeless: it has had its time, and what waits for it is to be told. */
+  database: { ready: boolean; reason: string | null; hopeless?: boolean } | null
   /**
    * When somebody last used it, or since when uses are counted. Left out by an engine that cannot tell. Coarse: it moves
    * with the first use after a pause, and then about once an hour, since whatever it says is reported.

@@ -158,7 +158,8 @@ export class KubernetesEngine implements Engine {
     if (!set) return null
     if (isReady(set)) return { ready: true, reason: null }
     const wrong = await this.#wrong(namespace, objects, one => label(one, COMPONENT) === 'database')
-    return { ready: false, reason: wrong && (await this.#world.told(namespace, wrong)) }
+    const reason = wrong && (await this.#world.told(namespace, wrong))
+    return { ready: false, reason, ...(wrong?.hopeless && { hopeless: true }) }
   }
 
   /** Time passes without a change in the cluster. */

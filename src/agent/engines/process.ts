@@ -1,19 +1,26 @@
 // The engine that runs applications as processes of this machine, behind a local router.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { remove, sizeOf } from '../files.ts'
+import { readJson, remove, sizeOf, writeJson } from '../files.ts'
 import { freePort } from '../ports.ts'
 import { memoryOf } from '../processes.ts'
 import type { Artifact, Events, Ref, Task, Tree, Unit } from './engine.ts'
 import type { Pool } from './local/pool.ts'
 import { type Options, PooledEngine } from './local/pooled.ts'
 import { ProcessCopy } from './process/copy.ts'
+import { type Database, Databases, databaseOf } from './process/databases.ts'
 import { environmentOf } from './process/environment.ts'
+import { namedServer, OwnServer, type PostgresServer } from './process/postgres.ts'
 import { prepare } from './process/prepare.ts'
 
 const IMAGES = new Set(['internal_container', 'external_container'])
 /** How many times what an application writes is measured before its source is, too. */
 const TREES_EVERY = 10
+
+export type ProcessOptions = Options & {
+  /** Of a Postgres whose role may make databases and roles; without one the agent runs one of its own. */
+  database_url?: string | undefined
+}
 
 export class ProcessEngine extends PooledEngine {
   readonly name = 'process'
@@ -23,23 +30,63 @@ export class ProcessEngine extends PooledEngine {
   readonly #full = new Set<string>()
   #measuring = false
   #measured = 0
+  readonly #server: PostgresServer
+  readonly #databases: Databases
 
-  constructor(options: Options) {
+  constructor({ database_url, ...options }: ProcessOptions) {
     super('process', options)
+    this.#server = database_url ? namedServer(database_url) : new OwnServer(options.home)
+    this.#databases = new Databases(this.#server)
   }
 
   refuses({ source, needs_database }: Unit): string | null {
     if (IMAGES.has(source))
       return `This agent runs applications as processes of its machine, and cannot run container images (\`${source}\`): use a listener whose agent runs the container or kubernetes engine.`
-    return needs_database
-      ? 'This agent runs applications as processes of its machine, and has no database to give: leave the `db_*` members out of resource_spec, and give an address of your own as a secret.'
-      : null
+    return needs_database ? this.#server.obstacle : null
   }
 
   override async open(events: Events): Promise<void> {
     await super.open(events)
     this.every(this.limits.memory_ms, () => this.#weigh())
     this.every(this.limits.disk_ms, () => void this.#measure())
+    let measuring = false
+    this.every(this.limits.disk_ms, async () => {
+      if (measuring) return
+      measuring = true
+      await this.#measureDatabases().catch(() => {})
+      measuring = false
+    })
+    this.every(this.limits.probe_ms, () => {
+      if (!this.#server.isUp()) for (const id of this.promised.ready) this.promised.start(id)
+    })
+    for (const id of await this.deployments()) if (this.#database(id)) this.promised.start(id)
+  }
+
+  async provide({ deployment_id, resources }: Unit): Promise<void> {
+    const limits = { connections: resources.db_max_connections, storage_gi: resources.db_storage_gi }
+    const before = this.#database(deployment_id)
+    this.#keepDatabase(deployment_id, before ? limits : databaseOf(deployment_id, limits))
+    this.promised.start(deployment_id)
+  }
+
+  protected async bring(deployment_id: string): Promise<void> {
+    const uri = await this.#databases.ensure(this.#database(deployment_id)!)
+    const kept = this.#database(deployment_id)!
+    if (kept.uri === uri) return
+    this.#keepDatabase(deployment_id, { uri })
+    if (kept.uri) this.#poolsOf(deployment_id, pool => pool.blameAll('its database has another address now'))
+  }
+
+  override async remove(deployment_id: string): Promise<void> {
+    await this.promised.forget(deployment_id)
+    const database = this.#database(deployment_id)
+    if (database) await this.#databases.drop(database)
+    await super.remove(deployment_id)
+  }
+
+  override async close(how: { stop: boolean }): Promise<void> {
+    await super.close(how)
+    if (how.stop) await this.#server.stop()
   }
 
   prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact> {
@@ -55,6 +102,7 @@ export class ProcessEngine extends PooledEngine {
     make()
     this.#trees.set(unit.revision_id, artifact.location)
     this.keep(unit)
+    if (unit.needs_database) await this.provide(unit)
     const launch = async () => {
       // What it may not fill stays full otherwise, and every copy that follows is killed for it.
       if (this.#full.delete(unit.revision_id)) {
@@ -62,7 +110,8 @@ export class ProcessEngine extends PooledEngine {
         make()
       }
       const port = await freePort()
-      const env = environmentOf(unit, artifact.env, { folder, port })
+      const database = this.#database(unit.deployment_id)?.uri ?? null
+      const env = environmentOf(unit, artifact.env, { folder, port, database: unit.needs_database ? database : null })
       return ProcessCopy.launch(this.copiesOf(unit), {
         ...{ command: artifact.start_command!, cwd: artifact.location, env, port },
       })
@@ -83,6 +132,41 @@ export class ProcessEngine extends PooledEngine {
 
   protected adopt(ref: Ref): Promise<ProcessCopy[]> {
     return ProcessCopy.adopt(this.copiesOf(ref), ref.revision_id, this.limits.stop_ms)
+  }
+
+  #database(deployment_id: string): Database | undefined {
+    return readJson<Database>(this.path(deployment_id, 'database.json'))
+  }
+
+  #keepDatabase(deployment_id: string, database: Partial<Database>): void {
+    writeJson(this.path(deployment_id, 'database.json'), { ...this.#database(deployment_id), ...database })
+  }
+
+  #poolsOf(deployment_id: string, work: (pool: Pool, ref: Ref) => void): void {
+    this.each((pool, ref) => ref.deployment_id === deployment_id && work(pool, ref))
+  }
+
+  /** Holds each database to its storage: over it, it is read until there is room again. */
+  async #measureDatabases(): Promise<void> {
+    const ready = this.promised.ready
+    if (ready.length === 0) return
+    const sizes = await this.#databases.sizes()
+    for (const id of ready) {
+      const database = this.#database(id)
+      const size = database && sizes.get(database.name)
+      if (!database || size === undefined) continue
+      const { full: before, storage_gi } = database
+      const full = size > storage_gi
+      if (full === before) continue
+      await this.#databases.hold(database, full)
+      // It may have been removed meanwhile.
+      if (!this.#database(id)) continue
+      this.#keepDatabase(id, { full })
+      const said = full
+        ? `Its database holds ${size.toFixed(2)} GiB, more than its db_storage_gi of ${storage_gi}, and can only be read from now on: raise db_storage_gi, or delete something (\`SET default_transaction_read_only = off\` first, \`VACUUM FULL\` afterwards).`
+        : 'Its database has room again, and can be written to.'
+      this.#poolsOf(id, (_, ref) => this.events.log(ref, said, full ? 'ERROR' : 'INFO'))
+    }
   }
 
   #weigh(): void {

@@ -102,6 +102,16 @@ export class ContainerApi {
     return (said.trim() ? JSON.parse(said) : undefined) as T
   }
 
+  /** Runs a command in a container to its end; how it ended. */
+  async exec(container: string, Cmd: string[]): Promise<number> {
+    const { Id } = await this.post<{ Id: string }>(`/containers/${container}/exec`, { Cmd, AttachStdout: true })
+    const signal = AbortSignal.timeout(ANSWER_WITHIN)
+    const res = await this.#send('POST', `/exec/${Id}/start`, { body: { Detach: false, Tty: false }, signal })
+    // What it says is of no interest; that it says no more is its end.
+    await text(res)
+    return (await this.get<{ ExitCode: number | null }>(`/exec/${Id}/json`)).ExitCode ?? -1
+  }
+
   /** The messages of what takes its time. One of them may say that it failed; aborting the signal ends it. */
   async *progress(path: string, ask: Ask): AsyncGenerator<Progress> {
     const res = await this.#send('POST', path, ask)

@@ -18,6 +18,7 @@ export type Listed = {
   Labels: Record<string, string>
   Ports?: { PrivatePort: number; PublicPort?: number; IP?: string }[]
   SizeRw?: number
+  NetworkSettings?: { Networks?: Record<string, { IPAddress: string }> | null }
 }
 
 /** Where copies live: the engine, those of its containers that are somebody's, and a folder for what is known of them. */

@@ -13,9 +13,7 @@ const SECURITY = new Set([
 const NEEDS_CLUSTER = 'it needs a cluster: use a listener whose agent runs the kubernetes engine'
 
 /** The first reason, as a sentence; null where there is none. */
-export function refusal({ resources, needs_database }: Unit): string | null {
-  if (needs_database)
-    return 'This agent runs containers, and has no database to give: leave the `db_*` members out of resource_spec, and give an address of your own as a secret.'
+export function refusal({ resources }: Unit): string | null {
   if (resources.service_account_name)
     return `\`service_account_name\` means nothing to a container engine: leave it out, or ${NEEDS_CLUSTER.slice('it needs a cluster: '.length)}.`
   return (

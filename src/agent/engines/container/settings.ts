@@ -9,12 +9,15 @@ const ContainerSettings = z
     CONTAINER_OWNER: z.string().max(64).optional(),
     CONTAINER_BASE_IMAGE: ImageReference.optional(),
     CONTAINER_SECRETS_DIR: z.string().optional(),
+    CONTAINER_POSTGRES_IMAGE: ImageReference.default('docker.io/library/postgres:18'),
+    CONTAINER_REDIS_IMAGE: ImageReference.default('docker.io/library/redis:8'),
   })
   .transform(all => ({
     socket: all.CONTAINER_SOCKET.replace(/^unix:\/\//, ''),
     owner: all.CONTAINER_OWNER ?? null,
     base_image: all.CONTAINER_BASE_IMAGE ?? null,
     secrets: all.CONTAINER_SECRETS_DIR ?? null,
+    stores: { database: all.CONTAINER_POSTGRES_IMAGE, redis: all.CONTAINER_REDIS_IMAGE },
   }))
 
 export function readSettings(env: Record<string, string | undefined>): z.output<typeof ContainerSettings> {

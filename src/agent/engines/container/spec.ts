@@ -30,6 +30,8 @@ export type Place = {
   /** What references to secrets come to. */
   secret: (name: string, key: string) => string
   secrets: (name: string) => Record<string, string>
+  /** What it is given by the engine: variables, and names with their addresses. */
+  given?: { env: Record<string, string>; hosts: string[] }
 }
 
 /** Where an application listens, unless its image says otherwise. */
@@ -60,6 +62,7 @@ export function recipe(unit: Unit, artifact: Artifact, place: Place): Recipe {
     ...{ ...resources.labels, ...shared, [REVISION]: revision_id, [COPY]: copy, [ROLE]: role, [PART]: part },
   })
   const network = networkName(owner, deployment_id)
+  const hosts = place.given?.hosts.length ? { ExtraHosts: place.given.hosts } : {}
   const volumes = Object.fromEntries(
     (resources.volumes ?? []).map(volume => [volume.name, volumeOf(volume, unit, place)]),
   )
@@ -79,6 +82,8 @@ export function recipe(unit: Unit, artifact: Artifact, place: Place): Recipe {
       Labels: labels(role, container.name),
       HostConfig: {
         ...hostConfig(mode),
+        // Those in the network of another one have its names.
+        ...(mode === network && hosts),
         ...limitsOf(container),
         ReadonlyRootfs: container.securityContext?.readOnlyRootFilesystem === true,
         Mounts: mounted(container.volumeMounts ?? []),
@@ -107,6 +112,7 @@ export function recipe(unit: Unit, artifact: Artifact, place: Place): Recipe {
               place.secret(secret_name, secret_key),
             ]),
           ),
+          ...place.given?.env,
           PORT: String(port),
           SLIPWAY_DEPLOYMENT_ID: deployment_id,
           SLIPWAY_DEPLOYMENT_NAME: name,
@@ -119,6 +125,7 @@ export function recipe(unit: Unit, artifact: Artifact, place: Place): Recipe {
         ExposedPorts: { [`${port}/tcp`]: {} },
         HostConfig: {
           ...hostConfig(network),
+          ...hosts,
           ...limits(resources.cpu, resources.cpu_limit, resources.memory_mb * MIB, resources.memory_limit_mb * MIB),
           PortBindings: { [`${port}/tcp`]: [{ HostIp: '127.0.0.1', HostPort: '' }] },
           Mounts: mounted(resources.volume_mounts ?? []),
@@ -160,7 +167,7 @@ function volumeOf(volume: NonNullable<Resources['volumes']>[number], unit: Unit,
   return { name, body: { Name: name, Driver: 'local', Labels } }
 }
 
-const hostConfig = (mode: string) => ({
+export const hostConfig = (mode: string) => ({
   NetworkMode: mode,
   RestartPolicy: { Name: 'no' },
   SecurityOpt: ['no-new-privileges'],
@@ -179,7 +186,7 @@ function limitsOf({ resources }: Container) {
 type Pair = [number | undefined, number | undefined]
 
 /** What was asked for is its share when there is too little; the limit holds always. Memory is not swapped. */
-const limits = (cpu?: number, cpuLimit?: number, memory?: number, memoryLimit?: number) => ({
+export const limits = (cpu?: number, cpuLimit?: number, memory?: number, memoryLimit?: number) => ({
   ...(cpu !== undefined && { CpuShares: Math.max(2, Math.round(cpu * 1024)) }),
   ...(cpuLimit !== undefined && { NanoCpus: Math.round(cpuLimit * 1e9) }),
   ...(memory !== undefined && { MemoryReservation: memory }),

@@ -6,6 +6,7 @@ import { list, readJson, remove, writeJson } from '../../files.ts'
 import type { Artifact, Engine, Events, Level, Ref, Seen, Task, Tree, Unit } from '../engine.ts'
 import { LIMITS, type Limits } from './limits.ts'
 import { type Copy, Pool } from './pool.ts'
+import { Promised } from './promised.ts'
 import type { Route, Target } from './router.ts'
 import { RouterClient } from './router-client.ts'
 
@@ -17,6 +18,7 @@ export abstract class PooledEngine implements Engine {
   abstract readonly name: string
   protected readonly limits: Limits
   protected events!: Events
+  protected readonly promised: Promised
   readonly #home: string
   readonly #router: RouterClient
   readonly #pools = new Map<string, Map<string, Pool>>()
@@ -29,11 +31,19 @@ export abstract class PooledEngine implements Engine {
     this.#home = join(home, folder)
     this.limits = { ...LIMITS, ...limits }
     this.#router = new RouterClient(join(home, 'router.json'), port)
+    this.promised = new Promised({
+      bring: (id, signal) => this.bring(id, signal),
+      changed: id => this.events.changed(id),
+      patience_ms: this.limits.database_ms,
+    })
   }
 
   abstract refuses(unit: Unit): string | null
   abstract prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact>
   abstract start(unit: Unit, artifact: Artifact): Promise<void>
+  abstract provide(unit: Unit): Promise<void>
+  /** Makes what was promised to a deployment beside its copies, or makes sure of it. */
+  protected abstract bring(deployment_id: string, signal: AbortSignal): Promise<void>
   /** What an earlier agent left running of a revision. */
   protected abstract adopt(ref: Ref): Promise<Copy[]>
 
@@ -74,12 +84,10 @@ export abstract class PooledEngine implements Engine {
       routed: kept?.routed ?? null,
       url: kept ? `http://${kept.host}:${this.#router.port}` : null,
       left: fs.existsSync(this.path(deployment_id)),
-      database: null,
+      database: this.promised.seen(deployment_id),
       ...(kept?.used && { last_request_at: new Date(kept.used).toISOString() }),
     }
   }
-
-  async provide(): Promise<void> {}
 
   async route(unit: Unit): Promise<void> {
     this.keep(unit, unit.revision_id)
@@ -115,6 +123,7 @@ export abstract class PooledEngine implements Engine {
   }
 
   async remove(deployment_id: string): Promise<void> {
+    await this.promised.forget(deployment_id)
     for (const revision_id of [...(this.#pools.get(deployment_id)?.keys() ?? [])])
       await this.stop({ deployment_id, revision_id })
     this.#pools.delete(deployment_id)
@@ -125,6 +134,7 @@ export abstract class PooledEngine implements Engine {
   async close({ stop }: { stop: boolean }): Promise<void> {
     this.#closed = true
     for (const timer of this.#timers.splice(0)) clearInterval(timer)
+    await this.promised.close()
     if (!stop) return this.each(pool => pool.release())
     const all = [...this.#pools.values()].flatMap(pools => [...pools.values()])
     await Promise.all(all.map(pool => pool.stop()))

@@ -8,7 +8,7 @@ export const PATH = [dirname(process.execPath), '/usr/local/bin', '/usr/bin', '/
 export const environmentOf = (
   { deployment_id, revision_id, name, secrets }: Ref & { name: string; secrets: Record<string, string> },
   configured: Record<string, string>,
-  { folder, port }: { folder: string; port: number },
+  { folder, port, database }: { folder: string; port: number; database: string | null },
 ): Record<string, string> => ({
   LANG: 'C.UTF-8',
   ...configured,
@@ -17,6 +17,7 @@ export const environmentOf = (
   HOME: join(folder, 'home'),
   TMPDIR: join(folder, 'tmp'),
   PORT: String(port),
+  ...(database !== null && { DATABASE_URI: database }),
   SLIPWAY_DEPLOYMENT_ID: deployment_id,
   SLIPWAY_DEPLOYMENT_NAME: name,
   SLIPWAY_REVISION_ID: revision_id,

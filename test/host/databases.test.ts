@@ -1,0 +1,61 @@
+// A database from the first request to the last, through the real control plane: awaited, given, used, and taken back.
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { expect, test, vi } from 'vitest'
+import { startPlane } from '../../protocol-kit/plane.ts'
+import { Agent } from '../../src/agent/agent.ts'
+import { controlAt } from '../../src/agent/control.ts'
+import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { eventually } from '../support/commands.ts'
+import { ask, folder, QUICK } from '../support/engine.ts'
+
+const APP = `
+const { createRequire } = require('node:module')
+const pg = createRequire(${JSON.stringify(join(import.meta.dirname, '../../package.json'))})('pg')
+const pool = new pg.Pool({ connectionString: process.env.DATABASE_URI })
+require('node:http').createServer(async (_, res) => {
+  const { rows } = await pool.query('select current_user as name')
+  res.end(rows[0].name)
+}).listen(process.env.PORT)
+`
+
+vi.setConfig({ testTimeout: 90_000 })
+
+test('a deployment that asks for a database awaits it, then answers from it', async () => {
+  const home = folder()
+  const plane = await startPlane()
+  const { call, listener_id, listener_key } = await plane.newWorkspace()
+  const templates = join(home, 'templates')
+  fs.mkdirSync(join(templates, 'asking'), { recursive: true })
+  fs.writeFileSync(join(templates, 'asking/slipway.json'), JSON.stringify({ start_command: 'node main.cjs' }))
+  fs.writeFileSync(join(templates, 'asking/main.cjs'), APP)
+  const engine = new ProcessEngine({ home: join(home, 'agent'), port: 0, limits: QUICK })
+  const agent = new Agent({
+    ...{ agent_id: 'one', version: 'test', home: join(home, 'agent'), engine, templates, wait: 2, say: () => {} },
+    control: controlAt({ url: plane.url, key: listener_key }),
+  })
+  try {
+    const { status, body } = await call('POST', '/v2/deployments', {
+      ...{ name: 'asking', source: 'internal_template', source_revision_config: {}, secrets: [] },
+      source_config: { template_id: 'asking', listener_id, resource_spec: { db_storage_gi: 1 } },
+    })
+    expect(status, JSON.stringify(body)).toBe(201)
+    expect(body.status).toBe('AWAITING_DATABASE')
+    const look = async () => (await call('GET', `/v2/deployments/${body.id}`)).body
+    void agent.run()
+    const ready = await eventually(async () => {
+      const one = await look()
+      return one.active_revision_id && one.url ? one : undefined
+    })
+    expect(ready.status).toBe('READY')
+    expect((await ask(ready.url)).body).toBe(`app_${body.id.replaceAll('-', '')}`)
+
+    await call('DELETE', `/v2/deployments/${body.id}`)
+    await eventually(async () => (await call('GET', `/v2/deployments/${body.id}`)).status === 404)
+    expect(await engine.deployments()).toEqual([])
+  } finally {
+    await agent.close({ stop: true })
+    await plane.stop()
+    fs.rmSync(home, { recursive: true, force: true })
+  }
+})
