@@ -263,7 +263,7 @@ describe('the agent whole', () => {
           await one.stop('SIGKILL')
         }
         const last = agent()
-        await last.until(() => control.said(revision).includes('deployed'))
+        await last.until(() => last.said.out.includes('Has the lease') && control.said(revision).includes('deployed'))
         expect(control.reports.some(({ state }) => state === 'database_ready')).toBe(true)
         const url = control.reports.findLast(({ url }) => url)!.url!
         expect((await ask(url)).body).toMatch(/^\d+$/)
