@@ -2,7 +2,7 @@
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type App, clock, eventsOf, newTenant, send, startApp, type Tenant } from '../support/app.ts'
 import { repositoryBody } from '../support/integrations.ts'
-import { signingRegistry } from '../support/registry.ts'
+import { signingRegistry } from '../support/signing-registry.ts'
 import { source } from '../support/uploads.ts'
 
 const MINUTE = 60_000

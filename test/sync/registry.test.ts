@@ -4,7 +4,7 @@ import { tripsOf } from '#runtime'
 import { agentOf, newListener } from '../support/agent.ts'
 import { type App, clock, eventsOf, lines, newTenant, nobody, startApp, type Tenant } from '../support/app.ts'
 import { opener } from '../support/opener.ts'
-import { signingRegistry } from '../support/registry.ts'
+import { signingRegistry } from '../support/signing-registry.ts'
 
 const HOST = 'registry.example.com:5000'
 const MINUTE = 60_000

@@ -1,0 +1,34 @@
+// The kit that holds agents against the protocol, played whole on an agent of ours.
+import * as fs from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { expect, vi } from 'vitest'
+import { playKit } from '../../protocol-kit/run.ts'
+import { scenarios } from '../../protocol-kit/scenarios.ts'
+
+/** Every scenario; and nothing of it is left running. */
+export async function passesKit(...command: string[]): Promise<void> {
+  const folder = fs.mkdtempSync(join(tmpdir(), 'slipway-'))
+  vi.stubEnv('TMPDIR', folder)
+  const said: string[] = []
+  try {
+    const failed = await playKit([process.execPath, ...command], { say: line => said.push(line), output: 'ignore' })
+    expect(failed).toEqual([])
+    expect(said).toHaveLength(scenarios.length)
+    expect(runningIn(folder)).toEqual([])
+  } finally {
+    vi.unstubAllEnvs()
+    fs.rmSync(folder, { recursive: true, force: true })
+  }
+}
+
+function runningIn(folder: string): string[] {
+  if (process.platform !== 'linux') return []
+  return fs.readdirSync('/proc').filter(pid => {
+    try {
+      return /^\d+$/.test(pid) && fs.readlinkSync(`/proc/${pid}/cwd`).startsWith(folder)
+    } catch {
+      return false
+    }
+  })
+}
