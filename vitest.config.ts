@@ -46,7 +46,8 @@ export default defineConfig({
       },
       // Processes, ports and signals on a machine that may be busy: a failure counts when it is seen twice.
       { test: { name: 'host', include: ['test/{host,agent}/**/*.test.ts'], retry: 1 } },
-      { test: { name: 'containers', include: ['test/containers/**/*.test.ts'] } },
+      // One after the other: engines side by side take the same networks.
+      { test: { name: 'containers', include: ['test/containers/**/*.test.ts'], fileParallelism: false } },
       { test: { name: 'architecture', include: ['test/architecture.test.ts'] } },
     ],
   },
