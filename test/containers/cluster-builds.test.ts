@@ -80,6 +80,14 @@ test('in the base image, as nobody’s root, and runs from the registry alone', 
   await podman.podman('pull', '--tls-verify=false', artifact.location)
   const user = await podman.podman('inspect', artifact.location, '--format', '{{.Config.User}}')
   expect(user).toBe('1000:1000')
+  // As an image of another deployment it starts as well, and is not built anew.
+  const starts = await podman.podman(
+    'inspect',
+    artifact.location,
+    '--format',
+    '{{json .Config.Entrypoint}} {{json .Config.Cmd}}',
+  )
+  expect(starts).toBe(`["/bin/sh","-c"] ${JSON.stringify([SERVE])}`)
   const name = `run-${randomUUID()}`
   const limits = ['--cap-drop', 'all', '--security-opt', 'no-new-privileges', '--network', 'host']
   const port = podman.spare.split(':')[1]!

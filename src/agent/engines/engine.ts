@@ -129,7 +129,7 @@ export interface Engine {
   route(unit: Unit): Promise<void>
   /** It gets no new request from now on; `drained` once the last was answered, or has had its time. */
   drain(ref: Ref): Promise<void>
-  /** Ends its copies, gracefully, then not; returns when they are gone. */
+  /** Ends its copies, gracefully, then not; returns when they are gone, or are seen `draining` until they are, and is called again then. */
   stop(ref: Ref): Promise<void>
   /** Removes what is left of a deployment: route, files, database, whatever was made for it. */
   remove(deployment_id: string): Promise<void>

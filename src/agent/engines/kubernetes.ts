@@ -230,10 +230,11 @@ export class KubernetesEngine implements Engine {
     this.#later(revision_id, this.#settings.drain_seconds * 1000, objects)
   }
 
+  /** Pods may take their time, and nothing else of the deployment waits for them: until they are gone it is draining. */
   async stop({ deployment_id, revision_id }: Ref): Promise<void> {
     const namespace = await this.#world.placeOf(deployment_id)
     if (namespace === null) return
-    await this.#world.removeAll(namespace, deployment_id, one => label(one, REVISION) === revision_id)
+    await this.#world.removeAll(namespace, deployment_id, one => label(one, REVISION) === revision_id, false)
   }
 
   async remove(deployment_id: string): Promise<void> {

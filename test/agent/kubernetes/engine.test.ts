@@ -316,6 +316,24 @@ describe('removal', () => {
     })
   })
 
+  test('a revision whose pods take their time to end keeps nobody waiting, and the rest of it goes after them', async () => {
+    autopilot(api)
+    const engine = engineOf()
+    await drive(engine, { target: revisionId(1) }, [unitOf({ secrets: { A: 'b' } })])
+    const pod = api.get('Pod', `${BASE}-r1-0`)
+    api.put({ ...pod, metadata: { ...pod.metadata, finalizers: ['kubernetes.io/still-ending'] } })
+    const ref = { deployment_id: DEPLOYMENT_ID, revision_id: revisionId(1) }
+    const phases = async () => (await engine.observe(DEPLOYMENT_ID)).running.map(({ phase }) => phase)
+    await engine.stop(ref)
+    expect(names()).toEqual([`Pod ${BASE}-r1-0`, `Secret ${BASE}-r1`, `Service ${BASE}`, `ServiceAccount ${BASE}-r1`])
+    expect(await phases()).toEqual(['draining'])
+    api.release('Pod', `${BASE}-r1-0`)
+    expect(await phases()).toEqual(['drained'])
+    await engine.stop(ref)
+    expect(await phases()).toEqual([])
+    expect(names()).toEqual([`Service ${BASE}`])
+  })
+
   test('is over when the cluster confirms it, and can be taken up again', async () => {
     autopilot(api)
     const engine = engineOf()

@@ -72,7 +72,8 @@ export async function buildInBase(
   const given =
     user === undefined ? null : `mkdir -p ${HOME} /tmp; chmod 1777 /tmp; chown -R ${user}:${user} ${FOLDER} ${HOME}`
   const commands = [`set -e; . ${ENVIRONMENT}; rm ${ENVIRONMENT}`, install, tree.build_command, given].filter(Boolean)
-  const changes = [`WORKDIR ${FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${HOME}`]
+  const entry = [`ENTRYPOINT ["/bin/sh", "-c"]`, `CMD ${JSON.stringify([start])}`]
+  const changes = [`WORKDIR ${FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${HOME}`, ...entry]
   const create: Create = {
     name: `slipway-${unit.name}-build-${randomBytes(6).toString('hex')}`,
     body: {

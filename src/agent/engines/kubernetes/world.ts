@@ -5,7 +5,7 @@ import type { CoreV1Event, KubernetesObject, V1PersistentVolumeClaim, V1Pod } fr
 import { type Unit, Unworkable } from '../engine.ts'
 import { type Cluster, deploymentOf, type Kind } from './cluster.ts'
 import { COMPONENT, DECIDED, namespaceOf, storeName } from './names.ts'
-import { label, type Objects } from './observed.ts'
+import { isLeaving, label, type Objects } from './observed.ts'
 import { GRACE_SECONDS } from './pods.ts'
 import { type Finding, withLog } from './reasons.ts'
 import type { KubernetesSettings } from './settings.ts'
@@ -118,15 +118,19 @@ export class World {
     return conflicts.filter(conflict => conflict !== null)
   }
 
-  /** Twice the same list is no proof: it returns once the cluster has confirmed that nothing is there any more. */
-  async removeAll(namespace: string, deployment: string, which: Which): Promise<void> {
+  /**
+   * Twice the same list is no proof: it returns once the cluster has confirmed that nothing is there any more. Whoever
+   * looks again need not wait for pods that are ending, and then has the rest removed.
+   */
+  async removeAll(namespace: string, deployment: string, which: Which, waits = true): Promise<void> {
     const left = async () => (await this.remains(namespace, deployment)).filter(which)
     await this.#until(async () => {
       const objects = await left()
       const first = objects.filter(({ kind }) => FIRST.has(kind)).sort((a, b) => place(a) - place(b))
       for (const one of first) await this.#cluster.remove(one)
-      return objects.every(({ kind }) => kind !== 'Pod' && !FIRST.has(kind))
+      return objects.every(one => (one.kind === 'Pod' ? !waits && isLeaving(one) : !FIRST.has(one.kind)))
     })
+    if ((await left()).some(({ kind }) => kind === 'Pod')) return
     await this.#until(async () => {
       const objects = await left()
       for (const one of objects) await this.#cluster.remove(one)
