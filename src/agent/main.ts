@@ -16,13 +16,21 @@ Runs what the control plane at SLIPWAY_URL wants of the listener whose key is SL
   --engine  how it runs applications; process unless told
   --port    of the router in front of processes and containers; 8788 or the next free one unless told
   --stop    ends what it runs when it ends itself; otherwise that serves on, and the next agent takes it over
-AGENT_DATABASE_URL names a Postgres to give databases from among processes, instead of an embedded one of the agent's own.`
+AGENT_DATABASE_URL names a Postgres to give databases from among processes, instead of an embedded one of the agent's own.
+AGENT_BUILD_ENV    names variables of this environment, comma-separated, that install and build commands of processes get too.`
 
 type Settings = { home: string; port: number; agent_id: string }
 const ENGINES: Record<string, (settings: Settings) => Promise<Engine>> = {
   process: async settings => {
     const { ProcessEngine } = await import('./engines/process.ts')
-    return new ProcessEngine({ ...settings, database_url: process.env.AGENT_DATABASE_URL || undefined })
+    const { AGENT_DATABASE_URL, AGENT_BUILD_ENV = '' } = process.env
+    const lent = AGENT_BUILD_ENV.split(',').flatMap(name => {
+      const value = process.env[name.trim()]
+      return value === undefined ? [] : [[name.trim(), value]]
+    })
+    return new ProcessEngine({
+      ...{ ...settings, database_url: AGENT_DATABASE_URL || undefined, lent: Object.fromEntries(lent) },
+    })
   },
   // It keeps nothing on this machine: what it decides by is in the cluster. Its settings are K8S_…, see docs/kubernetes.md.
   kubernetes: async ({ agent_id }) => {

@@ -20,18 +20,22 @@ const ROUTER_WITHIN = 10_000
 /** Longer than it gives what it runs to end. */
 const PATIENCE_MS = 15_000
 const AGAIN_MS = 1000
+/** How this machine reaches the network, as npm and its user have set it: builds here are this user's own. */
+const NETWORK = /^(https?_proxy|no_proxy|node_extra_ca_certs|npm_config_(registry|cafile|proxy|https_proxy|noproxy))$/i
 /** Of no interest to whoever only has the one, and wants to know what comes of a deployment. */
 const NOISE = /^Has the lease|: ((start|switch|drain|stop|interrupt|give up|forget) |remove$)/
 
 export function startLocalAgent({ home, url, listener_key, onLine, onTrouble }: Options) {
   const { PATH = '', HOME = '' } = process.env
+  const network = Object.entries(process.env).filter(([name]) => NETWORK.test(name))
+  const lent = { ...Object.fromEntries(network), AGENT_BUILD_ENV: network.map(([name]) => name).join(',') }
   let stopping = false
   let child = start()
 
   function start() {
     const started = spawn(process.execPath, [MAIN, '--home', home.file('agent'), '--stop'], {
       cwd: PROJECT,
-      env: { PATH, HOME, SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: listener_key },
+      env: { PATH, HOME, ...lent, SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: listener_key },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
       detached: true,
     })

@@ -246,16 +246,26 @@ describe('the runtime configuration', () => {
     })
     const found = await tree(origin)
     const ref = { deployment_id: randomUUID(), revision_id: revision }
-    expect((await prepare(unit(ref), found, task, 64)).start_command).toBe('npm start --silent')
+    expect((await prepare(unit(ref), found, task, { disk_mb: 64 })).start_command).toBe('npm start --silent')
     fs.writeFileSync(join(found.folder, 'package.json'), '{}')
-    await expect(prepare(unit(ref), found, task, 64)).rejects.toThrow(/`start` script to its package.json/)
+    await expect(prepare(unit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(/`start` script to its package.json/)
     fs.writeFileSync(join(found.folder, 'server.js'), '')
-    expect((await prepare(unit(ref), found, task, 64)).start_command).toBe('npm start --silent')
+    expect((await prepare(unit(ref), found, task, { disk_mb: 64 })).start_command).toBe('npm start --silent')
     fs.rmSync(join(found.folder, 'package.json'))
-    await expect(prepare(unit(ref), found, task, 64)).rejects.toThrow(/start_command/)
+    await expect(prepare(unit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(/start_command/)
     expect((await tree({ ...origin, platform_config_path: 'no.json' })).start_command).toBeNull()
     await server.stop()
   })
+})
+
+test('what the operator lends is seen by the commands of a build, and is its own where the deployment says otherwise', async () => {
+  const location = join(home, 'lent')
+  fs.mkdirSync(location)
+  const own = { folder: location, commit: null, health_path: null, install_command: null, env: {} }
+  const wanted = { ...own, start_command: 'node main.mjs', build_command: 'echo "$HTTPS_PROXY $CITY $HOME" > seen' }
+  const of = unit({ deployment_id: randomUUID(), revision_id: revision }, { secrets: { CITY: 'Bergen' } })
+  await prepare(of, wanted, task, { disk_mb: 64, lent: { HTTPS_PROXY: 'http://proxy', CITY: 'Oslo', HOME: '/root' } })
+  expect(fs.readFileSync(join(location, 'seen'), 'utf8')).toBe(`http://proxy Bergen ${join(task.cache, 'home')}\n`)
 })
 
 describe('a command of a build', () => {

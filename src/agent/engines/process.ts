@@ -20,6 +20,8 @@ const TREES_EVERY = 10
 export type ProcessOptions = Options & {
   /** Of a Postgres whose role may make databases and roles; without one the agent runs one of its own. */
   database_url?: string | undefined
+  /** Variables that install and build commands get, like those of a proxy. */
+  lent?: Record<string, string>
 }
 
 export class ProcessEngine extends PooledEngine {
@@ -30,11 +32,13 @@ export class ProcessEngine extends PooledEngine {
   readonly #full = new Set<string>()
   #measuring = false
   #measured = 0
+  readonly #lent: Record<string, string>
   readonly #server: PostgresServer
   readonly #databases: Databases
 
-  constructor({ database_url, ...options }: ProcessOptions) {
+  constructor({ database_url, lent = {}, ...options }: ProcessOptions) {
     super('process', options)
+    this.#lent = lent
     this.#server = database_url ? namedServer(database_url) : new OwnServer(options.home)
     this.#databases = new Databases(this.#server)
   }
@@ -90,7 +94,7 @@ export class ProcessEngine extends PooledEngine {
   }
 
   prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact> {
-    return prepare(unit, tree!, task, this.limits.disk_mb)
+    return prepare(unit, tree!, task, { disk_mb: this.limits.disk_mb, lent: this.#lent })
   }
 
   async start(unit: Unit, artifact: Artifact): Promise<void> {

@@ -5,10 +5,13 @@ import { runCommand } from '../../builds/command.ts'
 import { type Artifact, type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
 import { PATH } from './environment.ts'
 
-export async function prepare(unit: Unit, tree: Tree, task: Task, disk_mb: number): Promise<Artifact> {
+/** `lent`: what the operator lets commands see of this machine. */
+type Bounds = { disk_mb: number; lent?: Record<string, string> }
+export async function prepare(unit: Unit, tree: Tree, task: Task, { disk_mb, lent }: Bounds): Promise<Artifact> {
   const { folder } = tree
   const env = {
     LANG: 'C.UTF-8',
+    ...lent,
     ...tree.env,
     ...unit.secrets,
     PATH,
