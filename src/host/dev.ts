@@ -83,6 +83,8 @@ async function main() {
   running.defer(async () => (await database.catch(() => {}))?.close())
   const [{ key, listener }, { url, follow, housekeep }] = await orCrash(Promise.all([database, startWorker()]))
   await orCrash(step('Worker', ready(url)))
+  // What is started from here on, nobody would end.
+  if (stoppingSince) return
   const { listener_key } = listener
   const agent = startLocalAgent({ home, url, listener_key, onLine: showAgent, onTrouble: complain })
   running.defer(agent.stop)
