@@ -37,6 +37,16 @@ const settled = (stage: Stage) =>
     )
   })
 
+/** One that serves a deployment, and another one that has been told to wait. */
+async function twoAgents(stage: Stage) {
+  const first = await stage.start('first')
+  const before = await stage.deploy()
+  await stage.served(before.id)
+  await stage.start('second')
+  await until('the second is told to wait', () => polls(stage).some(one => one.answered?.code === 'lease_held'))
+  return { first, before }
+}
+
 export const scenarios: Scenario[] = [
   {
     name: 'takes work and reports it deployed',
@@ -196,11 +206,7 @@ export const scenarios: Scenario[] = [
   {
     name: 'of two, one works and the other waits until it is gone',
     async play(stage) {
-      const first = await stage.start('first')
-      const before = await stage.deploy()
-      await stage.served(before.id)
-      await stage.start('second')
-      await until('the second is told to wait', () => polls(stage).some(one => one.answered?.code === 'lease_held'))
+      const { first, before } = await twoAgents(stage)
       const held = stage.exchanges().findIndex(one => one.answered?.code === 'lease_held')
       await delay(1000)
       const names = new Set(stage.exchanges('/report').map(one => one.asked.agent_id))
@@ -221,11 +227,7 @@ export const scenarios: Scenario[] = [
   {
     name: 'makes way when it is ended',
     async play(stage) {
-      const first = await stage.start('first')
-      const before = await stage.deploy()
-      await stage.served(before.id)
-      await stage.start('second')
-      await until('the second is told to wait', () => polls(stage).some(one => one.answered?.code === 'lease_held'))
+      const { first, before } = await twoAgents(stage)
       await first.end()
       const all = stage.exchanges()
       const given = all.findIndex(one => one.path.endsWith('/release') && one.status === 204)

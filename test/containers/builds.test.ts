@@ -48,6 +48,26 @@ const serves = async (engine: ContainerEngine, one: Ref, artifact: Awaited<Retur
   return (await ask(await pods.url(engine, one))).body
 }
 
+/** The registry of the tests behind a password, which `image_pull_secrets: [{ name: 'registry' }]` has. */
+async function behindPassword() {
+  const auth = Buffer.from('ada:hush').toString('base64')
+  const server = http.createServer((req, res) => {
+    if (req.headers.authorization !== `Basic ${auth}`)
+      return void res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="private"' }).end()
+    const { method, url: path } = req
+    const behind = http.request(`http://${podman.registry}${path}`, { method, headers: req.headers }, answer => {
+      answer.pipe(res.writeHead(answer.statusCode!, answer.headers))
+    })
+    req.pipe(behind)
+  })
+  const host = podman.spare
+  await new Promise<void>(resolve => server.listen(Number(host.split(':')[1]), '127.0.0.1', resolve))
+  const secrets = `${pods.home}/secrets`
+  fs.mkdirSync(`${secrets}/registry`, { recursive: true })
+  fs.writeFileSync(`${secrets}/registry/.dockerconfigjson`, JSON.stringify({ auths: { [host]: { auth } } }))
+  return { host, secrets, close: () => server.close() }
+}
+
 describe('with a Dockerfile', () => {
   test('it is built by it, line by line, and runs', async () => {
     const { engine } = await pods.open()
@@ -72,21 +92,7 @@ describe('with a Dockerfile', () => {
   })
 
   test('from an image that takes a password', async () => {
-    const auth = Buffer.from('ada:hush').toString('base64')
-    const server = http.createServer((req, res) => {
-      if (req.headers.authorization !== `Basic ${auth}`)
-        return void res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="private"' }).end()
-      const { method, url: path } = req
-      const behind = http.request(`http://${podman.registry}${path}`, { method, headers: req.headers }, answer => {
-        answer.pipe(res.writeHead(answer.statusCode!, answer.headers))
-      })
-      req.pipe(behind)
-    })
-    const host = podman.spare
-    await new Promise<void>(resolve => server.listen(Number(host.split(':')[1]), '127.0.0.1', resolve))
-    const secrets = `${pods.home}/secrets`
-    fs.mkdirSync(`${secrets}/registry`, { recursive: true })
-    fs.writeFileSync(`${secrets}/registry/.dockerconfigjson`, JSON.stringify({ auths: { [host]: { auth } } }))
+    const { host, secrets, close } = await behindPassword()
     const { engine } = await pods.open({}, { secrets })
     const build = (names: string[]) => {
       const spec = { image_pull_secrets: names.map(name => ({ name })) }
@@ -96,7 +102,7 @@ describe('with a Dockerfile', () => {
     expect(await build([])).toMatch(/^Unworkable: The image cannot be built/)
     expect(await build(['registry'])).toBe('nothing failed')
     await podman.podman('rmi', `${host}/web:1`)
-    server.close()
+    close()
   })
 
   test('what was built goes with the deployment', async () => {
@@ -272,19 +278,7 @@ describe('pulled', () => {
   })
 
   test('a registry that wants a password gets the one of image_pull_secrets', async () => {
-    const auth = Buffer.from('ada:hush').toString('base64')
-    const server = http.createServer(({ headers: { authorization } }, res) => {
-      if (authorization === `Basic ${auth}`)
-        res
-          .writeHead(404, { 'Content-Type': 'application/json' })
-          .end('{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}')
-      else res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="private"' }).end()
-    })
-    const host = podman.spare
-    await new Promise<void>(resolve => server.listen(Number(host.split(':')[1]), '127.0.0.1', resolve))
-    const secrets = `${pods.home}/secrets`
-    fs.mkdirSync(`${secrets}/registry`, { recursive: true })
-    fs.writeFileSync(`${secrets}/registry/.dockerconfigjson`, JSON.stringify({ auths: { [host]: { auth } } }))
+    const { host, secrets, close } = await behindPassword()
     const { engine } = await pods.open({}, { secrets })
     const image_uri = `${host}/private:1`
     const pull = (names: string[]) =>
@@ -294,6 +288,6 @@ describe('pulled', () => {
     expect(await pull([])).toMatch(/^Unworkable: The registry does not let this agent have the image/)
     expect(await pull(['registry'])).toMatch(/^Unworkable: There is no image/)
     expect(await pull(['other'])).toMatch(/^Unworkable: This agent does not have the image_pull_secret `other`/)
-    server.close()
+    close()
   })
 })
