@@ -105,6 +105,15 @@ describe('with a Dockerfile', () => {
     close()
   })
 
+  test('what was built for another deployment is nothing to begin with', async () => {
+    const { engine } = await pods.open()
+    const FROM = (image: string) => pods.tree({ Dockerfile: `FROM ${image}\nRUN echo begun\n` })
+    const { artifact } = await built(engine, ref, FROM(podman.image))
+    expect((await built(engine, next(), FROM(artifact.location))).lines).toContain('begun')
+    const other = { deployment_id: randomUUID(), revision_id: randomUUID() }
+    expect(await failure(built(engine, other, FROM(artifact.location)))).toMatch(/^Unworkable: /)
+  })
+
   test('what was built goes with the deployment', async () => {
     const { engine } = await pods.open()
     for (const page of ['one', 'two'])
