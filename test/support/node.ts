@@ -1,7 +1,8 @@
 // The app as `npm start` runs it on Node, its gateway in process.
-import { mkdtempSync } from 'node:fs'
+import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { afterAll } from 'vitest'
 import type { Config } from '../../src/env.ts'
 import { hosted } from '../../src/host/node.ts'
 import { database } from './database.ts'
@@ -10,6 +11,7 @@ import { withoutFirstWall } from './walls.ts'
 
 const { trips, onTrip } = counter()
 const UPLOADS_DIR = mkdtempSync(join(tmpdir(), 'slipway-uploads-'))
+afterAll(() => rmSync(UPLOADS_DIR, { recursive: true, force: true }))
 
 export function start(settings: Record<string, unknown>, overrides: Partial<Config>, through: 'gateway' | 'unwalled') {
   const env = { DATABASE_URL: database.url, UPLOADS_DIR, ...settings }
