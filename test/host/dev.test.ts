@@ -4,13 +4,13 @@ import * as fs from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import pg from 'pg'
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import type { DevState } from '../../src/host/home.ts'
 import { freePort } from '../../src/host/ports.ts'
 import { startPostgres } from '../../src/host/postgres.ts'
 import { archive } from '../support/archives.ts'
 import { aliveOf, type Command, command, eventually, familyOf, listens, stopAll } from '../support/commands.ts'
+import { query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-dev-'))
 let home: string
@@ -128,12 +128,7 @@ test('its housekeeping reaches the bucket of the Worker: an archive that nobody 
       .filter(path => /r2\/.*blobs\/./.test(path))
   expect(blobs().length).toBeGreaterThan(0)
 
-  const ask = async (query: string) => {
-    const client = new pg.Client(fs.readFileSync(join(home, 'database-url'), 'utf8'))
-    await client.connect()
-    const { rows } = await client.query(query).finally(() => client.end())
-    return rows
-  }
+  const ask = (text: string) => query(fs.readFileSync(join(home, 'database-url'), 'utf8'), text)
   // The clock of another process cannot be moved.
   await ask(`update uploads set expires_at = now() - interval '2 days'`)
   await first.stop('SIGTERM')

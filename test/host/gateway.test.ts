@@ -3,10 +3,10 @@ import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { NeonDbError, neon, neonConfig } from '@neondatabase/serverless'
-import pg from 'pg'
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
 import { createGateway, type Gateway } from '../../src/host/gateway.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
+import { query } from '../support/postgres.ts'
 
 // A machine that is busy starts a server slowly.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
@@ -280,10 +280,7 @@ describe('when things break', () => {
     const gateway = one(server.url)
     const sql = inProcess(gateway)
     const [row] = await sql`select pg_backend_pid() as pid`
-    const admin = new pg.Client({ connectionString: server.url })
-    await admin.connect()
-    await admin.query('select pg_terminate_backend($1, 5000)', [row?.pid])
-    await admin.end()
+    await query(server.url, `select pg_terminate_backend(${row?.pid}, 5000)`)
     await vi.waitFor(async () => expect(await sql`select 1 as n`).toEqual([{ n: 1 }]))
     await gateway.close()
   })
@@ -341,12 +338,8 @@ describe('when things break', () => {
     expect(await statusOf(gateway, 'select 1')).toMatchObject({ status: 200 })
     const underway = statusOf(gateway, 'select pg_sleep(30)')
     await vi.waitFor(async () => {
-      const client = new pg.Client({ connectionString: first.url })
-      await client.connect()
-      const { rowCount } = await client
-        .query("select from pg_stat_activity where query like 'select pg_sleep%'")
-        .finally(() => client.end())
-      expect(rowCount).toBe(1)
+      const asking = await query(first.url, `select from pg_stat_activity where query like 'select pg_sleep%'`)
+      expect(asking).toHaveLength(1)
     })
     await first.stop()
     expect((await underway).status).toBe(503)

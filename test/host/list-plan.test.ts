@@ -3,7 +3,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
-import pg from 'pg'
+import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { operations } from '../../src/app.ts'
@@ -16,6 +16,7 @@ import { type Seeded, seed } from '../../src/host/seeding.ts'
 import type { Caller } from '../../src/kernel/context.ts'
 import { sha256Hex } from '../../src/kernel/crypto.ts'
 import { run } from '../../src/kernel/db.ts'
+import { connect } from '../support/postgres.ts'
 
 const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
 const SIZE = { tenants: 8, deployments: 20_000 }
@@ -33,8 +34,7 @@ beforeAll(async () => {
   await migrate(postgres.url, { log: () => {} })
   seeded = await seed(postgres.url, SIZE)
   host = hosted({ SEALING_KEYS, DATABASE_URL: postgres.url, RATE_LIMIT_PER_MINUTE: '0' }, { log: () => {} }, { onTrip })
-  admin = new pg.Client(postgres.url)
-  await admin.connect()
+  admin = await connect(postgres.url)
 })
 
 const onTrip = ({ queries }: { queries: typeof trip }) => {

@@ -4,10 +4,11 @@ import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import pg from 'pg'
+import type pg from 'pg'
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
 import { migrate } from '../../src/host/migrate.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
+import { connect, query } from '../support/postgres.ts'
 
 // A machine that is busy starts a server slowly.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
@@ -22,8 +23,7 @@ let databases = 0
 
 beforeAll(async () => {
   server = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
-  admin = new pg.Client({ connectionString: server.url })
-  await admin.connect()
+  admin = await connect(server.url)
 })
 
 beforeEach(async () => {
@@ -57,15 +57,11 @@ function folderOf(name: string, statements: string[]): string {
 
 /** How many rows the migrations made, or null without their table. */
 async function ships(): Promise<number | null> {
-  const client = new pg.Client({ connectionString: url })
-  await client.connect()
   try {
-    return (await client.query('select count(*)::int as n from ships')).rows[0].n
+    return (await query(url, 'select count(*)::int as n from ships'))[0]!.n
   } catch (error) {
     expect(error).toMatchObject({ code: '42P01' })
     return null
-  } finally {
-    await client.end()
   }
 }
 

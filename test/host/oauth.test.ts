@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Provider } from 'oidc-provider'
-import pg from 'pg'
+import type pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { migrate } from '../../src/host/migrate.ts'
@@ -14,6 +14,7 @@ import { hosted } from '../../src/host/node.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
 import { demoServer, openServer, stopAll } from '../support/commands.ts'
 import { walk } from '../support/person.ts'
+import { connect } from '../support/postgres.ts'
 
 const PUBLIC_URL = 'https://slipway.example.com'
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-oauth-'))
@@ -50,8 +51,7 @@ async function listen(handler: (origin: string) => RequestListener): Promise<str
 beforeAll(async () => {
   postgres = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
   await migrate(postgres.url, { log: () => {} })
-  watch = new pg.Client(postgres.url)
-  await watch.connect()
+  watch = await connect(postgres.url)
   const settings = {
     ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
     ...{ PUBLIC_URL, ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },

@@ -5,9 +5,9 @@ import * as fs from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import pg from 'pg'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Postgres, type PostgresOptions, startPostgres } from '../../src/host/postgres.ts'
+import { connect } from '../support/postgres.ts'
 
 // A machine that is busy starts a server slowly.
 vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
@@ -36,9 +36,7 @@ async function start(options: Partial<PostgresOptions> = {}): Promise<Postgres> 
 }
 
 async function rows(server: { url: string }, text: string): Promise<unknown[][]> {
-  const client = new pg.Client({ connectionString: server.url })
-  client.on('error', () => {})
-  await client.connect()
+  const client = await connect(server.url)
   const result = await client.query({ text, rowMode: 'array' }).finally(() => client.end())
   return result.rows
 }

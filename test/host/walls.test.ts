@@ -1,12 +1,13 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import pg from 'pg'
+import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { hosted } from '../../src/host/node.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
+import { connect } from '../support/postgres.ts'
 
 const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
 const quiet = { log: () => {} }
@@ -18,16 +19,14 @@ const at = (database: string) => Object.assign(new URL(postgres.url), { pathname
 const fresh = (database: string) => admin.query(`create database ${database}`)
 
 async function connected<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = new pg.Client(url)
-  await client.connect()
+  const client = await connect(url)
   return work(client).finally(() => client.end())
 }
 
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'slipway-walls-'))
   postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
-  admin = new pg.Client(postgres.url)
-  await admin.connect()
+  admin = await connect(postgres.url)
 })
 
 afterAll(async () => {

@@ -1,9 +1,9 @@
 // A database for each file of tests while it runs, so that files run side by side and no schedule sweeps what is another's.
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
-import pg from 'pg'
 import { createGateway, type GatewayOptions } from '../../src/host/gateway.ts'
 import { migrate } from '../../src/host/migrate.ts'
+import { query } from './postgres.ts'
 import { withoutFirstWall } from './walls.ts'
 
 type Way = { url: string; connectionString: string }
@@ -18,12 +18,7 @@ export type Database = {
 /** Whoever POSTs has a database, until it DELETEs its name; then the next file may have it. */
 export async function lendDatabases(server: string, onTrip: NonNullable<GatewayOptions['onTrip']>) {
   const at = (name: string) => Object.assign(new URL(server), { pathname: name }).href
-  const command = async (statement: string) => {
-    const client = new pg.Client({ connectionString: server })
-    await client.connect()
-    await client.query(statement).finally(() => client.end())
-  }
-  await command('create database template_of_tests')
+  await query(server, 'create database template_of_tests')
   await migrate(at('template_of_tests'), { log: () => {} })
 
   const free: Database[] = []
@@ -36,7 +31,7 @@ export async function lendDatabases(server: string, onTrip: NonNullable<GatewayO
   let made = 0
   async function make(): Promise<Database> {
     const name = `tests_${++made}`
-    await command(`create database ${name} template template_of_tests`)
+    await query(server, `create database ${name} template template_of_tests`)
     const url = at(name)
     const gateway = await way({ databaseUrl: url, onTrip })
     return { name, url, gateway, unwalled: await way({ databaseUrl: url, rewrite: withoutFirstWall }) }

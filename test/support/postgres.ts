@@ -1,0 +1,18 @@
+// Connections of tests to a Postgres. One that the server ends is told by its next query, never as an error that nobody caught.
+import pg from 'pg'
+
+export async function connect(url: string): Promise<pg.Client> {
+  const client = new pg.Client({ connectionString: url })
+  client.on('error', () => {})
+  await client.connect()
+  return client
+}
+
+/** The rows of one query, on a connection of its own. */
+export async function query<Row extends pg.QueryResultRow = pg.QueryResultRow>(
+  url: string,
+  text: string,
+): Promise<Row[]> {
+  const client = await connect(url)
+  return (await client.query<Row>(text).finally(() => client.end())).rows
+}
