@@ -9,9 +9,6 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Postgres, type PostgresOptions, startPostgres } from '../../src/host/postgres.ts'
 import { connect } from '../support/postgres.ts'
 
-// A machine that is busy starts a server slowly.
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
-
 let root: string
 let dataDir: string
 let running: Postgres[]

@@ -46,4 +46,4 @@ test('what the README pastes is what its commands answer', async () => {
   // The last line that it printed itself, before any request.
   const last = dev.said.out.split('\n').findLast(line => line.startsWith('curl '))!
   expect((await promisify(execFile)('bash', ['-c', last], { cwd: root })).stdout).toContain('{"service":"hello"')
-}, 60_000)
+})

@@ -18,6 +18,7 @@ export function command(file: string, args: string[] = [], env: Record<string, s
   child.stdout.on('data', chunk => (said.out += chunk))
   child.stderr.on('data', chunk => (said.err += chunk))
   const exited = once(child, 'close').then(([code]) => code as number | null)
+  exited.catch(() => {})
   const running = {
     pid: child.pid!,
     said,
@@ -61,9 +62,9 @@ export async function stopAll(): Promise<void> {
   await Promise.all(started.splice(0).map(({ stop }) => stop()))
 }
 
-/** The first truthy outcome of a condition, within half a minute. */
+/** The first truthy outcome of a condition, within a minute. */
 export async function eventually<T>(condition: () => T | Promise<T>): Promise<NonNullable<T>> {
-  const deadline = Date.now() + 30_000
+  const deadline = Date.now() + 60_000
   for (;;) {
     const outcome = await condition()
     if (outcome) return outcome

@@ -6,6 +6,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { pipeline } from 'node:stream'
 
 export type GitServer = Awaited<ReturnType<typeof gitServer>>
 
@@ -30,7 +31,7 @@ export async function gitServer(options: { username?: string; password?: string 
     const expected = `Basic ${Buffer.from(`${options.username}:${options.password}`).toString('base64')}`
     if (options.password && authorization !== expected)
       return void res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="git"' }).end()
-    void gitBackend(root, req, res)
+    gitBackend(root, req, res).catch(() => res.destroy())
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -74,7 +75,8 @@ export async function gitBackend(root: string, req: IncomingMessage, res: Server
     ...more,
   }
   const child = spawn('git', ['http-backend'], { env, stdio: ['pipe', 'pipe', 'ignore'] })
-  req.pipe(child.stdin)
+  // Either may leave first: git where it has heard enough, whoever asks where it is ended.
+  pipeline(req, child.stdin, () => {})
   const chunks: Buffer[] = []
   for await (const chunk of child.stdout) chunks.push(chunk as Buffer)
   const said = Buffer.concat(chunks)

@@ -1,4 +1,4 @@
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { tripsOf } from '#runtime'
 import { agentOf, newListener } from '../support/agent.ts'
 import { clock, eventsOf, newTenant, nobody, type Reply, startApp, type Tenant, theApp } from '../support/app.ts'
@@ -155,7 +155,7 @@ describe('a lease', () => {
     const { expires_at } = (await agent.poll()).lease
     const before = await seen()
     const waiting = agent.poll({ wait: 20 })
-    await vi.waitFor(async () => expect(await seen()).not.toBe(before))
+    await expect.poll(seen).not.toBe(before)
     await later(40_000, async () => {
       await newDeployment(tenant, on(listener))
       const { lease, changes } = await waiting
@@ -196,7 +196,7 @@ describe('a lease', () => {
         signal: leaving.signal,
       }),
     )
-    await vi.waitFor(async () => expect(await seen()).not.toBe(before))
+    await expect.poll(seen).not.toBe(before)
     leaving.abort()
     expect((await waiting).status).toBe(200)
   })

@@ -194,12 +194,13 @@ export class ProcessEngine extends PooledEngine {
     for (const [pool, { deployment_id, revision_id }] of all) {
       const told = `it wrote more than the ${limit} MB that it may`
       const tree = trees && this.#trees.get(revision_id)
+      const copies = pool.copies()
       if ((await sizeOf(this.path(deployment_id, 'revisions', revision_id), limit)) > limit) {
         this.#full.add(revision_id)
-        pool.blameAll(told)
+        pool.blameAll(told, copies)
         // The source alone may have had as much.
       } else if (tree && (await sizeOf(tree, 2 * limit)) > 2 * limit)
-        pool.blameAll(`${told}, into the folder of its source: deploy it again, and let it write to TMPDIR`)
+        pool.blameAll(`${told}, into the folder of its source: deploy it again, and let it write to TMPDIR`, copies)
     }
     this.#measuring = false
   }

@@ -420,4 +420,4 @@ test('an agent that is killed before any of its writes leaves nothing double and
     await drive(next, { present: false }, units)
     expect(names()).toEqual([])
   }
-}, 120_000)
+})

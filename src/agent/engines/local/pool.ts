@@ -152,11 +152,14 @@ export class Pool {
     }
   }
 
-  blameAll(reason: string): void {
-    for (const { copy } of this.#slots) if (copy) this.blame(copy, reason)
+  blameAll(reason: string, copies = this.copies()): void {
+    for (const copy of copies) this.blame(copy, reason)
   }
 
+  /** Told once: it may take its time to end, and whoever measured it may come late. */
   blame(copy: Copy, reason: string): void {
+    if (!this.copies().includes(copy)) return
+    if (copy.blamed) return void copy.kill()
     this.#trouble = reason
     copy.blamed = true
     this.#told.log(`Killed: ${reason}.`, 'ERROR')
