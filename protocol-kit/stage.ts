@@ -143,7 +143,7 @@ export async function setStage(plane: Plane, command: string[], output: 'inherit
     ...{ plane, call, listener_key, start, exchanges, deploy, patch, read, revisions, reconciled, served },
     async clear() {
       await Promise.all([...running].map(child => ended(child, 'SIGTERM')))
-      await rm(folder, { recursive: true, force: true })
+      await rm(folder, { recursive: true, force: true, maxRetries: 9 })
     },
   }
 }

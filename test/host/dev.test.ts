@@ -20,7 +20,7 @@ beforeEach(() => {
   home = join(root, `home-${++homes}`)
 })
 afterEach(stopAll)
-afterAll(() => fs.rmSync(root, { recursive: true }))
+afterAll(() => fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 }))
 
 const dev = (args: string[] = [], env: Record<string, string> = {}) =>
   command('src/host/dev.ts', args, { SLIPWAY_HOME: home, ...env })

@@ -30,7 +30,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await gateway.close()
   await server.stop()
-  fs.rmSync(root, { recursive: true })
+  fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
 describe.each(['over HTTP', 'in process'])('%s', transport => {

@@ -32,7 +32,7 @@ beforeEach(async () => {
 afterAll(async () => {
   await admin.end()
   await server.stop()
-  fs.rmSync(root, { recursive: true })
+  fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
 function folderOf(name: string, statements: string[]): string {

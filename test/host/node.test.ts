@@ -25,7 +25,7 @@ beforeEach(async () => {
 afterEach(stopAll)
 afterAll(async () => {
   await postgres.stop()
-  fs.rmSync(root, { recursive: true })
+  fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
 const start = (env: Record<string, string> = {}) => command('src/host/node.ts', [], { ...settings, ...env })

@@ -91,7 +91,7 @@ afterAll(async () => {
   await slipway.close()
   await watch.end()
   await postgres.stop()
-  fs.rmSync(root, { recursive: true })
+  fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
 const authorizationServer = (issuer: string) =>

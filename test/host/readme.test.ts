@@ -10,7 +10,7 @@ import { command, demoServer, stopAll } from '../support/commands.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-readme-'))
 afterEach(stopAll)
-afterAll(() => fs.rmSync(root, { recursive: true }))
+afterAll(() => fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 }))
 
 const readme = fs.readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8')
 const section = (heading: string) => readme.split(`\n## ${heading}\n`)[1]!.split('\n## ')[0]!

@@ -36,7 +36,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await admin.end()
   await postgres.stop()
-  await rm(folder, { recursive: true, force: true })
+  await rm(folder, { recursive: true, force: true, maxRetries: 9 })
 })
 
 describe('the second wall', () => {
