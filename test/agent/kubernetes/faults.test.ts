@@ -338,6 +338,14 @@ describe('what happens there', () => {
     await expect.poll(() => api.watches).toBe(0)
   })
 
+  test('is watched no more by one that was closed while it began to', async () => {
+    const engine = engineOf()
+    await engine.open(UNHEARD)
+    await engine.close()
+    await expect.poll(() => api.asked.filter(({ verb }) => verb === 'watch').length).toBe(6)
+    await expect.poll(() => api.watches).toBe(0)
+  })
+
   test('each line that an application writes is told once, over broken connections too', async () => {
     const lines: string[] = []
     const engine = engineOf()
