@@ -191,7 +191,7 @@ export function settledBy({ revision_id, state }: Report, work: Work): Work {
 export function cut(text: string): string {
   const message = plain(text)
   if (message.length <= LONGEST_MESSAGE) return message
-  return `${message.slice(0, 900)}\n…\n${message.slice(-1000)}`
+  return `${message.slice(0, 900)}\n…\n${message.slice(-1000)}`.toWellFormed()
 }
 
 /** Of all that is known: their order does not matter. */

@@ -95,6 +95,36 @@ function polling(url: string) {
   }
 }
 
+test('what was changed while a revision was on its way is not taken for known, and is brought about', async () => {
+  git.push(serving('one'), 'First')
+  start()
+  let generation = 0
+  control.odd.onReport = report => {
+    if (generation) return
+    generation = report.generation
+    control.odd.deaf = true
+    control.change(id, { custom_url: 'https://shop.example.com/below' })
+  }
+  const one = control.want(id, source())
+  expect(await ended(one)).toMatchObject({ state: 'deployed', generation })
+  control.odd.deaf = false
+  expect(
+    await eventually(async () => (await ask(urlOf(), '/below', { headers: { host: 'any' } })).status === 200),
+  ).toBe(true)
+})
+
+test('a report that the control plane cannot read holds up no other', async () => {
+  git.push(serving('one'), 'First')
+  start()
+  const unread = randomUUID()
+  control.odd.unreadable = unread
+  control.want(unread, source())
+  expect(await ended(control.want(id, source()))).toMatchObject({ state: 'deployed' })
+  control.odd.unreadable = ''
+  expect(control.reports.filter(one => one.deployment_id === unread)).toEqual([])
+  expect(await ended(control.want(unread, source()))).toMatchObject({ state: 'deployed' })
+})
+
 test('a repository: deployed, pushed to, redeployed, rolled back, while a client polls it: not one failed request', async () => {
   const first = git.push(serving('one'), 'First')
   start()

@@ -3,6 +3,7 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { type Commit, type Task, Unworkable } from '../engines/engine.ts'
 import { remove, sizeOf } from '../files.ts'
+import { cutAt } from '../last-lines.ts'
 import { runCommand } from './command.ts'
 
 export type GitSource = {
@@ -101,8 +102,8 @@ async function attempt(
   if ((await sizeOf(mirror, MIRROR_MB)) >= MIRROR_MB) await remove(mirror)
   return {
     sha: commit,
-    author: author.slice(0, 200) || null,
-    message: message.join('\n').trim().slice(0, 2000) || null,
+    author: cutAt(author, 200) || null,
+    message: cutAt(message.join('\n').trim(), 2000) || null,
   }
 }
 
