@@ -1,5 +1,5 @@
 // The API pages: one server-rendered page for any OpenAPI document, with its script and its style.
-import { Hono } from 'hono'
+import type { Env, Hono, MiddlewareHandler } from 'hono'
 import { etag } from 'hono/etag'
 import { html } from 'hono/html'
 import { script } from './docs-client.ts'
@@ -105,22 +105,22 @@ ${
 </body>
 </html>`
 
-export const docsPages = (document: () => OpenApiDocument): Hono => {
-  const pages = new Hono()
-  // Asked again each time and answered 304: a page never meets the script of another release.
-  pages.use('/docs/*', etag(), async (c, next) => {
-    await next()
-    c.header('Cache-Control', 'no-cache')
-    c.header('Content-Security-Policy', POLICY)
-    c.header('X-Content-Type-Options', 'nosniff')
-    c.header('Referrer-Policy', 'no-referrer')
-  })
+// Asked again each time and answered 304: a page never meets the script of another release.
+const itsOwn: MiddlewareHandler = async (c, next) => {
+  await next()
+  c.header('Cache-Control', 'no-cache')
+  c.header('Content-Security-Policy', POLICY)
+  c.header('X-Content-Type-Options', 'nosniff')
+  c.header('Referrer-Policy', 'no-referrer')
+}
+
+export function docsPages<E extends Env>(app: Hono<E>, document: () => OpenApiDocument): void {
   let drawn: ReturnType<typeof page> | undefined
-  pages.get('/docs', async c => {
+  app.get('/docs', etag(), itsOwn, async c => {
     drawn ??= page(document())
     return c.html(drawn)
   })
-  pages.get('/docs/docs.js', c => c.body(script, 200, { 'Content-Type': 'text/javascript; charset=utf-8' }))
-  pages.get('/docs/docs.css', c => c.body(style, 200, { 'Content-Type': 'text/css; charset=utf-8' }))
-  return pages
+  const text = (type: string) => ({ 'Content-Type': `text/${type}; charset=utf-8` })
+  app.get('/docs/docs.js', etag(), itsOwn, c => c.body(script, 200, text('javascript')))
+  app.get('/docs/docs.css', etag(), itsOwn, c => c.body(style, 200, text('css')))
 }
