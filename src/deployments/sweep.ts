@@ -94,7 +94,7 @@ type Scope = {
 }
 /** All in one trip and one transaction. */
 export async function sweepRevisions(database: Database, { ahead = 0, within }: Scope = {}): Promise<void> {
-  const settings = systemSettings(ahead, `sweep-${crypto.randomUUID()}`)
+  const settings = systemSettings({ clockOffset: () => ahead }, `sweep-${crypto.randomUUID()}`)
   const inside = within ? sql`c.tenant_id = any(${uuidArray(within)})` : sql`true`
   await runAsSystem(database, settings, hold(inside), outcome(inside))
 }

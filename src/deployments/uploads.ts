@@ -65,7 +65,7 @@ export async function receiveUpload({ config, database }: Services, link: Link, 
   if (!storage) throw notConfigured()
   if (!body.stream) throw fail('archive_invalid')
 
-  const settings = systemSettings(config.clockOffset(), body.requestId)
+  const settings = systemSettings(config, body.requestId)
   const [, claimed] = await runAsSystem(database, settings, claim(link))
   const [path] = found(claimed as Row[], 'upload_link_expired') as [string]
   const { stream, told } = inspected(body.stream, body.length)
@@ -116,7 +116,7 @@ export async function sweepUploads(
 ): Promise<void> {
   const { uploads: storage } = config
   if (!storage) return
-  const settings = systemSettings(config.clockOffset(), `sweep-${crypto.randomUUID()}`)
+  const settings = systemSettings(config, `sweep-${crypto.randomUUID()}`)
   const inside = within ? sql`tenant_id = any(${uuidArray(within)})` : sql`true`
   const old = sql`${inside} and expires_at < clock() - interval '1 day' and not exists (
     select from revisions r where r.source_revision_config ->> 'source_tarball_path' = object_path)`

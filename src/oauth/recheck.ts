@@ -5,7 +5,7 @@ import { type Ctx, callerFor, uncounted, verb } from '../kernel/context.ts'
 import { db, ours, type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { Failure } from '../kernel/errors.ts'
 import { outside } from '../kernel/guarded-fetch.ts'
-import { commit, conclude, prepare } from '../kernel/journal.ts'
+import { clockOf, commit, conclude, prepare } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { found } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables.ts'
@@ -128,9 +128,12 @@ type Scope = {
  */
 export async function sweepProviders(services: Services, { ahead = 0, within }: Scope = {}): Promise<void> {
   const config = { ...services.config, clockOffset: () => ahead }
-  const clock = sql`select set_config('app.clock_offset', ${`${ahead} ms`}, true)`
   const free = sql`delete from oauth_reservations where expires_at <= clock()`
-  const [, , due] = (await runAsSystem(services.database, clock, free, claim(within))) as [unknown, unknown, Row[]]
+  const [, , due] = (await runAsSystem(services.database, clockOf(config), free, claim(within))) as [
+    unknown,
+    unknown,
+    Row[],
+  ]
   for (const [organization, provider_id, redirect_uri] of due as [string, string, string][]) {
     const origin = config.publicUrl ?? new URL(redirect_uri).origin
     const actor = { kind: 'cron' as const, id: null, organization, tenant: null }

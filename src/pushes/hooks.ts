@@ -2,6 +2,7 @@
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { outside } from '../kernel/guarded-fetch.ts'
+import { clockOf } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 
 /** Their secret is sealed for the parent under a name that no variable can have. */
@@ -64,7 +65,7 @@ async function tell({ config, sealer }: Services, { id, url, parent_id, secret, 
 /** Those that are due; `within` names workspaces. */
 export async function sweepHooks(services: Services, { within }: { within?: string[] } = {}): Promise<void> {
   const { config, database } = services
-  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
+  const clock = clockOf(config)
   const claim = sql<Row>`
     update preview_hooks set attempts = attempts + 1, next_attempt_at = clock() + ${LEASE} where id in (
       select id from preview_hooks where next_attempt_at <= clock() and ${within ? sql`tenant_id = any(${uuidArray(within)})` : sql`true`}

@@ -2,6 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { callerFor } from '../kernel/context.ts'
 import { type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
+import { clockOf } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { sweepHooks } from './hooks.ts'
 import { type Ending, end, raise, removeChild } from './raise.ts'
@@ -20,7 +21,7 @@ type Orphan = { organization: string; tenant: string; id: string }
 export async function sweepPreviews(services: Services, { within }: Scope = {}): Promise<void> {
   const { config, database } = services
   const inside = within ? sql`v.tenant_id = any(${uuidArray(within)})` : sql`true`
-  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
+  const clock = clockOf(config)
   const what = sql`json_build_object('organization', v.organization_id, 'tenant', v.tenant_id, 'parent_id', v.parent_id, 'number', v.number`
   const over = sql<Row>`
     select ${what}, 'reason', case when d.deleting_at is not null then 'parent_deleted' when v.expires_at <= clock() then 'expired' else 'deleted' end)::text
