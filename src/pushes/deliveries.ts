@@ -1,6 +1,6 @@
 // Deliveries: each is kept once, worked on after it was answered, and taken up again by the schedule where that failed or died.
 import { sql } from 'drizzle-orm'
-import { type Row, runAsSystem, textArray } from '../kernel/db.ts'
+import { type Row, runAsSystem } from '../kernel/db.ts'
 import { Failure } from '../kernel/errors.ts'
 import { clockOf } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
@@ -73,13 +73,12 @@ async function done(services: Services, delivery: Delivery): Promise<void> {
 
 // ---- the schedule
 
-/** What is due, and what nobody needs any more goes; `within` names receivers, and then it is theirs only. */
-export async function sweepDeliveries(services: Services, { within }: { within?: string[] } = {}): Promise<void> {
-  const inside = within ? sql`receiver = any(${textArray(within)})` : sql`true`
-  const stale = sql`delete from githost_deliveries where created_at < clock() - ${KEPT} and ${inside}`
+/** What is due, and what nobody needs any more goes. */
+export async function sweepDeliveries(services: Services): Promise<void> {
+  const stale = sql`delete from githost_deliveries where created_at < clock() - ${KEPT}`
   const claim = sql<Row>`
     update githost_deliveries set attempts = attempts + 1, next_attempt_at = clock() + ${LEASE} where id in (
-      select id from githost_deliveries where state = 'waiting' and next_attempt_at <= clock() and ${inside}
+      select id from githost_deliveries where state = 'waiting' and next_attempt_at <= clock()
       order by next_attempt_at limit ${MOST} for update skip locked)
     returning id, receiver, event::text, attempts`
   const [, , rows] = (await runAsSystem(services.database, clockOf(services.config), stale, claim)) as [
