@@ -23,7 +23,7 @@ const hold = sql`with held as (
     order by c.id limit ${MOST} for update skip locked)
   select set_config('app.swept', coalesce(string_agg(id::text, ','), ''), true) from held`
 
-/** Of a listener `s`, as lifecycle.ts has it; one that never came is silent from its registration on. */
+/** Of a listener `s`; one that never came is silent from its registration on. */
 const silent = sql`coalesce(coalesce(s.last_seen_at, s.created_at) <= clock() - ${LISTENER_SILENT_AFTER} * interval '1 millisecond', false)`
 const lost = sql`r.status = 'DEPLOYING' and ${silent}`
 
