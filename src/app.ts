@@ -71,10 +71,10 @@ export function createApp(given: Config, inProcess?: typeof fetch) {
   const housekeep = async () => {
     await Promise.all([
       sweep(database),
-      sweepRevisions(database),
-      sweepUploads({ config, database }),
-      sweepFlows({ config, database }),
-      sweepInstalls({ config, database }),
+      sweepRevisions(services),
+      sweepUploads(services),
+      sweepFlows(services),
+      sweepInstalls(services),
       sweepProviders(services),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])

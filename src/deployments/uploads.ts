@@ -65,7 +65,7 @@ export async function receiveUpload({ config, database }: Services, link: Link, 
   if (!storage) throw notConfigured()
   if (!body.stream) throw fail('archive_invalid')
 
-  const settings = systemSettings(config.clockOffset(), body.requestId)
+  const settings = systemSettings(config, body.requestId)
   const [, claimed] = await runAsSystem(database, settings, claim(link))
   const [path] = found(claimed as Row[], 'upload_link_expired') as [string]
   const { stream, told } = inspected(body.stream, body.length)
@@ -101,24 +101,15 @@ export const readArchive = ({ config }: Pick<Services, 'config'>, path: string) 
 
 const AT_ONCE = 100
 
-type Scope = {
-  /** These workspaces only. */
-  within?: string[]
-}
-
 /**
  * A day after its link has ended an archive that no revision names goes, the object first. Who is naming it just now holds its row
  * and is passed over; who comes later finds it not there.
  */
-export async function sweepUploads(
-  { config, database }: Pick<Services, 'config' | 'database'>,
-  { within }: Scope = {},
-): Promise<void> {
+export async function sweepUploads({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
   const { uploads: storage } = config
   if (!storage) return
-  const settings = systemSettings(config.clockOffset(), `sweep-${crypto.randomUUID()}`)
-  const inside = within ? sql`tenant_id = any(${uuidArray(within)})` : sql`true`
-  const old = sql`${inside} and expires_at < clock() - interval '1 day' and not exists (
+  const settings = systemSettings(config, `sweep-${crypto.randomUUID()}`)
+  const old = sql`expires_at < clock() - interval '1 day' and not exists (
     select from revisions r where r.source_revision_config ->> 'source_tarball_path' = object_path)`
   const locked = sql`select id from uploads where ${old} order by expires_at limit ${AT_ONCE} for update skip locked`
   // A statement of its own, so that it sees what was written before the rows were held.

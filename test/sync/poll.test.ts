@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { tripsOf } from '#runtime'
 import { agentOf, newListener } from '../support/agent.ts'
-import { clock, eventsOf, newTenant, nobody, type Reply, startApp, type Tenant, theApp } from '../support/app.ts'
+import { eventsOf, later, newTenant, nobody, type Reply, startApp, type Tenant, theApp } from '../support/app.ts'
 import { image, newDeployment } from '../support/deployments.ts'
 import { digestOf } from '../support/opener.ts'
 
@@ -17,10 +17,6 @@ async function furnished() {
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
   return { tenant, listener, key, agent: agentOf(tenant, key) }
-}
-const later = async <T>(ms: number, act: () => Promise<T>) => {
-  clock.ahead += ms
-  return act().finally(() => (clock.ahead -= ms))
 }
 
 describe('work', () => {

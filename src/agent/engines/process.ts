@@ -120,12 +120,7 @@ export class ProcessEngine extends PooledEngine {
         ...{ command: artifact.start_command!, cwd: artifact.location, env, port },
       })
     }
-    this.pool(unit, true).start({
-      launch,
-      health_path: artifact.health_path,
-      copies: Math.max(1, unit.resources.min_scale),
-      memory_mb: unit.resources.memory_limit_mb,
-    })
+    this.run(unit, artifact, launch)
   }
 
   override async stop(ref: Ref): Promise<void> {

@@ -63,6 +63,16 @@ export class ContainerApi {
   get = <T>(path: string, query?: Query) => this.ask<T>('GET', path, { query })
   post = <T>(path: string, body?: object, query?: Query) => this.ask<T>('POST', path, { body, query })
 
+  /** Undefined where there is no such thing. */
+  async find<T>(path: string): Promise<T | undefined> {
+    try {
+      return await this.get<T>(path)
+    } catch (error) {
+      if (error instanceof EngineFailure && error.status === 404) return undefined
+      throw error
+    }
+  }
+
   /** Whether Dockerfiles are built by BuildKit there, as Docker does from 23.0 on: the classic builder passes over what it does not know. */
   async hasBuildKit(): Promise<boolean> {
     const res = await this.#send('GET', '/_ping', { signal: AbortSignal.timeout(ANSWER_WITHIN) })

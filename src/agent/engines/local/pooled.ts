@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { list, readJson, remove, writeJson } from '../../files.ts'
 import type { Artifact, Engine, Events, Level, Ref, Seen, Task, Tree, Unit } from '../engine.ts'
 import { LIMITS, type Limits } from './limits.ts'
-import { type Copy, Pool } from './pool.ts'
+import { type Copy, Pool, type Recipe } from './pool.ts'
 import { Promised } from './promised.ts'
 import type { Route, Target } from './router.ts'
 import { RouterClient } from './router-client.ts'
@@ -185,6 +185,12 @@ export abstract class PooledEngine implements Engine {
       pools.set(revision_id, new Pool(this.limits, { changed, log }))
     }
     return pools.get(revision_id)
+  }
+
+  /** As many copies as it is to have, each held to its memory. */
+  protected run(unit: Unit, { health_path }: Artifact, launch: Recipe['launch']): void {
+    const { min_scale, memory_limit_mb } = unit.resources
+    this.pool(unit, true).start({ launch, health_path, copies: Math.max(1, min_scale), memory_mb: memory_limit_mb })
   }
 
   protected each(work: (pool: Pool, ref: Ref) => void): void {
