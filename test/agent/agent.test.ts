@@ -267,12 +267,23 @@ describe('a failure is told in a sentence, and the old revision serves', () => {
       /no branch, tag or whole commit id `gone`/,
     ],
     [
+      'one that names its folder',
+      () => broken(running('console.log(process.cwd(), process.env.HOME); import("./gone.mjs")')),
+      /^Crash loop.*\n\/app \/home\/app\n.*'\/app\/gone.mjs' imported from \/app\/main.mjs/s,
+    ],
+    [
+      'a build that names its folder',
+      () => broken({}, { build_command: 'cat $PWD/nothing.txt' }),
+      /cat: '?\/app\/nothing.txt/,
+    ],
+    [
       'a template that is none',
       () => broken({}, { source: 'internal_template', template_id: 'x', git: null }),
       /choose one of/,
     ],
   ])('%s', async (_, happens, reason) => {
     expect(await happens()).toMatchObject({ state: 'failed', message: expect.stringMatching(reason) })
+    for (const { message } of control.logs) expect(message).not.toContain(home)
   })
 })
 

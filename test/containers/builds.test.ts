@@ -111,7 +111,14 @@ describe('with a Dockerfile', () => {
     const { artifact } = await built(engine, ref, FROM(podman.image))
     expect((await built(engine, next(), FROM(artifact.location))).lines).toContain('begun')
     const other = { deployment_id: randomUUID(), revision_id: randomUUID() }
-    expect(await failure(built(engine, other, FROM(artifact.location)))).toMatch(/^Unworkable: /)
+    const named = `ARG ID=${artifact.location.replace('sha256:', '')}\nARG BASE="$ID"\nFROM \${BASE}\n`
+    const copied = `FROM ${podman.image}\nCOPY --from=${artifact.location.slice('sha256:'.length, 20)} /www /other\n`
+    for (const Dockerfile of [`FROM ${artifact.location}\n`, named, copied]) {
+      expect(await failure(built(engine, next(), pods.tree({ Dockerfile }))), Dockerfile).toBe('nothing failed')
+      expect(await failure(built(engine, other, pods.tree({ Dockerfile }))), Dockerfile).toMatch(
+        /^Unworkable: (?!The image cannot be built)/,
+      )
+    }
   })
 
   test('what was built goes with the deployment', async () => {

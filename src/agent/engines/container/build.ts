@@ -7,8 +7,9 @@ import { packTar } from 'modern-tar/fs'
 import { type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
 import { installOf, startOf } from '../process/prepare.ts'
 import { type ContainerApi, EngineFailure } from './api.ts'
+import { basesIn } from './bases.ts'
 import { buildLines } from './build-lines.ts'
-import { fromOf, ignores } from './dockerfile.ts'
+import { ignores } from './dockerignore.ts'
 import { buildFailure, ending } from './failures.ts'
 import { BEGINNING, follow } from './log.ts'
 import { type Create, deploymentLabels, networkName, REVISION, ROLE } from './spec.ts'
@@ -21,7 +22,6 @@ const HOME = '/home/app'
 const CACHE = '/cache'
 /** Sourced and removed before anything else, so that no secret becomes part of the image. */
 const ENVIRONMENT = '/slipway.env'
-
 type Job = {
   api: ContainerApi
   owner: string
@@ -33,8 +33,12 @@ type Job = {
 }
 export const hasDockerfile = (tree: Tree) => fs.existsSync(join(tree.folder, 'Dockerfile'))
 
-/** The images that its Dockerfile begins with, in as far as they are named in full. */
-export const basesOf = ({ folder }: Tree) => fromOf(read(folder, 'Dockerfile'))
+/** The images that its Dockerfile takes. */
+export function basesOf({ folder }: Tree): string[] {
+  if (!fs.lstatSync(join(folder, 'Dockerfile')).isFile())
+    throw new Unworkable('Its Dockerfile is not a file but a link or a folder: put the file itself there.')
+  return basesIn(read(folder, 'Dockerfile'))
+}
 
 /** The id of the image. */
 export async function buildDockerfile({ api, owner, unit, tree, task }: Job): Promise<string> {

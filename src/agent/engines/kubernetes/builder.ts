@@ -79,9 +79,9 @@ export class Builder {
     try {
       text = fs.readFileSync(file, 'utf8')
     } catch {
-      throw new Unworkable(`This agent cannot read ${file}, which K8S_BUILD_DOCKER_CONFIG names: ask whoever runs it.`)
+      throw new Unworkable('This agent cannot read the file that K8S_BUILD_DOCKER_CONFIG names: ask whoever runs it.')
     }
-    return loginsFor(referenceOf(image), loginsIn(`The file ${file}`, text))[0] ?? null
+    return loginsFor(referenceOf(image), loginsIn('The file of K8S_BUILD_DOCKER_CONFIG', text))[0] ?? null
   }
 
   async #image(
