@@ -3,7 +3,7 @@ import { resolve } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Changes, LONGEST_POLL, type Report, type ReportResult } from '../sync/schema.ts'
 import { Builds } from './builds/builds.ts'
-import { type Control, patience, Refused } from './control.ts'
+import { type Control, patience, Refused, troubleOf } from './control.ts'
 import { Credentials } from './credentials.ts'
 import type { Engine, Events, Level, Ref } from './engines/engine.ts'
 import { makeKeys } from './envelope.ts'
@@ -190,7 +190,7 @@ export class Agent {
       if (error.status === 409) this.#loseLease()
       if (error.status === 422) this.#cursor = null
     }
-    if (trouble === 1) say(`The control plane: ${(error as Error).message}`)
+    if (trouble === 1) say(`The control plane: ${troubleOf(error as Error)}`)
     await delay(patience(error, trouble) * 1000, undefined, { signal: this.#ending.signal }).catch(() => {})
     return trouble
   }

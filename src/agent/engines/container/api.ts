@@ -183,7 +183,7 @@ export class ContainerApi {
       code === 'EACCES'
         ? 'this user may not use it: add the user to its group'
         : code === 'ENOENT' || code === 'ECONNREFUSED'
-          ? 'nothing listens there: start the engine, or name its socket in the settings'
+          ? 'nothing listens there: start the engine, or name its socket in CONTAINER_SOCKET'
           : name === 'TimeoutError'
             ? 'it does not answer in time'
             : message

@@ -135,7 +135,11 @@ export abstract class PooledEngine implements Engine {
     this.#closed = true
     for (const timer of this.#timers.splice(0)) clearInterval(timer)
     await this.promised.close()
-    if (!stop) return this.each(pool => pool.release())
+    if (!stop) {
+      this.each(pool => pool.release())
+      // Where nothing serves on, nobody needs to be led there.
+      if (list(this.#home).length > 0) return
+    }
     const all = [...this.#pools.values()].flatMap(pools => [...pools.values()])
     await Promise.all(all.map(pool => pool.stop()))
     await this.#router.close()
