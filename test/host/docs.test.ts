@@ -96,6 +96,18 @@ describe('the page', () => {
     expect(await pageOf(fixture)).not.toContain('name="X-Tenant-Id"')
   })
 
+  test('codes that every operation shares are told once, each under its status', async () => {
+    const answer = (description: string) => ({ description, content: { 'application/problem+json': {} } })
+    const refused = { responses: { 404: { $ref: '#/components/responses/404' }, 418: answer('of its own') } }
+    const page = await pageOf({
+      ...documentOf({}, { '/one': { get: refused }, '/two': { get: refused } }),
+      components: { responses: { 404: answer('of all') } },
+      'x-errors': [{ code: 'not_found', status: 404, detail: 'of all' }],
+    })
+    expect([countOf(page, 'id="errors-404"'), countOf(page, 'href="#errors-404"')]).toEqual([1, 2])
+    expect([countOf(page, 'of all'), countOf(page, 'of its own')]).toEqual([1, 2])
+  })
+
   test('an empty document is a page too', async () => {
     expect((await get('/docs', { openapi: '3.1.0', info: { title: 'T', version: '1' } })).status).toBe(200)
   })
