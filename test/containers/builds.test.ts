@@ -214,31 +214,35 @@ describe('without one, in a base image', () => {
   })
 })
 
-test.runIf(process.getuid?.() === 0 && !DOCKER)('a full disk fails a pull and a build with what to do', async () => {
-  const small = await startPodman(24)
-  try {
-    const { engine } = await pods.open({}, { socket: small.socket })
-    const fill = 'RUN dd if=/dev/urandom of=/big bs=1M count=48'
-    const Dockerfile = (from: string) => `FROM ${from}\n${fill}\n`
-    expect(await failure(built(engine, ref, pods.tree({ Dockerfile: Dockerfile(small.image) })))).toMatch(
-      /No space left/i,
-    )
+test.runIf(process.getuid?.() === 0 && !DOCKER)(
+  'a full disk fails a pull and a build with what to do',
+  async () => {
+    const small = await startPodman(24)
+    try {
+      const { engine } = await pods.open({}, { socket: small.socket })
+      const fill = 'RUN dd if=/dev/urandom of=/big bs=1M count=48'
+      const Dockerfile = (from: string) => `FROM ${from}\n${fill}\n`
+      expect(await failure(built(engine, ref, pods.tree({ Dockerfile: Dockerfile(small.image) })))).toMatch(
+        /No space left/i,
+      )
 
-    const image_uri = `${small.registry}/big:1`
-    fs.writeFileSync(`${pods.home}/Dockerfile`, Dockerfile(podman.image))
-    await podman.podman('build', '-t', image_uri, '-f', `${pods.home}/Dockerfile`, pods.home)
-    await podman.push(image_uri)
-    await podman.podman('rmi', image_uri)
-    expect(await failure(engine.prepare(unit(ref, {}, { image_uri }), null, task()))).toMatch(
-      /^Unworkable: The disk of the container engine is full/,
-    )
-  } finally {
-    // Whatever this test made, while its engine is there.
-    await pods.end()
-    pods.begin()
-    await small.stop()
-  }
-})
+      const image_uri = `${small.registry}/big:1`
+      fs.writeFileSync(`${pods.home}/Dockerfile`, Dockerfile(podman.image))
+      await podman.podman('build', '-t', image_uri, '-f', `${pods.home}/Dockerfile`, pods.home)
+      await podman.push(image_uri)
+      await podman.podman('rmi', image_uri)
+      expect(await failure(engine.prepare(unit(ref, {}, { image_uri }), null, task()))).toMatch(
+        /^Unworkable: The disk of the container engine is full/,
+      )
+    } finally {
+      // Whatever this test made, while its engine is there.
+      await pods.end()
+      pods.begin()
+      await small.stop()
+    }
+  },
+  120_000,
+)
 
 describe('pulled', () => {
   const pushed = async (tag: string) => {
