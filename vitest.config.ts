@@ -54,8 +54,13 @@ export default defineConfig({
           ...{ retry: 1, testTimeout: 120_000, hookTimeout: 120_000 },
         },
       },
-      // One after the other: engines side by side take the same networks.
-      { test: { name: 'containers', include: ['test/containers/**/*.test.ts'], fileParallelism: false } },
+      // One after the other: engines side by side take the same networks. Podman alone waits for seconds before it gives something up.
+      {
+        test: {
+          ...{ name: 'containers', include: ['test/containers/**/*.test.ts'], fileParallelism: false },
+          ...{ testTimeout: 240_000, hookTimeout: 240_000 },
+        },
+      },
       { test: { name: 'architecture', include: ['test/architecture.test.ts'] } },
     ],
   },

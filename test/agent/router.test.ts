@@ -4,7 +4,7 @@ import * as http from 'node:http'
 import { type AddressInfo, connect, createServer, type Server } from 'node:net'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { createRouter } from '../../src/agent/engines/local/router.ts'
-import { eventually } from '../support/commands.ts'
+import { eventually, heard } from '../support/commands.ts'
 
 const open: Server[] = []
 let router: ReturnType<typeof createRouter>
@@ -42,12 +42,6 @@ async function answered(options: Parameters<typeof send>[0] = {}) {
   let body = ''
   for await (const chunk of res.setEncoding('utf8')) body += chunk
   return { status: res.statusCode, headers: res.headers, raw: res.rawHeaders, body }
-}
-
-/** Awaited later, or by nobody where the test fails before. */
-function heard<T>(work: Promise<T>): Promise<T> {
-  work.catch(() => {})
-  return work
 }
 
 test('what is sent arrives as it was: method, path, body, headers, and who asked', async () => {

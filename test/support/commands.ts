@@ -17,8 +17,7 @@ export function command(file: string, args: string[] = [], env: Record<string, s
   const said = { out: '', err: '' }
   child.stdout.on('data', chunk => (said.out += chunk))
   child.stderr.on('data', chunk => (said.err += chunk))
-  const exited = once(child, 'close').then(([code]) => code as number | null)
-  exited.catch(() => {})
+  const exited = heard(once(child, 'close').then(([code]) => code as number | null))
   const running = {
     pid: child.pid!,
     said,
@@ -71,6 +70,12 @@ export async function eventually<T>(condition: () => T | Promise<T>): Promise<No
     if (Date.now() > deadline) throw new Error(`It never came true: ${condition}`)
     await delay(25)
   }
+}
+
+/** What is awaited later, and by nobody where the test fails before: its failure is no error that nobody caught. */
+export function heard<T>(work: Promise<T>): Promise<T> {
+  work.catch(() => {})
+  return work
 }
 
 /** The process and all below it. */

@@ -6,7 +6,6 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { pipeline } from 'node:stream'
 
 export type GitServer = Awaited<ReturnType<typeof gitServer>>
 
@@ -75,8 +74,10 @@ export async function gitBackend(root: string, req: IncomingMessage, res: Server
     ...more,
   }
   const child = spawn('git', ['http-backend'], { env, stdio: ['pipe', 'pipe', 'ignore'] })
-  // Either may leave first: git where it has heard enough, whoever asks where it is ended.
-  pipeline(req, child.stdin, () => {})
+  // Git may have heard enough, and whoever asks may leave.
+  child.stdin.on('error', () => {})
+  req.once('close', () => child.stdin.end())
+  req.pipe(child.stdin)
   const chunks: Buffer[] = []
   for await (const chunk of child.stdout) chunks.push(chunk as Buffer)
   const said = Buffer.concat(chunks)

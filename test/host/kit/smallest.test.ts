@@ -5,7 +5,7 @@ import { passesKit } from '../../support/kit.ts'
 
 afterEach(() => vi.unstubAllEnvs())
 
-it('passes', () => passesKit('protocol-kit/fake-agent.ts'), 300_000)
+it('passes', () => passesKit('protocol-kit/fake-agent.ts'), 600_000)
 
 it('fails where it does nothing', async () => {
   vi.stubEnv('KIT_PATIENCE_MS', '2000')
