@@ -1,4 +1,5 @@
 // From sources to files: real git over HTTP, archives friendly and hostile, templates, configurations, commands.
+import { execFileSync } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { createServer } from 'node:http'
@@ -234,6 +235,19 @@ describe('the runtime configuration', () => {
     expect(() => configurationAt(join(home, 'app'), 'c.json')).toThrow(/leads out/)
   })
 
+  test.each([
+    ['leads out of the source', (file: string) => fs.symlinkSync('/dev/zero', file)],
+    ['is no file', (file: string) => void execFileSync('mkfifo', [file])],
+    ['is too big', (file: string) => fs.writeFileSync(file, ' '.repeat(1e6 + 1))],
+  ])('a package.json that %s is not read', async (_, make) => {
+    const folder = join(home, 'odd')
+    fs.mkdirSync(folder)
+    make(join(folder, 'package.json'))
+    const found = { ...nothing, folder, commit: null, start_command: null, health_path: null, env: {} }
+    const ref = { deployment_id: randomUUID(), revision_id: revision }
+    await expect(prepare(unit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(/not a file/)
+  })
+
   test('the deployment’s own commands win; without a start command it is npm start; without either it is refused', async () => {
     const server = await gitServer()
     const commands = { install_command: 'echo theirs', build_command: 'echo theirs' }
@@ -285,6 +299,21 @@ describe('a command of a build', () => {
       /^It ended with code 3\. Its last lines:\nno such file$/,
     )
     await expect(run('kill -9 $$')).rejects.toThrow(/killed by SIGKILL/)
+  })
+
+  test('a line without an end is told before it has one', async () => {
+    const running = run(
+      `head -c 100000 /dev/zero | tr '\\0' x; while [ ! -e told ]; do sleep 0.02; done; echo; echo; echo end`,
+    )
+    await eventually(() => lines.length > 0)
+    fs.writeFileSync(join(home, 'told'), '')
+    await running
+    expect(lines.map(line => line.length)).toEqual([16 * 1024 + 1, 0, 3])
+  })
+
+  test('a daemon in a session of its own holds nothing up, and ends with it', async () => {
+    await run(`setsid sh -c 'echo $$ > pid; exec sleep 1000' & while [ ! -s pid ]; do sleep 0.02; done`)
+    await eventually(() => aliveOf([Number(read(home, 'pid'))]).length === 0)
   })
 
   test.each([
