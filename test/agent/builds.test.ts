@@ -9,12 +9,14 @@ import { gzipSync } from 'node:zlib'
 import { packTar, type TarEntry } from 'modern-tar'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { ARCHIVE_LIMITS, unpack } from '../../src/agent/builds/archive.ts'
+import { Builds } from '../../src/agent/builds/builds.ts'
 import { runCommand } from '../../src/agent/builds/command.ts'
 import { configurationAt } from '../../src/agent/builds/configuration.ts'
 import { type Origin, obtain } from '../../src/agent/builds/tree.ts'
 import type { Task } from '../../src/agent/engines/engine.ts'
 import { PATH } from '../../src/agent/engines/process/environment.ts'
 import { prepare } from '../../src/agent/engines/process/prepare.ts'
+import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { aliveOf, eventually } from '../support/commands.ts'
 import { folder as newFolder, unit } from '../support/engine.ts'
 import { type GitServer, gitServer } from '../support/git-http.ts'
@@ -280,6 +282,20 @@ test('what the operator lends is seen by the commands of a build, and is its own
   const of = unit({ deployment_id: randomUUID(), revision_id: revision }, { secrets: { CITY: 'Bergen' } })
   await prepare(of, wanted, task, { disk_mb: 64, lent: { HTTPS_PROXY: 'http://proxy', CITY: 'Oslo', HOME: '/root' } })
   expect(fs.readFileSync(join(location, 'seen'), 'utf8')).toBe(`http://proxy Bergen ${join(task.cache, 'home')}\n`)
+})
+
+test('a build that waits for its turn is interrupted at once', async () => {
+  const engine = new ProcessEngine({ home, port: 0 })
+  const builds = new Builds({ home, engine, changed() {}, stale() {}, log() {} })
+  const install_command = `while [ ! -e ${home}/go ]; do sleep 0.02; done`
+  const all = [1, 2, 3].map(() => unit({ deployment_id: randomUUID(), revision_id: randomUUID() }))
+  for (const one of all) builds.start(one, { ...nothing, template_id: 'static-site', install_command })
+  await builds.interrupt(all[2]!)
+  expect(all.map(one => builds.isBuilding(one))).toEqual([true, true, false])
+  fs.writeFileSync(join(home, 'go'), '')
+  await eventually(() => builds.made(all[0]!) && builds.made(all[1]!))
+  expect(builds.made(all[2]!)).toBeUndefined()
+  await builds.close()
 })
 
 describe('a command of a build', () => {
