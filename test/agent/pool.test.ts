@@ -5,6 +5,14 @@ import { type Copy, Pool } from '../../src/agent/engines/local/pool.ts'
 import { eventually } from '../support/commands.ts'
 import { QUICK } from '../support/engine.ts'
 
+test('that it fails is news once', async () => {
+  let changes = 0
+  const pool = new Pool({ ...LIMITS, ...QUICK, ready_ms: 20 }, { changed: () => void changes++, log: () => {} })
+  await eventually(() => pool.tick() ?? pool.phase() === 'failing')
+  for (let i = 0; i < 10; i++) pool.tick()
+  expect(changes).toBe(1)
+})
+
 test('a copy that is not well gets no more requests, also where it cannot be killed at once', async () => {
   let well = true
   let kills = 0

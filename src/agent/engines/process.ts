@@ -2,6 +2,7 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { readJson, remove, sizeOf, writeJson } from '../files.ts'
+import { endEscaped } from '../marked.ts'
 import { freePort } from '../ports.ts'
 import { memoryOf } from '../processes.ts'
 import type { Artifact, Events, Ref, Task, Tree, Unit } from './engine.ts'
@@ -125,6 +126,7 @@ export class ProcessEngine extends PooledEngine {
 
   override async stop(ref: Ref): Promise<void> {
     await super.stop(ref)
+    endEscaped(ref.revision_id)
     this.#trees.delete(ref.revision_id)
     this.#full.delete(ref.revision_id)
   }

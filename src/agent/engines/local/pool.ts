@@ -64,6 +64,7 @@ export class Pool {
   #recipe: Recipe | undefined
   #startedAt = Date.now()
   #wasHealthy = false
+  #failing = false
   #trouble: string | null = null
   #stopping = false
   #tickAt = 0
@@ -106,8 +107,10 @@ export class Pool {
         slot.launching = this.#launch(slot, this.#recipe)
     }
     if (now - this.#tickAt > 500) this.#tickAt = now
-    // Time alone may have made it a failure.
-    if (!this.#wasHealthy && this.phase() === 'failing') this.#told.changed()
+    // Time alone may have made it a failure, which is news once.
+    const failing = this.phase() === 'failing'
+    if (failing && !this.#failing) this.#told.changed()
+    this.#failing = failing
   }
 
   phase(): Running['phase'] {
