@@ -175,10 +175,12 @@ export function reportOf(work: Work, generation: number, found: Found, databaseT
 export const factsOf = (report: Report) => JSON.stringify({ ...report, generation: 0 })
 
 /** What of a report whoever looks on wants to read; null where it is a step on the way. */
-export function outcomeOf(work: Work, { state, revision_id, url, message }: Report): string | null {
-  const revision = `revision ${revisionOf(work, revision_id ?? '')?.number}`
+export function outcomeOf(work: Work, { state, revision_id, url, message, healthy }: Report): string | null {
+  const revision = `revision ${revisionOf(work, revision_id ?? work.serving?.id ?? '')?.number}`
   if (state === 'deployed') return `${revision} serves at ${url}`
-  if (state === 'failed') return `${revision} failed: ${message?.replaceAll('\n', '\n  ')}`
+  const why = message?.replaceAll('\n', '\n  ')
+  if (state === 'failed') return `${revision} failed: ${why}`
+  if (state === 'serving' && healthy === false) return `${revision}: ${why}`
   return state === 'removed' ? 'removed' : null
 }
 

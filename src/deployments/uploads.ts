@@ -8,6 +8,7 @@ import { Failure, fail, notConfigured } from '../kernel/errors.ts'
 import { commit, systemEvents, systemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { found } from '../kernel/rows.ts'
+import { NO_UPLOADS } from '../kernel/storage.ts'
 import { deployments, type uploads } from '../tables.ts'
 import { ARCHIVE_BYTES, inspected } from './archive.ts'
 import type * as shared from './schema.ts'
@@ -25,7 +26,7 @@ const signed = ({ workspace_id, upload_id, expires }: Omit<Link, 'signature'>) =
 export const offerUpload = verb(
   'deployments:update',
   async (ctx, { deployment_id }: z.output<typeof shared.DeploymentRef>): Promise<schema.UploadTarget> => {
-    if (!ctx.config.uploads) throw notConfigured()
+    if (!ctx.config.uploads) throw notConfigured(NO_UPLOADS)
     const id = crypto.randomUUID()
     const sourced = sql`case when ${deployments.source} = 'internal_source' then true
       else refuse('source_rule', 'source needs to be internal_source for an upload') end`
@@ -62,7 +63,7 @@ export async function receiveUpload({ config, database }: Services, link: Link, 
   if (link.expires <= Date.now() + config.clockOffset()) throw fail('upload_link_expired')
   if (body.type !== undefined && !TYPES.test(body.type)) throw fail('not_gzip_type')
   if ((body.length ?? 0) > ARCHIVE_BYTES) throw fail('archive_too_large')
-  if (!storage) throw notConfigured()
+  if (!storage) throw notConfigured(NO_UPLOADS)
   if (!body.stream) throw fail('archive_invalid')
 
   const settings = systemSettings(config, body.requestId)
