@@ -6,7 +6,7 @@ import type { Artifact, Engine, Level, Ref, Task, Unit } from '../engines/engine
 import { Passing, Unworkable } from '../engines/engine.ts'
 import { LIMITS } from '../engines/local/limits.ts'
 import { PATH } from '../engines/process/environment.ts'
-import { list, readJson, remove, writeJson } from '../files.ts'
+import { list, readJson, remove, sizeOf, writeJson } from '../files.ts'
 import { endMarked } from '../marked.ts'
 import { LinkOver } from './archive.ts'
 import { type Origin, obtain } from './tree.ts'
@@ -27,6 +27,7 @@ type Options = {
 const AT_ONCE = 2
 const GRACE_MS = 2_000
 const AGAIN_MS = 5_000
+const CACHE_MB = 2048
 const IMAGES = ['internal_container', 'external_container']
 
 export class Builds {
@@ -102,6 +103,10 @@ export class Builds {
     try {
       signal.throwIfAborted()
       await remove(folder)
+      if ((await sizeOf(task.cache, CACHE_MB)) >= CACHE_MB) {
+        log(`What it kept between builds grew beyond ${CACHE_MB} MB, and begins anew.`)
+        await remove(task.cache)
+      }
       for (const path of [folder, task.cache]) fs.mkdirSync(path, { recursive: true, mode: 0o700 })
       const begun = performance.now()
       const { engine, templates } = this.#options
