@@ -1,5 +1,5 @@
 // What `npm ci` installed, kept by a deployment for its next build with the same lock file, where nothing else decides what is installed.
-import { createHash } from 'node:crypto'
+import { scryptSync } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 
@@ -34,9 +34,8 @@ export function keepingModules(command: string, { folder, cache, from }: Kept): 
   const all = Object.values(installed)
   const whole = all.every(one => !one.link && (one.integrity || one.inBundle))
   if (!packages || !whole || workspaces || Object.keys(scripts).some(name => SCRIPTS.test(name))) return command
-  const key = createHash('sha256')
-    .update(JSON.stringify([lock, asked, read(folder, '.npmrc'), from]))
-    .digest('hex')
+  // Secrets are among it: slow to guess.
+  const key = scryptSync(JSON.stringify([lock, asked, read(folder, '.npmrc'), from]), cache, 32).toString('hex')
   const modules = `'${cache.replaceAll("'", `'\\''`)}'/modules`
   // Theirs may look at the source, so they run each time.
   const rebuilt = all.some(one => one.hasInstallScript) ? ' && npm rebuild' : ''

@@ -3,6 +3,7 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { runCommand } from '../../builds/command.ts'
 import { keepingModules } from '../../builds/modules.ts'
+import { stampOf } from '../../files.ts'
 import { type Artifact, type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
 import { PATH } from './environment.ts'
 
@@ -44,7 +45,8 @@ export async function prepare(unit: Unit, tree: Tree, task: Task, { disk_mb, len
     })
   }
   const { health_path, commit } = tree
-  return { location: folder, start_command: startOf(tree), health_path, env: tree.env, commit }
+  const start_command = startOf(tree)
+  return { location: folder, start_command, health_path, env: tree.env, commit, stamp: await stampOf(folder) }
 }
 
 export function startOf({ folder, start_command }: Tree): string {
