@@ -140,23 +140,27 @@ test('a repository: deployed, pushed to, redeployed, rolled back, while a client
   git.push(serving('two'))
   expect(await ended(control.want(id, source()))).toMatchObject({ state: 'deployed' })
   await client.until('200 two')
-  const back = control.want(id, source({ git: { ...source().git, commit_sha: first } }))
+  const asked = git.seen.length
+  const back = control.want(id, source({ git: { ...source().git, commit_sha: first } }), { secrets: { TOKEN: '!' } })
   expect(await ended(back)).toMatchObject({ state: 'deployed' })
-  await client.until('200 one')
-  expect(await client.stop()).toEqual(['200 one', '200 one!', '200 two'])
+  await eventually(async () => (await ask(urlOf())).body === 'one!')
+  expect(await client.stop()).toEqual(['200 one!', '200 two'])
+  // It was still there.
+  expect(git.seen).toHaveLength(asked)
   await eventually(() =>
     control.logs.some(({ of, kind, message }) => of === back && kind === 'deploy' && message === 'serving one'),
   )
   expect(control.logs.some(({ of, kind, message }) => of === one && kind === 'build' && message.includes(first))).toBe(
     true,
   )
-  // What was left behind is gone.
+  // What was left behind is gone, or kept for another rollback.
+  const made = () => fs.readdirSync(join(home, 'builds', id)).filter(name => name !== 'cache')
+  const kept = (name: string) => fs.existsSync(join(home, 'builds', id, name, 'kept.json'))
   await eventually(
     () =>
-      fs
-        .readdirSync(join(home, 'builds', id))
-        .sort()
-        .join() === [back, 'cache'].sort().join(),
+      made()
+        .filter(name => !kept(name))
+        .join() === back,
   )
 })
 

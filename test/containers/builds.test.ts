@@ -121,6 +121,21 @@ describe('with a Dockerfile', () => {
     }
   })
 
+  test('what was built for an earlier revision is used again while its image is there', async () => {
+    const { engine } = await pods.open()
+    const files = pods.tree({ Dockerfile: `FROM ${podman.image}\nCMD ["/bin/sh", "-c", "${SERVE}"]\n` })
+    const { artifact } = await built(engine, ref, files)
+    const back = next()
+    expect(await engine.reuse(unit(back, {}, { source: 'internal_source' }), artifact, task())).toEqual(artifact)
+    await engine.start(unit(back), artifact)
+    await until(engine, back, 'healthy')
+    await engine.stop(back)
+    await engine.stop(ref)
+    expect(await engine.reuse(unit(next()), artifact, task())).toEqual(artifact)
+    const gone = { ...artifact, location: `sha256:${'0'.repeat(64)}` }
+    expect(await engine.reuse(unit(next()), gone, task())).toBeNull()
+  })
+
   test('what was built goes with the deployment', async () => {
     const { engine } = await pods.open()
     for (const page of ['one', 'two'])

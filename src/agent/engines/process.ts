@@ -1,7 +1,7 @@
 // The engine that runs applications as processes of this machine, behind a local router.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { readJson, remove, sizeOf, writeJson } from '../files.ts'
+import { readJson, remove, sizeOf, stampOf, writeJson } from '../files.ts'
 import { endEscaped } from '../marked.ts'
 import { freePort } from '../ports.ts'
 import { memoryOf } from '../processes.ts'
@@ -96,6 +96,12 @@ export class ProcessEngine extends PooledEngine {
 
   prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact> {
     return prepare(unit, tree!, task, { disk_mb: this.limits.disk_mb, lent: this.#lent })
+  }
+
+  /** What ran from a folder may have written into it. */
+  async reuse(_: Unit, artifact: Artifact): Promise<Artifact | null> {
+    const stamp = await stampOf(artifact.location).catch(() => undefined)
+    return stamp !== undefined && stamp === artifact.stamp ? artifact : null
   }
 
   async start(unit: Unit, artifact: Artifact): Promise<void> {

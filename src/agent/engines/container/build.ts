@@ -4,6 +4,7 @@ import * as fs from 'node:fs'
 import { join, relative } from 'node:path'
 import { Readable } from 'node:stream'
 import { packTar } from 'modern-tar/fs'
+import { keepingModules } from '../../builds/modules.ts'
 import { type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
 import { installOf, startOf } from '../process/prepare.ts'
 import { type ContainerApi, EngineFailure } from './api.ts'
@@ -20,8 +21,13 @@ const LAST_LINES = 10
 const FOLDER = '/app'
 const HOME = '/home/app'
 const CACHE = '/cache'
+const CACHE_MB = 1024
 /** Sourced and removed before anything else, so that no secret becomes part of the image. */
 const ENVIRONMENT = '/slipway.env'
+/** What grew too big between builds begins anew. */
+const BEGIN = `set -e; . ${ENVIRONMENT}; rm ${ENVIRONMENT}
+if [ "$(du -sm ${CACHE} | cut -f 1)" -ge ${CACHE_MB} ]; then rm -rf ${CACHE}/* ${CACHE}/.[!.]*; fi`
+
 type Job = {
   api: ContainerApi
   owner: string
@@ -75,7 +81,9 @@ export async function buildInBase(
   await api.post('/volumes/create', { Name: volume, Driver: 'local', Labels: shared })
   const given =
     user === undefined ? null : `mkdir -p ${HOME} /tmp; chmod 1777 /tmp; chown -R ${user}:${user} ${FOLDER} ${HOME}`
-  const commands = [`set -e; . ${ENVIRONMENT}; rm ${ENVIRONMENT}`, install, tree.build_command, given].filter(Boolean)
+  const from = { base, env: tree.env, secrets: unit.secrets }
+  const installing = install && keepingModules(install, { folder: tree.folder, cache: CACHE, from })
+  const commands = [BEGIN, installing, tree.build_command, given].filter(Boolean)
   const entry = [`ENTRYPOINT ["/bin/sh", "-c"]`, `CMD ${JSON.stringify([start])}`]
   const changes = [`WORKDIR ${FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${HOME}`, ...entry]
   const create: Create = {

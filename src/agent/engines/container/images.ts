@@ -16,7 +16,7 @@ type Inspected = {
 type Kept = { revision_id: string; images: Record<string, string> }
 type Wanted = { fresh: boolean; own: string | null }
 
-/** Older ones of a deployment go: a rollback pulls by digest, or builds again. */
+/** Older ones of a deployment go: a rollback to those pulls by digest, or builds again. */
 const KEPT = 3
 const LINES_EVERY_MS = 1_000
 const RESTORE_MS = 120_000
@@ -114,6 +114,8 @@ export class Images {
   #inspect(image: string): Promise<Inspected | undefined> {
     return this.#api.find<Inspected>(`/images/${image}/json`)
   }
+
+  has = async (image: string) => (await this.#inspect(image)) !== undefined
 
   /** Pulls again what somebody else has removed; what was built here cannot be brought back so. */
   async restore(images: string[], unit: Unit): Promise<void> {
