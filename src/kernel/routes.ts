@@ -145,7 +145,7 @@ const NO_STORE = { 'Cache-Control': 'no-store' }
 async function serve(c: Context<Edge>, operation: Operation, services: Services): Promise<Response> {
   const caller = await admit(c, services)
   const text = operation.method === 'get' ? '' : await readBody(c.req)
-  const faults = await readHeaders(c, operation, text, caller)
+  const faults = readHeaders(c, operation, text, caller)
   const input = validate(c.req, operation, text, faults)
   const { variant } = operation
   if (variant && input[variant.on] === true) return c.json(await variant.verb(caller, input as never), 200, NO_STORE)
