@@ -10,7 +10,7 @@ import type { Keys } from './envelope.ts'
 import { plain } from './last-lines.ts'
 import { type Observed, type Phase, stateOf, type Wanted } from './plan.ts'
 
-export const NOT_WANTED: Wanted = { present: false, target: null, serving: null, database: false }
+const NOT_WANTED: Wanted = { present: false, target: null, serving: null, database: false }
 
 export const wantedOf = (work: Work | undefined): Wanted =>
   work?.wanted === 'present'

@@ -6,7 +6,7 @@ import { type Outside, outside } from '../kernel/guarded-fetch.ts'
 
 /** A page of a hundred repositories is some 600 KB. At most MOST_PAGES are listed, and a token and its like come besides. */
 const LIMITS = { oneMs: 8000, allMs: 25_000, fetches: 120, bytes: 3 * 1024 * 1024 }
-export const MOST_PAGES = 100
+const MOST_PAGES = 100
 /** What a Worker keeps open at once; hosts allow far more. */
 export const AT_ONCE = 6
 

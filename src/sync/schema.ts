@@ -38,8 +38,6 @@ const Digest = z
     description:
       'The exclusive or, over all deployments, of the first 8 bytes of SHA-256 of `<deployment_id>:<generation>`.',
   })
-/** Of an agent that has nothing. */
-export const EMPTY_DIGEST = '0'.repeat(16)
 const Cursor = z.int().min(0)
 const Sealed = z.string().meta({
   description: 'An envelope for the agent’s key: `v1.<ephemeral public key>.<nonce>.<ciphertext>`, each in base64url.',
@@ -206,7 +204,7 @@ export type Release = z.output<typeof Release>
 // ---- reporting
 
 /** What an agent may say of a deployment, in the order of a rollout. */
-export const reportStates = [
+const reportStates = [
   'building',
   'built',
   'deploying',

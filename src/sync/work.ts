@@ -29,7 +29,7 @@ type MadeFrom = {
   platform_config_path?: string
   image_uri?: string
 }
-export type StoredRevision = {
+type StoredRevision = {
   id: string
   number: number
   status: RevisionStatus
