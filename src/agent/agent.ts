@@ -1,6 +1,7 @@
 // The agent: takes down what is wanted, brings each deployment to it step by step, and tells what became of it.
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Changes, LONGEST_POLL, REPORTS_AT_ONCE, type Report, type ReportResult } from '../sync/schema.ts'
+import { type Changes, LONGEST_POLL } from '../sync/poll.schema.ts'
+import { REPORTS_AT_ONCE, type Report, type ReportResult } from '../sync/report.schema.ts'
 import { Builds } from './builds/builds.ts'
 import { type Control, patience, Refused } from './control.ts'
 import { Credentials } from './credentials.ts'

@@ -1,7 +1,8 @@
 // What is wanted of a deployment, as the control plane says it and as the plan, the builds and the engines take it.
 import { createHash } from 'node:crypto'
 import { withDefaults } from '../deployments/resources.schema.ts'
-import type { Report, RevisionWork, Work } from '../sync/schema.ts'
+import type { Report } from '../sync/report.schema.ts'
+import type { RevisionWork, Work } from '../sync/work.schema.ts'
 import type { Builds, Made } from './builds/builds.ts'
 import type { Credential } from './builds/git.ts'
 import type { Origin } from './builds/tree.ts'

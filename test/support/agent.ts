@@ -1,6 +1,8 @@
 // An agent as tests play it: a listener's key, its lease, and what it was told.
 import { expect } from 'vitest'
-import type { Changes, Report, ReportResult, Work } from '../../src/sync/schema.ts'
+import type { Changes } from '../../src/sync/poll.schema.ts'
+import type { Report, ReportResult } from '../../src/sync/report.schema.ts'
+import type { Work } from '../../src/sync/work.schema.ts'
 import { nobody, type Tenant } from './app.ts'
 import { opener } from './opener.ts'
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import type { Work } from '../../src/sync/schema.ts'
+import type { Work } from '../../src/sync/work.schema.ts'
 import { agentOf, newListener } from '../support/agent.ts'
 import { clock, eventsOf, newTenant, nobody, type Tenant } from '../support/app.ts'
 import { image, newDeployment, revisionsOf, storyOf, told } from '../support/deployments.ts'
