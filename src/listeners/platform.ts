@@ -6,7 +6,7 @@ import { type Database, runAsSystem } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 
 type Wanted = { organization_id: string; compute_id: string; compute_type: 'k8s' | 'local' }
-export type PlatformListener = { listener_id: string; listener_key: string }
+type PlatformListener = { listener_id: string; listener_key: string }
 
 /** Finds it by its compute_id, or makes it, and makes a key for its agent in either case. */
 export async function registerPlatformListener(database: Database, wanted: Wanted): Promise<PlatformListener> {

@@ -87,7 +87,7 @@ const telling = <T>(way: Outside, asking: Promise<T>): Promise<T> =>
 // ---- what servers are asked by
 
 export const ASSUMED = sql`(select array_to_json(o.assume_s256) from organizations o where o.id = current_organization())`
-export const hostsIn = ([hosts]: Row): string[] => JSON.parse(hosts as string)
+const hostsIn = ([hosts]: Row): string[] => JSON.parse(hosts as string)
 
 export const policy = ({ config }: Pick<Ctx, 'config'>, assumed: string[]) => ({
   assumeS256: (host: string) => assumed.includes(host),

@@ -1,11 +1,12 @@
 // A person's way to a provider and back: it begins when a token is asked for, and ends at the callback.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
+import { type Code, isCode, sentenceOf } from '../kernel/codes.ts'
 import { type Caller, type Ctx, callerFor, pause, uncounted, verb } from '../kernel/context.ts'
 import { type Row, run, runAsSystem, textArray } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { logged } from '../kernel/edge.ts'
-import { type Code, Failure, fail, isCode, sentenceOf } from '../kernel/errors.ts'
+import { Failure, fail } from '../kernel/errors.ts'
 import { outside } from '../kernel/guarded-fetch.ts'
 import { clockOf, commit, systemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
