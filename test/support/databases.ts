@@ -38,6 +38,8 @@ export async function lendDatabases(server: string, onTrip: NonNullable<GatewayO
   }
   const lent = new Map<string, Database>()
   const lender = createServer(async (request, response) => {
+    // A connection that is kept is closed after a while, perhaps just when a file gives its database back.
+    response.setHeader('Connection', 'close')
     if (request.method === 'POST') {
       const one = free.pop() ?? (await make())
       lent.set(one.name, one)
