@@ -38,7 +38,7 @@ export const toWire = (origin: string, row: Told): schema.Integration & { [versi
  * A host that was proved is connected. The integration that this workspace had with the same account, and that was revoked, comes back to
  * life, so that its deployments go on; the constraints see that an installation is one workspace's.
  */
-export async function connected(ctx: Ctx, proven: Found, sealed: string | null, also: SQL[] = []): Promise<Told> {
+export async function connected(ctx: Ctx, proven: Found, sealed: string | null): Promise<Told> {
   const { host, base_url, app_id, installation_id, account_id, name, state } = proven
   const revived = sql`revived as (
     update integrations i set app_id = ${app_id}, installation_id = ${installation_id}, name = ${name}, state = ${state},
@@ -54,6 +54,6 @@ export async function connected(ctx: Ctx, proven: Found, sealed: string | null, 
   const plain = sql.raw(Object.keys(told).join(', '))
   const change = sql<Told>`select ${plain} from revived union all select ${plain} from made`
   const data = { host, base_url, installation_id, name }
-  const rows = await commit(ctx, 'integration.connected', change, data, { first: [revived, made], also })
+  const rows = await commit(ctx, 'integration.connected', change, data, { first: [revived, made] })
   return found(rows, 'workspace_not_found')
 }
