@@ -13,6 +13,15 @@ import { arrivalPage } from './page.ts'
 
 type Open = NonNullable<Operation['open']>
 
+/** What asking an authorization server for a token may come to. */
+const SERVER_REFUSALS = [
+  'client_refused',
+  'token_answer_invalid',
+  'blocked_url',
+  'upstream_error',
+  'upstream_timeout',
+] as const
+
 const receive =
   (read: (c: Parameters<Open>[0]) => Promise<URLSearchParams>): Open =>
   async (c, services) => {
@@ -49,11 +58,7 @@ const comeBack = {
     'authorization_denied',
     'authorization_refused',
     'grant_refused',
-    'client_refused',
-    'token_answer_invalid',
-    'blocked_url',
-    'upstream_error',
-    'upstream_timeout',
+    ...SERVER_REFUSALS,
     'database_unavailable',
   ],
 } satisfies Partial<Operation>
@@ -66,14 +71,7 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
       'Where a server refuses a token for want of scopes (403 with `insufficient_scope`), name those of its challenge in `scopes`: the person is asked for them, and for those of before.',
     body: s.AuthenticationWish,
     reply: s.Authentication,
-    errors: [
-      'provider_not_found',
-      'client_refused',
-      'token_answer_invalid',
-      'blocked_url',
-      'upstream_error',
-      'upstream_timeout',
-    ],
+    errors: ['provider_not_found', ...SERVER_REFUSALS],
     asks: true,
     verb: authenticate,
   })
@@ -84,14 +82,7 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
     params: s.AuthRef,
     query: s.AuthWaitQuery,
     reply: s.Authentication,
-    errors: [
-      'flow_not_found',
-      'client_refused',
-      'token_answer_invalid',
-      'blocked_url',
-      'upstream_error',
-      'upstream_timeout',
-    ],
+    errors: ['flow_not_found', ...SERVER_REFUSALS],
     asks: true,
     verb: waitForConnection,
   })
