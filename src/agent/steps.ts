@@ -1,5 +1,5 @@
 // Takes the steps that the plan names: each leads to one verb of the builds or of the engine, and can be repeated.
-import type { Work } from '../sync/schema.ts'
+import type { Work } from '../sync/work.schema.ts'
 import type { Builds } from './builds/builds.ts'
 import { type Engine, Passing } from './engines/engine.ts'
 import type { Action } from './plan.ts'
@@ -48,7 +48,7 @@ export async function take(steps: Steps, action: Action, known: Known | undefine
       return orRefuse(steps, action.revision, () => {
         const refusal = engine.refuses(unit())
         if (refusal) throw new Error(refusal)
-        builds.start(unit(), originOf(work!, revision!, opening))
+        builds.start(unit(), originOf(work!, revision!, opening), work!.serving?.id)
       })
     case 'start': {
       const record = found.made.get(action.revision)

@@ -1,5 +1,6 @@
 // What goes wrong around a deployment besides its builds: tried again, told to whoever wanted it, and in the end its revision's failure.
-import type { Report, Work } from '../sync/schema.ts'
+import type { Report } from '../sync/report.schema.ts'
+import type { Work } from '../sync/work.schema.ts'
 import type { Builds } from './builds/builds.ts'
 import { type Level, type Ref, Unworkable } from './engines/engine.ts'
 import { Lingering } from './steps.ts'
@@ -8,6 +9,8 @@ import { cut } from './work.ts'
 type Options = {
   builds: Pick<Builds, 'made' | 'isBuilding' | 'refuse' | 'giveUp'>
   log: (of: Ref, message: string, level: Level) => void
+  /** How a text that may name folders of this machine is told. */
+  shown: (text: string) => string
   /** Milliseconds. */
   lasting?: number
 }
@@ -31,8 +34,8 @@ export class Troubles {
   }
 
   meet(id: string, work: Work | undefined, error: Error): Outcome {
-    const { builds, log, lasting = LASTING_MS } = this.#options
-    const { message } = error
+    const { builds, log, lasting = LASTING_MS, shown } = this.#options
+    const message = shown(error.message)
     const lingers = error instanceof Lingering
     const hopeless = (lingers ? error.cause : error) instanceof Unworkable
     const target = work?.revision?.id ?? null

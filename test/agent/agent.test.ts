@@ -95,6 +95,36 @@ function polling(url: string) {
   }
 }
 
+test('what was changed while a revision was on its way is not taken for known, and is brought about', async () => {
+  git.push(serving('one'), 'First')
+  start()
+  let generation = 0
+  control.odd.onReport = report => {
+    if (generation) return
+    generation = report.generation
+    control.odd.deaf = true
+    control.change(id, { custom_url: 'https://shop.example.com/below' })
+  }
+  const one = control.want(id, source())
+  expect(await ended(one)).toMatchObject({ state: 'deployed', generation })
+  control.odd.deaf = false
+  expect(
+    await eventually(async () => (await ask(urlOf(), '/below', { headers: { host: 'any' } })).status === 200),
+  ).toBe(true)
+})
+
+test('a report that the control plane cannot read holds up no other', async () => {
+  git.push(serving('one'), 'First')
+  start()
+  const unread = randomUUID()
+  control.odd.unreadable = unread
+  control.want(unread, source())
+  expect(await ended(control.want(id, source()))).toMatchObject({ state: 'deployed' })
+  control.odd.unreadable = ''
+  expect(control.reports.filter(one => one.deployment_id === unread)).toEqual([])
+  expect(await ended(control.want(unread, source()))).toMatchObject({ state: 'deployed' })
+})
+
 test('a repository: deployed, pushed to, redeployed, rolled back, while a client polls it: not one failed request', async () => {
   const first = git.push(serving('one'), 'First')
   start()
@@ -110,23 +140,27 @@ test('a repository: deployed, pushed to, redeployed, rolled back, while a client
   git.push(serving('two'))
   expect(await ended(control.want(id, source()))).toMatchObject({ state: 'deployed' })
   await client.until('200 two')
-  const back = control.want(id, source({ git: { ...source().git, commit_sha: first } }))
+  const asked = git.seen.length
+  const back = control.want(id, source({ git: { ...source().git, commit_sha: first } }), { secrets: { TOKEN: '!' } })
   expect(await ended(back)).toMatchObject({ state: 'deployed' })
-  await client.until('200 one')
-  expect(await client.stop()).toEqual(['200 one', '200 one!', '200 two'])
+  await eventually(async () => (await ask(urlOf())).body === 'one!')
+  expect(await client.stop()).toEqual(['200 one!', '200 two'])
+  // It was still there.
+  expect(git.seen).toHaveLength(asked)
   await eventually(() =>
     control.logs.some(({ of, kind, message }) => of === back && kind === 'deploy' && message === 'serving one'),
   )
   expect(control.logs.some(({ of, kind, message }) => of === one && kind === 'build' && message.includes(first))).toBe(
     true,
   )
-  // What was left behind is gone.
+  // What was left behind is gone, or kept for another rollback.
+  const made = () => fs.readdirSync(join(home, 'builds', id)).filter(name => name !== 'cache')
+  const kept = (name: string) => fs.existsSync(join(home, 'builds', id, name, 'kept.json'))
   await eventually(
     () =>
-      fs
-        .readdirSync(join(home, 'builds', id))
-        .sort()
-        .join() === [back, 'cache'].sort().join(),
+      made()
+        .filter(name => !kept(name))
+        .join() === back,
   )
 })
 
@@ -237,12 +271,23 @@ describe('a failure is told in a sentence, and the old revision serves', () => {
       /no branch, tag or whole commit id `gone`/,
     ],
     [
+      'one that names its folder',
+      () => broken(running('console.log(process.cwd(), process.env.HOME); import("./gone.mjs")')),
+      /^Crash loop.*\n\/app \/home\/app\n.*'\/app\/gone.mjs' imported from \/app\/main.mjs/s,
+    ],
+    [
+      'a build that names its folder',
+      () => broken({}, { build_command: 'cat $PWD/nothing.txt' }),
+      /cat: '?\/app\/nothing.txt/,
+    ],
+    [
       'a template that is none',
       () => broken({}, { source: 'internal_template', template_id: 'x', git: null }),
       /choose one of/,
     ],
   ])('%s', async (_, happens, reason) => {
     expect(await happens()).toMatchObject({ state: 'failed', message: expect.stringMatching(reason) })
+    for (const { message } of control.logs) expect(message).not.toContain(home)
   })
 })
 

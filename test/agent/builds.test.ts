@@ -1,4 +1,5 @@
 // From sources to files: real git over HTTP, archives friendly and hostile, templates, configurations, commands.
+import { execFileSync } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { createServer } from 'node:http'
@@ -8,12 +9,14 @@ import { gzipSync } from 'node:zlib'
 import { packTar, type TarEntry } from 'modern-tar'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { ARCHIVE_LIMITS, unpack } from '../../src/agent/builds/archive.ts'
+import { Builds } from '../../src/agent/builds/builds.ts'
 import { runCommand } from '../../src/agent/builds/command.ts'
 import { configurationAt } from '../../src/agent/builds/configuration.ts'
 import { type Origin, obtain } from '../../src/agent/builds/tree.ts'
 import type { Task } from '../../src/agent/engines/engine.ts'
 import { PATH } from '../../src/agent/engines/process/environment.ts'
 import { prepare } from '../../src/agent/engines/process/prepare.ts'
+import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { aliveOf, eventually } from '../support/commands.ts'
 import { folder as newFolder, unit } from '../support/engine.ts'
 import { type GitServer, gitServer } from '../support/git-http.ts'
@@ -234,6 +237,19 @@ describe('the runtime configuration', () => {
     expect(() => configurationAt(join(home, 'app'), 'c.json')).toThrow(/leads out/)
   })
 
+  test.each([
+    ['leads out of the source', (file: string) => fs.symlinkSync('/dev/zero', file)],
+    ['is no file', (file: string) => void execFileSync('mkfifo', [file])],
+    ['is too big', (file: string) => fs.writeFileSync(file, ' '.repeat(1e6 + 1))],
+  ])('a package.json that %s is not read', async (_, make) => {
+    const folder = join(home, 'odd')
+    fs.mkdirSync(folder)
+    make(join(folder, 'package.json'))
+    const found = { ...nothing, folder, commit: null, start_command: null, health_path: null, env: {} }
+    const ref = { deployment_id: randomUUID(), revision_id: revision }
+    await expect(prepare(unit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(/not a file/)
+  })
+
   test('the deployment’s own commands win; without a start command it is npm start; without either it is refused', async () => {
     const server = await gitServer()
     onTestFinished(() => server.stop())
@@ -268,6 +284,20 @@ test('what the operator lends is seen by the commands of a build, and is its own
   expect(fs.readFileSync(join(location, 'seen'), 'utf8')).toBe(`http://proxy Bergen ${join(task.cache, 'home')}\n`)
 })
 
+test('a build that waits for its turn is interrupted at once', async () => {
+  const engine = new ProcessEngine({ home, port: 0 })
+  const builds = new Builds({ home, engine, changed() {}, stale() {}, log() {} })
+  const install_command = `while [ ! -e ${home}/go ]; do sleep 0.02; done`
+  const all = [1, 2, 3].map(() => unit({ deployment_id: randomUUID(), revision_id: randomUUID() }))
+  for (const one of all) builds.start(one, { ...nothing, template_id: 'static-site', install_command })
+  await builds.interrupt(all[2]!)
+  expect(all.map(one => builds.isBuilding(one))).toEqual([true, true, false])
+  fs.writeFileSync(join(home, 'go'), '')
+  await eventually(() => builds.made(all[0]!) && builds.made(all[1]!))
+  expect(builds.made(all[2]!)).toBeUndefined()
+  await builds.close()
+})
+
 describe('a command of a build', () => {
   const run = (command: string, more = {}) =>
     runCommand(['/bin/sh', '-c', command], { cwd: home, env: { PATH }, revision, task, what: 'It', ...more })
@@ -285,6 +315,21 @@ describe('a command of a build', () => {
       /^It ended with code 3\. Its last lines:\nno such file$/,
     )
     await expect(run('kill -9 $$')).rejects.toThrow(/killed by SIGKILL/)
+  })
+
+  test('a line without an end is told before it has one', async () => {
+    const running = run(
+      `head -c 100000 /dev/zero | tr '\\0' x; while [ ! -e told ]; do sleep 0.02; done; echo; echo; echo end`,
+    )
+    await eventually(() => lines.length > 0)
+    fs.writeFileSync(join(home, 'told'), '')
+    await running
+    expect(lines.map(line => line.length)).toEqual([16 * 1024 + 1, 0, 3])
+  })
+
+  test('a daemon in a session of its own holds nothing up, and ends with it', async () => {
+    await run(`setsid sh -c 'echo $$ > pid; exec sleep 1000' & while [ ! -s pid ]; do sleep 0.02; done`)
+    await eventually(() => aliveOf([Number(read(home, 'pid'))]).length === 0)
   })
 
   test.each([

@@ -94,8 +94,9 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
       const { body } = await ask(url)
       return body.startsWith('new') && `200 ${body}`.split(' ')
     })) as string[]
-    // The old one's files, copies and builds are gone; of the new one there is one copy.
-    await eventually(() => fs.readdirSync(join(home, 'builds', id)).length === 2)
+    // The old one's copies are gone, and of its build what a rollback takes; of the new one there is one copy.
+    const kept = (name: string) => fs.existsSync(join(home, 'builds', id, name, 'kept.json'))
+    await eventually(() => fs.readdirSync(join(home, 'builds', id)).filter(name => !kept(name)).length === 2)
     await eventually(() => running().join() === serving)
     polling = false
     await client

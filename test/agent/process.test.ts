@@ -123,6 +123,37 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     await engine.route(unit(ref, { custom_url: 'other.example.com' }))
     expect(await status('shop.example.com', '/app')).toBe(404)
     expect(await status('other.example.com', '/')).toBe(200)
+    await engine.route(unit(ref, { custom_url: 'shop.123' }))
+    expect(await status('other.example.com', '/')).toBe(404)
+  })
+
+  test('naming another one’s host as its custom_url gets it nothing that is asked of that one', async () => {
+    const { engine } = await open()
+    const other = { deployment_id: randomUUID(), revision_id: randomUUID() }
+    for (const [one, text] of [[ref, 'own'] as const, [other, 'other'] as const]) {
+      await engine.start(unit(one, { name: text }), application(home, text, saying(text)))
+      await until(engine, one, 'healthy')
+    }
+    await engine.route(unit(ref, { name: 'own' }))
+    for (const path of ['/', '/pay']) {
+      await engine.route(unit(other, { name: 'other', custom_url: `http://own.localhost${path}` }))
+      expect((await ask(await url(engine), '/pay')).body).toBe('own')
+    }
+  })
+
+  test('a router that is gone is found out, and there is another one', async () => {
+    const { engine } = await open({ asked_ms: 50 })
+    await engine.start(unit(ref), application(home, 'found', saying('x')))
+    await until(engine, ref, 'healthy')
+    await engine.route(unit(ref))
+    const at = await url(engine)
+    process.kill(JSON.parse(fs.readFileSync(join(home, 'router.json'), 'utf8')).identity.pid, 'SIGKILL')
+    await eventually(() =>
+      ask(at).then(
+        ({ status }) => status === 200,
+        () => false,
+      ),
+    )
   })
 
   test('two deployments of one name have two addresses', async () => {

@@ -120,6 +120,12 @@ test('by its Dockerfile, and the older images of the builder go', async () => {
   const second = await engine.prepare(unit(2), file('two'), task())
   expect(first).toMatchObject({ start_command: null })
   expect(second.location).not.toBe(first.location)
+  // A rollback finds it in the registry.
+  expect(await engine.reuse(unit(3), first, task())).toEqual(first)
+  const gone = { ...first, location: `${first.location.slice(0, -64)}${'0'.repeat(64)}` }
+  expect(await engine.reuse(unit(3), gone, task())).toBeNull()
+  const elsewhere = { ...first, location: first.location.replace(DEPLOYMENT_ID, randomUUID()) }
+  expect(await engine.reuse(unit(3), elsewhere, task())).toBeNull()
   expect((await kept()).map(name => name.replace('docker.io/', ''))).toEqual([
     `slipway/${DEPLOYMENT_ID}:${revisionId(2)}`,
   ])

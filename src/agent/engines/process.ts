@@ -1,7 +1,8 @@
 // The engine that runs applications as processes of this machine, behind a local router.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { readJson, remove, sizeOf, writeJson } from '../files.ts'
+import { readJson, remove, sizeOf, stampOf, writeJson } from '../files.ts'
+import { endEscaped } from '../marked.ts'
 import { freePort } from '../ports.ts'
 import { memoryOf } from '../processes.ts'
 import type { Artifact, Events, Ref, Task, Tree, Unit } from './engine.ts'
@@ -97,6 +98,12 @@ export class ProcessEngine extends PooledEngine {
     return prepare(unit, tree!, task, { disk_mb: this.limits.disk_mb, lent: this.#lent })
   }
 
+  /** What ran from a folder may have written into it. */
+  async reuse(_: Unit, artifact: Artifact): Promise<Artifact | null> {
+    const stamp = await stampOf(artifact.location).catch(() => undefined)
+    return stamp !== undefined && stamp === artifact.stamp ? artifact : null
+  }
+
   async start(unit: Unit, artifact: Artifact): Promise<void> {
     const folder = this.path(unit.deployment_id, 'revisions', unit.revision_id)
     const own = ['home', 'tmp'].map(name => join(folder, name))
@@ -120,16 +127,12 @@ export class ProcessEngine extends PooledEngine {
         ...{ command: artifact.start_command!, cwd: artifact.location, env, port },
       })
     }
-    this.pool(unit, true).start({
-      launch,
-      health_path: artifact.health_path,
-      copies: Math.max(1, unit.resources.min_scale),
-      memory_mb: unit.resources.memory_limit_mb,
-    })
+    this.run(unit, artifact, launch)
   }
 
   override async stop(ref: Ref): Promise<void> {
     await super.stop(ref)
+    endEscaped(ref.revision_id)
     this.#trees.delete(ref.revision_id)
     this.#full.delete(ref.revision_id)
   }

@@ -1,7 +1,9 @@
 // Installs and builds an application in its folder, so that its start command can be run there.
 import * as fs from 'node:fs'
-import { join } from 'node:path'
+import { join, sep } from 'node:path'
 import { runCommand } from '../../builds/command.ts'
+import { keepingModules } from '../../builds/modules.ts'
+import { stampOf } from '../../files.ts'
 import { type Artifact, type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
 import { PATH } from './environment.ts'
 
@@ -23,6 +25,7 @@ export async function prepare(unit: Unit, tree: Tree, task: Task, { disk_mb, len
     npm_config_audit: 'false',
     npm_config_update_notifier: 'false',
   }
+  fs.rmSync(env.TMPDIR, { recursive: true, force: true })
   for (const own of [env.HOME, env.TMPDIR]) fs.mkdirSync(own, { recursive: true, mode: 0o700 })
   const commands = [
     ['install', tree.install_command ?? installOf(folder)],
@@ -31,7 +34,8 @@ export async function prepare(unit: Unit, tree: Tree, task: Task, { disk_mb, len
   for (const [step, command] of commands) {
     if (!command) continue
     task.log(`${step === 'install' ? 'Installing' : 'Building'}: ${command}`)
-    await runCommand(['/bin/sh', '-c', command], {
+    const whole = step === 'install' ? keepingModules(command, { folder, cache: task.cache, from: env }) : command
+    await runCommand(['/bin/sh', '-c', whole], {
       cwd: folder,
       env,
       revision: unit.revision_id,
@@ -41,7 +45,8 @@ export async function prepare(unit: Unit, tree: Tree, task: Task, { disk_mb, len
     })
   }
   const { health_path, commit } = tree
-  return { location: folder, start_command: startOf(tree), health_path, env: tree.env, commit }
+  const start_command = startOf(tree)
+  return { location: folder, start_command, health_path, env: tree.env, commit, stamp: await stampOf(folder) }
 }
 
 export function startOf({ folder, start_command }: Tree): string {
@@ -55,10 +60,18 @@ export function startOf({ folder, start_command }: Tree): string {
   )
 }
 
+/** A link may lead to what is ours, or to what never ends; and so may whatever a command has put there. */
+function isReadable(file: string, folder: string): boolean {
+  const stat = fs.statSync(file)
+  return stat.isFile() && stat.size <= 1e6 && fs.realpathSync(file).startsWith(fs.realpathSync(folder) + sep)
+}
+
 type Package = { scripts?: { start?: string }; dependencies?: object; devDependencies?: object }
 function packageOf(folder: string): Package | null {
   const file = join(folder, 'package.json')
   if (!fs.existsSync(file)) return null
+  if (!isReadable(file, folder))
+    throw new Unworkable('Its package.json is not a file of at most 1 MB in the source: put the file itself there.')
   try {
     return Object(JSON.parse(fs.readFileSync(file, 'utf8')))
   } catch {
