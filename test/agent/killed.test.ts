@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest'
-import { command, eventually, stopAll } from '../support/commands.ts'
+import { type Command, command, eventually, stopAll } from '../support/commands.ts'
 import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
 import { ask, folder } from '../support/engine.ts'
 import { type GitServer, gitServer } from '../support/git-http.ts'
@@ -39,7 +39,7 @@ const source = () => ({
   platform_config_path: 'app.json',
   git: { url: git.url, ref: 'main', commit_sha: null },
 })
-const deployed = (revision: string) => eventually(() => control.said(revision).includes('deployed'))
+const deployed = (by: Command, revision: string) => by.until(() => control.said(revision).includes('deployed'))
 const urlOf = () => control.reports.findLast(({ url }) => url)!.url!
 
 /** Whatever runs for the deployment: copies, builds, and what they started. */
@@ -61,7 +61,7 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
   async step => {
     git.push(files('old'))
     const first = agent()
-    await deployed(control.want(id, source()))
+    await deployed(first, control.want(id, source()))
     const url = urlOf()
     const seen = new Set<string>()
     let polling = true
@@ -88,7 +88,7 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
     )
     await first.stop('SIGKILL')
     const second = agent()
-    await deployed(revision)
+    await deployed(second, revision)
     await eventually(() => [...seen].some(answer => answer.startsWith('200 new')))
     const [, , serving] = (await eventually(async () => {
       const { body } = await ask(url)

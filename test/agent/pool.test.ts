@@ -33,6 +33,23 @@ test('a start that takes long says once what it waits for, and one that has come
   expect(said).toEqual([expect.stringMatching(/^WARNING .*nothing listens/)])
 })
 
+test('what a copy is killed for is told once, and is not the next one’s', async () => {
+  const lines: string[] = []
+  const log = (message: string) => void lines.push(message)
+  const pool = new Pool({ ...LIMITS, ...QUICK }, { changed() {}, log })
+  const probe: Copy['probe'] = async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } })
+  pool.start({ launch: () => ({ ...idle, ...still, probe }), health_path: null, copies: 1, memory_mb: 64 })
+  const running = () => eventually(() => pool.tick() ?? pool.copies()[0])
+  const first = await running()
+  // However long it takes to end.
+  for (const _ of [1, 2]) pool.blameAll('it wrote too much', [first])
+  first.onExit()
+  const next = await running()
+  // It was measured while the first one was there.
+  pool.blameAll('it wrote too much', [first])
+  expect([lines, next.blamed]).toEqual([['Killed: it wrote too much.'], false])
+})
+
 test('a copy that is not well gets no more requests, also where it cannot be killed at once', async () => {
   let well = true
   let kills = 0

@@ -10,7 +10,8 @@ import { nameOf, type Route, type Target } from './router.ts'
 type Kept = { token: string; port?: number; control?: number; identity?: Identity }
 
 const MAIN = fileURLToPath(new URL('./router-main.ts', import.meta.url))
-const START_WITHIN = 10_000
+/** It tells of its end itself; a machine may be busy. */
+const START_WITHIN = 60_000
 
 export class RouterClient {
   readonly #file: string
