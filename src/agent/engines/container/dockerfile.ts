@@ -1,13 +1,14 @@
 // What is to be known of a build before an engine is asked for it: which images it begins with, and what a .dockerignore leaves out. Pure.
 
-type Rule = { out: boolean; path: string; matches: RegExp }
-const WILD: Record<string, string> = { '*': '[^/]*', '?': '[^/]' }
+import { glob } from './glob.ts'
+
+type Rule = { out: boolean; path: string; matches: (path: string) => boolean }
 /** Without them nothing is built. */
 const NEEDED = new Set(['Dockerfile', '.dockerignore'])
 
 /** Not those that it builds itself, nor those that take a variable to be named. */
 export function fromOf(dockerfile: string): string[] {
-  const all = [...dockerfile.matchAll(/^\s*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?/gim)]
+  const all = [...dockerfile.matchAll(/^[ \t]*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?/gim)]
   const stages = new Set(['scratch', ...all.map(([, , stage]) => stage?.toLowerCase())])
   const images = all
     .map(([, image]) => image!)
@@ -24,7 +25,7 @@ export function ignores(text: string): (path: string, folder: boolean) => boolea
     .map(ruleOf)
   return (path, folder) => {
     if (NEEDED.has(path)) return false
-    const out = rules.reduce((out, rule) => (rule.matches.test(path) ? rule.out : out), false)
+    const out = rules.reduce((out, rule) => (rule.matches(path) ? rule.out : out), false)
     return out && !(folder && rules.some(rule => !rule.out && rule.path.startsWith(`${path}/`)))
   }
 }
@@ -32,12 +33,5 @@ export function ignores(text: string): (path: string, folder: boolean) => boolea
 function ruleOf(line: string): Rule {
   const out = !line.startsWith('!')
   const path = (out ? line : line.slice(1).trim()).replace(/^(\.?\/)+|\/+$/g, '')
-  const inRegExp = path.replace(/\*\*\/?|\*|\?|\[[^\]]+\]|\\.|[.+^$(){}|[\]\\]/g, (found: string, at: number) =>
-    found.startsWith('**')
-      ? at + found.length === path.length
-        ? '.*'
-        : '(.*/)?'
-      : (WILD[found] ?? (found.length > 1 ? found : `\\${found}`)),
-  )
-  return { out, path, matches: new RegExp(`^${inRegExp}(/|$)`) }
+  return { out, path, matches: glob(path) }
 }
