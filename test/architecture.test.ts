@@ -126,6 +126,11 @@ describe('each thing has its owners', () => {
       expect(readFileSync(join(src, file), 'utf8'), file).not.toMatch(/import \{[^}]*\bz\b[^}]*\} from 'zod'/)
   })
 
+  it('hono is imported so that the routers it does not use stay out of the bundle', () => {
+    for (const file of files)
+      expect(readFileSync(join(src, file), 'utf8'), file).not.toMatch(/^import (?!type\b).* from 'hono'/m)
+  })
+
   it('a file begins by saying what it owns', () => {
     for (const file of files) expect(readFileSync(join(src, file), 'utf8'), file).toMatch(/^(#!.*\n)?\/\/ \S/)
   })

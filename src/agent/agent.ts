@@ -1,13 +1,15 @@
 // The agent: takes down what is wanted, brings each deployment to it step by step, and tells what became of it.
+import { resolve } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Changes, LONGEST_POLL, type Report, type ReportResult } from '../sync/schema.ts'
 import { Builds } from './builds/builds.ts'
-import { type Control, patience, Refused } from './control.ts'
+import { type Control, patience, Refused, troubleOf } from './control.ts'
 import { Credentials } from './credentials.ts'
 import type { Engine, Events, Level, Ref } from './engines/engine.ts'
 import { makeKeys } from './envelope.ts'
 import { Lanes } from './lanes.ts'
 import { LogShipper } from './log-shipper.ts'
+import { shownFrom } from './places.ts'
 import { plan } from './plan.ts'
 import { ReportSender } from './reports.ts'
 import { type Known, refresh, type Steps, take } from './steps.ts'
@@ -51,6 +53,9 @@ export class Agent {
   readonly #troubles: Troubles
   readonly #logs: LogShipper
   readonly #credentials: Credentials
+  readonly #shown: (text: string) => string
+  readonly #log = (kind: 'build' | 'deploy') => (of: Ref, message: string, level: Level) =>
+    this.#logs.add(of, kind, this.#shown(message), level)
   #opened: Promise<void> = Promise.resolve()
   #listener = ''
   #fence: number | null = null
@@ -62,14 +67,13 @@ export class Agent {
 
   constructor(options: Options) {
     this.#options = options
+    this.#shown = shownFrom(resolve(options.home))
     const changed = (id: string) => this.#lanes.touch(id)
-    const log = (kind: 'build' | 'deploy') => (of: Ref, message: string, level: Level) =>
-      this.#logs.add(of, kind, message, level)
     const stale = () => {
       this.#resyncAt = Math.min(this.#resyncAt, performance.now())
     }
-    this.#builds = new Builds({ ...options, again_ms: options.retry, changed, stale, log: log('build') })
-    this.#troubles = new Troubles({ ...options, builds: this.#builds, log: log('deploy') })
+    this.#builds = new Builds({ ...options, again_ms: options.retry, changed, stale, log: this.#log('build') })
+    this.#troubles = new Troubles({ ...options, builds: this.#builds, log: this.#log('deploy'), shown: this.#shown })
     this.#lanes = new Lanes(
       id => this.#bring(id),
       (id, error) => this.#stumbled(id, error as Error),
@@ -93,10 +97,9 @@ export class Agent {
 
   /** Until it is closed, or the control plane refuses it for good. */
   async run(): Promise<void> {
-    const log = (of: Ref, message: string, level: Level) => this.#logs.add(of, 'deploy', message, level)
     const opening = async () => {
       const registry: Events['registry'] = (of, image) => this.#credentials.registry(of, image)
-      await this.#options.engine.open({ changed: id => this.#lanes.touch(id), log, registry })
+      await this.#options.engine.open({ changed: id => this.#lanes.touch(id), log: this.#log('deploy'), registry })
       await this.#builds.open()
     }
     this.#opened = opening()
@@ -187,7 +190,7 @@ export class Agent {
       if (error.status === 409) this.#loseLease()
       if (error.status === 422) this.#cursor = null
     }
-    if (trouble === 1) say(`The control plane: ${(error as Error).message}`)
+    if (trouble === 1) say(`The control plane: ${troubleOf(error as Error)}`)
     await delay(patience(error, trouble) * 1000, undefined, { signal: this.#ending.signal }).catch(() => {})
     return trouble
   }
@@ -217,7 +220,7 @@ export class Agent {
       }
       const known = this.#known.get(id)
       const steps = this.#stepsOf(id)
-      const found = await find(id, this.#builds, await this.#options.engine.observe(id))
+      const found = await find(id, this.#builds, await this.#options.engine.observe(id), this.#shown)
       if (known) {
         await refresh(steps, known, found)
         this.#tell(known, found)

@@ -29,6 +29,12 @@ export class Refused extends Error {
   }
 }
 
+/** What stands in the way of a request is told beneath `fetch failed`. */
+export function troubleOf({ message, cause }: Error): string {
+  const { message: why, code } = (cause ?? {}) as { message?: string; code?: string }
+  return why || code ? `it cannot be reached: ${why || code}` : message
+}
+
 /** How often an agent without the lease looks whether it is free: it may be given back before it ends. */
 const STANDBY_S = 10
 /** How many seconds to wait after so many failures in a row. */

@@ -1,6 +1,7 @@
 // How the agent keeps things on disk: whole or not at all, for its owner's eyes only.
+import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
-import { dirname } from 'node:path'
+import { dirname, join } from 'node:path'
 
 /** Renamed into its place, so that nobody ever reads half a file. */
 export function write(file: string, text: string): void {
@@ -50,4 +51,19 @@ export async function sizeOf(folder: string, limit = Number.POSITIVE_INFINITY): 
     }
   }
   return bytes / 1024 / 1024
+}
+
+/** Other where anything below a folder was written, added, taken away or put in the place of something else. */
+export async function stampOf(folder: string): Promise<string> {
+  const found: string[] = []
+  const open = ['']
+  for (let at = open.pop(); at !== undefined; at = open.pop())
+    for (const entry of await fs.promises.readdir(join(folder, at), { withFileTypes: true })) {
+      const path = join(at, entry.name)
+      if (entry.isDirectory()) open.push(path)
+      const { mode, size, ctimeNs } = await fs.promises.lstat(join(folder, path), { bigint: true })
+      // That of a folder tells what was put into it, too, and its files tell that better.
+      found.push(`${path}\0${mode}\0${entry.isDirectory() ? '' : `${size}\0${ctimeNs}`}`)
+    }
+  return createHash('sha256').update(found.sort().join('\n')).digest('hex')
 }

@@ -48,7 +48,7 @@ export async function take(steps: Steps, action: Action, known: Known | undefine
       return orRefuse(steps, action.revision, () => {
         const refusal = engine.refuses(unit())
         if (refusal) throw new Error(refusal)
-        builds.start(unit(), originOf(work!, revision!, opening))
+        builds.start(unit(), originOf(work!, revision!, opening), work!.serving?.id)
       })
     case 'start': {
       const record = found.made.get(action.revision)

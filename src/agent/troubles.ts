@@ -8,6 +8,8 @@ import { cut } from './work.ts'
 type Options = {
   builds: Pick<Builds, 'made' | 'isBuilding' | 'refuse' | 'giveUp'>
   log: (of: Ref, message: string, level: Level) => void
+  /** How a text that may name folders of this machine is told. */
+  shown: (text: string) => string
   /** Milliseconds. */
   lasting?: number
 }
@@ -31,8 +33,8 @@ export class Troubles {
   }
 
   meet(id: string, work: Work | undefined, error: Error): Outcome {
-    const { builds, log, lasting = LASTING_MS } = this.#options
-    const { message } = error
+    const { builds, log, lasting = LASTING_MS, shown } = this.#options
+    const message = shown(error.message)
     const lingers = error instanceof Lingering
     const hopeless = (lingers ? error.cause : error) instanceof Unworkable
     const target = work?.revision?.id ?? null

@@ -79,7 +79,8 @@ export type Found = {
 
 const GIVES_WAY: Phase[] = ['starting', 'healthy', 'unhealthy']
 
-export async function find(id: string, builds: Builds, seen: Seen): Promise<Found> {
+/** `shown`: how a text that may name folders of this machine is told. */
+export async function find(id: string, builds: Builds, seen: Seen, shown: (text: string) => string): Promise<Found> {
   const revisions: Record<string, Phase> = {}
   const reasons = new Map<string, string>()
   const made = new Map<string, Made>()
@@ -90,17 +91,17 @@ export async function find(id: string, builds: Builds, seen: Seen): Promise<Foun
     if (builds.isBuilding(ref)) revisions[revision_id] = 'building'
     else if (record?.state === 'broken') {
       revisions[revision_id] = 'broken'
-      reasons.set(revision_id, record.reason)
+      reasons.set(revision_id, shown(record.reason))
     } else if (record) {
       revisions[revision_id] = record.given_up ? 'failed' : 'built'
-      if (record.given_up) reasons.set(revision_id, record.given_up)
+      if (record.given_up) reasons.set(revision_id, shown(record.given_up))
     }
   }
   for (const { revision_id, phase, reason } of seen.running) {
     // It was given up, and its copies are still to be ended.
     const givenUp = revisions[revision_id] === 'failed' && seen.routed !== revision_id && GIVES_WAY.includes(phase)
     revisions[revision_id] = givenUp ? 'failing' : phase
-    if (reason && !reasons.has(revision_id)) reasons.set(revision_id, reason)
+    if (reason && !reasons.has(revision_id)) reasons.set(revision_id, shown(reason))
   }
   const { database } = seen
   return {
@@ -115,7 +116,9 @@ export async function find(id: string, builds: Builds, seen: Seen): Promise<Foun
     url: seen.url,
     last_request_at: seen.last_request_at,
     missing:
-      database && !database.ready ? `It has no database. ${database.reason ?? 'It does not come in time.'}` : null,
+      database && !database.ready
+        ? `It has no database. ${shown(database.reason ?? 'It does not come in time.')}`
+        : null,
   }
 }
 
@@ -172,10 +175,12 @@ export function reportOf(work: Work, generation: number, found: Found, databaseT
 export const factsOf = (report: Report) => JSON.stringify({ ...report, generation: 0 })
 
 /** What of a report whoever looks on wants to read; null where it is a step on the way. */
-export function outcomeOf(work: Work, { state, revision_id, url, message }: Report): string | null {
-  const revision = `revision ${revisionOf(work, revision_id ?? '')?.number}`
+export function outcomeOf(work: Work, { state, revision_id, url, message, healthy }: Report): string | null {
+  const revision = `revision ${revisionOf(work, revision_id ?? work.serving?.id ?? '')?.number}`
   if (state === 'deployed') return `${revision} serves at ${url}`
-  if (state === 'failed') return `${revision} failed: ${message?.replaceAll('\n', '\n  ')}`
+  const why = message?.replaceAll('\n', '\n  ')
+  if (state === 'failed') return `${revision} failed: ${why}`
+  if (state === 'serving' && healthy === false) return `${revision}: ${why}`
   return state === 'removed' ? 'removed' : null
 }
 

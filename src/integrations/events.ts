@@ -42,7 +42,7 @@ export async function noteInstallation(
     stale as (update integration_listings l set fetched_at = 'epoch' from changed where l.integration_id = changed.id),
     ${systemEvents(events, sql`'push', null::uuid`)}
     select id, tenant_id from changed`
-  const [, rows] = await runAsSystem(database, systemSettings(config.clockOffset(), requestId), statement)
+  const [, rows] = await runAsSystem(database, systemSettings(config, requestId), statement)
   return (rows as [string, string][]).map(([id, tenant_id]) => ({ id, tenant_id }))
 }
 

@@ -94,7 +94,7 @@ function preflight(wanted: string | undefined): Response {
 }
 
 /** Faults whose cause only the log may have. */
-const OURS: Code[] = ['internal', 'database_unavailable', 'storage_unavailable']
+const OURS: Code[] = ['internal', 'not_configured', 'database_unavailable', 'storage_unavailable']
 
 /** Where a failure is told by something else than a problem, its cause is not to be lost either. */
 export function logged(failure: Failure, requestId: string, config: Config): void {

@@ -482,9 +482,11 @@ export class Failure extends Error {
 }
 
 export const fail = (code: Code, extra?: Extra): Failure => new Failure(code, extra)
-/** Something that only the operator can mend, perhaps soon. */
-export const notConfigured = (cause?: unknown): Failure =>
-  fail('not_configured', { headers: { 'Retry-After': '60' }, cause })
+/** Something that only the operator can mend, perhaps soon: the log says what. */
+export const notConfigured = (why: string | Error): Failure => {
+  const cause = typeof why === 'string' ? { name: 'not_configured', message: why } : why
+  return fail('not_configured', { headers: { 'Retry-After': '60' }, cause })
+}
 
 /** The one body of every error. */
 export function problem({ code, extra }: Failure, requestId: string, origin = ''): Response {
@@ -509,7 +511,7 @@ export function problem({ code, extra }: Failure, requestId: string, origin = ''
 export function unconfigured(error: unknown): Response {
   const requestId = crypto.randomUUID()
   console.error(JSON.stringify({ level: 'error', request_id: requestId, error: String(error) }))
-  return problem(notConfigured(), requestId)
+  return problem(notConfigured(String(error)), requestId)
 }
 
 /** Every code with its status and sentence, for the document. */

@@ -7,7 +7,7 @@ import { type Row, run, runAsSystem, textArray } from '../kernel/db.ts'
 import { logged } from '../kernel/edge.ts'
 import { type Code, Failure, fail, isCode, sentenceOf } from '../kernel/errors.ts'
 import { outside } from '../kernel/guarded-fetch.ts'
-import { commit } from '../kernel/journal.ts'
+import { clockOf, commit, systemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { found } from '../kernel/rows.ts'
 import type { oauthFlows } from '../tables.ts'
@@ -117,10 +117,8 @@ export async function callback(
   const { config, database } = services
   if (!STATE.test(answer.state ?? '') || !NAME.test(answer.provider_id))
     return { provider: null, failure: 'state_invalid' }
-  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true),
-    set_config('app.request_id', ${requestId}, true)`
   const claiming = claim(await sha256Hex(answer.state!), answer.provider_id)
-  const [, [row]] = (await runAsSystem(database, clock, claiming)) as [unknown, Row[]]
+  const [, [row]] = (await runAsSystem(database, systemSettings(config, requestId), claiming)) as [unknown, Row[]]
   if (!row) return { provider: null, failure: 'state_invalid' }
   const claimed = JSON.parse(row[0] as string) as Claimed
   const { flow, provider } = claimed
@@ -197,6 +195,5 @@ const OLD = sql`delete from oauth_flows where id in (
   select id from oauth_flows where expires_at < clock() - interval '1 day' for update skip locked)`
 
 export async function sweepFlows({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
-  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
-  await runAsSystem(database, clock, OLD)
+  await runAsSystem(database, clockOf(config), OLD)
 }

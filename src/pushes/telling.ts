@@ -3,6 +3,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { Integration, StatusState } from '../integrations/githost.ts'
 import { asking } from '../integrations/session.ts'
 import { type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
+import { clockOf } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { urlOf } from './address.ts'
 import type { PreviewRow } from './raise.ts'
@@ -40,7 +41,7 @@ export async function tellOf(
   { within }: Scope = {},
 ): Promise<void> {
   const { config, database } = services
-  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
+  const clock = clockOf(config)
   const inside = within ? sql`v.parent_id = any(${uuidArray(within)})` : sql`true`
   const claim = sql<Row>`
     with due as (

@@ -1,11 +1,51 @@
 // What a build is sent, and what it tells, with no engine there.
 import { describe, expect, test } from 'vitest'
+import { basesIn } from '../../src/agent/engines/container/bases.ts'
 import { buildLines } from '../../src/agent/engines/container/build-lines.ts'
-import { fromOf, ignores } from '../../src/agent/engines/container/dockerfile.ts'
+import { ignores } from '../../src/agent/engines/container/dockerignore.ts'
 
-test('the images that a Dockerfile begins with, and not its own stages', () => {
-  const text = `ARG V=1\nfrom --platform=linux/amd64 a.example/base:1 as build\nRUN x\nFROM build AS test\nFROM node:$V\nFROM scratch\n  FROM a.example/base:1\n`
-  expect(fromOf(text)).toEqual(['a.example/base:1'])
+describe('the images that a Dockerfile takes', () => {
+  const FROM = (image: string, before = '') => `${before}\nFROM ${image}\nRUN x\n`
+  test.each<[string, string[]]>([
+    [
+      'from --platform=linux/amd64 a.example/base:1 as build\nRUN x\nFROM build AS test\nFROM scratch\n  FROM a.example/base:1\n',
+      ['a.example/base:1'],
+    ],
+    [FROM('node:$V', 'ARG V=24'), ['node:24']],
+    [FROM(`$A/\${B}:\${C:-1}`, `ARG A=a.example B="base"\nARG B=\${B}-x`), ['a.example/base-x:1']],
+    [FROM(`a\${X:+b}\${X-c}\${Y-d}`, 'ARG X=1'), ['ab1d']],
+    [FROM(`sl"ip"'wa'y/\\a:1`), ['slipway/a:1']],
+    [FROM('slipway/\\\n# between\n\na:1'), ['slipway/a:1']],
+    ['\uFEFFFROM a:1\r\nCOPY --from=b:1 x y\r\n', ['a:1', 'b:1']],
+    [
+      'FROM a:1 AS one\nFROM b:1\nCOPY --chown=1 --from=One x y\nCOPY --from=1 x y\nCOPY --from=7 x y',
+      ['a:1', 'b:1', '7'],
+    ],
+    ['FROM a:1\nRUN --mount=type=cache,target=/c --mount="type=bind,from=b:1" x', ['a:1', 'b:1']],
+    ['FROM a:1\nONBUILD COPY --from=b:1 x y', ['a:1', 'b:1']],
+    // A stage is one from where it begins, and not before; nor is what only looks like one.
+    ['FROM abc123\nFROM a:1 AS abc123\nFROM abc123', ['abc123', 'a:1']],
+    ['FROM a:1\nRUN <<E\nFROM scratch AS abc123\nE\nFROM abc123', ['a:1', 'abc123']],
+    ['FROM a:1\nRUN python <<E\nfrom json import load\nE', ['a:1']],
+    ['FROM a:1\nFROM scratch AS slipway/b:1\nCOPY --from=slipway/b:1 x y', ['a:1', 'slipway/b:1']],
+    // A builder that knows no platforms begins with another one.
+    [FROM('base-$TARGETARCH', 'ARG TARGETARCH'), ['base-arm64', 'base-']],
+    [FROM('base-$TARGETARCH', 'ARG TARGETARCH=x'), ['base-arm64', 'base-x']],
+    [FROM('docker://a:1', '# syntax=docker/dockerfile:1.7-labs'), ['a:1']],
+  ])('%j', (text, images) => expect(basesIn(text, 'arm64')).toEqual(images))
+
+  test.each<[string, RegExp]>([
+    [FROM('node:$V'), /`FROM node:\$V`.*`ARG NAME=value`/],
+    [FROM('node:$V', 'ARG V'), /above the first/],
+    [FROM('a:1\nARG V=1\nFROM b:$V'), /`FROM b:\$V`/],
+    [FROM(`\${V:-\${W}}`, 'ARG W=1'), /ARG/],
+    [FROM(`\${V%x}`, 'ARG V=1'), /ARG/],
+    [FROM('a:1\nARG V=1\nCOPY --from=b:$V x y'), /begin a stage with it/],
+    [FROM('a:1\nRUN --mount=from=$V,target=/x y'), /begin a stage with it/],
+    [FROM('containers-storage:slipway/a:1'), /no registry has/],
+    [FROM('a:1', '# a\n# syntax = a.example/reader'), /`a\.example\/reader`/],
+    [FROM('a:1', '# escape=`'), /Windows/],
+  ])('%j is refused', (text, reason) => expect(() => basesIn(text)).toThrow(reason))
 })
 
 describe('a .dockerignore', () => {

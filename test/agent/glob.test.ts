@@ -1,6 +1,6 @@
-// Patterns of a .dockerignore: what they name, and that none of them takes its time.
+// What a tenant wrote for a builder is read in a time that nothing in it can stretch: patterns of a .dockerignore, and Dockerfiles.
 import { expect, test } from 'vitest'
-import { fromOf } from '../../src/agent/engines/container/dockerfile.ts'
+import { basesIn } from '../../src/agent/engines/container/bases.ts'
 import { glob } from '../../src/agent/engines/container/glob.ts'
 
 test.each([
@@ -20,5 +20,8 @@ test.each([
 test('one that would have to be tried in every way is not', () => {
   expect(glob(`${'*a'.repeat(20)}*b`)('a'.repeat(250))).toBe(false)
   expect(glob(`${'**/a/'.repeat(20)}b`)('a/'.repeat(60))).toBe(false)
-  expect(fromOf('\n'.repeat(200_000))).toEqual([])
+})
+
+test('nor is a Dockerfile of nothing but empty lines read as often as it has some', () => {
+  expect(basesIn(`${' \n'.repeat(200_000)}FROM a`)).toEqual(['a'])
 })

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import type { Ref, Seen } from '../../src/agent/engines/engine.ts'
 import { ProcessCopy } from '../../src/agent/engines/process/copy.ts'
 import type { ProcessEngine } from '../../src/agent/engines/process.ts'
@@ -59,10 +59,16 @@ createServer((req, res) => req.url === '/slow' ? setTimeout(() => res.end(text),
 
     const said = new Map<string, number>()
     let polling = true
+    onTestFinished(() => {
+      polling = false
+    })
     const poll = async (path: string) => {
       while (polling) {
-        const { status, body } = await ask(at, path)
-        said.set(`${status} ${body}`, (said.get(`${status} ${body}`) ?? 0) + 1)
+        const answer = await ask(at, path).then(
+          ({ status, body }) => `${status} ${body}`,
+          error => `failed: ${error.message}`,
+        )
+        said.set(answer, (said.get(answer) ?? 0) + 1)
       }
     }
     const clients = ['/', '/', '/slow', '/slow'].map(poll)
@@ -75,7 +81,7 @@ createServer((req, res) => req.url === '/slow' ? setTimeout(() => res.end(text),
     await until(engine, ref, 'drained')
     await engine.stop(ref)
     const before = said.get('200 new') ?? 0
-    await eventually(() => said.get('200 new')! > before + 20)
+    await eventually(() => (said.get('200 new') ?? 0) > before + 20)
     polling = false
     await Promise.all(clients)
     expect([...said.keys()].sort()).toEqual(['200 new', '200 old'])
@@ -174,12 +180,12 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     const at = await url(engine)
     const asking = Date.now()
     while (Date.now() < asking + 1000) await ask(at)
-    await eventually(async () => (await used())! > counted)
+    await eventually(() => changes.length - before >= 2)
     // The first use at once, and then a few in all: not one for each request.
-    expect(changes.length - before).toBeGreaterThanOrEqual(2)
-    expect(changes.length - before).toBeLessThanOrEqual(5)
-    const last = await used()
+    expect(changes.length - before).toBeLessThanOrEqual(2 + (Date.now() - asking) / 300)
+    expect(Date.parse((await used())!)).toBeGreaterThanOrEqual(asking)
     await engine.close({ stop: true })
+    const last = await used()
     const second = await open()
     expect(await used(second.engine)).toBe(last)
   })
@@ -199,7 +205,7 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
 
 describe('failures', () => {
   test('a port that is never opened', async () => {
-    const { engine } = await open({ ready_ms: 2_000 })
+    const { engine } = await open({ ready_ms: 4_000 })
     await engine.start(
       unit(ref),
       application(home, 'deaf', `console.log('listening, really'); setInterval(() => {}, 9e9)`),
@@ -228,7 +234,7 @@ createServer((req, res) => res.end('up')).listen(process.env.PORT)
   })
 
   test('a health check that fails, at the start and later', async () => {
-    const { engine, lines } = await open({ ready_ms: 2_000 })
+    const { engine, lines } = await open({ ready_ms: 4_000 })
     const code = `
 import { createServer } from 'node:http'
 import { existsSync } from 'node:fs'
@@ -289,7 +295,7 @@ writeFileSync('filled', '')`
   })
 
   test('one that does not want to end is made to, with all that it started', async () => {
-    const { engine, lines } = await open({ stop_ms: 200 })
+    const { engine, lines } = await open({ stop_ms: 1_000 })
     const code = `
 import { spawn } from 'node:child_process'
 import { createServer } from 'node:http'

@@ -4,7 +4,7 @@ import * as http from 'node:http'
 import { type AddressInfo, connect, createServer, type Server } from 'node:net'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { createRouter } from '../../src/agent/engines/local/router.ts'
-import { eventually } from '../support/commands.ts'
+import { eventually, heard } from '../support/commands.ts'
 
 const open: Server[] = []
 let router: ReturnType<typeof createRouter>
@@ -153,7 +153,7 @@ test('a copy that takes no connection is passed over; a request waits while ther
   expect(new Set(answers.map(({ body }) => body))).toEqual(new Set(['alive']))
 
   lead(dead)
-  const waiting = answered({ method: 'POST', body: 'later' })
+  const waiting = heard(answered({ method: 'POST', body: 'later' }))
   let got = ''
   await listen(
     http.createServer(async (req, res) => {
@@ -234,7 +234,7 @@ test('when each deployment was asked is known, until it is gone; who is unknown 
   const { one: first } = router.asked()
   expect(router.asked()).toEqual({ one: expect.any(Number) })
   // Whoever is still being answered is using it.
-  const long = answered({ path: '/long' })
+  const long = heard(answered({ path: '/long' }))
   await eventually(() => Object.keys(router.inFlight()).length === 1)
   await eventually(() => Date.now() > first! + 20)
   held.resolve()

@@ -111,7 +111,29 @@ describe('with a Dockerfile', () => {
     const { artifact } = await built(engine, ref, FROM(podman.image))
     expect((await built(engine, next(), FROM(artifact.location))).lines).toContain('begun')
     const other = { deployment_id: randomUUID(), revision_id: randomUUID() }
-    expect(await failure(built(engine, other, FROM(artifact.location)))).toMatch(/^Unworkable: /)
+    const named = `ARG ID=${artifact.location.replace('sha256:', '')}\nARG BASE="$ID"\nFROM \${BASE}\n`
+    const copied = `FROM ${podman.image}\nCOPY --from=${artifact.location.slice('sha256:'.length, 20)} /www /other\n`
+    for (const Dockerfile of [`FROM ${artifact.location}\n`, named, copied]) {
+      expect(await failure(built(engine, next(), pods.tree({ Dockerfile }))), Dockerfile).toBe('nothing failed')
+      expect(await failure(built(engine, other, pods.tree({ Dockerfile }))), Dockerfile).toMatch(
+        /^Unworkable: (?!The image cannot be built)/,
+      )
+    }
+  })
+
+  test('what was built for an earlier revision is used again while its image is there', async () => {
+    const { engine } = await pods.open()
+    const files = pods.tree({ Dockerfile: `FROM ${podman.image}\nCMD ["/bin/sh", "-c", "${SERVE}"]\n` })
+    const { artifact } = await built(engine, ref, files)
+    const back = next()
+    expect(await engine.reuse(unit(back, {}, { source: 'internal_source' }), artifact, task())).toEqual(artifact)
+    await engine.start(unit(back), artifact)
+    await until(engine, back, 'healthy')
+    await engine.stop(back)
+    await engine.stop(ref)
+    expect(await engine.reuse(unit(next()), artifact, task())).toEqual(artifact)
+    const gone = { ...artifact, location: `sha256:${'0'.repeat(64)}` }
+    expect(await engine.reuse(unit(next()), gone, task())).toBeNull()
   })
 
   test('what was built goes with the deployment', async () => {

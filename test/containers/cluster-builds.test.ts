@@ -21,7 +21,7 @@ const engines: KubernetesEngine[] = []
 
 beforeAll(async () => {
   podman = await startPodman()
-}, 120_000)
+})
 afterAll(() => podman.stop())
 beforeEach(async () => {
   home = folder()
@@ -120,6 +120,12 @@ test('by its Dockerfile, and the older images of the builder go', async () => {
   const second = await engine.prepare(unit(2), file('two'), task())
   expect(first).toMatchObject({ start_command: null })
   expect(second.location).not.toBe(first.location)
+  // A rollback finds it in the registry.
+  expect(await engine.reuse(unit(3), first, task())).toEqual(first)
+  const gone = { ...first, location: `${first.location.slice(0, -64)}${'0'.repeat(64)}` }
+  expect(await engine.reuse(unit(3), gone, task())).toBeNull()
+  const elsewhere = { ...first, location: first.location.replace(DEPLOYMENT_ID, randomUUID()) }
+  expect(await engine.reuse(unit(3), elsewhere, task())).toBeNull()
   expect((await kept()).map(name => name.replace('docker.io/', ''))).toEqual([
     `slipway/${DEPLOYMENT_ID}:${revisionId(2)}`,
   ])
@@ -193,7 +199,7 @@ test('a registry that is away, or lets nobody in', async () => {
   )
   const nowhere = await open({ K8S_BUILD_SOCKET: join(home, 'nothing') })
   expect(await failure(nowhere.prepare(unit(), files(), task()))).toMatch(/^Unworkable: .*nothing listens there/)
-}, 60_000)
+})
 
 test('what a tag means is asked of a real registry', async () => {
   const engine = await open()

@@ -45,7 +45,7 @@ afterAll(async () => {
   await admin?.end()
   await host?.close()
   await postgres?.stop()
-  await rm(folder, { recursive: true, force: true })
+  await rm(folder, { recursive: true, force: true, maxRetries: 9 })
 })
 
 type Node = { 'Node Type': string; 'Relation Name'?: string; 'Index Name'?: string; Plans?: Node[] }

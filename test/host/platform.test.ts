@@ -114,9 +114,10 @@ it('polls, reports and patches at once neither lock each other out nor lose a ch
       if (reports.length > 0) for (const result of await agent.report(reports)) expect(result.outcome).toBe('accepted')
     }
   })()
-  await Promise.all(writers)
-  busy = false
-  await work
+  const writing = Promise.all(writers).finally(() => {
+    busy = false
+  })
+  await Promise.all([writing, work])
   for (const { call, id } of made) {
     const { body } = await call('GET', `/v2/deployments/${id}`)
     expect(body.active_revision_id).toBe(body.latest_revision_id)
@@ -124,4 +125,4 @@ it('polls, reports and patches at once neither lock each other out nor lose a ch
   }
   const generations = new Map([...agent.known].map(([id, one]) => [id, one.generation]))
   expect((await agent.poll({ digest: digestOf(generations) })).resync).toBe(false)
-}, 60_000)
+})

@@ -151,7 +151,9 @@ export async function controlPlane() {
 
   const server = createServer(async (req, res) => {
     if (away) return void req.socket.destroy()
-    const body = await json(req)
+    // An agent that ends, or is killed, breaks off what it was saying.
+    const body = await json(req).catch(() => undefined)
+    if (body === undefined) return void req.socket.destroy()
     const [status, answer, headers = {}] = (await {
       '/v1/sync/poll': () => poll(Poll.parse(body)),
       '/v1/sync/release': () => release(Release.parse(body)),

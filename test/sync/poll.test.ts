@@ -1,7 +1,7 @@
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { tripsOf } from '#runtime'
 import { agentOf, newListener } from '../support/agent.ts'
-import { clock, eventsOf, newTenant, nobody, type Reply, startApp, type Tenant, theApp } from '../support/app.ts'
+import { eventsOf, later, newTenant, nobody, type Reply, startApp, type Tenant, theApp } from '../support/app.ts'
 import { image, newDeployment } from '../support/deployments.ts'
 import { digestOf } from '../support/opener.ts'
 
@@ -17,10 +17,6 @@ async function furnished() {
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
   return { tenant, listener, key, agent: agentOf(tenant, key) }
-}
-const later = async <T>(ms: number, act: () => Promise<T>) => {
-  clock.ahead += ms
-  return act().finally(() => (clock.ahead -= ms))
 }
 
 describe('work', () => {
@@ -155,7 +151,7 @@ describe('a lease', () => {
     const { expires_at } = (await agent.poll()).lease
     const before = await seen()
     const waiting = agent.poll({ wait: 20 })
-    await vi.waitFor(async () => expect(await seen()).not.toBe(before))
+    await expect.poll(seen).not.toBe(before)
     await later(40_000, async () => {
       await newDeployment(tenant, on(listener))
       const { lease, changes } = await waiting
@@ -196,7 +192,7 @@ describe('a lease', () => {
         signal: leaving.signal,
       }),
     )
-    await vi.waitFor(async () => expect(await seen()).not.toBe(before))
+    await expect.poll(seen).not.toBe(before)
     leaving.abort()
     expect((await waiting).status).toBe(200)
   })

@@ -6,13 +6,18 @@ import type { Artifact, Engine, Level, Ref, Task, Unit } from '../engines/engine
 import { Passing, Unworkable } from '../engines/engine.ts'
 import { LIMITS } from '../engines/local/limits.ts'
 import { PATH } from '../engines/process/environment.ts'
-import { list, readJson, remove, writeJson } from '../files.ts'
+import { list, readJson, remove, sizeOf, writeJson } from '../files.ts'
 import { endMarked } from '../marked.ts'
 import { LinkOver } from './archive.ts'
+import { drop, isKept, keep, keptIn, madeOf, type Output, prune, unkeep } from './outputs.ts'
 import { type Origin, obtain } from './tree.ts'
 
-export type Made = { state: 'built'; artifact: Artifact; given_up?: string } | { state: 'broken'; reason: string }
-type Running = { deployment_id: string; controller: AbortController; ended: Promise<void> }
+/** `of`: what it was made of, where that is known. */
+export type Made =
+  | { state: 'built'; artifact: Artifact; of?: string | null; given_up?: string }
+  | { state: 'broken'; reason: string }
+/** `taken`: the folder of an earlier revision that it takes, and nobody may remove. */
+type Running = { deployment_id: string; controller: AbortController; ended: Promise<void>; taken?: string }
 type Options = {
   home: string
   engine: Engine
@@ -27,6 +32,7 @@ type Options = {
 const AT_ONCE = 2
 const GRACE_MS = 2_000
 const AGAIN_MS = 5_000
+const CACHE_MB = 2048
 const IMAGES = ['internal_container', 'external_container']
 
 export class Builds {
@@ -62,7 +68,8 @@ export class Builds {
   }
 
   revisions(deployment_id: string): string[] {
-    const kept = list(join(this.#home, deployment_id)).filter(name => name !== 'cache')
+    const home = join(this.#home, deployment_id)
+    const kept = list(home).filter(name => name !== 'cache' && !isKept(join(home, name)))
     const begun = [...this.#running].filter(([, one]) => one.deployment_id === deployment_id).map(([id]) => id)
     return [...new Set([...kept, ...begun])]
   }
@@ -75,21 +82,27 @@ export class Builds {
     return readJson<Made>(join(this.#folder(ref), 'record.json'))
   }
 
-  /** In the background; `changed` tells of its end. */
-  start(unit: Unit, origin: Origin): void {
+  /** In the background; `changed` tells of its end. What `serving` was built to is not used again: who wants that anew has it built. */
+  start(unit: Unit, origin: Origin, serving: string | null = null): void {
     const { deployment_id, revision_id } = unit
     if (this.#running.has(revision_id)) return
     const controller = new AbortController()
     const log: Task['log'] = (message, level = 'INFO') =>
       this.#options.log({ deployment_id, revision_id }, message, level)
-    const ended = this.#build(unit, origin, controller.signal, log).finally(() => {
+    const ended = this.#build(unit, origin, serving, controller.signal, log).finally(() => {
       this.#running.delete(revision_id)
       this.#options.changed(deployment_id)
     })
     this.#running.set(revision_id, { deployment_id, controller, ended })
   }
 
-  async #build(unit: Unit, origin: Origin, signal: AbortSignal, log: Task['log']): Promise<void> {
+  async #build(
+    unit: Unit,
+    origin: Origin,
+    serving: string | null,
+    signal: AbortSignal,
+    log: Task['log'],
+  ): Promise<void> {
     const folder = this.#folder(unit)
     const tree = join(folder, 'tree')
     const task: Task = {
@@ -101,23 +114,19 @@ export class Builds {
     if (!(await this.#turn(signal))) return log((signal.reason as Error).message, 'WARNING')
     try {
       signal.throwIfAborted()
-      await remove(folder)
-      for (const path of [folder, task.cache]) fs.mkdirSync(path, { recursive: true, mode: 0o700 })
       const begun = performance.now()
-      const { engine, templates } = this.#options
-      const options = {
-        revision: unit.revision_id,
-        folder: tree,
-        task,
-        path: PATH,
-        disk_mb: LIMITS.disk_mb,
-        ...(templates && { templates }),
+      const again = await this.#again(unit, origin, serving, task)
+      if (again?.artifact.location === tree) unkeep(folder)
+      else await remove(folder)
+      if ((await sizeOf(task.cache, CACHE_MB)) >= CACHE_MB) {
+        log(`What it kept between builds grew beyond ${CACHE_MB} MB, and begins anew.`)
+        await remove(task.cache)
       }
-      const files = IMAGES.includes(unit.source) ? null : await obtain(origin, options)
-      const artifact = await engine.prepare(unit, files, task)
+      for (const path of [folder, task.cache]) fs.mkdirSync(path, { recursive: true, mode: 0o700 })
+      const made = again ?? (await this.#make(unit, origin, tree, task))
       signal.throwIfAborted()
       log(`Built in ${((performance.now() - begun) / 1000).toFixed(1)} s`)
-      writeJson(join(folder, 'record.json'), { state: 'built', artifact } satisfies Made)
+      writeJson(join(folder, 'record.json'), { state: 'built', ...made } satisfies Made)
     } catch (error) {
       if (signal.aborted) {
         log((signal.reason as Error).message, 'WARNING')
@@ -137,6 +146,67 @@ export class Builds {
     } finally {
       this.#done()
     }
+  }
+
+  async #make(
+    unit: Unit,
+    origin: Origin,
+    tree: string,
+    task: Task,
+  ): Promise<Pick<Output, 'artifact'> & { of: string | null }> {
+    const { engine, templates } = this.#options
+    const options = {
+      revision: unit.revision_id,
+      folder: tree,
+      task,
+      path: PATH,
+      disk_mb: LIMITS.disk_mb,
+      ...(templates && { templates }),
+    }
+    const files = IMAGES.includes(unit.source) ? null : await obtain(origin, options)
+    const artifact = await engine.prepare(unit, files, task)
+    if (artifact.location !== tree) await remove(tree)
+    return { artifact, of: await madeOf(unit, origin, engine.name, artifact.commit?.sha) }
+  }
+
+  /** What was made of the same before, where it is still there. */
+  async #again(unit: Unit, origin: Origin, serving: string | null, task: Task): Promise<Output | undefined> {
+    const { engine } = this.#options
+    const { deployment_id, revision_id } = unit
+    const of = await madeOf(unit, origin, engine.name)
+    if (of === null || !engine.reuse) return undefined
+    const ending = this.#built(deployment_id).filter(one => !one.made.given_up)
+    const kept = [
+      ...ending.map(one => ({ ...one.made, folder: this.#folder(one) })),
+      ...keptIn(join(this.#home, deployment_id)),
+    ]
+    const [serves] = this.#built(deployment_id).filter(one => one.revision_id === serving)
+    for (const one of kept) {
+      const { location } = one.artifact
+      if (one.of !== of || location === serves?.made.artifact.location) continue
+      this.#running.get(revision_id)!.taken = location
+      const artifact = await engine.reuse(unit, one.artifact, task)
+      if (artifact) {
+        const { sha } = artifact.commit ?? {}
+        task.log(`What was built of ${sha ? `commit ${sha}` : 'this archive'} before is still here, and is used again`)
+        return { artifact, of }
+      }
+      if (isKept(one.folder)) await remove(one.folder)
+    }
+    return undefined
+  }
+
+  #built(deployment_id: string) {
+    return this.revisions(deployment_id).flatMap(revision_id => {
+      const made = this.made({ deployment_id, revision_id })
+      return made?.state === 'built' ? [{ deployment_id, revision_id, made }] : []
+    })
+  }
+
+  /** What revisions that are not gone run from. */
+  #used(deployment_id: string): string[] {
+    const taken = [...this.#running.values()].flatMap(one => (one.deployment_id === deployment_id && one.taken) || [])
+    return [...this.#built(deployment_id).map(({ made }) => made.artifact.location), ...taken]
   }
 
   async interrupt({ revision_id }: Ref): Promise<void> {
@@ -164,7 +234,19 @@ export class Builds {
     writeJson(join(this.#folder(ref), 'record.json'), record satisfies Made)
   }
 
-  forget = (ref: Ref) => remove(this.#folder(ref))
+  /** The revision is wanted no more; what was made for it may be wanted again. */
+  async forget(ref: Ref): Promise<void> {
+    const folder = this.#folder(ref)
+    const home = join(this.#home, ref.deployment_id)
+    const made = this.made(ref)
+    if (made?.state === 'built' && made.of && !made.given_up)
+      await keep(home, folder, join(folder, 'record.json'), { artifact: made.artifact, of: made.of })
+    else await remove(folder)
+    // Where it came from is of no more use than it was.
+    if (made?.state === 'built' && made.given_up) await drop(home, made.artifact.location)
+    await prune(home, this.#used(ref.deployment_id))
+  }
+
   remove = (deployment_id: string) => remove(join(this.#home, deployment_id))
 
   async close(): Promise<void> {

@@ -7,6 +7,7 @@ import { type Task, Unworkable } from '../engines/engine.ts'
 import { sizeOf } from '../files.ts'
 import { withLast } from '../last-lines.ts'
 import { endEscaped, spawnMarked } from '../marked.ts'
+import { cutLine } from '../places.ts'
 import { endGroup } from '../processes.ts'
 
 const BUILD_MS = 15 * 60_000
@@ -39,7 +40,7 @@ export async function runCommand(command: string[], options: Options): Promise<v
   const last: string[] = []
   let count = 0
   const say = (line: string) => {
-    const cut = line.length > LONGEST ? `${line.slice(0, LONGEST)}…` : line
+    const cut = cutLine(line, LONGEST)
     last.push(cut)
     last.splice(0, Math.max(0, last.length - LAST_LINES))
     if (++count < LINES) task.log(cut)

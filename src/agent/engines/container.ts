@@ -99,18 +99,33 @@ export class ContainerEngine extends PooledEngine {
   }
 
   async prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact> {
-    const folder = this.path(unit.deployment_id)
-    fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
-    const images: Record<string, string> = {}
-    for (const { image, fresh } of imagesOf(unit.resources))
-      images[image] ??= await this.#images.pinned(image, { fresh, own: folder }, unit, task)
+    const images = await this.#beside(unit, task)
     const made = await this.#make(unit, tree, task)
     const artifact: Artifact = {
       ...{ env: {}, health_path: null, commit: null },
       ...(tree && { env: tree.env, health_path: tree.health_path, commit: tree.commit }),
       ...made,
     }
-    this.#images.keep(folder, unit.revision_id, { ...images, '': artifact.location })
+    return this.#settled(unit, artifact, images, task)
+  }
+
+  async reuse(unit: Unit, artifact: Artifact, task: Task): Promise<Artifact | null> {
+    if (!(await this.#images.has(artifact.location))) return null
+    return this.#settled(unit, artifact, await this.#beside(unit, task), task)
+  }
+
+  /** What the containers beside it run, as they were named and as they were pinned. */
+  async #beside(unit: Unit, task: Task): Promise<Record<string, string>> {
+    const folder = this.path(unit.deployment_id)
+    fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
+    const images: Record<string, string> = {}
+    for (const { image, fresh } of imagesOf(unit.resources))
+      images[image] ??= await this.#images.pinned(image, { fresh, own: folder }, unit, task)
+    return images
+  }
+
+  async #settled(unit: Unit, artifact: Artifact, images: Record<string, string>, task: Task): Promise<Artifact> {
+    this.#images.keep(this.path(unit.deployment_id), unit.revision_id, { ...images, '': artifact.location })
     if (unit.parts.includes('redis')) {
       await this.provide(unit)
       await this.promised.wait(unit.deployment_id, task.signal)
@@ -136,12 +151,7 @@ export class ContainerEngine extends PooledEngine {
     }
     // What it names and nobody has is told before anything is made.
     recipe(unit, artifact, { ...this.#place(images), port: DEFAULT_PORT })
-    this.pool(unit, true).start({
-      launch,
-      health_path: artifact.health_path,
-      copies: Math.max(1, unit.resources.min_scale),
-      memory_mb: unit.resources.memory_limit_mb,
-    })
+    this.run(unit, artifact, launch)
   }
 
   override async stop(ref: Ref): Promise<void> {

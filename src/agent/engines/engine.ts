@@ -48,6 +48,8 @@ export type Artifact = {
   health_path: string | null
   env: Record<string, string>
   commit: Commit | null
+  /** By which a folder is known to be as it was made. */
+  stamp?: string
 }
 
 export type Level = 'INFO' | 'WARNING' | 'ERROR'
@@ -120,6 +122,11 @@ export interface Engine {
   provide(unit: Unit): Promise<void>
   /** Makes what can be started: of files (with their install and build commands), or of an image (tree is null). */
   prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact>
+  /**
+   * Takes what it prepared for an earlier revision of the same files, commands and secrets for this one; null where that is not there any
+   * more, or is not as it was made: then it is made anew, as it is by an engine that leaves this out.
+   */
+  reuse?(unit: Unit, artifact: Artifact, task: Task): Promise<Artifact | null>
   /**
    * Starts its copies beside whatever runs, and does not wait for them. Also called once after `open` for what was taken
    * over, and when its resources are other than they were: what runs goes on running.

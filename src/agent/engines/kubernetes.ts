@@ -183,6 +183,10 @@ export class KubernetesEngine implements Engine {
     return this.#images.prepare(unit, tree, task)
   }
 
+  async reuse(unit: Unit, artifact: Artifact, task: Task): Promise<Artifact | null> {
+    return (await this.#images.has(unit, artifact, task)) ? artifact : null
+  }
+
   async start(unit: Unit, artifact: Artifact): Promise<void> {
     // An address that cannot be is told now, and not when the revision is up.
     for (const route of routesOf(this.#settings, unit)) await this.#world.check(route)

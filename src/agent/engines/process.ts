@@ -1,7 +1,7 @@
 // The engine that runs applications as processes of this machine, behind a local router.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { readJson, remove, sizeOf, writeJson } from '../files.ts'
+import { readJson, remove, sizeOf, stampOf, writeJson } from '../files.ts'
 import { endEscaped } from '../marked.ts'
 import { freePort } from '../ports.ts'
 import { memoryOf } from '../processes.ts'
@@ -98,6 +98,12 @@ export class ProcessEngine extends PooledEngine {
     return prepare(unit, tree!, task, { disk_mb: this.limits.disk_mb, lent: this.#lent })
   }
 
+  /** What ran from a folder may have written into it. */
+  async reuse(_: Unit, artifact: Artifact): Promise<Artifact | null> {
+    const stamp = await stampOf(artifact.location).catch(() => undefined)
+    return stamp !== undefined && stamp === artifact.stamp ? artifact : null
+  }
+
   async start(unit: Unit, artifact: Artifact): Promise<void> {
     const folder = this.path(unit.deployment_id, 'revisions', unit.revision_id)
     const own = ['home', 'tmp'].map(name => join(folder, name))
@@ -121,12 +127,7 @@ export class ProcessEngine extends PooledEngine {
         ...{ command: artifact.start_command!, cwd: artifact.location, env, port },
       })
     }
-    this.pool(unit, true).start({
-      launch,
-      health_path: artifact.health_path,
-      copies: Math.max(1, unit.resources.min_scale),
-      memory_mb: unit.resources.memory_limit_mb,
-    })
+    this.run(unit, artifact, launch)
   }
 
   override async stop(ref: Ref): Promise<void> {
@@ -196,12 +197,13 @@ export class ProcessEngine extends PooledEngine {
     for (const [pool, { deployment_id, revision_id }] of all) {
       const told = `it wrote more than the ${limit} MB that it may`
       const tree = trees && this.#trees.get(revision_id)
+      const copies = pool.copies()
       if ((await sizeOf(this.path(deployment_id, 'revisions', revision_id), limit)) > limit) {
         this.#full.add(revision_id)
-        pool.blameAll(told)
+        pool.blameAll(told, copies)
         // The source alone may have had as much.
       } else if (tree && (await sizeOf(tree, 2 * limit)) > 2 * limit)
-        pool.blameAll(`${told}, into the folder of its source: deploy it again, and let it write to TMPDIR`)
+        pool.blameAll(`${told}, into the folder of its source: deploy it again, and let it write to TMPDIR`, copies)
     }
     this.#measuring = false
   }

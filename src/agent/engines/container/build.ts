@@ -4,11 +4,13 @@ import * as fs from 'node:fs'
 import { join, relative } from 'node:path'
 import { Readable } from 'node:stream'
 import { packTar } from 'modern-tar/fs'
+import { keepingModules } from '../../builds/modules.ts'
 import { type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
 import { installOf, startOf } from '../process/prepare.ts'
 import { type ContainerApi, EngineFailure } from './api.ts'
+import { basesIn } from './bases.ts'
 import { buildLines } from './build-lines.ts'
-import { fromOf, ignores } from './dockerfile.ts'
+import { ignores } from './dockerignore.ts'
 import { buildFailure, ending } from './failures.ts'
 import { BEGINNING, follow } from './log.ts'
 import { type Create, deploymentLabels, networkName, REVISION, ROLE } from './spec.ts'
@@ -19,8 +21,12 @@ const LAST_LINES = 10
 const FOLDER = '/app'
 const HOME = '/home/app'
 const CACHE = '/cache'
+const CACHE_MB = 1024
 /** Sourced and removed before anything else, so that no secret becomes part of the image. */
 const ENVIRONMENT = '/slipway.env'
+/** What grew too big between builds begins anew. */
+const BEGIN = `set -e; . ${ENVIRONMENT}; rm ${ENVIRONMENT}
+if [ "$(du -sm ${CACHE} | cut -f 1)" -ge ${CACHE_MB} ]; then rm -rf ${CACHE}/* ${CACHE}/.[!.]*; fi`
 
 type Job = {
   api: ContainerApi
@@ -33,8 +39,12 @@ type Job = {
 }
 export const hasDockerfile = (tree: Tree) => fs.existsSync(join(tree.folder, 'Dockerfile'))
 
-/** The images that its Dockerfile begins with, in as far as they are named in full. */
-export const basesOf = ({ folder }: Tree) => fromOf(read(folder, 'Dockerfile'))
+/** The images that its Dockerfile takes. */
+export function basesOf({ folder }: Tree): string[] {
+  if (!fs.lstatSync(join(folder, 'Dockerfile')).isFile())
+    throw new Unworkable('Its Dockerfile is not a file but a link or a folder: put the file itself there.')
+  return basesIn(read(folder, 'Dockerfile'))
+}
 
 /** The id of the image. */
 export async function buildDockerfile({ api, owner, unit, tree, task }: Job): Promise<string> {
@@ -71,7 +81,9 @@ export async function buildInBase(
   await api.post('/volumes/create', { Name: volume, Driver: 'local', Labels: shared })
   const given =
     user === undefined ? null : `mkdir -p ${HOME} /tmp; chmod 1777 /tmp; chown -R ${user}:${user} ${FOLDER} ${HOME}`
-  const commands = [`set -e; . ${ENVIRONMENT}; rm ${ENVIRONMENT}`, install, tree.build_command, given].filter(Boolean)
+  const from = { base, env: tree.env, secrets: unit.secrets }
+  const installing = install && keepingModules(install, { folder: tree.folder, cache: CACHE, from })
+  const commands = [BEGIN, installing, tree.build_command, given].filter(Boolean)
   const entry = [`ENTRYPOINT ["/bin/sh", "-c"]`, `CMD ${JSON.stringify([start])}`]
   const changes = [`WORKDIR ${FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${HOME}`, ...entry]
   const create: Create = {

@@ -16,7 +16,7 @@ type Inspected = {
 type Kept = { revision_id: string; images: Record<string, string> }
 type Wanted = { fresh: boolean; own: string | null }
 
-/** Older ones of a deployment go: a rollback pulls by digest, or builds again. */
+/** Older ones of a deployment go: a rollback to those pulls by digest, or builds again. */
 const KEPT = 3
 const LINES_EVERY_MS = 1_000
 const RESTORE_MS = 120_000
@@ -111,14 +111,11 @@ export class Images {
     return loginOf({ username: own.username, password: own.password, serveraddress: own.registry })
   }
 
-  async #inspect(image: string): Promise<Inspected | undefined> {
-    try {
-      return await this.#api.get<Inspected>(`/images/${image}/json`)
-    } catch (error) {
-      if (error instanceof EngineFailure && error.status === 404) return undefined
-      throw error
-    }
+  #inspect(image: string): Promise<Inspected | undefined> {
+    return this.#api.find<Inspected>(`/images/${image}/json`)
   }
+
+  has = async (image: string) => (await this.#inspect(image)) !== undefined
 
   /** Pulls again what somebody else has removed; what was built here cannot be brought back so. */
   async restore(images: string[], unit: Unit): Promise<void> {

@@ -65,6 +65,21 @@ export class Images {
     return { ...built, health_path, env, commit }
   }
 
+  /** What was built is still in its registry. */
+  async has(unit: Unit, { location }: Artifact, { signal }: Task): Promise<boolean> {
+    const { repository, login } = await this.#place(unit)
+    const reference = referenceOf(location)
+    if (reference.name !== repository) return false
+    const plain = this.#settings.http_registries
+    return digestOf(reference, login ? [login] : [], signal, { plain }).then(
+      digest => digest === reference.digest,
+      error => {
+        if (error instanceof Untold) return false
+        throw error
+      },
+    )
+  }
+
   /** With what its pods are to pull its images with. */
   async pulling(unit: Unit, { location }: Artifact): Promise<Unit> {
     const { resources } = unit

@@ -50,13 +50,13 @@ export async function digestOf(
 }
 
 async function asked(
-  { registry, repository, tag }: Reference,
+  { registry, repository, tag, digest }: Reference,
   login: Login | null,
   plain: readonly string[],
   signal: AbortSignal,
 ): Promise<string> {
   const open = plain.includes(registry)
-  const at = `${open ? 'http' : 'https'}://${HUB[registry] ?? registry}/v2/${repository}/manifests/${tag}`
+  const at = `${open ? 'http' : 'https'}://${HUB[registry] ?? registry}/v2/${repository}/manifests/${digest ?? tag}`
   const wish: Asked = { url: urlOf(at), method: 'HEAD', authorization: null, signal }
   let answer = await send(wish)
   if (answer.status === 401) {

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { list, readJson, remove, writeJson } from '../../files.ts'
 import type { Artifact, Engine, Events, Level, Ref, Seen, Task, Tree, Unit } from '../engine.ts'
 import { LIMITS, type Limits } from './limits.ts'
-import { type Copy, Pool } from './pool.ts'
+import { type Copy, Pool, type Recipe } from './pool.ts'
 import { Promised } from './promised.ts'
 import type { Route, Target } from './router.ts'
 import { RouterClient } from './router-client.ts'
@@ -136,7 +136,11 @@ export abstract class PooledEngine implements Engine {
     this.#closed = true
     for (const timer of this.#timers.splice(0)) clearInterval(timer)
     await this.promised.close()
-    if (!stop) return this.each(pool => pool.release())
+    if (!stop) {
+      this.each(pool => pool.release())
+      // Where nothing serves on, nobody needs to be led there.
+      if (list(this.#home).length > 0) return
+    }
     const all = [...this.#pools.values()].flatMap(pools => [...pools.values()])
     await Promise.all(all.map(pool => pool.stop()))
     await this.#router.close()
@@ -186,6 +190,12 @@ export abstract class PooledEngine implements Engine {
       pools.set(revision_id, new Pool(this.limits, { changed, log }))
     }
     return pools.get(revision_id)
+  }
+
+  /** As many copies as it is to have, each held to its memory. */
+  protected run(unit: Unit, { health_path }: Artifact, launch: Recipe['launch']): void {
+    const { min_scale, memory_limit_mb } = unit.resources
+    this.pool(unit, true).start({ launch, health_path, copies: Math.max(1, min_scale), memory_mb: memory_limit_mb })
   }
 
   protected each(work: (pool: Pool, ref: Ref) => void): void {

@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { StringDecoder } from 'node:string_decoder'
 import { list, readJson, writeJson } from '../../files.ts'
 import { findMarked, spawnMarked } from '../../marked.ts'
+import { cutLine, tellable } from '../../places.ts'
 import { endGroup, type Identity, isAlive, signalGroup } from '../../processes.ts'
 import { probe } from '../local/health.ts'
 import type { Copy, Health } from '../local/pool.ts'
@@ -88,6 +89,7 @@ export class ProcessCopy implements Copy {
     const { code, signal } = this.exit
     if (signal) return `was killed by ${signal}`
     if (code === 127) return 'ended with code 127, which means that its program was not found'
+    if (code === 0) return 'ended with code 0, as if it were done: an application has to go on running'
     return code === null ? 'ended' : `ended with code ${code}`
   }
 
@@ -144,10 +146,11 @@ export class ProcessCopy implements Copy {
       // Its folder is gone.
     }
     if ((final && this.#rest) || this.#rest.length > LONGEST_LINE) {
-      lines.push(this.#rest)
-      this.#rest = ''
+      const told = final ? this.#rest.length : tellable(this.#rest)
+      lines.push(this.#rest.slice(0, told))
+      this.#rest = this.#rest.slice(told)
     }
-    const cut = lines.map(line => (line.length > LONGEST_LINE ? `${line.slice(0, LONGEST_LINE)}…` : line))
+    const cut = lines.map(line => cutLine(line, LONGEST_LINE))
     this.last.push(...cut)
     this.last.splice(0, Math.max(0, this.last.length - LAST_LINES))
     return cut

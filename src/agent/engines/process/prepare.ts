@@ -2,6 +2,8 @@
 import * as fs from 'node:fs'
 import { join, sep } from 'node:path'
 import { runCommand } from '../../builds/command.ts'
+import { keepingModules } from '../../builds/modules.ts'
+import { stampOf } from '../../files.ts'
 import { type Artifact, type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
 import { PATH } from './environment.ts'
 
@@ -23,6 +25,7 @@ export async function prepare(unit: Unit, tree: Tree, task: Task, { disk_mb, len
     npm_config_audit: 'false',
     npm_config_update_notifier: 'false',
   }
+  fs.rmSync(env.TMPDIR, { recursive: true, force: true })
   for (const own of [env.HOME, env.TMPDIR]) fs.mkdirSync(own, { recursive: true, mode: 0o700 })
   const commands = [
     ['install', tree.install_command ?? installOf(folder)],
@@ -31,7 +34,8 @@ export async function prepare(unit: Unit, tree: Tree, task: Task, { disk_mb, len
   for (const [step, command] of commands) {
     if (!command) continue
     task.log(`${step === 'install' ? 'Installing' : 'Building'}: ${command}`)
-    await runCommand(['/bin/sh', '-c', command], {
+    const whole = step === 'install' ? keepingModules(command, { folder, cache: task.cache, from: env }) : command
+    await runCommand(['/bin/sh', '-c', whole], {
       cwd: folder,
       env,
       revision: unit.revision_id,
@@ -41,7 +45,8 @@ export async function prepare(unit: Unit, tree: Tree, task: Task, { disk_mb, len
     })
   }
   const { health_path, commit } = tree
-  return { location: folder, start_command: startOf(tree), health_path, env: tree.env, commit }
+  const start_command = startOf(tree)
+  return { location: folder, start_command, health_path, env: tree.env, commit, stamp: await stampOf(folder) }
 }
 
 export function startOf({ folder, start_command }: Tree): string {

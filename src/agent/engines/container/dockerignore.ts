@@ -1,20 +1,10 @@
-// What is to be known of a build before an engine is asked for it: which images it begins with, and what a .dockerignore leaves out. Pure.
+// What a .dockerignore leaves out of what an engine is sent. Pure.
 
 import { glob } from './glob.ts'
 
 type Rule = { out: boolean; path: string; matches: (path: string) => boolean }
 /** Without them nothing is built. */
 const NEEDED = new Set(['Dockerfile', '.dockerignore'])
-
-/** Not those that it builds itself, nor those that take a variable to be named. */
-export function fromOf(dockerfile: string): string[] {
-  const all = [...dockerfile.matchAll(/^[ \t]*FROM\s+(?:--\S+\s+)*(\S+)(?:\s+AS\s+(\S+))?/gim)]
-  const stages = new Set(['scratch', ...all.map(([, , stage]) => stage?.toLowerCase())])
-  const images = all
-    .map(([, image]) => image!)
-    .filter(image => !image.includes('$') && !stages.has(image.toLowerCase()))
-  return [...new Set(images)]
-}
 
 /** What is left out, of paths relative to the folder; an engine takes what it is sent. A folder that is left out is not looked into. */
 export function ignores(text: string): (path: string, folder: boolean) => boolean {

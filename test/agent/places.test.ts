@@ -1,0 +1,64 @@
+// What people read names folders as an application has them, and not where the agent keeps them.
+import { randomUUID } from 'node:crypto'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, test } from 'vitest'
+import { ProcessCopy } from '../../src/agent/engines/process/copy.ts'
+import { cutLine, shownFrom } from '../../src/agent/places.ts'
+import { eventually } from '../support/commands.ts'
+import { folder } from '../support/engine.ts'
+
+const [deployment, revision] = [randomUUID(), randomUUID()]
+const HOME = '/srv/my agent (1)'
+const tree = `${HOME}/builds/${deployment}/${revision}/tree`
+
+describe('a folder of the agent', () => {
+  const shown = shownFrom(HOME)
+  test.each([
+    [`${tree}/src/a.ts:3`, '/app/src/a.ts:3'],
+    [`at file://${encodeURI(tree)}/main.mjs`, 'at file:///app/main.mjs'],
+    [`in ${tree}. Then`, 'in /app. Then'],
+    [`"${tree}"`, '"/app"'],
+    [`${tree}.index`, `/agent/builds/${deployment}/${revision}/tree.index`],
+    [`${HOME}/builds/${deployment}/cache/npm/_logs`, '/cache/npm/_logs'],
+    [`${HOME}/builds/${deployment}/cache/home/.npmrc`, '/home/app/.npmrc'],
+    [`${HOME}/process/${deployment}/revisions/${revision}/home/x`, '/home/app/x'],
+    [`${HOME}/process/${deployment}/revisions/${revision}/tmp`, '/tmp'],
+    [`${HOME}/postgres/log`, '/agent/postgres/log'],
+    [`${HOME}-2/x`, `${HOME}-2/x`],
+    ['/srv/my', '/srv/my'],
+  ])('%s', (text, told) => expect(shown(text)).toBe(told))
+
+  test('is known by another way to it, too', () => {
+    const at = folder()
+    fs.mkdirSync(join(at, 'real'))
+    fs.symlinkSync('real', join(at, 'link'))
+    const through = shownFrom(join(at, 'link'))
+    for (const way of ['link', 'real'])
+      expect(through(join(fs.realpathSync(at), way, 'builds', deployment, revision, 'tree', 'x'))).toBe('/app/x')
+    fs.rmSync(at, { recursive: true })
+  })
+})
+
+test('a line that is cut is never cut within a path', () => {
+  const home = '/srv/agent'
+  const line = `${'x'.repeat(90)} ${tree.replace(HOME, home)}/src/a.ts`
+  for (let longest = 1; longest < line.length; longest++)
+    expect(shownFrom(home)(cutLine(line, longest))).not.toContain('/srv')
+  expect(cutLine(`${'x'.repeat(90)} /a/b/c`, 95)).toBe(`${'x'.repeat(90)} …`)
+  expect(cutLine('/'.repeat(90), 50)).toBe(`${'/'.repeat(50)}…`)
+  expect(cutLine('short', 50)).toBe('short')
+})
+
+test('what an application writes without an end is told in pieces, none of which begins or ends within a path', async () => {
+  const at = folder()
+  const env = { PATH: process.env.PATH!, SLIPWAY_REVISION_ID: revision }
+  const long = `${'x'.repeat(16 * 1024)} ${'/'.padEnd(400, 'deep/')}`
+  const command = `printf '%s' '${long}'; sleep 0.3; echo deeper; exec sleep 60`
+  const copy = ProcessCopy.launch(at, { command, cwd: at, env, port: 1 })
+  const lines: string[] = []
+  await eventually(() => lines.push(...copy.lines()) >= 2)
+  expect(lines[1]).toMatch(/^\/deep\/.*deeper$/)
+  await copy.end(0)
+  fs.rmSync(at, { recursive: true })
+})
