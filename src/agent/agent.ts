@@ -1,7 +1,8 @@
 // The agent: takes down what is wanted, brings each deployment to it step by step, and tells what became of it.
 import { resolve } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Changes, LONGEST_POLL, type Report, type ReportResult } from '../sync/schema.ts'
+import { type Changes, LONGEST_POLL } from '../sync/poll.schema.ts'
+import type { Report, ReportResult } from '../sync/report.schema.ts'
 import { Builds } from './builds/builds.ts'
 import { type Control, patience, Refused, troubleOf } from './control.ts'
 import { Credentials } from './credentials.ts'

@@ -1,6 +1,6 @@
 // Sends lines of builds and runs on, in their order, a batch at a time, again until they were received.
 import { randomUUID } from 'node:crypto'
-import { LINES_AT_ONCE, type LogBatch } from '../sync/schema.ts'
+import { LINES_AT_ONCE, type LogBatch } from '../sync/logs.schema.ts'
 import { type Control, Refused } from './control.ts'
 import type { Level, Ref } from './engines/engine.ts'
 import { cutAt, plain } from './last-lines.ts'

@@ -12,7 +12,7 @@ const GONE = '.gone'
  */
 const SHELL = 'echo $$ > "$0/pid" && exec "$@"'
 
-export type Marked = { child: ChildProcess; identity: Identity | undefined }
+type Marked = { child: ChildProcess; identity: Identity | undefined }
 
 /** In a group of its own. Its environment has to hold `SLIPWAY_REVISION_ID`: a pid alone may be anyone's. */
 export function spawnMarked(folder: string, command: string[], options: SpawnOptions): Marked {

@@ -1,6 +1,6 @@
 // What there is to tell of each deployment, the newest of it: sent many at a time, and again until it was answered.
 import { setTimeout as delay } from 'node:timers/promises'
-import { REPORTS_AT_ONCE, type Report, type ReportResult } from '../sync/schema.ts'
+import { REPORTS_AT_ONCE, type Report, type ReportResult } from '../sync/report.schema.ts'
 import { type Control, Refused } from './control.ts'
 
 type Options = {

@@ -1,7 +1,8 @@
 // What is wanted of a deployment, as the control plane says it and as the plan, the builds and the engines take it.
 import { createHash } from 'node:crypto'
 import { withDefaults } from '../deployments/resources.schema.ts'
-import type { Report, RevisionWork, Work } from '../sync/schema.ts'
+import type { Report } from '../sync/report.schema.ts'
+import type { RevisionWork, Work } from '../sync/work.schema.ts'
 import type { Builds, Made } from './builds/builds.ts'
 import type { Credential } from './builds/git.ts'
 import type { Origin } from './builds/tree.ts'
@@ -10,7 +11,7 @@ import type { Keys } from './envelope.ts'
 import { plain } from './last-lines.ts'
 import { type Observed, type Phase, stateOf, type Wanted } from './plan.ts'
 
-export const NOT_WANTED: Wanted = { present: false, target: null, serving: null, database: false }
+const NOT_WANTED: Wanted = { present: false, target: null, serving: null, database: false }
 
 export const wantedOf = (work: Work | undefined): Wanted =>
   work?.wanted === 'present'

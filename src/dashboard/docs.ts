@@ -2,7 +2,7 @@
 import type { Env, Hono, MiddlewareHandler } from 'hono'
 import { etag } from 'hono/etag'
 import { html } from 'hono/html'
-import { sha256Hex } from '../kernel/crypto.ts'
+import { sha256Hex } from '../kernel/digest.ts'
 import { script } from './docs-client.ts'
 import { about, codes, groups, keyHeader, type OpenApiDocument, schemas, slug } from './docs-document.ts'
 import { badge, operationSection, prose, schemaOf } from './docs-operation.ts'
@@ -125,7 +125,7 @@ export function docsPages<E extends Env>(app: Hono<E>, document: () => OpenApiDo
   let drawn: [page: string, tag: string] | undefined
   const draw = async (): Promise<[string, string]> => {
     const text = String(await page(document()))
-    return [text, `"${await sha256Hex(text)}"`]
+    return [text, `"${sha256Hex(text)}"`]
   }
   app.get('/docs', etag(), itsOwn, async c => {
     drawn ??= await draw()

@@ -97,9 +97,6 @@ const stored = (link: Link, { size, sha256 }: { size: number; sha256: string }):
 const factsOf = (type: string): SQL => sql`tenant_id, organization_id, ${type}::text as type, id as subject_id,
   json_build_object('deployment_id', deployment_id, 'object_path', object_path, 'size', size, 'sha256', sha256) as data`
 
-/** For whoever builds it. */
-export const readArchive = ({ config }: Pick<Services, 'config'>, path: string) => config.uploads?.get(path)
-
 const AT_ONCE = 100
 
 /**

@@ -13,7 +13,7 @@ const ACTIONS = {
   unsuspend: { from: ['suspended'], to: 'active', type: 'integration.resumed' },
   repositories: { from: ['active', 'suspended'], to: null, type: 'integration.repositories_changed' },
 } as const satisfies Record<string, { from: State[]; to: State | null; type: string }>
-export type InstallationAction = keyof typeof ACTIONS
+type InstallationAction = keyof typeof ACTIONS
 
 /** As a delivery tells it: `created` and its like need no entry, since an installation is connected by whoever proves it. */
 export type InstallationNews = {

@@ -1,10 +1,11 @@
 // The operator's App installed by a person: the way there, and back with a proof.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
+import type { Code } from '../kernel/codes.ts'
 import { type Ctx, callerFor, verb } from '../kernel/context.ts'
 import { signer } from '../kernel/crypto.ts'
 import { type Row, runAsSystem, unless } from '../kernel/db.ts'
-import { type Code, Failure, fail } from '../kernel/errors.ts'
+import { Failure, fail } from '../kernel/errors.ts'
 import { clockOf, commit, systemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { found, iso } from '../kernel/rows.ts'

@@ -1,8 +1,9 @@
 // What surrounds every request: its id, one line of log, headers, other origins, limits, and the one shape of errors.
 import type { Context, MiddlewareHandler, NotFoundHandler } from 'hono'
 import type { Config } from '../env.ts'
+import type { Code } from './codes.ts'
 import type { Seen } from './context.ts'
-import { type Code, Failure, fail, problem } from './errors.ts'
+import { Failure, fail, problem } from './errors.ts'
 import type { Edge } from './routes.ts'
 
 const REQUEST_ID = /^[\w.:-]{1,128}$/

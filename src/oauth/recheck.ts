@@ -28,7 +28,7 @@ const [RENEWED_AHEAD, REPLACED_AHEAD] = [7 * DAY, DAY]
 export const recheckProvider = verb('deployments:update', (ctx, ref: Ref) => check(ctx, ref))
 
 /** What the schedule does besides: it renews the client. */
-export const tendProvider = verb('deployments:update', (ctx, ref: Ref) => check(ctx, ref, renewed))
+const tendProvider = verb('deployments:update', (ctx, ref: Ref) => check(ctx, ref, renewed))
 
 type Renewal = (ctx: Ctx, row: Stored, discovered: Discovered) => Promise<Client | null>
 

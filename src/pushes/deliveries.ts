@@ -10,7 +10,7 @@ import { pulled } from './pulls.ts'
 import { pushed } from './pushes.ts'
 import { Unsettled, whose } from './whose.ts'
 
-export type Arrived = { receiver: string; delivery_id: string; event: HostEvent; origin: string }
+type Arrived = { receiver: string; delivery_id: string; event: HostEvent; origin: string }
 export type Delivery = Omit<Arrived, 'delivery_id'> & { id: string; attempts: number }
 
 /** Whoever takes one up has this long; then it counts as dead, and is anyone's. */

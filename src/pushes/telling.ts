@@ -123,7 +123,7 @@ const ENDS: Record<string, StatusState> = {
 }
 
 /** In the host's words and in ours. Never what a build wrote: whoever reads the pull request may not read the logs. */
-export function wordsFor({ preview, revision }: Pick<Due, 'preview' | 'revision'>): Words {
+function wordsFor({ preview, revision }: Pick<Due, 'preview' | 'revision'>): Words {
   if (preview.state === 'ended') return { state: 'success', description: 'Gone', said: 'the preview is gone.' }
   if (preview.state === 'full') {
     const said = 'there is no room for another preview; this one comes up when another is closed.'

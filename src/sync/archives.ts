@@ -5,9 +5,9 @@ import { signer } from '../kernel/crypto.ts'
 import { fail, notConfigured } from '../kernel/errors.ts'
 import type { Services } from '../kernel/routes.ts'
 import { NO_UPLOADS } from '../kernel/storage.ts'
-import type * as schema from './schema.ts'
+import type { ArchiveRef, ArchiveSignature } from './work.schema.ts'
 
-type Link = z.output<typeof schema.ArchiveRef> & z.output<typeof schema.ArchiveSignature>
+type Link = z.output<typeof ArchiveRef> & z.output<typeof ArchiveSignature>
 type Archive = { id: string; size: number; sha256: string }
 
 const LASTS_MS = 15 * 60_000

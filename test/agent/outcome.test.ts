@@ -1,7 +1,8 @@
 // What of a report whoever looks on is told: how a revision ends, and when one that serves is not well any more.
 import { expect, test } from 'vitest'
 import { outcomeOf } from '../../src/agent/work.ts'
-import type { Report, Work } from '../../src/sync/schema.ts'
+import type { Report } from '../../src/sync/report.schema.ts'
+import type { Work } from '../../src/sync/work.schema.ts'
 
 const work = { serving: { id: 'old', number: 1 }, revision: { id: 'new', number: 2 } } as Work
 const said = (report: Partial<Report>) => outcomeOf(work, report as Report)

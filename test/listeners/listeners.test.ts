@@ -1,9 +1,9 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { LISTENER_SILENT_AFTER, UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
 import { sweepRevisions } from '../../src/deployments/sweep.ts'
-import { agentOf, newListener } from '../support/agent.ts'
+import { agentOf, newListener, servedBy } from '../support/agent.ts'
 import { alone, later, newTenant, nobody, startApp, type Tenant, theApp } from '../support/app.ts'
-import { image, newDeployment, revisionsOf, told } from '../support/deployments.ts'
+import { newDeployment, revisionsOf, told } from '../support/deployments.ts'
 
 const cluster = { compute_type: 'k8s', compute_id: 'cluster', compute_config: { k8s_namespaces: ['apps', 'more'] } }
 
@@ -49,12 +49,7 @@ describe('a listener', () => {
   it('goes with its workspace', async () => {
     const tenant = await newTenant()
     const { listener } = await newListener(tenant)
-    await newDeployment(tenant, {
-      source: 'internal_container',
-      source_config: { listener_id: listener.id },
-      source_revision_config: image,
-      secrets: [],
-    })
+    await newDeployment(tenant, servedBy(listener))
     expect((await tenant.owner.delete(`/workspaces/${tenant.tenant_id}`)).status).toBe(204)
   })
 })
@@ -131,14 +126,8 @@ describe('a deployment that names a listener', () => {
     const tenant = await newTenant()
     for (let round = 0; round < 8; round++) {
       const { listener } = await newListener(tenant)
-      const body = {
-        source: 'internal_container',
-        source_config: { listener_id: listener.id },
-        source_revision_config: image,
-        secrets: [],
-      }
       const [made, removed] = await Promise.all([
-        tenant.post('/v2/deployments', { name: `app-${nobody()}`, ...body }),
+        tenant.post('/v2/deployments', { name: `app-${nobody()}`, ...servedBy(listener) }),
         tenant.delete(`/v2/listeners/${listener.id}`),
       ])
       expect([
@@ -156,8 +145,7 @@ describe('silence', () => {
     const tenant = await newTenant()
     const { listener, key } = await newListener(tenant)
     const agent = agentOf(tenant, key)
-    const source = { source: 'internal_container', source_revision_config: image, secrets: [] }
-    const { id } = await newDeployment(tenant, { ...source, source_config: { listener_id: listener.id } })
+    const { id } = await newDeployment(tenant, servedBy(listener))
     const [work] = (await agent.poll()).changes
     const read = async () => (await tenant.get(`/v2/deployments/${id}`)).body.status
     const explained = async () => (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources

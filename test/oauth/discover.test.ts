@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { tripsOf } from '#runtime'
 import type { Caller } from '../../src/kernel/context.ts'
-import { sha256Hex } from '../../src/kernel/crypto.ts'
 import type { Database } from '../../src/kernel/db.ts'
+import { sha256Hex } from '../../src/kernel/digest.ts'
 import { fail } from '../../src/kernel/errors.ts'
 import { discoverProvider } from '../../src/oauth/discover.ts'
 import { abroad, clock, eventsOf, lines, newTenant, nobody, services, type Tenant, theApp } from '../support/app.ts'
@@ -266,7 +266,7 @@ describe('when the second trip fails', () => {
     const caller: Caller = {
       ...services(),
       database: failing(theApp().database),
-      actor: { kind: 'key', hash: await sha256Hex(tenant.key) },
+      actor: { kind: 'key', hash: sha256Hex(tenant.key) },
       tenant: null,
       origin: 'http://slipway.test',
       requestId: `discover-${nobody()}`,

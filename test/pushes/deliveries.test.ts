@@ -110,7 +110,7 @@ describe('a delivery', () => {
     expect(await revisionsOf(tenant, id)).toHaveLength(2)
   })
 
-  it('whose work fails is tried again, ever takenUp, until it is done', async () => {
+  it('whose work fails is tried again, ever later, until it is done', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await following(tenant, repository)

@@ -6,17 +6,11 @@ import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
 import type * as z from 'zod'
 import { withDefaults } from '../../src/deployments/resources.schema.ts'
-import {
-  CredentialWish,
-  LogBatch,
-  Poll,
-  Release,
-  type Report,
-  type ReportResult,
-  Reports,
-  type RevisionWork,
-  type Work,
-} from '../../src/sync/schema.ts'
+import { CredentialWish } from '../../src/sync/credentials.schema.ts'
+import { LogBatch } from '../../src/sync/logs.schema.ts'
+import { Poll, Release } from '../../src/sync/poll.schema.ts'
+import { type Report, type ReportResult, Reports } from '../../src/sync/report.schema.ts'
+import type { RevisionWork, Work } from '../../src/sync/work.schema.ts'
 
 export type ControlPlane = Awaited<ReturnType<typeof controlPlane>>
 type Wanted = { work: Work; moved: number; secrets: Map<string, object> }

@@ -2,7 +2,7 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { ARCHIVE_BYTES } from '../../src/deployments/archive.ts'
-import { readArchive, sweepUploads } from '../../src/deployments/uploads.ts'
+import { sweepUploads } from '../../src/deployments/uploads.ts'
 import type { Storage } from '../../src/env.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import {
@@ -61,7 +61,7 @@ export function uploads(settings: Record<string, string> = {}) {
 
   const made = (path: string) => ({ source_revision_config: { source_tarball_path: path } })
   async function stored(path: string): Promise<Bytes | null> {
-    const body = await readArchive(theApp(), path)
+    const body = await theApp().config.uploads?.get(path)
     return body ? new Uint8Array(await new Response(body).arrayBuffer()) : null
   }
 

@@ -1,17 +1,12 @@
 import { describe, expect, it } from 'vitest'
 import { tripsOf } from '#runtime'
-import { agentOf, newListener } from '../support/agent.ts'
+import { agentOf, newListener, servedBy } from '../support/agent.ts'
 import { eventsOf, later, newTenant, nobody, type Reply, startApp, type Tenant, theApp } from '../support/app.ts'
 import { image, newDeployment } from '../support/deployments.ts'
 import { digestOf } from '../support/opener.ts'
 
-const on = (listener: { id: string }, over: Record<string, unknown> = {}) => ({
-  source: 'internal_container',
-  source_config: { listener_id: listener.id },
-  source_revision_config: image,
-  secrets: [{ name: 'TOKEN', value: 'hush' }],
-  ...over,
-})
+const on = (listener: { id: string }, over: Record<string, unknown> = {}) =>
+  servedBy(listener, { secrets: [{ name: 'TOKEN', value: 'hush' }], ...over })
 
 async function furnished() {
   const tenant = await newTenant()

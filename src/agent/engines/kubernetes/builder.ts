@@ -16,7 +16,7 @@ type Inspected = { Config?: { User?: string; Labels?: Record<string, string> | n
 /** Where it is pushed to, and with what. */
 export type Place = { repository: string; login: Login | null }
 /** What whoever deployed it may pull that image with. */
-export type LoginFor = (image: string) => Promise<Login | null>
+type LoginFor = (image: string) => Promise<Login | null>
 export type Built = { location: string; start_command: string | null }
 
 /** Who an application is that was built in the base image, unless the operator says who. */
