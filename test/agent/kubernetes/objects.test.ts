@@ -233,6 +233,15 @@ describe('environment', () => {
     )
   })
 
+  test('what looks like a variable of Kubernetes is meant as it stands', () => {
+    const artifact = { env: { PRICE: 'a$$b $(PORT) $HOME' }, start_command: 'run --each $(HOME)' }
+    const app = podOf(all({ artifact })).containers[0]!
+    // As Kubernetes reads it.
+    const read = (text: string) => text.replace(/\$\$|\$\((\w+)\)/g, (all, name) => (name ? `<${all}>` : '$'))
+    expect(read(app.env!.find(({ name }) => name === 'PRICE')!.value!)).toBe(artifact.env.PRICE)
+    expect(app.command!.map(read)).toEqual(['/bin/sh', '-c', artifact.start_command])
+  })
+
   test('a start command, a health path', () => {
     const app = podOf(all({ artifact: { start_command: 'npm start', health_path: '/ok' } })).containers[0]!
     expect(app.command).toEqual(['/bin/sh', '-c', 'npm start'])
@@ -329,6 +338,14 @@ describe('ways in', () => {
     expect(routes).toHaveLength(count)
     expect(routes.map(sent).flatMap(faultsOf)).toEqual([])
     expect(urlOf(settings(more), unitOf({ custom_url }))).toBe(url)
+  })
+
+  test('a host that is another deployment’s is nobody’s custom_url; its own is', () => {
+    const of = (host: string) =>
+      routesOf(settings({ K8S_ROUTES: 'ingress' }), unitOf({ custom_url: `https://${host}/pay` }))
+    expect(() => of('shop-0123456789.apps.example.com')).toThrow(/choose another custom_url/)
+    for (const host of [`${BASE}.apps.example.com`, 'shop.apps.example.com', 'shop-0123456789.example.com'])
+      expect(of(host)).toHaveLength(2)
   })
 
   test('an Ingress and an HTTPRoute name the same Service', () => {

@@ -60,12 +60,13 @@ function instructionsOf(dockerfile: string): string[] {
   const text = dockerfile.replace(/^\uFEFF/, '').replace(/\r\n?/g, '\n')
   const top = /^(?:[^\S\n]*(?:(?:#|\/\/).*)?\n)*/.exec(`${text}\n`)![0]
   const frontend =
-    /^\s*(?:#|\/\/)\s*syntax\s*=\s*(.*?)\s*$/im.exec(top)?.[1] ?? /^\s*\{.*"syntax"\s*:\s*"([^"]*)"/.exec(text)?.[1]
+    /^[^\S\n]*(?:#|\/\/)[^\S\n]*syntax[^\S\n]*=(.*)$/im.exec(top)?.[1]?.trim() ??
+    /^\s*\{.*"syntax"\s*:\s*"([^"]*)"/.exec(text)?.[1]
   if (frontend !== undefined && !FRONTEND.test(frontend))
     throw new Unworkable(
       `The Dockerfile wants to be read by \`${frontend}\`, which could take any image: name \`docker/dockerfile\` as its \`syntax\`, or none.`,
     )
-  if (/^\s*#\s*escape\s*=\s*`/im.test(top))
+  if (/^[^\S\n]*#[^\S\n]*escape[^\S\n]*=[^\S\n]*`/im.test(top))
     throw new Unworkable('The Dockerfile escapes by another sign than `\\`, as for Windows: take its `escape` out.')
   const lines: string[] = []
   let open = ''

@@ -1,7 +1,8 @@
 // What a .dockerignore leaves out of what an engine is sent. Pure.
 
-type Rule = { out: boolean; path: string; matches: RegExp }
-const WILD: Record<string, string> = { '*': '[^/]*', '?': '[^/]' }
+import { glob } from './glob.ts'
+
+type Rule = { out: boolean; path: string; matches: (path: string) => boolean }
 /** Without them nothing is built. */
 const NEEDED = new Set(['Dockerfile', '.dockerignore'])
 
@@ -14,7 +15,7 @@ export function ignores(text: string): (path: string, folder: boolean) => boolea
     .map(ruleOf)
   return (path, folder) => {
     if (NEEDED.has(path)) return false
-    const out = rules.reduce((out, rule) => (rule.matches.test(path) ? rule.out : out), false)
+    const out = rules.reduce((out, rule) => (rule.matches(path) ? rule.out : out), false)
     return out && !(folder && rules.some(rule => !rule.out && rule.path.startsWith(`${path}/`)))
   }
 }
@@ -22,12 +23,5 @@ export function ignores(text: string): (path: string, folder: boolean) => boolea
 function ruleOf(line: string): Rule {
   const out = !line.startsWith('!')
   const path = (out ? line : line.slice(1).trim()).replace(/^(\.?\/)+|\/+$/g, '')
-  const inRegExp = path.replace(/\*\*\/?|\*|\?|\[[^\]]+\]|\\.|[.+^$(){}|[\]\\]/g, (found: string, at: number) =>
-    found.startsWith('**')
-      ? at + found.length === path.length
-        ? '.*'
-        : '(.*/)?'
-      : (WILD[found] ?? (found.length > 1 ? found : `\\${found}`)),
-  )
-  return { out, path, matches: new RegExp(`^${inRegExp}(/|$)`) }
+  return { out, path, matches: glob(path) }
 }

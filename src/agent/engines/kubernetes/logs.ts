@@ -1,8 +1,8 @@
 // What applications in a cluster write, line by line, for as long as their containers run.
 import * as http from 'node:http'
 import * as https from 'node:https'
-import { createInterface } from 'node:readline'
 import type { KubeConfig, V1Pod } from '@kubernetes/client-node'
+import { Lines } from '../container/frames.ts'
 import type { Level, Ref } from '../engine.ts'
 import { DEPLOYMENT, REVISION } from './names.ts'
 import { APP } from './pods.ts'
@@ -96,12 +96,11 @@ export class Logs {
         url,
         options as https.RequestOptions,
         answer => {
-          if (answer.statusCode !== 200) answer.resume()
-          // It passes on what breaks its input.
-          else
-            createInterface(answer)
-              .on('line', line => this.#line(tap, line))
-              .on('error', () => {})
+          // One that never ends its line costs no more than what is told of it.
+          const lines = new Lines(2 * LONGEST)
+          answer.on('data', chunk => {
+            if (answer.statusCode === 200) for (const line of lines.push(chunk)) this.#line(tap, line)
+          })
           answer.once('close', again)
           answer.on('error', () => {})
         },

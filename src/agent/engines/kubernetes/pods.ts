@@ -76,12 +76,15 @@ const fromSecret = (name: string, secret: string, key: string): V1EnvVar => ({
   valueFrom: { secretKeyRef: { name: secret, key } },
 })
 
+/** Kubernetes takes `$$` for a dollar, and `$(NAME)` for another variable's value: a text of the application means what it says. */
+const literal = (text: string) => text.replaceAll('$', '$$$$')
+
 /** The deployment's own values win over the runtime configuration's, and the platform's over both. */
 function environmentOf(unit: Unit, artifact: Artifact, component: Component): V1EnvVar[] {
   const own = new Set([...Object.keys(unit.secrets), ...unit.secret_references.map(({ name }) => name)])
   const configured = Object.entries(artifact.env).filter(([name]) => !own.has(name))
   return [
-    ...configured.map(([name, value]) => ({ name, value })),
+    ...configured.map(([name, value]) => ({ name, value: literal(value) })),
     ...Object.keys(unit.secrets).map(name => fromSecret(name, revisionName(unit), name)),
     ...unit.secret_references.map(from => fromSecret(from.name, from.secret_name, from.secret_key)),
     ...(unit.needs_database ? [fromSecret('DATABASE_URI', storeName(unit, 'database'), 'uri')] : []),
@@ -116,7 +119,7 @@ function applicationOf(settings: KubernetesSettings, unit: Unit, artifact: Artif
     image,
     // What a digest names is never another thing; what a tag names may have moved.
     imagePullPolicy: image.includes('@') ? 'IfNotPresent' : 'Always',
-    ...(artifact.start_command !== null && { command: ['/bin/sh', '-c', artifact.start_command] }),
+    ...(artifact.start_command !== null && { command: ['/bin/sh', '-c', literal(artifact.start_command)] }),
     env: environmentOf(unit, artifact, workload.component),
     resources: workload.resources,
     securityContext: RESTRICTED,

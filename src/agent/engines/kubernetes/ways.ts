@@ -1,6 +1,6 @@
 // How requests reach a deployment: its Service, which one revision answers at a time, and the ways in from outside. Pure.
 import type { KubernetesObject, V1Ingress, V1Service } from '@kubernetes/client-node'
-import type { Unit } from '../engine.ts'
+import { type Unit, Unworkable } from '../engine.ts'
 import { baseName, metaOf, namespaceOf, selectorLabels, URL_NOTE } from './names.ts'
 import type { KubernetesSettings } from './settings.ts'
 
@@ -31,11 +31,17 @@ function waysOf(settings: KubernetesSettings, unit: Unit): Way[] {
   }
   const custom = customOf(unit)
   if (custom) {
+    if (isGiven(custom.hostname, settings) && custom.hostname !== `${base}.${settings.domain}`)
+      throw new Unworkable(`The host ${custom.hostname} is one that this agent gives: choose another custom_url.`)
     const tls = custom.protocol === 'https:' ? `${base}-custom-tls` : null
     ways.push({ name: `${base}-custom`, host: custom.hostname, path: custom.pathname, tls })
   }
   return ways
 }
+/** Below its domain the agent names each deployment: nobody takes another one's requests, or those of one to come. */
+const isGiven = (host: string, { domain }: KubernetesSettings) =>
+  host.endsWith(`.${domain}`) && /-[0-9a-f]{10}$/.test(host.slice(0, -`.${domain}`.length))
+
 /** A host alone is one that https is spoken with. */
 function customOf({ custom_url }: Pick<Unit, 'custom_url'>): URL | null {
   if (custom_url === null) return null
