@@ -35,6 +35,9 @@ async function packed(): Promise<Uint8Array<ArrayBuffer>> {
   return Uint8Array.from(gzipSync(await packTar(entries)))
 }
 
+/** How the command ended although nobody had asked it to: nothing more is to be waited for. */
+let fallen: string | null = null
+
 export type Stage = Awaited<ReturnType<typeof setStage>>
 /** Waits until something is so, and says what was not when it never is. */
 export async function until<T>(
@@ -44,6 +47,7 @@ export async function until<T>(
   for (const end = Date.now() + patience(); ; ) {
     const found = await look()
     if (found) return found
+    if (fallen) throw new Error(`${fallen} Until then it had not come about that ${what}.`)
     if (Date.now() > end) throw new Error(`Within ${patience() / 1000} s it did not come about that ${what}.`)
     await delay(50)
   }
@@ -68,6 +72,8 @@ export async function setStage(plane: Plane, command: string[], output: 'inherit
   const { call, listener_id, listener_key } = await plane.newWorkspace()
   const folder = await mkdtemp(join(tmpdir(), 'slipway-kit-agent-'))
   const running = new Set<ChildProcess>()
+  const dismissed = new Set<ChildProcess>()
+  fallen = null
   const from = plane.exchanges.length
 
   // Files of the command are meant where the kit was started.
@@ -81,10 +87,18 @@ export async function setStage(plane: Plane, command: string[], output: 'inherit
     const env = { ...process.env, ...ours }
     const child = spawn(program!, args, { cwd, env, stdio: ['ignore', output, 'inherit'] })
     running.add(child)
-    child.once('exit', () => running.delete(child))
+    child.once('error', ({ message }) => {
+      running.delete(child)
+      fallen = `The command cannot be started: ${message}.`
+    })
+    child.once('exit', (code, signal) => {
+      running.delete(child)
+      if (!dismissed.has(child)) fallen = `The command ended by itself, with ${signal ?? `code ${code}`}.`
+    })
     return { kill: () => ended(child, 'SIGKILL'), end: () => ended(child, 'SIGTERM') }
   }
   const ended = async (child: ChildProcess, signal: NodeJS.Signals) => {
+    dismissed.add(child)
     const gone = new Promise(resolve => child.once('exit', resolve))
     if (child.exitCode !== null || child.signalCode !== null) return
     child.kill(signal)

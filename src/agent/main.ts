@@ -9,7 +9,7 @@ import type { Engine } from './engines/engine.ts'
 import { readJson, writeJson } from './files.ts'
 import { type Identity, identityOf, isAlive } from './processes.ts'
 
-const USAGE = `node src/agent/main.ts [--home FOLDER] [--engine process|container|kubernetes] [--port PORT] [--stop]
+const USAGE = `npm run agent -- [--home FOLDER] [--engine process|container|kubernetes] [--port PORT] [--stop]
 
 Runs what the control plane at SLIPWAY_URL wants of the listener whose key is SLIPWAY_LISTENER_KEY.
   --home    where it keeps applications, builds and who it is; SLIPWAY_AGENT_HOME or .slipway/agent unless told

@@ -28,6 +28,7 @@ export async function seed(databaseUrl: string, { tenants, deployments, onProgre
     const organization = key.organization_id
     await client.query(WORKSPACES, [organization, tenants, BIG])
     await client.query(INTEGRATIONS, [organization])
+    await client.query(LISTENERS, [organization])
     await client.query(TAG_KEYS, [organization])
     await client.query(TAG_VALUES, [organization])
     // Sorted by number, the workspaces are an array that a deployment picks from.
@@ -91,6 +92,15 @@ const INTEGRATIONS = `
   from workspaces w where w.organization_id = $1 and w.display_name like 'Seed %'
   on conflict do nothing`
 
+/** Where the installation's own listeners serve, its agents would try to run what is made up: it goes to one without an agent. */
+const SERVED = 'exists (select from listeners where tenant_id is null)'
+const listenerId = (tenant: string) => idOf(`${tenant} || ':listener'`)
+const LISTENERS = `
+  insert into listeners (id, organization_id, tenant_id, compute_type, compute_id, compute_config)
+  select ${listenerId('w.id')}, w.organization_id, w.id, 'local', 'seed', '{"k8s_namespaces": []}'
+  from workspaces w where w.organization_id = $1 and w.display_name like 'Seed %' and ${SERVED}
+  on conflict do nothing`
+
 const TAG_KEYS = `
   insert into tag_keys (id, organization_id, tenant_id, key)
   select ${tagId('w.id', 'key')}, w.organization_id, w.id, key
@@ -148,8 +158,9 @@ const DEPLOYMENTS = `
     from drawn),
   made as (
     insert into deployments (id, organization_id, tenant_id, name, source, deployment_type, status, image_version, tag_value_ids, source_config,
-      source_revision_config, secrets, acknowledged, remote_reconciled, latest_revision_id, active_revision_id, deleting_at, created_at, updated_at)
-    select id, $1, tenant_id, name, source, deployment_type, status, image_version, tags, config, made_from, '[]', reconciled::integer,
+      listener_id, source_revision_config, secrets, acknowledged, remote_reconciled, latest_revision_id, active_revision_id, deleting_at, created_at, updated_at)
+    select id, $1, tenant_id, name, source, deployment_type, status, image_version, tags, config,
+      case when ${SERVED} then ${listenerId('tenant_id')} end, made_from, '[]', reconciled::integer,
       reconciled, revision_id, case when reconciled then revision_id end, case when status = 'AWAITING_DELETE' then at end, at, at
     from configured on conflict do nothing returning *),
   projected as (
