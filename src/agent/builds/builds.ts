@@ -118,14 +118,11 @@ export class Builds {
       const again = await this.#again(unit, origin, serving, task)
       if (again?.artifact.location === tree) unkeep(folder)
       else await remove(folder)
-      if ((await sizeOf(task.cache, CACHE_MB)) >= CACHE_MB) {
-        log(`What it kept between builds grew beyond ${CACHE_MB} MB, and begins anew.`)
-        await remove(task.cache)
-      }
       for (const path of [folder, task.cache]) fs.mkdirSync(path, { recursive: true, mode: 0o700 })
       const made = again ?? (await this.#make(unit, origin, tree, task))
       signal.throwIfAborted()
       log(`Built in ${((performance.now() - begun) / 1000).toFixed(1)} s`)
+      if ((await sizeOf(task.cache, CACHE_MB)) >= CACHE_MB) await remove(task.cache)
       writeJson(join(folder, 'record.json'), { state: 'built', ...made } satisfies Made)
     } catch (error) {
       if (signal.aborted) {
