@@ -17,6 +17,8 @@ export default defineConfig({
     reporters: ['default', './test/support/reporter.ts'],
     testTimeout: 30_000,
     hookTimeout: 60_000,
+    // What comes about soon comes about later on a machine that is busy.
+    expect: { poll: { timeout: 15_000 } },
     // Files have a database each, and wait for servers and processes more than they compute.
     maxWorkers: Math.max(2, availableParallelism() - 1),
     projects: [
@@ -44,10 +46,21 @@ export default defineConfig({
         resolve: { alias: runtime('node') },
         test: { name: 'node', include: shared, exclude: bare, globalSetup: 'test/support/setup.ts' },
       },
-      // Processes, ports and signals on a machine that may be busy: a failure counts when it is seen twice.
-      { test: { name: 'host', include: ['test/{host,agent}/**/*.test.ts'], retry: 1 } },
-      // One after the other: engines side by side take the same networks.
-      { test: { name: 'containers', include: ['test/containers/**/*.test.ts'], fileParallelism: false } },
+      // Processes, ports and signals on a machine that may be busy: there is time, what never comes about says so itself before that is
+      // over, and a failure counts when it is seen twice.
+      {
+        test: {
+          ...{ name: 'host', include: ['test/{host,agent}/**/*.test.ts'] },
+          ...{ retry: 1, testTimeout: 120_000, hookTimeout: 120_000 },
+        },
+      },
+      // One after the other: engines side by side take the same networks. Podman alone waits for seconds before it gives something up.
+      {
+        test: {
+          ...{ name: 'containers', include: ['test/containers/**/*.test.ts'], fileParallelism: false },
+          ...{ testTimeout: 240_000, hookTimeout: 240_000 },
+        },
+      },
       { test: { name: 'architecture', include: ['test/architecture.test.ts'] } },
     ],
   },

@@ -18,6 +18,7 @@ export default {
     const client = clientOf(scene.app.fetch, (await scene.tenant()).api_key)
     const ledger = await openLedger(client)
     const killer = new pg.Client({ connectionString: scene.url })
+    killer.on('error', () => {})
     await killer.connect()
     lab.defer(() => killer.end())
 

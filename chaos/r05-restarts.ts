@@ -17,15 +17,18 @@ export default {
     const load = inParallel(8, async () => {
       while (!over) await ledger.patch()
     })
-    for (let i = 1; i <= restarts; i++) {
-      lab.progress(`restart ${i} of ${restarts}`)
+    try {
+      for (let i = 1; i <= restarts; i++) {
+        lab.progress(`restart ${i} of ${restarts}`)
+        await delay(500)
+        await scene.crash(i % 2 ? 'SIGQUIT' : 'SIGKILL')
+        await scene.restart()
+      }
       await delay(500)
-      await scene.crash(i % 2 ? 'SIGQUIT' : 'SIGKILL')
-      await scene.restart()
+    } finally {
+      over = true
+      await load
     }
-    await delay(500)
-    over = true
-    await load
     const balance = await ledger.balance(scene.url)
     const odd = client.tally.besides('200', '201', '503 database_unavailable')
     return {

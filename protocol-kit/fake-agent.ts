@@ -2,7 +2,9 @@
 import { createDecipheriv, createECDH, createHash, hkdfSync, randomUUID } from 'node:crypto'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Changes, Report, ReportResult, Work } from '../src/sync/schema.ts'
+import type { Changes } from '../src/sync/poll.schema.ts'
+import type { Report, ReportResult } from '../src/sync/report.schema.ts'
+import type { Work } from '../src/sync/work.schema.ts'
 
 const { SLIPWAY_URL, SLIPWAY_LISTENER_KEY } = process.env
 // The same after a restart, in the folder that it is started in.

@@ -92,7 +92,7 @@ export async function startPlane() {
       server.close()
       await close()
       await postgres.stop()
-      await rm(folder, { recursive: true, force: true })
+      await rm(folder, { recursive: true, force: true, maxRetries: 9 })
     },
   }
 }

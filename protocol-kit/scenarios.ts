@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
 import { runAsSystem } from '../src/kernel/db.ts'
-import { Poll } from '../src/sync/schema.ts'
+import { Poll } from '../src/sync/poll.schema.ts'
 import { RIVAL, type Stage, sha256, until } from './stage.ts'
 
 type Scenario = { name: string; play: (stage: Stage) => Promise<void> }

@@ -13,6 +13,8 @@ import { packTar } from 'modern-tar'
 import type { Exchange, Plane } from './plane.ts'
 
 const patience = () => Number(process.env.KIT_PATIENCE_MS ?? 60_000)
+/** What it runs ends with it, on a machine that may be busy. */
+const END_WITHIN = 20_000
 /** Whoever takes the lease away from the agent, played by the kit. */
 export const RIVAL = 'kit-rival'
 export const sha256 = (text: string) => createHash('sha256').update(text).digest('hex')
@@ -86,7 +88,9 @@ export async function setStage(plane: Plane, command: string[], output: 'inherit
     const gone = new Promise(resolve => child.once('exit', resolve))
     if (child.exitCode !== null || child.signalCode !== null) return
     child.kill(signal)
-    await Promise.race([gone, delay(5000).then(() => child.kill('SIGKILL'))])
+    const impatient = setTimeout(() => child.kill('SIGKILL'), END_WITHIN)
+    await gone
+    clearTimeout(impatient)
   }
 
   const exchanges = (path = ''): Exchange[] =>
@@ -139,7 +143,7 @@ export async function setStage(plane: Plane, command: string[], output: 'inherit
     ...{ plane, call, listener_key, start, exchanges, deploy, patch, read, revisions, reconciled, served },
     async clear() {
       await Promise.all([...running].map(child => ended(child, 'SIGTERM')))
-      await rm(folder, { recursive: true, force: true })
+      await rm(folder, { recursive: true, force: true, maxRetries: 9 })
     },
   }
 }

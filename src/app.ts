@@ -1,5 +1,5 @@
 // The map of the API: what surrounds a request, and one line per slice.
-import { Hono } from 'hono'
+import { HonoBase } from 'hono/hono-base'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { docsPages } from './dashboard/docs.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
@@ -59,25 +59,22 @@ export function createApp(given: Config, inProcess?: typeof fetch) {
   const config = { ...given, uploads: storageOf(given) }
   const database = connect(config, inProcess)
   for (const notice of config.deprecations) config.log({ level: 'warn', notice })
-  const app = new Hono<Edge>({ router: new SegmentRouter() })
+  const app = new HonoBase<Edge>({ router: new SegmentRouter() })
   app.use(edge(config))
   app.use(cors(config.corsOrigins))
   app.onError((error, c) => failed(c, error, config))
   app.notFound(notFound)
-  app.route(
-    '/',
-    docsPages(() => openApi(operations)),
-  )
+  docsPages(app, () => openApi(operations))
   const services = { config, database, sealer: sealer(config.sealingKeys) }
   mount(app, operations, services)
   /** The scheduled work, every minute. */
   const housekeep = async () => {
     await Promise.all([
       sweep(database),
-      sweepRevisions(database),
-      sweepUploads({ config, database }),
-      sweepFlows({ config, database }),
-      sweepInstalls({ config, database }),
+      sweepRevisions(services),
+      sweepUploads(services),
+      sweepFlows(services),
+      sweepInstalls(services),
       sweepProviders(services),
       sweepDeliveries(services).then(() => sweepPreviews(services)),
     ])

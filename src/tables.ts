@@ -648,7 +648,7 @@ export const previewPolicies = pgTable('preview_policies', {
   ...changing(),
 })
 
-export const previewStates = ['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended'] as const
+const previewStates = ['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended'] as const
 /** A pull request of a deployment with a policy. `told` is what its host was last told of it, `comment_id` where. */
 export const previews = pgTable(
   'previews',
@@ -710,7 +710,7 @@ export const previewHooks = pgTable(
 
 /** Which git host an integration is with, and what the host last said of it. */
 export const githosts = ['github', 'gitea'] as const
-export const integrationStates = ['active', 'suspended', 'revoked'] as const
+const integrationStates = ['active', 'suspended', 'revoked'] as const
 
 /**
  * A git host as a workspace is connected to it: an App's installation, or an account with its access token. Without `app_id` and

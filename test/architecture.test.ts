@@ -2,7 +2,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { codes } from '../src/kernel/errors.ts'
+import { codes } from '../src/kernel/codes.ts'
 
 const root = join(import.meta.dirname, '..')
 const src = join(root, 'src')
@@ -126,6 +126,11 @@ describe('each thing has its owners', () => {
       expect(readFileSync(join(src, file), 'utf8'), file).not.toMatch(/import \{[^}]*\bz\b[^}]*\} from 'zod'/)
   })
 
+  it('hono is imported so that the routers it does not use stay out of the bundle', () => {
+    for (const file of files)
+      expect(readFileSync(join(src, file), 'utf8'), file).not.toMatch(/^import (?!type\b).* from 'hono'/m)
+  })
+
   it('a file begins by saying what it owns', () => {
     for (const file of files) expect(readFileSync(join(src, file), 'utf8'), file).toMatch(/^(#!.*\n)?\/\/ \S/)
   })
@@ -137,12 +142,11 @@ it('every code of an error is raised somewhere', () => {
   const sources = [
     ...read(
       'src',
-      files.filter(file => file !== 'kernel/errors.ts'),
+      files.filter(file => file !== 'kernel/codes.ts'),
     ),
     ...read('drizzle', migrations),
   ].join()
-  const own = readFileSync(join(src, 'kernel/errors.ts'), 'utf8')
-  for (const code of codes) expect(sources.includes(`'${code}'`) || own.includes(`fail('${code}'`), code).toBe(true)
+  for (const code of codes) expect(sources.includes(`'${code}'`), code).toBe(true)
 })
 
 describe('the migrations', () => {

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest'
 import { operations } from '../src/app.ts'
-import { codes, statusOf } from '../src/kernel/errors.ts'
+import { codes, statusOf } from '../src/kernel/codes.ts'
 import { send, theApp } from './support/app.ts'
 
 const document = async () => (await send('GET', '/openapi.json')).body

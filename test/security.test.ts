@@ -1,18 +1,15 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { ADMIN } from '../src/access/built-in.ts'
-import { NewDeployment } from '../src/deployments/schema.ts'
 import { inWorkspace } from '../src/kernel/context.ts'
 import { newApiKey } from '../src/kernel/crypto.ts'
 import { permissionNames } from '../src/kernel/permissions.ts'
-import { NewListener } from '../src/listeners/schema.ts'
-import { NewProvider } from '../src/oauth/schema.ts'
-import { clock, exampleOf, guarded, newTenant, queryOf, send, type Tenant } from './support/app.ts'
-import { newIntegration } from './support/integrations.ts'
+import { exampleOf, guarded, later, newTenant, queryOf, send, type Tenant } from './support/app.ts'
+import { thingsOf } from './support/things.ts'
 
 let own: Tenant
 let other: Tenant
 let keys: Record<'revoked' | 'expired', string>
-/** For every path parameter, a thing of the other tenant. A new parameter needs one. */
+/** For every path parameter, a thing of the other tenant. */
 let foreign: Record<string, string>
 
 beforeAll(async () => {
@@ -23,33 +20,7 @@ beforeAll(async () => {
   await own.delete(`/workspaces/current/api-keys/${revoked.id}`)
   const expired = await make({ expires_at: new Date(Date.now() + 1000).toISOString() })
   keys = { revoked: revoked.key, expired: expired.key }
-  const role = await other.owner.post('/orgs/current/roles', { display_name: 'Theirs', permissions: [] })
-  const [membership] = (await other.get('/workspaces/current/members')).body.resources
-  const [key] = (await other.get('/workspaces/current/api-keys')).body.resources
-  const deployment = await other.post('/v2/deployments', NewDeployment.meta()!.example)
-  const tagKey = await other.post('/v2/tag-keys', { key: 'team' })
-  const tagValue = await other.post(`/v2/tag-keys/${tagKey.body.id}/values`, { value: 'theirs' })
-  const [session] = (await other.get('/sessions')).body.resources
-  const provider = await other.post('/v2/auth/providers', { ...NewProvider.meta()!.example!, provider_id: 'theirs' })
-  const flow = await other.post('/v2/auth/authenticate', { provider: 'theirs', user_id: 'theirs' })
-  const listener = await other.post('/v2/listeners', NewListener.meta()!.example)
-  foreign = {
-    listener_id: listener.body.id,
-    auth_id: flow.body.auth_id,
-    integration_id: await newIntegration(other),
-    provider_id: provider.body.provider_id,
-    tag_key_id: tagKey.body.id,
-    tag_value_id: tagValue.body.id,
-    session_id: session.id,
-    deployment_id: deployment.body.id,
-    revision_id: deployment.body.latest_revision_id,
-    number: '1',
-    workspace_id: other.tenant_id,
-    role_id: role.body.id,
-    member_id: membership.member_id,
-    membership_id: membership.id,
-    key_id: key.id,
-  }
+  foreign = { ...(await thingsOf(other)), number: '1' }
 })
 
 const pathOf = (path: string) => path.replace(/\{(\w+)\}/g, (_, name) => foreign[name] ?? `no foreign ${name}`)
@@ -83,8 +54,7 @@ describe.each(guarded.map(operation => [operation.id, operation] as const))('%s'
   })
 
   it('refuses an expired key', async () => {
-    clock.ahead = 60_000
-    expect(await outcome({ 'X-Api-Key': keys.expired }).finally(() => (clock.ahead = 0))).toEqual([401, 'key_expired'])
+    expect(await later(60_000, () => outcome({ 'X-Api-Key': keys.expired }))).toEqual([401, 'key_expired'])
   })
 
   it('refuses a key with every permission but the one', async () => {
@@ -116,6 +86,6 @@ describe.each(guarded.map(operation => [operation.id, operation] as const))('%s'
 it('leaves the other tenant as it was', async () => {
   const [membership] = (await other.get('/workspaces/current/members')).body.resources
   expect(membership).toMatchObject({ id: foreign.membership_id, role_id: ADMIN })
-  expect((await other.owner.get(`/orgs/current/roles/${foreign.role_id}`)).body.display_name).toBe('Theirs')
+  expect((await other.owner.get(`/orgs/current/roles/${foreign.role_id}`)).body.display_name).toBe('Role')
   expect((await other.get('/workspaces/current/api-keys')).body.resources).toHaveLength(1)
 })

@@ -7,7 +7,7 @@ import { progress, table } from './terminal.ts'
 
 type Piece<Lab> = { id: string; what: string; target: string; run(lab: Lab): Promise<Measured> }
 export type Row = Omit<Piece<never>, 'run'> & Partial<Measured> & { error?: string }
-export type Turn = Ending & { progress(text: string): void }
+type Turn = Ending & { progress(text: string): void }
 
 /** Far more often than anyone reads. */
 const READABLE_MS = 100

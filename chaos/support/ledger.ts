@@ -4,7 +4,7 @@ import pg from 'pg'
 import { imageNamed } from '../../test/support/bodies.ts'
 import { type Answer, type Client, makeDeployments } from './client.ts'
 
-export type Balance = {
+type Balance = {
   acknowledged: number
   lost: number
   double: number

@@ -10,7 +10,7 @@ type App = { fetch(request: Request): Response | Promise<Response>; database: Da
 type Tenant = { key: string; own: string; ids: Record<string, string[]> }
 type Wanted = { app: App; tenants: number; operations: number; seed: number; progress?: (done: number) => void }
 
-export type Mischief = { asked: number; succeeded: number; swapped: number; foreign: string[]; broken: string[] }
+type Mischief = { asked: number; succeeded: number; swapped: number; foreign: string[]; broken: string[] }
 
 const UUID = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g
 const swappable = operations.filter(({ verb, path }) => verb && path.startsWith('/v2/'))

@@ -1,7 +1,8 @@
 // The first organisation, workspace and Admin key of an installation, which no key can make.
 import { sql } from 'drizzle-orm'
-import { hintOf, newApiKey, sha256Hex } from '../kernel/crypto.ts'
+import { hintOf, newApiKey } from '../kernel/crypto.ts'
 import { type Database, runAsSystem } from '../kernel/db.ts'
+import { sha256Hex } from '../kernel/digest.ts'
 import { ADMIN, ORGANIZATION_ADMIN } from './built-in.ts'
 
 type Wanted = { organization: string; workspace?: string; emails?: string[]; scope?: 'workspace' | 'organization' }
@@ -27,7 +28,7 @@ export async function bootstrap(database: Database, wanted: Wanted): Promise<Boo
       on conflict do nothing`,
     sql`with made as (
         insert into api_keys (organization_id, tenant_id, description, hint, key_hash, role_id)
-        select ${found}, ${tenant}, 'Made at bootstrap', ${hintOf(key)}, ${await sha256Hex(key)}, ${role}::uuid returning *),
+        select ${found}, ${tenant}, 'Made at bootstrap', ${hintOf(key)}, ${sha256Hex(key)}, ${role}::uuid returning *),
       numbered as (
         insert into journals (scope_id, organization_id, seq) select coalesce(tenant_id, organization_id), organization_id, 1 from made
         on conflict (scope_id) do update set seq = journals.seq + 1 returning *),

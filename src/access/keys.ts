@@ -2,8 +2,9 @@
 import { and, eq, getTableColumns, isNull, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { hintOf, newApiKey, sha256Hex } from '../kernel/crypto.ts'
+import { hintOf, newApiKey } from '../kernel/crypto.ts'
 import { db, mine, ours, run, textArray } from '../kernel/db.ts'
+import { sha256Hex } from '../kernel/digest.ts'
 import { commit } from '../kernel/journal.ts'
 import { beyond, bounds, listed, newestFirst } from '../kernel/paging.ts'
 import { found, iso, supplied } from '../kernel/rows.ts'
@@ -59,7 +60,7 @@ export async function makeKey(ctx: Ctx, input: Input, tenant: SQL, scope: 'works
     ...(listener && { listener_id: listener }),
     description,
     hint: hintOf(key),
-    key_hash: await sha256Hex(key),
+    key_hash: sha256Hex(key),
     role_id: sql`grantable_role(${role_id ?? sql`actor_role(${scope})`}::uuid, ${scope}, ${narrowed})`,
     permissions: narrowed,
     expires_at: sql`grantable_expiry(${expires_at ?? null}::timestamptz)`,

@@ -217,7 +217,7 @@ const key = {
   created_by: Uuid.nullable().meta({ description: 'The key that made it.' }),
   created_at: Time,
 }
-export const ApiKey = z.object(key).meta({ id: 'ApiKey' })
+const ApiKey = z.object(key).meta({ id: 'ApiKey' })
 export const ApiKeyList = listOf(ApiKey).meta({ id: 'ApiKeyList' })
 export const NewlyMadeApiKey = z
   .object({ ...key, key: z.string().meta({ description: 'The key itself: shown now and never again.' }) })

@@ -1,9 +1,10 @@
 // The agent: takes down what is wanted, brings each deployment to it step by step, and tells what became of it.
 import { resolve } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { type Changes, LONGEST_POLL, REPORTS_AT_ONCE, type Report, type ReportResult } from '../sync/schema.ts'
+import { type Changes, LONGEST_POLL } from '../sync/poll.schema.ts'
+import type { Report, ReportResult } from '../sync/report.schema.ts'
 import { Builds } from './builds/builds.ts'
-import { type Control, patience, Refused } from './control.ts'
+import { type Control, patience, Refused, troubleOf } from './control.ts'
 import { Credentials } from './credentials.ts'
 import type { Engine, Events, Level, Ref } from './engines/engine.ts'
 import { makeKeys } from './envelope.ts'
@@ -11,6 +12,7 @@ import { Lanes } from './lanes.ts'
 import { LogShipper } from './log-shipper.ts'
 import { shownFrom } from './places.ts'
 import { plan } from './plan.ts'
+import { ReportSender } from './reports.ts'
 import { type Known, refresh, type Steps, take } from './steps.ts'
 import { Troubles } from './troubles.ts'
 import { digestOf, type Found, factsOf, find, outcomeOf, reportOf, settledBy, wantedOf } from './work.ts'
@@ -37,6 +39,8 @@ const LEASE_MS = 55_000
 const RESYNC_MS = 6 * 3600_000
 const FLUSH_MS = 250
 const RETRY_MS = 2_000
+/** With its end a revision leaves the flight, which is another generation. */
+const ENDS = new Set<Report['state']>(['deployed', 'failed'])
 const FATAL = new Set([401, 403, 404])
 
 export class Agent {
@@ -44,7 +48,7 @@ export class Agent {
   readonly #keys = makeKeys()
   readonly #known = new Map<string, Entry>()
   readonly #lanes: Lanes
-  readonly #reports = new Map<string, Report>()
+  readonly #reports: ReportSender
   readonly #ending = new AbortController()
   readonly #builds: Builds
   readonly #troubles: Troubles
@@ -78,6 +82,11 @@ export class Agent {
     const { control, agent_id } = options
     const who = () => (this.#acting() ? { agent_id, fence: this.#fence! } : undefined)
     this.#logs = new LogShipper(control, who)
+    this.#reports = new ReportSender({
+      ...{ control, who, signal: this.#ending.signal, fenced: () => this.#loseLease() },
+      told: (report, result) => this.#told(report, result),
+      unreadable: (report, error) => this.#unreadable(report, error),
+    })
     const asks = () => {
       const lease = who()
       return lease && { ...lease, listener: this.#listener }
@@ -97,7 +106,7 @@ export class Agent {
     this.#opened = opening()
     await this.#opened
     const flushing = setInterval(() => {
-      void this.#flush()
+      void this.#reports.flush()
       void this.#logs.flush()
     }, FLUSH_MS)
     try {
@@ -182,7 +191,7 @@ export class Agent {
       if (error.status === 409) this.#loseLease()
       if (error.status === 422) this.#cursor = null
     }
-    if (trouble === 1) say(`The control plane: ${(error as Error).message}`)
+    if (trouble === 1) say(`The control plane: ${troubleOf(error as Error)}`)
     await delay(patience(error, trouble) * 1000, undefined, { signal: this.#ending.signal }).catch(() => {})
     return trouble
   }
@@ -233,7 +242,7 @@ export class Agent {
     this.#options.say(`${this.#name(id)}: ${error.message}`)
     const known = this.#known.get(id)
     const { again, failure } = this.#troubles.meet(id, known?.work, error)
-    if (known && failure) this.#reports.set(id, { deployment_id: id, generation: known.generation, ...failure })
+    if (known && failure) this.#reports.add({ deployment_id: id, generation: known.generation, ...failure })
     this.#lanes.later(id, again)
   }
 
@@ -260,32 +269,20 @@ export class Agent {
 
   #tell(known: Entry, found: Found): void {
     const report = reportOf(known.work, known.generation, found, known.databaseTold)
-    if (!report || factsOf(report) === known.told) this.#reports.delete(known.work.deployment_id)
-    else this.#reports.set(known.work.deployment_id, report)
+    if (!report || factsOf(report) === known.told) this.#reports.drop(known.work.deployment_id)
+    else this.#reports.add(report)
   }
 
-  #flushing = false
-  async #flush(): Promise<void> {
-    if (this.#flushing || this.#reports.size === 0 || !this.#acting()) return
-    this.#flushing = true
-    try {
-      const reports = [...this.#reports.values()].slice(0, REPORTS_AT_ONCE)
-      const { agent_id, control } = this.#options
-      const { results } = await control.report({ agent_id, fence: this.#fence!, reports }, this.#ending.signal)
-      for (const [i, report] of reports.entries()) this.#told(report, results[i]!)
-    } catch (error) {
-      if (error instanceof Refused && error.status === 409) this.#loseLease()
-      // Anything else is tried again; the poll beside it knows how long to wait.
-      else await delay(RETRY_MS, undefined, { signal: this.#ending.signal }).catch(() => {})
-    } finally {
-      this.#flushing = false
-    }
+  #unreadable(report: Report, { message }: Refused): void {
+    const id = report.deployment_id
+    this.#options.say(`${this.#name(id)}: the report ${report.state} cannot be read: ${message}`)
+    const known = this.#known.get(id)
+    if (known) known.told = factsOf(report)
   }
 
   #told(report: Report, { outcome, generation, code }: ReportResult): void {
     const id = report.deployment_id
     const known = this.#known.get(id)
-    if (this.#reports.get(id) === report) this.#reports.delete(id)
     if (!known || known.generation !== report.generation) return
     known.told = factsOf(report)
     if (outcome === 'refused') this.#options.say(`${this.#name(id)}: the report ${report.state} was refused (${code})`)
@@ -297,7 +294,8 @@ export class Agent {
     const said = outcomeOf(known.work, report)
     if (said) this.#options.say(`${this.#name(id)}: ${said}`)
     if (generation === null) return void this.#known.delete(id)
-    known.generation = generation
+    // More than the report itself brought about is somebody else's change, which only a poll tells.
+    if (generation <= report.generation + Number(ENDS.has(report.state))) known.generation = generation
     const { work } = known
     known.work = settledBy(report, work)
     if (known.work !== work) this.#lanes.touch(id)

@@ -1,16 +1,9 @@
 // The agent's way to the control plane: five requests, each answer held against its schema, each refusal with its code.
 import * as z from 'zod'
-import {
-  Changes,
-  type CredentialWish,
-  GivenCredential,
-  type LogBatch,
-  LogReceipt,
-  type Poll,
-  type Release,
-  ReportResults,
-  type Reports,
-} from '../sync/schema.ts'
+import { type CredentialWish, GivenCredential } from '../sync/credentials.schema.ts'
+import { type LogBatch, LogReceipt } from '../sync/logs.schema.ts'
+import { Changes, type Poll, type Release } from '../sync/poll.schema.ts'
+import { ReportResults, type Reports } from '../sync/report.schema.ts'
 
 const TIMEOUT_MS = 30_000
 /** Whoever ends does not stay for it. */
@@ -27,6 +20,12 @@ export class Refused extends Error {
     this.code = code
     this.retryAfter = retryAfter
   }
+}
+
+/** What stands in the way of a request is told beneath `fetch failed`. */
+export function troubleOf({ message, cause }: Error): string {
+  const { message: why, code } = (cause ?? {}) as { message?: string; code?: string }
+  return why || code ? `it cannot be reached: ${why || code}` : message
 }
 
 /** How often an agent without the lease looks whether it is free: it may be given back before it ends. */

@@ -1,6 +1,6 @@
 // What the control plane lets a revision be cloned, pulled and pushed with: asked for when it is needed, opened, kept in memory only.
 import { setTimeout as delay } from 'node:timers/promises'
-import type { RegistryCredential } from '../sync/schema.ts'
+import type { RegistryCredential } from '../sync/credentials.schema.ts'
 import type { Credential } from './builds/git.ts'
 import { type Control, Refused } from './control.ts'
 import { Passing, type Ref, Unworkable } from './engines/engine.ts'

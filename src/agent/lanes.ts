@@ -6,6 +6,8 @@ export class Lanes {
   readonly #work: (id: string) => Promise<void>
   readonly #failed: (id: string, error: unknown) => void
   readonly #lanes = new Map<string, Lane>()
+  /** What is to be looked at again, and when: the soonest counts. */
+  readonly #later = new Map<string, { at: number; timer: NodeJS.Timeout }>()
   #closed = false
 
   constructor(work: (id: string) => Promise<void>, failed: (id: string, error: unknown) => void) {
@@ -34,7 +36,15 @@ export class Lanes {
   }
 
   later(id: string, ms: number): void {
-    setTimeout(() => this.touch(id), ms).unref()
+    const at = performance.now() + ms
+    const before = this.#later.get(id)
+    if (before && before.at <= at) return
+    clearTimeout(before?.timer)
+    const look = () => {
+      this.#later.delete(id)
+      this.touch(id)
+    }
+    this.#later.set(id, { at, timer: setTimeout(look, ms).unref() })
   }
 
   async close(): Promise<void> {

@@ -12,6 +12,9 @@ export const plain = (text: string) =>
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is taken out
   text.replace(/\x1b\[[0-9;?]*[A-Za-z]|[\0-\x08\x0b-\x1f]/g, '').toWellFormed()
 
+/** A character of two halves may be cut in two, which nobody takes. */
+export const cutAt = (text: string, most: number) => text.slice(0, most).toWellFormed()
+
 export function lastOf(lines: string[]): string[] {
   const telling: string[] = []
   let frames = 0

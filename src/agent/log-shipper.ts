@@ -1,9 +1,9 @@
 // Sends lines of builds and runs on, in their order, a batch at a time, again until they were received.
 import { randomUUID } from 'node:crypto'
-import { LINES_AT_ONCE, type LogBatch } from '../sync/schema.ts'
+import { LINES_AT_ONCE, type LogBatch } from '../sync/logs.schema.ts'
 import { type Control, Refused } from './control.ts'
 import type { Level, Ref } from './engines/engine.ts'
-import { plain } from './last-lines.ts'
+import { cutAt, plain } from './last-lines.ts'
 
 type Kind = LogBatch['kind']
 type Stream = { of: Ref; kind: Kind; stream: string; from: number; lines: LogBatch['lines'] }
@@ -31,7 +31,7 @@ export class LogShipper {
     const stream = this.#streams.get(name) ?? { of, kind, stream: randomUUID(), from: 0, lines: [] }
     this.#streams.set(name, stream)
     const text = plain(message)
-    stream.lines.push({ timestamp: new Date().toISOString(), level, message: text.slice(0, LONGEST) })
+    stream.lines.push({ timestamp: new Date().toISOString(), level, message: cutAt(text, LONGEST) })
     // Nobody has received the oldest, so their numbers are free.
     if (stream.lines.length > MOST_KEPT) stream.lines.splice(0, stream.lines.length - MOST_KEPT)
   }

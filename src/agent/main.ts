@@ -64,11 +64,16 @@ async function main() {
   if (values.help) return console.log(USAGE)
   const { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: key, SLIPWAY_AGENT_ID, SLIPWAY_AGENT_HOME } = process.env
   if (!url || !key) throw new Error('Set SLIPWAY_URL and SLIPWAY_LISTENER_KEY.')
+  if (!/^https?:$/.test(URL.parse(url)?.protocol ?? ''))
+    throw new Error(`SLIPWAY_URL ${url} is not an address: give one like https://slipway.example.com.`)
+  const port = Number(values.port)
+  if (!/^\d+$/.test(values.port) || port > 65_535)
+    throw new Error(`--port ${values.port} is not a port: give a whole number up to 65535.`)
   const open = ENGINES[values.engine]
   if (!open) throw new Error(`--engine ${values.engine} is not one of: ${Object.keys(ENGINES).join(', ')}.`)
   const home = resolve(values.home ?? (SLIPWAY_AGENT_HOME || '.slipway/agent'))
   const agent_id = claim(home, SLIPWAY_AGENT_ID)
-  const engine = await open({ home, port: Number(values.port), agent_id })
+  const engine = await open({ home, port, agent_id })
   const control = controlAt({ url: url.replace(/\/$/, ''), key })
   const agent = new Agent({ agent_id, version: '1.0.0', home, engine, control, say: line => console.log(line) })
 

@@ -3,7 +3,7 @@ import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { readJson, writeJson } from './files.ts'
-import { endGroup, endLeftOf, type Identity, identityOf, isAlive } from './processes.ts'
+import { endGroup, endLeftOf, type Identity, identityOf, isAlive, processes, signal } from './processes.ts'
 
 const GONE = '.gone'
 /**
@@ -12,7 +12,7 @@ const GONE = '.gone'
  */
 const SHELL = 'echo $$ > "$0/pid" && exec "$@"'
 
-export type Marked = { child: ChildProcess; identity: Identity | undefined }
+type Marked = { child: ChildProcess; identity: Identity | undefined }
 
 /** In a group of its own. Its environment has to hold `SLIPWAY_REVISION_ID`: a pid alone may be anyone's. */
 export function spawnMarked(folder: string, command: string[], options: SpawnOptions): Marked {
@@ -44,6 +44,12 @@ export async function endMarked(folder: string, revision: string, grace: number)
     if (pid && runsRevision(pid, revision)) await endGroup(pid, grace)
   }
   fs.rmSync(gone, { recursive: true, force: true })
+}
+
+/** What left its group, as daemons do, still carries the revision that it was begun for: to be asked when nothing of that one is to run. */
+export function endEscaped(revision: string): void {
+  if (process.platform !== 'linux') return
+  for (const { pid } of processes()) if (runsRevision(pid, revision)) signal(pid, 'SIGKILL')
 }
 
 function numberIn(file: string): number {

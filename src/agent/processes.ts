@@ -63,13 +63,14 @@ function residentOf(pid: number): number {
   }
 }
 
-export function signalGroup(group: number, signal: NodeJS.Signals | 0): boolean {
+export function signal(pid: number, name: NodeJS.Signals | 0): boolean {
   try {
-    return process.kill(-group, signal)
+    return process.kill(pid, name)
   } catch {
     return false
   }
 }
+export const signalGroup = (group: number, name: NodeJS.Signals | 0) => signal(-group, name)
 
 const groupAlive = (group: number) => processes().some(one => one.group === group)
 

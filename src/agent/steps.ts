@@ -1,5 +1,5 @@
 // Takes the steps that the plan names: each leads to one verb of the builds or of the engine, and can be repeated.
-import type { Work } from '../sync/schema.ts'
+import type { Work } from '../sync/work.schema.ts'
 import type { Builds } from './builds/builds.ts'
 import { type Engine, Passing } from './engines/engine.ts'
 import type { Action } from './plan.ts'

@@ -1,5 +1,6 @@
 // What goes wrong around a deployment besides its builds: tried again, told to whoever wanted it, and in the end its revision's failure.
-import type { Report, Work } from '../sync/schema.ts'
+import type { Report } from '../sync/report.schema.ts'
+import type { Work } from '../sync/work.schema.ts'
 import type { Builds } from './builds/builds.ts'
 import { type Level, type Ref, Unworkable } from './engines/engine.ts'
 import { Lingering } from './steps.ts'

@@ -1,7 +1,8 @@
 // What is wanted of a deployment, as the control plane says it and as the plan, the builds and the engines take it.
 import { createHash } from 'node:crypto'
 import { withDefaults } from '../deployments/resources.schema.ts'
-import type { Report, RevisionWork, Work } from '../sync/schema.ts'
+import type { Report } from '../sync/report.schema.ts'
+import type { RevisionWork, Work } from '../sync/work.schema.ts'
 import type { Builds, Made } from './builds/builds.ts'
 import type { Credential } from './builds/git.ts'
 import type { Origin } from './builds/tree.ts'
@@ -10,7 +11,7 @@ import type { Keys } from './envelope.ts'
 import { plain } from './last-lines.ts'
 import { type Observed, type Phase, stateOf, type Wanted } from './plan.ts'
 
-export const NOT_WANTED: Wanted = { present: false, target: null, serving: null, database: false }
+const NOT_WANTED: Wanted = { present: false, target: null, serving: null, database: false }
 
 export const wantedOf = (work: Work | undefined): Wanted =>
   work?.wanted === 'present'
@@ -175,10 +176,12 @@ export function reportOf(work: Work, generation: number, found: Found, databaseT
 export const factsOf = (report: Report) => JSON.stringify({ ...report, generation: 0 })
 
 /** What of a report whoever looks on wants to read; null where it is a step on the way. */
-export function outcomeOf(work: Work, { state, revision_id, url, message }: Report): string | null {
-  const revision = `revision ${revisionOf(work, revision_id ?? '')?.number}`
+export function outcomeOf(work: Work, { state, revision_id, url, message, healthy }: Report): string | null {
+  const revision = `revision ${revisionOf(work, revision_id ?? work.serving?.id ?? '')?.number}`
   if (state === 'deployed') return `${revision} serves at ${url}`
-  if (state === 'failed') return `${revision} failed: ${message?.replaceAll('\n', '\n  ')}`
+  const why = message?.replaceAll('\n', '\n  ')
+  if (state === 'failed') return `${revision} failed: ${why}`
+  if (state === 'serving' && healthy === false) return `${revision}: ${why}`
   return state === 'removed' ? 'removed' : null
 }
 
@@ -194,7 +197,7 @@ export function settledBy({ revision_id, state }: Report, work: Work): Work {
 export function cut(text: string): string {
   const message = plain(text)
   if (message.length <= LONGEST_MESSAGE) return message
-  return `${message.slice(0, 900)}\n…\n${message.slice(-1000)}`
+  return `${message.slice(0, 900)}\n…\n${message.slice(-1000)}`.toWellFormed()
 }
 
 /** Of all that is known: their order does not matter. */

@@ -65,6 +65,8 @@ export interface Parameter {
 export interface Answer {
   status: string
   description: string
+  /** Told once, with every code of its status. */
+  listed: boolean
   media: Media | undefined
   headers: { name: string; description: string }[]
 }
@@ -141,11 +143,12 @@ const parameterOf = (value: Node): Parameter => ({
 
 const answerOf = (document: OpenApiDocument, status: string, reference: unknown): Answer => {
   const value = resolve(document, reference)
+  const listed = '$ref' in node(reference) && codes(document).some(one => String(one.status) === status)
   const headers = Object.entries(node(value.headers)).map(([name, header]) => {
     const { description } = resolve(document, header)
     return { name, description: text(description) }
   })
-  return { status, description: text(value.description), media: mediaOf(value.content), headers }
+  return { status, description: text(value.description), listed, media: mediaOf(value.content), headers }
 }
 
 const operationOf = (document: OpenApiDocument, path: string, method: string, shared: unknown[], value: Node) => {

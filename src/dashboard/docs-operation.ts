@@ -89,9 +89,13 @@ ${media?.type.includes('json') && example(media.example ?? exampleOf(document, m
 // Errors come after, folded: most operations share most of them.
 const answersOf = (document: OpenApiDocument, answers: Answer[]) => {
   const rows = (some: Answer[]) => html`<ul class="answers">${some.map(answer => answerRow(document, answer))}</ul>`
-  const [good, bad] = [answers.filter(isGood), answers.filter(answer => !isGood(answer))]
+  const good = answers.filter(isGood)
+  const [listed, bad] = [answers.filter(one => one.listed), answers.filter(one => !isGood(one) && !one.listed)]
   const codes = bad.map(({ status }) => html` <span class="status s${status[0]}">${status}</span>`)
-  return html`<h4>Answers</h4>${rows(good)}${bad.length > 0 && html`<details class="errors"><summary>Errors ${codes}</summary>${rows(bad)}</details>`}`
+  const links = listed.map(
+    ({ status }) => html` <a class="status s${status[0]}" href="#errors-${status}">${status}</a>`,
+  )
+  return html`<h4>Answers</h4>${rows(good)}${bad.length > 0 && html`<details class="errors"><summary>Errors ${codes}</summary>${rows(bad)}</details>`}${listed.length > 0 && html`<p class="errors">Errors ${links}</p>`}`
 }
 
 const isGood = ({ status }: Answer) => /^[123]/.test(status)

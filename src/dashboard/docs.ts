@@ -1,7 +1,8 @@
 // The API pages: one server-rendered page for any OpenAPI document, with its script and its style.
-import { Hono } from 'hono'
+import type { Env, Hono, MiddlewareHandler } from 'hono'
 import { etag } from 'hono/etag'
 import { html } from 'hono/html'
+import { sha256Hex } from '../kernel/digest.ts'
 import { script } from './docs-client.ts'
 import { about, codes, groups, keyHeader, type OpenApiDocument, schemas, slug } from './docs-document.ts'
 import { badge, operationSection, prose, schemaOf } from './docs-operation.ts'
@@ -63,11 +64,16 @@ A workspace key works in its own workspace. A key of an organisation names the w
 const errors = (document: OpenApiDocument) => html`<section id="errors"><h2>Errors</h2>
 <p>Every error has the same body, <code>application/problem+json</code> (RFC 9457): <code>title</code> and <code>status</code>,
 a <code>detail</code> for people, a <code>code</code> for programs and the <code>request_id</code> to quote when you ask for help.
-A <code>422</code> lists each fault of the request in <code>errors</code>, all at once.</p>
-<details class="schema"><summary>Every code</summary><dl>${codes(document).map(
-  ({ code, status, detail }) =>
-    html`<dt id="error-${code}"><code>${code}</code> <span class="type">${status}</span></dt><dd>${prose(detail)}</dd>`,
-)}</dl></details>
+A <code>422</code> lists each fault of the request in <code>errors</code>, all at once; a <code>429</code> or <code>503</code>
+says in <code>Retry-After</code> when to come again.</p>
+${[...Map.groupBy(codes(document), ({ status }) => status)]
+  .sort(([one], [other]) => one - other)
+  .map(
+    ([status, some]) =>
+      html`<details class="schema" id="errors-${status}"><summary>${status}</summary><dl>${some.map(
+        ({ code, detail }) => html`<dt id="error-${code}"><code>${code}</code></dt><dd>${prose(detail)}</dd>`,
+      )}</dl></details>`,
+  )}
 </section>`
 
 const page = (document: OpenApiDocument) => html`<!doctype html>
@@ -105,22 +111,28 @@ ${
 </body>
 </html>`
 
-export const docsPages = (document: () => OpenApiDocument): Hono => {
-  const pages = new Hono()
-  // Asked again each time and answered 304: a page never meets the script of another release.
-  pages.use('/docs/*', etag(), async (c, next) => {
-    await next()
-    c.header('Cache-Control', 'no-cache')
-    c.header('Content-Security-Policy', POLICY)
-    c.header('X-Content-Type-Options', 'nosniff')
-    c.header('Referrer-Policy', 'no-referrer')
+// Asked again each time and answered 304: a page never meets the script of another release.
+const itsOwn: MiddlewareHandler = async (c, next) => {
+  await next()
+  c.header('Cache-Control', 'no-cache')
+  c.header('Content-Security-Policy', POLICY)
+  c.header('X-Content-Type-Options', 'nosniff')
+  c.header('Referrer-Policy', 'no-referrer')
+}
+
+export function docsPages<E extends Env>(app: Hono<E>, document: () => OpenApiDocument): void {
+  // Drawn and digested once: it is long, and `etag()` would digest it for each request.
+  let drawn: [page: string, tag: string] | undefined
+  const draw = async (): Promise<[string, string]> => {
+    const text = String(await page(document()))
+    return [text, `"${sha256Hex(text)}"`]
+  }
+  app.get('/docs', etag(), itsOwn, async c => {
+    drawn ??= await draw()
+    const [text, tag] = drawn
+    return c.html(text, 200, { ETag: tag })
   })
-  let drawn: ReturnType<typeof page> | undefined
-  pages.get('/docs', async c => {
-    drawn ??= page(document())
-    return c.html(drawn)
-  })
-  pages.get('/docs/docs.js', c => c.body(script, 200, { 'Content-Type': 'text/javascript; charset=utf-8' }))
-  pages.get('/docs/docs.css', c => c.body(style, 200, { 'Content-Type': 'text/css; charset=utf-8' }))
-  return pages
+  const text = (type: string) => ({ 'Content-Type': `text/${type}; charset=utf-8` })
+  app.get('/docs/docs.js', etag(), itsOwn, c => c.body(script, 200, text('javascript')))
+  app.get('/docs/docs.css', etag(), itsOwn, c => c.body(style, 200, text('css')))
 }

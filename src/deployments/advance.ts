@@ -1,4 +1,4 @@
-// Moves a revision on, if its lifecycle allows: for reports of the data plane, and for interruption.
+// Moves one revision on, if its lifecycle allows: an interruption. What a data plane reports, sync/report.ts applies.
 import { type SQL, sql } from 'drizzle-orm'
 import type { Ctx } from '../kernel/context.ts'
 import { commit } from '../kernel/journal.ts'

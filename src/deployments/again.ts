@@ -2,8 +2,8 @@
 import { and, eq, isNotNull, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { sha256Hex } from '../kernel/crypto.ts'
 import { db, mine, run, textArray, touched, unless, unmoved } from '../kernel/db.ts'
+import { sha256Hex } from '../kernel/digest.ts'
 import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { deployments, revisions } from '../tables.ts'
@@ -51,8 +51,8 @@ const rollback = ({ release_on_newer_commit }: Rollback): Way => ({
   until: release_on_newer_commit ? 'newer_commit' : 'released',
 })
 
-const digestOf = async ({ deployment_id, revision_id }: Ref, { reason, until }: Way) =>
-  (await sha256Hex([reason, until, deployment_id, revision_id].join(' '))).slice(0, 32)
+const digestOf = ({ deployment_id, revision_id }: Ref, { reason, until }: Way) =>
+  sha256Hex([reason, until, deployment_id, revision_id].join(' ')).slice(0, 32)
 
 async function planned(ctx: Ctx, ref: Ref, way: Way): Promise<schema.Plan> {
   const target = and(eq(revisions.id, ref.revision_id), eq(revisions.deployment_id, deployments.id), mine(revisions))
@@ -64,7 +64,7 @@ async function planned(ctx: Ctx, ref: Ref, way: Way): Promise<schema.Plan> {
   const to = found(row.revisions ? [row.revisions] : [], 'revision_not_found')
   const plan = planReturn(row.deployments as Wanted, to as Omit<Wanted, 'version'>, way.reason)
   const warnings = way.until ? ['Automatic deploys are held from then on.'] : []
-  return { ...plan, warnings, plan_digest: `${row.deployments.version}.${await digestOf(ref, way)}` }
+  return { ...plan, warnings, plan_digest: `${row.deployments.version}.${digestOf(ref, way)}` }
 }
 
 async function returnTo(ctx: Ctx, ref: Ref, way: Way) {
@@ -74,7 +74,7 @@ async function returnTo(ctx: Ctx, ref: Ref, way: Way) {
     alive,
     unless('revision_not_found', sql`r.id is not null`),
     unmoved(ctx, { version: sql`c.version` }) ?? sql`true`,
-    freshPlan(ctx, await digestOf(ref, way)),
+    freshPlan(ctx, digestOf(ref, way)),
     pushOfTag(sql`c.source_config::jsonb`, sql`r.source_revision_config::jsonb`),
   ]
   const first = [

@@ -44,6 +44,8 @@ const THROUGH = {
     detail: `Its git host has revoked the integration: ${SERVES} until it is connected again.`,
   },
 } as const satisfies Record<string, Obstacle>
+const ARTIFACT =
+  'upload an archive and name it in `source_tarball_path`, or push an image and name it in `image_uri`, of `source_revision_config`'
 const ENDED: Record<string, Obstacle['code']> = {
   CREATE_FAILED: 'revision_failed',
   BUILD_FAILED: 'revision_failed',
@@ -93,7 +95,8 @@ function ahead(latest: Known, flying: Known | undefined, unserved: boolean): Obs
   const { number, status, status_message } = latest
   const name = `Revision ${number}`
   if (status === 'DEPLOYED') return undefined
-  if (status === 'CREATING') return { code: 'awaiting_artifact', detail: `${name} waits for what it is made from.` }
+  if (status === 'CREATING')
+    return { code: 'awaiting_artifact', detail: `${name} waits for what it is made from: ${ARTIFACT}.` }
   if (status === 'QUEUED') {
     const before = flying ? `revision ${flying.number}, which is ${flying.status}` : 'another one'
     return { code: 'waiting_behind', detail: `${name} waits behind ${before}.` }

@@ -1,5 +1,5 @@
-// Which state may follow which, for how long one may last, whose turn it is, and how a deployment fares.
-import type { DeploymentStatus, RevisionStatus, Source } from './parts.schema.ts'
+// Which state of a revision may follow which, and for how long anything may be silent.
+import type { RevisionStatus, Source } from './parts.schema.ts'
 import { SOURCES } from './sources.ts'
 
 // ---- one revision
@@ -26,7 +26,6 @@ const BUILD = ['AWAITING_BUILD', 'BUILDING'] as RevisionStatus[]
 export const inFlightStates = [...BUILD, 'AWAITING_DEPLOY', 'DEPLOYING'] as RevisionStatus[]
 export const waitingStates = ['CREATING', 'QUEUED'] as RevisionStatus[]
 export const terminalStates = states.filter(state => FOLLOWS[state].length === 0)
-export const interruptibleStates = states.filter(state => FOLLOWS[state].includes('INTERRUPTED'))
 
 /** What may follow a state of a revision from this source: its turn takes it straight to what it needs first. */
 export function next(source: Source, state: RevisionStatus): readonly RevisionStatus[] {
@@ -58,56 +57,7 @@ export const DEADLINES: Partial<Record<RevisionStatus, Deadline>> = {
 }
 export const LOST = { becomes: 'UNKNOWN', message: 'Its listener fell silent while deploying it.' } as const
 
-/** What becomes of a revision that has been in its state since then; null while it is in time. */
-export function overdue(
-  state: RevisionStatus,
-  { since, now, listenerSeen }: { since: number; now: number; listenerSeen: number | null },
-): Pick<Deadline, 'becomes' | 'message'> | null {
-  const deadline = DEADLINES[state]
-  if (!deadline || now - since < deadline.after) return null
-  if (state === 'DEPLOYING' && isSilent(listenerSeen, now)) return LOST
-  return { becomes: deadline.becomes, message: deadline.message }
-}
-
-// ---- the revisions of one deployment
-
-type Numbered = { number: number; status: RevisionStatus }
-/** Having had its turn, or being next, it leaves nothing to do for older ones. */
-const supersedes = (state: RevisionStatus) =>
-  state === 'QUEUED' || state === 'DEPLOYED' || state === 'UNKNOWN' || inFlightStates.includes(state)
-
-/** One at a time is in flight, the newest waits, the others are skipped: which one starts now, and which become SKIPPED. */
-export function settle<Revision extends Numbered>(revisions: Revision[]) {
-  const newest = Math.max(...revisions.filter(one => supersedes(one.status)).map(one => one.number))
-  const busy = revisions.some(one => inFlightStates.includes(one.status))
-  const start = busy ? undefined : revisions.find(one => one.number === newest && one.status === 'QUEUED')
-  return {
-    start: start ?? null,
-    skip: revisions.filter(one => waitingStates.includes(one.status) && one.number < newest),
-  }
-}
-
 // ---- the deployment
 
 export const LISTENER_SILENT_AFTER = 5 * MINUTE
 export const UNUSED_AFTER = 28 * DAY
-
-const isSilent = (seen: number | null, now: number) => seen !== null && now - seen >= LISTENER_SILENT_AFTER
-
-export type DeploymentFacts = {
-  now: number
-  deleting: boolean
-  /** Null when it wants none. */
-  databaseReady: boolean | null
-  /** When its listener last reported; null when it has none. */
-  listenerSeen: number | null
-  /** When it was last used or changed; null where it serves and nobody can tell whether it is used. */
-  lastActive: number | null
-}
-
-export function deploymentStatus(facts: DeploymentFacts): DeploymentStatus {
-  if (facts.deleting) return 'AWAITING_DELETE'
-  if (facts.databaseReady === false) return 'AWAITING_DATABASE'
-  if (isSilent(facts.listenerSeen, facts.now)) return 'UNKNOWN'
-  return facts.lastActive !== null && facts.now - facts.lastActive >= UNUSED_AFTER ? 'UNUSED' : 'READY'
-}

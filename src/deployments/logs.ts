@@ -1,9 +1,9 @@
 // Logs of revisions: written by the data plane within bounds, read by people.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
+import type { Code } from '../kernel/codes.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { type Row, run } from '../kernel/db.ts'
-import type { Code } from '../kernel/errors.ts'
 import { found, iso } from '../kernel/rows.ts'
 import { type Level, type LogLine, type LogPage, type LogQuery, levels } from './logs.schema.ts'
 import type * as schema from './schema.ts'

@@ -57,7 +57,9 @@ const Command = matching(
   '([^\'"`\\\\\\r\\n\\x00\\t|;$<>&]|&&)+',
   'may not hold quotes, backslashes, backticks, line ends, tabs, |, ;, $, <, > or a lone &',
 ).max(1024)
-const CustomUrl = matching(`(${HOST}|https://${HOST}(/[!-~]*)?)`, 'needs to be a host or an https address').max(2048)
+const CustomUrl = matching(`(${HOST}|https://${HOST}(/[!-~]*)?)`, 'needs to be a host or an https address')
+  .max(2048)
+  .refine(at => URL.canParse(at.startsWith('https://') ? at : `https://${at}`), { error: 'has a host that is none' })
 
 const RESERVED = ['PORT', 'PATH', 'DATABASE_URI', 'REDIS_URI']
 const RESERVED_PREFIX = 'SLIPWAY_'

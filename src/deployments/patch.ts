@@ -3,8 +3,8 @@ import { and, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { sha256Hex } from '../kernel/crypto.ts'
 import { db, run, textArray, unless, unmoved } from '../kernel/db.ts'
+import { sha256Hex } from '../kernel/digest.ts'
 import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { deployments } from '../tables.ts'
@@ -29,12 +29,12 @@ export const planPatch = verb('deployments:update', async (ctx, input: Input): P
     .from(c)
     .where(sql`${ofCurrent(input.deployment_id)} and ${guards(ctx, input)}`)
   const wanted = found(await run(ctx, query), 'deployment_not_found') as DeploymentRow & Wanted
-  return { ...plan(wanted, input, input.clear), plan_digest: `${wanted.version}.${await digestOf(input)}` }
+  return { ...plan(wanted, input, input.clear), plan_digest: `${wanted.version}.${digestOf(input)}` }
 })
 
 /** Names the request and, before the dot, the version that it was planned on. */
-async function digestOf({ deployment_id: _, dry_run: __, ...patch }: Input): Promise<string> {
-  return (await sha256Hex(JSON.stringify(patch))).slice(0, 32)
+function digestOf({ deployment_id: _, dry_run: __, ...patch }: Input): string {
+  return sha256Hex(JSON.stringify(patch)).slice(0, 32)
 }
 
 // ---- applied
@@ -45,7 +45,7 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Inp
   const secrets = input.secrets ?? []
   const first = [
     sql`planned as (select c.*, ${questions(input)} from deployments c where ${ofCurrent(deployment_id)}
-      and ${guards(ctx, input)} and ${asPlanned(ctx, input, await digestOf(input))})`,
+      and ${guards(ctx, input)} and ${asPlanned(ctx, input, digestOf(input))})`,
     decided,
   ]
   const plain = secrets.filter(secret => !isMasked(secret))

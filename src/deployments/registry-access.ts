@@ -48,17 +48,16 @@ export async function openAccess(services: Services, password: string, requestId
   const [, text, signature] = new RegExp(`^${PREFIX}\\.([\\w-]{1,2000})\\.(.{1,200})$`).exec(password) ?? []
   if (!text || !(await accessSigner(services.config).verify(signature!, text))) return undefined
   const { path, actions, ...claims } = JSON.parse(Buffer.from(text, 'base64url').toString()) as Claims
-  const ahead = services.config.clockOffset()
-  if (claims.expires <= Date.now() + ahead || !(await stands(services, claims, ahead, requestId)))
+  if (claims.expires <= Date.now() + services.config.clockOffset() || !(await stands(services, claims, requestId)))
     throw fail('registry_credential_ended', BASIC)
   return { path, actions }
 }
 
 type Claimed = Pick<Claims, 'key_id' | 'deployment_id'>
-async function stands({ database }: Services, claimed: Claimed, ahead: number, requestId: string): Promise<boolean> {
+async function stands({ config, database }: Services, claimed: Claimed, requestId: string): Promise<boolean> {
   const served = sql`select from api_keys k join deployments d on d.listener_id = k.listener_id
     where k.id = ${claimed.key_id}::uuid and k.revoked_at is null and coalesce(k.expires_at > clock(), true)
       and d.id = ${claimed.deployment_id}::uuid and d.deleting_at is null`
-  const [, rows] = await runAsSystem(database, systemSettings(ahead, requestId), served)
+  const [, rows] = await runAsSystem(database, systemSettings(config, requestId), served)
   return rows!.length > 0
 }

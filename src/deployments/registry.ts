@@ -28,7 +28,7 @@ export const offerPush = verb(
   'deployments:update',
   async (ctx, { deployment_id }: z.output<typeof shared.DeploymentRef>): Promise<schema.PushToken> => {
     const { registry } = ctx.config
-    if (!registry) throw notConfigured()
+    if (!registry) throw notConfigured('REGISTRY_URL and REGISTRY_SIGNING_KEY are not set.')
     const sourced = sql`case when ${deployments.source} = 'internal_container' then true
       else refuse('source_rule', 'source needs to be internal_container for a push') end`
     const offered = sql<Offered>`
@@ -47,7 +47,7 @@ type Asked = { authorization: string | undefined; scopes: string[]; requestId: s
 export async function grantAccess(services: Services, { authorization, scopes, requestId }: Asked) {
   const { config } = services
   const { registry } = config
-  if (!registry) throw notConfigured()
+  if (!registry) throw notConfigured('REGISTRY_URL and REGISTRY_SIGNING_KEY are not set.')
   const now = Date.now() + config.clockOffset()
   const password = passwordOf(authorization)
   const grant = (await openAccess(services, password, requestId)) ?? (await openPush(config, password, now))

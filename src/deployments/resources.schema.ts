@@ -137,7 +137,7 @@ const SMALL = {
   db_max_connections: 100,
 }
 /** What nobody asked for otherwise. `queue_*` members and limits follow from these. */
-export const RESOURCE_DEFAULTS: Record<DeploymentType, Record<Main, number>> = {
+const RESOURCE_DEFAULTS: Record<DeploymentType, Record<Main, number>> = {
   dev_free: { ...SMALL, cpu: 0.5, memory_mb: 512, db_storage_gi: 1 },
   dev: SMALL,
   prod: { ...SMALL, max_scale: 10, memory_mb: 2048, redis_memory_mb: 1024, db_cpu: 1, db_memory_mb: 4096 },

@@ -26,7 +26,7 @@ export const Rollback = z
   })
 export type Rollback = z.output<typeof Rollback>
 
-export const LONGEST_WAIT = 60
+const LONGEST_WAIT = 60
 export const WaitQuery = z.object({
   until: z
     .enum(['terminal', 'active'])

@@ -52,7 +52,7 @@ export const SOURCES: Record<Source, Rules> = {
   },
 }
 
-export const sourceFaultTypes = [
+const sourceFaultTypes = [
   'source_mode',
   'source_member_needed',
   'source_member_refused',

@@ -1,7 +1,8 @@
 // Turns silence into an outcome: revisions past their deadline fail and say so, deployments that idle read UNUSED, those of a silent listener UNKNOWN.
-import { type SQL, sql } from 'drizzle-orm'
-import { type Database, runAsSystem, uuidArray } from '../kernel/db.ts'
+import { sql } from 'drizzle-orm'
+import { runAsSystem } from '../kernel/db.ts'
 import { systemEvents, systemSettings } from '../kernel/journal.ts'
+import type { Services } from '../kernel/routes.ts'
 import { pending, unheard } from '../tables.ts'
 import { DEADLINES, LISTENER_SILENT_AFTER, LOST, UNUSED_AFTER } from './lifecycle.ts'
 import { followed, moved, turns } from './queue.ts'
@@ -17,12 +18,12 @@ const limits = sql`jsonb_to_recordset(${deadlines}::jsonb) l(status text, after 
 const hasDeadline = pending(sql`r.status`)
 
 /** Deployments that someone else is changing now are left for the next time. */
-const hold = (inside: SQL) => sql`with held as (
-    select c.id from deployments c where ${inside} and c.id in (select r.deployment_id from revisions r, ${limits} where ${hasDeadline} and ${overdue})
+const hold = sql`with held as (
+    select c.id from deployments c where c.id in (select r.deployment_id from revisions r, ${limits} where ${hasDeadline} and ${overdue})
     order by c.id limit ${MOST} for update skip locked)
   select set_config('app.swept', coalesce(string_agg(id::text, ','), ''), true) from held`
 
-/** Of a listener `s`, as lifecycle.ts has it; one that never came is silent from its registration on. */
+/** Of a listener `s`; one that never came is silent from its registration on. */
 const silent = sql`coalesce(coalesce(s.last_seen_at, s.created_at) <= clock() - ${LISTENER_SILENT_AFTER} * interval '1 millisecond', false)`
 const lost = sql`r.status = 'DEPLOYING' and ${silent}`
 
@@ -43,10 +44,10 @@ const failing = [
 const untaken = sql`(c.id = ${taken}) is not true`
 
 /** Nobody says how they fare while their listener is silent; once it is heard of again, they read as before. */
-const hearing = (inside: SQL) => [
+const hearing = [
   sql`turned as (
     select c.id, case when c.status = 'UNKNOWN' then 'READY' else 'UNKNOWN' end as becomes from deployments c
-    where ${inside} and c.deleting_at is null and ${untaken} and c.id in (
+    where c.deleting_at is null and ${untaken} and c.id in (
       select c.id from listeners s join deployments c on c.listener_id = s.id where ${silent} and c.status in ('READY', 'UNUSED')
       union all
       select c.id from deployments c join listeners s on s.id = c.listener_id where ${unheard(sql`c.status`)} and not ${silent})
@@ -58,9 +59,9 @@ const hearing = (inside: SQL) => [
 const untold = sql`c.last_request_at is null and c.listener_id is not null and c.active_revision_id is not null`
 
 /** Nothing of it changed or was in flight for so long, and nobody used it. Its updated_at stays: nobody changed it now either. */
-const idling = (inside: SQL) => [
+const idling = [
   sql`still as (
-    select c.id from deployments c where ${inside} and c.status = 'READY' and c.in_flight_revision_id is null and c.deleting_at is null
+    select c.id from deployments c where c.status = 'READY' and c.in_flight_revision_id is null and c.deleting_at is null
       and greatest(c.updated_at, c.last_request_at) <= clock() - ${UNUSED_AFTER} * interval '1 millisecond'
       and c.updated_at <= clock() - ${UNUSED_AFTER} * interval '1 millisecond' and not (${untold}) and ${untaken} and c.id not in (select id from turned)
     order by c.id limit ${MOST} for update skip locked)`,
@@ -69,9 +70,8 @@ const idling = (inside: SQL) => [
 
 const UNSERVED_AFTER = sql`interval '10 minutes'`
 /** What no listener ever took up, no agent has to remove. */
-const unserved = (inside: SQL) =>
-  sql`removed as (delete from deployments where id in (
-    select c.id from deployments c where ${inside} and c.listener_id is null and c.deleting_at <= clock() - ${UNSERVED_AFTER} and ${untaken}
+const unserved = sql`removed as (delete from deployments where id in (
+    select c.id from deployments c where c.listener_id is null and c.deleting_at <= clock() - ${UNSERVED_AFTER} and ${untaken}
     order by c.id limit ${MOST} for update skip locked) returning *)`
 
 const events = systemEvents(sql`
@@ -83,18 +83,10 @@ const events = systemEvents(sql`
   union all select tenant_id, organization_id, 'deployment.removed', id, '{}' from removed`)
 
 /** One statement, so that the journals of all workspaces are taken in one order: two sweeps would otherwise wait for each other. */
-const outcome = (inside: SQL) =>
-  sql`with ${sql.join([...failing, ...hearing(inside), ...idling(inside), unserved(inside), events], sql`, `)} select count(*) from told`
+const outcome = sql`with ${sql.join([...failing, ...hearing, ...idling, unserved, events], sql`, `)} select count(*) from told`
 
-type Scope = {
-  /** How many milliseconds are taken to have passed. */
-  ahead?: number
-  /** These workspaces only. */
-  within?: string[]
-}
 /** All in one trip and one transaction. */
-export async function sweepRevisions(database: Database, { ahead = 0, within }: Scope = {}): Promise<void> {
-  const settings = systemSettings(ahead, `sweep-${crypto.randomUUID()}`)
-  const inside = within ? sql`c.tenant_id = any(${uuidArray(within)})` : sql`true`
-  await runAsSystem(database, settings, hold(inside), outcome(inside))
+export async function sweepRevisions({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
+  const settings = systemSettings(config, `sweep-${crypto.randomUUID()}`)
+  await runAsSystem(database, settings, hold, outcome)
 }

@@ -8,6 +8,7 @@ import { Failure, fail, notConfigured } from '../kernel/errors.ts'
 import { commit, systemEvents, systemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { found } from '../kernel/rows.ts'
+import { NO_UPLOADS } from '../kernel/storage.ts'
 import { deployments, type uploads } from '../tables.ts'
 import { ARCHIVE_BYTES, inspected } from './archive.ts'
 import type * as shared from './schema.ts'
@@ -25,7 +26,7 @@ const signed = ({ workspace_id, upload_id, expires }: Omit<Link, 'signature'>) =
 export const offerUpload = verb(
   'deployments:update',
   async (ctx, { deployment_id }: z.output<typeof shared.DeploymentRef>): Promise<schema.UploadTarget> => {
-    if (!ctx.config.uploads) throw notConfigured()
+    if (!ctx.config.uploads) throw notConfigured(NO_UPLOADS)
     const id = crypto.randomUUID()
     const sourced = sql`case when ${deployments.source} = 'internal_source' then true
       else refuse('source_rule', 'source needs to be internal_source for an upload') end`
@@ -62,10 +63,10 @@ export async function receiveUpload({ config, database }: Services, link: Link, 
   if (link.expires <= Date.now() + config.clockOffset()) throw fail('upload_link_expired')
   if (body.type !== undefined && !TYPES.test(body.type)) throw fail('not_gzip_type')
   if ((body.length ?? 0) > ARCHIVE_BYTES) throw fail('archive_too_large')
-  if (!storage) throw notConfigured()
+  if (!storage) throw notConfigured(NO_UPLOADS)
   if (!body.stream) throw fail('archive_invalid')
 
-  const settings = systemSettings(config.clockOffset(), body.requestId)
+  const settings = systemSettings(config, body.requestId)
   const [, claimed] = await runAsSystem(database, settings, claim(link))
   const [path] = found(claimed as Row[], 'upload_link_expired') as [string]
   const { stream, told } = inspected(body.stream, body.length)
@@ -96,29 +97,17 @@ const stored = (link: Link, { size, sha256 }: { size: number; sha256: string }):
 const factsOf = (type: string): SQL => sql`tenant_id, organization_id, ${type}::text as type, id as subject_id,
   json_build_object('deployment_id', deployment_id, 'object_path', object_path, 'size', size, 'sha256', sha256) as data`
 
-/** For whoever builds it. */
-export const readArchive = ({ config }: Pick<Services, 'config'>, path: string) => config.uploads?.get(path)
-
 const AT_ONCE = 100
-
-type Scope = {
-  /** These workspaces only. */
-  within?: string[]
-}
 
 /**
  * A day after its link has ended an archive that no revision names goes, the object first. Who is naming it just now holds its row
  * and is passed over; who comes later finds it not there.
  */
-export async function sweepUploads(
-  { config, database }: Pick<Services, 'config' | 'database'>,
-  { within }: Scope = {},
-): Promise<void> {
+export async function sweepUploads({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
   const { uploads: storage } = config
   if (!storage) return
-  const settings = systemSettings(config.clockOffset(), `sweep-${crypto.randomUUID()}`)
-  const inside = within ? sql`tenant_id = any(${uuidArray(within)})` : sql`true`
-  const old = sql`${inside} and expires_at < clock() - interval '1 day' and not exists (
+  const settings = systemSettings(config, `sweep-${crypto.randomUUID()}`)
+  const old = sql`expires_at < clock() - interval '1 day' and not exists (
     select from revisions r where r.source_revision_config ->> 'source_tarball_path' = object_path)`
   const locked = sql`select id from uploads where ${old} order by expires_at limit ${AT_ONCE} for update skip locked`
   // A statement of its own, so that it sees what was written before the rows were held.

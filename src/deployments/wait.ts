@@ -10,7 +10,8 @@ import type { WaitQuery } from './revisions.schema.ts'
 import { type RevisionRow, revisionToWire } from './rows.ts'
 import type { RevisionRef } from './schema.ts'
 
-const [SHORTEST_MS, LONGEST_MS] = [250, 3000]
+/** Slowly growing: whoever waited learns of it hardly later than it took. */
+const [SHORTEST_MS, LONGEST_MS, GROWTH] = [250, 3000, 1.3]
 
 export const waitForRevision = verb(
   'deployments:read',
@@ -22,7 +23,7 @@ export const waitForRevision = verb(
       .innerJoin(deployments, and(eq(deployments.id, revisions.deployment_id), mine(deployments)))
       .where(and(eq(revisions.id, revision_id), eq(revisions.deployment_id, deployment_id), mine(revisions)))
     const end = Date.now() + timeout * 1000
-    for (let asks = ctx, ms = SHORTEST_MS; ; asks = uncounted(ctx), ms = Math.min(ms * 2, LONGEST_MS)) {
+    for (let asks = ctx, ms = SHORTEST_MS; ; asks = uncounted(ctx), ms = Math.min(ms * GROWTH, LONGEST_MS)) {
       const { revisions: row, deployments: of } = found(await run(asks, query), 'revision_not_found')
       const ended = terminalStates.includes(row.status as (typeof terminalStates)[number])
       const left = end - Date.now()

@@ -205,7 +205,7 @@ function firstDeployment(url: string, key: string, port: number): string {
   const body = JSON.stringify({ ...wanted, source_revision_config: {}, secrets: [] })
   const headers = `-H "X-Api-Key: ${key}" -H "Content-Type: application/json"`
   const waiting = '-sf --retry 30 --retry-delay 1 --retry-all-errors'
-  return `curl -s ${headers} ${url}/v2/deployments -d '${body}' && curl ${waiting} http://hello.localhost:${port}/`
+  return `curl -sw '\\n' ${headers} ${url}/v2/deployments -d '${body}' && curl ${waiting} http://hello.localhost:${port}/`
 }
 
 async function end(code: number, reason?: string): Promise<void> {

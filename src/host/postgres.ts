@@ -60,7 +60,8 @@ async function serve({ postgres }: Binaries, way: Way, folder: string, port: num
   const logFile = `${folder}.log`
   const log = fs.openSync(logFile, 'a', 0o600)
   const [command = postgres, ...args] = [...way.prefix, postgres, '-D', folder, ...flags]
-  const child = spawn(command, args, { ...identity(way), stdio: ['ignore', log, log] })
+  // Not of the terminal's group: Ctrl-C would end it before those who use it.
+  const child = spawn(command, args, { ...identity(way), stdio: ['ignore', log, log], detached: true })
   fs.closeSync(log)
   const stopWithUs = () => child.kill('SIGINT')
   process.once('exit', stopWithUs)

@@ -4,7 +4,7 @@ import { bootstrap } from '../access/bootstrap.ts'
 import { connect } from '../kernel/db.ts'
 import { reach } from './reach.ts'
 
-export type Seeding = { tenants: number; deployments: number; onProgress?: (done: number) => void }
+type Seeding = { tenants: number; deployments: number; onProgress?: (done: number) => void }
 export type Seeded = {
   organization_id: string
   /** That with a tenth of all deployments, and a key of it. */

@@ -40,7 +40,7 @@ export function showLine(line: string, ours: string): void {
 
 /** A line of the agent's: what came of a deployment stands out. */
 export function showAgent(line: string): void {
-  if (/: revision \d+ failed: /.test(line)) say(styleText('red', line))
+  if (/: revision \d+( failed)?: /.test(line)) say(styleText('red', line))
   else say(/: revision \d+ serves at /.test(line) ? line : dim(line))
 }
 

@@ -7,7 +7,6 @@ import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type Home, PROJECT } from './home.ts'
 
-export type Wrangler = ReturnType<typeof startWrangler>
 type Options = {
   home: Home
   port: number

@@ -13,7 +13,7 @@ const ACTIONS = {
   unsuspend: { from: ['suspended'], to: 'active', type: 'integration.resumed' },
   repositories: { from: ['active', 'suspended'], to: null, type: 'integration.repositories_changed' },
 } as const satisfies Record<string, { from: State[]; to: State | null; type: string }>
-export type InstallationAction = keyof typeof ACTIONS
+type InstallationAction = keyof typeof ACTIONS
 
 /** As a delivery tells it: `created` and its like need no entry, since an installation is connected by whoever proves it. */
 export type InstallationNews = {
@@ -42,7 +42,7 @@ export async function noteInstallation(
     stale as (update integration_listings l set fetched_at = 'epoch' from changed where l.integration_id = changed.id),
     ${systemEvents(events, sql`'push', null::uuid`)}
     select id, tenant_id from changed`
-  const [, rows] = await runAsSystem(database, systemSettings(config.clockOffset(), requestId), statement)
+  const [, rows] = await runAsSystem(database, systemSettings(config, requestId), statement)
   return (rows as [string, string][]).map(([id, tenant_id]) => ({ id, tenant_id }))
 }
 

@@ -1,11 +1,12 @@
 // The operator's App installed by a person: the way there, and back with a proof.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
+import type { Code } from '../kernel/codes.ts'
 import { type Ctx, callerFor, verb } from '../kernel/context.ts'
 import { signer } from '../kernel/crypto.ts'
 import { type Row, runAsSystem, unless } from '../kernel/db.ts'
-import { type Code, Failure, fail } from '../kernel/errors.ts'
-import { commit, systemSettings } from '../kernel/journal.ts'
+import { Failure, fail } from '../kernel/errors.ts'
+import { clockOf, commit, systemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { found, iso } from '../kernel/rows.ts'
 import { provenBy } from './proof.ts'
@@ -76,10 +77,7 @@ export async function comeBack(
   )
   if (!config.github || id === undefined) return { name: null, failure: 'state_invalid' }
   if (setup_action === 'request') return { name: null, failure: 'installation_requested' }
-  const [, [row]] = (await runAsSystem(database, systemSettings(config.clockOffset(), requestId), claim(id))) as [
-    unknown,
-    Row[],
-  ]
+  const [, [row]] = (await runAsSystem(database, systemSettings(config, requestId), claim(id))) as [unknown, Row[]]
   if (!row) return { name: null, failure: 'state_invalid' }
   const [, organization_id, tenant_id] = row as [string, string, string]
   const actor = { kind: 'session', id: null, organization: organization_id, tenant: tenant_id } as const
@@ -107,6 +105,5 @@ const failed = (ctx: Ctx, { id }: Claimed, failure: Code) =>
 
 /** Whoever has not come back does not come any more. */
 export async function sweepInstalls({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
-  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
-  await runAsSystem(database, clock, sql`delete from integration_installs where expires_at < clock()`)
+  await runAsSystem(database, clockOf(config), sql`delete from integration_installs where expires_at < clock()`)
 }

@@ -1,5 +1,5 @@
 // The page that a person sees on coming back from installing the App.
-import { sentenceOf, titleOf } from '../kernel/errors.ts'
+import { sentenceOf, titleOf } from '../kernel/codes.ts'
 import { page } from '../kernel/page.ts'
 import type { Arrival } from './install.ts'
 

@@ -1,5 +1,5 @@
 // How HTTP reaches git hosts of a workspace.
-import { statusOf } from '../kernel/errors.ts'
+import { statusOf } from '../kernel/codes.ts'
 import { oneOf, pageHeaders } from '../kernel/page.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
 import { HOST_REFUSALS } from './asking.ts'

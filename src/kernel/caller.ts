@@ -2,7 +2,8 @@
 import type { Context } from 'hono'
 import { afterwards } from './afterwards.ts'
 import type { Caller } from './context.ts'
-import { looksLikeApiKey, sha256Hex } from './crypto.ts'
+import { looksLikeApiKey } from './crypto.ts'
+import { sha256Hex } from './digest.ts'
 import { type Fault, fail } from './errors.ts'
 import { type Edge, type Operation, repeatable, type Services } from './routes.ts'
 import { Uuid } from './wire.ts'
@@ -13,7 +14,7 @@ export async function admit(c: Context<Edge>, services: Services): Promise<Calle
   const key = c.req.header('X-Api-Key') ?? bearer
   if (!key) throw fail('key_missing')
   if (!looksLikeApiKey(key)) throw fail('key_malformed')
-  const hash = await sha256Hex(key)
+  const hash = sha256Hex(key)
   const { limiter } = services.config
   if (limiter && !(await limiter.limit({ key: hash })).success) {
     throw fail('rate_limited', { headers: { 'Retry-After': '60' } })
@@ -35,12 +36,7 @@ export async function admit(c: Context<Edge>, services: Services): Promise<Calle
 }
 
 /** Fills in what the other headers say, and returns their faults, to be reported with those of path, query and body. */
-export async function readHeaders(
-  c: Context<Edge>,
-  operation: Operation,
-  text: string,
-  caller: Caller,
-): Promise<Fault[]> {
+export function readHeaders(c: Context<Edge>, operation: Operation, text: string, caller: Caller): Fault[] {
   const faults: Fault[] = []
   const fault = (name: string, msg: string) => faults.push({ type: 'invalid_format', loc: ['header', name], msg })
 
@@ -59,7 +55,7 @@ export async function readHeaders(
     if (!/^[\x21-\x7e]{1,255}$/.test(key)) fault('Idempotency-Key', 'needs 1 to 255 visible ASCII characters')
     const { pathname, search } = new URL(c.req.url)
     const request = [c.req.method, pathname + search, tenant ?? '', text].join('\n')
-    caller.idempotency = { key, fingerprint: await sha256Hex(request) }
+    caller.idempotency = { key, fingerprint: sha256Hex(request) }
   }
   return faults
 }

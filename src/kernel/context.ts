@@ -17,7 +17,7 @@ export type OwnActor = {
   tenant: string | null
 }
 /** Whoever asks. */
-export type Actor = KeyActor | OwnActor
+type Actor = KeyActor | OwnActor
 
 export type Ctx = {
   config: Config

@@ -1,11 +1,7 @@
-// Hashing, API keys and sealing, on WebCrypto alone, so that it runs the same at the edge and on Node.
+// API keys, sealing and signing, on WebCrypto alone, so that it runs the same at the edge and on Node.
 const utf8 = new TextEncoder()
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const KEY = /^slw_([0-9A-Za-z]{36})([0-9A-Za-z]{6})$/
-
-export async function sha256Hex(text: string): Promise<string> {
-  return Buffer.from(await crypto.subtle.digest('SHA-256', utf8.encode(text))).toString('hex')
-}
 
 const CRC = Int32Array.from({ length: 256 }, (_, crc) => {
   for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1

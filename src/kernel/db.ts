@@ -4,8 +4,9 @@ import { type SQL, sql } from 'drizzle-orm'
 import { drizzle } from 'drizzle-orm/neon-http'
 import type { AnyPgColumn } from 'drizzle-orm/pg-core'
 import type { Config } from '../env.ts'
+import { isCode } from './codes.ts'
 import { type Ctx, inWorkspace, type KeyActor, type OwnActor } from './context.ts'
-import { type Failure, fail, isCode } from './errors.ts'
+import { type Failure, fail } from './errors.ts'
 import { compile, type Given, type Query, type Row, statement } from './statement.ts'
 
 export type { Query, Row }

@@ -1,8 +1,9 @@
 // What surrounds every request: its id, one line of log, headers, other origins, limits, and the one shape of errors.
 import type { Context, MiddlewareHandler, NotFoundHandler } from 'hono'
 import type { Config } from '../env.ts'
+import type { Code } from './codes.ts'
 import type { Seen } from './context.ts'
-import { type Code, Failure, fail, problem } from './errors.ts'
+import { Failure, fail, problem } from './errors.ts'
 import type { Edge } from './routes.ts'
 
 const REQUEST_ID = /^[\w.:-]{1,128}$/
@@ -94,7 +95,7 @@ function preflight(wanted: string | undefined): Response {
 }
 
 /** Faults whose cause only the log may have. */
-const OURS: Code[] = ['internal', 'database_unavailable', 'storage_unavailable']
+const OURS: Code[] = ['internal', 'not_configured', 'database_unavailable', 'storage_unavailable']
 
 /** Where a failure is told by something else than a problem, its cause is not to be lost either. */
 export function logged(failure: Failure, requestId: string, config: Config): void {

@@ -1,6 +1,7 @@
 // The only way out to an address that a caller or a foreign server named: guarded at every hop, bounded, traced.
 import type { Config } from '../env.ts'
-import { type Code, Failure, fail } from './errors.ts'
+import type { Code } from './codes.ts'
+import { Failure, fail } from './errors.ts'
 import { judge } from './guarded-address.ts'
 
 /** What a fetch is for, in a word or two of people: `protected resource metadata`, `registration`, `token`. */

@@ -1,5 +1,6 @@
 // A change and its event are one statement, and so is remembering its answer for a repeated request.
 import { is, SQL, sql } from 'drizzle-orm'
+import type { Config } from '../env.ts'
 import type { Ctx } from './context.ts'
 import { type Query, Replay, type Row, run } from './db.ts'
 import { Failure } from './errors.ts'
@@ -66,8 +67,12 @@ export const systemEvents = (
     from told t join numbered n on n.scope_id = t.tenant_id window same as (partition by t.tenant_id))`
 
 /** What such a statement wants to know first: what time it is taken to be, and for which request it is. */
-export const systemSettings = (ahead: number, requestId: string): SQL =>
-  sql`select set_config('app.clock_offset', ${`${ahead} ms`}, true), set_config('app.request_id', ${requestId}, true)`
+export const systemSettings = (config: Pick<Config, 'clockOffset'>, requestId: string): SQL =>
+  sql`${clockOf(config)}, set_config('app.request_id', ${requestId}, true)`
+
+/** The former alone, for what is not journaled. */
+export const clockOf = ({ clockOffset }: Pick<Config, 'clockOffset'>): SQL =>
+  sql`select set_config('app.clock_offset', ${`${clockOffset()} ms`}, true)`
 
 /**
  * The first trip of a write that asks a foreign server before its second: what it looks up or claims. Where the request was answered

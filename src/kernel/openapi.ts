@@ -1,6 +1,6 @@
 // The OpenAPI 3.1 document, made from the schemas that validate.
 import * as z from 'zod'
-import { codesOf, everyCode, statusOf } from './errors.ts'
+import { codesOf, everyCode, statusOf } from './codes.ts'
 import { type Operation, repeatable, slice } from './routes.ts'
 import { OAuthFetch } from './wire.ts'
 

@@ -1,5 +1,5 @@
 // Which handlers a path has: a tree of its segments, in which a name goes before a parameter.
-import type { Params, Result, Router } from 'hono/router'
+import { type Params, type Result, type Router, UnsupportedPathError } from 'hono/router'
 
 type Entry<T> = { method: string; handler: T; names: string[] }
 class Node<T> {
@@ -16,6 +16,7 @@ export class SegmentRouter<T> implements Router<T> {
 
   add(method: string, path: string, handler: T): void {
     if (path === '*' || path === '/*') return void this.#everywhere.push([handler, {}])
+    if (path.includes('*')) throw new UnsupportedPathError(path)
     const names: string[] = []
     let node = this.#root
     for (const segment of path.split('/')) {

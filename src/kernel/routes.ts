@@ -3,10 +3,11 @@ import type { Context, Hono } from 'hono'
 import type * as z from 'zod'
 import type { Config } from '../env.ts'
 import { admit, readHeaders } from './caller.ts'
+import type { Code } from './codes.ts'
 import type { Seen, Verb } from './context.ts'
 import type { Sealer } from './crypto.ts'
 import type { Database } from './db.ts'
-import { type Code, fail } from './errors.ts'
+import { fail } from './errors.ts'
 import { readBody, validate } from './input.ts'
 import { next } from './paging.ts'
 
@@ -145,7 +146,7 @@ const NO_STORE = { 'Cache-Control': 'no-store' }
 async function serve(c: Context<Edge>, operation: Operation, services: Services): Promise<Response> {
   const caller = await admit(c, services)
   const text = operation.method === 'get' ? '' : await readBody(c.req)
-  const faults = await readHeaders(c, operation, text, caller)
+  const faults = readHeaders(c, operation, text, caller)
   const input = validate(c.req, operation, text, faults)
   const { variant } = operation
   if (variant && input[variant.on] === true) return c.json(await variant.verb(caller, input as never), 200, NO_STORE)

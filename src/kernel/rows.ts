@@ -1,5 +1,6 @@
 // From a row to the wire: the few turns that every slice's rows take.
-import { type Code, fail } from './errors.ts'
+import type { Code } from './codes.ts'
+import { fail } from './errors.ts'
 
 const IN_UTC = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,3})\d*)?\+00$/
 

@@ -18,6 +18,9 @@ export type Bucket = {
 /** R2 wants parts of at least 5 MiB and of one size, and takes no stream of unknown length: one part at a time is in memory. */
 const PART = 8 * 1024 * 1024
 
+/** What the log says where archives are asked for and there is none. */
+export const NO_UPLOADS = 'There is no storage of archives: UPLOADS is not bound, and UPLOADS_S3_ENDPOINT is not set.'
+
 /** In the S3 store that the settings name, or where the host keeps them: in its bucket, in a folder, or nowhere. */
 export const storageOf = ({ s3, uploads }: Pick<Config, 's3' | 'uploads'>): Storage | undefined =>
   s3 ? inBucket(s3Bucket(s3)) : uploads

@@ -1,11 +1,12 @@
 // The installation's own listeners, which serve whatever names none: registered by the operator, since no workspace's key may.
 import { sql } from 'drizzle-orm'
 import { ORGANIZATION_ADMIN } from '../access/built-in.ts'
-import { hintOf, newApiKey, sha256Hex } from '../kernel/crypto.ts'
+import { hintOf, newApiKey } from '../kernel/crypto.ts'
 import { type Database, runAsSystem } from '../kernel/db.ts'
+import { sha256Hex } from '../kernel/digest.ts'
 
 type Wanted = { organization_id: string; compute_id: string; compute_type: 'k8s' | 'local' }
-export type PlatformListener = { listener_id: string; listener_key: string }
+type PlatformListener = { listener_id: string; listener_key: string }
 
 /** Finds it by its compute_id, or makes it, and makes a key for its agent in either case. */
 export async function registerPlatformListener(database: Database, wanted: Wanted): Promise<PlatformListener> {
@@ -19,7 +20,7 @@ export async function registerPlatformListener(database: Database, wanted: Wante
       values (${organization_id}::uuid, ${compute_id}, ${compute_type}, ${config}::json) on conflict do nothing`,
     sql`with made as (
         insert into api_keys (organization_id, listener_id, description, hint, key_hash, role_id, permissions)
-        select organization_id, id, 'Agent of ' || compute_id, ${hintOf(key)}, ${await sha256Hex(key)}, ${ORGANIZATION_ADMIN}::uuid, '{listeners:sync}'
+        select organization_id, id, 'Agent of ' || compute_id, ${hintOf(key)}, ${sha256Hex(key)}, ${ORGANIZATION_ADMIN}::uuid, '{listeners:sync}'
         from listeners where id = ${found} returning *),
       numbered as (
         insert into journals (scope_id, organization_id, seq) select organization_id, organization_id, 1 from made

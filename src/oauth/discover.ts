@@ -2,8 +2,8 @@
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, uncounted, verb } from '../kernel/context.ts'
-import { sha256Hex } from '../kernel/crypto.ts'
 import { db, type Row, run, runAsSystem } from '../kernel/db.ts'
+import { sha256Hex } from '../kernel/digest.ts'
 import { Failure, fail } from '../kernel/errors.ts'
 import { type Outside, outside } from '../kernel/guarded-fetch.ts'
 import { commit, conclude, prepare } from '../kernel/journal.ts'
@@ -24,7 +24,7 @@ const RESERVED = sql`interval '2 minutes'`
 export const discoverProvider = verb('deployments:create', async (ctx, input: Input) => {
   const way = outside(ctx.config, ctx.origin)
   const server = serverUrl(way, input.mcp_server_url)
-  const reservation = await reservationOf(ctx)
+  const reservation = reservationOf(ctx)
   const { looked, answer } = await prepare<Row, ProviderRow>(
     ctx,
     reserve(reservation, input.provider_id),
@@ -87,7 +87,7 @@ const telling = <T>(way: Outside, asking: Promise<T>): Promise<T> =>
 // ---- what servers are asked by
 
 export const ASSUMED = sql`(select array_to_json(o.assume_s256) from organizations o where o.id = current_organization())`
-export const hostsIn = ([hosts]: Row): string[] => JSON.parse(hosts as string)
+const hostsIn = ([hosts]: Row): string[] => JSON.parse(hosts as string)
 
 export const policy = ({ config }: Pick<Ctx, 'config'>, assumed: string[]) => ({
   assumeS256: (host: string) => assumed.includes(host),
@@ -107,10 +107,10 @@ const wishOf = ({ origin }: Ctx, input: Input, id: string): Wish => ({
 // ---- the reservation
 
 /** A repeat under an idempotency key reserves as the same one, and so is told that the first is still in flight. */
-async function reservationOf({ actor, idempotency }: Ctx): Promise<string> {
+function reservationOf({ actor, idempotency }: Ctx): string {
   if (!idempotency) return crypto.randomUUID()
   const asker = actor.kind === 'key' ? actor.hash : actor.id
-  const hash = await sha256Hex([asker, idempotency.key, idempotency.fingerprint].join('\n'))
+  const hash = sha256Hex([asker, idempotency.key, idempotency.fingerprint].join('\n'))
   return hash.slice(0, 32).replace(/(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
 }
 

@@ -8,7 +8,7 @@ import { type Server, serverAt } from './server.ts'
 
 /** Something that works, but that an administrator should know. */
 export type Warning = { code: WarningCode; detail: string }
-export type WarningCode =
+type WarningCode =
   | 'challenge_unreadable'
   | 'scope_dropped'
   | 'legacy_discovery'

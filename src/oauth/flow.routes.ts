@@ -1,7 +1,8 @@
 // How HTTP reaches connections: an application asks for a token, a person comes back with a code.
 
+import { statusOf } from '../kernel/codes.ts'
 import { logged } from '../kernel/edge.ts'
-import { Failure, statusOf } from '../kernel/errors.ts'
+import { Failure } from '../kernel/errors.ts'
 import { readForm } from '../kernel/input.ts'
 import { oneOf, pageHeaders } from '../kernel/page.ts'
 import { type Operation, slice } from '../kernel/routes.ts'

@@ -21,7 +21,7 @@ export const AuthenticationWish = z
   })
   .meta({ id: 'AuthenticationWish', example: { provider: 'github', scopes: ['read:user'], user_id: 'ada' } })
 
-export const STATUSES = ['completed', 'pending', 'connection_required', 'token_expired'] as const
+const STATUSES = ['completed', 'pending', 'connection_required', 'token_expired'] as const
 
 export const Authentication = z
   .object({

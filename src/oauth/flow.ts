@@ -1,13 +1,14 @@
 // A person's way to a provider and back: it begins when a token is asked for, and ends at the callback.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
+import { type Code, isCode, sentenceOf } from '../kernel/codes.ts'
 import { type Caller, type Ctx, callerFor, pause, uncounted, verb } from '../kernel/context.ts'
-import { sha256Hex } from '../kernel/crypto.ts'
 import { type Row, run, runAsSystem, textArray } from '../kernel/db.ts'
+import { sha256Hex } from '../kernel/digest.ts'
 import { logged } from '../kernel/edge.ts'
-import { type Code, Failure, fail, isCode, sentenceOf } from '../kernel/errors.ts'
+import { Failure, fail } from '../kernel/errors.ts'
 import { outside } from '../kernel/guarded-fetch.ts'
-import { commit } from '../kernel/journal.ts'
+import { clockOf, commit, systemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { found } from '../kernel/rows.ts'
 import type { oauthFlows } from '../tables.ts'
@@ -26,7 +27,7 @@ async function beginning({ sealer }: Ctx): Promise<Beginning> {
   const id = crypto.randomUUID()
   const secrets = newSecrets()
   const sealed = await sealer.seal(JSON.stringify(secrets), id, PLACE)
-  return { id, state_hash: await sha256Hex(secrets.state), sealed }
+  return { id, state_hash: sha256Hex(secrets.state), sealed }
 }
 
 const secretsOf = async (
@@ -117,10 +118,8 @@ export async function callback(
   const { config, database } = services
   if (!STATE.test(answer.state ?? '') || !NAME.test(answer.provider_id))
     return { provider: null, failure: 'state_invalid' }
-  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true),
-    set_config('app.request_id', ${requestId}, true)`
-  const claiming = claim(await sha256Hex(answer.state!), answer.provider_id)
-  const [, [row]] = (await runAsSystem(database, clock, claiming)) as [unknown, Row[]]
+  const claiming = claim(sha256Hex(answer.state!), answer.provider_id)
+  const [, [row]] = (await runAsSystem(database, systemSettings(config, requestId), claiming)) as [unknown, Row[]]
   if (!row) return { provider: null, failure: 'state_invalid' }
   const claimed = JSON.parse(row[0] as string) as Claimed
   const { flow, provider } = claimed
@@ -197,6 +196,5 @@ const OLD = sql`delete from oauth_flows where id in (
   select id from oauth_flows where expires_at < clock() - interval '1 day' for update skip locked)`
 
 export async function sweepFlows({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
-  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
-  await runAsSystem(database, clock, OLD)
+  await runAsSystem(database, clockOf(config), OLD)
 }

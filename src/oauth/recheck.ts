@@ -1,11 +1,11 @@
 // Looking after providers: asking their servers again, on demand and by the schedule, and renewing clients before their secrets run out.
-import { eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
+import { eq, getTableColumns, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, callerFor, uncounted, verb } from '../kernel/context.ts'
-import { db, ours, type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
+import { db, ours, type Row, runAsSystem } from '../kernel/db.ts'
 import { Failure } from '../kernel/errors.ts'
 import { outside } from '../kernel/guarded-fetch.ts'
-import { commit, conclude, prepare } from '../kernel/journal.ts'
+import { clockOf, commit, conclude, prepare } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { found } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables.ts'
@@ -28,7 +28,7 @@ const [RENEWED_AHEAD, REPLACED_AHEAD] = [7 * DAY, DAY]
 export const recheckProvider = verb('deployments:update', (ctx, ref: Ref) => check(ctx, ref))
 
 /** What the schedule does besides: it renews the client. */
-export const tendProvider = verb('deployments:update', (ctx, ref: Ref) => check(ctx, ref, renewed))
+const tendProvider = verb('deployments:update', (ctx, ref: Ref) => check(ctx, ref, renewed))
 
 type Renewal = (ctx: Ctx, row: Stored, discovered: Discovered) => Promise<Client | null>
 
@@ -115,26 +115,18 @@ async function renewed(ctx: Ctx, row: Stored, discovered: Discovered): Promise<C
 
 const MOST = 8
 
-type Scope = {
-  /** How many milliseconds are taken to have passed. */
-  ahead?: number
-  /** These organisations only. */
-  within?: string[]
-}
-
 /**
  * Those that nobody has looked at for longest, and those whose secrets run out. Whoever takes them stamps them first, so that two runs do
  * not both ask. Names whose reservation has run out are free.
  */
-export async function sweepProviders(services: Services, { ahead = 0, within }: Scope = {}): Promise<void> {
-  const config = { ...services.config, clockOffset: () => ahead }
-  const clock = sql`select set_config('app.clock_offset', ${`${ahead} ms`}, true)`
+export async function sweepProviders(services: Services): Promise<void> {
+  const { config, database } = services
   const free = sql`delete from oauth_reservations where expires_at <= clock()`
-  const [, , due] = (await runAsSystem(services.database, clock, free, claim(within))) as [unknown, unknown, Row[]]
+  const [, , due] = (await runAsSystem(database, clockOf(config), free, claim)) as [unknown, unknown, Row[]]
   for (const [organization, provider_id, redirect_uri] of due as [string, string, string][]) {
     const origin = config.publicUrl ?? new URL(redirect_uri).origin
     const actor = { kind: 'cron' as const, id: null, organization, tenant: null }
-    const caller = callerFor({ ...services, config }, actor, `recheck-${crypto.randomUUID()}`, origin)
+    const caller = callerFor(services, actor, `recheck-${crypto.randomUUID()}`, origin)
     // One that cannot be looked after keeps nobody from the next.
     await tendProvider(caller, { provider_id }).catch((error: unknown) =>
       config.log({ level: 'error', request_id: caller.requestId, error: String(error) }),
@@ -142,11 +134,10 @@ export async function sweepProviders(services: Services, { ahead = 0, within }: 
   }
 }
 
-const claim = (within: string[] | undefined): SQL<Row> => sql`
+const claim = sql<Row>`
   update oauth_providers set checked_at = clock() where id in (
     select id from oauth_providers
     where checked_at < clock() - interval '1 hour' and (checked_at < clock() - interval '1 day'
         or registration = 'dynamic' and client_secret_expires_at < clock() + ${RENEWED_AHEAD} * interval '1 millisecond')
-      and ${within ? sql`organization_id = any(${uuidArray(within)})` : sql`true`}
     order by checked_at limit ${MOST} for update skip locked)
   returning organization_id, provider_id, redirect_uri`

@@ -1,5 +1,6 @@
 // How a foreign server's fault is told: by code, with the stage, the host, and a few of its words made harmless.
-import { type Code, type Failure, fail } from '../kernel/errors.ts'
+import type { Code } from '../kernel/codes.ts'
+import { type Failure, fail } from '../kernel/errors.ts'
 
 export const STAGES = {
   probe: 'MCP server',

@@ -1,5 +1,5 @@
 // How HTTP reaches OAuth providers.
-import type { Code } from '../kernel/errors.ts'
+import type { Code } from '../kernel/codes.ts'
 import { slice } from '../kernel/routes.ts'
 import { discoverProvider, previewProvider } from './discover.ts'
 import { deleteProvider } from './ending.ts'

@@ -8,8 +8,8 @@ const Time = z.string().meta({ format: 'date-time' })
 const kept = <S extends z.ZodType>(schema: S) => schema.nullish()
 
 export const registrations = ['given', 'metadata_document', 'dynamic'] as const
-export const healths = ['healthy', 'degraded', 'as_changed', 'unreachable', 'client_expired'] as const
-export const authMethods = ['client_secret_post', 'client_secret_basic', 'none'] as const
+const healths = ['healthy', 'degraded', 'as_changed', 'unreachable', 'client_expired'] as const
+const authMethods = ['client_secret_post', 'client_secret_basic', 'none'] as const
 
 // ---- members
 

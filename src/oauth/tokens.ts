@@ -1,9 +1,10 @@
 // Tokens of people: a fresh one when it is asked for, and refreshed once however many ask.
 import { type SQL, sql } from 'drizzle-orm'
+import { statusOf } from '../kernel/codes.ts'
 import { type Ctx, callerFor, uncounted } from '../kernel/context.ts'
 import type { Sealer } from '../kernel/crypto.ts'
 import { run, textArray } from '../kernel/db.ts'
-import { Failure, fail, statusOf } from '../kernel/errors.ts'
+import { Failure, fail } from '../kernel/errors.ts'
 import { outside } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'

@@ -1,7 +1,8 @@
 // Deliveries: each is kept once, worked on after it was answered, and taken up again by the schedule where that failed or died.
-import { type SQL, sql } from 'drizzle-orm'
-import { type Row, runAsSystem, textArray } from '../kernel/db.ts'
+import { sql } from 'drizzle-orm'
+import { type Row, runAsSystem } from '../kernel/db.ts'
 import { Failure } from '../kernel/errors.ts'
+import { clockOf } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import type { HostEvent } from './events.ts'
 import { heardOf } from './installations.ts'
@@ -9,7 +10,7 @@ import { pulled } from './pulls.ts'
 import { pushed } from './pushes.ts'
 import { Unsettled, whose } from './whose.ts'
 
-export type Arrived = { receiver: string; delivery_id: string; event: HostEvent; origin: string }
+type Arrived = { receiver: string; delivery_id: string; event: HostEvent; origin: string }
 export type Delivery = Omit<Arrived, 'delivery_id'> & { id: string; attempts: number }
 
 /** Whoever takes one up has this long; then it counts as dead, and is anyone's. */
@@ -20,9 +21,6 @@ const KEPT = sql`interval '7 days'`
 const AT_ONCE = 8
 const MOST = 200
 
-const clockOf = ({ config }: Services): SQL =>
-  sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
-
 /** Null where it is here already, unless all attempts at it failed and somebody had it delivered again. */
 export async function store(services: Services, { receiver, delivery_id, event, origin }: Arrived) {
   const statement = sql<Row>`
@@ -31,7 +29,7 @@ export async function store(services: Services, { receiver, delivery_id, event, 
     on conflict on constraint githost_deliveries_one do update
       set state = 'waiting', attempts = 1, next_attempt_at = excluded.next_attempt_at, error = null where d.state = 'failed'
     returning d.id`
-  const [, [row]] = (await runAsSystem(services.database, clockOf(services), statement)) as [unknown, Row[]]
+  const [, [row]] = (await runAsSystem(services.database, clockOf(services.config), statement)) as [unknown, Row[]]
   return row ? ({ id: row[0] as string, receiver, event, origin, attempts: 1 } satisfies Delivery) : null
 }
 
@@ -52,7 +50,7 @@ export async function workOn(services: Services, delivery: Delivery): Promise<vo
       update githost_deliveries set state = ${last ? 'failed' : 'waiting'}, error = ${code},
         next_attempt_at = clock() + ${pauseOf(attempts, error)} * interval '1 second' where ${held}`
     // Where even that fails, its lease ends.
-    await runAsSystem(services.database, clockOf(services), statement).catch(() => {})
+    await runAsSystem(services.database, clockOf(services.config), statement).catch(() => {})
   }
 }
 
@@ -75,16 +73,15 @@ async function done(services: Services, delivery: Delivery): Promise<void> {
 
 // ---- the schedule
 
-/** What is due, and what nobody needs any more goes; `within` names receivers, and then it is theirs only. */
-export async function sweepDeliveries(services: Services, { within }: { within?: string[] } = {}): Promise<void> {
-  const inside = within ? sql`receiver = any(${textArray(within)})` : sql`true`
-  const stale = sql`delete from githost_deliveries where created_at < clock() - ${KEPT} and ${inside}`
+/** What is due, and what nobody needs any more goes. */
+export async function sweepDeliveries(services: Services): Promise<void> {
+  const stale = sql`delete from githost_deliveries where created_at < clock() - ${KEPT}`
   const claim = sql<Row>`
     update githost_deliveries set attempts = attempts + 1, next_attempt_at = clock() + ${LEASE} where id in (
-      select id from githost_deliveries where state = 'waiting' and next_attempt_at <= clock() and ${inside}
+      select id from githost_deliveries where state = 'waiting' and next_attempt_at <= clock()
       order by next_attempt_at limit ${MOST} for update skip locked)
     returning id, receiver, event::text, attempts`
-  const [, , rows] = (await runAsSystem(services.database, clockOf(services), stale, claim)) as [
+  const [, , rows] = (await runAsSystem(services.database, clockOf(services.config), stale, claim)) as [
     unknown,
     unknown,
     Row[],

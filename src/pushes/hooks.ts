@@ -1,7 +1,8 @@
 // A policy's hooks: what they are to be told is written with what happened, and told until they have heard it.
 import { type SQL, sql } from 'drizzle-orm'
-import { type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
+import { type Row, runAsSystem } from '../kernel/db.ts'
 import { outside } from '../kernel/guarded-fetch.ts'
+import { clockOf } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 
 /** Their secret is sealed for the parent under a name that no variable can have. */
@@ -61,13 +62,13 @@ async function tell({ config, sealer }: Services, { id, url, parent_id, secret, 
   if (!answer.ok) throw new Error(`it answered ${answer.status}`)
 }
 
-/** Those that are due; `within` names workspaces. */
-export async function sweepHooks(services: Services, { within }: { within?: string[] } = {}): Promise<void> {
+/** Those that are due. */
+export async function sweepHooks(services: Services): Promise<void> {
   const { config, database } = services
-  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
+  const clock = clockOf(config)
   const claim = sql<Row>`
     update preview_hooks set attempts = attempts + 1, next_attempt_at = clock() + ${LEASE} where id in (
-      select id from preview_hooks where next_attempt_at <= clock() and ${within ? sql`tenant_id = any(${uuidArray(within)})` : sql`true`}
+      select id from preview_hooks where next_attempt_at <= clock()
       order by next_attempt_at limit ${MOST} for update skip locked)
     returning json_build_object('id', id, 'url', url, 'parent_id', parent_id, 'secret', secret, 'body', body, 'attempts', attempts)::text`
   const [, rows] = (await runAsSystem(database, clock, claim)) as [unknown, Row[]]

@@ -14,7 +14,7 @@ const Glob = z.string().regex(/^!?(?!(.*\*\*?){9})[^\s\0]{1,200}$/, {
   error: 'needs to be a pattern like `feature/*`, with at most eight stars',
 })
 /** What every preview is told about itself. */
-export const PREVIEW_VARIABLES = ['PREVIEW_ID', 'PREVIEW_BRANCH', 'PREVIEW_URL']
+const PREVIEW_VARIABLES = ['PREVIEW_ID', 'PREVIEW_BRANCH', 'PREVIEW_URL']
 const Overlay = Secret.refine(({ name }) => !PREVIEW_VARIABLES.includes(name), {
   error: 'is what a preview is told about itself; choose another name',
   path: ['name'],

@@ -1,7 +1,8 @@
 // The schedule of previews: those whose time is over go, those that wait for nothing more come up, and hosts and hooks are told.
 import { sql } from 'drizzle-orm'
 import { callerFor } from '../kernel/context.ts'
-import { type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
+import { type Row, runAsSystem } from '../kernel/db.ts'
+import { clockOf } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { sweepHooks } from './hooks.ts'
 import { type Ending, end, raise, removeChild } from './raise.ts'
@@ -10,33 +11,28 @@ import { tellOf } from './telling.ts'
 const MOST = 50
 const KEPT = sql`interval '30 days'`
 
-type Scope = {
-  /** These workspaces only. */
-  within?: string[]
-}
 type Found = { organization: string; tenant: string; parent_id: string; number: number; reason: Ending }
 type Orphan = { organization: string; tenant: string; id: string }
 
-export async function sweepPreviews(services: Services, { within }: Scope = {}): Promise<void> {
+export async function sweepPreviews(services: Services): Promise<void> {
   const { config, database } = services
-  const inside = within ? sql`v.tenant_id = any(${uuidArray(within)})` : sql`true`
-  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
+  const clock = clockOf(config)
   const what = sql`json_build_object('organization', v.organization_id, 'tenant', v.tenant_id, 'parent_id', v.parent_id, 'number', v.number`
   const over = sql<Row>`
     select ${what}, 'reason', case when d.deleting_at is not null then 'parent_deleted' when v.expires_at <= clock() then 'expired' else 'deleted' end)::text
     from previews v join deployments d on d.id = v.parent_id left join deployments c on c.id = v.deployment_id
-    where ${inside} and v.state <> 'ended' and (d.deleting_at is not null or v.expires_at <= clock()
+    where v.state <> 'ended' and (d.deleting_at is not null or v.expires_at <= clock()
       or v.deployment_id is not null and (c.id is null or c.deleting_at is not null))
     order by v.expires_at limit ${MOST}`
   const ready = sql<Row>`
-    select ${what})::text from previews v where ${inside} and (v.state = 'full' or v.state = 'awaiting_approval' and v.approved_sha = v.head_sha)
+    select ${what})::text from previews v where (v.state = 'full' or v.state = 'awaiting_approval' and v.approved_sha = v.head_sha)
     order by v.updated_at limit ${MOST}`
   // What has no preview any more to be one of; a parent that goes took its previews' rows along.
   const orphans = sql<Row>`
     select json_build_object('organization', v.organization_id, 'tenant', v.tenant_id, 'id', v.id)::text from deployments v
-    where ${inside} and v.parent_deployment_id is not null and v.deleting_at is null
+    where v.parent_deployment_id is not null and v.deleting_at is null
       and not exists (select from previews p where p.deployment_id = v.id and p.state <> 'ended') limit ${MOST}`
-  const forgotten = sql`delete from previews v where ${inside} and v.state = 'ended' and v.updated_at < clock() - ${KEPT}`
+  const forgotten = sql`delete from previews v where v.state = 'ended' and v.updated_at < clock() - ${KEPT}`
   const [, ended, raised, left] = (await runAsSystem(database, clock, over, ready, orphans, forgotten)) as Row[][]
   const parsed = <T>(rows: Row[] | undefined) => (rows ?? []).map(([text]) => JSON.parse(text as string) as T)
   const as = ({ organization, tenant }: { organization: string; tenant: string }) => {
@@ -51,15 +47,5 @@ export async function sweepPreviews(services: Services, { within }: Scope = {}):
   await each(parsed<Found>(ended), one => end(as(one), one, one.reason))
   await each(parsed<Orphan>(left), one => removeChild(as(one), one.id))
   await each(parsed<Found>(raised), one => raise(as(one), one))
-  await Promise.all([
-    tellOf(services, await parentsIn(services, within)),
-    sweepHooks(services, within ? { within } : {}),
-  ])
-}
-
-async function parentsIn({ database }: Services, within: string[] | undefined) {
-  if (!within) return {}
-  const query = sql<Row>`select distinct parent_id from previews where tenant_id = any(${uuidArray(within)})`
-  const [rows] = (await runAsSystem(database, query)) as [Row[]]
-  return { within: rows.map(([id]) => id as string) }
+  await Promise.all([tellOf(services), sweepHooks(services)])
 }

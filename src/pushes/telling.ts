@@ -3,6 +3,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import type { Integration, StatusState } from '../integrations/githost.ts'
 import { asking } from '../integrations/session.ts'
 import { type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
+import { clockOf } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import { urlOf } from './address.ts'
 import type { PreviewRow } from './raise.ts'
@@ -40,7 +41,7 @@ export async function tellOf(
   { within }: Scope = {},
 ): Promise<void> {
   const { config, database } = services
-  const clock = sql`select set_config('app.clock_offset', ${`${config.clockOffset()} ms`}, true)`
+  const clock = clockOf(config)
   const inside = within ? sql`v.parent_id = any(${uuidArray(within)})` : sql`true`
   const claim = sql<Row>`
     with due as (
@@ -122,7 +123,7 @@ const ENDS: Record<string, StatusState> = {
 }
 
 /** In the host's words and in ours. Never what a build wrote: whoever reads the pull request may not read the logs. */
-export function wordsFor({ preview, revision }: Pick<Due, 'preview' | 'revision'>): Words {
+function wordsFor({ preview, revision }: Pick<Due, 'preview' | 'revision'>): Words {
   if (preview.state === 'ended') return { state: 'success', description: 'Gone', said: 'the preview is gone.' }
   if (preview.state === 'full') {
     const said = 'there is no room for another preview; this one comes up when another is closed.'

@@ -4,9 +4,10 @@ import type { Ctx } from '../kernel/context.ts'
 import { signer } from '../kernel/crypto.ts'
 import { fail, notConfigured } from '../kernel/errors.ts'
 import type { Services } from '../kernel/routes.ts'
-import type * as schema from './schema.ts'
+import { NO_UPLOADS } from '../kernel/storage.ts'
+import type { ArchiveRef, ArchiveSignature } from './work.schema.ts'
 
-type Link = z.output<typeof schema.ArchiveRef> & z.output<typeof schema.ArchiveSignature>
+type Link = z.output<typeof ArchiveRef> & z.output<typeof ArchiveSignature>
 type Archive = { id: string; size: number; sha256: string }
 
 const LASTS_MS = 15 * 60_000
@@ -30,7 +31,7 @@ export async function offerArchive(
 export async function openArchive({ config }: Services, link: Link): Promise<ReadableStream<Uint8Array>> {
   if (!(await linkSigner(config).verify(link.signature, signed(link)))) throw fail('download_link_invalid')
   if (link.expires <= Date.now() + config.clockOffset()) throw fail('download_link_expired')
-  if (!config.uploads) throw notConfigured()
+  if (!config.uploads) throw notConfigured(NO_UPLOADS)
   const path = `${link.workspace_id}/${link.upload_id}.tar.gz`
   const body = await config.uploads.get(path).catch(cause => {
     const detail = 'The storage of archives did not answer; repeat the request shortly.'

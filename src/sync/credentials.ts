@@ -10,9 +10,9 @@ import { run } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
 import { systemEvents } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
+import type { CredentialWish, GivenCredential, RegistryCredential } from './credentials.schema.ts'
 import { sealTo } from './envelope.ts'
 import { heldLease } from './lease.ts'
-import type { CredentialWish, GivenCredential, RegistryCredential } from './schema.ts'
 
 type Wish = z.output<typeof CredentialWish>
 type Asked = [

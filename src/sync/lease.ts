@@ -3,7 +3,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { served, unless } from '../kernel/db.ts'
 import { listeners } from '../tables.ts'
 
-export const LEASE_SECONDS = 60
+const LEASE_SECONDS = 60
 
 type Agent = { agent_id: string; fence?: number | null | undefined; version?: string | null | undefined }
 

@@ -6,7 +6,7 @@ import { verb } from '../kernel/context.ts'
 import { type Row, run } from '../kernel/db.ts'
 import { found } from '../kernel/rows.ts'
 import { heldLease } from './lease.ts'
-import type { LogBatch, LogReceipt } from './schema.ts'
+import type { LogBatch, LogReceipt } from './logs.schema.ts'
 
 export const takeLogs = verb('listeners:sync', async (ctx, input: LogBatch): Promise<z.output<typeof LogReceipt>> => {
   const { revision_id, deployment_id, kind, stream, from, lines } = input

@@ -7,7 +7,7 @@ import { found, iso } from '../kernel/rows.ts'
 import { listeners } from '../tables.ts'
 import { type Seal, sealTo } from './envelope.ts'
 import { kept, leased, stillLeased } from './lease.ts'
-import { type Changes, POLL_PAGE, type Poll } from './schema.ts'
+import { type Changes, POLL_PAGE, type Poll } from './poll.schema.ts'
 import { type StoredWork, storedRevision, toWork } from './work.ts'
 
 const [SHORTEST_MS, LONGEST_MS] = [250, 2000]

@@ -7,7 +7,7 @@ import { verb } from '../kernel/context.ts'
 import { type Row, run, textArray, uuidArray } from '../kernel/db.ts'
 import { systemEvents } from '../kernel/journal.ts'
 import { heldLease } from './lease.ts'
-import { outcomes, type ReportResult, type ReportResults, type Reports, type reportCodes } from './schema.ts'
+import { outcomes, type ReportResult, type ReportResults, type Reports, type reportCodes } from './report.schema.ts'
 import { moving, STEPS } from './steps.ts'
 
 type Code = (typeof reportCodes)[number]

@@ -3,14 +3,18 @@ import { HOST_REFUSALS } from '../integrations/asking.ts'
 import { validate } from '../kernel/input.ts'
 import { slice } from '../kernel/routes.ts'
 import { openArchive } from './archives.ts'
+import { CredentialWish, GivenCredential } from './credentials.schema.ts'
 import { giveCredential } from './credentials.ts'
+import { LogBatch, LogReceipt } from './logs.schema.ts'
 import { takeLogs } from './logs.ts'
+import { Changes, Poll, Release } from './poll.schema.ts'
 import { poll } from './poll.ts'
 import { release } from './release.ts'
+import { ReportResults, Reports } from './report.schema.ts'
 import { report } from './report.ts'
-import * as s from './schema.ts'
+import { ArchiveRef, ArchiveSignature } from './work.schema.ts'
 
-const link = { params: s.ArchiveRef, query: s.ArchiveSignature }
+const link = { params: ArchiveRef, query: ArchiveSignature }
 
 export const syncRoutes = slice(
   'Sync',
@@ -20,8 +24,8 @@ export const syncRoutes = slice(
     id: 'poll',
     summary: 'Take or renew the lease, and get the work that changed',
     description: 'With `wait`, the answer comes with the next change, or empty when the time is up.',
-    body: s.Poll,
-    reply: s.Changes,
+    body: Poll,
+    reply: Changes,
     idempotent: true,
     errors: ['listener_not_found', 'lease_held', 'fence_stale'],
     verb: poll,
@@ -30,7 +34,7 @@ export const syncRoutes = slice(
     id: 'releaseLease',
     summary: 'Give the lease back',
     description: 'By an agent that ends: another one then need not wait until the lease runs out.',
-    body: s.Release,
+    body: Release,
     idempotent: true,
     errors: ['listener_not_found', 'fence_stale'],
     verb: release,
@@ -40,8 +44,8 @@ export const syncRoutes = slice(
     summary: 'Say what became of deployments',
     description:
       'What was accepted once is accepted again and changes nothing, so a request without an answer is repeated.',
-    body: s.Reports,
-    reply: s.ReportResults,
+    body: Reports,
+    reply: ReportResults,
     idempotent: true,
     errors: ['listener_not_found', 'fence_stale'],
     verb: report,
@@ -49,8 +53,8 @@ export const syncRoutes = slice(
   .post('/v1/sync/logs', {
     id: 'sendLogs',
     summary: 'Send lines of a build or a run',
-    body: s.LogBatch,
-    reply: s.LogReceipt,
+    body: LogBatch,
+    reply: LogReceipt,
     idempotent: true,
     errors: ['listener_not_found', 'revision_not_found', 'fence_stale'],
     verb: takeLogs,
@@ -60,8 +64,8 @@ export const syncRoutes = slice(
     summary: 'What to clone the repository of a revision with, or to pull and push its images',
     description:
       'For a repository its git host is asked, by the integration that the deployment was made with. For the registry of this installation nobody is asked: what is given logs in there for an hour, to pull, and to push where the agent builds the image itself.',
-    body: s.CredentialWish,
-    reply: s.GivenCredential,
+    body: CredentialWish,
+    reply: GivenCredential,
     asks: true,
     idempotent: true,
     errors: [

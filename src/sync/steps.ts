@@ -1,7 +1,7 @@
 // Where a report takes a revision: through which states, or nowhere because it is there already. Pure.
 import { mayFollow } from '../deployments/lifecycle.ts'
 import { type RevisionStatus, revisionStatuses, type Source, sources } from '../deployments/parts.schema.ts'
-import type { ReportState } from './schema.ts'
+import type { ReportState } from './report.schema.ts'
 
 const TARGET = {
   building: 'BUILDING',

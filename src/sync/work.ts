@@ -12,7 +12,7 @@ import {
 import type { Ctx } from '../kernel/context.ts'
 import { offerArchive } from './archives.ts'
 import type { Seal } from './envelope.ts'
-import type { RevisionWork, Work } from './schema.ts'
+import type { RevisionWork, Work } from './work.schema.ts'
 
 type Config = {
   resource_spec?: ResourceSpec
@@ -29,7 +29,7 @@ type MadeFrom = {
   platform_config_path?: string
   image_uri?: string
 }
-export type StoredRevision = {
+type StoredRevision = {
   id: string
   number: number
   status: RevisionStatus

@@ -1,4 +1,5 @@
 // From sources to files: real git over HTTP, archives friendly and hostile, templates, configurations, commands.
+import { execFileSync } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { createServer } from 'node:http'
@@ -6,14 +7,16 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
 import { packTar, type TarEntry } from 'modern-tar'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { ARCHIVE_LIMITS, unpack } from '../../src/agent/builds/archive.ts'
+import { Builds } from '../../src/agent/builds/builds.ts'
 import { runCommand } from '../../src/agent/builds/command.ts'
 import { configurationAt } from '../../src/agent/builds/configuration.ts'
 import { type Origin, obtain } from '../../src/agent/builds/tree.ts'
 import type { Task } from '../../src/agent/engines/engine.ts'
 import { PATH } from '../../src/agent/engines/process/environment.ts'
 import { prepare } from '../../src/agent/engines/process/prepare.ts'
+import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { aliveOf, eventually } from '../support/commands.ts'
 import { folder as newFolder, unit } from '../support/engine.ts'
 import { type GitServer, gitServer } from '../support/git-http.ts'
@@ -179,6 +182,7 @@ describe('an archive', () => {
   test('is downloaded, and held against its digest', async () => {
     const bytes = gzipSync(await packTar([file('package.json', '{}')]))
     const server = createServer((_, res) => res.end(bytes)).listen(0, '127.0.0.1')
+    onTestFinished(() => void server.close())
     await new Promise(resolve => server.once('listening', resolve))
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/a`
     const sha256 = createHash('sha256').update(bytes).digest('hex')
@@ -186,7 +190,6 @@ describe('an archive', () => {
     expect(fs.readdirSync((await tree({ archive })).folder)).toEqual(['package.json'])
     await expect(tree({ archive: { ...archive, sha256: '0'.repeat(64) } })).rejects.toThrow(/digest differs/)
     await expect(tree({ archive: { ...archive, size: 10 } })).rejects.toThrow(/digest differs/)
-    server.close()
   })
 })
 
@@ -234,8 +237,22 @@ describe('the runtime configuration', () => {
     expect(() => configurationAt(join(home, 'app'), 'c.json')).toThrow(/leads out/)
   })
 
+  test.each([
+    ['leads out of the source', (file: string) => fs.symlinkSync('/dev/zero', file)],
+    ['is no file', (file: string) => void execFileSync('mkfifo', [file])],
+    ['is too big', (file: string) => fs.writeFileSync(file, ' '.repeat(1e6 + 1))],
+  ])('a package.json that %s is not read', async (_, make) => {
+    const folder = join(home, 'odd')
+    fs.mkdirSync(folder)
+    make(join(folder, 'package.json'))
+    const found = { ...nothing, folder, commit: null, start_command: null, health_path: null, env: {} }
+    const ref = { deployment_id: randomUUID(), revision_id: revision }
+    await expect(prepare(unit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(/not a file/)
+  })
+
   test('the deployment’s own commands win; without a start command it is npm start; without either it is refused', async () => {
     const server = await gitServer()
+    onTestFinished(() => server.stop())
     const commands = { install_command: 'echo theirs', build_command: 'echo theirs' }
     server.push({ 'app.json': JSON.stringify(commands), 'package.json': '{"scripts": {"start": "node main.mjs"}}' })
     const git = { url: server.url, ref: 'main', commit_sha: null, credential: async () => null }
@@ -254,7 +271,6 @@ describe('the runtime configuration', () => {
     fs.rmSync(join(found.folder, 'package.json'))
     await expect(prepare(unit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(/start_command/)
     expect((await tree({ ...origin, platform_config_path: 'no.json' })).start_command).toBeNull()
-    await server.stop()
   })
 })
 
@@ -266,6 +282,20 @@ test('what the operator lends is seen by the commands of a build, and is its own
   const of = unit({ deployment_id: randomUUID(), revision_id: revision }, { secrets: { CITY: 'Bergen' } })
   await prepare(of, wanted, task, { disk_mb: 64, lent: { HTTPS_PROXY: 'http://proxy', CITY: 'Oslo', HOME: '/root' } })
   expect(fs.readFileSync(join(location, 'seen'), 'utf8')).toBe(`http://proxy Bergen ${join(task.cache, 'home')}\n`)
+})
+
+test('a build that waits for its turn is interrupted at once', async () => {
+  const engine = new ProcessEngine({ home, port: 0 })
+  const builds = new Builds({ home, engine, changed() {}, stale() {}, log() {} })
+  const install_command = `while [ ! -e ${home}/go ]; do sleep 0.02; done`
+  const all = [1, 2, 3].map(() => unit({ deployment_id: randomUUID(), revision_id: randomUUID() }))
+  for (const one of all) builds.start(one, { ...nothing, template_id: 'static-site', install_command })
+  await builds.interrupt(all[2]!)
+  expect(all.map(one => builds.isBuilding(one))).toEqual([true, true, false])
+  fs.writeFileSync(join(home, 'go'), '')
+  await eventually(() => builds.made(all[0]!) && builds.made(all[1]!))
+  expect(builds.made(all[2]!)).toBeUndefined()
+  await builds.close()
 })
 
 describe('a command of a build', () => {
@@ -287,17 +317,34 @@ describe('a command of a build', () => {
     await expect(run('kill -9 $$')).rejects.toThrow(/killed by SIGKILL/)
   })
 
+  test('a line without an end is told before it has one', async () => {
+    const running = run(
+      `head -c 100000 /dev/zero | tr '\\0' x; while [ ! -e told ]; do sleep 0.02; done; echo; echo; echo end`,
+    )
+    await eventually(() => lines.length > 0)
+    fs.writeFileSync(join(home, 'told'), '')
+    await running
+    expect(lines.map(line => line.length)).toEqual([16 * 1024 + 1, 0, 3])
+  })
+
+  test('a daemon in a session of its own holds nothing up, and ends with it', async () => {
+    await run(`setsid sh -c 'echo $$ > pid; exec sleep 1000' & while [ ! -s pid ]; do sleep 0.02; done`)
+    await eventually(() => aliveOf([Number(read(home, 'pid'))]).length === 0)
+  })
+
   test.each([
     ['interrupted', {}, () => controller.abort(new Error('interrupted')), /interrupted/],
-    ['too slow', { time_ms: 300 }, () => {}, /did not end within 0 s/],
+    ['too slow', { time_ms: 3000 }, () => {}, /did not end within 3 s/],
     ['too big', { disk_mb: 1 }, () => {}, /more than the 1 MB/],
   ])('one that is %s ends with all that it started', async (_, more, then, reason) => {
     const big = 'dd if=/dev/zero of=big bs=1024 count=4096 2>/dev/null'
-    const running = run(`${big}; sleep 1000 & echo $! $$; wait`, more)
-    const outcome = expect(running).rejects.toThrow(reason)
+    const outcome = run(`sleep 1000 & echo $! $$; ${big}; wait`, more).then(
+      () => 'it ended well',
+      error => error.message,
+    )
     const pids = (await eventually(() => lines.find(line => /^\d+ \d+$/.test(line)))).split(' ').map(Number)
     then()
-    await outcome
+    expect(await outcome).toMatch(reason)
     await eventually(() => aliveOf(pids).length === 0)
     expect(fs.existsSync(task.running)).toBe(false)
   })

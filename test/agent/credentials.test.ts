@@ -5,8 +5,8 @@ import { Refused } from '../../src/agent/control.ts'
 import { Credentials } from '../../src/agent/credentials.ts'
 import { Passing, Unworkable } from '../../src/agent/engines/engine.ts'
 import { makeKeys } from '../../src/agent/envelope.ts'
+import type { RegistryCredential } from '../../src/sync/credentials.schema.ts'
 import { sealTo } from '../../src/sync/envelope.ts'
-import type { RegistryCredential } from '../../src/sync/schema.ts'
 
 const HOST = 'registry.example.com'
 const ref = () => ({ deployment_id: randomUUID(), revision_id: randomUUID() })

@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { afterEach, beforeEach, expect, test } from 'vitest'
+import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest'
 import { command, eventually, stopAll } from '../support/commands.ts'
 import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
 import { ask, folder } from '../support/engine.ts'
@@ -65,6 +65,9 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
     const url = urlOf()
     const seen = new Set<string>()
     let polling = true
+    onTestFinished(() => {
+      polling = false
+    })
     const client = (async () => {
       while (polling)
         seen.add(
@@ -107,5 +110,4 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
     expect(await second.stop('SIGTERM'), second.said.err).toBe(0)
     await eventually(() => running().length === 0)
   },
-  60_000,
 )

@@ -1,6 +1,7 @@
 // Which lines of a log a failure brings along: those that say what happened.
 import { expect, test } from 'vitest'
-import { lastOf, withLast } from '../../src/agent/last-lines.ts'
+import { cutAt, lastOf, withLast } from '../../src/agent/last-lines.ts'
+import { cut } from '../../src/agent/work.ts'
 
 test('of a Node that threw, what it threw and where, and nothing else', () => {
   const said = `
@@ -39,4 +40,9 @@ test('the newest of many, and a sentence alone where there are none', () => {
   expect(withLast('It ended.', ['', '> start'])).toBe('It ended.')
   expect(lastOf(['\x1b[31merror\x1b[39m TS2304\0', '\x1b[2m\x1b[22m'])).toEqual(['error TS2304'])
   expect(withLast('It ended.', ['why'])).toBe('It ended. Its last lines:\nwhy')
+})
+
+test('no character is cut in two, which the control plane would not take', () => {
+  for (const text of ['🚀'.repeat(2000), `a${'🚀'.repeat(2000)}`, `${'🚀'.repeat(2000)}a`])
+    expect([cut(text).isWellFormed(), cutAt(text, 1001).isWellFormed()]).toEqual([true, true])
 })

@@ -1,7 +1,7 @@
 // What of a log is sent on: its lines, each once and in their order, and nothing that stood beside the ids of whose they are.
 import { expect, test } from 'vitest'
 import { LogShipper } from '../../src/agent/log-shipper.ts'
-import type { LogBatch } from '../../src/sync/schema.ts'
+import type { LogBatch } from '../../src/sync/logs.schema.ts'
 import { unit } from '../support/engine.ts'
 
 test('whoever logs with a whole unit sends no secret of it', async () => {

@@ -4,7 +4,7 @@ import * as http from 'node:http'
 import { type AddressInfo, connect, createServer, type Server } from 'node:net'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { createRouter } from '../../src/agent/engines/local/router.ts'
-import { eventually } from '../support/commands.ts'
+import { eventually, heard } from '../support/commands.ts'
 
 const open: Server[] = []
 let router: ReturnType<typeof createRouter>
@@ -103,6 +103,47 @@ test('a WebSocket’s upgrade and whatever follows it', async () => {
   await eventually(() => Object.keys(router.inFlight()).length === 0)
 })
 
+test('whoever offers HTTP/2 is answered without it, and its next request finds its own way', async () => {
+  lead(await serve((_, res) => res.end('old')))
+  const offer = 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n'
+  const client = connect(port, '127.0.0.1').setEncoding('utf8')
+  client.write(`GET / HTTP/1.1\r\nHost: app.localhost\r\n${offer}\r\n`)
+  const read = (text: string) => new Promise(seen => client.on('data', chunk => chunk.includes(text) && seen(text)))
+  await read('old')
+  lead(await serve((_, res) => res.end('new')))
+  client.write('GET / HTTP/1.1\r\nHost: app.localhost\r\n\r\n')
+  expect(await read('new')).toBe('new')
+  client.destroy()
+})
+
+test('who asked is our word for an upgrade, too', async () => {
+  const app = http.createServer()
+  app.on('upgrade', (req, socket) => {
+    const said = `Connection: Upgrade\r\nUpgrade: websocket\r\nX-For: ${req.headers['x-forwarded-for']}`
+    socket.end(`HTTP/1.1 101 Switching Protocols\r\n${said}\r\n\r\n`)
+  })
+  lead(await listen(app))
+  const headers = { Connection: 'Upgrade', Upgrade: 'websocket', 'X-Forwarded-For': '6.6.6.6' }
+  const [res] = (await once(send({ headers }), 'upgrade')) as [http.IncomingMessage]
+  expect(res.headers['x-for']).toBe('127.0.0.1')
+})
+
+const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'
+const hints = (...links: string[]) =>
+  `HTTP/1.1 103 Early Hints\r\n${links.map(link => `Link: ${link}\r\n`).join('')}\r\n`
+test.each([
+  ['several hints', hints('</a.css>; rel=preload', '</b.js>; rel=preload') + OK, 200],
+  ['a hint that is none', hints('nonsense') + OK, 200],
+  ['a reason that is no text', OK.replace('OK', 'O\x01K'), 502],
+  ['a status that is none', OK.replace('200', '099'), 502],
+  ['an upgrade that nobody asked for', 'HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n', 502],
+])('%s from one application ends nobody’s service', async (_, said, status) => {
+  lead(await listen(createServer(socket => socket.once('data', () => socket.write(said, 'latin1')))))
+  expect((await answered()).status).toBe(status)
+  lead(await serve((_, res) => res.end()))
+  expect((await answered()).status).toBe(200)
+})
+
 test('a copy that takes no connection is passed over; a request waits while there is none', async () => {
   const dead = await serve(() => {})
   await new Promise(closed => open.pop()!.close(closed))
@@ -112,7 +153,7 @@ test('a copy that takes no connection is passed over; a request waits while ther
   expect(new Set(answers.map(({ body }) => body))).toEqual(new Set(['alive']))
 
   lead(dead)
-  const waiting = answered({ method: 'POST', body: 'later' })
+  const waiting = heard(answered({ method: 'POST', body: 'later' }))
   let got = ''
   await listen(
     http.createServer(async (req, res) => {
@@ -193,7 +234,7 @@ test('when each deployment was asked is known, until it is gone; who is unknown 
   const { one: first } = router.asked()
   expect(router.asked()).toEqual({ one: expect.any(Number) })
   // Whoever is still being answered is using it.
-  const long = answered({ path: '/long' })
+  const long = heard(answered({ path: '/long' }))
   await eventually(() => Object.keys(router.inFlight()).length === 1)
   await eventually(() => Date.now() > first! + 20)
   held.resolve()

@@ -12,7 +12,7 @@ import { eventually, listens } from '../support/commands.ts'
 import { folder } from '../support/engine.ts'
 
 let home: string
-let stop: () => Promise<unknown>
+let stop: () => unknown = () => {}
 let url: string
 
 beforeEach(() => {

@@ -8,13 +8,12 @@ import { controlAt } from '../../src/agent/control.ts'
 import { Passing, Unworkable } from '../../src/agent/engines/engine.ts'
 import { eventually } from '../support/commands.ts'
 import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
-import { folder } from '../support/engine.ts'
+import { closeAgents, folder, run } from '../support/engine.ts'
 
 const SENTENCE = 'The cluster refuses the host shop.example.com: choose another custom_url.'
 let home: string
 let control: ControlPlane
 let engine: FakeEngine
-let agent: Agent
 let id: string
 
 beforeEach(async () => {
@@ -22,15 +21,15 @@ beforeEach(async () => {
   id = randomUUID()
   control = await controlPlane()
   engine = new FakeEngine()
-  agent = new Agent({
+  const agent = new Agent({
     ...{ agent_id: 'agent-1', version: 'test', home, engine, wait: 5, lasting: 3000 },
     control: controlAt({ url: control.url, key: 'key' }),
     say: () => {},
   })
-  void agent.run()
+  run(agent)
 })
 afterEach(async () => {
-  await agent.close({ stop: true })
+  await closeAgents()
   await control.stop()
   fs.rmSync(home, { recursive: true, force: true })
 })
@@ -44,41 +43,33 @@ test.each<[Verb, object]>([
   ['start', {}],
   ['route', {}],
   ['provide', { needs_database: true }],
-])(
-  'what cannot pass: %s',
-  async (verb, more) => {
-    const old = control.want(id, image)
-    expect(await ended(old)).toMatchObject({ state: 'deployed' })
-    engine.refusing[verb] = new Unworkable(SENTENCE)
-    const revision = control.want(id, image, more)
-    expect(await ended(revision)).toMatchObject({ state: 'failed', message: SENTENCE })
-    await eventually(async () => (await running()).join() === old)
-    expect((await engine.observe(id)).routed).toBe(old)
-  },
-  30_000,
-)
+])('what cannot pass: %s', async (verb, more) => {
+  const old = control.want(id, image)
+  expect(await ended(old)).toMatchObject({ state: 'deployed' })
+  engine.refusing[verb] = new Unworkable(SENTENCE)
+  const revision = control.want(id, image, more)
+  expect(await ended(revision)).toMatchObject({ state: 'failed', message: SENTENCE })
+  await eventually(async () => (await running()).join() === old)
+  expect((await engine.observe(id)).routed).toBe(old)
+})
 
-test.each<Verb>(['observe', 'route'])(
-  'what does not pass for long: %s',
-  async verb => {
-    const old = control.want(id, image)
-    await ended(old)
-    engine.refusing[verb] = new Passing('The cluster was not reached.')
-    const revision = control.want(id, image)
-    const report = await ended(revision)
-    expect(report).toMatchObject({ state: 'failed', message: expect.stringMatching(/not reached\.$/) })
-    delete engine.refusing[verb]
-    expect(await ended(control.want(id, image))).toMatchObject({ state: 'deployed' })
-    await eventually(async () => (await running()).length === 1)
-  },
-  60_000,
-)
+test.each<Verb>(['observe', 'route'])('what does not pass for long: %s', async verb => {
+  const old = control.want(id, image)
+  await ended(old)
+  engine.refusing[verb] = new Passing('The cluster was not reached.')
+  const revision = control.want(id, image)
+  const report = await ended(revision)
+  expect(report).toMatchObject({ state: 'failed', message: expect.stringMatching(/not reached\.$/) })
+  delete engine.refusing[verb]
+  expect(await ended(control.want(id, image))).toMatchObject({ state: 'deployed' })
+  await eventually(async () => (await running()).length === 1)
+})
 
 test('what is let go and cannot be ended keeps nobody from deploying', async () => {
   await ended(control.want(id, image))
   engine.refusing.stop = new Unworkable(SENTENCE)
   for (const _ of [1, 2]) expect(await ended(control.want(id, image))).toMatchObject({ state: 'deployed' })
-}, 30_000)
+})
 
 test('what passes soon is no failure', async () => {
   engine.refusing.route = new Passing('The cluster was not reached.')
@@ -86,7 +77,7 @@ test('what passes soon is no failure', async () => {
   await eventually(() => control.said(revision).includes('deploying'))
   delete engine.refusing.route
   expect(await ended(revision)).toMatchObject({ state: 'deployed' })
-}, 30_000)
+})
 
 test('of what serves nothing is given up: it is told in its log', async () => {
   const revision = control.want(id, image)
@@ -96,4 +87,4 @@ test('of what serves nothing is given up: it is told in its log', async () => {
   await eventually(() => control.logs.some(({ of, message }) => of === revision && message === SENTENCE))
   expect(await running()).toEqual([revision])
   expect(control.said(revision)).not.toContain('failed')
-}, 30_000)
+})

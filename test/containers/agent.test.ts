@@ -124,7 +124,7 @@ test('an internal_container is served, outlives a failure and its agent, is roll
   expect((await api('DELETE', `/v2/deployments/${id}`)).status).toBe(204)
   await eventually(async () => (await api('GET', `/v2/deployments/${id}`)).status === 404)
   expect(await containers(id)).toBe('')
-}, 180_000)
+})
 
 test('an external_container of a listener that a workspace registered itself', async () => {
   const { api, agent, settled } = await installation('self_hosted')
@@ -138,4 +138,4 @@ test('an external_container of a listener that a workspace registered itself', a
   expect((await ask(url!, '/health')).body).toBe('well\n')
   await api('DELETE', `/v2/deployments/${id}`)
   await eventually(async () => (await api('GET', `/v2/deployments/${id}`)).status === 404)
-}, 120_000)
+})

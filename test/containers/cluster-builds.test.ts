@@ -21,7 +21,7 @@ const engines: KubernetesEngine[] = []
 
 beforeAll(async () => {
   podman = await startPodman()
-}, 120_000)
+})
 afterAll(() => podman.stop())
 beforeEach(async () => {
   home = folder()
@@ -199,7 +199,7 @@ test('a registry that is away, or lets nobody in', async () => {
   )
   const nowhere = await open({ K8S_BUILD_SOCKET: join(home, 'nothing') })
   expect(await failure(nowhere.prepare(unit(), files(), task()))).toMatch(/^Unworkable: .*nothing listens there/)
-}, 60_000)
+})
 
 test('what a tag means is asked of a real registry', async () => {
   const engine = await open()

@@ -80,7 +80,7 @@ beforeAll(async () => {
     ...{ K8S_NAMESPACES: 'apps', K8S_DRAIN_SECONDS: '0', K8S_HTTP_REGISTRIES: host },
     ...{ K8S_BUILD_SOCKET: podman.socket, K8S_BUILD_BASE_IMAGE: podman.image },
   })
-}, 120_000)
+})
 afterAll(async () => {
   await stopAll()
   registry.kill()
@@ -153,4 +153,4 @@ test('an archive becomes an image of the installation’s registry, which pods p
   }
   expect(cluster.all()).toEqual([])
   expect(await podman.podman('volume', 'ls', '--quiet')).toBe('')
-}, 180_000)
+})

@@ -60,7 +60,7 @@ test('killed at any moment of a start, it leaves what the next one makes whole: 
   expect((await ask(await pods.url(engine, ref), '/health')).status).toBe(200)
   await engine.remove(ref.deployment_id)
   expect([await pods.all(ref), await volumes()]).toEqual([[], ''])
-}, 120_000)
+})
 
 test('copies serve on while no agent is there, and the next one takes over the same, with every line once', async () => {
   const first = await pods.open()

@@ -12,7 +12,7 @@ const SMALL = { cpu: 0.2, cpu_limit: 0.5, memory_mb: 64, memory_limit_mb: 96 }
 let play: Play
 beforeAll(async () => {
   play = await startPlay()
-}, 120_000)
+})
 afterEach(() => play.clear())
 afterAll(() => play.stop())
 

@@ -187,4 +187,4 @@ test('what was pushed is run, also when its agent, its copy and its image are lo
   })
   const { stdout } = await run('grep', ['-rlE', 'slwr\\.', join(root, 'agent')]).catch(error => error)
   expect([stdout, agent.said.out.includes('slwr.')]).toEqual(['', false])
-}, 180_000)
+})

@@ -19,7 +19,7 @@ const { running, task, until } = pods
 beforeAll(async () => {
   podman = await startPodman()
   stores = await storesIn(podman)
-}, 180_000)
+})
 afterAll(() => podman.stop())
 beforeEach(() => {
   pods.begin()
@@ -28,7 +28,7 @@ beforeEach(() => {
 afterEach(async () => {
   await stopAll()
   await pods.end()
-}, 60_000)
+})
 
 const open = (limits = {}) => pods.open(limits, { stores })
 const DB = { db_memory_mb: 128, db_memory_limit_mb: 256, db_cpu: 0.5, db_cpu_limit: 1, db_max_connections: 7 }
@@ -88,7 +88,7 @@ test('a database is pulled, made and ready before anything starts, and answers f
 
   await engine.remove(ref.deployment_id)
   expect(await remaining()).toEqual(['', '', ''])
-}, 120_000)
+})
 
 test('serves on without an agent, is taken over as it is; with `stop` its data stay; killed, it comes again', async () => {
   const first = await open()
@@ -117,7 +117,7 @@ test('serves on without an agent, is taken over as it is; with `stop` its data s
   const third = await open()
   await provided(third.engine)
   expect(await queryFrom(podman, await serving(third.engine), 'select x from kept')).toEqual([{ x: 1 }])
-}, 120_000)
+})
 
 test('killed at any moment, an agent leaves one database with one password to the next', async () => {
   const wanted = unit(ref)
@@ -137,7 +137,7 @@ test('killed at any moment, an agent leaves one database with one password to th
   expect(await named('database')).toHaveLength(1)
   await engine.remove(ref.deployment_id)
   expect(await remaining()).toEqual(['', '', ''])
-}, 120_000)
+})
 
 test('Redis is there when it is prepared, holds to its memory and keeps nothing on disk', async () => {
   const { engine } = await open()
@@ -160,7 +160,7 @@ test('Redis is there when it is prepared, holds to its memory and keeps nothing 
   expect(asked).toContain('PONG')
   await engine.remove(ref.deployment_id)
   expect(await remaining()).toEqual(['', '', ''])
-}, 60_000)
+})
 
 test('one that cannot come is told, and after a while hopeless', async () => {
   const { engine } = await pods.open(

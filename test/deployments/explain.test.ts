@@ -1,14 +1,16 @@
 import { sql } from 'drizzle-orm'
-import { describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { obstaclesOf } from '../../src/deployments/explain.ts'
 import { UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
 import { type RevisionStatus, revisionStatuses } from '../../src/deployments/parts.schema.ts'
 import { obstacles } from '../../src/deployments/revisions.schema.ts'
 import { sweepRevisions } from '../../src/deployments/sweep.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { newTenant, type Tenant, theApp } from '../support/app.ts'
+import { alone, later, newTenant, type Tenant, theApp } from '../support/app.ts'
 import { bare, bring, image, move, newDeployment } from '../support/deployments.ts'
 import { newIntegration, repositoryOf } from '../support/integrations.ts'
+
+beforeAll(alone)
 
 const hold = { since: '', revision_id: 'r', from_commit: null, until: 'released' as const }
 const facts = { status: 'READY', hold: null, latest_revision_id: 'r', in_flight_revision_id: null, integration: null }
@@ -110,7 +112,7 @@ describe('GET explain', () => {
     const { id, latest_revision_id } = await newDeployment(tenant, { ...bare, source_revision_config: image })
     const ids = { deployment_id: id, revision_id: latest_revision_id }
     for (const to of ['DEPLOYING', 'DEPLOYED'] as const) await move(tenant, ids, to)
-    await sweepRevisions(theApp().database, { ahead: UNUSED_AFTER + 1000, within: [tenant.tenant_id] })
+    await later(UNUSED_AFTER + 1000, () => sweepRevisions(theApp()))
     expect(await codes(tenant, id)).toEqual(['unused'])
   })
 })

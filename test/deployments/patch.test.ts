@@ -136,6 +136,10 @@ describe('a patch', () => {
     const refused = await tenant.patch(`/v2/deployments/${id}?clear=resource_spec`, {})
     expect([refused.status, refused.body.code]).toEqual([400, 'source_rule'])
     expect((await tenant.patch(`/v2/deployments/${id}?clear=custom_url`, {})).status).toBe(200)
+    for (const custom_url of ['shop.123', 'https://1.2.3.999/shop'])
+      expect((await tenant.patch(`/v2/deployments/${id}`, { source_config: { custom_url } })).body.code).toBe(
+        'invalid_request',
+      )
   })
 
   it('lets one revision fly and the newest wait, and skips the others', async () => {

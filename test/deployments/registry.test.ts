@@ -69,12 +69,18 @@ describe('a push token', () => {
     expect([status, body.code]).toEqual([409, 'deployment_deleting'])
   })
 
-  it('needs a registry', async () => {
-    const without = startApp({ overrides: { registry: undefined } })
+  it('needs a registry, and the log names the settings', async () => {
+    const lines: Record<string, unknown>[] = []
+    const log = (line: Record<string, unknown>) => void lines.push(line)
+    const without = startApp({ overrides: { registry: undefined, log } })
     const { status, body } = await offered(await newTenant({ app: without }))
     expect([status, body.code]).toEqual([503, 'not_configured'])
     const token = await send('GET', '/v2/registry/token', { app: without })
     expect([token.status, token.body.code]).toEqual([503, 'not_configured'])
+    const { request_id } = token.body
+    expect(lines).toContainEqual(
+      expect.objectContaining({ request_id, message: expect.stringContaining('REGISTRY_URL') }),
+    )
   })
 })
 

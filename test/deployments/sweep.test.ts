@@ -1,15 +1,16 @@
 import { sql } from 'drizzle-orm'
-import { describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { DEADLINES, UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
 import type { RevisionStatus } from '../../src/deployments/parts.schema.ts'
 import { sweepRevisions } from '../../src/deployments/sweep.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { clock, newTenant, type Tenant, theApp } from '../support/app.ts'
+import { alone, later, newTenant, type Tenant, theApp } from '../support/app.ts'
 import { bare, bring, image, move, newDeployment, queueOf, revisionsOf, told } from '../support/deployments.ts'
 
-/** Only one's own: to other tests as much time has not passed. */
-const sweep = (ahead: number, ...tenants: Tenant[]) =>
-  sweepRevisions(theApp().database, { ahead, within: tenants.map(one => one.tenant_id) })
+beforeAll(alone)
+
+const sweep = (ahead: number, times = 1) =>
+  later(ahead, () => Promise.all(Array.from({ length: times }, () => sweepRevisions(theApp()))))
 async function journalOf({ tenant_id }: Tenant) {
   const query = sql`select seq, type, subject_id, actor_kind from events where scope_id = ${tenant_id}::uuid order by seq`
   const [rows] = await runAsSystem(theApp().database, query)
@@ -23,9 +24,9 @@ describe('a revision past its deadline', () => {
     await bring(tenant, id, latest_revision_id, state as RevisionStatus)
     if (state !== 'CREATING') await tenant.post(`/v2/deployments/${id}/revisions`)
     const statuses = async () => (await revisionsOf(tenant, id)).map(one => [one.status, one.status_message])
-    await sweep(deadline.after - 30_000, tenant)
+    await sweep(deadline.after - 30_000)
     expect((await statuses()).at(-1)).toEqual([state, null])
-    await sweep(deadline.after + 1000, tenant)
+    await sweep(deadline.after + 1000)
     expect((await statuses()).at(-1)).toEqual([deadline.becomes, deadline.message])
     const creating = state === 'CREATING'
     expect(await queueOf(id)).toEqual({
@@ -46,13 +47,11 @@ describe('a revision past its deadline', () => {
   it('is counted from when it entered its state', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
-    clock.ahead = 9 * 60_000
-    await move(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILDING').finally(
-      () => (clock.ahead = 0),
-    )
-    await sweep(38 * 60_000, tenant)
+    const ids = { deployment_id: id, revision_id: latest_revision_id }
+    await later(9 * 60_000, () => move(tenant, ids, 'BUILDING'))
+    await sweep(38 * 60_000)
     expect((await revisionsOf(tenant, id))[0]!.status).toBe('BUILDING')
-    await sweep(40 * 60_000, tenant)
+    await sweep(40 * 60_000)
     expect((await revisionsOf(tenant, id))[0]!.status).toBe('BUILD_FAILED')
   })
 
@@ -60,8 +59,8 @@ describe('a revision past its deadline', () => {
     const tenant = await newTenant()
     const { id } = await newDeployment(tenant)
     await tenant.post(`/v2/deployments/${id}/revisions`)
-    await sweep(11 * 60_000, tenant)
-    await sweep(12 * 60_000, tenant)
+    await sweep(11 * 60_000)
+    await sweep(12 * 60_000)
     expect((await revisionsOf(tenant, id)).map(one => one.status)).toEqual(['AWAITING_BUILD', 'BUILD_FAILED'])
   })
 
@@ -70,8 +69,8 @@ describe('a revision past its deadline', () => {
     const made = await Promise.all(
       tenants.flatMap(tenant => [1, 2, 3].map(async () => [tenant, (await newDeployment(tenant)).id] as const)),
     )
-    await Promise.all([sweep(11 * 60_000, ...tenants), sweep(11 * 60_000, ...tenants)])
-    await sweep(11 * 60_000, ...tenants)
+    await sweep(11 * 60_000, 2)
+    await sweep(11 * 60_000)
     for (const [tenant, id] of made) expect((await revisionsOf(tenant, id))[0]!.status).toBe('BUILD_FAILED')
     for (const tenant of tenants) {
       const journal = await journalOf(tenant)
@@ -93,12 +92,12 @@ describe('an idle deployment', () => {
   it('reads UNUSED after 28 days, and READY again when something of it changes', async () => {
     const tenant = await newTenant()
     const id = await serving(tenant)
-    await sweep(UNUSED_AFTER - 60_000, tenant)
+    await sweep(UNUSED_AFTER - 60_000)
     expect(await statusOf(tenant, id)).toBe('READY')
-    await sweep(UNUSED_AFTER + 1000, tenant)
+    await sweep(UNUSED_AFTER + 1000)
     expect(await statusOf(tenant, id)).toBe('UNUSED')
     expect((await journalOf(tenant)).filter(one => one.type === 'deployment.unused')).toHaveLength(1)
-    await sweep(UNUSED_AFTER + 2000, tenant)
+    await sweep(UNUSED_AFTER + 2000)
     expect((await journalOf(tenant)).filter(one => one.type === 'deployment.unused')).toHaveLength(1)
     await tenant.post(`/v2/deployments/${id}/revisions`)
     expect(await statusOf(tenant, id)).toBe('READY')
@@ -112,9 +111,9 @@ describe('an idle deployment', () => {
   it('whose revision fails now has its turn the next time', async () => {
     const tenant = await newTenant()
     const { id } = await newDeployment(tenant, bare)
-    await sweep(UNUSED_AFTER + 1000, tenant)
+    await sweep(UNUSED_AFTER + 1000)
     expect([(await revisionsOf(tenant, id))[0]!.status, await statusOf(tenant, id)]).toEqual(['CREATE_FAILED', 'READY'])
-    await sweep(UNUSED_AFTER + 1000, tenant)
+    await sweep(UNUSED_AFTER + 1000)
     expect(await statusOf(tenant, id)).toBe('UNUSED')
     await told(tenant, id)
   })
@@ -123,8 +122,7 @@ describe('an idle deployment', () => {
     const tenants = await Promise.all([1, 2, 3].map(() => newTenant()))
     const idle = await Promise.all(tenants.map(async tenant => [tenant, await serving(tenant)] as const))
     const failing = await Promise.all(tenants.map(tenant => newDeployment(tenant)))
-    const some = [tenants, tenants.slice(1), tenants.slice(0, 2)]
-    await Promise.all(some.map(these => sweep(UNUSED_AFTER + 1000, ...these)))
+    await sweep(UNUSED_AFTER + 1000, 3)
     for (const [i, [tenant, id]] of idle.entries()) {
       expect(await statusOf(tenant, id)).toBe('UNUSED')
       const journal = await journalOf(tenant)
@@ -139,9 +137,9 @@ describe('an idle deployment', () => {
     const tenant = await newTenant()
     const id = await serving(tenant)
     await tenant.delete(`/v2/deployments/${id}`)
-    await sweep(9 * 60_000, tenant)
+    await sweep(9 * 60_000)
     expect(await statusOf(tenant, id)).toBe('AWAITING_DELETE')
-    await sweep(11 * 60_000, tenant)
+    await sweep(11 * 60_000)
     expect((await tenant.get(`/v2/deployments/${id}`)).status).toBe(404)
     expect((await journalOf(tenant)).at(-1)).toMatchObject({ type: 'deployment.removed', subject: id, actor: 'cron' })
   })

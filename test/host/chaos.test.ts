@@ -21,5 +21,5 @@ it.each(counting.map(trial => [trial.id, trial.what, trial] as const))(
     const { met, ...outcome } = await run({ defer, seed: SEED, share: shares[id] ?? 0.04, progress: () => {} })
     expect(met, JSON.stringify(outcome, null, 2)).toBe(true)
   },
-  90_000,
+  180_000,
 )

@@ -1,13 +1,13 @@
 // A database from the first request to the last, through the real control plane: awaited, given, used, and taken back.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { expect, test, vi } from 'vitest'
+import { expect, test } from 'vitest'
 import { startPlane } from '../../protocol-kit/plane.ts'
 import { Agent } from '../../src/agent/agent.ts'
 import { controlAt } from '../../src/agent/control.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { eventually } from '../support/commands.ts'
-import { ask, folder, QUICK } from '../support/engine.ts'
+import { ask, closeAgents, folder, QUICK, run } from '../support/engine.ts'
 
 const APP = `
 const { createRequire } = require('node:module')
@@ -18,8 +18,6 @@ require('node:http').createServer(async (_, res) => {
   res.end(rows[0].name)
 }).listen(process.env.PORT)
 `
-
-vi.setConfig({ testTimeout: 90_000 })
 
 test('a deployment that asks for a database awaits it, then answers from it', async () => {
   const home = folder()
@@ -42,7 +40,7 @@ test('a deployment that asks for a database awaits it, then answers from it', as
     expect(status, JSON.stringify(body)).toBe(201)
     expect(body.status).toBe('AWAITING_DATABASE')
     const look = async () => (await call('GET', `/v2/deployments/${body.id}`)).body
-    void agent.run()
+    run(agent)
     const ready = await eventually(async () => {
       const one = await look()
       return one.active_revision_id && one.url ? one : undefined
@@ -54,7 +52,7 @@ test('a deployment that asks for a database awaits it, then answers from it', as
     await eventually(async () => (await call('GET', `/v2/deployments/${body.id}`)).status === 404)
     expect(await engine.deployments()).toEqual([])
   } finally {
-    await agent.close({ stop: true })
+    await closeAgents()
     await plane.stop()
     fs.rmSync(home, { recursive: true, force: true })
   }

@@ -7,15 +7,17 @@ import { docsPages, type OpenApiDocument } from '../../src/dashboard/docs.ts'
 import { curl } from '../../src/dashboard/docs-client.ts'
 import { groups, type Schema } from '../../src/dashboard/docs-document.ts'
 import { exampleOf, fieldOf } from '../../src/dashboard/docs-schema.ts'
+import { SegmentRouter } from '../../src/kernel/router.ts'
 import { fixture } from './fixtures/openapi.ts'
 
+/** With the router that the app has. */
+const serving = (document: OpenApiDocument) => {
+  const app = new Hono({ router: new SegmentRouter() })
+  docsPages(app, () => document)
+  return app
+}
 const get = async (path = '/docs', document: OpenApiDocument = fixture, headers: Record<string, string> = {}) =>
-  new Hono()
-    .route(
-      '/',
-      docsPages(() => document),
-    )
-    .request(path, { headers })
+  serving(document).request(path, { headers })
 const pageOf = async (document: OpenApiDocument) => (await get('/docs', document)).text()
 const documentOf = (schemas: Record<string, unknown>, paths: object = {}): OpenApiDocument => ({
   openapi: '3.1.0',
@@ -44,12 +46,7 @@ describe('what is served', () => {
   })
 
   test('its headers stay on its own routes', async () => {
-    const app = new Hono()
-      .route(
-        '/',
-        docsPages(() => fixture),
-      )
-      .get('/other', c => c.text('other'))
+    const app = serving(fixture).get('/other', c => c.text('other'))
     const other = await app.request('/other')
     expect(other.headers.has('content-security-policy')).toBe(false)
     expect(other.headers.has('etag')).toBe(false)
@@ -97,6 +94,18 @@ describe('the page', () => {
     const patch = operations.find(operation => operation.id === 'patchDeployment')
     expect(patch?.parameters.map(parameter => parameter.name)).toEqual(['deployment_id', 'X-Tenant-Id'])
     expect(await pageOf(fixture)).not.toContain('name="X-Tenant-Id"')
+  })
+
+  test('codes that every operation shares are told once, each under its status', async () => {
+    const answer = (description: string) => ({ description, content: { 'application/problem+json': {} } })
+    const refused = { responses: { 404: { $ref: '#/components/responses/404' }, 418: answer('of its own') } }
+    const page = await pageOf({
+      ...documentOf({}, { '/one': { get: refused }, '/two': { get: refused } }),
+      components: { responses: { 404: answer('of all') } },
+      'x-errors': [{ code: 'not_found', status: 404, detail: 'of all' }],
+    })
+    expect([countOf(page, 'id="errors-404"'), countOf(page, 'href="#errors-404"')]).toEqual([1, 2])
+    expect([countOf(page, 'of all'), countOf(page, 'of its own')]).toEqual([1, 2])
   })
 
   test('an empty document is a page too', async () => {

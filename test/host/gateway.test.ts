@@ -3,13 +3,11 @@ import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { NeonDbError, neon, neonConfig } from '@neondatabase/serverless'
-import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
 import { createGateway, type Gateway } from '../../src/host/gateway.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
+import { eventually } from '../support/commands.ts'
 import { query } from '../support/postgres.ts'
-
-// A machine that is busy starts a server slowly.
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-gateway-'))
 const defaultEndpoint = neonConfig.fetchEndpoint
@@ -32,7 +30,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await gateway.close()
   await server.stop()
-  fs.rmSync(root, { recursive: true })
+  fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
 describe.each(['over HTTP', 'in process'])('%s', transport => {
@@ -247,8 +245,8 @@ describe('when things break', () => {
     const sql = neon(gateway.connectionString)
     const signal = AbortSignal.timeout(200)
     const started = performance.now()
-    await expect(sql.query('select pg_sleep(3)', [], { fetchOptions: { signal } })).rejects.toThrow(NeonDbError)
-    expect(performance.now() - started).toBeLessThan(2500)
+    await expect(sql.query('select pg_sleep(9)', [], { fetchOptions: { signal } })).rejects.toThrow(NeonDbError)
+    expect(performance.now() - started).toBeLessThan(8000)
     await expect(sql.query('select 1', [], { fetchOptions: { signal: AbortSignal.abort() } })).rejects.toThrow(
       NeonDbError,
     )
@@ -281,7 +279,7 @@ describe('when things break', () => {
     const sql = inProcess(gateway)
     const [row] = await sql`select pg_backend_pid() as pid`
     await query(server.url, `select pg_terminate_backend(${row?.pid}, 5000)`)
-    await vi.waitFor(async () => expect(await sql`select 1 as n`).toEqual([{ n: 1 }]))
+    await eventually(() => sql`select 1 as n`.catch(() => undefined))
     await gateway.close()
   })
 
@@ -332,24 +330,23 @@ describe('when things break', () => {
   })
 
   test('a Postgres that stops is unavailable at once, and used again when it is back', async () => {
-    const dataDir = join(root, 'stopping')
+    const dataDir = fs.mkdtempSync(join(root, 'stopping-'))
     const first = await startPostgres({ dataDir, durable: false })
+    onTestFinished(first.stop)
     const gateway = one(first.url)
+    onTestFinished(gateway.close)
     expect(await statusOf(gateway, 'select 1')).toMatchObject({ status: 200 })
     const underway = statusOf(gateway, 'select pg_sleep(30)')
-    await vi.waitFor(async () => {
-      const asking = await query(first.url, `select from pg_stat_activity where query like 'select pg_sleep%'`)
-      expect(asking).toHaveLength(1)
-    })
+    const sleeping = `select from pg_stat_activity where query like 'select pg_sleep%'`
+    await eventually(async () => (await query(first.url, sleeping)).length === 1)
     await first.stop()
     expect((await underway).status).toBe(503)
     const start = performance.now()
     expect(await statusOf(gateway, 'select 1')).toEqual({ status: 503, code: '08006' })
-    expect(performance.now() - start).toBeLessThan(1000)
+    expect(performance.now() - start).toBeLessThan(4000)
     const second = await startPostgres({ dataDir, port: first.port, durable: false })
+    onTestFinished(second.stop)
     expect(await statusOf(gateway, 'select 1')).toMatchObject({ status: 200 })
-    await gateway.close()
-    await second.stop()
   })
 })
 

@@ -14,8 +14,8 @@ import { hosted } from '../../src/host/node.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
 import { type Seeded, seed } from '../../src/host/seeding.ts'
 import type { Caller } from '../../src/kernel/context.ts'
-import { sha256Hex } from '../../src/kernel/crypto.ts'
 import { run } from '../../src/kernel/db.ts'
+import { sha256Hex } from '../../src/kernel/digest.ts'
 import { connect } from '../support/postgres.ts'
 
 const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
@@ -45,7 +45,7 @@ afterAll(async () => {
   await admin?.end()
   await host?.close()
   await postgres?.stop()
-  await rm(folder, { recursive: true, force: true })
+  await rm(folder, { recursive: true, force: true, maxRetries: 9 })
 })
 
 type Node = { 'Node Type': string; 'Relation Name'?: string; 'Index Name'?: string; Plans?: Node[] }
@@ -57,7 +57,7 @@ async function planOf(query: Record<string, string>, statement = pageOf(Deployme
     config: host.config,
     database: host.app.database,
     sealer: undefined as never,
-    actor: { kind: 'key', hash: await sha256Hex(seeded.api_key) },
+    actor: { kind: 'key', hash: sha256Hex(seeded.api_key) },
     tenant: null,
     origin: 'http://slipway.test',
     requestId: 'plan',

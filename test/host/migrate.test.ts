@@ -5,13 +5,10 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type pg from 'pg'
-import { afterAll, beforeAll, beforeEach, expect, test, vi } from 'vitest'
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
 import { migrate } from '../../src/host/migrate.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
 import { connect, query } from '../support/postgres.ts'
-
-// A machine that is busy starts a server slowly.
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-migrate-'))
 const folder = folderOf('good', ['create table ships (id int)', 'insert into ships values (1)'])
@@ -35,7 +32,7 @@ beforeEach(async () => {
 afterAll(async () => {
   await admin.end()
   await server.stop()
-  fs.rmSync(root, { recursive: true })
+  fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
 function folderOf(name: string, statements: string[]): string {

@@ -5,7 +5,7 @@ import { request } from 'node:http'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { migrate } from '../../src/host/migrate.ts'
 import { freePort } from '../../src/host/ports.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
@@ -18,12 +18,14 @@ let settings: Record<string, string>
 
 beforeAll(async () => {
   postgres = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
+})
+beforeEach(async () => {
   settings = { DATABASE_URL: postgres.url, SEALING_KEYS, PORT: String(await freePort()), SLIPWAY_HOME: root }
 })
 afterEach(stopAll)
 afterAll(async () => {
   await postgres.stop()
-  fs.rmSync(root, { recursive: true })
+  fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
 const start = (env: Record<string, string> = {}) => command('src/host/node.ts', [], { ...settings, ...env })

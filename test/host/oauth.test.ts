@@ -40,7 +40,12 @@ async function countOpen(): Promise<void> {
 
 async function listen(handler: (origin: string) => RequestListener): Promise<string> {
   let answer: RequestListener = () => {}
-  const server = createServer((request, response) => void countOpen().then(() => answer(request, response)))
+  const server = createServer((request, response) => {
+    countOpen().then(
+      () => answer(request, response),
+      () => response.destroy(),
+    )
+  })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   servers.push(server)
   const origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
@@ -86,7 +91,7 @@ afterAll(async () => {
   await slipway.close()
   await watch.end()
   await postgres.stop()
-  fs.rmSync(root, { recursive: true })
+  fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
 const authorizationServer = (issuer: string) =>

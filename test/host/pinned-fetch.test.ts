@@ -10,6 +10,7 @@ import { Failure } from '../../src/kernel/errors.ts'
 import { outside, Unreachable } from '../../src/kernel/guarded-fetch.ts'
 import { carriers, PUBLIC, V4, V6 } from '../support/addresses.ts'
 import { certificateFor } from '../support/certificate.ts'
+import { eventually } from '../support/commands.ts'
 
 const running: Server[] = []
 afterEach(() => {
@@ -190,19 +191,20 @@ describe('a request', () => {
 
   it('that is aborted leaves nothing open', async () => {
     let closed = 0
+    const early = new AbortController()
     const port = await listening((request, response) => {
       request.socket.on('close', () => closed++)
       if (request.url === '/begun') response.write('a')
+      else early.abort()
     })
-    const early = new AbortController()
-    const asking = caught(reach(`http://127.0.0.1:${port}/`, { signal: early.signal }))
-    setTimeout(() => early.abort(), 50)
-    expect(await asking).toMatchObject({ name: 'AbortError' })
+    expect(await caught(reach(`http://127.0.0.1:${port}/`, { signal: early.signal }))).toMatchObject({
+      name: 'AbortError',
+    })
     const late = new AbortController()
     const begun = await reach(`http://127.0.0.1:${port}/begun`, { signal: late.signal })
     late.abort()
     expect(await caught(begun.text())).toBeInstanceOf(Error)
-    await vi.waitUntil(() => closed === 2)
+    await eventually(() => closed === 2)
   })
 })
 
@@ -237,7 +239,7 @@ describe('behind the guard', () => {
 
   it.each(['/endless', '/bomb'])('%s is read up to 64 KiB, and its connection closed', async path => {
     expect(await outcome(asking(path).then(answer => answer.text()))).toBe('upstream_error')
-    await vi.waitUntil(() => sockets.size === 0)
+    await eventually(() => sockets.size === 0)
   })
 
   it('a server that says nothing, or goes on by drops, is left after 5 s', async () => {
@@ -248,13 +250,13 @@ describe('behind the guard', () => {
     ])
     expect(outcomes).toEqual(['upstream_timeout', 'upstream_timeout'])
     expect(Date.now() - started).toBeGreaterThanOrEqual(4990)
-    await vi.waitUntil(() => sockets.size === 0)
-  }, 20_000)
+    await eventually(() => sockets.size === 0)
+  })
 
   it('a body that nobody wants is closed when it is cancelled', async () => {
     const answer = await asking('/drops')
     await answer.body!.cancel()
-    await vi.waitUntil(() => sockets.size === 0)
+    await eventually(() => sockets.size === 0)
   })
 
   it('a connection that is refused is an upstream error, and a name of this network a blocked address', async () => {

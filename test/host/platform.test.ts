@@ -4,7 +4,9 @@ import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type Plane, startPlane } from '../../protocol-kit/plane.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { registerPlatformListener } from '../../src/listeners/platform.ts'
-import type { Changes, ReportResult, Work } from '../../src/sync/schema.ts'
+import type { Changes } from '../../src/sync/poll.schema.ts'
+import type { ReportResult } from '../../src/sync/report.schema.ts'
+import type { Work } from '../../src/sync/work.schema.ts'
 import { imageBody, imageNamed } from '../support/bodies.ts'
 import { digestOf, opener } from '../support/opener.ts'
 
@@ -114,9 +116,10 @@ it('polls, reports and patches at once neither lock each other out nor lose a ch
       if (reports.length > 0) for (const result of await agent.report(reports)) expect(result.outcome).toBe('accepted')
     }
   })()
-  await Promise.all(writers)
-  busy = false
-  await work
+  const writing = Promise.all(writers).finally(() => {
+    busy = false
+  })
+  await Promise.all([writing, work])
   for (const { call, id } of made) {
     const { body } = await call('GET', `/v2/deployments/${id}`)
     expect(body.active_revision_id).toBe(body.latest_revision_id)
@@ -124,4 +127,4 @@ it('polls, reports and patches at once neither lock each other out nor lose a ch
   }
   const generations = new Map([...agent.known].map(([id, one]) => [id, one.generation]))
   expect((await agent.poll({ digest: digestOf(generations) })).resync).toBe(false)
-}, 60_000)
+})

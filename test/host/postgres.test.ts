@@ -1,5 +1,5 @@
 // The embedded Postgres against the real binaries: first and later starts, stale and living owners, and who stops it.
-import { spawn } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { createServer } from 'node:net'
@@ -8,9 +8,6 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { type Postgres, type PostgresOptions, startPostgres } from '../../src/host/postgres.ts'
 import { connect } from '../support/postgres.ts'
-
-// A machine that is busy starts a server slowly.
-vi.setConfig({ testTimeout: 30_000, hookTimeout: 30_000 })
 
 let root: string
 let dataDir: string
@@ -56,6 +53,12 @@ test('a first start below a closed folder serves Postgres 18, in UTF-8, on the l
   const [values] = await rows(server, `select ${settings.map(name => `current_setting('${name}')`).join()}`)
   expect(values).toEqual([expect.stringMatching(/^18/), 'UTF8', '127.0.0.1', '', 'UTC'])
   expect(fs.readdirSync(root).sort()).toEqual(['postgres', 'postgres.log'])
+})
+
+test('is not of the terminal, whose Ctrl-C would end it before those who use it', async () => {
+  const { pid } = await start()
+  const groups = execFileSync('ps', ['-o', 'pgid=', '-p', `${pid},${process.pid}`], { encoding: 'utf8' })
+  expect(new Set(groups.trim().split(/\s+/)).size).toBe(2)
 })
 
 test('durability is given up only when asked for', async () => {

@@ -51,7 +51,7 @@ const soon = async (wanted: () => Promise<void>) => {
           error => String(error),
         )
       },
-      { timeout: 20_000 },
+      { timeout: 60_000 },
     )
     .toBeNull()
 }
@@ -96,7 +96,7 @@ afterAll(async () => {
   server.closeAllConnections()
   await slipway.close()
   await postgres.stop()
-  fs.rmSync(root, { recursive: true })
+  fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
 test('a push over HTTP makes a revision of that commit, and a force-push of the one that it leads back to', async () => {

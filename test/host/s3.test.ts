@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterEach(() => s3.interfere(() => false))
 afterAll(async () => {
   await s3.close()
-  rmSync(folder, { recursive: true })
+  rmSync(folder, { recursive: true, force: true, maxRetries: 9 })
 })
 
 const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`

@@ -7,7 +7,7 @@ import { inFolder } from '../../src/host/storage.ts'
 import { eventually } from '../support/commands.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'slipway-folder-'))
-afterAll(() => rmSync(root, { recursive: true }))
+afterAll(() => rmSync(root, { recursive: true, force: true, maxRetries: 9 }))
 
 const files = () =>
   readdirSync(root, { recursive: true, withFileTypes: true })

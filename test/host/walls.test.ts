@@ -2,7 +2,7 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type pg from 'pg'
-import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { hosted } from '../../src/host/node.ts'
@@ -16,7 +16,11 @@ let postgres: Postgres
 let admin: pg.Client
 
 const at = (database: string) => Object.assign(new URL(postgres.url), { pathname: `/${database}` }).toString()
-const fresh = (database: string) => admin.query(`create database ${database}`)
+/** Also where the test is tried again. */
+async function fresh(database: string): Promise<void> {
+  await admin.query(`drop database if exists ${database} with (force)`)
+  await admin.query(`create database ${database}`)
+}
 
 async function connected<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = await connect(url)
@@ -32,7 +36,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await admin.end()
   await postgres.stop()
-  await rm(folder, { recursive: true, force: true })
+  await rm(folder, { recursive: true, force: true, maxRetries: 9 })
 })
 
 describe('the second wall', () => {
@@ -99,7 +103,8 @@ describe('the second wall', () => {
 describe('an owner that is no superuser', () => {
   it('migrates, serves and is confined like any other', async () => {
     // A server of its own: roles are a server's, and here the plain owner is who makes them.
-    const server = await startPostgres({ dataDir: join(folder, 'plain'), durable: false })
+    const server = await startPostgres({ dataDir: await mkdtemp(join(folder, 'plain-')), durable: false })
+    onTestFinished(server.stop)
     await connected(server.url, async client => {
       await client.query(`create role plain login createrole password 'pw'`)
       await client.query('create database plain owner plain')
@@ -122,7 +127,6 @@ describe('an owner that is no superuser', () => {
     await close()
     const { rows } = await connected(url, client => client.query('select * from api_keys'))
     expect(rows).toEqual([])
-    await server.stop()
   })
 })
 

@@ -2,9 +2,8 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { sealCredentials, webhookSecretOf } from '../../src/integrations/credentials.ts'
 import { type Githost, githostOf, type Integration, repositoryAt } from '../../src/integrations/githost.ts'
-import { sealer } from '../../src/kernel/crypto.ts'
 import { Failure } from '../../src/kernel/errors.ts'
-import { abroad, theApp } from '../support/app.ts'
+import { abroad, services } from '../support/app.ts'
 import { PKCS1 } from '../support/app-key.ts'
 import { APP, gitea, github, hosts, MINTED, repositories } from '../support/githosts.ts'
 
@@ -33,7 +32,6 @@ afterEach(() => {
   abroad.fetch = nowhere
 })
 
-const services = () => ({ config: theApp().config, sealer: sealer(theApp().config.sealingKeys) })
 const bare = {
   id: crypto.randomUUID(),
   organization_id: crypto.randomUUID(),

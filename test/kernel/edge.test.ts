@@ -64,6 +64,14 @@ describe('headers', () => {
     },
   )
 
+  it('let the API pages use their own script and style', async () => {
+    const { headers } = await send('GET', '/docs')
+    const policy = headers.get('Content-Security-Policy')
+    expect(policy).toMatch(/^default-src 'none'; script-src 'self'; style-src 'self';/)
+    expect(policy).not.toContain('unsafe')
+    expect((await send('GET', '/docs', { headers: { 'If-None-Match': headers.get('ETag')! } })).status).toBe(304)
+  })
+
   it('of an answer are shown to pages of every origin', async () => {
     const asked = await preflight(theApp(), 'https://page.example')
     expect(asked.status).toBe(204)

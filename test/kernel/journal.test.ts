@@ -2,9 +2,8 @@ import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { changeWorkspace } from '../../src/access/service.ts'
 import { callerFor } from '../../src/kernel/context.ts'
-import { sealer } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { eventsOf, newTenant, nobody, theApp } from '../support/app.ts'
+import { eventsOf, newTenant, nobody, services, theApp } from '../support/app.ts'
 
 const sequence = async (scope: string) => {
   const query = sql`select seq, type from events where scope_id = ${scope} order by seq`
@@ -43,11 +42,9 @@ describe('the journal', () => {
 
   it('names who acted without a key, behind the same walls', async () => {
     const [mine, other] = [await newTenant(), await newTenant()]
-    const app = theApp()
     const { tenant_id, organization_id } = mine
     const standing = { kind: 'cron' as const, id: null, organization: organization_id, tenant: tenant_id }
-    const services = { config: app.config, database: app.database, sealer: sealer(app.config.sealingKeys) }
-    const caller = callerFor(services, standing, `cron-${nobody()}`, 'http://slipway.test')
+    const caller = callerFor(services(), standing, `cron-${nobody()}`, 'http://slipway.test')
     await changeWorkspace(caller, { workspace_id: tenant_id, display_name: 'Tidied' })
     expect(await eventsOf(caller.requestId)).toMatchObject([
       {

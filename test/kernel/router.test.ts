@@ -38,4 +38,8 @@ describe('a path', () => {
       expect(found('GET', path)).toEqual([['middleware', {}]])
     },
   )
+
+  it.each(['/a/*', '/*/b', '*/b'])('%s is refused: it would be a name', path => {
+    expect(() => router.add('GET', path, 'never')).toThrow()
+  })
 })

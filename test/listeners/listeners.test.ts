@@ -1,9 +1,9 @@
-import { describe, expect, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { LISTENER_SILENT_AFTER, UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
 import { sweepRevisions } from '../../src/deployments/sweep.ts'
-import { agentOf, newListener } from '../support/agent.ts'
-import { clock, newTenant, nobody, startApp, type Tenant, theApp } from '../support/app.ts'
-import { image, newDeployment, revisionsOf, told } from '../support/deployments.ts'
+import { agentOf, newListener, servedBy } from '../support/agent.ts'
+import { alone, later, newTenant, nobody, startApp, type Tenant, theApp } from '../support/app.ts'
+import { newDeployment, revisionsOf, told } from '../support/deployments.ts'
 
 const cluster = { compute_type: 'k8s', compute_id: 'cluster', compute_config: { k8s_namespaces: ['apps', 'more'] } }
 
@@ -49,12 +49,7 @@ describe('a listener', () => {
   it('goes with its workspace', async () => {
     const tenant = await newTenant()
     const { listener } = await newListener(tenant)
-    await newDeployment(tenant, {
-      source: 'internal_container',
-      source_config: { listener_id: listener.id },
-      source_revision_config: image,
-      secrets: [],
-    })
+    await newDeployment(tenant, servedBy(listener))
     expect((await tenant.owner.delete(`/workspaces/${tenant.tenant_id}`)).status).toBe(204)
   })
 })
@@ -131,14 +126,8 @@ describe('a deployment that names a listener', () => {
     const tenant = await newTenant()
     for (let round = 0; round < 8; round++) {
       const { listener } = await newListener(tenant)
-      const body = {
-        source: 'internal_container',
-        source_config: { listener_id: listener.id },
-        source_revision_config: image,
-        secrets: [],
-      }
       const [made, removed] = await Promise.all([
-        tenant.post('/v2/deployments', { name: `app-${nobody()}`, ...body }),
+        tenant.post('/v2/deployments', { name: `app-${nobody()}`, ...servedBy(listener) }),
         tenant.delete(`/v2/listeners/${listener.id}`),
       ])
       expect([
@@ -150,37 +139,32 @@ describe('a deployment that names a listener', () => {
 })
 
 describe('silence', () => {
-  const sweep = (tenant: Tenant, ahead: number) =>
-    sweepRevisions(theApp().database, { ahead, within: [tenant.tenant_id] })
+  beforeAll(alone)
+  const sweep = (ahead: number) => later(ahead, () => sweepRevisions(theApp()))
   async function serving() {
     const tenant = await newTenant()
     const { listener, key } = await newListener(tenant)
     const agent = agentOf(tenant, key)
-    const source = { source: 'internal_container', source_revision_config: image, secrets: [] }
-    const { id } = await newDeployment(tenant, { ...source, source_config: { listener_id: listener.id } })
+    const { id } = await newDeployment(tenant, servedBy(listener))
     const [work] = (await agent.poll()).changes
     const read = async () => (await tenant.get(`/v2/deployments/${id}`)).body.status
     const explained = async () => (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources
     return { tenant, agent, id, work: work!, read, explained }
   }
-  const at = <T>(ahead: number, act: () => Promise<T>) => {
-    clock.ahead = ahead
-    return act().finally(() => (clock.ahead = 0))
-  }
 
   it('makes deployments UNKNOWN past the deadline, and a poll brings them back', async () => {
     const { tenant, agent, id, work, read, explained } = await serving()
     await agent.say(work, { state: 'deployed' })
-    await sweep(tenant, LISTENER_SILENT_AFTER - 10_000)
+    await sweep(LISTENER_SILENT_AFTER - 10_000)
     expect(await read()).toBe('READY')
-    const [told] = await at(4 * 60_000, explained)
+    const [told] = await later(4 * 60_000, explained)
     expect(told.code).toBe('listener_silent')
     expect(told.detail).toContain(' 4 minutes')
-    await sweep(tenant, LISTENER_SILENT_AFTER + 1000)
+    await sweep(LISTENER_SILENT_AFTER + 1000)
     expect(await read()).toBe('UNKNOWN')
-    expect((await at(7 * 60_000, explained)).map((one: { code: string }) => one.code)).toEqual(['listener_silent'])
-    await at(LISTENER_SILENT_AFTER + 60_000, () => agent.poll())
-    await sweep(tenant, LISTENER_SILENT_AFTER + 61_000)
+    expect((await later(7 * 60_000, explained)).map((one: { code: string }) => one.code)).toEqual(['listener_silent'])
+    await later(LISTENER_SILENT_AFTER + 60_000, () => agent.poll())
+    await sweep(LISTENER_SILENT_AFTER + 61_000)
     expect(await read()).toBe('READY')
     expect((await tenant.get(`/v2/deployments?deployment_ids=${id}&status=READY`)).body.resources).toHaveLength(1)
   })
@@ -188,9 +172,9 @@ describe('silence', () => {
   it('while it was deploying makes the revision UNKNOWN, which a late report settles', async () => {
     const { tenant, agent, id, work } = await serving()
     await agent.say(work, { state: 'deploying' })
-    await sweep(tenant, 16 * 60_000)
+    await sweep(16 * 60_000)
     expect((await revisionsOf(tenant, id))[0]!.status).toBe('UNKNOWN')
-    await at(17 * 60_000, async () => {
+    await later(17 * 60_000, async () => {
       await agent.poll()
       expect(await agent.say(work, { state: 'deployed' })).toMatchObject({ outcome: 'accepted' })
     })
@@ -199,20 +183,20 @@ describe('silence', () => {
   })
 
   it('of those who use it makes a deployment UNUSED, and a request wakes it', async () => {
-    const { tenant, agent, work, read } = await serving()
+    const { agent, work, read } = await serving()
     await agent.say(work, { state: 'deployed' })
     const [now] = (await agent.poll()).changes
     const serves = { ...now!, revision: now!.serving }
     const used = (ahead: number) =>
-      at(ahead, async () => {
+      later(ahead, async () => {
         await agent.poll()
         return agent.say(serves, { state: 'serving', last_request_at: new Date(Date.now() + ahead).toISOString() })
       })
     await used(UNUSED_AFTER - 60_000)
-    await sweep(tenant, UNUSED_AFTER + 1000)
+    await sweep(UNUSED_AFTER + 1000)
     expect(await read()).toBe('READY')
-    await at(2 * UNUSED_AFTER, () => agent.poll())
-    await sweep(tenant, 2 * UNUSED_AFTER)
+    await later(2 * UNUSED_AFTER, () => agent.poll())
+    await sweep(2 * UNUSED_AFTER)
     expect(await read()).toBe('UNUSED')
     expect(await used(2 * UNUSED_AFTER + 1000)).toMatchObject({ outcome: 'accepted' })
     expect(await read()).toBe('READY')
@@ -235,10 +219,10 @@ describe('silence', () => {
   })
 
   it('of an agent that cannot tell of use makes none UNUSED', async () => {
-    const { tenant, agent, work, read } = await serving()
+    const { agent, work, read } = await serving()
     await agent.say(work, { state: 'deployed' })
-    await at(UNUSED_AFTER, () => agent.poll())
-    await sweep(tenant, UNUSED_AFTER + 1000)
+    await later(UNUSED_AFTER, () => agent.poll())
+    await sweep(UNUSED_AFTER + 1000)
     expect(await read()).toBe('READY')
   })
 })

@@ -1,11 +1,11 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { tripsOf } from '#runtime'
 import type { Caller } from '../../src/kernel/context.ts'
-import { sealer, sha256Hex } from '../../src/kernel/crypto.ts'
 import type { Database } from '../../src/kernel/db.ts'
+import { sha256Hex } from '../../src/kernel/digest.ts'
 import { fail } from '../../src/kernel/errors.ts'
 import { discoverProvider } from '../../src/oauth/discover.ts'
-import { abroad, clock, eventsOf, lines, newTenant, nobody, type Tenant, theApp } from '../support/app.ts'
+import { abroad, clock, eventsOf, lines, newTenant, nobody, services, type Tenant, theApp } from '../support/app.ts'
 import { foreign } from '../support/foreign.ts'
 import {
   AUTH,
@@ -263,12 +263,10 @@ describe('repeated under its key', () => {
 describe('when the second trip fails', () => {
   /** The verb as the edge calls it, with a database that is not always there. */
   async function discoverThrough(tenant: Tenant, failing: (database: Database) => Database) {
-    const { config, database } = theApp()
     const caller: Caller = {
-      config,
-      database: failing(database),
-      sealer: sealer(config.sealingKeys),
-      actor: { kind: 'key', hash: await sha256Hex(tenant.key) },
+      ...services(),
+      database: failing(theApp().database),
+      actor: { kind: 'key', hash: sha256Hex(tenant.key) },
       tenant: null,
       origin: 'http://slipway.test',
       requestId: `discover-${nobody()}`,

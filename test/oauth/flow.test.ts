@@ -1,10 +1,9 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { tripsOf } from '#runtime'
-import { sealer } from '../../src/kernel/crypto.ts'
 import type { Database } from '../../src/kernel/db.ts'
 import { fail } from '../../src/kernel/errors.ts'
 import { callback } from '../../src/oauth/flow.ts'
-import { clock, eventsOf, lines, newTenant, nobody, send, startApp } from '../support/app.ts'
+import { clock, eventsOf, lines, newTenant, nobody, send, services, startApp } from '../support/app.ts'
 import * as as from '../support/authorization-server.ts'
 
 const { server, app } = as.authorizationServer()
@@ -355,7 +354,7 @@ describe('a database that is away when a person is back', () => {
   /** The callback as the edge calls it. Trips are counted from the claim of the state, which is the first. */
   async function backThrough(begun: { url: string }, away: (trip: number) => 'before' | 'after' | false) {
     let trip = 0
-    const { config, database: sound } = app
+    const sound = app.database
     const database: Database = async statements => {
       const when = away(++trip)
       if (when === 'before') throw fail('database_unavailable')
@@ -363,9 +362,8 @@ describe('a database that is away when a person is back', () => {
       if (when === 'after') throw fail('database_unavailable')
       return results
     }
-    const services = { config, database, sealer: sealer(config.sealingKeys) }
     const answer = { provider_id: 'example', state: as.stateOf(begun), code: 'x' }
-    const arrival = await callback(services, `back-${nobody()}`, 'http://slipway.test', answer)
+    const arrival = await callback({ ...services(app), database }, `back-${nobody()}`, 'http://slipway.test', answer)
     return arrival.failure
   }
 

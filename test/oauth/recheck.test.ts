@@ -1,11 +1,23 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { tripsOf } from '#runtime'
-import { sealer } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { sweepProviders } from '../../src/oauth/recheck.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
-import { abroad, clock, eventsOf, lines, newTenant, nobody, startApp, type Tenant, theApp } from '../support/app.ts'
+import {
+  abroad,
+  alone,
+  clock,
+  eventsOf,
+  later,
+  lines,
+  newTenant,
+  nobody,
+  services,
+  startApp,
+  type Tenant,
+  theApp,
+} from '../support/app.ts'
 import * as as from '../support/authorization-server.ts'
 import { foreign } from '../support/foreign.ts'
 import { AUTH, DISCOVER, discovery, MCP, mcpServer, PROVIDERS, pathOf, rowOf, SECRETS } from '../support/providers.ts'
@@ -198,20 +210,17 @@ describe('a re-check', () => {
 })
 
 describe('the schedule', () => {
-  const services = () => {
-    const { config, database } = theApp()
-    return { config, database, sealer: sealer(config.sealingKeys) }
-  }
-  const sweep = ({ organization_id }: Tenant, ahead = 0) =>
-    sweepProviders(services(), { ahead, within: [organization_id] })
+  beforeEach(alone)
+  const sweep = (ahead: number, times = 1) =>
+    later(ahead, () => Promise.all(Array.from({ length: times }, () => sweepProviders(services()))))
   const healthOf = async (tenant: Tenant, provider_id = 'found') => (await tenant.get(pathOf(provider_id))).body.health
 
   it('looks after a day, journaled as its own', async () => {
     const { tenant } = await discovered()
     world.said.status = 503
-    await sweep(tenant, 23 * HOUR)
+    await sweep(23 * HOUR)
     expect(await healthOf(tenant)).toBe('healthy')
-    await sweep(tenant, 25 * HOUR)
+    await sweep(25 * HOUR)
     expect(await healthOf(tenant)).toBe('unreachable')
     const query = sql`select actor_kind, tenant_id, data from events
       where organization_id = ${tenant.organization_id}::uuid and type = 'oauth_provider.checked'`
@@ -229,10 +238,10 @@ describe('the schedule', () => {
     clock.ahead = 0
     world.said.status = 503
     world.requests.length = 0
-    await Promise.all([sweep(tenant, 25 * HOUR), sweep(tenant, 25 * HOUR)])
+    await sweep(25 * HOUR, 2)
     const probes = world.requests.filter(({ url }) => url === `${MCP}/mcp`)
     expect(probes).toHaveLength(10)
-    await sweep(tenant, 25 * HOUR)
+    await sweep(25 * HOUR)
     expect(world.requests.filter(({ url }) => url === `${MCP}/mcp`)).toHaveLength(10)
     const ten = await Promise.all(names.map(name => healthOf(tenant, name)))
     expect(new Set(ten)).toEqual(new Set(['unreachable']))
@@ -243,9 +252,9 @@ describe('the schedule', () => {
     const { tenant, provider } = await discovered()
     const renewed = inDays(60)
     world.said.client = { client_secret_expires_at: renewed, client_secret: 'renewed-secret-2204' }
-    await sweep(tenant, 22 * DAY)
+    await sweep(22 * DAY)
     expect((await rowOf(tenant, 'found')).client_secret).toBe(SECRETS.client_secret)
-    await sweep(tenant, 24 * DAY)
+    await sweep(24 * DAY)
     const { body } = await tenant.get(pathOf('found'))
     expect(body).toMatchObject({ client_id: provider.client_id, health: 'healthy' })
     expect(Date.parse(body.client_secret_expires_at)).toBe(renewed * 1000)
@@ -257,9 +266,9 @@ describe('the schedule', () => {
     world.said.client = { client_secret_expires_at: inDays(30), registration_client_uri: undefined }
     const { tenant, provider } = await discovered()
     world.said.client = { client_secret_expires_at: inDays(90), client_secret: 'replaced-secret-7719' }
-    await sweep(tenant, 25 * DAY)
+    await sweep(25 * DAY)
     expect((await tenant.get(pathOf('found'))).body.client_id).toBe(provider.client_id)
-    await sweep(tenant, 29.5 * DAY)
+    await sweep(29.5 * DAY)
     const { body } = await tenant.get(pathOf('found'))
     expect(body.client_id).not.toBe(provider.client_id)
     expect(world.clients.get(body.client_id)).toMatchObject({ redirect_uris: [body.redirect_uri] })
@@ -271,7 +280,7 @@ describe('the schedule', () => {
     const { tenant } = await discovered()
     world = mcpServer(otherServer, { [OTHER]: atOther })
     abroad.fetch = world
-    await sweep(tenant, 25 * HOUR)
+    await sweep(25 * HOUR)
     expect(await healthOf(tenant)).toBe('as_changed')
     expect(world.requests.filter(({ method }) => method !== 'GET').map(({ url }) => url)).toEqual([`${MCP}/mcp`])
   })

@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
-import { beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { settled } from '../../src/kernel/afterwards.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { newTenant, nobody, send, theApp } from '../support/app.ts'
+import { alone, newTenant, nobody, send, theApp } from '../support/app.ts'
 import { revisionsOf, told } from '../support/deployments.ts'
 import { newIntegration } from '../support/integrations.ts'
 import {
@@ -11,11 +11,12 @@ import {
   deliver,
   delivered,
   following,
-  later,
   newRepository,
   signed,
+  takenUp,
 } from '../support/pushes.ts'
 
+beforeAll(alone)
 beforeEach(() => atTheHost())
 
 const kept = async (id: string) => {
@@ -117,10 +118,10 @@ describe('a delivery', () => {
     const push = repository.push()
     await delivered(repository.integrations[0]!, push)
     expect(await kept(push.id!)).toEqual([['waiting', 1, 'upstream_error']])
-    await later(3_600_000, repository)
+    await takenUp(3_600_000)
     expect(await kept(push.id!)).toEqual([['waiting', 2, 'upstream_error']])
     repository.mood.answer = null
-    await later(3 * 3_600_000, repository)
+    await takenUp(3 * 3_600_000)
     expect(await kept(push.id!)).toEqual([['done', 3, null]])
     expect(await revisionsOf(tenant, id)).toHaveLength(2)
   })
@@ -132,7 +133,7 @@ describe('a delivery', () => {
     repository.mood.answer = () => new Response('{}', { status: 500 })
     const push = repository.push()
     await delivered(repository.integrations[0]!, push)
-    for (let i = 2; i <= 12; i++) await later(i * 3_700_000, repository)
+    for (let i = 2; i <= 12; i++) await takenUp(i * 3_700_000)
     expect(await kept(push.id!)).toEqual([['failed', 10, 'upstream_error']])
     repository.mood.answer = null
     await delivered(repository.integrations[0]!, push)
@@ -150,9 +151,9 @@ describe('a delivery', () => {
     await deliver(repository.integrations[0]!, hung)
     repository.mood.answer = null
     // It holds its lease still.
-    await later(60_000, repository)
+    await takenUp(60_000)
     expect(await revisionsOf(tenant, id)).toHaveLength(1)
-    await later(150_000, repository)
+    await takenUp(150_000)
     expect(await revisionsOf(tenant, id)).toHaveLength(2)
   })
 
@@ -161,7 +162,7 @@ describe('a delivery', () => {
     const push = repository.push()
     await delivered(repository.integrations[0]!, push)
     expect(await kept(push.id!)).toHaveLength(1)
-    await later(8 * 86_400_000, repository)
+    await takenUp(8 * 86_400_000)
     expect(await kept(push.id!)).toHaveLength(0)
   })
 })
@@ -206,7 +207,7 @@ it('1,000 deliveries, a third of them repeats, in random order, some wrongly sig
   }
   await Promise.all(Array.from({ length: 8 }, worker))
   await settled()
-  for (let hours = 1; hours <= 3; hours++) await later(hours * 3_600_000, repository)
+  for (let hours = 1; hours <= 3; hours++) await takenUp(hours * 3_600_000)
   expect([...statuses.keys()].sort()).toEqual(['false 202', 'true 401'])
 
   for (const [i, { id }] of deployments.entries()) {

@@ -1,12 +1,13 @@
 import { sql } from 'drizzle-orm'
-import { beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { NewPreviewPolicy } from '../../src/pushes/previews.schema.ts'
-import { newTenant, nobody, type Tenant, theApp } from '../support/app.ts'
+import { alone, newTenant, nobody, type Tenant, theApp } from '../support/app.ts'
 import { bring, revisionsOf, told } from '../support/deployments.ts'
 import { OVERLAY, policyPath, valuesOf, withPolicy } from '../support/previews.ts'
 import { atTheHost, delivered, newSha } from '../support/pushes.ts'
 
+beforeAll(alone)
 beforeEach(() => atTheHost())
 
 describe('the policy', () => {

@@ -4,7 +4,7 @@ import { settled } from '../../src/kernel/afterwards.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { newTenant, theApp } from '../support/app.ts'
 import { bring, revisionsOf, told } from '../support/deployments.ts'
-import { atTheHost, deliver, delivered, following, later, newRepository, newSha } from '../support/pushes.ts'
+import { atTheHost, deliver, delivered, following, newRepository, newSha, takenUp } from '../support/pushes.ts'
 
 beforeEach(() => atTheHost())
 
@@ -83,7 +83,7 @@ describe('a push', () => {
     answer(Response.json([{ sha: old, commit: { message: 'Old' } }]))
     await settled()
     expect(await shas()).toEqual([newest, undefined])
-    await later(600_000, repository)
+    await takenUp(600_000)
     expect(await shas()).toEqual([newest, undefined])
   })
 
@@ -137,7 +137,7 @@ describe('a push', () => {
     await delivered(repository.integrations[0]!, push)
     expect(await revisionsOf(tenant, id)).toHaveLength(2)
     repository.refs.set('refs/heads/main', after)
-    await later(60_000, repository)
+    await takenUp(60_000)
     expect((await revisionsOf(tenant, id))[0]!.commit?.sha).toBe(after)
   })
 

@@ -1,12 +1,13 @@
 import { sql } from 'drizzle-orm'
-import { beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { signatureOf } from '../../src/pushes/hooks.ts'
-import { theApp } from '../support/app.ts'
+import { alone, theApp } from '../support/app.ts'
 import { bring, move, revisionsOf } from '../support/deployments.ts'
 import { withPolicy } from '../support/previews.ts'
 import { atTheHost } from '../support/pushes.ts'
 
+beforeAll(alone)
 beforeEach(() => atTheHost())
 
 describe('the host is told', () => {

@@ -1,7 +1,10 @@
 // An agent as tests play it: a listener's key, its lease, and what it was told.
 import { expect } from 'vitest'
-import type { Changes, Report, ReportResult, Work } from '../../src/sync/schema.ts'
+import type { Changes } from '../../src/sync/poll.schema.ts'
+import type { Report, ReportResult } from '../../src/sync/report.schema.ts'
+import type { Work } from '../../src/sync/work.schema.ts'
 import { nobody, type Tenant } from './app.ts'
+import { bare, image } from './deployments.ts'
 import { opener } from './opener.ts'
 
 export async function newListener(tenant: Tenant, over: Record<string, unknown> = {}) {
@@ -10,6 +13,12 @@ export async function newListener(tenant: Tenant, over: Record<string, unknown> 
   const { body: key } = await tenant.post(`/v2/listeners/${listener.id}/keys`, {})
   return { listener, key: key.key as string, key_id: key.id as string }
 }
+
+/** A deployment of an image, for that listener. */
+export const servedBy = (listener: { id: string }, over: Record<string, unknown> = {}) => ({
+  ...{ ...bare, source_revision_config: image, ...over },
+  source_config: { listener_id: listener.id, ...(over.source_config as object) },
+})
 
 type Said = Partial<Report> & Pick<Report, 'state'>
 

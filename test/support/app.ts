@@ -6,6 +6,7 @@ import { start } from '#runtime'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { operations } from '../../src/app.ts'
 import type { Config } from '../../src/env.ts'
+import { sealer } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { failures } from '../../src/kernel/openapi.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
@@ -27,6 +28,11 @@ const GITHUB = {
 export const lines: Record<string, unknown>[] = []
 /** Milliseconds that the app believes to have passed. */
 export const clock = { ahead: 0 }
+/** What comes of it once as much time has passed. */
+export async function later<T>(ms: number, act: () => Promise<T>): Promise<T> {
+  clock.ahead += ms
+  return act().finally(() => (clock.ahead -= ms))
+}
 
 /** Every foreign server there is: none, unless a test puts some here. */
 export const abroad: { fetch: typeof fetch } = { fetch: foreign({}) }
@@ -46,6 +52,11 @@ export function startApp({ settings = {}, through = 'gateway', ...options }: Opt
 export type App = ReturnType<typeof startApp>
 let shared: App | undefined
 export const theApp = (): App => (shared ??= startApp())
+export function services({ config, database } = theApp()) {
+  return { config, database, sealer: sealer(config.sealingKeys) }
+}
+/** For what looks at everything there is, as the schedule does: nothing is left of earlier tests. */
+export const alone = () => theApp().database([sql`delete from organizations`])
 
 /** A body is read as the test expects it; `documented` has held it against its schema. */
 // biome-ignore lint/suspicious/noExplicitAny: see above

@@ -17,7 +17,7 @@ export function command(file: string, args: string[] = [], env: Record<string, s
   const said = { out: '', err: '' }
   child.stdout.on('data', chunk => (said.out += chunk))
   child.stderr.on('data', chunk => (said.err += chunk))
-  const exited = once(child, 'close').then(([code]) => code as number | null)
+  const exited = heard(once(child, 'close').then(([code]) => code as number | null))
   const running = {
     pid: child.pid!,
     said,
@@ -61,15 +61,21 @@ export async function stopAll(): Promise<void> {
   await Promise.all(started.splice(0).map(({ stop }) => stop()))
 }
 
-/** The first truthy outcome of a condition, within half a minute. */
+/** The first truthy outcome of a condition, within a minute. */
 export async function eventually<T>(condition: () => T | Promise<T>): Promise<NonNullable<T>> {
-  const deadline = Date.now() + 30_000
+  const deadline = Date.now() + 60_000
   for (;;) {
     const outcome = await condition()
     if (outcome) return outcome
     if (Date.now() > deadline) throw new Error(`It never came true: ${condition}`)
     await delay(25)
   }
+}
+
+/** What is awaited later, and by nobody where the test fails before: its failure is no error that nobody caught. */
+export function heard<T>(work: Promise<T>): Promise<T> {
+  work.catch(() => {})
+  return work
 }
 
 /** The process and all below it. */

@@ -6,17 +6,11 @@ import type { AddressInfo } from 'node:net'
 import { json } from 'node:stream/consumers'
 import type * as z from 'zod'
 import { withDefaults } from '../../src/deployments/resources.schema.ts'
-import {
-  CredentialWish,
-  LogBatch,
-  Poll,
-  Release,
-  type Report,
-  type ReportResult,
-  Reports,
-  type RevisionWork,
-  type Work,
-} from '../../src/sync/schema.ts'
+import { CredentialWish } from '../../src/sync/credentials.schema.ts'
+import { LogBatch } from '../../src/sync/logs.schema.ts'
+import { Poll, Release } from '../../src/sync/poll.schema.ts'
+import { type Report, type ReportResult, Reports } from '../../src/sync/report.schema.ts'
+import type { RevisionWork, Work } from '../../src/sync/work.schema.ts'
 
 export type ControlPlane = Awaited<ReturnType<typeof controlPlane>>
 type Wanted = { work: Work; moved: number; secrets: Map<string, object> }
@@ -31,6 +25,8 @@ export async function controlPlane() {
   let moved = 0
   let away = false
   let wake: () => void = () => {}
+  /** Polls hear of nothing new; what is done about each report before it is judged; a deployment of which no report can be read. */
+  const odd = { deaf: false, onReport: (_: Report) => {}, unreadable: '' }
 
   const touch = (one: Wanted) => {
     one.work = { ...one.work, generation: one.work.generation + 1 }
@@ -65,7 +61,9 @@ export async function controlPlane() {
     const { fence } = lease
     const resync = body.cursor == null || (body.cursor === moved && body.digest !== digest())
     const news = () =>
-      [...works.values()].filter(one => resync || one.moved > body.cursor!).sort((a, b) => a.moved - b.moved)
+      odd.deaf
+        ? []
+        : [...works.values()].filter(one => resync || one.moved > body.cursor!).sort((a, b) => a.moved - b.moved)
     const deadline = Date.now() + body.wait * 1000
     while (news().length === 0 && !resync && Date.now() < deadline && !away) {
       const woken = Promise.withResolvers<void>()
@@ -100,12 +98,16 @@ export async function controlPlane() {
 
   function report(body: z.output<typeof Reports>) {
     if (body.fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    if (body.reports.some(one => one.deployment_id === odd.unreadable))
+      return [422, { code: 'invalid_request', detail: 'It does not fit.' }]
     const results = body.reports.map((one): ReportResult => {
+      odd.onReport(one)
       const known = works.get(one.deployment_id)
       const about = { deployment_id: one.deployment_id, revision_id: one.revision_id ?? null }
       if (!known) return { ...about, outcome: 'refused', code: 'deployment_unknown', generation: null }
       const { work } = known
-      if (one.generation !== work.generation)
+      const flies = one.revision_id === work.revision?.id && one.state !== 'serving'
+      if (one.generation !== work.generation && !flies)
         return { ...about, outcome: 'stale', code: 'generation_passed', generation: work.generation }
       reports.push(one)
       if (one.state === 'deployed')
@@ -143,7 +145,9 @@ export async function controlPlane() {
 
   const server = createServer(async (req, res) => {
     if (away) return void req.socket.destroy()
-    const body = await json(req)
+    // An agent that ends, or is killed, breaks off what it was saying.
+    const body = await json(req).catch(() => undefined)
+    if (body === undefined) return void req.socket.destroy()
     const [status, answer, headers = {}] = (await {
       '/v1/sync/poll': () => poll(Poll.parse(body)),
       '/v1/sync/release': () => release(Release.parse(body)),
@@ -159,6 +163,7 @@ export async function controlPlane() {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     credential,
     refusing,
+    odd,
     works,
     reports,
     logs,

@@ -7,8 +7,9 @@ import { mayFollow } from '../../src/deployments/lifecycle.ts'
 import type { RevisionStatus } from '../../src/deployments/parts.schema.ts'
 import type { Revision } from '../../src/deployments/schema.ts'
 import { readConfig } from '../../src/env.ts'
-import { sealer, sha256Hex } from '../../src/kernel/crypto.ts'
+import { sealer } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
+import { sha256Hex } from '../../src/kernel/digest.ts'
 import { clock, SEALING_KEYS, type Tenant, theApp } from './app.ts'
 import { repositoryBody, repositoryOf } from './integrations.ts'
 
@@ -44,7 +45,7 @@ export async function move(
     config: { ...config, rateLimit: 0, clockOffset: () => clock.ahead },
     database: theApp().database,
     sealer: sealer(config.sealingKeys),
-    actor: { kind: 'key' as const, hash: await sha256Hex(tenant.key) },
+    actor: { kind: 'key' as const, hash: sha256Hex(tenant.key) },
     tenant: null,
     origin: 'http://slipway.test',
     requestId: `move-${crypto.randomUUID()}`,

@@ -3,13 +3,14 @@ import * as fs from 'node:fs'
 import * as http from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import type { Agent } from '../../src/agent/agent.ts'
 import { type Artifact, type Level, type Ref, UNHEARD, type Unit } from '../../src/agent/engines/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { withDefaults } from '../../src/deployments/resources.schema.ts'
 
 export const QUICK: Partial<Limits> = {
-  ready_ms: 8_000,
+  ready_ms: 20_000,
   backoff_ms: 20,
   starting_probe_ms: 25,
   probe_ms: 100,
@@ -17,7 +18,7 @@ export const QUICK: Partial<Limits> = {
   memory_ms: 50,
   disk_ms: 100,
   drain_ms: 5_000,
-  stop_ms: 2_000,
+  stop_ms: 10_000,
 }
 
 export const folder = () => fs.mkdtempSync(join(tmpdir(), 'slipway-agent-'))
@@ -53,6 +54,25 @@ export const saying = (text: string) => `
 import { createServer } from 'node:http'
 createServer((req, res) => res.end(${JSON.stringify(text)})).listen(process.env.PORT)
 `
+
+const agents: { agent: Agent; ended: Promise<void> }[] = []
+
+/** In the background; whatever ends it too soon is told by `closeAgents`. */
+export function run(agent: Agent): Agent {
+  const ended = agent.run()
+  ended.catch(() => {})
+  agents.push({ agent, ended })
+  return agent
+}
+
+/** For afterEach, before what they talk to. */
+export async function closeAgents(): Promise<void> {
+  const closing = agents.splice(0).map(async ({ agent, ended }) => {
+    await agent.close({ stop: true })
+    await ended
+  })
+  for (const one of await Promise.allSettled(closing)) if (one.status === 'rejected') throw one.reason
+}
 
 export async function engineIn(home: string, limits: Partial<Limits> = {}) {
   const engine = new ProcessEngine({ home, port: 0, limits: { ...QUICK, ...limits } })

@@ -95,7 +95,7 @@ export async function gitHost(root: string) {
     }
   }
 
-  const server: Server = createServer(async (request, response) => {
+  async function serve(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const url = new URL(request.url!, sites.origin)
     if (url.pathname.startsWith('/api/')) return api(request, response, url)
     const credential = Buffer.from(request.headers.authorization?.slice('Basic '.length) ?? '', 'base64').toString()
@@ -105,7 +105,11 @@ export async function gitHost(root: string) {
     const before = path && refsOf(repositoryOf(path))
     await gitBackend(root, request, response, { REMOTE_USER: 'ada' })
     if (path && before) await announce(path, before)
-  })
+  }
+  // Whom it tells of a push may be gone by then.
+  const server: Server = createServer(
+    (request, response) => void serve(request, response).catch(() => response.destroy()),
+  )
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
   sites.origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 

@@ -30,7 +30,7 @@ export async function gitServer(options: { username?: string; password?: string 
     const expected = `Basic ${Buffer.from(`${options.username}:${options.password}`).toString('base64')}`
     if (options.password && authorization !== expected)
       return void res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="git"' }).end()
-    void gitBackend(root, req, res)
+    gitBackend(root, req, res).catch(() => res.destroy())
   })
   server.listen(0, '127.0.0.1')
   await once(server, 'listening')
@@ -74,6 +74,9 @@ export async function gitBackend(root: string, req: IncomingMessage, res: Server
     ...more,
   }
   const child = spawn('git', ['http-backend'], { env, stdio: ['pipe', 'pipe', 'ignore'] })
+  // Git may have heard enough, and whoever asks may leave.
+  child.stdin.on('error', () => {})
+  req.once('close', () => child.stdin.end())
   req.pipe(child.stdin)
   const chunks: Buffer[] = []
   for await (const chunk of child.stdout) chunks.push(chunk as Buffer)

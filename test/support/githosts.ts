@@ -28,7 +28,7 @@ const DOCS = 'https://docs.github.com/rest'
 const said = (status: number, message: string, headers: Record<string, string> = {}) =>
   Response.json({ message, documentation_url: DOCS, status: String(status) }, { status, headers })
 
-export type FakeRepository = { id: number; name: string; owner: string; default_branch?: string }
+type FakeRepository = { id: number; name: string; owner: string; default_branch?: string }
 export const repositories = (count: number, owner = 'acme'): FakeRepository[] =>
   Array.from({ length: count }, (_, i) => ({ id: 1000 + i, name: `repo-${String(count - i).padStart(5, '0')}`, owner }))
 

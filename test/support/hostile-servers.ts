@@ -6,8 +6,8 @@ import { AUTH, MCP, OIDC, ofResource, ofServer, RESOURCE, SERVER } from './mcp.t
 const weighed = <T>(...choices: [weight: number, arbitrary: fc.Arbitrary<T>][]) =>
   fc.oneof(...choices.map(([weight, arbitrary]) => ({ weight, arbitrary })))
 
-export const SOUND_ADDRESSES = [AUTH, `${AUTH}/`, `${AUTH}/tenant`, MCP, `${MCP}/mcp`, 'https://not-there.example.net']
-export const BAD_ADDRESSES = [
+const SOUND_ADDRESSES = [AUTH, `${AUTH}/`, `${AUTH}/tenant`, MCP, `${MCP}/mcp`, 'https://not-there.example.net']
+const BAD_ADDRESSES = [
   ...[
     'http://auth.example.com',
     'file:///etc/passwd',
@@ -135,8 +135,8 @@ function documentText(members: Record<string, unknown>): fc.Arbitrary<string> {
 
 // ---- how it is sent
 
-export type Manner = 'whole' | 'in bytes' | 'padded' | 'endless' | 'broken' | 'stalled'
-export type Sent = { status: number; headers: [string, string][]; text: string; manner: Manner }
+type Manner = 'whole' | 'in bytes' | 'padded' | 'endless' | 'broken' | 'stalled'
+type Sent = { status: number; headers: [string, string][]; text: string; manner: Manner }
 
 const location = weighed(
   [2, address],

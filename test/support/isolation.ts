@@ -1,11 +1,8 @@
 // Two hundred tenants' worth of mischief between four of them: whatever is asked, nothing foreign comes back or changes.
 import { beforeAll, describe, expect, it } from 'vitest'
 import { operations } from '../../src/app.ts'
-import { NewDeployment } from '../../src/deployments/schema.ts'
-import { NewListener } from '../../src/listeners/schema.ts'
-import { NewProvider } from '../../src/oauth/schema.ts'
-import { exampleOf, newTenant, nobody, startApp, type Tenant, theApp } from './app.ts'
-import { newIntegration } from './integrations.ts'
+import { exampleOf, newTenant, startApp, type Tenant, theApp } from './app.ts'
+import { thingsOf } from './things.ts'
 
 const ROUNDS = 600
 
@@ -19,36 +16,9 @@ export function isolation(through: 'gateway' | 'unwalled') {
     for (let i = 0; i < 4; i++) {
       const tenant = await newTenant({ app })
       const second = await tenant.owner.post('/workspaces', { display_name: 'Second' })
-      const role = await tenant.owner.post('/orgs/current/roles', { display_name: 'Role', permissions: [] })
-      const [membership] = (await tenant.get('/workspaces/current/members')).body.resources
-      const [key] = (await tenant.get('/workspaces/current/api-keys')).body.resources
-      const deployment = await tenant.post('/v2/deployments', NewDeployment.meta()!.example)
       tenants.push(tenant)
-      const tagKey = await tenant.post('/v2/tag-keys', { key: 'team' })
-      const tagValue = await tenant.post(`/v2/tag-keys/${tagKey.body.id}/values`, { value: 'one' })
-      const [session] = (await tenant.get('/sessions')).body.resources
-      const named = { ...NewProvider.meta()!.example!, provider_id: `provider-${nobody()}` }
-      const provider = await tenant.post('/v2/auth/providers', named)
-      const flow = await tenant.post('/v2/auth/authenticate', { provider: provider.body.id, user_id: 'somebody' })
-      const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
-      ids.push({
-        listener_id: listener.body.id,
-        auth_id: flow.body.auth_id,
-        integration_id: await newIntegration(tenant),
-        provider_id: provider.body.provider_id,
-        tag_key_id: tagKey.body.id,
-        tag_value_id: tagValue.body.id,
-        session_id: session.id,
-        deployment_id: deployment.body.id,
-        revision_id: deployment.body.latest_revision_id,
-        workspace_id: second.body.id,
-        role_id: role.body.id,
-        member_id: membership.member_id,
-        membership_id: membership.id,
-        key_id: key.id,
-        organization_id: tenant.organization_id,
-        tenant_id: tenant.tenant_id,
-      })
+      const { organization_id, tenant_id } = tenant
+      ids.push({ ...(await thingsOf(tenant)), workspace_id: second.body.id, organization_id, tenant_id })
     }
   })
 

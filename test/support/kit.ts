@@ -15,7 +15,8 @@ export async function passesKit(...command: string[]): Promise<void> {
     const failed = await playKit([process.execPath, ...command], { say: line => said.push(line), output: 'ignore' })
     expect(failed).toEqual([])
     expect(said).toHaveLength(scenarios.length)
-    expect(runningIn(folder)).toEqual([])
+    // A process that has ended may be seen for a moment more.
+    await expect.poll(() => runningIn(folder)).toEqual([])
   } finally {
     vi.unstubAllEnvs()
     fs.rmSync(folder, { recursive: true, force: true })

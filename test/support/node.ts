@@ -11,7 +11,7 @@ import { withoutFirstWall } from './walls.ts'
 
 const { trips, onTrip } = counter()
 const UPLOADS_DIR = mkdtempSync(join(tmpdir(), 'slipway-uploads-'))
-afterAll(() => rmSync(UPLOADS_DIR, { recursive: true, force: true }))
+afterAll(() => rmSync(UPLOADS_DIR, { recursive: true, force: true, maxRetries: 9 }))
 
 export function start(settings: Record<string, unknown>, overrides: Partial<Config>, through: 'gateway' | 'unwalled') {
   const env = { DATABASE_URL: database.url, UPLOADS_DIR, ...settings }

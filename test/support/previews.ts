@@ -2,8 +2,8 @@
 import { expect } from 'vitest'
 import { settled } from '../../src/kernel/afterwards.ts'
 import { sweepPreviews } from '../../src/pushes/sweep.ts'
-import { clock, newTenant, type Tenant } from './app.ts'
-import { delivered, following, newRepository, services } from './pushes.ts'
+import { later, newTenant, services, type Tenant } from './app.ts'
+import { delivered, following, newRepository } from './pushes.ts'
 
 export const policyPath = (id: string) => `/v2/deployments/${id}/preview-policy`
 export const OVERLAY = [{ name: 'OVERLAY', value: 'over' }]
@@ -25,10 +25,7 @@ export async function withPolicy(policy: object = {}, over: object = {}) {
     const { deployment_id } = await preview(number)
     return deployment_id && (await tenant.get(`/v2/deployments/${deployment_id}?reveal=true`)).body
   }
-  const sweep = async (ahead = 0) => {
-    clock.ahead += ahead
-    await sweepPreviews(services(), { within: [tenant.tenant_id] }).finally(() => (clock.ahead -= ahead))
-  }
+  const sweep = (ahead = 0) => later(ahead, () => sweepPreviews(services()))
   const approve = async (head_sha: string, number = 1, as: { post: Tenant['post'] } = tenant) => {
     const reply = await as.post(`/v2/deployments/${parent.id}/previews/${number}/approval`, { head_sha })
     await settled()

@@ -1,8 +1,7 @@
 // A repository at a git host to test with: its refs move, its host tells of it, and its deliveries are signed.
 import { settled } from '../../src/kernel/afterwards.ts'
-import { sealer } from '../../src/kernel/crypto.ts'
 import { sweepDeliveries } from '../../src/pushes/deliveries.ts'
-import { type App, abroad, clock, send, type Tenant, theApp } from './app.ts'
+import { type App, abroad, later, send, services, type Tenant } from './app.ts'
 import { foreign, type Site } from './foreign.ts'
 import { GITEA, newIntegration } from './integrations.ts'
 
@@ -148,13 +147,5 @@ export async function following(tenant: Tenant, repository: Repository, of = 0, 
   return reply.body
 }
 
-export const services = () => {
-  const { config, database } = theApp()
-  return { config, database, sealer: sealer(config.sealingKeys) }
-}
-
-/** The schedule, once as much time has passed. */
-export async function later(ms: number, { integrations }: Pick<Repository, 'integrations'>): Promise<void> {
-  clock.ahead += ms
-  await sweepDeliveries(services(), { within: integrations }).finally(() => (clock.ahead -= ms))
-}
+/** What the schedule takes up, once as much time has passed. */
+export const takenUp = (ms: number) => later(ms, () => sweepDeliveries(services()))

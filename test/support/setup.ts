@@ -44,6 +44,6 @@ export default async function setup(project: TestProject) {
     tellTrips.close()
     await Promise.all([databases.close(), s3.close()])
     await postgres.stop()
-    await rm(folder, { recursive: true, force: true })
+    await rm(folder, { recursive: true, force: true, maxRetries: 9 })
   }
 }

@@ -1,12 +1,13 @@
 // What holds of uploads wherever their archives are kept.
 import { sql } from 'drizzle-orm'
-import { afterEach, describe, expect, it } from 'vitest'
+import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { ARCHIVE_BYTES } from '../../src/deployments/archive.ts'
-import { readArchive, sweepUploads } from '../../src/deployments/uploads.ts'
+import { sweepUploads } from '../../src/deployments/uploads.ts'
 import type { Storage } from '../../src/env.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import {
   type App,
+  alone,
   clock,
   eventsOf,
   newTenant as makeTenant,
@@ -60,7 +61,7 @@ export function uploads(settings: Record<string, string> = {}) {
 
   const made = (path: string) => ({ source_revision_config: { source_tarball_path: path } })
   async function stored(path: string): Promise<Bytes | null> {
-    const body = await readArchive(theApp(), path)
+    const body = await theApp().config.uploads?.get(path)
     return body ? new Uint8Array(await new Response(body).arrayBuffer()) : null
   }
 
@@ -281,7 +282,7 @@ export function uploads(settings: Record<string, string> = {}) {
   })
 
   describe('the sweep', () => {
-    const swept = ({ tenant_id }: Tenant, app = theApp()) => sweepUploads(app, { within: [tenant_id] })
+    beforeAll(alone)
     const removalsOf = async ({ tenant_id }: Tenant) => {
       const query = sql`select actor_kind, data ->> 'object_path' from events
         where scope_id = ${tenant_id}::uuid and type = 'upload.removed'`
@@ -303,10 +304,10 @@ export function uploads(settings: Record<string, string> = {}) {
       await tenant.patch(`/v2/deployments/${id}`, made(named.object_path))
       const all = [named.object_path, orphan.object_path, unused.object_path]
       clock.ahead = DAY
-      await swept(tenant)
+      await sweepUploads(theApp())
       expect((await rowsOf(tenant)).sort()).toEqual(all.sort())
       clock.ahead = DAY + 16 * MINUTE
-      await swept(tenant)
+      await sweepUploads(theApp())
       expect(await rowsOf(tenant)).toEqual([named.object_path])
       expect(await removalsOf(tenant)).toEqual([['cron', orphan.object_path]])
       expect([await stored(orphan.object_path), await stored(named.object_path)]).toEqual([null, await archive()])
@@ -321,9 +322,9 @@ export function uploads(settings: Record<string, string> = {}) {
       await offered(tenant)
       clock.ahead = DAY + 16 * MINUTE
       const brokenApp = start({ overrides: { uploads: broken, s3: undefined } })
-      await expect(swept(tenant, brokenApp)).rejects.toThrow('down')
+      await expect(sweepUploads(brokenApp)).rejects.toThrow('down')
       expect(await rowsOf(tenant)).toHaveLength(1)
-      await swept(tenant)
+      await sweepUploads(theApp())
       expect(await rowsOf(tenant)).toEqual([])
     })
   })

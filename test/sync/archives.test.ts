@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { sha256 } from '../../src/kernel/digest.ts'
 import { agentOf, newListener } from '../support/agent.ts'
-import { clock, newTenant, send, type Tenant, theApp } from '../support/app.ts'
+import { later, newTenant, send, type Tenant, theApp } from '../support/app.ts'
 import { archive } from '../support/archives.ts'
 import { newDeployment } from '../support/deployments.ts'
 
@@ -31,6 +31,5 @@ it('an archive is downloaded by the link of the work, byte for byte, for a quart
   expect(await codeOf(path.replace(/.(?=.$)/, one => (one === 'A' ? 'B' : 'A')))).toBe('download_link_invalid')
   expect(await codeOf(path.replace(/expires=(\d)/, 'expires=9$1'))).toBe('download_link_invalid')
   expect(await codeOf(path.replace(/expires=\d+/, 'expires=soon'))).toBe('invalid_request')
-  clock.ahead = 16 * 60_000
-  expect(await codeOf(path).finally(() => (clock.ahead = 0))).toBe('download_link_expired')
+  expect(await later(16 * 60_000, () => codeOf(path))).toBe('download_link_expired')
 })

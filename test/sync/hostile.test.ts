@@ -2,9 +2,9 @@
 import * as fc from 'fast-check'
 import { expect, inject, it } from 'vitest'
 import { operations } from '../../src/app.ts'
-import { agentOf, newListener } from '../support/agent.ts'
+import { agentOf, newListener, servedBy } from '../support/agent.ts'
 import { newTenant, send } from '../support/app.ts'
-import { image, newDeployment, told } from '../support/deployments.ts'
+import { newDeployment, told } from '../support/deployments.ts'
 import { bytesOf, hostile, streamOf } from '../support/hostile.ts'
 
 const { seed } = inject('fuzz')
@@ -14,13 +14,7 @@ it.each(ROUTES.map((one, i) => [one.id, one, seed + i] as const))('%s', async (_
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
   const agent = agentOf(tenant, key)
-  const source = {
-    source: 'internal_container',
-    source_config: { listener_id: listener.id },
-    source_revision_config: image,
-    secrets: [],
-  }
-  const deployment = await newDeployment(tenant, source)
+  const deployment = await newDeployment(tenant, servedBy(listener))
   await agent.poll()
   const known = { ids: [deployment.id, deployment.latest_revision_id, listener.id], tenant_id: tenant.tenant_id }
   const harmless = fc.asyncProperty(hostile(operation, known), async ({ method, path, headers, body }) => {
@@ -39,13 +33,7 @@ it('numbers at the edge of what can be stored', async () => {
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
   const agent = agentOf(tenant, key)
-  const source = {
-    source: 'internal_container',
-    source_config: { listener_id: listener.id },
-    source_revision_config: image,
-    secrets: [],
-  }
-  const { id, latest_revision_id } = await newDeployment(tenant, source)
+  const { id, latest_revision_id } = await newDeployment(tenant, servedBy(listener))
   await agent.poll()
   const most = 2 ** 31 - 1
   const said = { deployment_id: id, revision_id: latest_revision_id, state: 'serving', generation: most }

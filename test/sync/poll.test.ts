@@ -1,26 +1,17 @@
-import { describe, expect, it, vi } from 'vitest'
+import { describe, expect, it } from 'vitest'
 import { tripsOf } from '#runtime'
-import { agentOf, newListener } from '../support/agent.ts'
-import { clock, eventsOf, newTenant, nobody, type Reply, startApp, type Tenant, theApp } from '../support/app.ts'
+import { agentOf, newListener, servedBy } from '../support/agent.ts'
+import { eventsOf, later, newTenant, nobody, type Reply, startApp, type Tenant, theApp } from '../support/app.ts'
 import { image, newDeployment } from '../support/deployments.ts'
 import { digestOf } from '../support/opener.ts'
 
-const on = (listener: { id: string }, over: Record<string, unknown> = {}) => ({
-  source: 'internal_container',
-  source_config: { listener_id: listener.id },
-  source_revision_config: image,
-  secrets: [{ name: 'TOKEN', value: 'hush' }],
-  ...over,
-})
+const on = (listener: { id: string }, over: Record<string, unknown> = {}) =>
+  servedBy(listener, { secrets: [{ name: 'TOKEN', value: 'hush' }], ...over })
 
 async function furnished() {
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
   return { tenant, listener, key, agent: agentOf(tenant, key) }
-}
-const later = async <T>(ms: number, act: () => Promise<T>) => {
-  clock.ahead += ms
-  return act().finally(() => (clock.ahead -= ms))
 }
 
 describe('work', () => {
@@ -155,7 +146,7 @@ describe('a lease', () => {
     const { expires_at } = (await agent.poll()).lease
     const before = await seen()
     const waiting = agent.poll({ wait: 20 })
-    await vi.waitFor(async () => expect(await seen()).not.toBe(before))
+    await expect.poll(seen).not.toBe(before)
     await later(40_000, async () => {
       await newDeployment(tenant, on(listener))
       const { lease, changes } = await waiting
@@ -196,7 +187,7 @@ describe('a lease', () => {
         signal: leaving.signal,
       }),
     )
-    await vi.waitFor(async () => expect(await seen()).not.toBe(before))
+    await expect.poll(seen).not.toBe(before)
     leaving.abort()
     expect((await waiting).status).toBe(200)
   })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import type { Work } from '../../src/sync/schema.ts'
-import { agentOf, newListener } from '../support/agent.ts'
+import type { Work } from '../../src/sync/work.schema.ts'
+import { agentOf, newListener, servedBy } from '../support/agent.ts'
 import { clock, eventsOf, newTenant, nobody, type Tenant } from '../support/app.ts'
 import { image, newDeployment, revisionsOf, storyOf, told } from '../support/deployments.ts'
 import { digestOf } from '../support/opener.ts'
@@ -9,14 +9,7 @@ async function furnished(over: Record<string, unknown> = {}) {
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
   const agent = agentOf(tenant, key)
-  const body = {
-    source: 'internal_container',
-    source_revision_config: image,
-    secrets: [],
-    ...over,
-    source_config: { listener_id: listener.id, ...(over.source_config as object) },
-  }
-  const deployment = await newDeployment(tenant, body)
+  const deployment = await newDeployment(tenant, servedBy(listener, over))
   const [work] = (await agent.poll()).changes as [Work]
   const read = async () => (await tenant.get(`/v2/deployments/${deployment.id}`)).body
   const [first] = await revisionsOf(tenant, deployment.id)

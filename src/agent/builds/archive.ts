@@ -9,7 +9,7 @@ import { createTarDecoder, type ParsedTarEntry, type TarHeader } from 'modern-ta
 import { Passing, type Task, Unworkable } from '../engines/engine.ts'
 
 export type ArchiveSource = { url: string; sha256: string; size: number }
-export type ArchiveLimits = { megabytes: number; entries: number; depth: number }
+type ArchiveLimits = { megabytes: number; entries: number; depth: number }
 
 export const ARCHIVE_LIMITS: ArchiveLimits = { megabytes: 2_048, entries: 100_000, depth: 64 }
 const DOWNLOAD_MS = 5 * 60_000

@@ -111,7 +111,7 @@ export class Builds {
       cache: join(this.#home, unit.deployment_id, 'cache'),
       running: join(folder, 'running'),
     }
-    await this.#turn()
+    if (!(await this.#turn(signal))) return log((signal.reason as Error).message, 'WARNING')
     try {
       signal.throwIfAborted()
       const begun = performance.now()
@@ -256,9 +256,24 @@ export class Builds {
     return join(this.#home, deployment_id, revision_id)
   }
 
-  async #turn(): Promise<void> {
-    if (this.#free > 0) this.#free--
-    else await new Promise<void>(resolve => this.#waiting.push(resolve))
+  /** False where it was interrupted while it waited. */
+  async #turn(signal: AbortSignal): Promise<boolean> {
+    if (this.#free > 0) {
+      this.#free--
+      return true
+    }
+    return new Promise(resolve => {
+      const begin = () => {
+        signal.removeEventListener('abort', leave)
+        resolve(true)
+      }
+      const leave = () => {
+        this.#waiting.splice(this.#waiting.indexOf(begin), 1)
+        resolve(false)
+      }
+      this.#waiting.push(begin)
+      signal.addEventListener('abort', leave)
+    })
   }
 
   #done(): void {

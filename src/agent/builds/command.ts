@@ -1,10 +1,12 @@
 // Runs one command of a build in a process group of its own: its lines told as they come, ended by interruption, time or size.
 import * as fs from 'node:fs'
-import { createInterface } from 'node:readline'
+import type { Readable } from 'node:stream'
+import { setTimeout as delay } from 'node:timers/promises'
+import { Lines } from '../engines/container/frames.ts'
 import { type Task, Unworkable } from '../engines/engine.ts'
 import { sizeOf } from '../files.ts'
 import { withLast } from '../last-lines.ts'
-import { spawnMarked } from '../marked.ts'
+import { endEscaped, spawnMarked } from '../marked.ts'
 import { cutLine } from '../places.ts'
 import { endGroup } from '../processes.ts'
 
@@ -44,8 +46,9 @@ export async function runCommand(command: string[], options: Options): Promise<v
     if (++count < LINES) task.log(cut)
     else if (count === LINES) task.log(`… its further lines are left out.`, 'WARNING')
   }
-  createInterface({ input: child.stdout! }).on('line', output ?? say)
-  createInterface({ input: child.stderr! }).on('line', say)
+  const closed = new Promise(resolve => child.once('close', resolve))
+  follow(child.stdout!, output ?? say)
+  follow(child.stderr!, say)
 
   let ended: string | undefined
   const end = (reason: string) => {
@@ -68,14 +71,17 @@ export async function runCommand(command: string[], options: Options): Promise<v
     : undefined
   try {
     const [code, signal] = await new Promise<[number | null, string | null]>(resolve => {
-      child.once('close', (code, signal) => resolve([code, signal]))
+      child.once('exit', (code, signal) => resolve([code, signal]))
       child.once('error', error => {
         say(error.message)
         resolve([127, null])
       })
     })
-    // What it left running in the background does not outlive it.
+    // What it left running in the background does not outlive it, nor is anybody waited for who could still write.
     if (child.pid) await endGroup(child.pid, 0)
+    endEscaped(options.revision)
+    await Promise.race([closed, delay(GRACE_MS, undefined, { ref: false })])
+    for (const stream of [child.stdout!, child.stderr!]) stream.destroy()
     task.signal.throwIfAborted()
     if (disk_mb && !ended && (await sizeOf(cwd, disk_mb)) > disk_mb)
       ended = `wrote more than the ${disk_mb} MB that a build may`
@@ -93,4 +99,11 @@ export async function runCommand(command: string[], options: Options): Promise<v
     clearInterval(measuring)
     task.signal.removeEventListener('abort', interrupted)
   }
+}
+
+/** A line that never ends costs no more than what is told of it. */
+function follow(stream: Readable, told: (line: string) => void): void {
+  const lines = new Lines(2 * LONGEST, { blank: true })
+  stream.on('data', chunk => lines.push(chunk).forEach(told))
+  stream.once('end', () => lines.end().forEach(told))
 }

@@ -3,6 +3,7 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { type Commit, type Task, Unworkable } from '../engines/engine.ts'
 import { remove, sizeOf } from '../files.ts'
+import { cutAt } from '../last-lines.ts'
 import { runCommand } from './command.ts'
 
 export type GitSource = {
@@ -15,6 +16,7 @@ export type GitSource = {
 export type Credential = { username: string; password: string }
 type Options = { revision: string; task: Task; folder: string; disk_mb: number; path: string }
 
+const PEELED = '^{}'
 const WHOLE = /^[0-9a-f]{40}([0-9a-f]{24})?$/
 const MIRROR_MB = 1024
 const GIT_MS = 5 * 60_000
@@ -75,7 +77,7 @@ async function attempt(
         ref,
         url,
         await git(
-          ['ls-remote', '--', url],
+          ['ls-remote', '--', url, ...namesOf(ref)],
           `The repository ${url} cannot be read: see that it is there, and that its integration may read it. Git`,
         ),
       )
@@ -101,17 +103,20 @@ async function attempt(
   if ((await sizeOf(mirror, MIRROR_MB)) >= MIRROR_MB) await remove(mirror)
   return {
     sha: commit,
-    author: author.slice(0, 200) || null,
-    message: message.join('\n').trim().slice(0, 2000) || null,
+    author: cutAt(author, 200) || null,
+    message: cutAt(message.join('\n').trim(), 2000) || null,
   }
 }
+
+/** Asked for by these names, a repository of many refs does not tell them all. */
+const namesOf = (ref: string) => [ref, `refs/heads/${ref}`, `refs/tags/${ref}`].flatMap(name => [name, name + PEELED])
 
 /** As git itself looks for it: the whole name, a branch, a tag, a commit. */
 function resolved(ref: string, url: string, lines: string[]): { sha: string; at: string } {
   const refs = new Map(lines.map(line => line.split('\t').reverse() as [string, string]))
-  for (const name of [ref, `refs/heads/${ref}`, `refs/tags/${ref}`]) {
+  for (const name of namesOf(ref)) {
     // Of an annotated tag, the commit that it is of.
-    const sha = refs.get(`${name}^{}`) ?? refs.get(name)
+    const sha = refs.get(name + PEELED) ?? refs.get(name)
     if (sha && name !== 'HEAD') return { sha, at: name }
   }
   if (WHOLE.test(ref)) return { sha: ref, at: ref }

@@ -151,12 +151,7 @@ export class ContainerEngine extends PooledEngine {
     }
     // What it names and nobody has is told before anything is made.
     recipe(unit, artifact, { ...this.#place(images), port: DEFAULT_PORT })
-    this.pool(unit, true).start({
-      launch,
-      health_path: artifact.health_path,
-      copies: Math.max(1, unit.resources.min_scale),
-      memory_mb: unit.resources.memory_limit_mb,
-    })
+    this.run(unit, artifact, launch)
   }
 
   override async stop(ref: Ref): Promise<void> {

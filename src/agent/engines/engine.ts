@@ -1,7 +1,7 @@
 // The interface between the agent and what runs applications: processes of this machine, containers, a cluster.
 import type { Source } from '../../deployments/parts.schema.ts'
 import type { Part, WholeResourceSpec } from '../../deployments/resources.schema.ts'
-import type { RegistryCredential } from '../../sync/schema.ts'
+import type { RegistryCredential } from '../../sync/credentials.schema.ts'
 
 /** One revision of one deployment. */
 export type Ref = { deployment_id: string; revision_id: string }

@@ -2,6 +2,7 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { readJson, remove, sizeOf, stampOf, writeJson } from '../files.ts'
+import { endEscaped } from '../marked.ts'
 import { freePort } from '../ports.ts'
 import { memoryOf } from '../processes.ts'
 import type { Artifact, Events, Ref, Task, Tree, Unit } from './engine.ts'
@@ -126,16 +127,12 @@ export class ProcessEngine extends PooledEngine {
         ...{ command: artifact.start_command!, cwd: artifact.location, env, port },
       })
     }
-    this.pool(unit, true).start({
-      launch,
-      health_path: artifact.health_path,
-      copies: Math.max(1, unit.resources.min_scale),
-      memory_mb: unit.resources.memory_limit_mb,
-    })
+    this.run(unit, artifact, launch)
   }
 
   override async stop(ref: Ref): Promise<void> {
     await super.stop(ref)
+    endEscaped(ref.revision_id)
     this.#trees.delete(ref.revision_id)
     this.#full.delete(ref.revision_id)
   }
@@ -200,12 +197,13 @@ export class ProcessEngine extends PooledEngine {
     for (const [pool, { deployment_id, revision_id }] of all) {
       const told = `it wrote more than the ${limit} MB that it may`
       const tree = trees && this.#trees.get(revision_id)
+      const copies = pool.copies()
       if ((await sizeOf(this.path(deployment_id, 'revisions', revision_id), limit)) > limit) {
         this.#full.add(revision_id)
-        pool.blameAll(told)
+        pool.blameAll(told, copies)
         // The source alone may have had as much.
       } else if (tree && (await sizeOf(tree, 2 * limit)) > 2 * limit)
-        pool.blameAll(`${told}, into the folder of its source: deploy it again, and let it write to TMPDIR`)
+        pool.blameAll(`${told}, into the folder of its source: deploy it again, and let it write to TMPDIR`, copies)
     }
     this.#measuring = false
   }

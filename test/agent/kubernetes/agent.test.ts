@@ -8,7 +8,7 @@ import { baseName } from '../../../src/agent/engines/kubernetes/names.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
 import { eventually } from '../../support/commands.ts'
 import { type ControlPlane, controlPlane } from '../../support/control-plane.ts'
-import { folder } from '../../support/engine.ts'
+import { closeAgents, folder, run } from '../../support/engine.ts'
 import { settingsOf } from '../../support/kubernetes.ts'
 import { KubernetesApi } from '../../support/kubernetes-api.ts'
 import { autopilot, staysDown } from '../../support/kubernetes-pods.ts'
@@ -16,16 +16,14 @@ import { autopilot, staysDown } from '../../support/kubernetes-pods.ts'
 let api: KubernetesApi
 let control: ControlPlane
 let home: string
-let agents: Agent[]
 let id: string
 beforeEach(async () => {
   home = folder()
-  agents = []
   id = randomUUID()
   ;[api, control] = await Promise.all([new KubernetesApi().open(), controlPlane()])
 })
 afterEach(async () => {
-  for (const agent of agents) await agent.close({ stop: true })
+  await closeAgents()
   await Promise.all([control.stop(), api.close()])
   fs.rmSync(home, { recursive: true, force: true })
 })
@@ -35,9 +33,7 @@ function start() {
     ...{ agent_id: 'agent-1', version: 'test', home, engine, wait: 5, say: () => {} },
     control: controlAt({ url: control.url, key: 'key' }),
   })
-  agents.push(agent)
-  void agent.run()
-  return agent
+  run(agent)
 }
 const image = (tag: string) => ({
   source: 'external_container' as const,

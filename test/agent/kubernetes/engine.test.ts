@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { Passing, UNHEARD, Unworkable } from '../../../src/agent/engines/engine.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
+import { heard } from '../../support/commands.ts'
 import { artifactOf, DEPLOYMENT_ID, revisionId, settingsOf, unitOf } from '../../support/kubernetes.ts'
 import { KubernetesApi } from '../../support/kubernetes-api.ts'
 import { autopilot, comesUp, drive } from '../../support/kubernetes-pods.ts'
@@ -341,9 +342,11 @@ describe('removal', () => {
     const metadata = { name: `${BASE}-db`, finalizers: ['kubernetes.io/pvc-protection'] }
     api.put({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', metadata })
     let over = false
-    const removing = engine.remove(DEPLOYMENT_ID).then(() => {
-      over = true
-    })
+    const removing = heard(
+      engine.remove(DEPLOYMENT_ID).then(() => {
+        over = true
+      }),
+    )
     await expect.poll(() => api.get('PersistentVolumeClaim', `${BASE}-db`).metadata.deletionTimestamp).toBeTruthy()
     await expect.poll(() => names()).toEqual([`PersistentVolumeClaim ${BASE}-db`])
     expect(over).toBe(false)
@@ -420,4 +423,4 @@ test('an agent that is killed before any of its writes leaves nothing double and
     await drive(next, { present: false }, units)
     expect(names()).toEqual([])
   }
-}, 120_000)
+})

@@ -2,4 +2,4 @@
 import { it } from 'vitest'
 import { passesKit } from '../../support/kit.ts'
 
-it('passes', () => passesKit('protocol-kit/our-agent.ts'), 300_000)
+it('passes', () => passesKit('protocol-kit/our-agent.ts'), 600_000)

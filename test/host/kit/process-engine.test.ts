@@ -2,4 +2,4 @@
 import { it } from 'vitest'
 import { passesKit } from '../../support/kit.ts'
 
-it('passes', () => passesKit('src/agent/main.ts', '--stop'), 300_000)
+it('passes', () => passesKit('src/agent/main.ts', '--stop'), 600_000)

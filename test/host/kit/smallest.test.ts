@@ -5,11 +5,11 @@ import { passesKit } from '../../support/kit.ts'
 
 afterEach(() => vi.unstubAllEnvs())
 
-it('passes', () => passesKit('protocol-kit/fake-agent.ts'), 300_000)
+it('passes', () => passesKit('protocol-kit/fake-agent.ts'), 600_000)
 
 it('fails where it does nothing', async () => {
   vi.stubEnv('KIT_PATIENCE_MS', '2000')
   const idle = [process.execPath, '-e', 'setInterval(() => {}, 1000)']
   const failed = await playKit(idle, { only: 'takes work', say: () => {} })
   expect(failed).toHaveLength(1)
-}, 60_000)
+})

@@ -63,6 +63,16 @@ export class ContainerApi {
   get = <T>(path: string, query?: Query) => this.ask<T>('GET', path, { query })
   post = <T>(path: string, body?: object, query?: Query) => this.ask<T>('POST', path, { body, query })
 
+  /** Undefined where there is no such thing. */
+  async find<T>(path: string): Promise<T | undefined> {
+    try {
+      return await this.get<T>(path)
+    } catch (error) {
+      if (error instanceof EngineFailure && error.status === 404) return undefined
+      throw error
+    }
+  }
+
   /** Whether Dockerfiles are built by BuildKit there, as Docker does from 23.0 on: the classic builder passes over what it does not know. */
   async hasBuildKit(): Promise<boolean> {
     const res = await this.#send('GET', '/_ping', { signal: AbortSignal.timeout(ANSWER_WITHIN) })
@@ -173,7 +183,7 @@ export class ContainerApi {
       code === 'EACCES'
         ? 'this user may not use it: add the user to its group'
         : code === 'ENOENT' || code === 'ECONNREFUSED'
-          ? 'nothing listens there: start the engine, or name its socket in the settings'
+          ? 'nothing listens there: start the engine, or name its socket in CONTAINER_SOCKET'
           : name === 'TimeoutError'
             ? 'it does not answer in time'
             : message

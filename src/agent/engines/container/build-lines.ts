@@ -1,5 +1,5 @@
 // What a build tells, as lines: the classic builder's as they are, and BuildKit's unpacked (protobuf, moby.buildkit.v1.StatusResponse).
-import { Lines } from './frames.ts'
+import { Lines, LONGEST_LINE } from './frames.ts'
 
 export type BuildMessage = { id?: string; stream?: string; aux?: { ID?: string; Digest?: string } | string }
 
@@ -8,7 +8,7 @@ const VERTEX = { in: 1, digest: 1, name: 3, started: 5 }
 const LOG = { in: 3, vertex: 1, message: 4 }
 
 export function buildLines(): (message: BuildMessage) => string[] {
-  const plain = new Lines()
+  const plain = new Lines(LONGEST_LINE)
   const logs = new Map<string, Lines>()
   const named = new Set<string>()
   const ofTrace = (field: number, bytes: Buffer): string[] => {
@@ -20,7 +20,7 @@ export function buildLines(): (message: BuildMessage) => string[] {
       named.add(digest)
       return [name]
     }
-    const lines = logs.get(text(LOG.vertex)) ?? new Lines()
+    const lines = logs.get(text(LOG.vertex)) ?? new Lines(LONGEST_LINE)
     logs.set(text(LOG.vertex), lines)
     return lines.push(parts.get(LOG.message) ?? Buffer.alloc(0))
   }

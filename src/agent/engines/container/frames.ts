@@ -1,19 +1,21 @@
 // Bytes into lines: those of a stream, and those of a container's two streams that the engine sends as one.
 import { StringDecoder } from 'node:string_decoder'
 
-const LONGEST_LINE = 16 * 1024
+export const LONGEST_LINE = 16 * 1024
 const HEADER = 8
 const STDERR = 2
 
 /** Whole lines, however the chunks are cut; one without an end is cut where it gets too long. */
 export class Lines {
   readonly #longest: number
+  readonly #blank: boolean
   readonly #decoder = new StringDecoder('utf8')
   #rest = ''
   #skipping = false
 
-  constructor(longest = Number.POSITIVE_INFINITY) {
+  constructor(longest = Number.POSITIVE_INFINITY, { blank = false } = {}) {
     this.#longest = longest
+    this.#blank = blank
   }
 
   push(chunk: Buffer): string[] {
@@ -28,7 +30,7 @@ export class Lines {
       this.#rest = ''
       this.#skipping = true
     }
-    return lines.map(line => this.#cut(line)).filter(line => line !== '')
+    return lines.map(line => this.#cut(line)).filter(line => this.#blank || line !== '')
   }
 
   end(): string[] {

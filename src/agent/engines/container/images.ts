@@ -111,13 +111,8 @@ export class Images {
     return loginOf({ username: own.username, password: own.password, serveraddress: own.registry })
   }
 
-  async #inspect(image: string): Promise<Inspected | undefined> {
-    try {
-      return await this.#api.get<Inspected>(`/images/${image}/json`)
-    } catch (error) {
-      if (error instanceof EngineFailure && error.status === 404) return undefined
-      throw error
-    }
+  #inspect(image: string): Promise<Inspected | undefined> {
+    return this.#api.find<Inspected>(`/images/${image}/json`)
   }
 
   has = async (image: string) => (await this.#inspect(image)) !== undefined

@@ -1,6 +1,6 @@
 // Follows the log of one container line by line, from where the last agent left off, to the container's end.
 import { setTimeout as delay } from 'node:timers/promises'
-import { type ContainerApi, EngineFailure } from './api.ts'
+import type { ContainerApi } from './api.ts'
 import type { Ended } from './failures.ts'
 
 /** Engines tell the time of a line in seconds at worst: up to which of them it was read, and how many lines of that one. */
@@ -38,10 +38,9 @@ export async function follow(
     await read.catch(() => {})
     if (signal.aborted) return undefined
     try {
-      const { State, HostConfig } = await api.get<Inspected>(`/containers/${id}/json`)
-      if (!State.Running) return { ...State, memory: HostConfig.Memory }
-    } catch (error) {
-      if (error instanceof EngineFailure && error.status === 404) return undefined
+      const found = await api.find<Inspected>(`/containers/${id}/json`)
+      if (!found?.State.Running) return found && { ...found.State, memory: found.HostConfig.Memory }
+    } catch {
       // The engine itself is away for a while.
     }
     await delay(AGAIN_MS, undefined, { signal }).catch(() => {})

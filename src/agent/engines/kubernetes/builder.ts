@@ -16,7 +16,7 @@ type Inspected = { Config?: { User?: string; Labels?: Record<string, string> | n
 /** Where it is pushed to, and with what. */
 export type Place = { repository: string; login: Login | null }
 /** What whoever deployed it may pull that image with. */
-export type LoginFor = (image: string) => Promise<Login | null>
+type LoginFor = (image: string) => Promise<Login | null>
 export type Built = { location: string; start_command: string | null }
 
 /** Who an application is that was built in the base image, unless the operator says who. */
@@ -97,7 +97,7 @@ export class Builder {
         throw new Unworkable(
           'It has no Dockerfile, and this agent was given no base image to build it in: add a Dockerfile, or ask whoever runs the agent to set K8S_BUILD_BASE_IMAGE.',
         )
-      if (!(await this.#inspect(api, base))) await this.#pull(api, base, this.login(base), task)
+      if (!(await api.find(`/images/${base}/json`))) await this.#pull(api, base, this.login(base), task)
       const [id, start_command] = await buildInBase(base, { ...job, user: run_as_user ?? USER })
       return { id, start_command }
     }
@@ -113,17 +113,8 @@ export class Builder {
 
   /** What a Dockerfile begins with: with their login, never the operator's; what was built for others here, only if its registry lets them have it. */
   async #begun(api: ContainerApi, image: string, unit: Unit, login: Login | null, task: Task): Promise<void> {
-    const built = (await this.#inspect(api, image))?.Config?.Labels?.[DEPLOYMENT]
+    const built = (await api.find<Inspected>(`/images/${image}/json`))?.Config?.Labels?.[DEPLOYMENT]
     if (login || (built && built !== unit.deployment_id)) await this.#pull(api, image, login, task)
-  }
-
-  async #inspect(api: ContainerApi, image: string): Promise<Inspected | undefined> {
-    try {
-      return await api.get<Inspected>(`/images/${image}/json`)
-    } catch (error) {
-      if (error instanceof EngineFailure && error.status === 404) return undefined
-      throw error
-    }
   }
 
   async #pull(api: ContainerApi, image: string, login: Login | null, { log, signal }: Task): Promise<void> {

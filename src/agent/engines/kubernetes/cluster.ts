@@ -5,8 +5,9 @@ import {
   type KubeConfig,
   type KubernetesObject,
   KubernetesObjectApi,
-  makeInformer,
+  ListWatch,
   PatchStrategy,
+  Watch,
 } from '@kubernetes/client-node'
 import { Passing, Unworkable } from '../engine.ts'
 import { DEPLOYMENT, LEAST, MANAGED_BY, MANAGER, OWNER, ownedBy, selectorOf } from './names.ts'
@@ -168,7 +169,6 @@ export class Cluster {
     const selector = selectorOf(ownedBy({ owner: this.#owner }))
     const list = () =>
       this.#objects.list(version, kind, namespace, undefined, undefined, undefined, undefined, selector)
-    const informer = makeInformer<KubernetesObject>(this.config, path, list, selector)
     let timer: NodeJS.Timeout | undefined
     let stopped = false
     const start = () => {
@@ -178,9 +178,21 @@ export class Cluster {
       clearTimeout(timer)
       if (!stopped) timer = setTimeout(start, AGAIN_MS).unref()
     }
-    informer.on('add', object => changed(object, false))
-    informer.on('update', object => changed(object, false))
-    informer.on('delete', object => changed(object, true))
+    const watch = new Watch(this.config)
+    const ask = watch.watch.bind(watch)
+    watch.watch = async (...asked) => {
+      const request = await ask(...asked)
+      // The informer only ends what it had been given by then.
+      if (stopped) request.abort()
+      return request
+    }
+    const informer = new ListWatch<KubernetesObject>(path, watch, list, false, selector)
+    const tell = (gone: boolean) => (object: KubernetesObject) => {
+      if (!stopped) changed(object, gone)
+    }
+    informer.on('add', tell(false))
+    informer.on('update', tell(false))
+    informer.on('delete', tell(true))
     informer.on('error', again)
     start()
     return () => {

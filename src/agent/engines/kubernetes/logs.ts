@@ -91,6 +91,7 @@ export class Logs {
     try {
       const options: https.RequestOptions = {}
       await this.#config.applyToHTTPSOptions(options)
+      if (tap.gone) return
       const request = (url.protocol === 'https:' ? https : http).request(
         url,
         options as https.RequestOptions,

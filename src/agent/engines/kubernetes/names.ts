@@ -49,7 +49,7 @@ export const selectorOf = (labels: Record<string, string>) =>
     .join(',')
 
 /** Labels that are never a user's to say. */
-export const labelsOf = (settings: KubernetesSettings, unit: Unit, component?: Component, ofRevision = false) => ({
+const labelsOf = (settings: KubernetesSettings, unit: Unit, component?: Component, ofRevision = false) => ({
   'app.kubernetes.io/name': unit.name,
   'app.kubernetes.io/instance': baseName(unit),
   ...ownedBy(settings, unit.deployment_id),

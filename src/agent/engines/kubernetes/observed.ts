@@ -24,7 +24,7 @@ export const revisionsOf = ({ deployments, pods, others }: Objects): string[] =>
   ...new Set([...deployments, ...pods, ...others].flatMap(object => label(object, REVISION) ?? [])),
 ]
 
-export type Fares = { revision: string; phase: Running['phase']; drains_at: number | null }
+type Fares = { revision: string; phase: Running['phase']; drains_at: number | null }
 
 export function faresOf(revision: string, objects: Objects, drain_seconds: number, now: Date): Fares {
   const deployments = objects.deployments.filter(one => label(one, REVISION) === revision)

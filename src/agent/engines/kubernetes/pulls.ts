@@ -1,6 +1,6 @@
 // What nodes pull images of the installation's own registry with: a Secret for each revision, renewed for as long as it is there.
 import type { V1Secret } from '@kubernetes/client-node'
-import type { RegistryCredential } from '../../../sync/schema.ts'
+import type { RegistryCredential } from '../../../sync/credentials.schema.ts'
 import type { Events, Ref, Unit } from '../engine.ts'
 import { type Cluster, deploymentOf } from './cluster.ts'
 import { COMPONENT, EXPIRES, metaOf, namespaceOf, ownedBy, RENEW, REVISION, revisionName } from './names.ts'

@@ -13,7 +13,7 @@ export type Finding = {
 type World = { deployments: V1Deployment[]; pods: V1Pod[]; events: CoreV1Event[]; now: Date }
 
 /** That many ends in a row are a loop. */
-export const CRASHES = 5
+const CRASHES = 5
 /** A registry, a quota or a secret may come back or still be on its way. */
 const PATIENCE_SECONDS = 60
 

@@ -4,7 +4,7 @@ import { DnsLabel, DnsSubdomain, HOST, ImageReference, matching } from '../../..
 
 const list = (each: z.ZodType<string, string>) =>
   z
-    .string()
+    .string({ error: 'needs to be set, to one or more, comma-separated' })
     .transform(text =>
       text
         .split(',')

@@ -29,15 +29,19 @@ function opens(host: string, port: number, timeout: number): Promise<boolean> {
 /** What is wrong with the answer, or undefined. */
 function ask(host: string, port: number, path: string, timeout: number): Promise<string | undefined> {
   return new Promise(resolve => {
+    // Also of an answer that never ends: nobody goes on reading it.
+    const signal = AbortSignal.timeout(timeout)
     const asked = http.get(
-      { host, port, path, agent: false, timeout, headers: { 'User-Agent': 'slipway-health' } },
+      { host, port, path, agent: false, signal, headers: { 'User-Agent': 'slipway-health' } },
       res => {
         res.resume()
         const { statusCode = 0 } = res
         resolve(statusCode >= 200 && statusCode < 400 ? undefined : `answers ${statusCode}`)
       },
     )
-    asked.once('timeout', () => asked.destroy(new Error(`does not answer within ${timeout / 1000} s`)))
-    asked.once('error', error => resolve('code' in error ? `breaks off (${error.code})` : error.message))
+    asked.on('error', error => {
+      if (signal.aborted) resolve(`does not answer within ${timeout / 1000} s`)
+      else resolve('code' in error ? `breaks off (${error.code})` : error.message)
+    })
   })
 }

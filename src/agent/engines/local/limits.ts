@@ -3,6 +3,8 @@
 export const LIMITS = {
   /** From its start to its first health, all restarts included. */
   ready_ms: 120_000,
+  /** A start that takes longer says in its log what it waits for. */
+  slow_ms: 10_000,
   /** How long a database may take to come before that is a failure, too. */
   database_ms: 300_000,
   /** So many crashes before the first health are a loop; later, they are one when they follow each other this fast. */

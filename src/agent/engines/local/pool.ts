@@ -64,6 +64,8 @@ export class Pool {
   #recipe: Recipe | undefined
   #startedAt = Date.now()
   #wasHealthy = false
+  #failing = false
+  #slowTold = false
   #trouble: string | null = null
   #stopping = false
   #tickAt = 0
@@ -106,8 +108,18 @@ export class Pool {
         slot.launching = this.#launch(slot, this.#recipe)
     }
     if (now - this.#tickAt > 500) this.#tickAt = now
-    // Time alone may have made it a failure.
-    if (!this.#wasHealthy && this.phase() === 'failing') this.#told.changed()
+    this.#noteSlow(now - this.#startedAt)
+    // Time alone may have made it a failure, which is news once.
+    const failing = this.phase() === 'failing'
+    if (failing && !this.#failing) this.#told.changed()
+    this.#failing = failing
+  }
+
+  #noteSlow(ms: number): void {
+    if (this.#slowTold || ms < this.#limits.slow_ms || !this.#trouble || this.phase() !== 'starting') return
+    this.#slowTold = true
+    const patience = `it is given up when it is not after ${Math.round(this.#limits.ready_ms / 1000)} s`
+    this.#told.log(`Not healthy yet: ${this.#trouble}; ${patience}.`, 'WARNING')
   }
 
   phase(): Running['phase'] {
@@ -152,11 +164,14 @@ export class Pool {
     }
   }
 
-  blameAll(reason: string): void {
-    for (const { copy } of this.#slots) if (copy) this.blame(copy, reason)
+  blameAll(reason: string, copies = this.copies()): void {
+    for (const copy of copies) this.blame(copy, reason)
   }
 
+  /** Told once: it may take its time to end, and whoever measured it may come late. */
   blame(copy: Copy, reason: string): void {
+    if (!this.copies().includes(copy)) return
+    if (copy.blamed) return void copy.kill()
     this.#trouble = reason
     copy.blamed = true
     this.#told.log(`Killed: ${reason}.`, 'ERROR')

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { list, readJson, remove, writeJson } from '../../files.ts'
 import type { Artifact, Engine, Events, Level, Ref, Seen, Task, Tree, Unit } from '../engine.ts'
 import { LIMITS, type Limits } from './limits.ts'
-import { type Copy, Pool } from './pool.ts'
+import { type Copy, Pool, type Recipe } from './pool.ts'
 import { Promised } from './promised.ts'
 import type { Route, Target } from './router.ts'
 import { RouterClient } from './router-client.ts'
@@ -65,7 +65,8 @@ export abstract class PooledEngine implements Engine {
     }
     await this.#apply()
     this.every(this.limits.tick_ms, () => this.each(pool => pool.tick()))
-    this.every(this.limits.asked_ms, () => void this.#noteUse().catch(() => {}))
+    // A router that is gone is found out so at the latest, and there is another one.
+    this.every(this.limits.asked_ms, () => void this.#noteUse().catch(() => this.#apply().catch(() => {})))
   }
 
   async deployments(): Promise<string[]> {
@@ -135,7 +136,11 @@ export abstract class PooledEngine implements Engine {
     this.#closed = true
     for (const timer of this.#timers.splice(0)) clearInterval(timer)
     await this.promised.close()
-    if (!stop) return this.each(pool => pool.release())
+    if (!stop) {
+      this.each(pool => pool.release())
+      // Where nothing serves on, nobody needs to be led there.
+      if (list(this.#home).length > 0) return
+    }
     const all = [...this.#pools.values()].flatMap(pools => [...pools.values()])
     await Promise.all(all.map(pool => pool.stop()))
     await this.#router.close()
@@ -187,6 +192,12 @@ export abstract class PooledEngine implements Engine {
     return pools.get(revision_id)
   }
 
+  /** As many copies as it is to have, each held to its memory. */
+  protected run(unit: Unit, { health_path }: Artifact, launch: Recipe['launch']): void {
+    const { min_scale, memory_limit_mb } = unit.resources
+    this.pool(unit, true).start({ launch, health_path, copies: Math.max(1, min_scale), memory_mb: memory_limit_mb })
+  }
+
   protected each(work: (pool: Pool, ref: Ref) => void): void {
     for (const [deployment_id, pools] of this.#pools)
       for (const [revision_id, pool] of pools) work(pool, { deployment_id, revision_id })
@@ -217,19 +228,29 @@ export abstract class PooledEngine implements Engine {
 
   async #apply(): Promise<void> {
     if (this.#closed) return
-    await this.#router.apply(() => list(this.#home).flatMap(deployment => this.#routesOf(deployment)))
+    await this.#router.apply(() => {
+      const all = list(this.#home).flatMap(id => {
+        const kept = this.#kept(id)
+        return kept ? [{ id, kept }] : []
+      })
+      const owners = new Map(all.map(({ id, kept }) => [kept.host, id]))
+      return all.flatMap(({ id, kept }) =>
+        // Whoever names another one's host as its custom_url does not get what is asked of that one.
+        this.#routesOf(id, kept).filter(({ host }) => (owners.get(host ?? '') ?? id) === id),
+      )
+    })
   }
 
-  #routesOf(deployment: string): Route[] {
-    const kept = this.#kept(deployment)
-    if (!kept?.routed) return []
+  #routesOf(deployment: string, kept: Kept): Route[] {
+    if (!kept.routed) return []
     const targets = this.#pools.get(deployment)?.get(kept.routed)?.targets() ?? []
     const where = { targets, of: deployment }
     const routes: Route[] = [{ host: kept.host, path: '/', ...where }]
-    if (kept.custom_url) {
-      const { hostname, pathname } = new URL(
-        /^https?:/.test(kept.custom_url) ? kept.custom_url : `https://${kept.custom_url}`,
-      )
+    const { custom_url } = kept
+    const custom = custom_url && URL.parse(/^https?:/.test(custom_url) ? custom_url : `https://${custom_url}`)
+    // One that is no address leads nowhere, and nobody else's way is lost for it.
+    if (custom) {
+      const { hostname, pathname } = custom
       routes.push({ host: hostname, path: pathname, ...where })
       // Here that host leads nowhere: its path is served too, at whatever name this machine is asked by.
       if (pathname !== '/') routes.push({ host: null, path: pathname, ...where })

@@ -77,19 +77,27 @@ export function createRouter() {
     const out = http.request({
       method: req.method!,
       path: req.url!,
-      headers: forwarded(req),
+      headers: [...forwarded(req, PER_HOP), 'Connection', 'keep-alive'],
       setHost: false,
       createConnection: () => socket,
     })
-    out.on('error', () => {
-      // It may answer before it has read everything, and close; an answer that breaks off is seen below.
+    out.on('error', () => {})
+    // It may answer before it has read everything, and close; an answer that breaks off is seen below.
+    out.once('close', () => {
       if (!res.headersSent) answer(res, 502, 'The application closed the connection without an answer.')
     })
-    out.on('information', ({ statusCode, headers }) => {
-      if (statusCode === 103) res.writeEarlyHints(headers as Record<string, string>)
+    // What Node would not say itself is no reason to end, here where every deployment is served.
+    out.on('information', ({ statusCode, headers, rawHeaders }) => {
+      const link = pairs(rawHeaders).flatMap(([name, value]) => (name.toLowerCase() === 'link' ? [value] : []))
+      if (statusCode === 103) unlessRefused(() => res.writeEarlyHints({ ...(headers as Record<string, string>), link }))
     })
     out.once('response', from => {
-      res.writeHead(from.statusCode!, from.statusMessage, without(from.rawHeaders, PER_HOP))
+      const { statusCode, statusMessage, rawHeaders } = from
+      const said = unlessRefused(() => res.writeHead(statusCode!, statusMessage, without(rawHeaders, PER_HOP)))
+      if (!said) {
+        answer(res, 502, 'The application’s answer is none that can be passed on.')
+        return void out.destroy()
+      }
       res.flushHeaders()
       from.once('error', () => res.destroy())
       from.once('aborted', () => res.destroy())
@@ -106,7 +114,7 @@ export function createRouter() {
     if (typeof reached === 'string')
       return void client.end(`HTTP/1.1 ${reached === 'nowhere' ? '404 Not Found' : '503 Service Unavailable'}\r\n\r\n`)
     const { socket, release } = reached
-    const lines = pairs(without(req.rawHeaders, NONE)).map(([name, value]) => `${name}: ${value}\r\n`)
+    const lines = pairs(forwarded(req, NONE)).map(([name, value]) => `${name}: ${value}\r\n`)
     socket.write(`${req.method} ${req.url} HTTP/1.1\r\n${lines.join('')}\r\n`, 'latin1')
     if (head.length) socket.write(head)
     socket.on('error', () => client.destroy())
@@ -123,7 +131,12 @@ export function createRouter() {
 
   const server = () => {
     const made = http.createServer(
-      { requestTimeout: 0, keepAliveTimeout: 75_000 },
+      // Whoever offers HTTP/2 is answered without it: each of its requests finds its own way.
+      {
+        requestTimeout: 0,
+        keepAliveTimeout: 75_000,
+        shouldUpgradeCallback: ({ headers }) => headers.upgrade !== 'h2c',
+      },
       (req, res) => void onRequest(req, res),
     )
     made.on('upgrade', (req, socket, head) => void onUpgrade(req, socket, head))
@@ -171,13 +184,22 @@ const without = (raw: string[], names: Set<string>) =>
     .flat()
 
 /** What a client says of itself here cannot be told from what we say: ours stands. */
-function forwarded(req: http.IncomingMessage): string[] {
+function forwarded(req: http.IncomingMessage, dropped: Set<string>): string[] {
   const ours = ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host']
   return [
-    ...without(req.rawHeaders, new Set([...PER_HOP, ...ours])),
+    ...without(req.rawHeaders, new Set([...dropped, ...ours])),
     ...['X-Forwarded-For', req.socket.remoteAddress ?? '', 'X-Forwarded-Proto', 'http'],
-    ...['X-Forwarded-Host', req.headers.host ?? '', 'Connection', 'keep-alive'],
+    ...['X-Forwarded-Host', req.headers.host ?? ''],
   ]
+}
+
+function unlessRefused(say: () => void): boolean {
+  try {
+    say()
+    return true
+  } catch {
+    return false
+  }
 }
 
 function refuse(res: http.ServerResponse, why: 'nowhere' | 'nobody', host: string): void {
@@ -190,6 +212,6 @@ function refuse(res: http.ServerResponse, why: 'nowhere' | 'nobody', host: strin
 
 function answer(res: http.ServerResponse, status: number, detail: string): void {
   if (res.destroyed) return
-  res.writeHead(status, { 'Content-Type': 'application/problem+json' })
+  res.writeHead(status, http.STATUS_CODES[status], { 'Content-Type': 'application/problem+json' })
   res.end(JSON.stringify({ type: 'about:blank', status, title: http.STATUS_CODES[status], detail }))
 }

@@ -89,6 +89,7 @@ export class ProcessCopy implements Copy {
     const { code, signal } = this.exit
     if (signal) return `was killed by ${signal}`
     if (code === 127) return 'ended with code 127, which means that its program was not found'
+    if (code === 0) return 'ended with code 0, as if it were done: an application has to go on running'
     return code === null ? 'ended' : `ended with code ${code}`
   }
 

@@ -1,0 +1,51 @@
+// The agent as a program: what it does not begin with, and what it leaves behind when nobody lets it begin.
+import { once } from 'node:events'
+import * as fs from 'node:fs'
+import { createServer, type Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { command, stopAll } from '../support/commands.ts'
+import { folder } from '../support/engine.ts'
+
+let home: string
+let server: Server
+let url: string
+
+beforeEach(async () => {
+  home = folder()
+  server = createServer((_, res) => res.writeHead(401, { 'Content-Type': 'application/json' }).end('{}'))
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+})
+afterEach(async () => {
+  await stopAll()
+  server.close()
+  fs.rmSync(home, { recursive: true, force: true })
+})
+
+const agent = (args: string[], SLIPWAY_URL = url) =>
+  command('src/agent/main.ts', ['--home', home, '--port', '0', ...args], { SLIPWAY_URL, SLIPWAY_LISTENER_KEY: 'key' })
+
+describe('ends at once, touching nothing, with', () => {
+  test.each([
+    ['an address that is none', [], 'slipway.example.com'],
+    ['an address of something else', [], 'ftp://slipway.example.com'],
+    ['a port that is a word', ['--port', 'http'], undefined],
+    ['a port that there is not', ['--port', '65536'], undefined],
+    ['an engine that there is not', ['--engine', 'steam'], undefined],
+  ])('%s', async (_, args, address) => {
+    const { exited, said } = agent(args, address)
+    expect(await exited, said.out).toBe(1)
+    expect(said.err).not.toBe('')
+    expect(fs.readdirSync(home)).toEqual([])
+  })
+})
+
+test('refused before it ran anything, it leaves no router behind', async () => {
+  const { exited, said } = agent([])
+  expect(await exited, said.err).toBe(1)
+  const router = JSON.parse(fs.readFileSync(join(home, 'router.json'), 'utf8'))
+  expect(router).toMatchObject({ port: expect.any(Number) })
+  expect(router).not.toHaveProperty('identity')
+})
