@@ -14,7 +14,7 @@ import { type Origin, obtain } from './tree.ts'
 
 /** `of`: what it was made of, where that is known. */
 export type Made =
-  | { state: 'built'; artifact: Artifact; of?: string | null; given_up?: string }
+  | { state: 'built'; artifact: Artifact; of?: string; given_up?: string }
   | { state: 'broken'; reason: string }
 /** `taken`: the folder of an earlier revision that it takes, and nobody may remove. */
 type Running = { deployment_id: string; controller: AbortController; ended: Promise<void>; taken?: string }
@@ -118,14 +118,11 @@ export class Builds {
       const again = await this.#again(unit, origin, serving, task)
       if (again?.artifact.location === tree) unkeep(folder)
       else await remove(folder)
-      if ((await sizeOf(task.cache, CACHE_MB)) >= CACHE_MB) {
-        log(`What it kept between builds grew beyond ${CACHE_MB} MB, and begins anew.`)
-        await remove(task.cache)
-      }
       for (const path of [folder, task.cache]) fs.mkdirSync(path, { recursive: true, mode: 0o700 })
       const made = again ?? (await this.#make(unit, origin, tree, task))
       signal.throwIfAborted()
       log(`Built in ${((performance.now() - begun) / 1000).toFixed(1)} s`)
+      if ((await sizeOf(task.cache, CACHE_MB)) >= CACHE_MB) await remove(task.cache)
       writeJson(join(folder, 'record.json'), { state: 'built', ...made } satisfies Made)
     } catch (error) {
       if (signal.aborted) {
@@ -153,7 +150,7 @@ export class Builds {
     origin: Origin,
     tree: string,
     task: Task,
-  ): Promise<Pick<Output, 'artifact'> & { of: string | null }> {
+  ): Promise<Pick<Output, 'artifact'> & Partial<Output>> {
     const { engine, templates } = this.#options
     const options = {
       revision: unit.revision_id,
@@ -166,7 +163,8 @@ export class Builds {
     const files = IMAGES.includes(unit.source) ? null : await obtain(origin, options)
     const artifact = await engine.prepare(unit, files, task)
     if (artifact.location !== tree) await remove(tree)
-    return { artifact, of: await madeOf(unit, origin, engine.name, artifact.commit?.sha) }
+    const of = await madeOf(unit, origin, engine.name, artifact.commit?.sha)
+    return { artifact, ...(of !== null && { of }) }
   }
 
   /** What was made of the same before, where it is still there. */
