@@ -17,7 +17,7 @@ import type { Task } from '../../src/agent/engines/engine.ts'
 import { PATH } from '../../src/agent/engines/process/environment.ts'
 import { prepare } from '../../src/agent/engines/process/prepare.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
-import { aliveOf, eventually } from '../support/commands.ts'
+import { aliveOf, eventually, heard } from '../support/commands.ts'
 import { folder as newFolder, unit } from '../support/engine.ts'
 import { type GitServer, gitServer } from '../support/git-http.ts'
 
@@ -39,7 +39,11 @@ beforeEach(() => {
   }
   fs.mkdirSync(task.cache)
 })
-afterEach(() => fs.rmSync(home, { recursive: true, force: true }))
+afterEach(() => {
+  // Whatever of it still runs ends.
+  controller.abort(new Error('The test is over.'))
+  fs.rmSync(home, { recursive: true, force: true, maxRetries: 9 })
+})
 
 const nothing: Origin = {
   ...{ git: null, archive: null, template_id: null },
@@ -287,6 +291,7 @@ test('what the operator lends is seen by the commands of a build, and is its own
 test('a build that waits for its turn is interrupted at once', async () => {
   const engine = new ProcessEngine({ home, port: 0 })
   const builds = new Builds({ home, engine, changed() {}, stale() {}, log() {} })
+  onTestFinished(() => builds.close())
   const install_command = `while [ ! -e ${home}/go ]; do sleep 0.02; done`
   const all = [1, 2, 3].map(() => unit({ deployment_id: randomUUID(), revision_id: randomUUID() }))
   for (const one of all) builds.start(one, { ...nothing, template_id: 'static-site', install_command })
@@ -295,7 +300,6 @@ test('a build that waits for its turn is interrupted at once', async () => {
   fs.writeFileSync(join(home, 'go'), '')
   await eventually(() => builds.made(all[0]!) && builds.made(all[1]!))
   expect(builds.made(all[2]!)).toBeUndefined()
-  await builds.close()
 })
 
 describe('a command of a build', () => {
@@ -318,8 +322,8 @@ describe('a command of a build', () => {
   })
 
   test('a line without an end is told before it has one', async () => {
-    const running = run(
-      `head -c 100000 /dev/zero | tr '\\0' x; while [ ! -e told ]; do sleep 0.02; done; echo; echo; echo end`,
+    const running = heard(
+      run(`head -c 100000 /dev/zero | tr '\\0' x; while [ ! -e told ]; do sleep 0.02; done; echo; echo; echo end`),
     )
     await eventually(() => lines.length > 0)
     fs.writeFileSync(join(home, 'told'), '')
