@@ -148,13 +148,16 @@ export async function controlPlane() {
     // An agent that ends, or is killed, breaks off what it was saying.
     const body = await json(req).catch(() => undefined)
     if (body === undefined) return void req.socket.destroy()
-    const [status, answer, headers = {}] = (await {
+    const answers = {
       '/v1/sync/poll': () => poll(Poll.parse(body)),
       '/v1/sync/release': () => release(Release.parse(body)),
       '/v1/sync/report': () => report(Reports.parse(body)),
       '/v1/sync/credentials': () => give(CredentialWish.parse(body)),
       '/v1/sync/logs': () => log(LogBatch.parse(body)),
-    }[req.url!]!()) as [number, object?, Record<string, string>?]
+    }[req.url!]
+    // Whoever had this port before may still be asked for there.
+    if (!answers) return void res.writeHead(404).end()
+    const [status, answer, headers = {}] = (await answers()) as [number, object?, Record<string, string>?]
     res.writeHead(status, { 'Content-Type': 'application/json', ...headers }).end(answer && JSON.stringify(answer))
   }).listen(0, '127.0.0.1')
   await once(server, 'listening')
