@@ -56,9 +56,10 @@ export function plan(wanted: Wanted, observed: Observed): Action[] {
   }
 
   const { target, serving } = wanted
+  const awaited = target !== null || serving !== null
   const actions: Action[] = []
   const held = wanted.database && observed.database !== 'ready'
-  if (wanted.database && observed.database === 'none') actions.push({ do: 'provide' })
+  if (wanted.database && awaited && observed.database === 'none') actions.push({ do: 'provide' })
   // Both may be there: the new one comes beside the old, which keeps serving until the control plane says otherwise.
   for (const id of new Set([serving, target]))
     if (id !== null) {
@@ -72,7 +73,6 @@ export function plan(wanted: Wanted, observed: Observed): Action[] {
   const best = [target, serving].find(id => phase(id) === 'healthy') ?? null
   if (best !== null && best !== observed.routed) actions.push({ do: 'switch', revision: best })
 
-  const awaited = target !== null || serving !== null
   for (const id of Object.keys(observed.revisions)) {
     if (id === target || id === serving) continue
     // The one that gets the requests stays for as long as another one is on its way to take them over.

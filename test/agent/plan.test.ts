@@ -177,6 +177,10 @@ test.each<[Observed['database'], string[]]>([
   expect(told(plan(want, { ...observed({ new: 'built' }), database }))).toEqual(actions)
 })
 
+test('where nothing is to come, not even a database does', () => {
+  expect(plan({ ...wanted(null, null), database: true }, observed({}))).toEqual([])
+})
+
 test('what serves waits for its database, however long, and what builds is built', () => {
   const failing = (revisions: Record<string, Phase>) => ({ ...observed(revisions), database: 'failing' as const })
   expect(told(plan({ ...wanted(null, 'old'), database: true }, failing({ old: 'built' })))).toEqual([])

@@ -13,7 +13,7 @@ import { buildLines } from './build-lines.ts'
 import { ignores } from './dockerignore.ts'
 import { buildFailure, ending } from './failures.ts'
 import { BEGINNING, follow } from './log.ts'
-import { type Create, deploymentLabels, networkName, REVISION, ROLE } from './spec.ts'
+import { type Create, deploymentLabels, networkName, PROCESSES, REVISION, ROLE } from './spec.ts'
 
 const BUILD_MS = 15 * 60_000
 const MEMORY = 4 * 1024 ** 3
@@ -96,7 +96,7 @@ export async function buildInBase(
       User: '0',
       Labels: { ...shared, [REVISION]: unit.revision_id, [ROLE]: 'build' },
       HostConfig: {
-        ...{ Memory: MEMORY, MemorySwap: MEMORY, SecurityOpt: ['no-new-privileges'] },
+        ...{ Memory: MEMORY, MemorySwap: MEMORY, PidsLimit: PROCESSES, SecurityOpt: ['no-new-privileges'] },
         Mounts: [{ Type: 'volume', Source: volume, Target: CACHE }],
       },
     },

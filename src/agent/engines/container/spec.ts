@@ -36,7 +36,8 @@ export type Place = {
 
 /** Where an application listens, unless its image says otherwise. */
 export const DEFAULT_PORT = 8000
-const PROCESSES = 2048
+/** At most, in one container. */
+export const PROCESSES = 2048
 const LOG = { Type: 'json-file', Config: { 'max-size': '10m' } }
 
 export const OWNER = 'slipway.owner'
