@@ -11,6 +11,7 @@ import { endMarked } from '../marked.ts'
 import { LinkOver } from './archive.ts'
 import { drop, isKept, keep, keptIn, madeOf, type Output, prune, unkeep } from './outputs.ts'
 import { type Origin, obtain } from './tree.ts'
+import { Turns } from './turns.ts'
 
 /** `of`: what it was made of, where that is known. */
 export type Made =
@@ -39,8 +40,7 @@ export class Builds {
   readonly #options: Options
   readonly #home: string
   readonly #running = new Map<string, Running>()
-  readonly #waiting: (() => void)[] = []
-  #free = AT_ONCE
+  readonly #turns = new Turns(AT_ONCE)
 
   constructor(options: Options) {
     this.#options = options
@@ -111,7 +111,7 @@ export class Builds {
       cache: join(this.#home, unit.deployment_id, 'cache'),
       running: join(folder, 'running'),
     }
-    if (!(await this.#turn(signal))) return log((signal.reason as Error).message, 'WARNING')
+    if (!(await this.#turns.take(unit.deployment_id, signal))) return log((signal.reason as Error).message, 'WARNING')
     try {
       signal.throwIfAborted()
       const begun = performance.now()
@@ -141,7 +141,7 @@ export class Builds {
       await remove(tree)
       writeJson(join(folder, 'record.json'), { state: 'broken', reason } satisfies Made)
     } finally {
-      this.#done()
+      this.#turns.giveBack(unit.deployment_id)
     }
   }
 
@@ -255,31 +255,5 @@ export class Builds {
 
   #folder({ deployment_id, revision_id }: Ref): string {
     return join(this.#home, deployment_id, revision_id)
-  }
-
-  /** False where it was interrupted while it waited. */
-  async #turn(signal: AbortSignal): Promise<boolean> {
-    if (this.#free > 0) {
-      this.#free--
-      return true
-    }
-    return new Promise(resolve => {
-      const begin = () => {
-        signal.removeEventListener('abort', leave)
-        resolve(true)
-      }
-      const leave = () => {
-        this.#waiting.splice(this.#waiting.indexOf(begin), 1)
-        resolve(false)
-      }
-      this.#waiting.push(begin)
-      signal.addEventListener('abort', leave)
-    })
-  }
-
-  #done(): void {
-    const next = this.#waiting.shift()
-    if (next) next()
-    else this.#free++
   }
 }
