@@ -234,12 +234,16 @@ describe('environment', () => {
   })
 
   test('what looks like a variable of Kubernetes is meant as it stands', () => {
-    const artifact = { env: { PRICE: 'a$$b $(PORT) $HOME' }, start_command: 'run --each $(HOME)' }
+    const artifact = {
+      env: { PRICE: 'a$$b $(PORT) $HOME' },
+      start_command: 'run --port $PORT --each $(HOME) --pid $$ $$(x) $',
+    }
     const app = podOf(all({ artifact })).containers[0]!
     // As Kubernetes reads it.
     const read = (text: string) => text.replace(/\$\$|\$\((\w+)\)/g, (all, name) => (name ? `<${all}>` : '$'))
     expect(read(app.env!.find(({ name }) => name === 'PRICE')!.value!)).toBe(artifact.env.PRICE)
     expect(app.command!.map(read)).toEqual(['/bin/sh', '-c', artifact.start_command])
+    expect(app.command![2]).toContain('--port $PORT')
   })
 
   test('a start command, a health path', () => {

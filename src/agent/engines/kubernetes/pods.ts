@@ -76,8 +76,8 @@ const fromSecret = (name: string, secret: string, key: string): V1EnvVar => ({
   valueFrom: { secretKeyRef: { name: secret, key } },
 })
 
-/** Kubernetes takes `$$` for a dollar, and `$(NAME)` for another variable's value: a text of the application means what it says. */
-const literal = (text: string) => text.replaceAll('$', '$$$$')
+/** Kubernetes takes `$$` for a dollar, and `$(NAME)` for another variable's value: a text of the application means what it says. Every other dollar stays. */
+const literal = (text: string) => text.replace(/\$(?=[$(])/g, '$$$$')
 
 /** The deployment's own values win over the runtime configuration's, and the platform's over both. */
 function environmentOf(unit: Unit, artifact: Artifact, component: Component): V1EnvVar[] {
