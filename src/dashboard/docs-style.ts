@@ -37,7 +37,7 @@ summary { cursor: pointer }
 .skip { position: absolute; left: -99em; z-index: 2; padding: .5rem 1rem; background: var(--paper) }
 .skip:focus { left: .5rem; top: .5rem }
 
-header { background: var(--side); border-bottom: 1px solid var(--line); padding: .75rem 1rem; position: sticky; top: 0; z-index: 1; max-height: 100vh; overflow-y: auto }
+header { background: var(--side); border-bottom: 1px solid var(--line); padding: .75rem 1rem; position: sticky; top: 0; z-index: 1; max-height: 100vh; overflow: hidden auto }
 .brand { display: block; font-weight: 700; color: inherit; text-decoration: none }
 .brand { float: left }
 .menu > summary { text-align: right; line-height: 1.6rem; color: var(--link); font-size: .9rem }
