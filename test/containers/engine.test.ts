@@ -250,7 +250,8 @@ describe('failures', () => {
   test('a sidecar that does not stay', async () => {
     const sidecars = [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', 'echo no; exit 5'] }]
     const { reason } = await failing(SERVE, { spec: { sidecars }, limits: { ready_ms: 4_000 } })
-    expect(reason).toMatch(/its? (has no )?sidecar `beside` .*ended with code 5/)
+    // By the reason or by its last lines, as it was between two starts or just begun again when the time was up.
+    expect(reason).toMatch(/sidecar `beside` (.* )?ended with code 5/)
     expect(reason).toContain('[beside] no')
   })
 
