@@ -22,6 +22,11 @@ export function readJson<T extends object>(file: string): T | undefined {
   }
 }
 
+/** Of a file that is not ours: null where there is none, or a link, which could lead anywhere. */
+export function readText(file: string): string | null {
+  return fs.lstatSync(file, { throwIfNoEntry: false })?.isFile() ? fs.readFileSync(file, 'utf8') : null
+}
+
 export function list(folder: string): string[] {
   try {
     return fs.readdirSync(folder)

@@ -4,19 +4,9 @@ import { ImageReference } from '../deployments/kubernetes.schema.ts'
 import { Instant, Uuid } from '../kernel/wire.ts'
 import { AgentId, Fence, Generation } from './schema.ts'
 
-/** What an agent may say of a deployment, in the order of a rollout. */
-const reportStates = [
-  'building',
-  'built',
-  'deploying',
-  'deployed',
-  'failed',
-  'interrupted',
-  'serving',
-  'database_ready',
-  'removed',
-] as const
-export const ReportState = z.enum(reportStates).meta({
+/** Those that speak of a revision and so need to name it, in the order of a rollout. */
+export const ofRevision = ['building', 'built', 'deploying', 'deployed', 'failed', 'interrupted'] as const
+export const ReportState = z.enum([...ofRevision, 'serving', 'database_ready', 'removed']).meta({
   description:
     '`building`, `built`, `deploying`, `deployed`, `failed`: of the revision in flight; steps may be left out. ' +
     '`interrupted`: work on a revision that is wanted no more has stopped. ' +
@@ -24,15 +14,6 @@ export const ReportState = z.enum(reportStates).meta({
     '`database_ready`: its database is there. `removed`: nothing of it is left.',
 })
 export type ReportState = z.output<typeof ReportState>
-/** Those that speak of a revision and so need to name it. */
-export const ofRevision = [
-  'building',
-  'built',
-  'deploying',
-  'deployed',
-  'failed',
-  'interrupted',
-] as const satisfies ReportState[]
 
 export const REPORTS_AT_ONCE = 100
 const Text = (most: number) => z.string().max(most)

@@ -78,15 +78,15 @@ describe('what else decides what is installed is left to npm', () => {
     ['workspaces', { package: { workspaces: ['a'] } }],
     ['a link', { lock: { link: true } }],
     ['a folder', { lock: { integrity: undefined } }],
-  ])('%s', async (_, more) => expect(command(await source('one', more))).toBe('npm ci'))
+  ])('%s', async (_, more) => expect(await command(await source('one', more))).toBe('npm ci'))
 
   test('another command, another lock file, or none', async () => {
     const folder = await source('one')
-    expect(command(folder, 'npm install')).toBe('npm install')
-    expect(command(folder)).not.toContain('npm rebuild')
-    expect(command(await source('one', { lock: { hasInstallScript: true } }))).toContain('&& npm rebuild')
+    expect(await command(folder, 'npm install')).toBe('npm install')
+    expect(await command(folder)).not.toContain('npm rebuild')
+    expect(await command(await source('one', { lock: { hasInstallScript: true } }))).toContain('&& npm rebuild')
     fs.writeFileSync(join(folder, 'npm-shrinkwrap.json'), '{}')
-    expect(command(folder)).toBe('npm ci')
-    expect(command(home)).toBe('npm ci')
+    expect(await command(folder)).toBe('npm ci')
+    expect(await command(home)).toBe('npm ci')
   })
 })

@@ -1,7 +1,8 @@
 // What `npm ci` installed, kept by a deployment for its next build with the same lock file, where nothing else decides what is installed.
-import { scryptSync } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { readText } from '../files.ts'
+import { fingerprint } from './fingerprint.ts'
 
 type Kept = {
   folder: string
@@ -24,9 +25,9 @@ const OTHERS = ['npm-shrinkwrap.json', 'binding.gyp']
  * The command as a shell is to run it. A copy is made before anything may change it, and gets its name when it is whole; it is used as
  * a copy, so no build spoils what the next one begins with.
  */
-export function keepingModules(command: string, { folder, cache, from }: Kept): string {
-  const lock = command.trim() === 'npm ci' ? read(folder, 'package-lock.json') : null
-  const asked = read(folder, 'package.json')
+export async function keepingModules(command: string, { folder, cache, from }: Kept): Promise<string> {
+  const lock = command.trim() === 'npm ci' ? readText(join(folder, 'package-lock.json')) : null
+  const asked = readText(join(folder, 'package.json'))
   if (lock === null || asked === null || OTHERS.some(name => fs.existsSync(join(folder, name)))) return command
   const { packages } = parsed<Lock>(lock)
   const { scripts = {}, workspaces } = parsed<Package>(asked)
@@ -34,8 +35,7 @@ export function keepingModules(command: string, { folder, cache, from }: Kept): 
   const all = Object.values(installed)
   const whole = all.every(one => !one.link && (one.integrity || one.inBundle))
   if (!packages || !whole || workspaces || Object.keys(scripts).some(name => SCRIPTS.test(name))) return command
-  // Secrets are among it: slow to guess.
-  const key = scryptSync(JSON.stringify([lock, asked, read(folder, '.npmrc'), from]), cache, 32).toString('hex')
+  const key = await fingerprint([lock, asked, readText(join(folder, '.npmrc')), from], cache)
   const modules = `'${cache.replaceAll("'", `'\\''`)}'/modules`
   // Theirs may look at the source, so they run each time.
   const rebuilt = all.some(one => one.hasInstallScript) ? ' && npm rebuild' : ''
@@ -49,12 +49,6 @@ else
   rm -rf ${modules}
   mkdir -p ${modules}/$$ && cp -a node_modules ${modules}/$$ && mv ${modules}/$$ "$kept" || rm -rf ${modules}
 fi`
-}
-
-/** A link could lead anywhere. */
-function read(folder: string, name: string): string | null {
-  const file = join(folder, name)
-  return fs.lstatSync(file, { throwIfNoEntry: false })?.isFile() ? fs.readFileSync(file, 'utf8') : null
 }
 
 function parsed<T extends object>(text: string): Partial<T> {

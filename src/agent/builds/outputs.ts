@@ -1,10 +1,9 @@
 // What builds made for revisions that are gone, kept for a while: a revision of the same commit or archive, as after a rollback, takes it and builds nothing.
-import { scrypt } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { promisify } from 'node:util'
 import type { Artifact, Unit } from '../engines/engine.ts'
 import { list, readJson, remove, sizeOf } from '../files.ts'
+import { fingerprint } from './fingerprint.ts'
 import type { Origin } from './tree.ts'
 
 /** `of`: what it was made of. */
@@ -15,10 +14,7 @@ const RECORD = 'kept.json'
 const KEPT = 3
 const KEPT_MB = 2048
 
-/**
- * Two builds of which this is the same come to the same; null where that is not known. Builds see secrets: what is written of them is
- * slow to guess.
- */
+/** Two builds of which this is the same come to the same; null where that is not known. */
 export async function madeOf(
   { deployment_id, source, secrets }: Unit,
   { git, archive, platform_config_path, install_command, build_command }: Origin,
@@ -29,7 +25,7 @@ export async function madeOf(
   if (!files) return null
   const commands = [platform_config_path, install_command, build_command]
   const all = [engine, process.version, process.arch, source, files, commands, Object.entries(secrets).sort()]
-  return ((await promisify(scrypt)(JSON.stringify(all), deployment_id, 32)) as Buffer).toString('hex')
+  return fingerprint(all, deployment_id)
 }
 
 export const isKept = (folder: string) => fs.existsSync(join(folder, RECORD))

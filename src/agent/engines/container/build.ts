@@ -5,6 +5,7 @@ import { join, relative } from 'node:path'
 import { Readable } from 'node:stream'
 import { packTar } from 'modern-tar/fs'
 import { keepingModules } from '../../builds/modules.ts'
+import { readText } from '../../files.ts'
 import { type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
 import { installOf, startOf } from '../process/prepare.ts'
 import { type ContainerApi, EngineFailure } from './api.ts'
@@ -41,9 +42,10 @@ export const hasDockerfile = (tree: Tree) => fs.existsSync(join(tree.folder, 'Do
 
 /** The images that its Dockerfile takes. */
 export function basesOf({ folder }: Tree): string[] {
-  if (!fs.lstatSync(join(folder, 'Dockerfile')).isFile())
+  const dockerfile = readText(join(folder, 'Dockerfile'))
+  if (dockerfile === null)
     throw new Unworkable('Its Dockerfile is not a file but a link or a folder: put the file itself there.')
-  return basesIn(read(folder, 'Dockerfile'))
+  return basesIn(dockerfile)
 }
 
 /** The id of the image. */
@@ -82,7 +84,7 @@ export async function buildInBase(
   const given =
     user === undefined ? null : `mkdir -p ${HOME} /tmp; chmod 1777 /tmp; chown -R ${user}:${user} ${FOLDER} ${HOME}`
   const from = { base, env: tree.env, secrets: unit.secrets }
-  const installing = install && keepingModules(install, { folder: tree.folder, cache: CACHE, from })
+  const installing = install && (await keepingModules(install, { folder: tree.folder, cache: CACHE, from }))
   const commands = [BEGIN, installing, tree.build_command, given].filter(Boolean)
   const entry = [`ENTRYPOINT ["/bin/sh", "-c"]`, `CMD ${JSON.stringify([start])}`]
   const changes = [`WORKDIR ${FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${HOME}`, ...entry]
@@ -158,16 +160,10 @@ function within(task: Task) {
   return { signal: AbortSignal.any([task.signal, late]), tell, failed }
 }
 
-/** A link could lead anywhere on this machine, and is not followed. */
-function read(folder: string, name: string): string {
-  const file = join(folder, name)
-  return fs.lstatSync(file, { throwIfNoEntry: false })?.isFile() ? fs.readFileSync(file, 'utf8') : ''
-}
-
 /** What git keeps for itself is not of the application. */
 const ours = (folder: string) => (path: string) => !/(^|\/)\.git(\/|$)/.test(relative(folder, path))
 function wantedOf(folder: string): (path: string, stat: fs.Stats) => boolean {
-  const ignored = ignores(read(folder, '.dockerignore'))
+  const ignored = ignores(readText(join(folder, '.dockerignore')) ?? '')
   return (path, stat) => ours(folder)(path) && !ignored(relative(folder, path), stat.isDirectory())
 }
 const quoted = (value: string) => `'${value.replaceAll("'", `'\\''`)}'`

@@ -34,7 +34,7 @@ export async function prepare(unit: Unit, tree: Tree, task: Task, { disk_mb, len
   for (const [step, command] of commands) {
     if (!command) continue
     task.log(`${step === 'install' ? 'Installing' : 'Building'}: ${command}`)
-    const whole = step === 'install' ? keepingModules(command, { folder, cache: task.cache, from: env }) : command
+    const whole = step === 'install' ? await keepingModules(command, { folder, cache: task.cache, from: env }) : command
     await runCommand(['/bin/sh', '-c', whole], {
       cwd: folder,
       env,
