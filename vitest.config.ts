@@ -9,11 +9,21 @@ const shared = [
   'test/*.test.ts',
   'test/{access,kernel,integrations,listeners,deployments,oauth,pushes,sync}/**/*.test.ts',
 ]
+// What passes today passes tomorrow: a run has the same seed, unless FUZZ_SEED says another. FUZZ_REQUESTS is how many bad ones each route
+// gets. Workers have no process.env, so it is handed to them.
+const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), each: Number(process.env.FUZZ_REQUESTS ?? 0) || null }
 const bare = ['test/architecture.test.ts']
 const runtime = (name: string) => ({ '#runtime': fileURLToPath(new URL(`test/support/${name}.ts`, import.meta.url)) })
 
+declare module 'vitest' {
+  interface ProvidedContext {
+    fuzz: typeof fuzz
+  }
+}
+
 export default defineConfig({
   test: {
+    provide: { fuzz },
     reporters: ['default', './test/support/reporter.ts'],
     testTimeout: 30_000,
     hookTimeout: 60_000,

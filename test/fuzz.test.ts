@@ -1,21 +1,20 @@
 // Ten thousand bad requests over every route that takes a key, and its variants (`npm run fuzz`: to each of them): each is refused as documented, and what is refused changes nothing.
 import { sql } from 'drizzle-orm'
-import * as fc from 'fast-check'
-import { afterAll, describe, expect, inject, it } from 'vitest'
+import { afterAll, describe, expect, it } from 'vitest'
 import { runAsSystem, textArray } from '../src/kernel/db.ts'
 import type { Operation } from '../src/kernel/routes.ts'
 import { guarded, newTenant, send, type Tenant, theApp } from './support/app.ts'
+import * as fc from './support/fuzz.ts'
 import { bytesOf, type Hostile, hostile, streamOf } from './support/hostile.ts'
 import { newIntegration } from './support/integrations.ts'
 
-const { seed, each = null } = inject('fuzz')
-const requests = each ?? Math.ceil(10_000 / guarded.length)
+const requests = fc.each ?? Math.ceil(10_000 / guarded.length)
 const HUNG_MS = 10_000
 const patience = 120_000 + requests * guarded.length * 20
 const LEAK =
   /neon|postgres|drizzle|sqlstate|\bstack\b|\n\s+at |\bat \S+:\d+|insert into|select .* from|violates|syntax/i
 
-console.log(`FUZZ_SEED=${seed}: ${requests} requests to each of ${guarded.length} routes`)
+console.log(`FUZZ_SEED=${fc.seed}: ${requests} requests to each of ${guarded.length} routes`)
 
 const answers = new Map<number, number>()
 afterAll(() =>
@@ -66,7 +65,7 @@ async function attempt({ method, path, headers, body }: Hostile, key: string, { 
 }
 
 describe.concurrent('bad requests', () => {
-  it.each(guarded.map((one, i) => [one.id, one, seed + i] as const))(
+  it.each(guarded.map((one, i) => [one.id, one, fc.seed + i] as const))(
     '%s: never a 5xx, nothing undocumented, no trace of a refused one',
     async (_, operation, seed) => {
       const tenant = await newTenant()

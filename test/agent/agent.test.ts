@@ -173,10 +173,9 @@ test('the templates: each answers', async () => {
     ['mcp-server', '/healthz'],
   ] as const) {
     const deployment = randomUUID()
-    expect(await ended(control.want(deployment, { source: 'internal_template', template_id }))).toMatchObject({
-      state: 'deployed',
-    })
-    answers.push((await ask(urlOf(), path)).body.trim())
+    const report = await ended(control.want(deployment, { source: 'internal_template', template_id }))
+    expect(report).toMatchObject({ state: 'deployed' })
+    answers.push((await ask(report.url!, path)).body.trim())
   }
   expect(answers).toEqual(['[]', expect.stringContaining('It is served'), '{"ok":true}'])
 })

@@ -1,4 +1,3 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import {
   DEADLINES,
@@ -13,6 +12,7 @@ import {
   waitingStates,
 } from '../../src/deployments/lifecycle.ts'
 import { type RevisionStatus, revisionStatuses, type Source, sources } from '../../src/deployments/parts.schema.ts'
+import * as fc from '../support/fuzz.ts'
 
 const built: Source[] = ['githost', 'internal_source']
 const LEGAL_BUILT = [

@@ -1,12 +1,11 @@
 // The list against a model in memory: the same filters, the same order, the same pages.
 import { sql } from 'drizzle-orm'
-import * as fc from 'fast-check'
-import { beforeAll, describe, expect, inject, it } from 'vitest'
+import { beforeAll, describe, expect, it } from 'vitest'
 import { deploymentStatuses } from '../../src/deployments/parts.schema.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { newTenant, nobody, type Reply, type Tenant, theApp } from '../support/app.ts'
+import * as fc from '../support/fuzz.ts'
 
-const { seed } = inject('fuzz')
 const TYPES = ['dev_free', 'dev', 'prod'] as const
 const VERSIONS = [null, '1', '1.0', '1.0.0', 'latest', '%']
 /** Pieces of names: patterns of LIKE, both cases, letters past ASCII. */
@@ -53,7 +52,6 @@ beforeAll(async () => {
     created_at: fc.integer({ min: 0, max: 40 }).map(n => new Date(Date.UTC(2026, 0, 1) + n).toISOString()),
   })
   rows = fc.sample(fc.uniqueArray(row, { selector: ({ id }) => id, minLength: ROWS, maxLength: ROWS }), {
-    seed,
     numRuns: 1,
   })[0]!
   // Names repeat among those that are being deleted, as they may.
@@ -114,8 +112,10 @@ const queries = () =>
   ) as fc.Arbitrary<Query>
 
 describe('the list', () => {
-  it(`gives what the model gives, for any filters and pages (FUZZ_SEED=${seed})`, async () => {
-    const page = fc.record({ limit: fc.integer({ min: 1, max: 100 }), offset: fc.integer({ min: 0, max: ROWS }) })
+  it('gives what the model gives, for any filters and pages', async () => {
+    // Most find few rows: beyond the first ones there is often nothing left to compare.
+    const offset = fc.oneof({ weight: 2, arbitrary: fc.constant(0) }, fc.integer({ min: 0, max: ROWS }))
+    const page = fc.record({ limit: fc.integer({ min: 1, max: 100 }), offset })
     let found = 0
     const agrees = fc.asyncProperty(queries(), page, async (query, { limit, offset }) => {
       const wanted = model(query)
@@ -125,7 +125,8 @@ describe('the list', () => {
       expect(reply.headers.has('Link')).toBe(wanted.length > offset + limit)
       found += idsOf(reply).length
     })
-    await fc.assert(agrees, { seed, numRuns: 250 })
+    await fc.assert(agrees, { numRuns: 250 })
+    console.log(`FOUND ${found}`)
     expect(found).toBeGreaterThan(250)
   }, 60_000)
 
@@ -154,7 +155,7 @@ describe('the list', () => {
         expect(byLink).toEqual(wanted)
       },
     )
-    await fc.assert(walks, { seed, numRuns: 12 })
+    await fc.assert(walks, { numRuns: 12 })
   }, 60_000)
 
   it.each(PIECES)('takes %s in a name literally, in either case', async piece => {

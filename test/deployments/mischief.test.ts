@@ -1,20 +1,20 @@
 // R8 and R9 in short: tenants who use each other's ids, with both walls and with the second alone.
-import { expect, it } from 'vitest'
+import { expect, inject, it } from 'vitest'
 import { mischief } from '../../chaos/support/mischief.ts'
 import { startApp, theApp } from '../support/app.ts'
 import { firstWallIn, withoutFirstWall } from '../support/walls.ts'
 
-const SEED = Math.floor(Date.now() / 86_400_000)
+const { seed } = inject('fuzz')
 
 it.each(['gateway', 'unwalled'] as const)(
-  `through the %s nothing foreign is seen or touched (seed ${SEED})`,
+  `through the %s nothing foreign is seen or touched (seed ${seed})`,
   async through => {
     const app = through === 'gateway' ? theApp() : startApp({ through })
     const { foreign, broken, asked, succeeded, swapped } = await mischief({
       app,
       tenants: 8,
       operations: 600,
-      seed: SEED,
+      seed,
     })
     expect(foreign).toEqual([])
     expect(broken).toEqual([])

@@ -1,8 +1,8 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import { MASK, sources } from '../../src/deployments/parts.schema.ts'
 import * as schemas from '../../src/deployments/schema.ts'
+import * as fc from '../support/fuzz.ts'
 
 const { Deployment, DeploymentPatch, NewDeployment, Revision } = schemas
 

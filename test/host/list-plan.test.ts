@@ -2,7 +2,6 @@
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import fc from 'fast-check'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
@@ -16,6 +15,7 @@ import { type Seeded, seed } from '../../src/host/seeding.ts'
 import type { Caller } from '../../src/kernel/context.ts'
 import { run } from '../../src/kernel/db.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
+import * as fc from '../support/fuzz.ts'
 import { connect } from '../support/postgres.ts'
 
 const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`

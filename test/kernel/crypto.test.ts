@@ -1,7 +1,7 @@
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { hintOf, looksLikeApiKey, newApiKey, sealer } from '../../src/kernel/crypto.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
+import * as fc from '../support/fuzz.ts'
 
 const LETTERS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const at = fc.nat({ max: 41 }).map(index => index + 4)

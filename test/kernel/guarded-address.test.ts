@@ -1,9 +1,9 @@
-import * as fc from 'fast-check'
 import ipaddr from 'ipaddr.js'
 import { describe, expect, it } from 'vitest'
 import { Failure } from '../../src/kernel/errors.ts'
 import { checkedUrl } from '../../src/kernel/guarded-fetch.ts'
 import { carriers, NAMES, PUBLIC, spellings, V4, V6 } from '../support/addresses.ts'
+import * as fc from '../support/fuzz.ts'
 
 const ORIGIN = 'https://slipway.example.com'
 const outcome = (text: string, policy = {}, origin = ORIGIN): string => {

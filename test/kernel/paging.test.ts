@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
-import * as fc from 'fast-check'
 import { describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { newTenant, nobody, type Tenant, theApp } from '../support/app.ts'
+import * as fc from '../support/fuzz.ts'
 
 const KEYS = '/workspaces/current/api-keys'
 const INVALID = '/workspaces?cursor='

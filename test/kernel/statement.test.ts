@@ -1,8 +1,8 @@
 // A statement's text comes of which members are given and never of their values; a request's values go beside it.
 import { sql } from 'drizzle-orm'
-import fc from 'fast-check'
 import { expect, it } from 'vitest'
 import { statement } from '../../src/kernel/statement.ts'
+import * as fc from '../support/fuzz.ts'
 
 type Asked = { name?: unknown; within?: { id?: unknown }; ids?: unknown[] }
 const write = () =>

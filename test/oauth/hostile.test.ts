@@ -1,13 +1,12 @@
 // Ten thousand hostile servers: each ends in a provider that is safe, or in a refusal of the closed set; and nobody is asked who should not be.
-import * as fc from 'fast-check'
-import { afterAll, afterEach, beforeEach, expect, inject, it, vi } from 'vitest'
+import { afterAll, afterEach, beforeEach, expect, it, vi } from 'vitest'
 import { Failure } from '../../src/kernel/errors.ts'
+import * as fc from '../support/fuzz.ts'
 import { type Hostile, hostile, responseOf } from '../support/hostile-servers.ts'
 import { AUTH, MCP, RESOURCE, walk } from '../support/mcp.ts'
 
-const { seed, each } = inject('fuzz')
-const requests = each ?? 10_000
-console.log(`FUZZ_SEED=${seed}: ${requests} hostile servers`)
+const requests = fc.each ?? 10_000
+console.log(`FUZZ_SEED=${fc.seed}: ${requests} hostile servers`)
 
 const REFUSALS = [
   ...[
@@ -133,6 +132,6 @@ it('ends well, or is refused', async () => {
     const outcome = await attempt(servers)
     outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1)
   })
-  await fc.assert(property, { seed, numRuns: requests })
+  await fc.assert(property, { numRuns: requests })
   if (requests >= 10_000) expect([...REFUSALS, 'provider'].filter(one => !outcomes.has(one))).toEqual([])
 }, 600_000)

@@ -1,5 +1,5 @@
 import { sql } from 'drizzle-orm'
-import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
+import { beforeAll, beforeEach, describe, expect, inject, it } from 'vitest'
 import { settled } from '../../src/kernel/afterwards.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { alone, newTenant, nobody, send, theApp } from '../support/app.ts'
@@ -168,9 +168,7 @@ describe('a delivery', () => {
 })
 
 it('1,000 deliveries, a third of them repeats, in random order, some wrongly signed: exactly the revisions there should be', async () => {
-  const seed = Number(process.env.PUSHES_SEED ?? Date.now() % 1_000_000)
-  console.log(`PUSHES_SEED=${seed}`)
-  let state = seed
+  let state = inject('fuzz').seed
   const random = (below: number) => {
     state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff
     return Math.floor((state / 0x80000000) * below)
@@ -214,7 +212,7 @@ it('1,000 deliveries, a third of them repeats, in random order, some wrongly sig
     const shas = (await revisionsOf(tenant, id)).map(one => one.commit?.sha)
     const genuine = pushes.some(({ branch, forged }) => branch === i && !forged)
     // All were pushed before the first was told: where the branch is now is all that there is to deploy.
-    expect(shas, `seed ${seed}, branch ${i}`).toEqual(
+    expect(shas, `branch ${i}`).toEqual(
       genuine ? [repository.refs.get(`refs/heads/branch-${i}`), undefined] : [undefined],
     )
     await told(tenant, id)

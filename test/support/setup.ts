@@ -17,18 +17,12 @@ declare module 'vitest' {
     trips: string
     /** The settings of a store of archives. */
     s3: Record<string, string>
-    fuzz: { seed: number; each: number | null }
   }
 }
 
 export default async function setup(project: TestProject) {
   const folder = await mkdtemp(join(tmpdir(), 'slipway-test-'))
   const postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
-
-  // Another seed each day; FUZZ_SEED repeats a run, FUZZ_REQUESTS is how many each route gets. Workers have no process.env, so it is handed to them.
-  const { FUZZ_SEED, FUZZ_REQUESTS } = process.env
-  const today = Math.floor(Date.now() / 86_400_000)
-  project.provide('fuzz', { seed: Number(FUZZ_SEED ?? today), each: Number(FUZZ_REQUESTS ?? 0) || null })
 
   const { trips, onTrip } = counter()
   const databases = await lendDatabases(postgres.url, onTrip)

@@ -1,16 +1,15 @@
 // Requests that an agent's key lets in, and that are broken or mean harm: refused as documented, or harmless.
-import * as fc from 'fast-check'
-import { expect, inject, it } from 'vitest'
+import { expect, it } from 'vitest'
 import { operations } from '../../src/app.ts'
 import { agentOf, newListener, servedBy } from '../support/agent.ts'
 import { newTenant, send } from '../support/app.ts'
 import { newDeployment, told } from '../support/deployments.ts'
+import * as fc from '../support/fuzz.ts'
 import { bytesOf, hostile, streamOf } from '../support/hostile.ts'
 
-const { seed } = inject('fuzz')
 const ROUTES = ['poll', 'report', 'sendLogs', 'releaseLease'].map(id => operations.find(one => one.id === id)!)
 
-it.each(ROUTES.map((one, i) => [one.id, one, seed + i] as const))('%s', async (_, operation, seed) => {
+it.each(ROUTES.map((one, i) => [one.id, one, fc.seed + i] as const))('%s', async (_, operation, seed) => {
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
   const agent = agentOf(tenant, key)
