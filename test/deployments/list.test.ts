@@ -126,7 +126,6 @@ describe('the list', () => {
       found += idsOf(reply).length
     })
     await fc.assert(agrees, { numRuns: 250 })
-    console.log(`FOUND ${found}`)
     expect(found).toBeGreaterThan(250)
   }, 60_000)
 
