@@ -11,7 +11,7 @@ const FOLLOWS: Record<RevisionStatus, readonly RevisionStatus[]> = {
   BUILDING: ['AWAITING_DEPLOY', 'BUILD_FAILED', 'INTERRUPTED'],
   AWAITING_DEPLOY: ['DEPLOYING', 'DEPLOY_FAILED', 'INTERRUPTED'],
   DEPLOYING: ['DEPLOYED', 'DEPLOY_FAILED', 'INTERRUPTED', 'UNKNOWN'],
-  // Its listener fell silent; a late report settles it.
+  // Its listener fell silent; once that is back, its report settles it.
   UNKNOWN: ['DEPLOYED', 'DEPLOY_FAILED'],
   DEPLOYED: [],
   CREATE_FAILED: [],
@@ -55,7 +55,10 @@ export const DEADLINES: Partial<Record<RevisionStatus, Deadline>> = {
   },
   DEPLOYING: { after: 15 * MINUTE, becomes: 'DEPLOY_FAILED', message: 'It was not healthy within 15 minutes.' },
 }
-export const LOST = { becomes: 'UNKNOWN', message: 'Its listener fell silent while deploying it.' } as const
+export const LOST = {
+  becomes: 'UNKNOWN',
+  message: 'Its listener fell silent while deploying it, and goes on with it when it is back.',
+} as const
 
 // ---- the deployment
 

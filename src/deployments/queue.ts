@@ -2,7 +2,7 @@
 // Whoever uses it holds the deployment's row (`held`), so that each sees what the one before it did.
 import { type SQL, sql } from 'drizzle-orm'
 import type { SecretVersion } from '../tables.ts'
-import { inFlightStates, waitingStates } from './lifecycle.ts'
+import { inFlightStates, LOST, waitingStates } from './lifecycle.ts'
 import { sources } from './parts.schema.ts'
 import type { DeploymentRow, RevisionRow } from './rows.ts'
 import { SOURCES } from './sources.ts'
@@ -116,6 +116,9 @@ export const moved: SQL<RevisionRow> = sql`
     source_revision_config = r.source_revision_config::jsonb || m.resolved, "commit" = coalesce(m.made_commit, r."commit"::jsonb)
   from moves m left join (select * from turns where starts is not null) t on t.starts = m.id where r.id = m.id returning r.*`
 
+/** The newest, lost in its listener's silence and wanted on, ends after all: nothing is in flight, and yet nothing is wanted any more. */
+const settles = sql`exists (select from moves m join revisions r on r.id = m.id where m.id = c.latest_revision_id and r.status = ${LOST.becomes})`
+
 /**
  * The deployments follow, and so do those whose turn it now is. What serves is never replaced by something older, and the commit that
  * was found for the newest is the deployment's. Another revision in flight, or none any more, is another generation; whoever reported
@@ -129,7 +132,7 @@ export const followed = [
         else greatest(c.acknowledged, s.generation) end as acknowledged,
       a.id is not null or l.sha is not null or s.becomes is not null or (s.url is not null and s.url is distinct from c.url) as shows
     from turns t join deployments c on c.id = t.id left join said s on s.deployment_id = t.id
-    cross join lateral (select coalesce(t.flying, t.starts) is distinct from c.in_flight_revision_id as passes) w
+    cross join lateral (select coalesce(t.flying, t.starts) is distinct from c.in_flight_revision_id or ${settles} as passes) w
     left join lateral (
       select m.id from moves m left join revisions s on s.id = c.active_revision_id
       where m.deployment_id = t.id and m.becomes = 'DEPLOYED' and m.number > coalesce(s.number, 0)) a on true

@@ -1,5 +1,6 @@
 // An agent asks what changed: under a lease, by cursor and digest, waiting without a connection.
 import { type SQL, sql } from 'drizzle-orm'
+import { LOST } from '../deployments/lifecycle.ts'
 import { type Ctx, pause, uncounted, verb } from '../kernel/context.ts'
 import { type Row, run } from '../kernel/db.ts'
 import { systemEvents } from '../kernel/journal.ts'
@@ -58,6 +59,9 @@ async function ask(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Promise<Chang
   }
 }
 
+/** The revision whose turn it is; or the newest, where it was lost in the listener's silence: whoever comes back goes on with it. */
+const wanted = sql`f.id = coalesce(d.in_flight_revision_id, d.latest_revision_id) and (f.id = d.in_flight_revision_id or f.status = ${LOST.becomes})`
+
 /** One statement: the lease, the page of changes behind the cursor, and an event for each revision whose secrets go out with it. */
 function changesSince({ cursor = null, digest = null }: Poll, lease: SQL): SQL<Row> {
   const lost = sql`(${digest}::text is not null and ${cursor}::bigint = k.upto and ${digest}::text <> k.digest)`
@@ -80,7 +84,7 @@ function changesSince({ cursor = null, digest = null }: Poll, lease: SQL): SQL<R
         case when d.deleting_at is null then (${storedRevision(sql`a`)})::jsonb end as serving
       from (select * from page order by seq limit ${POLL_PAGE}) p
       left join deployments d on d.id = p.deployment_id and d.listener_id = current_listener()
-      left join revisions f on f.id = d.in_flight_revision_id
+      left join revisions f on ${wanted}
       left join revisions a on a.id = d.active_revision_id),
     ${systemEvents(
       sql`select tenant_id, organization_id, 'revision.secrets_revealed'::text as type, (revision ->> 'id')::uuid as subject_id,

@@ -82,7 +82,7 @@ export const Work = z
     }),
     revision: RevisionWork.nullable().meta({
       description:
-        'The one to build and deploy now, beside the one that serves. Null: nothing is in flight; stop what still is.',
+        'The one to build and deploy now, beside the one that serves; also one that became `UNKNOWN`, while nothing newer is wanted. Null: stop what is still in flight.',
     }),
     serving: RevisionWork.nullable().meta({
       description: 'The one that serves until another is healthy. Null: none does yet.',

@@ -169,17 +169,61 @@ describe('silence', () => {
     expect((await tenant.get(`/v2/deployments?deployment_ids=${id}&status=READY`)).body.resources).toHaveLength(1)
   })
 
-  it('while it was deploying makes the revision UNKNOWN, which a late report settles', async () => {
-    const { tenant, agent, id, work } = await serving()
-    await agent.say(work, { state: 'deploying' })
-    await sweep(16 * 60_000)
-    expect((await revisionsOf(tenant, id))[0]!.status).toBe('UNKNOWN')
-    await later(17 * 60_000, async () => {
-      await agent.poll()
-      expect(await agent.say(work, { state: 'deployed' })).toMatchObject({ outcome: 'accepted' })
+  describe('while it was deploying makes the revision UNKNOWN', () => {
+    const lost = async () => {
+      const known = await serving()
+      await known.agent.say(known.work, { state: 'deploying' })
+      await sweep(16 * 60_000)
+      const statuses = async () => (await revisionsOf(known.tenant, known.id)).map(({ status }) => status)
+      expect(await statuses()).toEqual(['UNKNOWN'])
+      const back = (task: () => Promise<void>) => later(17 * 60_000, task)
+      return { ...known, statuses, back }
+    }
+
+    it.each([
+      ['deployed', 'DEPLOYED'],
+      ['failed', 'DEPLOY_FAILED'],
+    ] as const)('which a late report settles: %s', async (state, status) => {
+      const { tenant, agent, id, work, statuses, back } = await lost()
+      const message = state === 'failed' ? { message: 'It crashed.' } : {}
+      await back(async () => {
+        await agent.poll()
+        expect(await agent.say(work, { state, ...message })).toMatchObject({ outcome: 'accepted' })
+      })
+      expect(await statuses()).toEqual([status])
+      await told(tenant, id)
     })
-    expect((await revisionsOf(tenant, id))[0]!.status).toBe('DEPLOYED')
-    await told(tenant, id)
+
+    it('which whoever comes back is told to go on with', async () => {
+      const { tenant, agent, id, work, statuses, back } = await lost()
+      await back(async () => {
+        agent.cursor = null
+        const [again] = (await agent.poll()).changes
+        expect(again!.revision).toMatchObject({ id: work.revision!.id, deadline: null })
+        expect(await agent.say(again!, { state: 'deploying' })).toMatchObject({ outcome: 'accepted' })
+        expect(await statuses()).toEqual(['UNKNOWN'])
+        await agent.say(again!, { state: 'deployed' })
+        const [now] = (await agent.poll()).changes
+        expect(now).toMatchObject({ revision: null, serving: { id: work.revision!.id } })
+      })
+      expect(await statuses()).toEqual(['DEPLOYED'])
+      const reconciled = await tenant.get(`/v2/deployments?deployment_ids=${id}&remote_reconciled=true`)
+      expect(reconciled.body.resources).toHaveLength(1)
+      await told(tenant, id)
+    })
+
+    it('which nobody goes on with when something newer is wanted', async () => {
+      const { tenant, agent, id, statuses, back } = await lost()
+      const { body: newer } = await tenant.post(`/v2/deployments/${id}/revisions`, {})
+      await back(async () => {
+        const [now] = (await agent.poll()).changes
+        expect(now).toMatchObject({ revision: { id: newer.id }, serving: null })
+        await agent.say(now!, { state: 'failed', message: 'It crashed.' })
+        expect((await agent.poll()).changes.map(({ revision }) => revision)).toEqual([null])
+      })
+      expect(await statuses()).toEqual(['DEPLOY_FAILED', 'UNKNOWN'])
+      await told(tenant, id)
+    })
   })
 
   it('of those who use it makes a deployment UNUSED, and a request wakes it', async () => {
