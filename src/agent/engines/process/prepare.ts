@@ -1,7 +1,8 @@
 // Installs and builds an application in its folder, so that its start command can be run there.
 import * as fs from 'node:fs'
-import { join, sep } from 'node:path'
+import { join } from 'node:path'
 import { runCommand } from '../../builds/command.ts'
+import { jsonOf } from '../../builds/json-of.ts'
 import { keepingModules } from '../../builds/modules.ts'
 import { stampOf } from '../../files.ts'
 import { type Artifact, type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
@@ -60,23 +61,10 @@ export function startOf({ folder, start_command }: Tree): string {
   )
 }
 
-/** A link may lead to what is ours, or to what never ends; and so may whatever a command has put there. */
-function isReadable(file: string, folder: string): boolean {
-  const stat = fs.statSync(file)
-  return stat.isFile() && stat.size <= 1e6 && fs.realpathSync(file).startsWith(fs.realpathSync(folder) + sep)
-}
-
 type Package = { scripts?: { start?: string }; dependencies?: object; devDependencies?: object }
 function packageOf(folder: string): Package | null {
-  const file = join(folder, 'package.json')
-  if (!fs.existsSync(file)) return null
-  if (!isReadable(file, folder))
-    throw new Unworkable('Its package.json is not a file of at most 1 MB in the source: put the file itself there.')
-  try {
-    return Object(JSON.parse(fs.readFileSync(file, 'utf8')))
-  } catch {
-    throw new Unworkable('Its package.json is not JSON: repair it.')
-  }
+  const value = jsonOf(folder, 'package.json', 1000)
+  return value === undefined ? null : Object(value)
 }
 
 /** What a package asks for is installed also where nobody said so. */
