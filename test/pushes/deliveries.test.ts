@@ -103,7 +103,7 @@ describe('a delivery', () => {
     expect((await deliver(repository.integrations[0]!, push)).status).toBe(202)
     expect(await kept(push.id!)).toEqual([['waiting', 1, null]])
     expect(await revisionsOf(tenant, id)).toHaveLength(1)
-    while (repository.asked.length === 0) await new Promise(resolve => setImmediate(resolve))
+    await expect.poll(() => repository.asked.length).toBe(1)
     answer(undefined)
     await settled()
     expect(await kept(push.id!)).toEqual([['done', 1, null]])
@@ -149,6 +149,7 @@ describe('a delivery', () => {
     const hung = { ...push, id: crypto.randomUUID() }
     repository.mood.answer = () => new Promise<undefined>(() => {})
     await deliver(repository.integrations[0]!, hung)
+    await expect.poll(() => repository.asked.length).toBe(1)
     repository.mood.answer = null
     // It holds its lease still.
     await takenUp(60_000)
