@@ -9,6 +9,7 @@ import { Credentials } from './credentials.ts'
 import type { Engine, Events, Level, Ref } from './engines/engine.ts'
 import { makeKeys } from './envelope.ts'
 import { Lanes } from './lanes.ts'
+import { clock, Lease } from './lease.ts'
 import { LogShipper } from './log-shipper.ts'
 import { shownFrom } from './places.ts'
 import { plan } from './plan.ts'
@@ -34,8 +35,6 @@ type Options = {
   lasting?: number
 }
 
-/** A lease lasts 60 seconds from the start of a poll; a little less of it is trusted. */
-const LEASE_MS = 55_000
 const RESYNC_MS = 6 * 3600_000
 const FLUSH_MS = 250
 const RETRY_MS = 2_000
@@ -47,6 +46,7 @@ export class Agent {
   readonly #options: Options
   readonly #keys = makeKeys()
   readonly #known = new Map<string, Entry>()
+  readonly #lease = new Lease()
   readonly #lanes: Lanes
   readonly #reports: ReportSender
   readonly #ending = new AbortController()
@@ -59,8 +59,6 @@ export class Agent {
     this.#logs.add(of, kind, this.#shown(message), level)
   #opened: Promise<void> = Promise.resolve()
   #listener = ''
-  #fence: number | null = null
-  #leaseUntil = 0
   #cursor: number | null = null
   /** Named by a resync that is not whole yet. */
   #named: Set<string> | null = null
@@ -80,7 +78,7 @@ export class Agent {
       (id, error) => this.#stumbled(id, error as Error),
     )
     const { control, agent_id } = options
-    const who = () => (this.#acting() ? { agent_id, fence: this.#fence! } : undefined)
+    const who = () => (this.#acting() ? { agent_id, fence: this.#lease.fence! } : undefined)
     this.#logs = new LogShipper(control, who)
     this.#reports = new ReportSender({
       ...{ control, who, signal: this.#ending.signal, fenced: () => this.#loseLease() },
@@ -129,29 +127,29 @@ export class Agent {
     await this.#options.engine.close(how)
     const { control, agent_id } = this.#options
     // Nothing is begun or reported from here on, so another one may. Untold, it waits until the lease runs out.
-    if (this.#fence !== null) await control.release({ agent_id, fence: this.#fence }).catch(() => {})
-    this.#fence = null
+    const { fence } = this.#lease
+    if (fence !== null) await control.release({ agent_id, fence }).catch(() => {})
+    this.#lease.lose()
   }
 
   // ---- what is wanted
 
   async #poll(): Promise<void> {
     const { agent_id, version, control, wait = 25 } = this.#options
-    const begun = performance.now()
-    if (begun > this.#resyncAt) this.#cursor = null
+    const begun = clock()
+    if (performance.now() > this.#resyncAt) this.#cursor = null
     const answer = await control.poll(
       {
-        ...{ agent_id, version, public_key: this.#keys.public_key, fence: this.#fence, cursor: this.#cursor },
+        ...{ agent_id, version, public_key: this.#keys.public_key, fence: this.#lease.fence, cursor: this.#cursor },
         digest: this.#cursor === null ? null : digestOf(this.#known),
         wait: this.#cursor === null || this.#named ? 0 : Math.min(wait, LONGEST_POLL),
       },
       this.#ending.signal,
     )
-    if (this.#fence !== answer.lease.fence)
-      this.#options.say(`Has the lease ${answer.lease.fence} of listener ${answer.listener_id}`)
-    this.#fence = answer.lease.fence
+    const { fence } = answer.lease
+    if (this.#lease.fence !== fence) this.#options.say(`Has the lease ${fence} of listener ${answer.listener_id}`)
+    this.#lease.take(fence, begun)
     this.#listener = answer.listener_id
-    this.#leaseUntil = begun + LEASE_MS
     await this.#apply(answer)
   }
 
@@ -198,8 +196,7 @@ export class Agent {
 
   /** Another agent acts now: what runs goes on, and nothing is begun, changed or reported. */
   #loseLease(): void {
-    this.#fence = null
-    this.#leaseUntil = 0
+    this.#lease.lose()
     this.#cursor = null
     this.#named = null
     this.#reports.clear()
@@ -207,7 +204,7 @@ export class Agent {
   }
 
   #acting(): boolean {
-    return this.#fence !== null && performance.now() < this.#leaseUntil && !this.#ending.signal.aborted
+    return this.#lease.holds() && !this.#ending.signal.aborted
   }
 
   // ---- bringing a deployment there: one lane each, so that nothing of it happens twice at once
