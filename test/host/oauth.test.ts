@@ -122,17 +122,19 @@ async function api(method: string, path: string, body?: unknown) {
   return { status: response.status, text, body: text.startsWith('<') || !text ? undefined : JSON.parse(text) }
 }
 
-test('a person is connected to a discovered server, and disconnected', async () => {
-  const made = await api('POST', '/v2/auth/providers/mcp-discover', {
-    provider_id: 'real',
-    name: 'Real',
-    mcp_server_url: `${mcp}/mcp`,
-  })
+async function discovered(provider_id: string) {
+  const wanted = { provider_id, name: 'Real', mcp_server_url: `${mcp}/mcp` }
+  const made = await api('POST', '/v2/auth/providers/mcp-discover', wanted)
   expect(made.status, made.text).toBe(200)
+  return made
+}
+
+test('a person is connected to a discovered server, and disconnected', async () => {
+  const made = await discovered('ours')
   expect(made.body).toMatchObject({ is_dynamic_client: true, uses_pkce: true })
   expect(await provider.Client.find(made.body.client_id)).toBeTruthy()
 
-  const begun = await api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'ada' })
+  const begun = await api('POST', '/v2/auth/authenticate', { provider: 'ours', user_id: 'ada' })
   expect(begun.body.status, begun.text).toBe('pending')
   expect(new URL(begun.body.url).searchParams.get('resource')).toBe(`${mcp}/mcp`)
   const back = new URL(await walk(begun.body.url, PUBLIC_URL))
@@ -147,7 +149,7 @@ test('a person is connected to a discovered server, and disconnected', async () 
   for (const hours of [1, 2]) {
     clock.ahead = hours * 3_600_000
     asked.length = 0
-    const ask = () => api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'ada' })
+    const ask = () => api('POST', '/v2/auth/authenticate', { provider: 'ours', user_id: 'ada' })
     const all = await Promise.all(Array.from({ length: 20 }, ask))
     expect(new Set(all.map(({ body }) => body.token)).size).toBe(1)
     expect(all[0]!.body.status, all[0]!.text).toBe('completed')
@@ -155,8 +157,8 @@ test('a person is connected to a discovered server, and disconnected', async () 
     expect(await provider.AccessToken.find(all[0]!.body.token)).toBeTruthy()
   }
 
-  const { token } = (await api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'ada' })).body
-  const ended = await api('DELETE', '/v2/auth/tokens?provider=real&user_id=ada')
+  const { token } = (await api('POST', '/v2/auth/authenticate', { provider: 'ours', user_id: 'ada' })).body
+  const ended = await api('DELETE', '/v2/auth/tokens?provider=ours&user_id=ada')
   expect(ended.body.revocation).toBe('revoked')
   expect(await provider.AccessToken.find(token)).toBeUndefined()
   expect(JSON.stringify(lines)).not.toContain(token)
@@ -164,36 +166,39 @@ test('a person is connected to a discovered server, and disconnected', async () 
 
 test('no transaction is open while a foreign server answers', async () => {
   open.length = 0
-  expect((await api('POST', '/v2/auth/providers/real/recheck')).body.health).toBe('healthy')
-  const begun = await api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'cyd' })
+  await discovered('watched')
+  expect((await api('POST', '/v2/auth/providers/watched/recheck')).body.health).toBe('healthy')
+  const begun = await api('POST', '/v2/auth/authenticate', { provider: 'watched', user_id: 'cyd' })
   const back = new URL(await walk(begun.body.url, PUBLIC_URL))
   await api('GET', back.pathname + back.search)
   clock.ahead = 3_600_000
-  expect((await api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'cyd' })).body.status).toBe(
+  expect((await api('POST', '/v2/auth/authenticate', { provider: 'watched', user_id: 'cyd' })).body.status).toBe(
     'completed',
   )
-  await api('DELETE', '/v2/auth/tokens?provider=real&user_id=cyd')
+  await api('DELETE', '/v2/auth/tokens?provider=watched&user_id=cyd')
   expect(open.length).toBeGreaterThan(8)
   expect(open.filter(Boolean)).toEqual([])
 })
 
 test('what a person refuses is told to whoever waits', async () => {
-  const begun = await api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'bob' })
+  await discovered('refused')
+  const begun = await api('POST', '/v2/auth/authenticate', { provider: 'refused', user_id: 'bob' })
   const { searchParams } = new URL(begun.body.url)
   const issuer = new URL(begun.body.url).origin
   const refused = new URLSearchParams({ error: 'access_denied', iss: issuer, state: searchParams.get('state')! })
-  expect((await api('GET', `/v2/auth/callback/real?${refused}`)).status).toBe(400)
+  expect((await api('GET', `/v2/auth/callback/refused?${refused}`)).status).toBe(400)
   expect((await api('GET', `/v2/auth/wait/${begun.body.auth_id}`)).body.error).toBe('authorization_denied')
 })
 
 test('what is deleted here ends at the server: the tokens, and the client', async () => {
-  const begun = await api('POST', '/v2/auth/authenticate', { provider: 'real', user_id: 'eve' })
+  await discovered('ended')
+  const begun = await api('POST', '/v2/auth/authenticate', { provider: 'ended', user_id: 'eve' })
   const back = new URL(await walk(begun.body.url, PUBLIC_URL))
   await api('GET', back.pathname + back.search)
   const { token } = (await api('GET', `/v2/auth/wait/${begun.body.auth_id}`)).body
   const client = new URL(begun.body.url).searchParams.get('client_id')!
   expect(await provider.AccessToken.find(token)).toBeTruthy()
-  expect((await api('DELETE', '/v2/auth/providers/real')).status).toBe(204)
+  expect((await api('DELETE', '/v2/auth/providers/ended')).status).toBe(204)
   expect(await provider.AccessToken.find(token)).toBeUndefined()
   expect(await provider.Client.find(client)).toBeUndefined()
 })
