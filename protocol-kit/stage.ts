@@ -149,7 +149,8 @@ export async function setStage(plane: Plane, command: string[], output: 'inherit
         throw new Error(`Revision ${newest.number} is ${newest.status}: ${newest.status_message}`)
       return one.active_revision_id === newest.id && (await reconciled(id)) && one
     })
-    if (body.url) await until(`${body.url} answers`, () => answers(body.url))
+    // Where another agent took it over, it may say another address a little later.
+    if (body.url) await until(`${body.url}, or where it is since, answers`, async () => answers((await read(id)).url))
     return body
   }
 

@@ -10,6 +10,7 @@ import { migrate } from '../../src/host/migrate.ts'
 import { freePort } from '../../src/host/ports.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
 import { command, listens, stopAll } from '../support/commands.ts'
+import { query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-node-'))
 const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
@@ -18,6 +19,7 @@ let settings: Record<string, string>
 
 beforeAll(async () => {
   postgres = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
+  await migrate(postgres.url, { log: () => {} })
 })
 beforeEach(async () => {
   settings = { DATABASE_URL: postgres.url, SEALING_KEYS, PORT: String(await freePort()), SLIPWAY_HOME: root }
@@ -32,6 +34,9 @@ const start = (env: Record<string, string> = {}) => command('src/host/node.ts', 
 const operator = (...args: string[]) => command('src/host/bootstrap.ts', args, settings)
 
 test('a database without the schema is refused, by the server and for a first key, with what to do', async () => {
+  const bare = crypto.randomUUID()
+  await query(postgres.url, `create database "${bare}"`)
+  settings.DATABASE_URL = Object.assign(new URL(postgres.url), { pathname: bare }).href
   for (const { said, exited } of [start(), operator('--organization', 'Acme')]) {
     expect(await exited).toBe(1)
     expect(said.err.trim().split('\n')).toEqual([expect.stringContaining('db:migrate')])
@@ -39,7 +44,6 @@ test('a database without the schema is refused, by the server and for a first ke
 })
 
 test('serves, lets a request that it has accepted finish, and stops', async () => {
-  await migrate(postgres.url, { log: () => {} })
   const first = operator('--organization', 'Acme', '--workspace', 'Main', '--email', 'a@example.com,b@example.com')
   expect(await first.exited).toBe(0)
   const headers = { 'X-Api-Key': first.said.out.match(/slw_\w+/)![0], 'Content-Type': 'application/json' }
