@@ -13,7 +13,7 @@ export async function passesKit(...command: string[]): Promise<void> {
   const said: string[] = []
   try {
     const failed = await playKit([process.execPath, ...command], { say: line => said.push(line), output: 'ignore' })
-    expect(failed).toEqual([])
+    expect(failed.join('\n')).toBe('')
     expect(said).toHaveLength(scenarios.length)
     // A process that has ended may be seen for a moment more.
     await expect.poll(() => runningIn(folder)).toEqual([])
