@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { createAdaptorServer } from '@hono/node-server'
-import { afterAll, beforeAll, expect, test } from 'vitest'
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { hosted } from '../../src/host/node.ts'
@@ -16,13 +16,13 @@ import { settled } from '../../src/kernel/afterwards.ts'
 import { gitHost } from '../support/git-host.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pushes-'))
-const work = join(root, 'work')
 let postgres: Postgres
 let slipway: ReturnType<typeof hosted>
 let server: Server
 let githost: Awaited<ReturnType<typeof gitHost>>
 let headers: Record<string, string>
 let id: string
+let work: string
 
 /** The host that it talks to is in this process, so nobody waits in the way. */
 const run = async (...args: string[]) => (await promisify(execFile)('git', args)).stdout.trim()
@@ -69,15 +69,17 @@ beforeAll(async () => {
   const { app } = slipway
   server = createAdaptorServer({ fetch: app.fetch, createServer }) as Server
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const { api_key } = await bootstrap(app.database, {
-    organization: 'Acme',
-    emails: ['a@example.com'],
-  })
+})
+beforeEach(async () => {
+  const folder = fs.mkdtempSync(join(root, 'test-'))
+  const { api_key } = await bootstrap(slipway.app.database, { organization: folder, emails: ['a@example.com'] })
   headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
-
-  githost = await gitHost(join(root, 'git'))
+  work = join(folder, 'work')
+  githost = await gitHost(join(folder, 'git'))
   const clone = githost.create('acme/shop')
   await run('clone', '-q', clone, work)
+  await commit('Begun')
+  await git('push', '-q', 'origin', 'HEAD:main')
   const secret = 'hush-webhook-secret'
   const given = { host: 'gitea', base_url: githost.origin, token: 'hush-token', webhook_secret: secret }
   const { id: integration } = await call('POST', '/v1/integrations/forge/githost', given)
@@ -90,8 +92,8 @@ beforeAll(async () => {
   const body = { name: 'shop', source: 'githost', source_config, source_revision_config: made, secrets: [] }
   ;({ id } = await call('POST', '/v2/deployments', body))
 })
+afterEach(() => githost.close())
 afterAll(async () => {
-  githost.close()
   server.close()
   server.closeAllConnections()
   await slipway.close()
@@ -120,10 +122,9 @@ test('a tag and another branch make none, a branch that is deleted is told, and 
   const before = (await revisions()).length
   await git('tag', 'v1')
   await git('push', '-q', 'origin', 'v1', 'HEAD:other')
-  await git('push', '-q', 'origin', 'HEAD:main')
-  await soon(async () => expect(githost.delivered.length).toBeGreaterThanOrEqual(5))
+  await soon(async () => expect(githost.delivered.length).toBeGreaterThanOrEqual(2))
   expect(await revisions()).toHaveLength(before)
-  await run('--git-dir', join(root, 'git/acme/shop.git'), 'symbolic-ref', 'HEAD', 'refs/heads/other')
+  await run('--git-dir', join(work, '../git/acme/shop.git'), 'symbolic-ref', 'HEAD', 'refs/heads/other')
   await git('push', '-q', 'origin', ':main')
   const codes = async () =>
     (await call('GET', `/v2/deployments/${id}/explain`)).resources.map((one: { code: string }) => one.code)
