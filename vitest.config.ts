@@ -68,7 +68,7 @@ export default defineConfig({
       {
         test: {
           ...{ name: 'containers', include: ['test/containers/**/*.test.ts'], fileParallelism: false },
-          ...{ testTimeout: 240_000, hookTimeout: 240_000 },
+          ...{ testTimeout: 240_000, hookTimeout: 240_000, globalSetup: 'test/support/container-tools.ts' },
         },
       },
       { test: { name: 'architecture', include: ['test/architecture.test.ts'] } },

@@ -1,0 +1,14 @@
+// What `npm run test:containers` finds on a machine before it starts anything.
+import fs from 'node:fs'
+import { delimiter, join } from 'node:path'
+
+const TOOLS = ['podman', 'runc', 'skopeo', 'docker-registry', 'busybox']
+
+export default function setup() {
+  const folders = (process.env.PATH ?? '').split(delimiter)
+  const missing = TOOLS.filter(tool => !folders.some(folder => fs.existsSync(join(folder, tool))))
+  if (missing.length > 0)
+    throw new Error(
+      `Not on this machine: ${missing.join(', ')}. Run scripts/container_tools.sh, then these tests again.`,
+    )
+}
