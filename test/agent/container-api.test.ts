@@ -213,3 +213,19 @@ test('a log that breaks off goes on where it was, with no line twice', async () 
   expect(state).toMatchObject({ ExitCode: 0, memory: 5 })
   expect(asked[2]).toContain(`since=${Date.parse(at(2)) / 1000 - 1}`)
 })
+
+test('a log that goes on after its container, which ended as it began, is read to its last whole line', async () => {
+  const said: string[] = []
+  const lines = Buffer.concat([frame('2026-11-21T15:00:01Z no\n'), frame('2026-11-21T15:00:01Z table\n')])
+  answer = (req, res) => {
+    if (!req.url!.includes('/logs')) return json(res, 200, { State: { Running: false, ExitCode: 2 }, HostConfig: {} })
+    res.writeHead(200)
+    if (req.url!.includes('follow=true')) res.write(lines.subarray(0, -4))
+    else res.end(lines)
+  }
+  const position = { second: 0, count: 0 }
+  const { signal } = new AbortController()
+  const state = await follow(new ContainerApi(socket), 'x', position, signal, line => void said.push(line))
+  expect(state).toMatchObject({ ExitCode: 2 })
+  expect(said).toEqual(['no', 'table'])
+})

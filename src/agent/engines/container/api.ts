@@ -22,6 +22,7 @@ type Ask = {
 }
 /** One message of a pull or a build, as the engine sends them. */
 type Progress = BuildMessage & { status?: string; error?: string }
+type Log = { follow: boolean; since: number; signal?: AbortSignal }
 export type Line = { message: string; at: string; error: boolean }
 
 /** What the engine answered instead of doing it. Status 0: it did not answer. */
@@ -137,20 +138,21 @@ export class ContainerApi {
     }
   }
 
-  /** The lines of a container's log from that second on, for as long as it runs. Returns when the engine has no more of them. */
-  async follow(id: string, since: number, signal: AbortSignal, told: (line: Line) => void): Promise<void> {
-    const query = { follow: true, stdout: true, stderr: true, timestamps: true, since }
-    const res = await this.#send('GET', `/containers/${id}/logs`, { query, signal })
+  /** The lines of a container's log from that second on: those that there are, or all until it ends. Returns when there are no more. */
+  async log(id: string, { follow, since, signal }: Log, told: (line: Line) => void): Promise<void> {
+    const query = { follow, stdout: true, stderr: true, timestamps: true, since }
+    const limits = [...(signal ? [signal] : []), ...(follow ? [] : [AbortSignal.timeout(ANSWER_WITHIN)])]
+    const res = await this.#send('GET', `/containers/${id}/logs`, { query, signal: AbortSignal.any(limits) })
     const frames = unframed((line, error) => {
       const space = line.indexOf(' ')
       told({ at: line.slice(0, space), message: line.slice(space + 1), error })
     })
     try {
       for await (const chunk of res) frames.push(chunk)
+      frames.end()
     } catch {
-      // It was let go, or the engine went away: whoever follows looks at the container next.
+      // It was let go, or the engine went away: whoever follows looks at the container next, and reads the line that was cut again.
     }
-    frames.end()
   }
 
   async #send(method: string, path: string, { query, body, headers, signal }: Ask): Promise<http.IncomingMessage> {

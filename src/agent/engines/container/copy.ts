@@ -25,7 +25,6 @@ export type Listed = {
 export type Home = { api: ContainerApi; living: Set<string>; folder: string }
 
 const LAST_LINES = 20
-const LOOK_MS = 10_000
 const AGAIN_MS = 1_000
 const SIDECAR_CRASHES = 3
 const SIDECAR_CALM_MS = 60_000
@@ -51,7 +50,6 @@ export class ContainerCopy implements Copy {
   #settled = false
   #lines: string[] = []
   #unsaved = false
-  #lookedAt = Date.now()
   #cleared: Promise<void> | undefined
 
   private constructor({ api, living, folder }: Home, id: string) {
@@ -102,16 +100,6 @@ export class ContainerCopy implements Copy {
     }
     this.#settled = true
     return health
-  }
-
-  /** Its log's end tells of its end; this is for engines that forget to. */
-  look(): void {
-    if (!this.#app || this.ending || Date.now() - this.#lookedAt < LOOK_MS) return
-    this.#lookedAt = Date.now()
-    this.#api.get<Inspected>(`/containers/${this.#app}/json`).then(
-      ({ State, HostConfig }) => State.Running || this.#ended(endingOf(State, HostConfig.Memory)),
-      error => error.status === 404 && this.#ended('is gone: somebody removed its container'),
-    )
   }
 
   lines(): string[] {

@@ -139,7 +139,7 @@ export class Keeper {
     const what = kind === 'database' ? 'The database' : 'Redis'
     const { State } = await this.#api.get<Inspected>(`/containers/${id}/json`)
     const last: string[] = []
-    await this.#api.follow(id, 0, AbortSignal.timeout(500), ({ message }) => void last.push(message))
+    await this.#api.log(id, { follow: false, since: 0 }, ({ message }) => void last.push(message))
     const said = last.slice(-10).join('\n') || 'nothing'
     return `${what} does not take connections${State.Running ? ' yet' : `: it ended with code ${State.ExitCode}`}. Its last lines:\n${said}`
   }

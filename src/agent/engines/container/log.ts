@@ -15,6 +15,8 @@ export type Inspected = {
 }
 
 const AGAIN_MS = 500
+const LOOK_MS = 500
+const LOOK_AT_MOST_MS = 10_000
 
 /** How the container ended; undefined when it is gone, or was let go. */
 export async function follow(
@@ -25,25 +27,55 @@ export async function follow(
   told: (message: string, error: boolean) => void,
 ): Promise<(State & { memory: number }) | undefined> {
   while (!signal.aborted) {
-    const from = { ...position }
-    let skipped = 0
-    // The second before it too: whether an engine means to include the one that it is asked for is its own affair.
-    const read = api.follow(id, Math.max(0, from.second - 1), signal, line => {
-      const second = Math.floor(Date.parse(line.at) / 1000)
-      if (second < from.second || (second === from.second && skipped++ < from.count)) return
-      if (second > position.second) Object.assign(position, { second, count: 0 })
-      if (second === position.second) position.count++
-      told(line.message, line.error)
-    })
-    await read.catch(() => {})
+    const over = new AbortController()
+    const open = AbortSignal.any([signal, over.signal])
+    ended(api, id, open).then(
+      () => over.abort(),
+      () => {},
+    )
+    await read(api, id, position, { follow: true, signal: open, told })
+    over.abort()
     if (signal.aborted) return undefined
     try {
       const found = await api.find<Inspected>(`/containers/${id}/json`)
-      if (!found?.State.Running) return found && { ...found.State, memory: found.HostConfig.Memory }
+      if (!found) return undefined
+      if (!found.State.Running) {
+        // The engine may have broken off before its last lines.
+        await read(api, id, position, { follow: false, signal, told })
+        return { ...found.State, memory: found.HostConfig.Memory }
+      }
     } catch {
       // The engine itself is away for a while.
     }
     await delay(AGAIN_MS, undefined, { signal }).catch(() => {})
   }
   return undefined
+}
+
+/** An engine may miss the end of what ended as it began, and its log then goes on for ever: so it is looked at too, soon at first. */
+async function ended(api: ContainerApi, id: string, signal: AbortSignal): Promise<void> {
+  for (let pause = LOOK_MS; ; pause = Math.min(2 * pause, LOOK_AT_MOST_MS)) {
+    await delay(pause, undefined, { signal })
+    const running = await api.find<Inspected>(`/containers/${id}/json`).then(
+      found => found?.State.Running,
+      () => true,
+    )
+    if (!running) return
+  }
+}
+
+type Reading = { follow: boolean; signal: AbortSignal; told: (message: string, error: boolean) => void }
+
+async function read(api: ContainerApi, id: string, position: Position, { told, ...reading }: Reading): Promise<void> {
+  const from = { ...position }
+  let skipped = 0
+  // The second before it too: whether an engine means to include the one that it is asked for is its own affair.
+  const log = api.log(id, { ...reading, since: Math.max(0, from.second - 1) }, line => {
+    const second = Math.floor(Date.parse(line.at) / 1000)
+    if (second < from.second || (second === from.second && skipped++ < from.count)) return
+    if (second > position.second) Object.assign(position, { second, count: 0 })
+    if (second === position.second) position.count++
+    told(line.message, line.error)
+  })
+  await log.catch(() => {})
 }

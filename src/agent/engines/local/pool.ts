@@ -20,7 +20,7 @@ export interface Copy {
   readonly group?: number | undefined
   probe(path: string | null, timeout: number): Promise<Health>
   /** Finds out whether it has ended, if nothing else tells. */
-  look(): void
+  look?(): void
   /** Whole lines that were written since the last time. */
   lines(final?: boolean): string[]
   kill(): void
@@ -101,7 +101,7 @@ export class Pool {
     for (const slot of this.#slots) {
       for (const line of slot.copy?.lines() ?? []) this.#told.log(line, 'INFO')
       if (slot.copy) {
-        if (now - this.#tickAt > 500) slot.copy.look()
+        if (now - this.#tickAt > 500) slot.copy.look?.()
         const pause = slot.healthySince ? this.#limits.probe_ms : this.#limits.starting_probe_ms
         if (!slot.probing && now - slot.probedAt >= pause) void this.#probe(slot)
       } else if (this.#recipe && !slot.launching && now >= slot.restartAt)
