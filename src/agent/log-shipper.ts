@@ -6,10 +6,11 @@ import type { Level, Ref } from './engines/engine.ts'
 import { cutAt, plain } from './last-lines.ts'
 
 type Kind = LogBatch['kind']
-type Stream = { of: Ref; kind: Kind; stream: string; from: number; lines: LogBatch['lines'] }
+/** `left`: how many lines were left out before the first that there is. */
+type Stream = { of: Ref; kind: Kind; stream: string; from: number; left: number; lines: LogBatch['lines'] }
 
 const AT_ONCE = 4
-const MOST_KEPT = 10_000
+const MOST_KEPT = 20_000
 const BATCH_BYTES = 512 * 1024
 const LONGEST = 16 * 1024
 
@@ -28,12 +29,12 @@ export class LogShipper {
     const name = `${revision_id} ${kind}`
     // Whatever else it was given with, secrets perhaps, stays here.
     const of = { deployment_id, revision_id }
-    const stream = this.#streams.get(name) ?? { of, kind, stream: randomUUID(), from: 0, lines: [] }
+    const stream = this.#streams.get(name) ?? { of, kind, stream: randomUUID(), from: 0, left: 0, lines: [] }
     this.#streams.set(name, stream)
     const text = plain(message)
     stream.lines.push({ timestamp: new Date().toISOString(), level, message: cutAt(text, LONGEST) })
     // Nobody has received the oldest, so their numbers are free.
-    if (stream.lines.length > MOST_KEPT) stream.lines.splice(0, stream.lines.length - MOST_KEPT)
+    if (stream.lines.length > MOST_KEPT) stream.left += stream.lines.splice(0, stream.lines.length - MOST_KEPT).length
   }
 
   flush(): Promise<void> {
@@ -51,19 +52,21 @@ export class LogShipper {
 
   async #sendEach(streams: Iterable<[string, Stream]>): Promise<void> {
     for (const [name, stream] of streams) {
-      while (stream.lines.length > 0) {
+      // What comes meanwhile goes with the next round: one that always has more would keep all others waiting.
+      for (const last = stream.lines.at(-1); last && stream.lines.includes(last); ) {
         const who = this.#who()
         if (!who) return
-        const lines = batchOf(stream.lines)
-        const { of, kind, from } = stream
+        const { of, kind, from, left } = stream
+        const lines = batchOf(left ? [leftOut(left), ...stream.lines] : stream.lines)
         try {
           const { next } = await this.#control.logs({ ...who, ...of, kind, stream: stream.stream, from, lines })
           stream.lines.splice(0, stream.lines.indexOf(lines.at(-1)!) + 1)
+          stream.left -= left
           stream.from = next
         } catch (error) {
           // Of a revision that is gone nobody wants to know anything; a lease may come back.
           if (!(error instanceof Refused) || [401, 403, 409, 429].includes(error.status) || error.status >= 500) return
-          stream.lines = []
+          Object.assign(stream, { left: 0, lines: [] })
         }
       }
       // Kept for its numbers while it may go on; afterwards a new stream would do as well.
@@ -71,6 +74,11 @@ export class LogShipper {
     }
   }
 }
+
+const leftOut = (count: number): LogBatch['lines'][number] => ({
+  ...{ timestamp: new Date().toISOString(), level: 'WARNING' },
+  message: `… ${count} lines before this one are left out: they came faster than they were received.`,
+})
 
 function batchOf(lines: LogBatch['lines']): LogBatch['lines'] {
   let bytes = 0

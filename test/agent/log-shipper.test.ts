@@ -40,3 +40,44 @@ test('every line is sent once and in its order, however many streams there are',
   await shipper.flush()
   expect([...received.values()]).toEqual(Array(20).fill(['one', 'two']))
 })
+
+test('one that always has more to say keeps no other waiting', async () => {
+  const told: string[] = []
+  const logs = async ({ revision_id, from, lines }: LogBatch) => {
+    told.push(revision_id)
+    for (const one of ['a', 'b', 'c', 'd'])
+      shipper.add({ deployment_id: 'd', revision_id: one }, 'deploy', 'more', 'INFO')
+    return { next: from + lines.length }
+  }
+  const shipper = new LogShipper({ logs }, () => ({ agent_id: 'agent-1', fence: 1 }))
+  for (const one of ['a', 'b', 'c', 'd', 'quiet'])
+    shipper.add({ deployment_id: 'd', revision_id: one }, 'deploy', 'one', 'INFO')
+  await shipper.flush()
+  expect(told.sort()).toEqual(['a', 'b', 'c', 'd', 'quiet'])
+})
+
+test('what came faster than it was received is counted where it is missing', async () => {
+  const received: LogBatch['lines'] = []
+  let away = true
+  const logs = async ({ from, lines }: LogBatch) => {
+    if (away) throw new Error('nobody there')
+    expect(received).toHaveLength(from)
+    received.push(...lines)
+    return { next: received.length }
+  }
+  const shipper = new LogShipper({ logs }, () => ({ agent_id: 'agent-1', fence: 1 }))
+  const say = (count: number) => {
+    for (let i = 0; i < count; i++) shipper.add({ deployment_id: 'd', revision_id: 'r' }, 'build', `${i}`, 'INFO')
+  }
+  say(20_003)
+  await shipper.flush()
+  say(4)
+  away = false
+  await shipper.flush()
+  expect(received).toHaveLength(20_001)
+  expect(received[0]).toMatchObject({ level: 'WARNING', message: expect.stringContaining(' 7 ') })
+  expect([received[1]!.message, received.at(-1)!.message]).toEqual(['7', '3'])
+  say(1)
+  await shipper.flush()
+  expect(received.slice(20_001).map(one => one.message)).toEqual(['0'])
+})
