@@ -78,18 +78,34 @@ describe('a .dockerignore', () => {
     expect([ignored('src', true), ignored('src/app', true), ignored('src/other', true)]).toEqual([false, false, true])
     expect(ignored('lib', true)).toBe(true)
   })
+
+  test.each([
+    ['*\n!packages/*/package.json', [false, false, true]],
+    ['*\n!**/*.js', [false, false, false]],
+    ['*\n!pack?ges/a/*.js', [false, false, true]],
+    ['*\n!packages/b*', [false, true, true]],
+  ])('%j keeps folders that lead to something', (text, out) => {
+    const ignored = ignores(text)
+    expect(['packages', 'packages/a', 'other'].map(path => ignored(path, true))).toEqual(out)
+  })
 })
 
 describe('the lines of a build', () => {
   test('are those of the classic builder, however it cuts them', () => {
-    const linesOf = buildLines()
-    const messages = [{ stream: 'Step 1/2 : ' }, { stream: 'FROM a\n' }, { aux: { ID: 'sha256:1' } }, { stream: '\n' }]
-    expect(messages.flatMap(linesOf)).toEqual(['Step 1/2 : FROM a'])
+    const lines = buildLines()
+    const messages = [
+      { stream: 'Step 1/2 : ' },
+      { stream: 'FROM a\n' },
+      { aux: { ID: 'sha256:1' } },
+      { stream: '\nlast' },
+    ]
+    expect(messages.flatMap(lines.push)).toEqual(['Step 1/2 : FROM a'])
+    expect(lines.end()).toEqual(['last'])
   })
 
   test('are those of BuildKit, as Docker 28.5 sends them: each step once when it begins, and what it writes', () => {
-    const linesOf = buildLines()
-    const trace = (aux: string) => linesOf({ id: 'moby.buildkit.trace', aux })
+    const lines = buildLines()
+    const trace = (aux: string) => lines.push({ id: 'moby.buildkit.trace', aux })
     const begun =
       'CrUBCkdzaGEyNTY6Yzg0MTcwNTE4YjA0MTlhYWMyYjU5ZTBkMzNmYjAzODM3YWYwNzJmOThlMWI5ODdiNTU0YTU3NTg1M2Y0YTFkNRJHc2hhMjU2OjRlNGQyZWZjNTQ1ZWFkZDRiNmE2NGE4M2JkNmQyMTc2ZTliODI1Yzc3MjUyNDI1Y2RjNmMxZDcyOGQzYjZlMTMaFFs0LzRdIFJVTiBscyAtQSAvYWxsKgsIr8aH2AYQs8DVbA=='
     const wrote =
@@ -101,5 +117,12 @@ describe('the lines of a build', () => {
     expect(trace(wrote)).toEqual(['.dockerignore', 'Dockerfile', 'busybox', 'ignored.txt'])
     // Cut short, it is not read forever.
     expect(trace(wrote.slice(0, 40))).toEqual([])
+    // The same step, and what it wrote without an end of line.
+    const bytes = Buffer.from(wrote, 'base64').subarray(0, -1)
+    for (const at of [1, bytes.indexOf('.dockerignore') - 1]) bytes[at]!--
+    expect([trace(bytes.toString('base64')), lines.end()]).toEqual([
+      ['.dockerignore', 'Dockerfile', 'busybox'],
+      ['ignored.txt'],
+    ])
   })
 })

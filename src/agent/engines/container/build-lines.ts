@@ -7,7 +7,8 @@ const TRACE = 'moby.buildkit.trace'
 const VERTEX = { in: 1, digest: 1, name: 3, started: 5 }
 const LOG = { in: 3, vertex: 1, message: 4 }
 
-export function buildLines(): (message: BuildMessage) => string[] {
+/** What has no end yet comes with `end`. */
+export function buildLines() {
   const plain = new Lines(LONGEST_LINE)
   const logs = new Map<string, Lines>()
   const named = new Set<string>()
@@ -24,10 +25,13 @@ export function buildLines(): (message: BuildMessage) => string[] {
     logs.set(text(LOG.vertex), lines)
     return lines.push(parts.get(LOG.message) ?? Buffer.alloc(0))
   }
-  return ({ id, stream, aux }) =>
-    id === TRACE && typeof aux === 'string'
-      ? fieldsOf(Buffer.from(aux, 'base64')).flatMap(([field, bytes]) => ofTrace(field, bytes))
-      : plain.push(Buffer.from(stream ?? ''))
+  return {
+    push: ({ id, stream, aux }: BuildMessage): string[] =>
+      id === TRACE && typeof aux === 'string'
+        ? fieldsOf(Buffer.from(aux, 'base64')).flatMap(([field, bytes]) => ofTrace(field, bytes))
+        : plain.push(Buffer.from(stream ?? '')),
+    end: (): string[] => [plain, ...logs.values()].flatMap(lines => lines.end()),
+  }
 }
 
 /** Its other work is nobody's: loading, exporting, naming. */

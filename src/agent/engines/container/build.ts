@@ -56,14 +56,16 @@ export async function buildDockerfile({ api, owner, unit, tree, task }: Job): Pr
   const query = { t: tagOf(unit), labels, version, rm: true, forcerm: true, memory: MEMORY, memswap: MEMORY }
   const headers = { 'Content-Type': 'application/x-tar' }
   const body = Readable.from(packTar(tree.folder, { filter: wantedOf(tree.folder) }))
-  const linesOf = buildLines()
+  const lines = buildLines()
   let id: string | undefined
   try {
     for await (const message of api.progress('/build', { query, headers, body, signal })) {
-      for (const line of linesOf(message)) tell(line)
+      lines.push(message).forEach(tell)
       if (typeof message.aux === 'object') id = message.aux.ID ?? id
     }
+    lines.end().forEach(tell)
   } catch (error) {
+    lines.end().forEach(tell)
     throw failed(error instanceof EngineFailure && error.status ? buildFailure(error.message) : error)
   }
   if (!id) throw failed('The engine ended the build without an image: look at its own log.')

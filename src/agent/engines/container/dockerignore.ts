@@ -2,7 +2,8 @@
 
 import { glob } from './glob.ts'
 
-type Rule = { out: boolean; path: string; matches: (path: string) => boolean }
+/** `stem`: what each path that it matches begins with. */
+type Rule = { out: boolean; stem: string; matches: (path: string) => boolean }
 /** Without them nothing is built. */
 const NEEDED = new Set(['Dockerfile', '.dockerignore'])
 
@@ -16,12 +17,16 @@ export function ignores(text: string): (path: string, folder: boolean) => boolea
   return (path, folder) => {
     if (NEEDED.has(path)) return false
     const out = rules.reduce((out, rule) => (rule.matches(path) ? rule.out : out), false)
-    return out && !(folder && rules.some(rule => !rule.out && rule.path.startsWith(`${path}/`)))
+    return out && !(folder && rules.some(({ out, stem }) => !out && leads(`${path}/`, stem)))
   }
 }
 
 function ruleOf(line: string): Rule {
   const out = !line.startsWith('!')
   const path = (out ? line : line.slice(1).trim()).replace(/^(\.?\/)+|\/+$/g, '')
-  return { out, path, matches: glob(path) }
+  const [stem = ''] = path.split(/[*?[\\]/)
+  return { out, stem, matches: glob(path) }
 }
+
+/** Whether something below that folder may begin so. */
+const leads = (folder: string, stem: string) => stem.startsWith(folder) || folder.startsWith(stem)
