@@ -35,7 +35,22 @@ export function list(folder: string): string[] {
   }
 }
 
-export const remove = (path: string) => fs.promises.rm(path, { recursive: true, force: true, maxRetries: 3 })
+/** Also what holds folders that their owner may not write into, as caches of modules do. */
+export async function remove(path: string): Promise<void> {
+  const gone = () => fs.promises.rm(path, { recursive: true, force: true, maxRetries: 3 })
+  await gone().catch(async error => {
+    if (error.code !== 'EACCES' && error.code !== 'EPERM') throw error
+    await unlock(path)
+    await gone()
+  })
+}
+
+/** Links lead elsewhere, and are left as they are. */
+async function unlock(folder: string): Promise<void> {
+  await fs.promises.chmod(folder, 0o700)
+  for (const entry of await fs.promises.readdir(folder, { withFileTypes: true }))
+    if (entry.isDirectory()) await unlock(join(folder, entry.name))
+}
 
 /** Megabytes below a folder; files with several names count once. It stops counting at the limit. */
 export async function sizeOf(folder: string, limit = Number.POSITIVE_INFINITY): Promise<number> {

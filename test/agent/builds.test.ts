@@ -1,8 +1,8 @@
 // From sources to files: real git over HTTP, archives friendly and hostile, templates, configurations, commands.
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
-import { createServer } from 'node:http'
+import { createServer, type IncomingMessage } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { gzipSync } from 'node:zlib'
@@ -13,7 +13,7 @@ import { Builds } from '../../src/agent/builds/builds.ts'
 import { runCommand } from '../../src/agent/builds/command.ts'
 import { configurationAt } from '../../src/agent/builds/configuration.ts'
 import { type Origin, obtain } from '../../src/agent/builds/tree.ts'
-import type { Task } from '../../src/agent/engines/engine.ts'
+import { Passing, type Task } from '../../src/agent/engines/engine.ts'
 import { PATH } from '../../src/agent/engines/process/environment.ts'
 import { prepare } from '../../src/agent/engines/process/prepare.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
@@ -108,6 +108,15 @@ describe('a repository', () => {
     }
     await tree(git('nowhere', { credential: async () => credential })).catch(error => lines.push(error.message))
     expect(lines.join('\n')).not.toMatch(/hunter2/)
+    // One that says what it was told.
+    const loud = createServer((req, res) => res.writeHead(403, { 'Content-Type': 'text/plain' }).end(`no ${said(req)}`))
+    const said = (req: IncomingMessage) => req.headers.authorization && 'hunter2hunter2'
+    onTestFinished(() => void loud.close())
+    await new Promise<void>(resolve => loud.listen(0, '127.0.0.1', resolve))
+    const url = `http://127.0.0.1:${(loud.address() as AddressInfo).port}/acme/shop`
+    const reason = await tree(git('main', { url, credential: async () => credential })).catch(error => error.message)
+    expect(`${reason} ${lines.join('\n')}`).toContain('no ***')
+    expect(`${reason} ${lines.join('\n')}`).not.toMatch(/hunter2/)
   })
 
   test('its mirror is kept, and one that is spoilt is made anew', async () => {
@@ -194,6 +203,16 @@ describe('an archive', () => {
     expect(fs.readdirSync((await tree({ archive })).folder)).toEqual(['package.json'])
     await expect(tree({ archive: { ...archive, sha256: '0'.repeat(64) } })).rejects.toThrow(/digest differs/)
     await expect(tree({ archive: { ...archive, size: 10 } })).rejects.toThrow(/digest differs/)
+  })
+
+  test('a download that breaks off is for another try', async () => {
+    const server = createServer((_, res) => {
+      res.writeHead(200, { 'Content-Length': 1000 }).write('half of it', () => res.destroy())
+    })
+    onTestFinished(() => void server.close())
+    await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
+    const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/a`
+    await expect(tree({ archive: { url, sha256: '0'.repeat(64), size: 1000 } })).rejects.toThrow(Passing)
   })
 })
 
@@ -302,6 +321,24 @@ test('a build that waits for its turn is interrupted at once', async () => {
   expect(builds.made(all[2]!)).toBeUndefined()
 })
 
+test('one whose outcome cannot be written down is tried again', async () => {
+  const said: string[] = []
+  const engine = new ProcessEngine({ home, port: 0 })
+  const log = (_: unknown, message: string) => void said.push(message)
+  const builds = new Builds({ home, engine, changed() {}, stale() {}, log, again_ms: 0 })
+  onTestFinished(() => builds.close())
+  const of = unit({ deployment_id: randomUUID(), revision_id: randomUUID() })
+  const record = join(home, 'builds', of.deployment_id, of.revision_id, 'record.json')
+  const failing = (build_command: string) => {
+    builds.start(of, { ...nothing, template_id: 'static-site', build_command })
+    return eventually(() => !builds.isBuilding(of))
+  }
+  await failing(`mkdir ${record}; exit 1`)
+  expect(builds.made(of)).toBeUndefined()
+  await failing('exit 1')
+  expect(builds.made(of)).toMatchObject({ state: 'broken' })
+})
+
 describe('a command of a build', () => {
   const run = (command: string, more = {}) =>
     runCommand(['/bin/sh', '-c', command], { cwd: home, env: { PATH }, revision, task, what: 'It', ...more })
@@ -329,6 +366,25 @@ describe('a command of a build', () => {
     fs.writeFileSync(join(home, 'told'), '')
     await running
     expect(lines.map(line => line.length)).toEqual([16 * 1024 + 1, 0, 3])
+  })
+
+  test('a daemon that a killed agent left of it ends with the next one', async () => {
+    const of = { deployment_id: randomUUID(), revision_id: revision }
+    const folder = join(home, 'builds', of.deployment_id, revision)
+    fs.mkdirSync(folder, { recursive: true })
+    const env = { PATH, SLIPWAY_REVISION_ID: revision }
+    const daemon = spawn('sleep', ['1000'], { env, detached: true, stdio: 'ignore' })
+    onTestFinished(() => void daemon.kill('SIGKILL'))
+    const builds = new Builds({
+      home,
+      engine: new ProcessEngine({ home, port: 0 }),
+      changed() {},
+      stale() {},
+      log() {},
+    })
+    await builds.open()
+    expect(fs.existsSync(folder)).toBe(false)
+    await eventually(() => aliveOf([daemon.pid!]).length === 0)
   })
 
   test('a daemon in a session of its own holds nothing up, and ends with it', async () => {

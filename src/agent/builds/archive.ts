@@ -24,8 +24,12 @@ export async function download(
 ): Promise<void> {
   log(`Downloading the archive of ${size < 1e6 ? `${Math.ceil(size / 1000)} kB` : `${(size / 1e6).toFixed(1)} MB`}`)
   const limit = AbortSignal.any([signal, AbortSignal.timeout(DOWNLOAD_MS)])
+  const broken = (error: Error) => {
+    const why = limit.aborted ? `it did not come within ${DOWNLOAD_MS / 60_000} minutes` : error.message
+    return signal.aborted ? signal.reason : new Passing(`The archive cannot be downloaded now: ${why}.`)
+  }
   const answer = await fetch(url, { signal: limit }).catch(error => {
-    throw limit.aborted ? error : new Passing(`The archive cannot be downloaded now: ${error.message}.`)
+    throw broken(error)
   })
   if (answer.status >= 429)
     throw new Passing(`The archive cannot be downloaded now: its address answers ${answer.status}.`)
@@ -37,19 +41,22 @@ export async function download(
     throw new Unworkable(
       `The archive cannot be downloaded: its address answers ${answer.status}. Redeploy, or upload it again.`,
     )
+  const { body } = answer
   const digest = createHash('sha256')
   let bytes = 0
-  const counted = async function* (chunks: AsyncIterable<Uint8Array>) {
-    for await (const chunk of chunks) {
-      bytes += chunk.byteLength
-      if (bytes > size) break
-      digest.update(chunk)
-      yield chunk
+  const counted = async function* () {
+    try {
+      for await (const chunk of body) {
+        bytes += chunk.byteLength
+        if (bytes > size) break
+        digest.update(chunk)
+        yield chunk
+      }
+    } catch (error) {
+      throw broken(error as Error)
     }
   }
-  await pipeline(Readable.fromWeb(answer.body as never), counted, fs.createWriteStream(file, { mode: 0o600 }), {
-    signal: limit,
-  })
+  await pipeline(counted, fs.createWriteStream(file, { mode: 0o600 }))
   if (bytes !== size || digest.digest('hex') !== sha256)
     throw new Unworkable('The archive is not the one that was uploaded: its digest differs. Upload it again.')
 }

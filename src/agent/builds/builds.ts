@@ -7,7 +7,7 @@ import { Passing, Unworkable } from '../engines/engine.ts'
 import { LIMITS } from '../engines/local/limits.ts'
 import { PATH } from '../engines/process/environment.ts'
 import { list, readJson, remove, sizeOf, writeJson } from '../files.ts'
-import { endMarked } from '../marked.ts'
+import { endEscaped, endMarked } from '../marked.ts'
 import { LinkOver } from './archive.ts'
 import { drop, isKept, keep, keptIn, madeOf, type Output, prune, unkeep } from './outputs.ts'
 import { type Origin, obtain } from './tree.ts'
@@ -54,7 +54,10 @@ export class Builds {
         const folder = this.#folder({ deployment_id: deployment, revision_id: revision })
         for (const mark of list(folder).filter(name => name.startsWith('running')))
           await endMarked(join(folder, mark), revision, GRACE_MS)
-        if (!this.made({ deployment_id: deployment, revision_id: revision })) await remove(folder)
+        if (this.made({ deployment_id: deployment, revision_id: revision })) continue
+        endEscaped(revision)
+        // Whoever builds or forgets it tries again; nobody else waits for that.
+        await remove(folder).catch(() => {})
       }
     }
   }
@@ -89,10 +92,13 @@ export class Builds {
     const controller = new AbortController()
     const log: Task['log'] = (message, level = 'INFO') =>
       this.#options.log({ deployment_id, revision_id }, message, level)
-    const ended = this.#build(unit, origin, serving, controller.signal, log).finally(() => {
-      this.#running.delete(revision_id)
-      this.#options.changed(deployment_id)
-    })
+    const { signal } = controller
+    const ended = this.#build(unit, origin, serving, signal, log)
+      .catch(error => this.#again(`What came of the build cannot be kept: ${error.message}.`, signal, log))
+      .finally(() => {
+        this.#running.delete(revision_id)
+        this.#options.changed(deployment_id)
+      })
     this.#running.set(revision_id, { deployment_id, controller, ended })
   }
 
@@ -115,7 +121,7 @@ export class Builds {
     try {
       signal.throwIfAborted()
       const begun = performance.now()
-      const again = await this.#again(unit, origin, serving, task)
+      const again = await this.#kept(unit, origin, serving, task)
       if (again?.artifact.location === tree) unkeep(folder)
       else await remove(folder)
       for (const path of [folder, task.cache]) fs.mkdirSync(path, { recursive: true, mode: 0o700 })
@@ -129,11 +135,9 @@ export class Builds {
         log((signal.reason as Error).message, 'WARNING')
         return remove(folder)
       }
-      // Without a record it is built again.
       if (error instanceof Passing) {
         if (error instanceof LinkOver) this.#options.stale()
-        log(`${error.message} It is tried again.`, 'WARNING')
-        await delay(this.#options.again_ms ?? AGAIN_MS, undefined, { signal }).catch(() => {})
+        await this.#again(error.message, signal, log)
         return remove(folder)
       }
       const reason = error instanceof Unworkable ? error.message : `The build failed: ${(error as Error).message}.`
@@ -143,6 +147,12 @@ export class Builds {
     } finally {
       this.#turns.giveBack(unit.deployment_id)
     }
+  }
+
+  /** Without a record it is built again, after a while. */
+  async #again(why: string, signal: AbortSignal, log: Task['log']): Promise<void> {
+    log(`${why} It is tried again.`, 'WARNING')
+    await delay(this.#options.again_ms ?? AGAIN_MS, undefined, { signal }).catch(() => {})
   }
 
   async #make(
@@ -168,7 +178,7 @@ export class Builds {
   }
 
   /** What was made of the same before, where it is still there. */
-  async #again(unit: Unit, origin: Origin, serving: string | null, task: Task): Promise<Output | undefined> {
+  async #kept(unit: Unit, origin: Origin, serving: string | null, task: Task): Promise<Output | undefined> {
     const { engine } = this.#options
     const { deployment_id, revision_id } = unit
     const of = await madeOf(unit, origin, engine.name)

@@ -29,10 +29,12 @@ type Options = {
   time_ms?: number
   /** Takes what it writes to its standard output, instead of the log. */
   output?: (line: string) => void
+  /** What a line reads like for everybody else. */
+  hide?: (line: string) => string
 }
 
 export async function runCommand(command: string[], options: Options): Promise<void> {
-  const { cwd, task, what, disk_mb, time_ms = BUILD_MS, output } = options
+  const { cwd, task, what, disk_mb, time_ms = BUILD_MS, output, hide = line => line } = options
   task.signal.throwIfAborted()
   fs.rmSync(task.running, { recursive: true, force: true })
   const env = { ...options.env, SLIPWAY_REVISION_ID: options.revision }
@@ -40,14 +42,14 @@ export async function runCommand(command: string[], options: Options): Promise<v
   const last: string[] = []
   let count = 0
   const say = (line: string) => {
-    const cut = cutLine(line, LONGEST)
+    const cut = cutLine(hide(line), LONGEST)
     last.push(cut)
     last.splice(0, Math.max(0, last.length - LAST_LINES))
     if (++count < LINES) task.log(cut)
     else if (count === LINES) task.log(`… its further lines are left out.`, 'WARNING')
   }
   const closed = new Promise(resolve => child.once('close', resolve))
-  follow(child.stdout!, output ?? say)
+  follow(child.stdout!, output ? line => output(hide(line)) : say)
   follow(child.stderr!, say)
 
   let ended: string | undefined

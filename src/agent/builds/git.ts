@@ -43,11 +43,8 @@ async function attempt(
   const { url, ref } = source
   const credential = await source.credential(task.signal)
   const hidden = credential ? [credential.password, basic(credential), encodeURIComponent(credential.password)] : []
-  const log: Task['log'] = (message, level) =>
-    task.log(
-      hidden.reduce((text, one) => text.replaceAll(one, '***'), message),
-      level,
-    )
+  // A server may say again what it was told.
+  const hide = (line: string) => hidden.reduce((text, one) => text.replaceAll(one, '***'), line)
   const env = environment(task, url, credential, path)
   const git = async (args: string[], what: string, extra: Record<string, string> = {}) => {
     const lines: string[] = []
@@ -57,9 +54,10 @@ async function attempt(
       cwd: task.cache,
       env: { ...env, ...extra },
       revision,
-      task: { ...task, log },
+      task,
       what,
       output,
+      hide,
       time_ms: GIT_MS,
     })
     return lines
@@ -70,7 +68,7 @@ async function attempt(
   // A lock that a killed git left would be in everybody's way.
   fs.rmSync(join(mirror, 'shallow.lock'), { force: true })
 
-  log(`Fetching ${ref} of ${url}`)
+  task.log(`Fetching ${ref} of ${url}`)
   const { sha, at } = source.commit_sha
     ? { sha: source.commit_sha, at: source.commit_sha }
     : resolved(
@@ -91,7 +89,7 @@ async function attempt(
   })
 
   const [commit = '', author = '', ...message] = await git(['log', '-1', '--format=%H%n%an%n%B', keep], 'git')
-  log(`Building commit ${commit}: ${message[0] ?? ''}`)
+  task.log(`Building commit ${commit}: ${message[0] ?? ''}`)
   fs.mkdirSync(folder, { recursive: true })
   const index = { GIT_INDEX_FILE: `${folder}.index`, GIT_WORK_TREE: folder }
   await git(['read-tree', commit], 'git', index)
@@ -99,7 +97,7 @@ async function attempt(
   fs.rmSync(`${folder}.index`, { force: true })
   if ((await sizeOf(folder, disk_mb)) > disk_mb)
     throw new Unworkable(`The commit has more than the ${disk_mb} MB that a source may.`)
-  if (fs.existsSync(join(folder, '.gitmodules'))) log('Its submodules are left out.', 'WARNING')
+  if (fs.existsSync(join(folder, '.gitmodules'))) task.log('Its submodules are left out.', 'WARNING')
   if ((await sizeOf(mirror, MIRROR_MB)) >= MIRROR_MB) await remove(mirror)
   return {
     sha: commit,

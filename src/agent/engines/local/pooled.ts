@@ -56,7 +56,8 @@ export abstract class PooledEngine implements Engine {
         const copies = await this.adopt(ref)
         const pool = copies.length > 0 && this.pool(ref, true)
         if (!pool) {
-          await remove(this.path(deployment_id, 'revisions', revision_id))
+          // Whoever stops it tries again; nobody else waits for that.
+          await remove(this.path(deployment_id, 'revisions', revision_id)).catch(() => {})
           continue
         }
         await pool.adopt(copies)

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { runCommand } from '../../builds/command.ts'
 import { jsonOf } from '../../builds/json-of.ts'
 import { keepingModules } from '../../builds/modules.ts'
-import { stampOf } from '../../files.ts'
+import { remove, stampOf } from '../../files.ts'
 import { type Artifact, type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
 import { PATH } from './environment.ts'
 
@@ -26,7 +26,7 @@ export async function prepare(unit: Unit, tree: Tree, task: Task, { disk_mb, len
     npm_config_audit: 'false',
     npm_config_update_notifier: 'false',
   }
-  fs.rmSync(env.TMPDIR, { recursive: true, force: true })
+  await remove(env.TMPDIR)
   for (const own of [env.HOME, env.TMPDIR]) fs.mkdirSync(own, { recursive: true, mode: 0o700 })
   const commands = [
     ['install', tree.install_command ?? installOf(folder)],

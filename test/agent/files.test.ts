@@ -1,0 +1,25 @@
+// What the agent keeps on disk, and what others have left there.
+import { execFileSync } from 'node:child_process'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { expect, test } from 'vitest'
+import { folder } from '../support/engine.ts'
+
+test('a folder that its owner may not write into is removed too, and what links lead to stays', () => {
+  const home = folder()
+  const [cache, other] = [join(home, 'cache'), join(home, 'other')]
+  for (const at of [join(cache, 'mod/deep'), other]) fs.mkdirSync(at, { recursive: true })
+  for (const at of [join(cache, 'mod/deep/file'), join(other, 'file')]) fs.writeFileSync(at, '')
+  fs.symlinkSync(other, join(cache, 'mod/link'))
+  for (const at of [join(cache, 'mod/deep'), join(cache, 'mod'), other]) fs.chmodSync(at, 0o555)
+  const script = `import { remove } from '${join(import.meta.dirname, '../../src/agent/files.ts')}'; await remove('${cache}')`
+  // Root may do anything, so it is one that may not.
+  const bounds = ['--bounding-set=-dac_override,-dac_read_search', '--inh-caps=-dac_override,-dac_read_search']
+  const as = process.getuid?.() === 0 ? ['setpriv', ...bounds] : []
+  const [file, ...args] = [...as, process.execPath, '--input-type=module', '--eval', script]
+  execFileSync(file!, args)
+  expect(fs.existsSync(cache)).toBe(false)
+  expect([fs.existsSync(join(other, 'file')), fs.statSync(other).mode & 0o777]).toEqual([true, 0o555])
+  fs.chmodSync(other, 0o755)
+  fs.rmSync(home, { recursive: true })
+})
