@@ -7,6 +7,7 @@ import { ContainerApi } from '../../src/agent/engines/container/api.ts'
 import { ContainerCopy } from '../../src/agent/engines/container/copy.ts'
 import { Lines, unframed } from '../../src/agent/engines/container/frames.ts'
 import { follow } from '../../src/agent/engines/container/log.ts'
+import type { Recipe } from '../../src/agent/engines/container/spec.ts'
 import { eventually } from '../support/commands.ts'
 import { folder } from '../support/engine.ts'
 
@@ -174,6 +175,31 @@ test('what a copy wrote that was read and not told yet is told by the next agent
   await eventually(() => third.last.length > 0)
   expect(third.lines()).toEqual(['c'])
   third.release()
+})
+
+test('one that is killed before it is there has ended', async () => {
+  const host = { api: new ContainerApi(socket), living: new Set<string>(), folder: home }
+  const copy = ContainerCopy.launch(host, { copy: 'c' } as Recipe, () => new Promise(() => {}))
+  let told = 0
+  copy.onExit = () => void told++
+  copy.kill()
+  expect([told, copy.ending]).toEqual([1, expect.any(String)])
+})
+
+test('what could not be removed is removed when that is asked again', async () => {
+  let refusing = true
+  const here = { Id: 'x', Names: [], State: 'exited', Labels: { 'slipway.role': 'app' } }
+  answer = (req, res) => {
+    if (req.url!.startsWith('/containers/json')) return json(res, 200, [here])
+    if (req.method === 'DELETE' && refusing) return json(res, 500, { message: 'device or resource busy' })
+    json(res, 200, {})
+  }
+  const host = { api: new ContainerApi(socket), living: new Set<string>(), folder: home }
+  const copy = ContainerCopy.launch(host, { copy: 'c' } as Recipe, () => new Promise(() => {}))
+  expect(await failure(copy.end(0))).toMatch(/^500: .*busy/)
+  refusing = false
+  await copy.end(0)
+  expect(asked.filter(one => one.startsWith('DELETE'))).toHaveLength(2)
 })
 
 test('a kill that the engine was away for is asked again', async () => {

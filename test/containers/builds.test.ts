@@ -298,6 +298,25 @@ describe('pulled', () => {
     expect(await podman.podman('images', '-q', podman.image)).not.toBe('')
   })
 
+  test('that of one which is about to be started again stays, however many came after it', async () => {
+    const { engine, lines } = await pods.open({ backoff_ms: 600_000 })
+    const serving = next()
+    const { location, ...made } = await engine.prepare(
+      unit(serving, {}, { image_uri: await pushed('6') }),
+      null,
+      task(),
+    )
+    await engine.start(unit(serving), { ...made, location, start_command: 'exit 1' })
+    await eventually(() => lines.some(line => line.startsWith('ERROR')))
+    for (const tag of ['7', '8', '9']) {
+      const one = next()
+      const artifact = await engine.prepare(unit(one, {}, { image_uri: await pushed(tag) }), null, task())
+      await engine.start(unit(one), artifact)
+      await engine.stop(one)
+    }
+    await podman.podman('image', 'inspect', location)
+  })
+
   test('an image that somebody removed is pulled again for the next copy', async () => {
     const { engine } = await pods.open()
     const image_uri = await pushed('5')

@@ -247,6 +247,12 @@ describe('failures', () => {
     expect(await until(engine, ref, 'unhealthy')).toMatchObject({ reason: expect.stringContaining('4 MB') })
   })
 
+  test('one that ends before what is beside it is there', async () => {
+    const sidecars = [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', STAY] }]
+    const { reason } = await failing('echo no such key; exit 3', { spec: { sidecars } })
+    expect(reason).toMatch(/ended with code 3\b.*no such key/s)
+  })
+
   test('a sidecar that does not stay', async () => {
     const sidecars = [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', 'echo no; exit 5'] }]
     const { reason } = await failing(SERVE, { spec: { sidecars }, limits: { ready_ms: 4_000 } })

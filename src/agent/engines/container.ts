@@ -4,7 +4,7 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { ContainerApi } from './container/api.ts'
 import { basesOf, buildDockerfile, buildInBase, hasDockerfile } from './container/build.ts'
-import { ContainerCopy, type Home, type Listed } from './container/copy.ts'
+import { asTheyGo, ContainerCopy, type Home, type Listed } from './container/copy.ts'
 import { Images } from './container/images.ts'
 import { give, givenTo, Keeper, want, wishesIn } from './container/keeper.ts'
 import { refusal } from './container/refusal.ts'
@@ -250,7 +250,9 @@ export class ContainerEngine extends PooledEngine {
 
   async #prune(deployment_id: string, keep?: number): Promise<void> {
     const others = (await this.deployments()).filter(other => other !== deployment_id).map(other => this.path(other))
-    await this.#images.prune(deployment_id, this.path(deployment_id), others, keep)
+    const running = new Set<string>()
+    this.each((_, { revision_id }) => running.add(revision_id))
+    await this.#images.prune(deployment_id, this.path(deployment_id), { others, running, keep })
   }
 
   /** Removes what nobody knows: made by the last request of an agent that was killed, or left of what could not be removed. */
@@ -258,7 +260,8 @@ export class ContainerEngine extends PooledEngine {
     for (const { Id, Labels } of await this.#containers()) {
       if (Labels[ROLE] === STORE) continue
       const known = Labels[ROLE] === 'build' ? this.#building.has(Labels[REVISION]!) : this.#living.has(Labels[COPY]!)
-      if (!known) await this.#api.discard(Id)
+      // One that cannot be removed now keeps no other.
+      if (!known) await this.#api.discard(Id).catch(() => {})
     }
     for (const { Name, Labels } of await this.#all('volumes'))
       if (Labels[COPY] && !this.#living.has(Labels[COPY])) await this.#api.quietly('DELETE', `/volumes/${Name}`)
@@ -277,9 +280,9 @@ export class ContainerEngine extends PooledEngine {
     })
   }
 
-  #containers(label?: string, size = false): Promise<Listed[]> {
+  async #containers(label?: string, size = false): Promise<Listed[]> {
     const filters = { label: [`${OWNER}=${this.#owner}`, ...(label ? [label] : [])] }
-    return this.#api.get<Listed[]>('/containers/json', { all: true, size, filters })
+    return asTheyGo(await this.#api.get<Listed[]>('/containers/json', { all: true, size, filters }))
   }
 
   async #all(

@@ -84,7 +84,7 @@ export class ContainerCopy implements Copy {
     }
     copy.#port = port
     copy.#settled = true
-    copy.#watch(app.Id)
+    void copy.#watch(app.Id)
     for (const sidecar of sidecars) void copy.#attend(sidecar.Id, sidecar.Labels[PART]!)
     return copy
   }
@@ -111,6 +111,7 @@ export class ContainerCopy implements Copy {
 
   kill(): void {
     if (this.#app) void this.#kill(this.#app)
+    else this.#ended('was killed before it had started')
   }
 
   /** Also once an engine that is away is there again. */
@@ -161,12 +162,21 @@ export class ContainerCopy implements Copy {
       await this.#api.discard(id)
     }
     const app = await this.#start(recipe.app)
-    const { NetworkSettings } = await this.#api.get<Inspected>(`/containers/${app}/json`)
+    const watched = this.#watch(app)
+    const look = () => this.#api.get<Inspected>(`/containers/${app}/json`)
+    const { NetworkSettings } = await look()
     const published = NetworkSettings.Ports[`${recipe.port}/tcp`]?.[0]
-    for (const sidecar of recipe.sidecars) void this.#attend(await this.#start(sidecar), partOf(sidecar))
+    for (const sidecar of recipe.sidecars) {
+      // Nothing can be started beside one that has ended, and Podman would start that one again: how it ended is what is told.
+      if (!(await look()).State.Running) return watched
+      const id = await this.#start(sidecar).catch(async error => {
+        if (!(await look()).State.Running) await watched
+        throw error
+      })
+      void this.#attend(id, partOf(sidecar))
+    }
     // Not before its sidecars are known.
     if (published) this.#port = Number(published.HostPort)
-    this.#watch(app)
   }
 
   /** Each is one that may be stopped before it is there. */
@@ -178,12 +188,11 @@ export class ContainerCopy implements Copy {
     return Id
   }
 
-  #watch(app: string): void {
+  async #watch(app: string): Promise<void> {
     this.#app = app
-    void follow(this.#api, app, this.#position(app), this.#letGo.signal, this.#tell()).then(state => {
-      if (state) this.#ended(endingOf(state, state.memory))
-      else if (!this.#letGo.signal.aborted) this.#ended('is gone: somebody removed its container')
-    })
+    const state = await follow(this.#api, app, this.#position(app), this.#letGo.signal, this.#tell())
+    if (state) this.#ended(endingOf(state, state.memory))
+    else if (!this.#letGo.signal.aborted) this.#ended('is gone: somebody removed its container')
   }
 
   /** A sidecar that ends is started again; one that does so again and again takes its copy with it. */
@@ -238,10 +247,22 @@ export class ContainerCopy implements Copy {
   /** All that bears its label: also what was being made when it was ended. */
   #clear(grace: number): Promise<void> {
     const stop = grace ? (id: string) => this.#stop(id, SIDECAR_STOP_MS) : undefined
-    // What could not be removed is nobody's from now on, and is swept away.
-    this.#cleared ??= clear(this.#api, this.id, stop).finally(() => this.#living.delete(this.id))
+    this.#cleared ??= clear(this.#api, this.id, stop)
+      .catch(error => {
+        // Whoever asks again has it tried again.
+        this.#cleared = undefined
+        throw error
+      })
+      // What could not be removed is nobody's from now on, and is swept away.
+      .finally(() => this.#living.delete(this.id))
     return this.#cleared
   }
+}
+
+/** Those in the network of another one go before it. */
+export const asTheyGo = (containers: Listed[]): Listed[] => {
+  const isApp = ({ Labels }: Listed) => Number(Labels[ROLE] === 'app')
+  return containers.toSorted((a, b) => isApp(a) - isApp(b))
 }
 
 const partOf = ({ body }: Create) => (body.Labels as Record<string, string>)[PART]!
@@ -249,9 +270,7 @@ const partOf = ({ body }: Create) => (body.Labels as Record<string, string>)[PAR
 async function clear(api: ContainerApi, copy: string, stop?: (id: string) => Promise<unknown>): Promise<void> {
   const filters = { label: [`${COPY}=${copy}`] }
   const containers = await api.get<Listed[]>('/containers/json', { all: true, filters })
-  // Those in the network of another one go before it.
-  const order = (one: Listed) => (one.Labels[ROLE] === 'app' ? 1 : 0)
-  for (const { Id, State } of containers.toSorted((a, b) => order(a) - order(b))) {
+  for (const { Id, State } of asTheyGo(containers)) {
     if (State === 'running') await stop?.(Id)
     await api.discard(Id)
   }

@@ -21,6 +21,9 @@ const KEPT = 3
 const LINES_EVERY_MS = 1_000
 const RESTORE_MS = 120_000
 
+/** `running`: revisions of which copies run or are about to be started again. */
+type Needs = { others: string[]; running: Set<string>; keep?: number | undefined }
+
 export class Images {
   readonly #api: ContainerApi
   readonly #owner: string
@@ -151,10 +154,10 @@ export class Images {
     return keptIn(folder).find(kept => kept.revision_id === revision_id)?.images ?? {}
   }
 
-  /** Removes those of a deployment that are neither among its newest nor needed by another; in use they stay anyway. */
-  async prune(deployment: string, folder: string, others: string[], keep = KEPT): Promise<void> {
+  /** Removes those of a deployment that are neither among its newest nor needed by what runs or by another; in use they stay anyway. */
+  async prune(deployment: string, folder: string, { others, running, keep = KEPT }: Needs): Promise<void> {
     const all = keptIn(folder)
-    const kept = keep ? all.slice(-keep) : []
+    const kept = all.filter(({ revision_id }, i) => i >= all.length - keep || running.has(revision_id))
     const needed = new Set([...kept, ...others.flatMap(keptIn)].flatMap(({ images }) => Object.values(images)))
     // Podman finds no image that is asked for by two labels.
     const filters = { label: [`${DEPLOYMENT}=${deployment}`] }
