@@ -14,7 +14,7 @@ import { LogShipper } from './log-shipper.ts'
 import { shownFrom } from './places.ts'
 import { plan } from './plan.ts'
 import { ReportSender } from './reports.ts'
-import { type Known, refresh, type Steps, take } from './steps.ts'
+import { type Known, RETRY_MS, refresh, type Steps, take } from './steps.ts'
 import { Troubles } from './troubles.ts'
 import { digestOf, type Found, factsOf, find, outcomeOf, reportOf, settledBy, wantedOf } from './work.ts'
 
@@ -37,7 +37,6 @@ type Options = {
 
 const RESYNC_MS = 6 * 3600_000
 const FLUSH_MS = 250
-const RETRY_MS = 2_000
 /** With its end a revision leaves the flight, which is another generation. */
 const ENDS = new Set<Report['state']>(['deployed', 'failed'])
 const FATAL = new Set([401, 403, 404])
@@ -245,9 +244,7 @@ export class Agent {
 
   #stepsOf(id: string): Steps {
     return {
-      id,
-      engine: this.#options.engine,
-      builds: this.#builds,
+      ...{ id, engine: this.#options.engine, builds: this.#builds, log: this.#log('deploy') },
       opening: {
         keys: this.#keys,
         listener: this.#listener,

@@ -1,7 +1,7 @@
 // Takes the steps that the plan names: each leads to one verb of the builds or of the engine, and can be repeated.
 import type { Work } from '../sync/work.schema.ts'
 import type { Builds } from './builds/builds.ts'
-import { type Engine, Passing } from './engines/engine.ts'
+import { type Engine, type Level, Passing, type Ref, Unworkable } from './engines/engine.ts'
 import type { Action } from './plan.ts'
 import { type Found, type Opening, originOf, revisionOf, unitOf } from './work.ts'
 
@@ -13,6 +13,7 @@ export type Steps = {
   builds: Builds
   opening: Opening
   say: (line: string) => void
+  log: (of: Ref, message: string, level: Level) => void
   later: (ms: number) => void
 }
 
@@ -24,6 +25,7 @@ const lingers = (cause: Error): never => {
   throw new Lingering(cause.message, { cause })
 }
 
+export const RETRY_MS = 2_000
 const REBUILD_MS = 60_000
 
 export async function take(steps: Steps, action: Action, known: Known | undefined, found: Found): Promise<void> {
@@ -86,7 +88,7 @@ async function orRefuse({ id, builds }: Steps, revision_id: string, work: () => 
 
 /** What runs is given what it takes to be started again, and whatever is other than it was. */
 export async function refresh(
-  { id, engine, builds, opening, later }: Steps,
+  { id, engine, builds, opening, log, later }: Steps,
   known: Known,
   found: Found,
 ): Promise<void> {
@@ -106,9 +108,19 @@ export async function refresh(
     const record = made.get(revision.id)
     const runs = ['starting', 'healthy', 'unhealthy', 'failing'].includes(phase)
     if (!runs || record?.state !== 'built') continue
-    const unit = unitOf(work, revision, opening)
-    await engine.start(unit, record.artifact)
-    if (observed.routed === revision.id) await engine.route(unit)
+    try {
+      const unit = unitOf(work, revision, opening)
+      await engine.start(unit, record.artifact)
+      if (observed.routed === revision.id) await engine.route(unit)
+    } catch (error) {
+      if (!work.revision || revision.id === work.revision.id) throw error
+      // What serves fails no revision that comes after it. What cannot pass is tried again when that one's flight has ended.
+      if (!(error instanceof Unworkable)) {
+        later(RETRY_MS)
+        continue
+      }
+      log({ deployment_id: id, revision_id: revision.id }, error.message, 'WARNING')
+    }
     given.set(revision.id, generation)
   }
 }

@@ -3,7 +3,7 @@ import type { Report } from '../sync/report.schema.ts'
 import type { Work } from '../sync/work.schema.ts'
 import type { Builds } from './builds/builds.ts'
 import { type Level, type Ref, Unworkable } from './engines/engine.ts'
-import { Lingering } from './steps.ts'
+import { Lingering, RETRY_MS } from './steps.ts'
 import { cut } from './work.ts'
 
 type Options = {
@@ -18,7 +18,6 @@ type Met = { target: string | null; since: number; told: string }
 /** When it is tried again, and what is reported of the revision that was given up for it. */
 type Outcome = { again: number; failure?: Pick<Report, 'revision_id' | 'state' | 'message'> }
 
-const RETRY_MS = 2_000
 /** What cannot pass is tried again for somebody who mends it, and what serves is never given up. */
 const HOPELESS_MS = 30_000
 const TOLD_AFTER_MS = 30_000

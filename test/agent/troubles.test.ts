@@ -71,6 +71,22 @@ test('what is let go and cannot be ended keeps nobody from deploying', async () 
   for (const _ of [1, 2]) expect(await ended(control.want(id, image))).toMatchObject({ state: 'deployed' })
 })
 
+test.each([
+  ['cannot pass', new Unworkable(SENTENCE)],
+  ['does not pass', new Passing('The cluster was not reached.')],
+])('what serves keeps no new revision from deploying: what is wrong with it %s', async (_, error) => {
+  const old = control.want(id, image)
+  await ended(old)
+  const { start } = engine
+  engine.start = async unit => {
+    if (unit.revision_id === old) throw error
+    await start.call(engine, unit)
+  }
+  expect(await ended(control.want(id, image))).toMatchObject({ state: 'deployed' })
+  const told = () => control.logs.some(({ of, message }) => of === old && message === error.message)
+  if (error instanceof Unworkable) await eventually(told)
+})
+
 test('what passes soon is no failure', async () => {
   engine.refusing.route = new Passing('The cluster was not reached.')
   const revision = control.want(id, image)
