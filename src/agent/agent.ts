@@ -160,9 +160,9 @@ export class Agent {
     for (const work of changes) {
       const { deployment_id, generation } = work
       const before = this.#known.get(deployment_id)
-      const databaseTold = before?.databaseTold ?? false
-      const given = before?.given ?? new Map()
-      this.#known.set(deployment_id, { work, name: work.name ?? before?.name ?? null, generation, given, databaseTold })
+      const { databaseTold = false, given = new Map(), lost = new Map() } = before ?? {}
+      const name = work.name ?? before?.name ?? null
+      this.#known.set(deployment_id, { work, name, generation, given, lost, databaseTold })
       this.#named?.add(deployment_id)
     }
     if (this.#named && !more) {

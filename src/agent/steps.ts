@@ -5,8 +5,8 @@ import { type Engine, type Level, Passing, type Ref, Unworkable } from './engine
 import type { Action } from './plan.ts'
 import { type Found, type Opening, originOf, revisionOf, unitOf } from './work.ts'
 
-/** `given`: of which generation each revision got what it takes to run. */
-export type Known = { work: Work; generation: number; given: Map<string, number> }
+/** `given`: of which generation each revision got what it takes to run. `lost`: since when what serves is broken. */
+export type Known = { work: Work; generation: number; given: Map<string, number>; lost: Map<string, number> }
 export type Steps = {
   id: string
   engine: Engine
@@ -87,28 +87,19 @@ async function orRefuse({ id, builds }: Steps, revision_id: string, work: () => 
 }
 
 /** What runs is given what it takes to be started again, and whatever is other than it was. */
-export async function refresh(
-  { id, engine, builds, opening, log, later }: Steps,
-  known: Known,
-  found: Found,
-): Promise<void> {
+export async function refresh(steps: Steps, known: Known, found: Found): Promise<void> {
+  const { id, engine, opening, log, later } = steps
   const { work, generation, given } = known
   const { observed, made } = found
   for (const revision of [work.revision, work.serving]) {
     const phase = revision && observed.revisions[revision.id]
     if (!phase || given.get(revision.id) === generation) continue
-    if (phase === 'broken' && revision === work.serving && revision.id !== work.revision?.id) {
-      // What serves was lost, and could not be built again: perhaps later, when it has been forgotten.
-      given.set(revision.id, generation)
-      setTimeout(() => {
-        given.delete(revision.id)
-        void builds.forget({ deployment_id: id, revision_id: revision.id }).then(() => later(0))
-      }, REBUILD_MS).unref()
-    }
+    const ref = { deployment_id: id, revision_id: revision.id }
     const record = made.get(revision.id)
     const runs = ['starting', 'healthy', 'unhealthy', 'failing'].includes(phase)
-    if (!runs || record?.state !== 'built') continue
     try {
+      if (phase === 'broken' && revision.id !== work.revision?.id) await forgetLost(steps, known, ref)
+      if (!runs || record?.state !== 'built') continue
       const unit = unitOf(work, revision, opening)
       await engine.start(unit, record.artifact)
       if (observed.routed === revision.id) await engine.route(unit)
@@ -119,8 +110,19 @@ export async function refresh(
         later(RETRY_MS)
         continue
       }
-      log({ deployment_id: id, revision_id: revision.id }, error.message, 'WARNING')
+      log(ref, error.message, 'WARNING')
     }
     given.set(revision.id, generation)
   }
+}
+
+/** What serves was lost, and could not be built again: perhaps later, when it has been forgotten. */
+async function forgetLost({ builds, later }: Steps, { lost }: Known, ref: Ref): Promise<void> {
+  const since = lost.get(ref.revision_id) ?? performance.now()
+  lost.set(ref.revision_id, since)
+  const left = since + REBUILD_MS - performance.now()
+  if (left > 0) return later(left)
+  await builds.forget(ref)
+  lost.delete(ref.revision_id)
+  later(0)
 }

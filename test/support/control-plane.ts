@@ -231,7 +231,7 @@ export async function controlPlane() {
   }
 }
 
-const workOf = (deployment_id: string): Work => ({
+export const workOf = (deployment_id: string): Work => ({
   deployment_id,
   generation: 1,
   wanted: 'present',
@@ -245,7 +245,7 @@ const workOf = (deployment_id: string): Work => ({
   serving: null,
 })
 
-const revisionOf = (more: Partial<RevisionWork>): RevisionWork => ({
+export const revisionOf = (more: Partial<RevisionWork>): RevisionWork => ({
   id: randomUUID(),
   number: 1,
   status: 'QUEUED',
