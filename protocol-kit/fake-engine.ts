@@ -65,7 +65,7 @@ export class FakeEngine implements Engine {
       .update(secrets.TOKEN ?? '')
       .digest('hex')
     this.#events.log(unit, `kit-secret ${digest}`, 'INFO')
-    await this.#becomes(unit, 'starting', 'healthy', this.#delays.ready)
+    await this.#follows(unit, 'starting', 'healthy', this.#delays.ready)
   }
 
   async route({ deployment_id, revision_id }: Unit): Promise<void> {
@@ -78,7 +78,7 @@ export class FakeEngine implements Engine {
     const world = this.#world(ref.deployment_id)
     if (world.routed === ref.revision_id) world.routed = null
     world.running.set(ref.revision_id, 'draining')
-    await this.#becomes(ref, 'draining', 'drained', this.#delays.drain)
+    await this.#follows(ref, 'draining', 'drained', this.#delays.drain)
   }
 
   async stop({ deployment_id, revision_id }: Ref): Promise<void> {
@@ -92,6 +92,12 @@ export class FakeEngine implements Engine {
 
   async close(): Promise<void> {}
 
+  /** From outside, as when an application falls ill. */
+  becomes({ deployment_id, revision_id }: Ref, phase: Running['phase']): void {
+    this.#world(deployment_id).running.set(revision_id, phase)
+    this.#events.changed(deployment_id)
+  }
+
   #may(verb: Verb): void {
     if (this.refusing[verb]) throw this.refusing[verb]
   }
@@ -103,12 +109,9 @@ export class FakeEngine implements Engine {
   }
 
   /** In the background where it takes its time; unless something else has become of it by then. */
-  async #becomes({ deployment_id, revision_id }: Ref, from: Running['phase'], to: Running['phase'], ms: number) {
+  async #follows(ref: Ref, from: Running['phase'], to: Running['phase'], ms: number) {
     const over = () => {
-      const running = this.#worlds.get(deployment_id)?.running
-      if (running?.get(revision_id) !== from) return
-      running.set(revision_id, to)
-      this.#events.changed(deployment_id)
+      if (this.#worlds.get(ref.deployment_id)?.running.get(ref.revision_id) === from) this.becomes(ref, to)
     }
     if (ms === 0) over()
     else setTimeout(over, ms).unref()

@@ -81,6 +81,7 @@ export class Agent {
     this.#logs = new LogShipper(control, who)
     this.#reports = new ReportSender({
       ...{ control, who, signal: this.#ending.signal, fenced: () => this.#loseLease() },
+      sending: ({ deployment_id }) => void delete this.#known.get(deployment_id)?.told,
       told: (report, result) => this.#told(report, result),
       unreadable: (report, error) => this.#unreadable(report, error),
     })

@@ -8,6 +8,8 @@ type Options = {
   /** Undefined while there is no lease to report under. */
   who: () => { agent_id: string; fence: number } | undefined
   signal: AbortSignal
+  /** From now until it is told, the control plane may know of it or not. */
+  sending: (report: Report) => void
   told: (report: Report, result: ReportResult) => void
   /** It is in a way that the control plane cannot read. */
   unreadable: (report: Report, error: Refused) => void
@@ -40,7 +42,7 @@ export class ReportSender {
   }
 
   async flush(): Promise<void> {
-    const { control, who, signal, told, unreadable, fenced } = this.#options
+    const { control, who, signal, sending, told, unreadable, fenced } = this.#options
     const lease = who()
     if (this.#sending || this.#waiting.size === 0 || !lease) return
     this.#sending = true
@@ -48,6 +50,7 @@ export class ReportSender {
     const done = (report: Report) => {
       if (this.#waiting.get(report.deployment_id) === report) this.drop(report.deployment_id)
     }
+    for (const report of reports) sending(report)
     try {
       const { results } = await control.report({ ...lease, reports }, signal)
       for (const [i, report] of reports.entries()) {

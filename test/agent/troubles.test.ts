@@ -104,3 +104,17 @@ test('of what serves nothing is given up: it is told in its log', async () => {
   expect(await running()).toEqual([revision])
   expect(control.said(revision)).not.toContain('failed')
 })
+
+test('what is well again while its trouble is being told is told to be well', async () => {
+  const revision = control.want(id, image)
+  await ended(revision)
+  const ref = { deployment_id: id, revision_id: revision }
+  const healthy = () => control.reports.filter(({ state }) => state === 'serving').map(one => one.healthy)
+  await eventually(() => healthy().at(-1))
+  control.odd.onReport = report => {
+    if (report.healthy === false) engine.becomes(ref, 'healthy')
+  }
+  engine.becomes(ref, 'unhealthy')
+  await eventually(() => healthy().includes(false))
+  await eventually(() => healthy().at(-1))
+})
