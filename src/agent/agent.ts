@@ -4,7 +4,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { type Changes, LONGEST_POLL } from '../sync/poll.schema.ts'
 import type { Report, ReportResult } from '../sync/report.schema.ts'
 import { Builds } from './builds/builds.ts'
-import { type Control, patience, Refused, troubleOf } from './control.ts'
+import { type Control, LEAVING_MS, patience, Refused, troubleOf } from './control.ts'
 import { Credentials } from './credentials.ts'
 import type { Engine, Events, Level, Ref } from './engines/engine.ts'
 import { makeKeys } from './envelope.ts'
@@ -77,8 +77,9 @@ export class Agent {
       (id, error) => this.#stumbled(id, error as Error),
     )
     const { control, agent_id } = options
-    const who = () => (this.#acting() ? { agent_id, fence: this.#lease.fence! } : undefined)
-    this.#logs = new LogShipper(control, who)
+    const held = () => (this.#lease.holds() ? { agent_id, fence: this.#lease.fence! } : undefined)
+    const who = () => (this.#acting() ? held() : undefined)
+    this.#logs = new LogShipper(control, held)
     this.#reports = new ReportSender({
       ...{ control, who, signal: this.#ending.signal, fenced: () => this.#loseLease() },
       sending: ({ deployment_id }) => void delete this.#known.get(deployment_id)?.told,
@@ -125,6 +126,9 @@ export class Agent {
     await this.#builds.close()
     await this.#lanes.close()
     await this.#options.engine.close(how)
+    // Nobody reads these lines again. A flush that is under way may have passed the newest.
+    const flushed = this.#logs.flush().then(() => this.#logs.flush())
+    await Promise.race([flushed, delay(LEAVING_MS, undefined, { ref: false })])
     const { control, agent_id } = this.#options
     // Nothing is begun or reported from here on, so another one may. Untold, it waits until the lease runs out.
     const { fence } = this.#lease
@@ -161,9 +165,8 @@ export class Agent {
     for (const work of changes) {
       const { deployment_id, generation } = work
       const before = this.#known.get(deployment_id)
-      const { databaseTold = false, given = new Map(), lost = new Map() } = before ?? {}
-      const name = work.name ?? before?.name ?? null
-      this.#known.set(deployment_id, { work, name, generation, given, lost, databaseTold })
+      const { name = null, databaseTold = false, given = new Map(), lost = new Map() } = before ?? {}
+      this.#known.set(deployment_id, { work, name: work.name ?? name, generation, given, lost, databaseTold })
       this.#named?.add(deployment_id)
     }
     if (this.#named && !more) {
@@ -247,8 +250,7 @@ export class Agent {
     return {
       ...{ id, engine: this.#options.engine, builds: this.#builds, log: this.#log('deploy') },
       opening: {
-        keys: this.#keys,
-        listener: this.#listener,
+        ...{ keys: this.#keys, listener: this.#listener },
         credential: (of, signal) => this.#credentials.repository(of, signal),
       },
       say: line => this.#options.say(`${this.#name(id)}: ${line}`),

@@ -6,8 +6,8 @@ import { Changes, type Poll, type Release } from '../sync/poll.schema.ts'
 import { ReportResults, type Reports } from '../sync/report.schema.ts'
 
 const TIMEOUT_MS = 30_000
-/** Whoever ends does not stay for it. */
-const RELEASE_MS = 2_000
+/** Whoever ends does not stay for longer. */
+export const LEAVING_MS = 2_000
 
 /** The control plane answered, and does not do it. */
 export class Refused extends Error {
@@ -68,7 +68,7 @@ export function controlAt({ url, key }: { url: string; key: string }) {
   }
   return {
     poll: (poll: Poll, signal?: AbortSignal) => post('poll', poll, Changes, signal, poll.wait),
-    release: (lease: Release) => post('release', lease, z.void(), AbortSignal.timeout(RELEASE_MS)),
+    release: (lease: Release) => post('release', lease, z.void(), AbortSignal.timeout(LEAVING_MS)),
     report: (reports: Reports, signal?: AbortSignal) => post('report', reports, ReportResults, signal),
     credentials: (wish: z.input<typeof CredentialWish>, signal?: AbortSignal) =>
       post('credentials', wish, GivenCredential, signal),

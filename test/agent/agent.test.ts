@@ -399,3 +399,13 @@ test('two agents for one listener: the one that ends gives its lease back, and t
   await first.agent.close({ stop: false })
   expect(await ended(control.want(id, source()))).toMatchObject({ state: 'deployed' })
 })
+
+test('what an application says as it is ended with the agent is told', async () => {
+  const going = "process.once('SIGTERM', () => { console.log('going'); process.exit() })"
+  git.push({ ...serving('one'), 'main.mjs': `${serving('one')['main.mjs']}\n${going}` })
+  const { agent } = start()
+  const revision = control.want(id, source())
+  await ended(revision)
+  await agent.close({ stop: true })
+  expect(control.logs).toContainEqual({ of: revision, kind: 'deploy', message: 'going' })
+})
