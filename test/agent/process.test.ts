@@ -377,6 +377,48 @@ createServer((req, res) => { if (req.url === '/die') process.exit(1); res.end(St
     expect(lines.some(({ message }) => message === `I am ${pid}`)).toBe(false)
   })
 
+  test.each([
+    ['serves', true, true, 'healthy'],
+    ['serves since an older agent', true, false, 'healthy'],
+    ['was never healthy', false, true, 'starting'],
+    ['may never have been healthy', false, false, 'starting'],
+  ])('one that %s is taken for no more than that', async (_, routed, known, phase) => {
+    const first = await open()
+    const code = `
+import { createServer } from 'node:http'
+const server = createServer((req, res) => { res.statusCode = req.url === '/healthz' ? ${routed ? 200 : 503} : 200; res.end() })
+server.listen(process.env.PORT, () => console.log('listens'))
+`
+    await first.engine.start(unit(ref), application(home, 'judged', code, { health_path: '/healthz' }))
+    await eventually(() => first.lines.some(({ message }) => message === 'listens'))
+    if (routed) await until(first.engine, ref, 'healthy')
+    if (routed) await first.engine.route(unit(ref))
+    await first.engine.close({ stop: false })
+    if (!known) fs.rmSync(join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'known.json'))
+    const { engine } = await open()
+    expect(of(await engine.observe(ref.deployment_id), ref)?.phase).toBe(phase)
+  })
+
+  test('one that has lost a copy is not healthy before it has as many as it was wanted with, unless it serves', async () => {
+    const first = await open()
+    const wanted = unit(ref, { resources: withDefaults({ min_scale: 2 }, 'dev') })
+    const app = application(home, 'two', saying('x'))
+    await first.engine.start(wanted, app)
+    await until(first.engine, ref, 'healthy')
+    await first.engine.close({ stop: false })
+    const copies = join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'copies')
+    const [copy] = fs.readdirSync(copies)
+    const { pid } = JSON.parse(fs.readFileSync(join(copies, copy!, 'identity.json'), 'utf8'))
+    process.kill(-pid, 'SIGKILL')
+    await eventually(() => aliveOf([pid]).length === 0)
+    const second = await open()
+    expect(of(await second.engine.observe(ref.deployment_id), ref)?.phase).toBe('starting')
+    await second.engine.route(wanted)
+    await second.engine.close({ stop: false })
+    const { engine } = await open()
+    expect(of(await engine.observe(ref.deployment_id), ref)?.phase).toBe('healthy')
+  })
+
   test('what ended meanwhile is cleared away', async () => {
     const first = await open()
     await first.engine.start(unit(ref), application(home, 'short', saying('x')))

@@ -39,6 +39,8 @@ export type Recipe = {
   /** What each may use, where nobody else sees to it. */
   memory_mb: number
 }
+/** By which its health is judged. */
+export type Known = Pick<Recipe, 'health_path' | 'copies'>
 type Slot = {
   copy: Copy | undefined
   launching: Promise<void> | undefined
@@ -62,6 +64,7 @@ export class Pool {
   readonly #told: Told
   #slots: Slot[] = []
   #recipe: Recipe | undefined
+  #known: Known | undefined
   #startedAt = Date.now()
   #wasHealthy = false
   #failing = false
@@ -75,8 +78,9 @@ export class Pool {
     this.#told = told
   }
 
-  /** Takes over what an earlier agent left running. */
-  async adopt(copies: Copy[]): Promise<void> {
+  /** Takes over what an earlier agent left running; where nothing is known of it, its health is not asked before it is started again. */
+  async adopt(copies: Copy[], known: Known | undefined): Promise<void> {
+    this.#known = known
     this.#slots = copies.map(copy => {
       const slot = emptySlot(copy)
       copy.onExit = () => this.#exited(slot)
@@ -89,6 +93,7 @@ export class Pool {
   /** Also for what was adopted, and for what is already as wanted. */
   start(recipe: Recipe): void {
     this.#recipe = recipe
+    this.#known = recipe
     while (this.#slots.length < recipe.copies) this.#slots.push(emptySlot())
     for (const surplus of this.#slots.splice(recipe.copies)) void this.#drop(surplus)
     this.tick()
@@ -194,7 +199,7 @@ export class Pool {
   }
 
   #complete(): boolean {
-    return this.#recipe === undefined || this.targets().length >= this.#recipe.copies
+    return this.#known !== undefined && this.targets().length >= this.#known.copies
   }
 
   async #launch(slot: Slot, recipe: Recipe): Promise<void> {
@@ -234,9 +239,9 @@ export class Pool {
 
   async #probe(slot: Slot): Promise<void> {
     const { copy } = slot
-    if (!copy) return
+    if (!copy || !this.#known) return
     slot.probing = true
-    const health = await copy.probe(this.#recipe?.health_path ?? null, this.#limits.probe_timeout_ms)
+    const health = await copy.probe(this.#known.health_path, this.#limits.probe_timeout_ms)
     slot.probing = false
     slot.probedAt = Date.now()
     if (slot.copy !== copy || this.#stopping || copy.blamed) return

@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { list, readJson, remove, writeJson } from '../../files.ts'
 import type { Artifact, Engine, Events, Level, Ref, Seen, Task, Tree, Unit } from '../engine.ts'
 import { LIMITS, type Limits } from './limits.ts'
-import { type Copy, Pool, type Recipe } from './pool.ts'
+import { type Copy, type Known, Pool, type Recipe } from './pool.ts'
 import { Promised } from './promised.ts'
 import type { Route, Target } from './router.ts'
 import { RouterClient } from './router-client.ts'
@@ -60,7 +60,7 @@ export abstract class PooledEngine implements Engine {
           await remove(this.path(deployment_id, 'revisions', revision_id)).catch(() => {})
           continue
         }
-        await pool.adopt(copies)
+        await pool.adopt(copies, this.#knownOf(ref))
         if (this.#isDraining(ref)) void this.#awaitDrained(ref, pool.targets())
       }
     }
@@ -159,6 +159,13 @@ export abstract class PooledEngine implements Engine {
     return fs.existsSync(this.path(deployment_id, 'revisions', revision_id, 'draining'))
   }
 
+  /** What has had requests was healthy: one copy is enough, also where an older agent wrote down nothing. */
+  #knownOf({ deployment_id, revision_id }: Ref): Known | undefined {
+    const known = readJson<Known>(this.path(deployment_id, 'revisions', revision_id, 'known.json'))
+    const served = this.#kept(deployment_id)?.routed === revision_id || this.#isDraining({ deployment_id, revision_id })
+    return served ? { health_path: known?.health_path ?? null, copies: 1 } : known
+  }
+
   protected copiesOf({ deployment_id, revision_id }: Ref): string {
     return this.path(deployment_id, 'revisions', revision_id, 'copies')
   }
@@ -193,10 +200,12 @@ export abstract class PooledEngine implements Engine {
     return pools.get(revision_id)
   }
 
-  /** As many copies as it is to have, each held to its memory. */
+  /** As many copies as it is to have, each held to its memory; the next agent judges them as this one does. */
   protected run(unit: Unit, { health_path }: Artifact, launch: Recipe['launch']): void {
-    const { min_scale, memory_limit_mb } = unit.resources
-    this.pool(unit, true).start({ launch, health_path, copies: Math.max(1, min_scale), memory_mb: memory_limit_mb })
+    const { deployment_id, revision_id, resources } = unit
+    const known: Known = { health_path, copies: Math.max(1, resources.min_scale) }
+    writeJson(this.path(deployment_id, 'revisions', revision_id, 'known.json'), known)
+    this.pool(unit, true).start({ ...known, launch, memory_mb: resources.memory_limit_mb })
   }
 
   protected each(work: (pool: Pool, ref: Ref) => void): void {
