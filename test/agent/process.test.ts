@@ -6,7 +6,9 @@ import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'v
 import type { Ref, Seen } from '../../src/agent/engines/engine.ts'
 import { ProcessCopy } from '../../src/agent/engines/process/copy.ts'
 import type { ProcessEngine } from '../../src/agent/engines/process.ts'
-import { isAlive } from '../../src/agent/processes.ts'
+import { writeJson } from '../../src/agent/files.ts'
+import { spawnMarked } from '../../src/agent/marked.ts'
+import { isAlive, signalGroup } from '../../src/agent/processes.ts'
 import { withDefaults } from '../../src/deployments/resources.schema.ts'
 import { aliveOf, eventually } from '../support/commands.ts'
 import { application, ask, engineIn, folder, saying, unit } from '../support/engine.ts'
@@ -417,6 +419,21 @@ server.listen(process.env.PORT, () => console.log('listens'))
     await second.engine.close({ stop: false })
     const { engine } = await open()
     expect(of(await engine.observe(ref.deployment_id), ref)?.phase).toBe('healthy')
+  })
+
+  test('one that was taken over and ends takes with it all that it started', async () => {
+    const copy = join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'copies', 'left')
+    writeJson(join(copy, 'copy.json'), { port: 1 })
+    const env = { PATH: process.env.PATH!, SLIPWAY_REVISION_ID: ref.revision_id, OTHER: join(home, 'other') }
+    // Nobody is told of its end, as nobody is by another agent's.
+    const { child } = spawnMarked(copy, ['sh', '-c', 'sleep 600 & echo $! > "$OTHER"; wait'], { env, stdio: 'ignore' })
+    onTestFinished(() => void signalGroup(child.pid!, 'SIGKILL'))
+    const other = Number(await eventually(() => fs.existsSync(env.OTHER) && fs.readFileSync(env.OTHER, 'utf8')))
+    const { lines } = await open()
+    expect(aliveOf([child.pid!, other])).toHaveLength(2)
+    child.kill('SIGKILL')
+    await eventually(() => lines.some(({ message }) => message.startsWith('Ended')))
+    expect(aliveOf([other])).toEqual([])
   })
 
   test('what ended meanwhile is cleared away', async () => {

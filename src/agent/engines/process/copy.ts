@@ -7,7 +7,7 @@ import { StringDecoder } from 'node:string_decoder'
 import { list, readJson, writeJson } from '../../files.ts'
 import { findMarked, spawnMarked } from '../../marked.ts'
 import { cutLine, tellable } from '../../places.ts'
-import { endGroup, type Identity, isAlive, signalGroup } from '../../processes.ts'
+import { endGroup, endLeftOf, type Identity, isAlive, signalGroup } from '../../processes.ts'
 import { probe } from '../local/health.ts'
 import type { Copy, Health } from '../local/pool.ts'
 import { forShell } from '../local/shell.ts'
@@ -29,6 +29,8 @@ export class ProcessCopy implements Copy {
   blamed = false
   onExit = () => {}
   #ending = false
+  /** What it left behind, when it has ended. */
+  #clearing: Promise<void> | undefined
   /** It is our child: its end is told, and how it ended; whoever looks may see that it ended before. */
   #tells = false
   #read: number
@@ -101,7 +103,8 @@ export class ProcessCopy implements Copy {
   look(): void {
     if (this.#tells || this.exit || !this.identity || isAlive(this.identity)) return
     this.exit = { code: null, signal: null }
-    this.onExit()
+    this.#clearing = endLeftOf(this.identity, 0)
+    void this.#clearing.then(() => this.onExit())
   }
 
   kill(): void {
@@ -113,6 +116,7 @@ export class ProcessCopy implements Copy {
     // A shell in between ends first; the application may take its time.
     this.#ending = true
     if (this.group && !this.exit) await endGroup(this.group, grace)
+    await this.#clearing
   }
 
   forget(): void {
