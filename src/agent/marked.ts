@@ -23,15 +23,22 @@ export function spawnMarked(folder: string, command: string[], options: SpawnOpt
   return { child, identity }
 }
 
-/** The one that still runs; otherwise nothing of it does when this returns, and the folder is gone. */
-export async function findMarked(folder: string, revision: string, grace: number): Promise<Identity | undefined> {
+type Read = (folder: string) => void
+
+/** The one that still runs; otherwise nothing of it does when this returns, and the folder was read and is gone. */
+export async function findMarked(
+  folder: string,
+  revision: string,
+  grace: number,
+  read: Read,
+): Promise<Identity | undefined> {
   const identity = readJson<Identity>(join(folder, 'identity.json'))
   if (identity && isAlive(identity) && !folder.endsWith(GONE)) return identity
-  await endMarked(folder, revision, grace)
+  await endMarked(folder, revision, grace, read)
   return undefined
 }
 
-export async function endMarked(folder: string, revision: string, grace: number): Promise<void> {
+export async function endMarked(folder: string, revision: string, grace: number, read?: Read): Promise<void> {
   if (!fs.existsSync(folder)) return
   // From here on a shell that has not written its number yet cannot: it leaves.
   const gone = folder.endsWith(GONE) ? folder : folder + GONE
@@ -43,6 +50,7 @@ export async function endMarked(folder: string, revision: string, grace: number)
     const pid = numberIn(join(gone, 'pid'))
     if (pid && runsRevision(pid, revision)) await endGroup(pid, grace)
   }
+  read?.(gone)
   fs.rmSync(gone, { recursive: true, force: true })
 }
 

@@ -334,6 +334,30 @@ process.on('SIGTERM', () => setTimeout(() => { console.log('gracefully'); server
   })
 })
 
+async function wrote(most: number) {
+  const how = { command: `seq -f %.0f ${most}`, cwd: home, env: { PATH: process.env.PATH! }, port: 1 }
+  const copy = ProcessCopy.launch(join(home, 'copies'), how)
+  await new Promise<void>(resolve => (copy.onExit = resolve))
+  return copy
+}
+
+test('of what a copy wrote faster than it was read nothing is lost, and its log does not grow for ever', async () => {
+  const copy = await wrote(1_500_000)
+  let told = 0
+  for (let lines = copy.lines(); lines.length > 0; lines = copy.lines())
+    for (const line of lines) if (Number(line) === told + 1) told++
+  expect(told).toBe(1_500_000)
+  expect(fs.statSync(join(copy.folder, 'log')).size).toBe(0)
+})
+
+test('what a copy wrote before it ended is told to its last line; of very much, the last', async () => {
+  const all = (await wrote(500_000)).lines(true)
+  expect([all.length, all[0], all.at(-1)]).toEqual([500_000, '1', '500000'])
+  const [leftOut, ...last] = (await wrote(1_500_000)).lines(true)
+  expect(Number(leftOut)).toBeNaN()
+  expect([last.length < 1_500_000, last[0], last.at(-1)]).toEqual([true, `${1_500_001 - last.length}`, '1500000'])
+})
+
 test('how a copy ended is told by itself, however early somebody looks', async () => {
   const how = { command: 'sleep 0.1; exit 3', cwd: home, env: { PATH: process.env.PATH! }, port: 1 }
   const copy = ProcessCopy.launch(join(home, 'copies'), how)
@@ -434,6 +458,26 @@ server.listen(process.env.PORT, () => console.log('listens'))
     child.kill('SIGKILL')
     await eventually(() => lines.some(({ message }) => message.startsWith('Ended')))
     expect(aliveOf([other])).toEqual([])
+  })
+
+  test('what it wrote before it ended meanwhile is told, and nothing twice', async () => {
+    const first = await open()
+    const code = `
+import { createServer } from 'node:http'
+console.log('first')
+process.once('SIGTERM', () => { console.log('last'); process.stdout.write('words'); process.exit(1) })
+createServer().listen(process.env.PORT)
+`
+    await first.engine.start(unit(ref), application(home, 'words', code))
+    await until(first.engine, ref, 'healthy')
+    await eventually(() => first.lines.length > 0)
+    await first.engine.close({ stop: false })
+    const copies = join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'copies')
+    const { pid } = JSON.parse(fs.readFileSync(join(copies, fs.readdirSync(copies)[0]!, 'identity.json'), 'utf8'))
+    process.kill(pid, 'SIGTERM')
+    await eventually(() => aliveOf([pid]).length === 0)
+    const { lines } = await open()
+    expect([...first.lines, ...lines].map(({ message }) => message)).toEqual(['first', 'last', 'words'])
   })
 
   test('what ended meanwhile is cleared away', async () => {

@@ -138,7 +138,8 @@ export class ProcessEngine extends PooledEngine {
   }
 
   protected adopt(ref: Ref): Promise<ProcessCopy[]> {
-    return ProcessCopy.adopt(this.copiesOf(ref), ref.revision_id, this.limits.stop_ms)
+    const tell = (line: string) => this.events.log(ref, line, 'INFO')
+    return ProcessCopy.adopt(this.copiesOf(ref), ref.revision_id, this.limits.stop_ms, tell)
   }
 
   #database(deployment_id: string): Database | undefined {

@@ -12,7 +12,8 @@ import { probe } from '../local/health.ts'
 import type { Copy, Health } from '../local/pool.ts'
 import { forShell } from '../local/shell.ts'
 
-const LOG_BYTES = 8 * 1024 * 1024
+const MIB = 1024 * 1024
+const LOG_BYTES = 8 * MIB
 const LONGEST_LINE = 16 * 1024
 const LAST_LINES = 40
 
@@ -68,14 +69,21 @@ export class ProcessCopy implements Copy {
     return copy
   }
 
-  /** The copies that an earlier agent left; what is left of those that have ended is ended and forgotten. */
-  static async adopt(copies: string, revision: string, grace: number): Promise<ProcessCopy[]> {
+  /** The copies that an earlier agent left; what is left of those that have ended is ended, told and forgotten. */
+  static async adopt(
+    copies: string,
+    revision: string,
+    grace: number,
+    tell: (line: string) => void,
+  ): Promise<ProcessCopy[]> {
     const adopted: ProcessCopy[] = []
     for (const name of list(copies)) {
       const folder = join(copies, name)
       const kept = readJson<Kept>(join(folder, 'copy.json'))
       const { read = 0 } = readJson<{ read: number }>(join(folder, 'read.json')) ?? {}
-      const identity = await findMarked(folder, revision, grace)
+      const identity = await findMarked(folder, revision, grace, left => {
+        for (const line of new ProcessCopy(left, 0, undefined, read).lines(true)) tell(line)
+      })
       if (identity && kept) adopted.push(new ProcessCopy(folder, kept.port, identity, read))
     }
     return adopted
@@ -125,22 +133,26 @@ export class ProcessCopy implements Copy {
 
   release(): void {}
 
+  /** At the end all that is left, or the last of it where that is too much. */
   lines(final = false): string[] {
     const file = join(this.folder, 'log')
-    const lines: string[] = []
+    let lines: string[] = []
     try {
       const { size } = fs.statSync(file)
       if (size < this.#read) this.#read = 0
       if (size > this.#read) {
-        const chunk = Buffer.alloc(Math.min(size - this.#read, 1024 * 1024))
+        const skipped = final ? Math.max(0, size - this.#read - LOG_BYTES) : 0
+        this.#read += skipped
+        const chunk = Buffer.alloc(Math.min(size - this.#read, final ? LOG_BYTES : MIB))
         const handle = fs.openSync(file, 'r')
         const count = fs.readSync(handle, chunk, 0, chunk.length, this.#read)
         fs.closeSync(handle)
         this.#read += count
-        const parts = (this.#rest + this.#decoder.write(chunk.subarray(0, count))).split(/\r?\n/)
-        this.#rest = parts.pop()!
-        lines.push(...parts)
-        if (this.#read > LOG_BYTES) {
+        lines = (this.#rest + this.#decoder.write(chunk.subarray(0, count))).split(/\r?\n/)
+        // In place of a line whose beginning is among them.
+        if (skipped) lines[0] = `Left out here: ${Math.ceil(skipped / MIB)} MiB that it wrote before it ended.`
+        this.#rest = lines.pop()!
+        if (this.#read > LOG_BYTES && this.#read >= fs.statSync(file).size) {
           fs.truncateSync(file)
           this.#read = 0
         }
@@ -155,7 +167,7 @@ export class ProcessCopy implements Copy {
       this.#rest = this.#rest.slice(told)
     }
     const cut = lines.map(line => cutLine(line, LONGEST_LINE))
-    this.last.push(...cut)
+    this.last.push(...cut.slice(-LAST_LINES))
     this.last.splice(0, Math.max(0, this.last.length - LAST_LINES))
     return cut
   }
