@@ -4,7 +4,7 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
-import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
 import { controlAt } from '../../src/agent/control.ts'
 import { type Ref, UNHEARD } from '../../src/agent/engines/engine.ts'
@@ -203,6 +203,19 @@ describe('the server', () => {
     })
     expect(after.port).toBe(before.port)
     await eventually(async () => (await ask(url)).body === '2')
+  })
+
+  test('that is gone is found out, however many ask for it at once, and nobody waits for it who lets it go', async () => {
+    const theirs = await startPostgres({ dataDir: join(home, 'theirs'), durable: false })
+    onTestFinished(() => theirs.stop())
+    const { engine } = await open({}, theirs.url)
+    await provided(engine, ref)
+    await theirs.stop()
+    await Promise.all([1, 2].map(() => engine.provide(wanting(ref))))
+    await eventually(async () => (await engine.observe(ref.deployment_id)).database?.ready === false)
+    // Its database cannot be dropped now, which is told.
+    await expect(engine.remove(ref.deployment_id)).rejects.toThrow()
+    expect((await engine.observe(ref.deployment_id)).database).toBeNull()
   })
 
   test('of the operator’s own serves as well, by a role that is no superuser', async () => {

@@ -11,6 +11,8 @@ type One = {
   ending: AbortController
   ended: Promise<void>
   since: number
+  /** It is being brought, also where it was ready before. */
+  busy: boolean
   ready: boolean
   reason: string | null
   /** It is other than it was when somebody set out to bring it. */
@@ -35,16 +37,17 @@ export class Promised {
   /** Does not wait. What is there already is made sure of, and stays ready meanwhile unless more was promised. */
   start(id: string, more = false): void {
     const before = this.#all.get(id)
-    if (before && !before.ready) {
+    if (before?.busy) {
       before.other = true
+      if (more) before.ready = false
       return
     }
     const one: One = {
-      ...{ ending: new AbortController(), ended: Promise.resolve(), since: Date.now() },
+      ...{ ending: new AbortController(), ended: Promise.resolve(), since: Date.now(), busy: true },
       ...{ ready: (before?.ready ?? false) && !more, reason: null, other: false },
     }
     this.#all.set(id, one)
-    one.ended = (before?.ended ?? Promise.resolve()).then(() => this.#bring(id, one))
+    one.ended = this.#bring(id, one)
   }
 
   seen(id: string): NonNullable<Seen['database']> | null {
@@ -94,10 +97,10 @@ export class Promised {
         (error: Error) => error.message,
       )
       if (signal.aborted) return
-      if (one.other) continue
       const ready = reason === null
+      if (ready && one.other) continue
       const news = ready !== one.ready || reason !== one.reason
-      Object.assign(one, { ready, reason })
+      Object.assign(one, { ready, reason, busy: !ready })
       if (ready) clearTimeout(late)
       if (news) changed(id)
       if (ready) return
