@@ -367,6 +367,16 @@ describe('what happens there', () => {
     await expect.poll(() => api.followed).toBe(0)
   })
 
+  test('what an application writes is told by an agent that starts beside it, too', async () => {
+    await engineOf().start(unitOf(), artifactOf())
+    const pod = podOf(api, api.get('Deployment', NAME), running('app'))
+    const lines: string[] = []
+    await engineOf().open({ ...UNHEARD, log: (_, message) => lines.push(message) })
+    await expect.poll(() => api.followed).toBe(1)
+    api.say(pod.metadata.name, 'one')
+    await expect.poll(() => lines).toEqual(['one'])
+  })
+
   test('time that passes is told: a drained revision is looked at again', async () => {
     autopilot(api)
     const changed: string[] = []

@@ -67,8 +67,7 @@ export class Cluster {
       const page = await this.#objects
         .list<T>(KINDS[kind], kind, namespace, none, none, none, fields, selector, PAGE, from)
         .catch(fault => Promise.reject(explained(fault, `list ${kind} in ${namespace}`)))
-      // A list names no kind, as everything in it is of one.
-      items.push(...page.items.map(item => Object.assign(item, { apiVersion: KINDS[kind], kind })))
+      items.push(...named(kind, page).items)
       from = page.metadata?._continue || undefined
     } while (from !== undefined)
     return items
@@ -167,8 +166,9 @@ export class Cluster {
     const version = KINDS[kind]
     const path = `${version === 'v1' ? '/api' : '/apis'}/${version}/namespaces/${namespace}/${kind.toLowerCase()}s`
     const selector = selectorOf(ownedBy({ owner: this.#owner }))
-    const list = () =>
-      this.#objects.list(version, kind, namespace, undefined, undefined, undefined, undefined, selector)
+    const [none] = [undefined]
+    const list = async () =>
+      named(kind, await this.#objects.list(version, kind, namespace, none, none, none, none, selector))
     let timer: NodeJS.Timeout | undefined
     let stopped = false
     const start = () => {
@@ -201,6 +201,12 @@ export class Cluster {
       void informer.stop()
     }
   }
+}
+
+/** A list names no kind, as everything in it is of one. */
+function named<List extends { items: KubernetesObject[] }>(kind: Kind, list: List): List {
+  for (const item of list.items) Object.assign(item, { apiVersion: KINDS[kind], kind })
+  return list
 }
 
 const absent = (kind: string, name: string) => (fault: unknown) => {
