@@ -22,7 +22,7 @@ export class KubernetesApi extends KubernetesObjects {
   refuse: (asked: Asked) => Refusal | undefined = () => undefined
   /** What containers wrote, by pod; of its life before, by `pod/previous`. */
   readonly logs = new Map<string, string[]>()
-  readonly #watches = new Set<{ cut(): void }>()
+  readonly #watches = new Set<http.ServerResponse>()
   readonly #followers = new Map<string, Set<http.ServerResponse>>()
   readonly #server = http.createServer((req, res) => void this.#handle(req, res))
   #forgotten = 0
@@ -57,7 +57,11 @@ export class KubernetesApi extends KubernetesObjects {
     for (const followers of this.#followers.values()) for (const follower of followers) follower.destroy()
   }
   cutWatches(): void {
-    for (const watch of this.#watches) watch.cut()
+    for (const watch of this.#watches) watch.destroy()
+  }
+  /** As a server does with those that are old. */
+  endWatches(): void {
+    for (const watch of this.#watches) watch.end()
   }
   /** Changes before now are not told any more: a watch from there begins anew. */
   forget(): void {
@@ -187,11 +191,10 @@ export class KubernetesApi extends KubernetesObjects {
       if (version > from) res.write(`${JSON.stringify({ type, object })}\n`)
     }
     for (const change of this.changes) send(change)
-    const watch = { cut: () => res.destroy() }
-    this.#watches.add(watch)
+    this.#watches.add(res)
     this.listeners.add(send)
     res.once('close', () => {
-      this.#watches.delete(watch)
+      this.#watches.delete(res)
       this.listeners.delete(send)
     })
   }

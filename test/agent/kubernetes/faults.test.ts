@@ -12,8 +12,8 @@ const NAME = `${BASE}-r1`
 let api: KubernetesApi
 let now = new Date()
 const engines: KubernetesEngine[] = []
-const engineOf = (more: Record<string, string> = {}) => {
-  const engine = new KubernetesEngine({ settings: settingsOf(more), config: api.config, pause_ms: 2, now: () => now })
+const engineOf = (more: Record<string, string> = {}, config = api.config) => {
+  const engine = new KubernetesEngine({ settings: settingsOf(more), config, pause_ms: 2, now: () => now })
   engines.push(engine)
   return engine
 }
@@ -336,6 +336,24 @@ describe('what happens there', () => {
     await expect.poll(() => api.watches).toBe(6)
     await engine.close()
     await expect.poll(() => api.watches).toBe(0)
+  })
+
+  test('is told, also after the login failed when a watch began again', async () => {
+    const config = api.config
+    const login = config.applySecurityAuthentication.bind(config)
+    let failing = false
+    config.applySecurityAuthentication = async context => {
+      if (!failing) return login(context)
+      failing = false
+      throw new Error('no login')
+    }
+    const watched = () => api.asked.filter(({ verb }) => verb === 'watch').length
+    await engineOf({}, config).open(UNHEARD)
+    await expect.poll(() => api.watches).toBe(6)
+    failing = true
+    api.endWatches()
+    await expect.poll(watched).toBe(12)
+    expect(failing).toBe(false)
   })
 
   test('is watched no more by one that was closed while it began to', async () => {

@@ -181,7 +181,11 @@ export class Cluster {
     const watch = new Watch(this.config)
     const ask = watch.watch.bind(watch)
     watch.watch = async (...asked) => {
-      const request = await ask(...asked)
+      // Beginning again by itself, the informer catches nothing: a login that fails is to be an error like any other.
+      const request = await ask(...asked).catch(fault => {
+        void asked[3](fault)
+        return new AbortController()
+      })
       // The informer only ends what it had been given by then.
       if (stopped) request.abort()
       return request
