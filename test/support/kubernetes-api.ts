@@ -53,8 +53,8 @@ export class KubernetesApi extends KubernetesObjects {
   mutter(pod: string, line: string): void {
     for (const follower of this.#followers.get(pod) ?? []) follower.write(`${line}\n`)
   }
-  cutLogs(): void {
-    for (const followers of this.#followers.values()) for (const follower of followers) follower.destroy()
+  cutLogs(cut = (follower: http.ServerResponse) => void follower.destroy()): void {
+    for (const followers of this.#followers.values()) for (const follower of followers) cut(follower)
   }
   cutWatches(): void {
     for (const watch of this.#watches) watch.destroy()

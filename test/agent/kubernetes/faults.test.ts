@@ -395,6 +395,21 @@ describe('what happens there', () => {
     await expect.poll(() => lines).toEqual(['one'])
   })
 
+  test('what an application writes is asked for once, also after its connection was reset', async () => {
+    const engine = engineOf()
+    await engine.open(UNHEARD)
+    await engine.start(unitOf(), artifactOf())
+    podOf(api, api.get('Deployment', NAME), running('app'))
+    const asked = () => api.asked.filter(({ kind, verb }) => kind === 'Pod' && verb === 'get').length
+    for (const times of [1, 2, 3]) {
+      await expect.poll(asked).toBe(times)
+      await expect.poll(() => api.followed).toBe(1)
+      if (times < 3) api.cutLogs(({ socket }) => void socket!.resetAndDestroy())
+    }
+    await engine.close()
+    await expect.poll(() => api.followed).toBe(0)
+  })
+
   test('time that passes is told: a drained revision is looked at again', async () => {
     autopilot(api)
     const changed: string[] = []

@@ -101,12 +101,13 @@ export class Logs {
           answer.on('data', chunk => {
             if (answer.statusCode === 200) for (const line of lines.push(chunk)) this.#line(tap, line)
           })
-          answer.once('close', again)
           answer.on('error', () => {})
         },
       )
       tap.request = request
-      request.once('error', again).end()
+      // An error may be told by the request, by its answer or by both: it closes once.
+      request.on('error', () => {}).once('close', again)
+      request.end()
     } catch {
       again()
     }
