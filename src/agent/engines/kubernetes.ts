@@ -123,25 +123,28 @@ export class KubernetesEngine implements Engine {
     if (namespace === null) return { running: [], routed: null, url: null, left: false, database: null }
     const objects = await this.#world.look(namespace, deployment_id)
     const running: Seen['running'] = []
-    for (const revision of revisionsOf(objects)) running.push(await this.#fares(namespace, objects, revision))
+    for (const revision_id of revisionsOf(objects))
+      running.push(await this.#fares(namespace, objects, { deployment_id, revision_id }))
     const there = Object.values(objects).some(kind => kind.length > 0)
     return {
       running,
       routed: routedOf(objects),
       url: wayOf(objects)?.metadata?.annotations?.[URL_NOTE] ?? null,
       left: there || (await this.#world.remains(namespace, deployment_id)).length > 0,
-      database: await this.#database(namespace, objects),
+      database: await this.#database(namespace, objects, deployment_id),
     }
   }
 
-  async #fares(namespace: string, objects: Objects, revision_id: string): Promise<Seen['running'][number]> {
+  async #fares(namespace: string, objects: Objects, of: Ref): Promise<Seen['running'][number]> {
+    const { deployment_id, revision_id } = of
     const now = this.#now()
     const { phase, drains_at } = faresOf(revision_id, objects, this.#settings.drain_seconds, now)
-    if (phase === 'draining' && drains_at !== null) this.#later(revision_id, drains_at - now.getTime(), objects)
+    if (phase === 'draining' && drains_at !== null) this.#later(revision_id, drains_at - now.getTime(), deployment_id)
     if (phase !== 'starting' && phase !== 'unhealthy') return { revision_id, phase, reason: null }
     const wrong = await this.#wrong(namespace, objects, one => label(one, REVISION) === revision_id)
     const reason = wrong && (await this.#world.told(namespace, wrong))
-    return { revision_id, phase: phase === 'starting' && wrong?.hopeless ? 'failing' : phase, reason }
+    const failing = phase === 'starting' && this.#isHopeless(wrong, revision_id, deployment_id)
+    return { revision_id, phase: failing ? 'failing' : phase, reason }
   }
 
   async #wrong(
@@ -150,28 +153,34 @@ export class KubernetesEngine implements Engine {
     which: (one: KubernetesObject) => boolean,
   ): Promise<Finding | null> {
     const events = await this.#world.eventsOf(namespace, objects.pods.filter(which))
-    return wrongWith(objects, which, events, this.#now())
+    return wrongWith(objects, which, events)
   }
 
-  async #database(namespace: string, objects: Objects): Promise<Seen['database']> {
+  async #database(namespace: string, objects: Objects, deployment_id: string): Promise<Seen['database']> {
     const set = databaseOf(objects)
     if (!set) return null
     if (isReady(set)) return { ready: true, reason: null }
     const wrong = await this.#wrong(namespace, objects, one => label(one, COMPONENT) === 'database')
     const reason = wrong && (await this.#world.told(namespace, wrong))
-    return { ready: false, reason, ...(wrong?.hopeless && { hopeless: true }) }
+    return { ready: false, reason, ...(this.#isHopeless(wrong, deployment_id, deployment_id) && { hopeless: true }) }
+  }
+
+  /** What waiting may still help is looked at again when it does not any more. */
+  #isHopeless(wrong: Finding | null, which: string, deployment_id: string): boolean {
+    if (!wrong) return false
+    const left = wrong.hopeless_at - this.#now().getTime()
+    if (left > 0 && Number.isFinite(left)) this.#later(which, left, deployment_id)
+    return left <= 0
   }
 
   /** Time passes without a change in the cluster. */
-  #later(revision: string, ms: number, { deployments }: Pick<Objects, 'deployments'>): void {
-    const one = deployments.find(one => label(one, REVISION) === revision)
-    const deployment = one && deploymentOf(one)
-    if (deployment === undefined || this.#timers.has(revision)) return
+  #later(which: string, ms: number, deployment_id: string): void {
+    clearTimeout(this.#timers.get(which))
     const passed = () => {
-      this.#timers.delete(revision)
-      this.#events.changed(deployment)
+      this.#timers.delete(which)
+      this.#events.changed(deployment_id)
     }
-    this.#timers.set(revision, setTimeout(passed, Math.max(0, ms) + 50).unref())
+    this.#timers.set(which, setTimeout(passed, Math.max(0, ms) + 50).unref())
   }
 
   async provide(unit: Unit): Promise<void> {
@@ -231,7 +240,7 @@ export class KubernetesEngine implements Engine {
     for (const one of objects.deployments)
       if (label(one, REVISION) === revision_id && one.metadata?.annotations?.[DRAINING] === undefined)
         await this.#cluster.annotate(one, { [DRAINING]: since })
-    this.#later(revision_id, this.#settings.drain_seconds * 1000, objects)
+    this.#later(revision_id, this.#settings.drain_seconds * 1000, deployment_id)
   }
 
   /** Pods may take their time, and nothing else of the deployment waits for them: until they are gone it is draining. */

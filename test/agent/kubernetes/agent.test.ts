@@ -11,7 +11,7 @@ import { type ControlPlane, controlPlane } from '../../support/control-plane.ts'
 import { closeAgents, folder, run } from '../../support/engine.ts'
 import { settingsOf } from '../../support/kubernetes.ts'
 import { KubernetesApi } from '../../support/kubernetes-api.ts'
-import { autopilot, staysDown } from '../../support/kubernetes-pods.ts'
+import { autopilot, podOf, staysDown } from '../../support/kubernetes-pods.ts'
 
 let api: KubernetesApi
 let control: ControlPlane
@@ -90,6 +90,33 @@ test('a missing image ends as it should, with the reason, and the old revision s
   expect(api.get('Service', base()).spec.selector['slipway/revision-id']).toBe(one)
   await eventually(() => !names().some(name => name.includes('-r2')))
   expect(names()).toContain(`Deployment ${base()}-r1`)
+})
+
+/** It has waited for almost a minute, and nothing happens in the cluster when that is over. */
+const missing = (name: string) => ({
+  ...{ phase: 'Pending', startTime: new Date(Date.now() - 58_500).toISOString() },
+  containerStatuses: [
+    {
+      ...{ name, image: 'shop:1', ready: false, restartCount: 0 },
+      state: { waiting: { reason: 'CreateContainerConfigError', message: 'secret "shared" not found' } },
+    },
+  ],
+})
+
+test('a secret that does not come is given up when its time is over, though nothing happens then', async () => {
+  start()
+  const one = control.want(id, image('1'))
+  await eventually(() => api.has('Deployment', `${base()}-r1`))
+  staysDown(api, `${base()}-r1`, missing('app'))
+  expect(await told(one, /failed/)).toMatchObject({ message: expect.stringContaining('"shared"') })
+})
+
+test('a database that does not come is given up so, too', async () => {
+  start()
+  const one = control.want(id, image('1'), { needs_database: true })
+  const database = await eventually(() => api.all('StatefulSet').find(Boolean))
+  podOf(api, database, missing(database.spec.template.spec.containers[0].name))
+  expect(await told(one, /failed/)).toMatchObject({ message: expect.stringContaining('"shared"') })
 })
 
 test('a cluster that does not answer for a while fails nothing', async () => {

@@ -59,11 +59,8 @@ export function wrongWith(
   objects: Pick<Objects, 'deployments' | 'pods'>,
   which: (object: KubernetesObject) => boolean,
   events: Parameters<typeof findingOf>[0]['events'],
-  now: Date,
 ): Finding | null {
-  return findingOf({
-    ...{ deployments: objects.deployments.filter(which), pods: objects.pods.filter(which), events, now },
-  })
+  return findingOf({ deployments: objects.deployments.filter(which), pods: objects.pods.filter(which), events })
 }
 
 /** Its database; undefined where it has none. */

@@ -5,25 +5,26 @@ import { PORT } from './pods.ts'
 
 export type Finding = {
   reason: string
-  /** Waiting does not help any more. */
-  hopeless: boolean
+  /** From when on waiting does not help, as a time in milliseconds. */
+  hopeless_at: number
   /** Whose last lines would tell more; of its last life where it has none now. */
   log: { pod: string; container: string; previous: boolean } | null
 }
-type World = { deployments: V1Deployment[]; pods: V1Pod[]; events: CoreV1Event[]; now: Date }
+type World = { deployments: V1Deployment[]; pods: V1Pod[]; events: CoreV1Event[] }
 
 /** That many ends in a row are a loop. */
 const CRASHES = 5
 /** A registry, a quota or a secret may come back or still be on its way. */
-const PATIENCE_SECONDS = 60
+const PATIENCE_MS = 60_000
+const [NOW, NEVER] = [Number.NEGATIVE_INFINITY, Number.POSITIVE_INFINITY]
 
-const seconds = (since: Date | undefined, now: Date) => (since ? (now.getTime() - new Date(since).getTime()) / 1000 : 0)
+const patience = (since: Date | undefined) => (since ? new Date(since).getTime() + PATIENCE_MS : NEVER)
 const ended = (text: string | undefined) => (text ?? '').trim().replace(/\.$/, '')
 
 /** The worst that is to be told; null where nothing is wrong, or nothing is known yet. */
 export function findingOf(world: World): Finding | null {
   const findings = [
-    ...world.deployments.flatMap(deployment => ofDeployment(deployment, world.now)),
+    ...world.deployments.flatMap(ofDeployment),
     ...world.pods.filter(({ metadata }) => !metadata?.deletionTimestamp).flatMap(pod => ofPod(pod, world)),
   ]
   const overdue = world.deployments.some(({ status }) =>
@@ -32,46 +33,47 @@ export function findingOf(world: World): Finding | null {
         type === 'Progressing' && status === 'False' && reason === 'ProgressDeadlineExceeded',
     ),
   )
-  const worst = findings.find(({ hopeless }) => hopeless) ?? findings[0]
-  if (worst) return { ...worst, hopeless: worst.hopeless || overdue }
-  return overdue ? { reason: 'It did not become healthy in time.', hopeless: true, log: null } : null
+  if (findings.length === 0)
+    return overdue ? { reason: 'It did not become healthy in time.', hopeless_at: NOW, log: null } : null
+  const worst = findings.reduce((worst, one) => (one.hopeless_at < worst.hopeless_at ? one : worst))
+  return overdue ? { ...worst, hopeless_at: NOW } : worst
 }
 
-function ofDeployment({ status }: V1Deployment, now: Date): Finding[] {
+function ofDeployment({ status }: V1Deployment): Finding[] {
   const failure = status?.conditions?.find(({ type, status }) => type === 'ReplicaFailure' && status === 'True')
   if (!failure) return []
   const message = ended(failure.message)
-  const waited = seconds(failure.lastTransitionTime, now) >= PATIENCE_SECONDS
-  const told = (reason: string, hopeless: boolean): Finding[] => [{ reason, hopeless, log: null }]
+  const until = patience(failure.lastTransitionTime)
+  const told = (reason: string, hopeless_at: number): Finding[] => [{ reason, hopeless_at, log: null }]
   if (/exceeded quota/.test(message))
     return told(
       `The namespace’s quota is used up (${message}). Ask for less in resource_spec, or have the quota raised.`,
-      waited,
+      until,
     )
   if (/violates PodSecurity/.test(message))
     return told(
       `The namespace does not allow such a pod (${message}). Take what it names out of the containers and volumes of resource_spec.`,
-      true,
+      NOW,
     )
   if (/service ?account/i.test(message))
     return told(
       `Its service account is missing (${message}). Create the one that service_account_name names, or leave that out.`,
-      waited,
+      until,
     )
   if (/failed quota|\b(minimum|maximum) \w+ usage/.test(message))
     return told(
       `The namespace asks for other amounts (${message}). Change them in resource_spec, also of its sidecars and init_containers.`,
-      waited,
+      until,
     )
-  return told(`Kubernetes makes no pod of it: ${message}.`, waited)
+  return told(`Kubernetes makes no pod of it: ${message}.`, until)
 }
 
 function ofPod(pod: V1Pod, world: World): Finding[] {
   const { status } = pod
   const containers = [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])]
-  const found = containers.flatMap(container => ofContainer(pod, container, world))
+  const found = containers.flatMap(container => ofContainer(pod, container))
   if (found.length > 0) return found
-  const plain = (reason: string): Finding[] => [{ reason, hopeless: false, log: null }]
+  const plain = (reason: string): Finding[] => [{ reason, hopeless_at: NEVER, log: null }]
   if (status?.reason === 'Evicted')
     return plain(`Its node sent it away: ${ended(status.message)}. Ask for what it really uses in resource_spec.`)
   const unscheduled = status?.conditions?.find(({ type, status }) => type === 'PodScheduled' && status === 'False')
@@ -86,7 +88,7 @@ function ofPod(pod: V1Pod, world: World): Finding[] {
   const unready = status?.containerStatuses?.find(({ ready, state }) => !ready && state?.running)
   if (probe && unready) {
     const log = { pod: pod.metadata!.name!, container: unready.name, previous: false }
-    return [{ reason: unhealthy(ended(probe.message), pod), hopeless: false, log }]
+    return [{ reason: unhealthy(ended(probe.message), pod), hopeless_at: NEVER, log }]
   }
   return []
 }
@@ -106,15 +108,17 @@ function unhealthy(message: string, pod: V1Pod): string {
   return `Its health check fails (${message}). Make health_path answer with a status below 400.`
 }
 
-function ofContainer(pod: V1Pod, container: V1ContainerStatus, { now }: World): Finding[] {
+function ofContainer(pod: V1Pod, container: V1ContainerStatus): Finding[] {
   const { name, image, state, lastState, restartCount } = container
-  const waited = seconds(pod.status?.startTime ?? pod.metadata?.creationTimestamp, now)
+  const until = patience(pod.status?.startTime ?? pod.metadata?.creationTimestamp)
   const waiting = state?.waiting
   const message = ended(waiting?.message)
-  const told = (reason: string, hopeless: boolean, log: Finding['log'] = null): Finding[] => [{ reason, hopeless, log }]
+  const told = (reason: string, hopeless_at: number, log: Finding['log'] = null): Finding[] => [
+    { reason, hopeless_at, log },
+  ]
   switch (waiting?.reason) {
     case 'InvalidImageName':
-      return told(`${image} is not the name of an image (${message}). Correct it.`, true)
+      return told(`${image} is not the name of an image (${message}). Correct it.`, NOW)
     case 'ErrImagePull':
     case 'ImagePullBackOff':
     case 'ErrImageNeverPull':
@@ -122,24 +126,24 @@ function ofContainer(pod: V1Pod, container: V1ContainerStatus, { now }: World): 
     case 'ImageInspectError':
       return told(
         `The image ${image} cannot be pulled (${message || waiting.reason}). Check that it is there, and that image_pull_secrets may read it.`,
-        waited >= PATIENCE_SECONDS,
+        until,
       )
     case 'CreateContainerConfigError':
     case 'CreateContainerError':
       if (/runAsNonRoot|non-root|non-numeric user/.test(message))
         return told(
           `The image ${image} runs as root, or names its user by name, which this cluster does not allow (${message}). Give it a numeric USER above 0.`,
-          true,
+          NOW,
         )
       return told(
         `The container ${name} cannot be made (${message || waiting.reason}). Check the secrets, keys and volumes that it names.`,
-        waited >= PATIENCE_SECONDS,
+        until,
       )
   }
   const end = state?.terminated ?? lastState?.terminated
   // One that ended as it should, or runs again since, is no trouble.
   if (!end || (state?.terminated && end.exitCode === 0) || (state?.running && container.ready)) return []
-  const loops = restartCount + (state?.terminated ? 1 : 0) >= CRASHES
+  const loops = restartCount + (state?.terminated ? 1 : 0) >= CRASHES ? NOW : NEVER
   const log = { pod: pod.metadata!.name!, container: name, previous: !state?.terminated }
   if (end.reason === 'OOMKilled')
     return told(
