@@ -335,6 +335,20 @@ describe('removal', () => {
     expect(names()).toEqual([`Service ${BASE}`])
   })
 
+  test('finds an autoscaler whose Deployment was refused', async () => {
+    const engine = engineOf()
+    api.refuse = ({ kind, verb }) =>
+      kind === 'Deployment' && verb === 'create' ? { code: 403, message: 'denied the request' } : undefined
+    const unit = unitOf({ spec: { max_scale: 3, service_account_name: 'theirs' } })
+    await expect(engine.start(unit, artifactOf())).rejects.toThrow(Unworkable)
+    expect(names()).toEqual([`HorizontalPodAutoscaler ${BASE}-r1`])
+    expect((await engine.observe(DEPLOYMENT_ID)).running).toMatchObject([
+      { revision_id: revisionId(1), phase: 'drained' },
+    ])
+    await engine.stop({ deployment_id: DEPLOYMENT_ID, revision_id: revisionId(1) })
+    expect(names()).toEqual([])
+  })
+
   test('is over when the cluster confirms it, and can be taken up again', async () => {
     autopilot(api)
     const engine = engineOf()

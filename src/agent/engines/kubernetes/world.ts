@@ -11,9 +11,11 @@ import { type Finding, withLog } from './reasons.ts'
 import type { KubernetesSettings } from './settings.ts'
 import type { Store } from './stores.ts'
 
+/** By these a revision is seen that has no Deployment yet, or none any more. */
+const OTHERS = ['Secret', 'ServiceAccount', 'HorizontalPodAutoscaler'] as const
 /** Of a deployment that is whole, some of these are there. */
-const SEEN = ['Deployment', 'StatefulSet', 'Pod', 'Service', 'Secret', 'ServiceAccount'] as const
-const REST = ['HorizontalPodAutoscaler', 'NetworkPolicy', 'PersistentVolumeClaim'] as const
+const SEEN = ['Deployment', 'StatefulSet', 'Pod', 'Service', ...OTHERS] as const
+const REST = ['NetworkPolicy', 'PersistentVolumeClaim'] as const
 /** What makes pods goes first; what they stand on, when they are gone. */
 const FIRST = new Set<string | undefined>(['HorizontalPodAutoscaler', 'Deployment', 'StatefulSet'])
 const LINES = 12
@@ -69,7 +71,7 @@ export class World {
     const of = <T extends KubernetesObject>(kind: Kind) => found.filter(one => one.kind === kind) as T[]
     return {
       ...{ deployments: of('Deployment'), sets: of('StatefulSet'), pods: of('Pod'), services: of('Service') },
-      others: [...of('Secret'), ...of('ServiceAccount')],
+      others: OTHERS.flatMap(kind => of(kind)),
     }
   }
 
