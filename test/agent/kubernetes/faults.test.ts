@@ -410,6 +410,19 @@ describe('what happens there', () => {
     await expect.poll(() => api.followed).toBe(0)
   })
 
+  test.each([
+    ['has ended', waiting('', '', { state: { terminated: { exitCode: 1 } } })],
+    ['is to run again', crashed(1, {})],
+  ])('what an application wrote that was never seen to run is told: it %s', async (_, status) => {
+    const lines: string[] = []
+    const engine = engineOf()
+    await engine.open({ ...UNHEARD, log: (_, message) => lines.push(message) })
+    await engine.start(unitOf(), artifactOf())
+    podOf(api, api.get('Deployment', NAME), status)
+    api.say(`${NAME}-0`, 'its last words')
+    await expect.poll(() => lines).toEqual(['its last words'])
+  })
+
   test('time that passes is told: a drained revision is looked at again', async () => {
     autopilot(api)
     const changed: string[] = []

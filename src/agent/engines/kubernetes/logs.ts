@@ -44,8 +44,11 @@ export class Logs {
       return
     }
     const [deployment_id, revision_id] = [labels?.[DEPLOYMENT], labels?.[REVISION]]
-    const runs = pod.status?.containerStatuses?.some(({ name, state }) => name === APP && state?.running)
-    if (!deployment_id || !revision_id || !runs || tap) return
+    // One that ends at once may never be seen to run.
+    const ran = pod.status?.containerStatuses?.some(
+      ({ name, state, lastState }) => name === APP && (state?.running ?? state?.terminated ?? lastState?.terminated),
+    )
+    if (!deployment_id || !revision_id || !ran || tap) return
     const fresh = new Date(pod.metadata?.creationTimestamp ?? since)
     const from = fresh > since ? fresh : since
     const of = { deployment_id, revision_id }
