@@ -1,22 +1,30 @@
 // What pods write, as a node tells it.
 import { once } from 'node:events'
-import { createServer } from 'node:http'
+import { createServer, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { KubeConfig, type V1Pod } from '@kubernetes/client-node'
-import { expect, test } from 'vitest'
+import { afterEach, expect, test } from 'vitest'
 import { Logs } from '../../../src/agent/engines/kubernetes/logs.ts'
 import { DEPLOYMENT, REVISION } from '../../../src/agent/engines/kubernetes/names.ts'
 import { eventually } from '../../support/commands.ts'
 
-test('a line without an end is told before it has one', async () => {
-  const time = '2126-11-21T12:00:00.5Z'
-  const server = createServer((_, res) => void res.write(`${time} ${'x'.repeat(100_000)}`)).listen(0, '127.0.0.1')
+let close = () => {}
+afterEach(() => close())
+
+/** What is told of a container whose node answers so. */
+async function toldOf(answer: RequestListener): Promise<string[]> {
+  const server = createServer(answer).listen(0, '127.0.0.1')
   await once(server, 'listening')
   const at = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const config = new KubeConfig()
   config.loadFromClusterAndUser({ name: 'test', server: at, skipTLSVerify: true }, { name: 'test' })
   const said: string[] = []
   const logs = new Logs(config, (_, message) => void said.push(message))
+  close = () => {
+    logs.close()
+    server.closeAllConnections()
+    server.close()
+  }
   logs.seen(
     {
       metadata: { uid: 'u', name: 'p', namespace: 'n', labels: { [DEPLOYMENT]: 'd', [REVISION]: 'r' } },
@@ -24,9 +32,24 @@ test('a line without an end is told before it has one', async () => {
     } as unknown as V1Pod,
     false,
   )
+  return said
+}
+
+test('a line without an end is told before it has one', async () => {
+  const said = await toldOf((_, res) => void res.write(`2126-11-21T12:00:00.5Z ${'x'.repeat(100_000)}`))
   await eventually(() => said.length > 0)
   expect(said).toEqual(['x'.repeat(16 * 1024)])
-  logs.close()
-  server.closeAllConnections()
-  server.close()
+})
+
+test('each line is told once, also in the hour that a node’s clock goes through twice', async () => {
+  const lines = [
+    '2126-10-27T02:59:58.9+02:00 before',
+    '2126-10-27T02:00:02+01:00 after',
+    '2126-10-27T02:00:02.000000001+01:00 at once',
+    '2126-10-27T02:00:02.000000001+01:00 again',
+    '2126-10-27T02:00:02.00000001+01:00 later',
+  ]
+  const said = await toldOf((_, res) => void res.write(`${lines.join('\n')}\n`))
+  await eventually(() => said.includes('later'))
+  expect(said).toEqual(['before', 'after', 'at once', 'later'])
 })

@@ -120,12 +120,12 @@ export class Logs {
     // What has no time is a node's own trouble, like a container that is gone already.
     const [, time, message] = /^(\d{4}-\d\d-\d\dT\S+) (.*)$/s.exec(line) ?? []
     // Asked again, a node begins with the whole second of the last line.
-    if (!time || (tap.told && digits(time) <= digits(tap.since))) return
+    if (!time || (tap.told && instant(time) <= instant(tap.since))) return
     tap.since = time
     tap.told = true
     this.#said(tap.of, message!.slice(0, LONGEST), 'INFO')
   }
 }
 
-/** Fractions of a second have as many digits as they need. */
-const digits = (time: string) => time.replace(/Z$/, '')
+/** A node may write its own time of day, which goes back in autumn; and fractions of a second with as many digits as they need. */
+const instant = (time: string) => `${Math.floor(Date.parse(time) / 1000)}${/\.\d+/.exec(time)?.[0] ?? ''}`
