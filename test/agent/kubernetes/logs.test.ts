@@ -53,3 +53,14 @@ test('each line is told once, also in the hour that a node’s clock goes throug
   await eventually(() => said.includes('later'))
   expect(said).toEqual(['before', 'after', 'at once', 'later'])
 })
+
+test('a last line without an end is told, and whole where the answer was cut before', async () => {
+  const time = '2126-11-21T12:00:00.5Z'
+  let asked = 0
+  const said = await toldOf((_, res) => {
+    if (asked++ === 0) res.write(`${time} its la`, () => res.destroy())
+    else res.end(`${time} its last words`)
+  })
+  await eventually(() => said.length > 0)
+  expect(said).toEqual(['its last words'])
+})

@@ -104,6 +104,10 @@ export class Logs {
           answer.on('data', chunk => {
             if (answer.statusCode === 200) for (const line of lines.push(chunk)) this.#line(tap, line)
           })
+          // Of an answer that was cut, the line will be told whole.
+          answer.once('end', () => {
+            for (const line of lines.end()) this.#line(tap, line)
+          })
           answer.on('error', () => {})
         },
       )
