@@ -1,9 +1,9 @@
 // What pods write, as a node tells it.
 import { once } from 'node:events'
 import { createServer, type RequestListener } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, Socket } from 'node:net'
 import { KubeConfig, type V1Pod } from '@kubernetes/client-node'
-import { afterEach, expect, test } from 'vitest'
+import { afterEach, expect, test, vi } from 'vitest'
 import { Logs } from '../../../src/agent/engines/kubernetes/logs.ts'
 import { DEPLOYMENT, REVISION } from '../../../src/agent/engines/kubernetes/names.ts'
 import { eventually } from '../../support/commands.ts'
@@ -63,4 +63,14 @@ test('a last line without an end is told, and whole where the answer was cut bef
   })
   await eventually(() => said.length > 0)
   expect(said).toEqual(['its last words'])
+})
+
+test('a connection on which nothing is told is asked whether it still is one', async () => {
+  const kept = vi.spyOn(Socket.prototype, 'setKeepAlive')
+  try {
+    await toldOf((_, res) => res.flushHeaders())
+    await eventually(() => kept.mock.calls.some(([alive, after]) => alive && after! <= 60_000))
+  } finally {
+    kept.mockRestore()
+  }
 })

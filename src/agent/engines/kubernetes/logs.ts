@@ -22,6 +22,8 @@ type Tap = {
 /** Longer lines are cut: nobody reads them, and everybody pays for them. */
 const LONGEST = 16 * 1024
 const AGAIN_MS = 2000
+/** An application may be silent for days: a node that is gone is noticed by asking its connection. */
+const KEEP_ALIVE_MS = 15_000
 
 export class Logs {
   readonly #config: KubeConfig
@@ -114,6 +116,7 @@ export class Logs {
       tap.request = request
       // An error may be told by the request, by its answer or by both: it closes once.
       request.on('error', () => {}).once('close', again)
+      request.setSocketKeepAlive(true, KEEP_ALIVE_MS)
       request.end()
     } catch {
       again()
