@@ -14,6 +14,8 @@ import { forShell } from '../local/shell.ts'
 
 const MIB = 1024 * 1024
 const LOG_BYTES = 8 * MIB
+/** At once. More would not be kept on their way either, and telling them takes its time. */
+const MOST_LINES = 8_000
 const LONGEST_LINE = 16 * 1024
 const LAST_LINES = 40
 
@@ -133,7 +135,7 @@ export class ProcessCopy implements Copy {
 
   release(): void {}
 
-  /** At the end all that is left, or the last of it where that is too much. */
+  /** At the end all that is left. Of too much at once the last, and that something is left out. */
   lines(final = false): string[] {
     const file = join(this.folder, 'log')
     let lines: string[] = []
@@ -149,9 +151,11 @@ export class ProcessCopy implements Copy {
         fs.closeSync(handle)
         this.#read += count
         lines = (this.#rest + this.#decoder.write(chunk.subarray(0, count))).split(/\r?\n/)
-        // In place of a line whose beginning is among them.
-        if (skipped) lines[0] = `Left out here: ${Math.ceil(skipped / MIB)} MiB that it wrote before it ended.`
-        this.#rest = lines.pop()!
+        // What is skipped ends in the middle of a line.
+        if (skipped) lines.shift()
+        this.#rest = lines.pop() ?? ''
+        if (skipped || lines.length > MOST_LINES)
+          lines = ['Lines are left out here: it wrote too many at once.', ...lines.slice(-MOST_LINES)]
         if (this.#read > LOG_BYTES && this.#read >= fs.statSync(file).size) {
           fs.truncateSync(file)
           this.#read = 0
