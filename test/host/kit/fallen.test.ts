@@ -4,7 +4,7 @@ import { playKit } from '../../../protocol-kit/run.ts'
 
 test.each([
   ['ends', [process.execPath, '-e', 'process.exit(3)'], 'code 3'],
-  ['is not there', ['slipway-no-such-agent'], 'ENOENT'],
+  ['is not there', ['slipway-no-such-agent'], 'spawn slipway-no-such-agent'],
 ])(
   'a command that %s',
   async (_, command, why) => {
