@@ -11,6 +11,8 @@ type Stream = { of: Ref; kind: Kind; stream: string; from: number; left: number;
 
 const AT_ONCE = 4
 const MOST_KEPT = 20_000
+/** The oldest go so many at once: one by one, each would move all the others. */
+const LEFT_OUT = 1_000
 const BATCH_BYTES = 512 * 1024
 const LONGEST = 16 * 1024
 
@@ -34,7 +36,7 @@ export class LogShipper {
     const text = plain(message)
     stream.lines.push({ timestamp: new Date().toISOString(), level, message: cutAt(text, LONGEST) })
     // Nobody has received the oldest, so their numbers are free.
-    if (stream.lines.length > MOST_KEPT) stream.left += stream.lines.splice(0, stream.lines.length - MOST_KEPT).length
+    if (stream.lines.length >= MOST_KEPT + LEFT_OUT) stream.left += stream.lines.splice(0, LEFT_OUT).length
   }
 
   flush(): Promise<void> {

@@ -15,7 +15,7 @@ import { forShell } from '../local/shell.ts'
 const MIB = 1024 * 1024
 const LOG_BYTES = 8 * MIB
 /** At once. More would not be kept on their way either, and telling them takes its time. */
-const MOST_LINES = 8_000
+const MOST_LINES = 20_000
 const LONGEST_LINE = 16 * 1024
 const LAST_LINES = 40
 
