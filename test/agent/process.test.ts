@@ -380,6 +380,15 @@ test('how a copy ended is told by itself, however early somebody looks', async (
 })
 
 describe('after the agent was killed', () => {
+  /** One of the copies that it left, with all that it started. */
+  const killOne = async () => {
+    const copies = join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'copies')
+    const [copy] = fs.readdirSync(copies)
+    const { pid } = JSON.parse(fs.readFileSync(join(copies, copy!, 'identity.json'), 'utf8'))
+    process.kill(-pid, 'SIGKILL')
+    await eventually(() => aliveOf([pid]).length === 0)
+  }
+
   test('copies serve on, are taken over without a second one, and started again by the new one', async () => {
     const first = await open()
     const code = `
@@ -440,11 +449,7 @@ server.listen(process.env.PORT, () => console.log('listens'))
     await first.engine.start(wanted, app)
     await until(first.engine, ref, 'healthy')
     await first.engine.close({ stop: false })
-    const copies = join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'copies')
-    const [copy] = fs.readdirSync(copies)
-    const { pid } = JSON.parse(fs.readFileSync(join(copies, copy!, 'identity.json'), 'utf8'))
-    process.kill(-pid, 'SIGKILL')
-    await eventually(() => aliveOf([pid]).length === 0)
+    await killOne()
     const second = await open()
     expect(of(await second.engine.observe(ref.deployment_id), ref)?.phase).toBe('starting')
     await second.engine.route(wanted)
@@ -493,11 +498,7 @@ createServer().listen(process.env.PORT)
     await first.engine.start(unit(ref), application(home, 'short', saying('x')))
     await until(first.engine, ref, 'healthy')
     await first.engine.close({ stop: false })
-    const copies = join(home, 'process', ref.deployment_id, 'revisions', ref.revision_id, 'copies')
-    const [copy] = fs.readdirSync(copies)
-    const { pid } = JSON.parse(fs.readFileSync(join(copies, copy!, 'identity.json'), 'utf8'))
-    process.kill(-pid, 'SIGKILL')
-    await eventually(() => aliveOf([pid]).length === 0)
+    await killOne()
     const { engine } = await open()
     expect((await engine.observe(ref.deployment_id)).running).toEqual([])
   })
