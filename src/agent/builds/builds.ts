@@ -49,13 +49,14 @@ export class Builds {
 
   /** What an earlier agent was building is not built: its commands end, and it begins again. */
   async open(): Promise<void> {
-    for (const deployment of this.deployments()) {
-      for (const revision of this.revisions(deployment)) {
-        const folder = this.#folder({ deployment_id: deployment, revision_id: revision })
+    for (const deployment_id of this.deployments()) {
+      for (const revision_id of this.revisions(deployment_id)) {
+        const ref = { deployment_id, revision_id }
+        const folder = this.#folder(ref)
         for (const mark of list(folder).filter(name => name.startsWith('running')))
-          await endMarked(join(folder, mark), revision, GRACE_MS)
-        if (this.made({ deployment_id: deployment, revision_id: revision })) continue
-        endEscaped(revision)
+          await endMarked(join(folder, mark), revision_id, GRACE_MS)
+        if (this.made(ref)) continue
+        endEscaped(revision_id)
         // Whoever builds or forgets it tries again; nobody else waits for that.
         await remove(folder).catch(() => {})
       }
