@@ -31,6 +31,9 @@ export type Kind = keyof typeof KINDS
 const PAGE = 500
 const AGAIN_MS = 2000
 
+/** The client's parameters go by position: for those that are of no use here. */
+const none = undefined
+
 export class Cluster {
   readonly config: KubeConfig
   readonly #objects: KubernetesObjectApi
@@ -63,7 +66,6 @@ export class Cluster {
     let from: string | undefined
     do {
       const selector = labels && selectorOf(labels)
-      const [none] = [undefined]
       const page = await this.#objects
         .list<T>(KINDS[kind], kind, namespace, none, none, none, fields, selector, PAGE, from)
         .catch(fault => Promise.reject(explained(fault, `list ${kind} in ${namespace}`)))
@@ -166,7 +168,6 @@ export class Cluster {
     const version = KINDS[kind]
     const path = `${version === 'v1' ? '/api' : '/apis'}/${version}/namespaces/${namespace}/${kind.toLowerCase()}s`
     const selector = selectorOf(ownedBy({ owner: this.#owner }))
-    const [none] = [undefined]
     const list = async () =>
       named(kind, await this.#objects.list(version, kind, namespace, none, none, none, none, selector))
     let timer: NodeJS.Timeout | undefined
