@@ -1,5 +1,5 @@
-// What runs at the edge is tested in workerd and again on plain Node; what hosts it, on Node; the house's own rules, bare. What needs
-// container tools from the system is a project of its own, apart from `npm test`.
+// What runs at the edge is tested on plain Node, and in workerd where the runtime matters; what hosts it, on Node; the
+// rules of the code, bare. What needs container tools is a project of its own, apart from `npm test`.
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
@@ -12,7 +12,18 @@ const shared = [
 // What passes today passes tomorrow: a run has the same seed, unless FUZZ_SEED says another. FUZZ_REQUESTS is how many bad ones each route
 // gets. Workers have no process.env, so it is handed to them.
 const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), each: Number(process.env.FUZZ_REQUESTS ?? 0) || null }
-const bare = ['test/architecture.test.ts']
+const bare = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
+// What is the same in workerd as on Node, because the database decides it, is tried on Node alone.
+const onNodeAlone = [
+  'test/isolation-second-wall.test.ts',
+  'test/access/{addresses,matrix,members,organization,races,roles}.test.ts',
+  'test/kernel/{env,faults,glob,guarded-address,journal,paging,rows,statement}.test.ts',
+  'test/deployments/{commands,explain,lifecycle,list,mischief,patch,plan,queries,queue,quotas,races}.test.ts',
+  'test/deployments/{resources,revisions,schema,sources,sweep,tags}.test.ts',
+  'test/oauth/{ending,provider-owners,providers,races,recheck,refusals}.test.ts',
+  'test/pushes/{drain,events,previews,pushes,telling}.test.ts',
+  'test/sync/{report,steps}.test.ts',
+]
 const runtime = (name: string) => ({ '#runtime': fileURLToPath(new URL(`test/support/${name}.ts`, import.meta.url)) })
 
 declare module 'vitest' {
@@ -48,7 +59,8 @@ export default defineConfig({
         test: {
           name: 'edge',
           include: [...shared, 'test/edge/**/*.test.ts'],
-          exclude: bare,
+          // No clock moves there while it computes, so cost is measured on Node.
+          exclude: [...bare, ...onNodeAlone, 'test/cost.test.ts'],
           globalSetup: 'test/support/setup.ts',
         },
       },
@@ -71,7 +83,7 @@ export default defineConfig({
           ...{ testTimeout: 240_000, hookTimeout: 240_000, globalSetup: 'test/support/container-tools.ts' },
         },
       },
-      { test: { name: 'architecture', include: ['test/architecture.test.ts'] } },
+      { test: { name: 'architecture', include: ['test/architecture.test.ts', 'test/architecture/*.test.ts'] } },
     ],
   },
 })

@@ -9,6 +9,7 @@ const SECONDS = 1
 const TARGET = 0.75
 /** Nothing here asks the database. */
 const bindings = {
+  PUBLIC_URL: 'http://slipway.test',
   DATABASE_URL: 'postgresql://nobody@localhost/none',
   SEALING_KEYS: `a:${'A'.repeat(43)}`,
   RATE_LIMIT_PER_MINUTE: '0',

@@ -17,7 +17,10 @@ export default {
   target: `≤ ${TARGET}`,
   async run(lab: Lab) {
     const seeded = await lab.seeded()
-    const host = hosted({ SEALING_KEYS, DATABASE_URL: seeded.url }, { log: () => {} })
+    const host = hosted(
+      { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: seeded.url },
+      { log: () => {} },
+    )
     const small = await bootstrap(host.app.database, { organization: 'Seed', workspace: 'Seed 900' })
     const admitted = host.config.rateLimit / 60
     await host.close()

@@ -7,7 +7,11 @@ import { build, type Served, serve } from './support/workerd.ts'
 const ISOLATES = 10
 const SLICES = 9
 const TARGETS = { ms: 100, times: 8 }
-const bindings = { DATABASE_URL: 'postgresql://nobody@localhost/none', SEALING_KEYS: `a:${'A'.repeat(43)}` }
+const bindings = {
+  PUBLIC_URL: 'http://slipway.test',
+  DATABASE_URL: 'postgresql://nobody@localhost/none',
+  SEALING_KEYS: `a:${'A'.repeat(43)}`,
+}
 
 export default {
   id: 'P13',

@@ -22,7 +22,7 @@ export default {
     const { url, tenant } = await lab.database()
     const host = kept()
     const { app, close } = hosted(
-      { DATABASE_URL: url, SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0', ...SETTINGS },
+      { PUBLIC_URL: 'http://slipway.test', DATABASE_URL: url, SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0', ...SETTINGS },
       { log: () => {}, outside: host.fetch },
     )
     lab.defer(close)

@@ -15,6 +15,7 @@ export default {
     const cutter = await openCutter(lab, (await scene.gateway.listen()).url)
     const settings = {
       ...SETTINGS,
+      PUBLIC_URL: 'http://slipway.test',
       DATABASE_URL: scene.gateway.connectionString,
       DATABASE_GATEWAY_URL: cutter.url,
     }

@@ -29,6 +29,7 @@ export async function startPlane() {
   await migrate(postgres.url, { log: () => {} })
   const clock = { ahead: 0 }
   const settings = {
+    ALLOW_LOOPBACK: 'true',
     DATABASE_URL: postgres.url,
     SEALING_KEYS: `kit:${Buffer.alloc(32, 1).toString('base64url')}`,
     RATE_LIMIT_PER_MINUTE: '0',

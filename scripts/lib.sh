@@ -4,9 +4,9 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Every secret of the Worker goes with each upload. A version inherits what it is not given from the newest upload, deployed
+# Every secret of the Worker, and its address, goes with each upload. A version inherits what it is not given from the newest upload, deployed
 # or not: a production deploy without DATABASE_URL would take over the last preview's database.
-worker_secrets=(DATABASE_URL SEALING_KEYS)
+worker_secrets=(DATABASE_URL DATABASE_SYSTEM_URL SEALING_KEYS PUBLIC_URL)
 
 dry_run=false
 if [[ ${1:-} == --dry-run ]]; then

@@ -51,21 +51,38 @@ comment() {
   fi
 }
 
+# Nothing here prints an address; this keeps it out of the log of whatever else might.
+mask() {
+  [[ ${GITHUB_ACTIONS:-} != true ]] || $dry_run || printf '::add-mask::%s\n' "$@"
+}
+
+# The two logins of the database, with new passwords: a branch brings those of its parent along.
+make_logins() {
+  local made
+  made=$(run npm run --silent db:logins)
+  DATABASE_URL=$(sed -n 's/^DATABASE_URL=//p' <<<"$made")
+  DATABASE_SYSTEM_URL=$(sed -n 's/^DATABASE_SYSTEM_URL=//p' <<<"$made")
+  export DATABASE_URL DATABASE_SYSTEM_URL
+  mask "$DATABASE_URL" "$DATABASE_SYSTEM_URL"
+}
+
 up() {
   need_cloudflare
-  for name in "${worker_secrets[@]}"; do
-    [[ $name == DATABASE_URL ]] || need "$name" 'export it, or add it to the secrets of the GitHub environment "preview".'
+  for name in SEALING_KEYS WORKERS_SUBDOMAIN; do
+    need "$name" 'export it, or add it to the GitHub environment "preview".'
   done
+  # Known before the version is: a Worker has to be told where it is reached.
+  export PUBLIC_URL=https://$alias-$worker.$WORKERS_SUBDOMAIN.workers.dev
 
   make_bucket
   has_database || neon branches create --name "$database" --no-secrets ${NEON_PARENT:+--parent "$NEON_PARENT"}
-  DATABASE_URL=$(neon connection-string "$database" ${NEON_ROLE:+--role-name "$NEON_ROLE"} \
+  DATABASE_OWNER_URL=$(neon connection-string "$database" ${NEON_ROLE:+--role-name "$NEON_ROLE"} \
     ${NEON_DATABASE:+--database-name "$NEON_DATABASE"})
-  export DATABASE_URL
-  # Nothing here prints the address; this keeps it out of the log of whatever else might.
-  [[ ${GITHUB_ACTIONS:-} != true ]] || $dry_run || printf '::add-mask::%s\n' "$DATABASE_URL"
+  export DATABASE_OWNER_URL
+  mask "$DATABASE_OWNER_URL"
 
   run npm run db:migrate
+  make_logins
 
   export WRANGLER_OUTPUT_FILE_PATH=$work/wrangler.ndjson
   ship versions upload --preview-alias "$alias"
@@ -73,6 +90,7 @@ up() {
   if ! $dry_run; then
     url=$(sed -n 's/.*"preview_alias_url":"\([^"]*\)".*/\1/p' "$WRANGLER_OUTPUT_FILE_PATH")
     [[ -n $url ]] || fail 1 'The version has no address: set preview_urls = true in wrangler.toml and deploy once.'
+    [[ $url == "$PUBLIC_URL" ]] || fail 1 "The version answers at $url: set WORKERS_SUBDOMAIN to the subdomain in it."
     printf '%s\n' "$url"
   fi
   comment <<<"Preview: $url

@@ -2,6 +2,7 @@
 import { HonoBase } from 'hono/hono-base'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { docsPages } from './dashboard/docs.ts'
+import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
 import { registryRoutes } from './deployments/registry.routes.ts'
 import { deploymentRoutes } from './deployments/routes.ts'
@@ -34,6 +35,7 @@ import { syncRoutes } from './sync/routes.ts'
 
 const slices = [
   deploymentRoutes,
+  customHostRoutes,
   tagRoutes,
   uploadRoutes,
   registryRoutes,
@@ -58,7 +60,7 @@ export const operations: Operation[] = [...described, ...documentRoutes(describe
 export function createApp(given: Config, inProcess?: typeof fetch) {
   const config = { ...given, uploads: storageOf(given) }
   const database = connect(config, inProcess)
-  for (const notice of config.deprecations) config.log({ level: 'warn', notice })
+  for (const notice of config.notices) config.log({ level: 'warn', notice })
   const app = new HonoBase<Edge>({ router: new SegmentRouter() })
   app.use(edge(config))
   app.use(cors(config.corsOrigins))

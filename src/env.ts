@@ -37,7 +37,7 @@ const Origins = list('*').refine(origins => origins.every(one => /^(\*|[a-z][a-z
 
 /** Where this installation is reached from outside: an origin, as it is written into addresses. */
 const PublicUrl = z
-  .string()
+  .string({ error: 'needs the address at which this installation is reached, like https://slipway.example.com' })
   .refine(text => /^https?:\/\/[^/?#\s]+\/?$/.test(text) && URL.canParse(text), {
     error: 'needs an address like https://slipway.example.com, without a path',
   })
@@ -51,15 +51,21 @@ const flag = z
   .default('false')
   .transform(text => text === 'true')
 
+const PROXIES = 'needs addresses or ranges like 10.0.0.0/8, comma-separated'
 const POSTGRES = 'needs the postgres:// address of the database'
+const postgresUrl = () =>
+  z
+    .string({ error: POSTGRES })
+    .refine(text => /^postgres(ql)?:\/\/./.test(text) && URL.canParse(text), { error: POSTGRES })
 
 const Settings = z.object({
-  DATABASE_URL: z
-    .string({ error: POSTGRES })
-    .refine(text => /^postgres(ql)?:\/\/./.test(text) && URL.canParse(text), { error: POSTGRES }),
+  DATABASE_URL: postgresUrl(),
+  DATABASE_SYSTEM_URL: postgresUrl().optional(),
   DATABASE_GATEWAY_URL: z.url({ error: 'needs the http:// address of the gateway' }).optional(),
   SEALING_KEYS: z
-    .string({ error: 'needs one `kid:key`; `npm run dev` makes one, and README.md says how to' })
+    .string({
+      error: 'needs one `kid:key`, like the output of `echo "k1:$(openssl rand -base64 32 | tr +/ -_ | tr -d =)"`',
+    })
     .pipe(SealingKeys),
   PUBLIC_URL: PublicUrl.optional(),
   APPS_DOMAIN: z
@@ -73,6 +79,10 @@ const Settings = z.object({
   SLIPWAY_MODE: z.enum(['saas', 'self_hosted'], { error: 'needs to be `saas` or `self_hosted`' }).default('saas'),
   CORS_ORIGINS: Origins,
   RATE_LIMIT_PER_MINUTE: whole(1_000_000, 'needs a whole number up to 1000000; 0 switches limits off').default(1200),
+  UNKNOWN_KEYS_PER_MINUTE: whole(1_000_000, 'needs a whole number up to 1000000; 0 switches the limit off').default(60),
+
+  EVENTS_PER_DAY: whole(1_000_000_000, 'needs a whole number; 0 switches the limit off').default(200_000),
+  UPLOADS_MAX_GIB: whole(1_000_000, 'needs a whole number of GiB').default(20),
   INSTANCE_ADMIN_EMAILS: list(''),
   USAGE_EXPORT_ADMIN_EMAILS: list(''),
 })
@@ -92,7 +102,7 @@ const S3 = z.object({
   UPLOADS_S3_ENDPOINT: z
     .string({ error: AN_ENDPOINT })
     .refine(isS3Endpoint, { error: AN_ENDPOINT })
-    .transform(text => text.replace(/\/+$/, '')),
+    .transform(text => text.replace(/\/$/, '')),
   UPLOADS_S3_BUCKET: z.string({ error: A_BUCKET }).regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, { error: A_BUCKET }),
   UPLOADS_S3_REGION: z
     .string()
@@ -107,8 +117,11 @@ const A_SIGNING_KEY =
   'needs a P-256 key and its certificate, both in PEM, one after the other; README.md says how to make them'
 /** Where a variable cannot hold lines, they are written as `\n`. */
 const inLines = (text: string): string => text.replaceAll('\\n', '\n')
-const pem = (text: string, label: string): string | undefined =>
-  new RegExp(`-----BEGIN ${label}-----([\\sA-Za-z0-9+/=]+)-----END ${label}-----`).exec(text)?.[1]?.replace(/\s/g, '')
+function pem(text: string, label: string): string | undefined {
+  const [, after = ''] = text.split(`-----BEGIN ${label}-----`)
+  const [base64 = ''] = after.split(`-----END ${label}-----`)
+  return /^[\sA-Za-z0-9+/=]+$/.test(base64) ? base64.replace(/\s/g, '') : undefined
+}
 
 /** Where images are pushed to, and what its token service signs with: both, or neither. */
 const Registry = z.object({
@@ -125,7 +138,7 @@ const Registry = z.object({
 })
 
 /** As GitHub gives it (PKCS#1) or as everyone else does (PKCS#8); in a variable its lines may be written as `\\n`. */
-const PRIVATE_KEY = /^-----BEGIN (RSA )?PRIVATE KEY-----\s+[A-Za-z0-9+/=\s]+-----END \1?PRIVATE KEY-----\s*$/
+const PRIVATE_KEY = /^-----BEGIN (RSA )?PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END (RSA )?PRIVATE KEY-----$/
 const A_PRIVATE_KEY = 'needs the private key of the App, as the file that GitHub gives has it'
 const A_GITHUB = 'needs an address like https://github.example.com, without a path'
 const visible = (what: string) =>
@@ -163,6 +176,13 @@ const Address = z.object({
   PORT: whole(65_535, 'needs a port, a whole number from 0 to 65535').default(8787),
 })
 
+/** Who may say in `X-Forwarded-For` where a request comes from; the host reads the addresses. */
+const Proxies = z.object({
+  TRUSTED_PROXIES: list('').refine(proxies => proxies.every(one => /^[0-9a-f.:]{2,45}(\/\d{1,3})?$/i.test(one)), {
+    error: PROXIES,
+  }),
+})
+
 /** Where a host of its own keeps what is uploaded. */
 const Folder = z.object({ UPLOADS_DIR: z.string().default('.slipway/uploads') })
 
@@ -194,9 +214,15 @@ export type GitHubApp = {
   webhookSecret: string
 }
 
+/** What a host reads of a request: its headers, and what the server hands over beside it. */
+export type Asked = { req: { header(name: string): string | undefined }; env?: unknown }
+
+/** `url` is the app's login, which enters as a caller; `systemUrl` the one that may act for every workspace. */
+export type DatabaseAddress = { url: string; systemUrl: string; gateway: string | undefined }
+
 export type Config = {
-  database: { url: string; gateway: string | undefined }
-  /** The origin of the addresses that it gives; without it, the one it was asked at. */
+  database: DatabaseAddress
+  /** The origin of the addresses that it gives. In development it may be left out: see kernel/origin.ts. */
   publicUrl: string | undefined
   /** Deployments are served under it by their names; previews are told their address so. */
   appsDomain: string | undefined
@@ -205,9 +231,19 @@ export type Config = {
   sealingKeys: [kid: string, key: string][]
   corsOrigins: string[]
   rateLimit: number
+  /** How many events a workspace's journal takes in a day; 0 is no limit. */
+  eventsPerDay: number
+  /** How much room the archives of a workspace have. */
+  uploadBytes: number
   limiter: Limiter | undefined
+  /** Requests of one client address that fail to prove who sends them, in a minute; 0 for any number. */
+  unknownKeysPerMinute: number
+  /** The address that a request comes from, as the host knows it. Undefined where it does not. */
+  clientAddress: (request: Asked) => string | undefined
   /** How foreign servers are reached, behind kernel/guarded-fetch.ts; a host that can pins the checked address. */
   outside: typeof fetch
+  /** Looks TXT records up; without it the runtime's own resolver does. Rejects with the codes of `node:dns`. */
+  resolveTxt: ((name: string) => Promise<string[][]>) | undefined
   /** For development: foreign servers may be on this machine, and speak plain http there. */
   allowLoopback: boolean
   /** An MCP server without any OAuth metadata is taken to have the endpoints that its specification once gave by default. */
@@ -221,7 +257,7 @@ export type Config = {
   github: GitHubApp | undefined
   instanceAdmins: string[]
   /** What the operator should know, to be logged once. */
-  deprecations: string[]
+  notices: string[]
   log: (line: Record<string, unknown>) => void
   /** Tests move the clock; everyone else leaves it. */
   clockOffset: () => number
@@ -231,9 +267,22 @@ export type Config = {
 export class SettingsError extends Error {}
 
 /** For the operator's commands, which need no other setting. */
-export const readDatabaseUrl = (env: Record<string, unknown>) =>
-  read(Settings.pick({ DATABASE_URL: true }), env).DATABASE_URL
+const databaseUrl = (env: Record<string, unknown>, ...names: string[]) => {
+  const name = names.find(name => env[name]) ?? 'DATABASE_URL'
+  return read(z.object({ [name]: postgresUrl() }), env)[name]!
+}
+/** The login that may act for every workspace. */
+export const readSystemUrl = (env: Record<string, unknown>) => databaseUrl(env, 'DATABASE_SYSTEM_URL')
+/** The login that owns the tables: it migrates, and makes the other two. */
+export const readOwnerUrl = (env: Record<string, unknown>) =>
+  databaseUrl(env, 'DATABASE_OWNER_URL', 'DATABASE_SYSTEM_URL')
 export const readUploadsFolder = (env: Record<string, unknown>) => read(Folder, env).UPLOADS_DIR
+/** `isRange` says whether one of them is an address or a range. */
+export function readTrustedProxies(env: Record<string, unknown>, isRange: (text: string) => boolean): string[] {
+  const { TRUSTED_PROXIES } = read(Proxies, env)
+  if (TRUSTED_PROXIES.every(isRange)) return TRUSTED_PROXIES
+  throw new SettingsError(`TRUSTED_PROXIES ${PROXIES}.`)
+}
 export const readAddress = (env: Record<string, unknown>) => read(Address, env)
 
 function read<S extends z.ZodType>(schema: S, env: Record<string, unknown>): z.output<S> {
@@ -250,7 +299,10 @@ type Grouped = Partial<z.output<typeof S3> & z.output<typeof Registry> & z.outpu
 /** Read as one, so that every fault is named at once. */
 function readSettings(env: Record<string, unknown>): z.output<typeof Settings> & Grouped {
   const begun = GROUPS.filter(({ shape }) => Object.keys(shape).some(name => env[name]))
-  return read(z.object(Object.assign({}, Settings.shape, ...begun.map(({ shape }) => shape))), env) as never
+  const shape = Object.assign({}, Settings.shape, ...begun.map(({ shape }) => shape))
+  // A Host header is anybody's word: what it names is believed on a development machine only.
+  if (env.ALLOW_LOOPBACK !== 'true') shape.PUBLIC_URL = PublicUrl
+  return read(z.object(shape), env) as never
 }
 
 const s3Of = (settings: Grouped): S3Settings | undefined =>
@@ -280,19 +332,36 @@ const githubOf = (settings: Grouped): GitHubApp | undefined =>
         webhookSecret: settings.GITHUB_APP_WEBHOOK_SECRET!,
       }
 
+const ONE_LOGIN =
+  'DATABASE_SYSTEM_URL is not set: requests use a login that may act for every workspace. Run `npm run db:logins` and set both addresses that it prints.'
+
 export function readConfig(env: Record<string, unknown>, overrides: Partial<Config> = {}): Config {
   const settings = readSettings(env)
-  const deprecated = settings.USAGE_EXPORT_ADMIN_EMAILS.length > 0
+  const notices = [
+    ...(settings.USAGE_EXPORT_ADMIN_EMAILS.length > 0
+      ? ['USAGE_EXPORT_ADMIN_EMAILS is deprecated: use INSTANCE_ADMIN_EMAILS']
+      : []),
+    ...(settings.DATABASE_SYSTEM_URL ? [] : [ONE_LOGIN]),
+  ]
   return {
-    database: { url: settings.DATABASE_URL, gateway: settings.DATABASE_GATEWAY_URL },
+    database: {
+      url: settings.DATABASE_URL,
+      systemUrl: settings.DATABASE_SYSTEM_URL ?? settings.DATABASE_URL,
+      gateway: settings.DATABASE_GATEWAY_URL,
+    },
     publicUrl: settings.PUBLIC_URL,
     appsDomain: settings.APPS_DOMAIN,
     mode: settings.SLIPWAY_MODE,
     sealingKeys: settings.SEALING_KEYS,
     corsOrigins: settings.CORS_ORIGINS,
     rateLimit: settings.RATE_LIMIT_PER_MINUTE,
+    eventsPerDay: settings.EVENTS_PER_DAY,
+    uploadBytes: settings.UPLOADS_MAX_GIB * 1024 ** 3,
     limiter: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as Limiter | undefined),
+    unknownKeysPerMinute: settings.UNKNOWN_KEYS_PER_MINUTE,
+    clientAddress: () => undefined,
     outside: globalThis.fetch.bind(globalThis),
+    resolveTxt: undefined,
     allowLoopback: settings.ALLOW_LOOPBACK,
     defaultEndpoints: settings.MCP_DEFAULT_ENDPOINTS,
     uploads: undefined,
@@ -302,7 +371,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),
     ),
-    deprecations: deprecated ? ['USAGE_EXPORT_ADMIN_EMAILS is deprecated: use INSTANCE_ADMIN_EMAILS'] : [],
+    notices,
     log: line => console.log(JSON.stringify(line)),
     clockOffset: () => 0,
     ...overrides,

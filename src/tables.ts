@@ -4,6 +4,7 @@ import {
   bigint,
   boolean,
   check,
+  date,
   type ExtraConfigColumn,
   foreignKey,
   index,
@@ -204,10 +205,13 @@ export const apiKeys = pgTable(
     revoked_at: instant(),
     last_used_at: instant(),
     created_by: uuid(),
+    /** Whose requests are counted together; `inherit_budget()` sets it. */
+    budget_id: uuid(),
     created_at: created_at(),
   },
   t => [
     foreignKey({ name: 'role_in_use', columns: [t.role_id], foreignColumns: [roles.id] }),
+    index('api_keys_made_by').on(t.created_by, ...newestFirst(t)),
     index('api_keys_page').on(t.organization_id, ...newestFirst(t)),
     index('api_keys_page_of_workspace').on(t.tenant_id, ...newestFirst(t)),
     index('api_keys_role').on(t.role_id),
@@ -316,9 +320,13 @@ export const deployments = pgTable(
     url: text(),
     healthy: boolean(),
     last_request_at: instant(),
+    /** Of its custom_url, as the trigger `custom_host_claim` writes them; null while it is being deleted. */
+    custom_host: text(),
+    custom_path: text(),
     ...changing(),
   },
   t => [
+    index('deployments_custom_host').on(t.custom_host).where(sql`custom_host is not null`),
     // What it is of cannot be changed, so that it keeps no update from being heap-only.
     index('deployments_previews').on(t.parent_deployment_id).where(sql`parent_deployment_id is not null`),
     index('deployments_repository').on(t.repo_key).where(sql`repo_key is not null`),
@@ -335,6 +343,23 @@ export const deployments = pgTable(
     index('deployments_page').on(t.tenant_id, ...newestFirst(t)),
     uniqueIndex('deployment_name_taken').on(t.tenant_id, t.name).where(sql`deleting_at is null`),
   ],
+)
+
+/** The workspace that owns a host of custom URLs; SQL functions of migration 0021 alone write it. */
+export const customHosts = pgTable(
+  'custom_hosts',
+  {
+    id: id(),
+    host: text().notNull().unique('custom_host_taken'),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid()
+      .notNull()
+      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    /** Null: claimed, and not proved by DNS. */
+    verified_at: instant(),
+    created_at: created_at(),
+  },
+  t => [index('custom_hosts_page').on(t.tenant_id, ...newestFirst(t))],
 )
 
 /** The states of a revision that have a deadline: what the sweep asks of, and what its index holds. */
@@ -391,6 +416,8 @@ export const uploads = pgTable(
       .notNull()
       .default('offered'),
     size: bigint({ mode: 'number' }),
+    /** What it may come to while it is being received. */
+    reserved: bigint({ mode: 'number' }),
     sha256: text(),
     /** Who asked for the link: what comes by it is theirs. */
     actor_kind: text().notNull().default('key'),
@@ -399,7 +426,7 @@ export const uploads = pgTable(
     used_at: instant(),
     created_at: created_at(),
   },
-  t => [index('uploads_expiry').on(t.expires_at)],
+  t => [index('uploads_expiry').on(t.expires_at), index('uploads_of_workspace').on(t.tenant_id, t.state)],
 )
 
 /** How much was ever written to a log: what is beyond its bounds is gone from log_lines. */
@@ -504,11 +531,16 @@ export const oauthProviders = pgTable(
     health: text().notNull().default('healthy'),
     health_detail: text(),
     checked_at: created_at(),
+    /** The workspace that may change it while no other is connected through it; null: only the organization. */
+    made_by_workspace: uuid().references(() => workspaces.id, { onDelete: 'set null' }),
+    /** The endpoints that `client_secret` was given for. A trigger keeps them: the secret goes to no other origin. */
+    client_secret_urls: text().array().notNull().default(sql`'{}'`),
     ...changing(),
   },
   t => [
     unique('provider_id_conflict').on(t.organization_id, t.provider_id),
     index('oauth_providers_checked').on(t.checked_at),
+    index('oauth_providers_made_by_workspace').on(t.made_by_workspace),
   ],
 )
 
@@ -606,6 +638,11 @@ export const githostDeliveries = pgTable(
       .notNull()
       .default('waiting'),
     attempts: integer().notNull().default(1),
+    /**
+     * The latest attempts that began and reported no outcome: counted before the work, so that it counts when the
+     * worker dies.
+     */
+    unfinished_attempts: integer().notNull().default(0),
     /** Whoever works on it holds it until then; after that it is anyone's again. */
     next_attempt_at: instant().notNull(),
     error: text(),
@@ -783,6 +820,9 @@ export const journals = pgTable('journals', {
   scope_id: uuid().primaryKey(),
   organization_id: uuid().notNull(),
   seq: bigint({ mode: 'number' }).notNull(),
+  /** How many events the day has had. */
+  day: date(),
+  today: bigint({ mode: 'number' }).notNull().default(0),
 })
 
 /** Append-only: the app's role may insert and select, nothing else. */
@@ -802,7 +842,7 @@ export const events = pgTable(
     data: json().notNull(),
     created_at: created_at(),
   },
-  t => [primaryKey({ columns: [t.scope_id, t.seq] })],
+  t => [primaryKey({ columns: [t.scope_id, t.seq] }), index('events_age').using('brin', t.created_at)],
 )
 
 export const idempotencyKeys = pgTable(

@@ -9,7 +9,13 @@ type Context = { waitUntil(work: Promise<unknown>): void; passThroughOnException
 
 let app: ReturnType<typeof createApp> | undefined
 const appFor = (env: Env) => {
-  app ??= createApp(readConfig(env, { uploads: env.UPLOADS ? inBucket(env.UPLOADS as Bucket) : undefined }))
+  app ??= createApp(
+    readConfig(env, {
+      uploads: env.UPLOADS ? inBucket(env.UPLOADS as Bucket) : undefined,
+      // Cloudflare sets it, whatever the client sent.
+      clientAddress: c => c.req.header('CF-Connecting-IP'),
+    }),
+  )
   return app
 }
 

@@ -48,3 +48,19 @@ it('has pages for people, which link each error', async () => {
   for (const { id } of operations) expect(page).toContain(`id="${id}"`)
   for (const code of codes) expect(page).toContain(`id="error-${code}"`)
 })
+
+it.each(['/docs', '/docs/docs.js', '/docs/docs.css', '/openapi.json'])(
+  '%s has a strong ETag, and whoever has it already is sent nothing',
+  async path => {
+    const first = await theApp().fetch(new Request(`http://slipway.test${path}`))
+    const tag = first.headers.get('ETag')!
+    expect([first.status, first.headers.get('Cache-Control')]).toEqual([200, 'no-cache'])
+    expect(tag).toMatch(/^"[0-9a-f]{64}"$/)
+    expect((await first.arrayBuffer()).byteLength).toBeGreaterThan(1000)
+    for (const known of [tag, `"other", W/${tag}`, '*']) {
+      const request = new Request(`http://slipway.test${path}`, { headers: { 'If-None-Match': known } })
+      const again = await theApp().fetch(request)
+      expect([again.status, again.headers.get('ETag'), await again.text()]).toEqual([304, tag, ''])
+    }
+  },
+)

@@ -37,12 +37,14 @@ export async function openDatabase(ending: Ending): Promise<BenchDatabase> {
   const address = (await gateway.listen()).url
   const { connectionString } = gateway
   const bindings = (through = address) => ({
+    PUBLIC_URL: 'http://slipway.test',
     DATABASE_URL: connectionString,
     DATABASE_GATEWAY_URL: through,
     SEALING_KEYS,
     RATE_LIMIT_PER_MINUTE: '0',
+    EVENTS_PER_DAY: '0',
   })
-  const host = hosted({ SEALING_KEYS, DATABASE_URL: url }, { log: () => {} })
+  const host = hosted({ PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: url }, { log: () => {} })
   const tenant = await bootstrap(host.app.database, { organization: 'Bench', scope: 'organization' })
   await host.close()
   return { url, gateway: address, connectionString, trips: () => trips, tenant, bindings }

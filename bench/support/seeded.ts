@@ -37,10 +37,12 @@ export async function openSeeded(
   ending.defer(() => gateway.close())
   const address = (await gateway.listen()).url
   const bindings = (through = address) => ({
+    PUBLIC_URL: 'http://slipway.test',
     DATABASE_URL: gateway.connectionString,
     DATABASE_GATEWAY_URL: through,
     SEALING_KEYS,
     RATE_LIMIT_PER_MINUTE: '0',
+    EVENTS_PER_DAY: '0',
   })
   return { ...seeded, url, gateway: address, bindings }
 }
@@ -96,7 +98,13 @@ export async function statementsOf({ url, api_key }: SeededDatabase, path: strin
   const onTrip = ({ queries }: { queries: Statement[] }) => {
     statements = queries
   }
-  const env = { SEALING_KEYS, DATABASE_URL: url, RATE_LIMIT_PER_MINUTE: '0' }
+  const env = {
+    PUBLIC_URL: 'http://slipway.test',
+    SEALING_KEYS,
+    DATABASE_URL: url,
+    RATE_LIMIT_PER_MINUTE: '0',
+    EVENTS_PER_DAY: '0',
+  }
   const { app, close } = hosted(env, { log: () => {} }, { onTrip })
   const headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
   const { status } = await app.fetch(new Request(`http://bench${path}`, { ...init, headers }))

@@ -5,6 +5,7 @@ import type { Ending } from '../../bench/support/processes.ts'
 import { temporary } from '../../bench/support/workerd.ts'
 import { type Bootstrapped, bootstrap } from '../../src/access/bootstrap.ts'
 import type { GatewayOptions } from '../../src/host/gateway.ts'
+import { makeLogins } from '../../src/host/logins.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { hosted } from '../../src/host/node.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
@@ -39,6 +40,7 @@ export type Scene = {
 
 export const SETTINGS = {
   ...{ SEALING_KEYS: `a:${Buffer.alloc(32, 7).toString('base64url')}`, RATE_LIMIT_PER_MINUTE: '0' },
+  PUBLIC_URL: 'http://slipway.test',
   ...REGISTRY,
 }
 export const QUIET = { log: () => {} }
@@ -53,7 +55,8 @@ export async function openScene(
   server = await startPostgres({ dataDir, durable })
   const { url, port } = server
   await migrate(url, QUIET)
-  const host = hosted({ ...SETTINGS, DATABASE_URL: url }, QUIET, options)
+  const { app, system } = await makeLogins(url)
+  const host = hosted({ ...SETTINGS, DATABASE_URL: app, DATABASE_SYSTEM_URL: system }, QUIET, options)
   lab.defer(() => host.close())
   return {
     app: host.app,

@@ -3,20 +3,21 @@ import { and, eq, getTableColumns, isNull, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { hintOf, newApiKey } from '../kernel/crypto.ts'
-import { db, mine, ours, run, textArray } from '../kernel/db.ts'
+import { db, mine, ours, type Row, run, textArray } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
 import { commit } from '../kernel/journal.ts'
 import { beyond, bounds, listed, newestFirst } from '../kernel/paging.ts'
 import { found, iso, supplied } from '../kernel/rows.ts'
-import type { Page } from '../kernel/wire.ts'
 import { apiKeys } from '../tables.ts'
 import type * as schema from './schema.ts'
 
 type Ref = z.output<typeof schema.KeyRef>
 type Input = z.output<typeof schema.NewApiKey>
 
-const { key_hash: _, ...visible } = getTableColumns(apiKeys)
-type KeyRow = Omit<typeof apiKeys.$inferSelect, 'key_hash'>
+type KeyPage = z.output<typeof schema.KeyQuery>
+
+const { key_hash: _, budget_id: __, ...visible } = getTableColumns(apiKeys)
+type KeyRow = Omit<typeof apiKeys.$inferSelect, 'key_hash' | 'budget_id'>
 
 const toWire = (row: KeyRow) => ({
   id: row.id,
@@ -36,12 +37,13 @@ const toWire = (row: KeyRow) => ({
 const ofWorkspace = mine(apiKeys)
 const ofOrganization = ours(apiKeys)
 
-async function list(ctx: Ctx, page: Page, within: SQL) {
+async function list(ctx: Ctx, page: KeyPage, within: SQL) {
   const { limit, offset } = bounds(page)
+  const madeBy = page.created_by ? eq(apiKeys.created_by, page.created_by) : undefined
   const query = db
     .select(visible)
     .from(apiKeys)
-    .where(and(within, isNull(apiKeys.revoked_at), beyond(apiKeys, page)))
+    .where(and(within, isNull(apiKeys.revoked_at), madeBy, beyond(apiKeys, page)))
     .orderBy(...newestFirst(apiKeys))
     .limit(limit)
     .offset(offset)
@@ -78,24 +80,49 @@ export async function makeKey(ctx: Ctx, input: Input, tenant: SQL, scope: 'works
   return { ...toWire(row), key: await ctx.sealer.open(row.sealed_key, caller, 'api_key') }
 }
 
-async function revoke(ctx: Ctx, { key_id }: Ref, within: SQL) {
-  const change = db
-    .update(apiKeys)
-    .set({ revoked_at: sql`clock()` })
-    .where(and(eq(apiKeys.id, key_id), within, isNull(apiKeys.revoked_at)))
-    .returning(visible)
-  found(await commit(ctx, 'api_key.revoked', change), 'key_not_found')
+const theOne = ({ key_id }: Ref, within: SQL) => and(eq(apiKeys.id, key_id), within, isNull(apiKeys.revoked_at))
+
+/** Keys that were revoked before revoking spread to what they made are passed through: what they made may be alive. */
+async function read(ctx: Ctx, ref: Ref, within: SQL) {
+  const reached = sql`(select id, created_by, revoked_at from ${apiKeys} where ${within})`
+  const made = sql<string>`(
+    with recursive made as (
+      select ${ref.key_id}::uuid as id
+      union
+      select child.id
+      from made
+      join ${reached} child on child.created_by = made.id)
+    select count(*)
+    from made
+    join ${reached} child on child.id = made.id
+    where child.id <> ${ref.key_id}::uuid and child.revoked_at is null)`
+  const query = db
+    .select({ ...visible, descendants: made.as('descendants') })
+    .from(apiKeys)
+    .where(theOne(ref, within))
+  const row = found(await run(ctx, query), 'key_not_found')
+  return { ...toWire(row), descendants: Number(row.descendants) }
 }
 
-export const listWorkspaceKeys = verb('api-keys:read', (ctx, page: Page) => list(ctx, page, ofWorkspace))
+/** The function revokes the keys that it made too, and journals each where it belongs. */
+async function revoke(ctx: Ctx, ref: Ref, within: SQL) {
+  const revoked = sql<Row>`
+    select revoke_key_tree(reached.id)
+    from (select ${apiKeys.id} from ${apiKeys} where ${theOne(ref, within)}) reached`
+  found(await run(ctx, revoked), 'key_not_found')
+}
+
+export const listWorkspaceKeys = verb('api-keys:read', (ctx, page: KeyPage) => list(ctx, page, ofWorkspace))
+export const readWorkspaceKey = verb('api-keys:read', (ctx, ref: Ref) => read(ctx, ref, ofWorkspace))
 export const createWorkspaceKey = verb('api-keys:create', (ctx, input: Input) =>
   makeKey(ctx, input, sql`current_tenant()`, 'workspace'),
 )
 export const revokeWorkspaceKey = verb('api-keys:delete', (ctx, ref: Ref) => revoke(ctx, ref, ofWorkspace))
 
-export const listOrganizationKeys = verb('organization:manage-keys', (ctx, page: Page) =>
+export const listOrganizationKeys = verb('organization:manage-keys', (ctx, page: KeyPage) =>
   list(ctx, page, ofOrganization),
 )
+export const readOrganizationKey = verb('organization:manage-keys', (ctx, ref: Ref) => read(ctx, ref, ofOrganization))
 export const createOrganizationKey = verb('organization:manage-keys', (ctx, input: Input) =>
   makeKey(ctx, input, sql`null::uuid`, 'key'),
 )

@@ -123,7 +123,7 @@ export const organizationRoutes = slice(
   .get('/orgs/current/api-keys', {
     id: 'listOrganizationKeys',
     summary: 'All keys of the organisation, those of its workspaces too',
-    query: Page,
+    query: s.KeyQuery,
     reply: s.ApiKeyList,
     verb: keys.listOrganizationKeys,
   })
@@ -137,9 +137,19 @@ export const organizationRoutes = slice(
     errors: ['role_not_found', 'permission_not_in_role'],
     verb: keys.createOrganizationKey,
   })
+  .get('/orgs/current/api-keys/{key_id}', {
+    id: 'readOrganizationKey',
+    summary: 'One key, and how many keys go with it when it is revoked',
+    params: s.KeyRef,
+    reply: s.ApiKeyWithDescendants,
+    errors: ['key_not_found'],
+    verb: keys.readOrganizationKey,
+  })
   .delete('/orgs/current/api-keys/{key_id}', {
     id: 'revokeOrganizationKey',
     summary: 'Revoke any key of the organisation, at once',
+    description:
+      'Every key that was made with it, directly or not, is revoked too, in every workspace, and so are the keys of agents among them. GET the key first to see how many these are; `?created_by=` of the list shows which.',
     params: s.KeyRef,
     errors: ['key_not_found'],
     verb: keys.revokeOrganizationKey,
@@ -230,7 +240,7 @@ export const workspaceRoutes = slice(
   .get('/workspaces/current/api-keys', {
     id: 'listWorkspaceKeys',
     summary: 'The keys of this workspace',
-    query: Page,
+    query: s.KeyQuery,
     reply: s.ApiKeyList,
     verb: keys.listWorkspaceKeys,
   })
@@ -243,9 +253,19 @@ export const workspaceRoutes = slice(
     errors: ['role_not_found', 'permission_not_in_role'],
     verb: keys.createWorkspaceKey,
   })
+  .get('/workspaces/current/api-keys/{key_id}', {
+    id: 'readWorkspaceKey',
+    summary: 'One key, and how many keys go with it when it is revoked',
+    params: s.KeyRef,
+    reply: s.ApiKeyWithDescendants,
+    errors: ['key_not_found'],
+    verb: keys.readWorkspaceKey,
+  })
   .delete('/workspaces/current/api-keys/{key_id}', {
     id: 'revokeWorkspaceKey',
     summary: 'Revoke a key, at once',
+    description:
+      'Every key that was made with it, directly or not, is revoked too, in every workspace, and so are the keys of agents among them. GET the key first to see how many these are; `?created_by=` of the list shows which.',
     params: s.KeyRef,
     errors: ['key_not_found'],
     verb: keys.revokeWorkspaceKey,

@@ -1,7 +1,7 @@
 // What crosses the wire about organisations, workspaces, members, roles and keys.
 import * as z from 'zod'
 import { permissionNames, permissionsBeyondWorkspace } from '../kernel/permissions.ts'
-import { Instant, listOf, Uuid } from '../kernel/wire.ts'
+import { arrayOf, Instant, listOf, Page, text, Uuid } from '../kernel/wire.ts'
 
 const VISIBLE = /[^\p{Z}\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/u
 /** A line that someone can see and tell from another. */
@@ -10,23 +10,22 @@ export const label = (longest: number) =>
     .string()
     .trim()
     .min(1)
-    .max(longest)
-    .refine(text => text === '' || VISIBLE.test(text), { error: 'needs a visible character' })
+    .max(longest, { abort: true })
+    .refine(line => line === '' || VISIBLE.test(line), { error: 'needs a visible character' })
 export const Name = label(128)
 /** Lower case comes last: some letters of other scripts turn into ASCII by it. */
 export const Email = z
   .string()
   .trim()
-  .max(254)
+  .max(254, { abort: true })
   .check(z.email({ error: 'needs to be an e-mail address' }))
   .toLowerCase()
 const Time = z.string().meta({ format: 'date-time' })
 const Times = { created_at: Time, updated_at: Time }
 /** A set: naming one twice is naming it once. */
-const Permissions = z
-  .array(z.enum(permissionNames))
-  .max(permissionNames.length)
-  .overwrite(names => [...new Set(names)])
+const permissions = (least = 0) =>
+  arrayOf(z.enum(permissionNames), permissionNames.length, least).overwrite(names => [...new Set(names)])
+const Permissions = permissions()
 /** In a patch, null means the same as left out: keep. */
 const kept = <S extends z.ZodType>(schema: S) => schema.nullish()
 
@@ -43,16 +42,12 @@ export const OrganizationInfo = z
   .meta({ id: 'OrganizationInfo' })
 
 /** A host, and its port if it has one; a set. */
-const Hosts = z
-  .array(
-    z
-      .string()
-      .regex(/^[a-z0-9_-]+(\.[a-z0-9_-]+)*(:\d{1,5})?$/i, { error: 'needs to be a host, like auth.example.com' })
-      .max(260)
-      .toLowerCase(),
-  )
-  .max(100)
-  .overwrite(hosts => [...new Set(hosts)])
+const Hosts = arrayOf(
+  text(260)
+    .regex(/^[a-z0-9_-]+(\.[a-z0-9_-]+)*(:\d{1,5})?$/i, { error: 'needs to be a host, like auth.example.com' })
+    .toLowerCase(),
+  100,
+).overwrite(hosts => [...new Set(hosts)])
 
 export const OrganizationPatch = z
   .object({
@@ -199,6 +194,9 @@ export const MembershipPatch = z
 // ---- keys
 
 export const KeyRef = z.object({ key_id: Uuid })
+export const KeyQuery = Page.extend({
+  created_by: Uuid.optional().meta({ description: 'Only keys that were made with this key.' }),
+})
 
 const key = {
   id: Uuid,
@@ -214,11 +212,21 @@ const key = {
     .meta({ description: 'What of the role the key is narrowed to; null: all of it.' }),
   expires_at: Time.nullable(),
   last_used_at: Time.nullable().meta({ description: 'To the minute.' }),
-  created_by: Uuid.nullable().meta({ description: 'The key that made it.' }),
+  created_by: Uuid.nullable().meta({
+    description: 'The key that it was made with. Revoking that key revokes this one.',
+  }),
   created_at: Time,
 }
 const ApiKey = z.object(key).meta({ id: 'ApiKey' })
 export const ApiKeyList = listOf(ApiKey).meta({ id: 'ApiKeyList' })
+export const ApiKeyWithDescendants = z
+  .object({
+    ...key,
+    descendants: z
+      .int()
+      .meta({ description: 'How many keys were made with it, directly or not: revoking it revokes them.' }),
+  })
+  .meta({ id: 'ApiKeyWithDescendants' })
 export const NewlyMadeApiKey = z
   .object({ ...key, key: z.string().meta({ description: 'The key itself: shown now and never again.' }) })
   .meta({ id: 'NewlyMadeApiKey' })
@@ -230,7 +238,7 @@ export const NewApiKey = z
       description:
         'When left out: the role of the key that asks, as narrow; Admin when an organisation key makes a key of a workspace.',
     }),
-    permissions: kept(Permissions.min(1)).meta({ description: 'Narrows the key below its role.' }),
+    permissions: kept(permissions(1)).meta({ description: 'Narrows the key below its role.' }),
     expires_at: kept(Instant),
   })
   .meta({ id: 'NewApiKey', example: { description: 'CI', permissions: ['deployments:read'] } })

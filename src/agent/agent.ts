@@ -1,6 +1,6 @@
 // The agent: takes down what is wanted, brings each deployment to it step by step, and tells what became of it.
-import { resolve } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Network } from '../kernel/address-kind.ts'
 import { type Changes, LONGEST_POLL } from '../sync/poll.schema.ts'
 import type { Report, ReportResult } from '../sync/report.schema.ts'
 import { Builds } from './builds/builds.ts'
@@ -11,22 +11,31 @@ import { makeKeys } from './envelope.ts'
 import { Lanes } from './lanes.ts'
 import { clock, Lease } from './lease.ts'
 import { LogShipper } from './log-shipper.ts'
-import { shownFrom } from './places.ts'
 import { plan } from './plan.ts'
+import { Redaction } from './redaction.ts'
 import { ReportSender } from './reports.ts'
 import { type Known, RETRY_MS, refresh, type Steps, take } from './steps.ts'
 import { Troubles } from './troubles.ts'
+import type { Users } from './users.ts'
 import { digestOf, type Found, factsOf, find, outcomeOf, reportOf, settledBy, wantedOf } from './work.ts'
 
 /** What is wanted of a deployment, what it is called (also while it goes), and what the control plane was told last. */
-type Entry = Known & { name: string | null; told?: string; databaseTold?: boolean }
+type Entry = Known & { name: string | null; told?: string; databaseTold?: boolean; isUnhealthy?: boolean }
 type Options = {
   agent_id: string
   version: string
   home: string
+  /** Where the folders of builds are, if not in `home`. */
+  apps?: string | undefined
+  /** As whom install and build commands run; otherwise as the agent's own user. */
+  users?: Users | undefined
   engine: Engine
   control: Control
   templates?: string
+  /** Where repositories may be, though it is not public. */
+  networks?: Network[]
+  /** What no line may hold, whichever deployment it is about. */
+  hidden?: string[]
   /** What an operator may want to read. */
   say: (line: string) => void
   wait?: number
@@ -53,9 +62,9 @@ export class Agent {
   readonly #troubles: Troubles
   readonly #logs: LogShipper
   readonly #credentials: Credentials
-  readonly #shown: (text: string) => string
+  readonly #redaction: Redaction
   readonly #log = (kind: 'build' | 'deploy') => (of: Ref, message: string, level: Level) =>
-    this.#logs.add(of, kind, this.#shown(message), level)
+    this.#logs.add(of, kind, message, level)
   #opened: Promise<void> = Promise.resolve()
   #listener = ''
   #cursor: number | null = null
@@ -65,13 +74,21 @@ export class Agent {
 
   constructor(options: Options) {
     this.#options = options
-    this.#shown = shownFrom(resolve(options.home))
+    const { home, apps = home } = options
+    this.#redaction = new Redaction([home, apps], options.hidden)
     const changed = (id: string) => this.#lanes.touch(id)
     const stale = () => {
       this.#resyncAt = Math.min(this.#resyncAt, performance.now())
     }
-    this.#builds = new Builds({ ...options, again_ms: options.retry, changed, stale, log: this.#log('build') })
-    this.#troubles = new Troubles({ ...options, builds: this.#builds, log: this.#log('deploy'), shown: this.#shown })
+    this.#builds = new Builds({
+      ...options,
+      home: apps,
+      again_ms: options.retry,
+      changed,
+      stale,
+      log: this.#log('build'),
+    })
+    this.#troubles = new Troubles({ ...options, builds: this.#builds, log: this.#log('deploy') })
     this.#lanes = new Lanes(
       id => this.#bring(id),
       (id, error) => this.#stumbled(id, error as Error),
@@ -79,7 +96,10 @@ export class Agent {
     const { control, agent_id } = options
     const held = () => (this.#lease.holds() ? { agent_id, fence: this.#lease.fence! } : undefined)
     const who = () => (this.#acting() ? held() : undefined)
-    this.#logs = new LogShipper(control, held)
+    this.#logs = new LogShipper({
+      ...{ control, who: held, knows: of => this.#redaction.knows(of, this.#isWhole()) },
+      redacted: ({ deployment_id }, text) => this.#redaction.text(deployment_id, text),
+    })
     this.#reports = new ReportSender({
       ...{ control, who, signal: this.#ending.signal, fenced: () => this.#loseLease() },
       sending: ({ deployment_id }) => void delete this.#known.get(deployment_id)?.told,
@@ -92,6 +112,7 @@ export class Agent {
     }
     this.#credentials = new Credentials({
       ...{ control, keys: this.#keys, who: asks, signal: this.#ending.signal, retry_ms: options.retry },
+      hide: this.#redaction.hide,
     })
   }
 
@@ -99,7 +120,13 @@ export class Agent {
   async run(): Promise<void> {
     const opening = async () => {
       const registry: Events['registry'] = (of, image) => this.#credentials.registry(of, image)
-      await this.#options.engine.open({ changed: id => this.#lanes.touch(id), log: this.#log('deploy'), registry })
+      const { hide } = this.#redaction
+      await this.#options.engine.open({
+        changed: id => this.#lanes.touch(id),
+        log: this.#log('deploy'),
+        hide,
+        registry,
+      })
       await this.#builds.open()
     }
     this.#opened = opening()
@@ -151,7 +178,7 @@ export class Agent {
       this.#ending.signal,
     )
     const { fence } = answer.lease
-    if (this.#lease.fence !== fence) this.#options.say(`Has the lease ${fence} of listener ${answer.listener_id}`)
+    if (this.#lease.fence !== fence) this.#options.say(`lease acquired listener=${answer.listener_id} lease=${fence}`)
     this.#lease.take(fence, begun)
     this.#listener = answer.listener_id
     await this.#apply(answer)
@@ -165,8 +192,18 @@ export class Agent {
     for (const work of changes) {
       const { deployment_id, generation } = work
       const before = this.#known.get(deployment_id)
-      const { name = null, databaseTold = false, given = new Map(), lost = new Map() } = before ?? {}
-      this.#known.set(deployment_id, { work, name: work.name ?? name, generation, given, lost, databaseTold })
+      const { name = null, databaseTold = false, isUnhealthy = false } = before ?? {}
+      const { given = new Map(), lost = new Map() } = before ?? {}
+      this.#known.set(deployment_id, {
+        work,
+        name: work.name ?? name,
+        generation,
+        given,
+        lost,
+        databaseTold,
+        isUnhealthy,
+      })
+      this.#redaction.learn(work, { keys: this.#keys, listener: this.#listener })
       this.#named?.add(deployment_id)
     }
     if (this.#named && !more) {
@@ -174,7 +211,7 @@ export class Agent {
       const engines = await this.#options.engine.deployments()
       const named = this.#named
       this.#named = null
-      for (const id of this.#known.keys()) if (!named.has(id)) this.#known.delete(id)
+      for (const id of this.#known.keys()) if (!named.has(id)) this.#forget(id)
       // Whatever of ours is here and was not named is not wanted any more.
       const here = [...engines, ...this.#builds.deployments(), ...named]
       for (const id of new Set(here)) this.#lanes.touch(id)
@@ -206,6 +243,11 @@ export class Agent {
     for (const known of this.#known.values()) delete known.told
   }
 
+  /** Everything that is wanted was told. */
+  #isWhole(): boolean {
+    return this.#resyncAt !== 0 && !this.#named
+  }
+
   #acting(): boolean {
     return this.#lease.holds() && !this.#ending.signal.aborted
   }
@@ -215,15 +257,15 @@ export class Agent {
   async #bring(id: string): Promise<void> {
     for (let before = ''; ; ) {
       // A resync that is not whole yet has not said what is not wanted.
-      if (!this.#acting() || this.#named || this.#resyncAt === 0) {
+      if (!this.#acting() || !this.#isWhole()) {
         this.#troubles.over(id)
         return this.#lanes.later(id, RETRY_MS)
       }
       const known = this.#known.get(id)
       const steps = this.#stepsOf(id)
-      const found = await find(id, this.#builds, await this.#options.engine.observe(id), this.#shown)
+      const found = await find(id, this.#builds, await this.#options.engine.observe(id))
       if (known) {
-        await refresh(steps, known, found)
+        await refresh(steps, known, found).finally(() => this.#redaction.settle(id))
         this.#tell(known, found)
       }
       const actions = plan(wantedOf(known?.work), found.observed)
@@ -239,10 +281,11 @@ export class Agent {
   }
 
   #stumbled(id: string, error: Error): void {
-    this.#options.say(`${this.#name(id)}: ${error.message}`)
+    this.#options.say(`${this.#name(id)}: ${this.#redaction.text(id, error.message)}`)
     const known = this.#known.get(id)
     const { again, failure } = this.#troubles.meet(id, known?.work, error)
-    if (known && failure) this.#reports.add({ deployment_id: id, generation: known.generation, ...failure })
+    if (known && failure)
+      this.#reports.add(this.#redaction.report({ deployment_id: id, generation: known.generation, ...failure }))
     this.#lanes.later(id, again)
   }
 
@@ -262,10 +305,16 @@ export class Agent {
     return this.#known.get(id)?.name ?? id
   }
 
+  #forget(id: string): void {
+    this.#known.delete(id)
+    this.#redaction.forget(id)
+  }
+
   // ---- what became of it
 
   #tell(known: Entry, found: Found): void {
-    const report = reportOf(known.work, known.generation, found, known.databaseTold)
+    const made = reportOf(known.work, known.generation, found, known.databaseTold)
+    const report = made && this.#redaction.report(made)
     if (!report || factsOf(report) === known.told) this.#reports.drop(known.work.deployment_id)
     else this.#reports.add(report)
   }
@@ -288,9 +337,10 @@ export class Agent {
       this.#lanes.touch(id)
     }
     if (outcome !== 'accepted') return
-    const said = outcomeOf(known.work, report)
+    const said = outcomeOf(known.work, report, { wasUnhealthy: known.isUnhealthy })
+    known.isUnhealthy = report.state === 'serving' && report.healthy === false
     if (said) this.#options.say(`${this.#name(id)}: ${said}`)
-    if (generation === null) return void this.#known.delete(id)
+    if (generation === null) return void this.#forget(id)
     // More than the report itself brought about is somebody else's change, which only a poll tells.
     if (generation <= report.generation + Number(ENDS.has(report.state))) known.generation = generation
     const { work } = known

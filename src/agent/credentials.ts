@@ -14,6 +14,8 @@ type Options = {
   who: () => (Who & { listener: string }) | undefined
   signal: AbortSignal
   retry_ms?: number | undefined
+  /** Called with what is secret of one before anybody is given it. */
+  hide: (deployment_id: string, values: string[]) => void
 }
 type Kept = { until: number; credential: RegistryCredential }
 
@@ -71,7 +73,7 @@ export class Credentials {
   }
 
   /** A refusal is told in the control plane's own sentence, and so is a git host that stays away; a control plane that is away itself passes. */
-  async #ask<T>(
+  async #ask<T extends Credential>(
     { deployment_id, revision_id }: Ref,
     what: 'repository' | 'registry',
     place: string,
@@ -90,9 +92,10 @@ export class Credentials {
       try {
         const { credential } = await control.credentials(wish, signal)
         this.#away = false
-        return credential === null
-          ? null
-          : keys.open<T>(credential, `${listener}/${deployment_id}/${revision_id}/${place}`)
+        if (credential === null) return null
+        const given = keys.open<T>(credential, `${listener}/${deployment_id}/${revision_id}/${place}`)
+        this.#options.hide(deployment_id, [given.password])
+        return given
       } catch (error) {
         const passes = !(error instanceof Refused) || error.status >= 429 || error.code === 'fence_stale'
         last = error as Error

@@ -1,7 +1,11 @@
 // How the agent keeps things on disk: whole or not at all, for its owner's eyes only.
+import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
-import { dirname, join } from 'node:path'
+import { dirname, join, sep } from 'node:path'
+import { promisify } from 'node:util'
+
+const MISSING = new Set(['ENOENT', 'ENOTDIR', 'ELOOP'])
 
 /** Renamed into its place, so that nobody ever reads half a file. */
 export function write(file: string, text: string): void {
@@ -22,9 +26,39 @@ export function readJson<T extends object>(file: string): T | undefined {
   }
 }
 
-/** Of a file that is not ours: null where there is none, or a link, which could lead anywhere. */
-export function readText(file: string): string | null {
-  return fs.lstatSync(file, { throwIfNoEntry: false })?.isFile() ? fs.readFileSync(file, 'utf8') : null
+/** Of a file in a folder that is not ours: null where there is none, or a link. */
+export function readText(folder: string, name: string): string | null {
+  return fs.lstatSync(join(folder, name), { throwIfNoEntry: false })?.isFile()
+    ? (readInside(folder, name, Number.POSITIVE_INFINITY)?.text ?? null)
+    : null
+}
+
+/**
+ * A file of a folder whose owner may put a link in its place at any moment, so what was opened is judged and not its
+ * name. Undefined where there is none.
+ */
+export function readInside(
+  folder: string,
+  name: string,
+  most: number,
+): { text: string } | { text?: undefined; fault: 'outside' | 'unfit' } | undefined {
+  let fd: number
+  try {
+    // A pipe would wait for somebody who writes to it.
+    fd = fs.openSync(join(folder, name), fs.constants.O_RDONLY | fs.constants.O_NONBLOCK)
+  } catch (error) {
+    if (MISSING.has((error as NodeJS.ErrnoException).code ?? '')) return undefined
+    return { fault: 'unfit' }
+  }
+  try {
+    const opened = process.platform === 'linux' ? `/proc/self/fd/${fd}` : join(folder, name)
+    if (!fs.realpathSync(opened).startsWith(fs.realpathSync(folder) + sep)) return { fault: 'outside' }
+    const stat = fs.fstatSync(fd)
+    if (!stat.isFile() || stat.size > most) return { fault: 'unfit' }
+    return { text: fs.readFileSync(fd, 'utf8') }
+  } finally {
+    fs.closeSync(fd)
+  }
 }
 
 export function list(folder: string): string[] {
@@ -35,8 +69,22 @@ export function list(folder: string): string[] {
   }
 }
 
-/** Also what holds folders that their owner may not write into, as caches of modules do. */
+const run = promisify(execFile)
+
+/**
+ * Also what holds folders that their owner may not write into, as caches of modules do. Root does not walk folders of
+ * other users by their names, since a link put in the place of one would lead it away: `rm` walks them by handle.
+ */
 export async function remove(path: string): Promise<void> {
+  if (process.getuid?.() === 0 && process.platform === 'linux') {
+    const removeAll = () => run('rm', ['-rf', '--', path])
+    // Root without all of its capabilities may not write everywhere either.
+    await removeAll().catch(async () => {
+      await run('chmod', ['-R', 'u+rwX', '--', path])
+      await removeAll()
+    })
+    return
+  }
   const gone = () => fs.promises.rm(path, { recursive: true, force: true, maxRetries: 3 })
   await gone().catch(async error => {
     if (error.code !== 'EACCES' && error.code !== 'EPERM') throw error
@@ -52,22 +100,36 @@ async function unlock(folder: string): Promise<void> {
     if (entry.isDirectory()) await unlock(join(folder, entry.name))
 }
 
-/** Megabytes below a folder; files with several names count once. It stops counting at the limit. */
+/** What an entry takes at least, so that empty files are not without end either. */
+const ENTRY_BYTES = 4096
+
+/**
+ * Megabytes below a folder; files with several names count once. It stops counting at the limit. What is so deep that
+ * it has no path counts as more than any limit.
+ */
 export async function sizeOf(folder: string, limit = Number.POSITIVE_INFINITY): Promise<number> {
   const seen = new Set<number>()
   let bytes = 0
   const open = [folder]
-  for (let at = open.pop(); at !== undefined && bytes < limit * 1024 * 1024; at = open.pop()) {
-    const entries = await fs.promises.readdir(at, { withFileTypes: true }).catch(() => [])
-    for (const entry of entries) {
-      const path = `${at}/${entry.name}`
-      if (entry.isDirectory()) open.push(path)
-      else {
-        const stat = await fs.promises.lstat(path).catch(() => undefined)
-        if (!stat || (stat.nlink > 1 && seen.has(stat.ino))) continue
+  const tooDeep = (error: NodeJS.ErrnoException) => {
+    if (error.code === 'ENAMETOOLONG') bytes = Number.POSITIVE_INFINITY
+    return undefined
+  }
+  const isOver = () => bytes >= limit * 1024 * 1024 || bytes === Number.POSITIVE_INFINITY
+  for (let at = open.pop(); at !== undefined && !isOver(); at = open.pop()) {
+    // A folder may have more entries than fit into memory, and may be taken away meanwhile.
+    try {
+      for await (const entry of await fs.promises.opendir(at, { bufferSize: 512 })) {
+        const path = `${at}/${entry.name}`
+        if (entry.isDirectory()) open.push(path)
+        const stat = await fs.promises.lstat(path).catch(tooDeep)
+        if (isOver()) break
+        if (!stat || (stat.nlink > 1 && !entry.isDirectory() && seen.has(stat.ino))) continue
         seen.add(stat.ino)
-        bytes += stat.blocks * 512
+        bytes += Math.max(stat.blocks * 512, ENTRY_BYTES)
       }
+    } catch (error) {
+      tooDeep(error as NodeJS.ErrnoException)
     }
   }
   return bytes / 1024 / 1024

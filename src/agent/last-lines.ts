@@ -5,12 +5,21 @@ const MOST = 12
 const FRAMES = 2
 const FRAME = /^\s+at /
 /** What npm says around a command, and Node at its end. */
-const NOISE = /^\s*$|^> |^npm (error|ERR!)( A complete log of this run can be found in: |$)|^Node\.js v\d/
+const NOISE = /^> |^npm (error|ERR!)( A complete log of this run can be found in: |$)|^Node\.js v\d/
+
+/**
+ * Escape sequences of terminals (ECMA-48): with parameters, with a text up to its end (OSC and the like), and short
+ * ones. Each may be cut off.
+ */
+const ESCAPES =
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is taken out
+  /(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|\x1b[ -/]*[0-~]?/g
+/** Other control characters, and characters without a width, which are invisible within a word. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is taken out
+const INVISIBLE = /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2060-\u2064\ufeff]/g
 
 /** Without escapes of terminals, and what JSON or the database could not hold. */
-export const plain = (text: string) =>
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what is taken out
-  text.replace(/\x1b\[[0-9;?]*[A-Za-z]|[\0-\x08\x0b-\x1f]/g, '').toWellFormed()
+export const plain = (text: string) => text.replace(ESCAPES, '').replace(INVISIBLE, '').toWellFormed()
 
 /** A character of two halves may be cut in two, which nobody takes. */
 export const cutAt = (text: string, most: number) => text.slice(0, most).toWellFormed()
@@ -20,7 +29,7 @@ export function lastOf(lines: string[]): string[] {
   let frames = 0
   for (const line of lines.map(plain)) {
     frames = FRAME.test(line) ? frames + 1 : 0
-    if (frames <= FRAMES && !NOISE.test(line)) telling.push(line)
+    if (frames <= FRAMES && line.trim() !== '' && !NOISE.test(line)) telling.push(line)
   }
   return telling.slice(-MOST)
 }

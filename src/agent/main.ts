@@ -4,10 +4,13 @@ import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { Agent } from './agent.ts'
+import { chooseCgroup } from './cgroups.ts'
 import { controlAt } from './control.ts'
 import type { Engine } from './engines/engine.ts'
 import { readJson, writeJson } from './files.ts'
 import { type Identity, identityOf, isAlive } from './processes.ts'
+import { networksIn } from './reach.ts'
+import { type Ground, groundFor } from './run-as.ts'
 
 const USAGE = `npm run agent -- [--home FOLDER] [--engine process|container|kubernetes] [--port PORT] [--stop]
 
@@ -17,11 +20,15 @@ Runs what the control plane at SLIPWAY_URL wants of the listener whose key is SL
   --port    of the router in front of processes and containers; 8788 or the next free one unless told
   --stop    ends what it runs when it ends itself; otherwise that serves on, and the next agent takes it over
 AGENT_DATABASE_URL names a Postgres to give databases from among processes, instead of an embedded one of the agent's own.
-AGENT_BUILD_ENV    names variables of this environment, comma-separated, that install and build commands of processes get too.`
+AGENT_BUILD_ENV    names variables of this environment, comma-separated, that install and build commands of processes get too.
+AGENT_ALLOWED_NETWORKS names networks, like 10.1.0.0/16, comma-separated, that repositories may be in though they are not public.
+AGENT_RUN_AS       as whom processes run when the agent is root: first-last (of user numbers, one for each deployment), user[:group] or root.
+AGENT_APPS_HOME    where the folders of processes are, if their users cannot get to --home.
+AGENT_CGROUP       below which cgroup each process gets one of its own, instead of the agent's; off for none. See docs/processes.md.`
 
-type Settings = { home: string; port: number; agent_id: string }
+type Settings = { home: string; port: number; agent_id: string; ground: Ground }
 const ENGINES: Record<string, (settings: Settings) => Promise<Engine>> = {
-  process: async settings => {
+  process: async ({ ground: { users, apps, bin }, ...settings }) => {
     const { ProcessEngine } = await import('./engines/process.ts')
     const { AGENT_DATABASE_URL, AGENT_BUILD_ENV = '' } = process.env
     const lent = AGENT_BUILD_ENV.split(',').flatMap(name => {
@@ -29,7 +36,14 @@ const ENGINES: Record<string, (settings: Settings) => Promise<Engine>> = {
       return value === undefined ? [] : [[name.trim(), value]]
     })
     return new ProcessEngine({
-      ...{ ...settings, database_url: AGENT_DATABASE_URL || undefined, lent: Object.fromEntries(lent) },
+      ...{
+        ...settings,
+        users,
+        apps,
+        bin,
+        database_url: AGENT_DATABASE_URL || undefined,
+        lent: Object.fromEntries(lent),
+      },
     })
   },
   // It keeps nothing on this machine: what it decides by is in the cluster. Its settings are K8S_…, see docs/kubernetes.md.
@@ -41,7 +55,7 @@ const ENGINES: Record<string, (settings: Settings) => Promise<Engine>> = {
     return new KubernetesEngine({ settings: readSettings(process.env), agent_id })
   },
   // Its settings are CONTAINER_…, see docs/containers.md.
-  container: async ({ agent_id, ...settings }) => {
+  container: async ({ agent_id, ground: _, ...settings }) => {
     const [{ ContainerEngine }, { readSettings }] = await Promise.all([
       import('./engines/container.ts'),
       import('./engines/container/settings.ts'),
@@ -63,7 +77,10 @@ async function main() {
   })
   if (values.help) return console.log(USAGE)
   const { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: key, SLIPWAY_AGENT_ID, SLIPWAY_AGENT_HOME } = process.env
-  if (!url || !key) throw new Error('Set SLIPWAY_URL and SLIPWAY_LISTENER_KEY.')
+  if (!url || !key)
+    throw new Error(
+      'Set SLIPWAY_URL to the address of the control plane, and SLIPWAY_LISTENER_KEY to a key of `POST /v2/listeners/{id}/keys`.',
+    )
   if (!/^https?:$/.test(URL.parse(url)?.protocol ?? ''))
     throw new Error(`SLIPWAY_URL ${url} is not an address: give one like https://slipway.example.com.`)
   const port = Number(values.port)
@@ -73,9 +90,20 @@ async function main() {
   if (!open) throw new Error(`--engine ${values.engine} is not one of: ${Object.keys(ENGINES).join(', ')}.`)
   const home = resolve(values.home ?? (SLIPWAY_AGENT_HOME || '.slipway/agent'))
   const agent_id = claim(home, SLIPWAY_AGENT_ID)
-  const engine = await open({ home, port, agent_id })
+  const { AGENT_RUN_AS: run_as, AGENT_APPS_HOME: apps_home, AGENT_CGROUP } = process.env
+  chooseCgroup(AGENT_CGROUP)
+  const ground = values.engine === 'process' ? groundFor({ home, run_as, apps_home }) : { users: undefined, apps: home }
+  if (ground.reason) console.log(`applications not isolated reason="${ground.reason}" help=docs/processes.md`)
+  const engine = await open({ home, port, agent_id, ground })
+  console.log(`agent started engine=${values.engine} home=${home} control_plane=${url}`)
+  const hidden = secretsOf(process.env)
+  // Nothing that the agent starts inherits them.
+  for (const name of ['SLIPWAY_LISTENER_KEY', 'AGENT_DATABASE_URL']) delete process.env[name]
   const control = controlAt({ url: url.replace(/\/$/, ''), key })
-  const agent = new Agent({ agent_id, version: '1.0.0', home, engine, control, say: line => console.log(line) })
+  const networks = networksIn(process.env.AGENT_ALLOWED_NETWORKS ?? '')
+  const say = (line: string) => console.log(line)
+  const identity = { agent_id, version: '1.0.0', home, ...ground }
+  const agent = new Agent({ ...identity, engine, control, networks, hidden, say })
 
   let ending = false
   const end = async () => {
@@ -93,12 +121,21 @@ async function main() {
   })
 }
 
+/** What no line of a build may show of this agent's own settings, though some are lent to builds. */
+function secretsOf({ SLIPWAY_LISTENER_KEY, AGENT_DATABASE_URL, AGENT_BUILD_ENV = '', ...env }: NodeJS.ProcessEnv) {
+  const lent = AGENT_BUILD_ENV.split(',').map(name => env[name.trim()] ?? '')
+  const addresses = [AGENT_DATABASE_URL ?? '', ...lent].filter(value => URL.parse(value)?.password)
+  return [SLIPWAY_LISTENER_KEY!, ...addresses]
+}
+
 /** Who it is, over restarts; and that nobody else is it now. */
 function claim(home: string, named?: string): string {
   const file = join(home, 'agent.json')
   const kept = readJson<{ agent_id: string; identity: Identity }>(file)
   if (kept && kept.identity.pid !== process.pid && isAlive(kept.identity))
-    throw new Error(`Another agent, process ${kept.identity.pid}, already works in ${home}.`)
+    throw new Error(
+      `Another agent, process ${kept.identity.pid}, already works in ${home}. Give this one another folder with --home, or end that process.`,
+    )
   const name =
     hostname()
       .replace(/[^A-Za-z0-9.-]/g, '')

@@ -1,77 +1,204 @@
-// Processes that are never lost: each leaves a mark on disk before it becomes what it is, by which the next agent finds it.
+// Processes that the agent started and owns: marked on disk before they run, found by the next agent, ended with all
+// that they started.
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import * as fs from 'node:fs'
+import type { Socket } from 'node:net'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { cgroupPath, enterCgroup, killCgroup, pidsIn, removeCgroup } from './cgroups.ts'
 import { readJson, writeJson } from './files.ts'
-import { endGroup, endLeftOf, type Identity, identityOf, isAlive, processes, signal } from './processes.ts'
+import {
+  endGroup,
+  groupAlive,
+  type Identity,
+  identityOf,
+  isAlive,
+  leadsGroup,
+  type Process,
+  processes,
+  signal,
+} from './processes.ts'
+import type { User } from './users.ts'
 
 const GONE = '.gone'
+/** Of one user. Threads count too, and Node has about a dozen. */
+const MOST_PROCESSES = 4096
 /**
- * The shell writes down who it is, and then becomes the program: there is no moment in which it runs and nobody could
- * find it. Where the folder is gone, its agent was killed and the next one has already looked: it leaves.
+ * The shell waits for the agent to put it into its cgroup and to write down who it is, and leaves if the agent is
+ * killed before that: so no process ever runs that the next agent could not find.
  */
-const SHELL = 'echo $$ > "$0/pid" && exec "$@"'
+const WAIT = 'read -r go <&3 && exec 3<&- || exit 1'
+/** `-u` is the limit in most shells, `-p` in dash. */
+const LIMIT = `ulimit -u ${MOST_PROCESSES} 2>/dev/null || ulimit -p ${MOST_PROCESSES} 2>/dev/null`
+/** No program may gain rights by its setuid bit. */
+const CONFINE = 'command -v setpriv >/dev/null && exec setpriv --no-new-privs -- "$@"'
 
-type Marked = { child: ChildProcess; identity: Identity | undefined }
+/**
+ * Variables by which a program loader or a shell runs code of the application's choice. The shell that waits and
+ * gives up rights must not see them: at that time it is in no cgroup, has no limits and may still use setuid
+ * programs.
+ */
+const LOADER_VARIABLE = /^(LD_|DYLD_|BASH|GLIBC_|MALLOC_)|^(GCONV_PATH|LOCPATH|SHELLOPTS|PS4|ENV)$/
+const HELD = 'SLIPWAY_HELD_'
 
-/** In a group of its own. Its environment has to hold `SLIPWAY_REVISION_ID`: a pid alone may be anyone's. */
-export function spawnMarked(folder: string, command: string[], options: SpawnOptions): Marked {
+/** What identifies the processes of one launch where there is no cgroup: lines that their environment has at first. */
+type Mark = { environment: string[]; cgroup?: string | undefined }
+
+/**
+ * In a process group and, where possible, in a cgroup of its own. Its environment has to hold `SLIPWAY_REVISION_ID`.
+ */
+export function spawnMarked(folder: string, command: string[], options: SpawnOptions, user?: User): Marked {
   fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
-  const child = spawn('/bin/sh', ['-c', SHELL, folder, ...command], { ...options, detached: true })
+  const { env, restore } = holdBack(options.env ?? {})
+  const wrapped = restore ? ['/bin/sh', '-c', `${restore}\nexec "$@"`, 'sh', ...command] : command
+  // A replica has a port of its own, which tells it from the others of its revision.
+  const environment = ['SLIPWAY_REVISION_ID', 'PORT'].flatMap(name => (env[name] ? `${name}=${env[name]}` : []))
+  const mark: Mark = { environment, cgroup: cgroupPath() }
+  writeJson(join(folder, 'mark.json'), mark)
+  const script = [WAIT, ...(user ? [LIMIT, CONFINE] : []), 'exec "$@"'].join('\n')
+  const [input, output, errors] =
+    typeof options.stdio === 'string' ? Array(3).fill(options.stdio) : (options.stdio ?? [])
+  const child = spawn('/bin/sh', ['-c', script, 'sh', ...wrapped], {
+    ...options,
+    ...user,
+    env,
+    stdio: [input, output, errors, 'pipe'],
+    detached: true,
+  })
   const identity = child.pid ? identityOf(child.pid) : undefined
+  if (mark.cgroup && !(child.pid && enterCgroup(mark.cgroup, child.pid))) {
+    mark.cgroup = undefined
+    writeJson(join(folder, 'mark.json'), mark)
+  }
   if (identity) writeJson(join(folder, 'identity.json'), identity)
-  return { child, identity }
+  const go = child.stdio[3] as Socket | undefined
+  // The shell may have ended already.
+  go?.on('error', () => {})
+  go?.end('go\n')
+  go?.unref()
+  return new Marked(mark, identity, child)
+}
+
+/** Loader variables under other names, and the shell commands that give them their own names back. */
+function holdBack(given: NodeJS.ProcessEnv): { env: NodeJS.ProcessEnv; restore: string } {
+  const held = Object.keys(given).filter(name => LOADER_VARIABLE.test(name))
+  const env = Object.fromEntries(
+    Object.entries(given).map(([name, value]) => [held.includes(name) ? HELD + name : name, value]),
+  )
+  // Without `command`, a shell ends at a variable that it does not let anybody set.
+  const restore = held.map(name => `command export ${name}="$${HELD}${name}"; unset ${HELD}${name}`).join('\n')
+  return { env, restore }
+}
+
+/** A process and everything that it started. */
+export class Marked {
+  readonly identity: Identity | undefined
+  readonly #child: ChildProcess | undefined
+  readonly #mark: Mark
+  /** Without a cgroup: what was seen below it, which stays known after its parents have ended. */
+  readonly #seen = new Map<number, Identity>()
+
+  constructor(mark: Mark, identity: Identity | undefined, child?: ChildProcess) {
+    this.#mark = mark
+    this.identity = identity
+    this.#child = child
+  }
+
+  get child(): ChildProcess {
+    return this.#child!
+  }
+
+  /** The pids of all that runs of it. Without a cgroup, call it often: it remembers what it has seen. */
+  pids(all: Process[] = processes()): number[] {
+    if (this.#mark.cgroup) return pidsIn(this.#mark.cgroup)
+    const { identity } = this
+    const leader = identity && leadsGroup(identity) ? identity.pid : undefined
+    const known = new Set<number>(leader === undefined ? [] : [leader])
+    const running = new Map(all.map(one => [one.pid, one]))
+    for (const { pid, started } of this.#seen.values()) if (running.get(pid)?.started === started) known.add(pid)
+    for (let size = -1; size < known.size; ) {
+      size = known.size
+      for (const { pid, parent, group, session } of all)
+        if (known.has(parent) || known.has(group) || known.has(session)) known.add(pid)
+    }
+    const found = [...known].flatMap(pid => running.get(pid) ?? []).filter(one => one.pid !== process.pid)
+    for (const one of found) this.#seen.set(one.pid, one)
+    return found.map(one => one.pid)
+  }
+
+  /** Kills all of it now; what it forks meanwhile is killed by `end`. */
+  kill(): void {
+    if (this.#mark.cgroup) killCgroup(this.#mark.cgroup)
+    else for (const pid of this.#findAll()) signal(pid, 'SIGKILL')
+  }
+
+  /** Asks its group to end, kills what is left after a while, and returns when nothing of it runs. */
+  async end(grace: number): Promise<void> {
+    const { identity } = this
+    // What has detached is known by its parents only as long as they run.
+    this.pids()
+    if (identity && leadsGroup(identity) && groupAlive(identity.pid)) await endGroup(identity.pid, grace)
+    if (this.#mark.cgroup) await removeCgroup(this.#mark.cgroup)
+    else await killAll(() => this.#findAll())
+  }
+
+  #findAll(): number[] {
+    const all = processes()
+    const { environment } = this.#mark
+    const marked = environment.length ? all.filter(({ pid }) => hasEnvironment(pid, environment)) : []
+    for (const one of marked) this.#seen.set(one.pid, one)
+    return this.pids(all)
+  }
+}
+
+/** Repeated until nothing is found: a process that is just forking is found with its child. */
+async function killAll(find: () => number[]): Promise<void> {
+  for (let pause = 1; ; pause = Math.min(pause * 2, 100)) {
+    // What runs as another user, as a setuid program does, cannot be killed and is not waited for.
+    const killed = find().filter(pid => signal(pid, 'SIGKILL'))
+    if (killed.length === 0) return
+    await delay(pause)
+  }
 }
 
 type Read = (folder: string) => void
 
 /** The one that still runs; otherwise nothing of it does when this returns, and the folder was read and is gone. */
-export async function findMarked(
-  folder: string,
-  revision: string,
-  grace: number,
-  read: Read,
-): Promise<Identity | undefined> {
-  const identity = readJson<Identity>(join(folder, 'identity.json'))
-  if (identity && isAlive(identity) && !folder.endsWith(GONE)) return identity
-  await endMarked(folder, revision, grace, read)
+export async function findMarked(folder: string, grace: number, read: Read): Promise<Marked | undefined> {
+  const found = markedIn(folder)
+  if (found.identity && isAlive(found.identity) && !folder.endsWith(GONE)) return found
+  await endMarked(folder, grace, read)
   return undefined
 }
 
-export async function endMarked(folder: string, revision: string, grace: number, read?: Read): Promise<void> {
+export async function endMarked(folder: string, grace: number, read?: Read): Promise<void> {
   if (!fs.existsSync(folder)) return
-  // From here on a shell that has not written its number yet cannot: it leaves.
   const gone = folder.endsWith(GONE) ? folder : folder + GONE
   if (gone !== folder) fs.renameSync(folder, gone)
-  const identity = readJson<Identity>(join(gone, 'identity.json'))
-  if (identity && isAlive(identity)) await endGroup(identity.pid, grace)
-  else if (identity) await endLeftOf(identity, grace)
-  else {
-    const pid = numberIn(join(gone, 'pid'))
-    if (pid && runsRevision(pid, revision)) await endGroup(pid, grace)
-  }
+  await markedIn(gone).end(grace)
   read?.(gone)
   fs.rmSync(gone, { recursive: true, force: true })
 }
 
-/** What left its group, as daemons do, still carries the revision that it was begun for: to be asked when nothing of that one is to run. */
-export function endEscaped(revision: string): void {
+/** One that an earlier version of the agent started has no mark, only an identity. */
+const markedIn = (folder: string) =>
+  new Marked(
+    readJson<Mark>(join(folder, 'mark.json')) ?? { environment: [] },
+    readJson<Identity>(join(folder, 'identity.json')),
+  )
+
+/** Ends what was started for a revision in whatever way, where its environment still says so. */
+export async function endRevision(revision: string): Promise<void> {
   if (process.platform !== 'linux') return
-  for (const { pid } of processes()) if (runsRevision(pid, revision)) signal(pid, 'SIGKILL')
+  const environment = [`SLIPWAY_REVISION_ID=${revision}`]
+  await killAll(() => processes().flatMap(({ pid }) => (hasEnvironment(pid, environment) ? pid : [])))
 }
 
-function numberIn(file: string): number {
+function hasEnvironment(pid: number, lines: string[]): boolean {
   try {
-    return Number(fs.readFileSync(file, 'utf8'))
+    const text = `\0${fs.readFileSync(`/proc/${pid}/environ`, 'latin1')}`
+    return lines.every(line => text.includes(`\0${line}\0`))
   } catch {
-    return 0
-  }
-}
-
-function runsRevision(pid: number, revision: string): boolean {
-  try {
-    return fs.readFileSync(`/proc/${pid}/environ`, 'latin1').includes(`SLIPWAY_REVISION_ID=${revision}\0`)
-  } catch {
-    return process.platform !== 'linux' && identityOf(pid) !== undefined
+    return false
   }
 }

@@ -2,6 +2,7 @@
 import { realpathSync } from 'node:fs'
 
 const LONGEST_PATH = 4096
+const AROUND_PATHS = /[\s"'`()]/
 const ID = '[0-9a-f-]{36}'
 /** The most particular first. */
 const NAMES: [place: string, name: string][] = [
@@ -11,6 +12,7 @@ const NAMES: [place: string, name: string][] = [
   [`/builds/${ID}/cache/home`, '/home/app'],
   [`/builds/${ID}/cache/tmp`, '/tmp'],
   [`/builds/${ID}/cache`, '/cache'],
+  [`/builds/${ID}/source`, '/source'],
   ['', '/agent'],
 ]
 /** A name that goes on is another one; a full stop may end a sentence. */
@@ -26,10 +28,12 @@ export function shownFrom(home: string): (text: string) => string {
 }
 
 /** How much of a text can be told before its rest is known: half of a path would not be known for what it is. */
-export function tellable(text: string): number {
+function tellable(text: string): number {
   const from = Math.max(0, text.length - LONGEST_PATH)
-  const begun = /\/[^\s"'`()]*$/.exec(text.slice(from))
-  return begun && from + begun.index > 0 ? from + begun.index : text.length
+  let word = text.length
+  while (word > from && !AROUND_PATHS.test(text[word - 1]!)) word--
+  const begun = text.indexOf('/', word)
+  return begun > 0 ? begun : text.length
 }
 
 export function cutLine(line: string, longest: number): string {

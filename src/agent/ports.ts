@@ -1,5 +1,6 @@
 // Owns the choice of a port for an application on the loopback address.
 import { once } from 'node:events'
+import * as fs from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 
 const recent = new Set<number>()
@@ -15,5 +16,27 @@ export async function freePort(): Promise<number> {
     recent.add(port)
     setTimeout(() => recent.delete(port), 10_000).unref()
     return port
+  }
+}
+
+/** The users whose processes listen on a port of this machine. Linux only. */
+export function listenersOn(port: number): number[] {
+  const local = `:${port.toString(16).toUpperCase().padStart(4, '0')}`
+  return ['/proc/net/tcp', '/proc/net/tcp6'].flatMap(file =>
+    textOf(file)
+      .split('\n')
+      // Fields: number, local address, remote address, state (0A: listening), queues, timer, retransmits, user, …
+      .map(line => line.trim().split(/\s+/, 8))
+      .filter(([, address, , state]) => state === '0A' && address?.endsWith(local))
+      .map(fields => Number(fields[7])),
+  )
+}
+
+function textOf(file: string): string {
+  try {
+    return fs.readFileSync(file, 'latin1')
+  } catch {
+    // There is no IPv6.
+    return ''
   }
 }

@@ -1,11 +1,11 @@
-// What runs on this machine: who a process is, how much memory its group uses, and how a group is ended.
+// What runs on this machine: who a process is, how much memory it uses, and how a group is ended.
 import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 
 /** A pid may be another process's tomorrow; with the moment that it started it is one process, across restarts of the machine too. */
 export type Identity = { pid: number; started: string }
-type Process = Identity & { group: number }
+export type Process = Identity & { parent: number; group: number; session: number }
 
 const LINUX = process.platform === 'linux'
 const boot = LINUX ? fs.readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim() : ''
@@ -22,17 +22,19 @@ function statOf(pid: number): Process | undefined {
     // The name before it may hold anything.
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
     if (fields[0] === 'Z' || fields[0] === 'X') return undefined
-    return { pid, group: Number(fields[2]), started: `${boot} ${fields[19]}` }
+    const [parent = 0, group = 0, session = 0] = fields.slice(1, 4).map(Number)
+    return { pid, parent, group, session, started: `${boot} ${fields[19]}` }
   } catch {
     return undefined
   }
 }
 
 function listed(): Process[] {
-  const lines = execFileSync('ps', ['-axo', 'pid=,pgid=,stat=,lstart='], { encoding: 'utf8' }).trim().split('\n')
+  const lines = execFileSync('ps', ['-axo', 'pid=,ppid=,pgid=,stat=,lstart='], { encoding: 'utf8' }).trim().split('\n')
   return lines.flatMap(line => {
-    const [pid, group, stat = '', ...started] = line.trim().split(/\s+/)
-    return stat.startsWith('Z') ? [] : { pid: Number(pid), group: Number(group), started: started.join(' ') }
+    const [pid, parent, group, stat = '', ...started] = line.trim().split(/\s+/)
+    const numbers = { pid: Number(pid), parent: Number(parent), group: Number(group), session: Number(group) }
+    return stat.startsWith('Z') ? [] : { ...numbers, started: started.join(' ') }
   })
 }
 
@@ -43,14 +45,8 @@ export function identityOf(pid: number): Identity | undefined {
 
 export const isAlive = ({ pid, started }: Identity) => identityOf(pid)?.started === started
 
-/** Megabytes that each of these groups has in memory. */
-export function memoryOf(groups: Set<number>): Map<number, number> {
-  const used = new Map<number, number>()
-  for (const { pid, group } of processes()) {
-    if (groups.has(group)) used.set(group, (used.get(group) ?? 0) + residentOf(pid))
-  }
-  return used
-}
+/** Megabytes that these have in memory. */
+export const memoryOf = (pids: number[]) => pids.reduce((sum, pid) => sum + residentOf(pid), 0)
 
 function residentOf(pid: number): number {
   try {
@@ -72,7 +68,7 @@ export function signal(pid: number, name: NodeJS.Signals | 0): boolean {
 }
 export const signalGroup = (group: number, name: NodeJS.Signals | 0) => signal(-group, name)
 
-const groupAlive = (group: number) => processes().some(one => one.group === group)
+export const groupAlive = (group: number) => processes().some(one => one.group === group)
 
 /** Asks the whole group to end, and makes it when it has not after a while. */
 export async function endGroup(group: number, grace: number): Promise<void> {
@@ -84,8 +80,11 @@ export async function endGroup(group: number, grace: number): Promise<void> {
   }
 }
 
-/** Ends what a process started and left behind. Its number is nobody else's for as long as its group is there. */
-export async function endLeftOf({ pid, started }: Identity, grace: number): Promise<void> {
-  const rebooted = LINUX && !started.startsWith(boot)
-  if (!rebooted && groupAlive(pid) && !identityOf(pid)) await endGroup(pid, grace)
+/**
+ * Whether the group and the session of that number are still those that this process led. The kernel gives a number to
+ * no other process for as long as a group or a session has it.
+ */
+export function leadsGroup({ pid, started }: Identity): boolean {
+  const now = identityOf(pid)?.started
+  return now === undefined ? !LINUX || started.startsWith(boot) : now === started
 }

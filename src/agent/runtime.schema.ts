@@ -1,6 +1,8 @@
 // The runtime configuration: the JSON file that a source carries at `platform_config_path`, and what each member means.
 import * as z from 'zod'
+import { text as bounded, recordOf } from '../kernel/wire.ts'
 
+const MOST_VARIABLES = 500
 const text = z.string({ error: 'needs to be a text' })
 const line = text.trim().min(1, { error: 'needs to say something' }).max(4096).nullish()
 
@@ -10,19 +12,18 @@ export const RuntimeConfiguration = z
       description:
         'Started by a shell, in the folder of the source. `npm start` when left out and there is a package.json.',
     }),
-    health_path: text
+    health_path: bounded(1024, 'needs to be a path of at most 1024 characters')
       .regex(/^\/[!-~]*$/, { error: 'needs to be a path that begins with /' })
-      .max(1024)
       .nullish()
       .meta({
         description:
           'Answered with a status from 200 to 399 when the application is well. Left out: its port takes connections.',
       }),
-    env: z
-      .record(
-        z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'needs a name of letters, digits or underscores' }),
-        text,
-      )
+    env: recordOf(
+      bounded(253).regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'needs a name of letters, digits or underscores' }),
+      text,
+      MOST_VARIABLES,
+    )
       .refine(env => Object.keys(env).every(name => !/^(PORT|PATH|DATABASE_URI|REDIS_URI)$|^SLIPWAY_/.test(name)), {
         error:
           'names a variable that is the platform’s: PORT, PATH, DATABASE_URI, REDIS_URI and SLIPWAY_… are given by it',

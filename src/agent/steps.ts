@@ -2,6 +2,7 @@
 import type { Work } from '../sync/work.schema.ts'
 import type { Builds } from './builds/builds.ts'
 import { type Engine, type Level, Passing, type Ref, Unworkable } from './engines/engine.ts'
+import { faultOf } from './faults.ts'
 import type { Action } from './plan.ts'
 import { type Found, type Opening, originOf, revisionOf, unitOf } from './work.ts'
 
@@ -22,7 +23,7 @@ export class Lingering extends Error {
   override name = 'Lingering'
 }
 const lingers = (cause: Error): never => {
-  throw new Lingering(cause.message, { cause })
+  throw new Lingering(faultOf(cause), { cause })
 }
 
 export const RETRY_MS = 2_000
@@ -82,7 +83,7 @@ async function orRefuse({ id, builds }: Steps, revision_id: string, work: () => 
     await work()
   } catch (error) {
     if (error instanceof Passing) throw error
-    builds.refuse({ deployment_id: id, revision_id }, (error as Error).message)
+    builds.refuse({ deployment_id: id, revision_id }, faultOf(error))
   }
 }
 

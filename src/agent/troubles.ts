@@ -3,14 +3,12 @@ import type { Report } from '../sync/report.schema.ts'
 import type { Work } from '../sync/work.schema.ts'
 import type { Builds } from './builds/builds.ts'
 import { type Level, type Ref, Unworkable } from './engines/engine.ts'
+import { faultOf } from './faults.ts'
 import { Lingering, RETRY_MS } from './steps.ts'
-import { cut } from './work.ts'
 
 type Options = {
   builds: Pick<Builds, 'made' | 'isBuilding' | 'refuse' | 'giveUp'>
   log: (of: Ref, message: string, level: Level) => void
-  /** How a text that may name folders of this machine is told. */
-  shown: (text: string) => string
   /** Milliseconds. */
   lasting?: number
 }
@@ -33,8 +31,8 @@ export class Troubles {
   }
 
   meet(id: string, work: Work | undefined, error: Error): Outcome {
-    const { builds, log, lasting = LASTING_MS, shown } = this.#options
-    const message = shown(error.message)
+    const { builds, log, lasting = LASTING_MS } = this.#options
+    const message = faultOf(error)
     const lingers = error instanceof Lingering
     const hopeless = (lingers ? error.cause : error) instanceof Unworkable
     const target = work?.revision?.id ?? null
@@ -48,7 +46,7 @@ export class Troubles {
       const reason = hopeless ? message : `It was tried again for ${minutes} min, and goes on failing: ${message}`
       if (builds.made(ref)) builds.giveUp(ref, reason)
       else builds.refuse(ref, reason)
-      return { again: RETRY_MS, failure: { revision_id: target, state: 'failed', message: cut(reason) } }
+      return { again: RETRY_MS, failure: { revision_id: target, state: 'failed', message: reason } }
     }
     if (ref.revision_id && met.told !== message && (hopeless || lasted >= TOLD_AFTER_MS)) {
       met.told = message

@@ -33,10 +33,15 @@ export type Opening = {
   credential: (of: Ref, signal: AbortSignal) => Promise<Credential | null>
 }
 
-export function unitOf(work: Work, revision: RevisionWork, { keys, listener }: Opening): Unit {
+export const openSecrets = (
+  { deployment_id }: Work,
+  { id, secrets }: RevisionWork,
+  { keys, listener }: Pick<Opening, 'keys' | 'listener'>,
+): Record<string, string> => (secrets === null ? {} : keys.open(secrets, `${listener}/${deployment_id}/${id}/secrets`))
+
+export function unitOf(work: Work, revision: RevisionWork, opening: Opening): Unit {
   const { deployment_id } = work
   const { id, number, source, image_uri, secret_references } = revision
-  const bound = `${listener}/${deployment_id}/${id}/secrets`
   return {
     ...{ deployment_id, revision_id: id, number, source, image_uri, secret_references },
     name: work.name!,
@@ -46,7 +51,7 @@ export function unitOf(work: Work, revision: RevisionWork, { keys, listener }: O
     needs_database: work.needs_database,
     resources: withDefaults(revision.resource_spec, work.deployment_type ?? 'dev'),
     parts: revision.parts,
-    secrets: revision.secrets === null ? {} : keys.open<Record<string, string>>(revision.secrets, bound),
+    secrets: openSecrets(work, revision, opening),
   }
 }
 
@@ -80,8 +85,7 @@ export type Found = {
 
 const GIVES_WAY: Phase[] = ['starting', 'healthy', 'unhealthy']
 
-/** `shown`: how a text that may name folders of this machine is told. */
-export async function find(id: string, builds: Builds, seen: Seen, shown: (text: string) => string): Promise<Found> {
+export async function find(id: string, builds: Builds, seen: Seen): Promise<Found> {
   const revisions: Record<string, Phase> = {}
   const reasons = new Map<string, string>()
   const made = new Map<string, Made>()
@@ -92,17 +96,17 @@ export async function find(id: string, builds: Builds, seen: Seen, shown: (text:
     if (builds.isBuilding(ref)) revisions[revision_id] = 'building'
     else if (record?.state === 'broken') {
       revisions[revision_id] = 'broken'
-      reasons.set(revision_id, shown(record.reason))
+      reasons.set(revision_id, record.reason)
     } else if (record) {
       revisions[revision_id] = record.given_up ? 'failed' : 'built'
-      if (record.given_up) reasons.set(revision_id, shown(record.given_up))
+      if (record.given_up) reasons.set(revision_id, record.given_up)
     }
   }
   for (const { revision_id, phase, reason } of seen.running) {
     // It was given up, and its copies are still to be ended.
     const givenUp = revisions[revision_id] === 'failed' && seen.routed !== revision_id && GIVES_WAY.includes(phase)
     revisions[revision_id] = givenUp ? 'failing' : phase
-    if (reason && !reasons.has(revision_id)) reasons.set(revision_id, shown(reason))
+    if (reason && !reasons.has(revision_id)) reasons.set(revision_id, reason)
   }
   const { database } = seen
   return {
@@ -117,16 +121,17 @@ export async function find(id: string, builds: Builds, seen: Seen, shown: (text:
     url: seen.url,
     last_request_at: seen.last_request_at,
     missing:
-      database && !database.ready
-        ? `It has no database. ${shown(database.reason ?? 'It does not come in time.')}`
-        : null,
+      database && !database.ready ? `It has no database. ${database.reason ?? 'It does not come in time.'}` : null,
   }
 }
 
 const LONGEST_MESSAGE = 2000
 const BUILDS = ['githost', 'internal_source']
 
-/** What there is to tell of it now; null while there is nothing. A later report makes an earlier one needless. */
+/**
+ * What there is to tell of it now, its message as long as it is and with whatever is in it; null while there is
+ * nothing. A later report makes an earlier one needless.
+ */
 export function reportOf(work: Work, generation: number, found: Found, databaseTold = true): Report | null {
   const { observed, reasons, made, url, last_request_at } = found
   const about = { deployment_id: work.deployment_id, generation }
@@ -151,7 +156,7 @@ export function reportOf(work: Work, generation: number, found: Found, databaseT
       state,
       ...(commit && { commit }),
       ...(image && { image_uri: image }),
-      ...(state === 'failed' && { message: cut(reasons.get(revision.id) ?? 'It failed without a reason.') }),
+      ...(state === 'failed' && { message: reasons.get(revision.id) ?? 'It failed without a reason.' }),
       ...(state === 'deployed' && { healthy: true, url }),
     }
   }
@@ -159,8 +164,10 @@ export function reportOf(work: Work, generation: number, found: Found, databaseT
     ([id, phase]) => id !== serving?.id && ['building', 'starting', 'failing'].includes(phase),
   )
   if (busy || (serving && !observed.revisions[serving.id])) return null
-  const healthy = serving ? observed.revisions[serving.id] === 'healthy' : null
-  const message = serving && !healthy ? cut(reasons.get(serving.id) ?? 'It is not healthy.') : null
+  const phase = serving && observed.revisions[serving.id]
+  const healthy = serving ? phase === 'healthy' : null
+  const unexplained = phase === 'starting' ? 'It is starting.' : 'It is not healthy.'
+  const message = serving && !healthy ? (reasons.get(serving.id) ?? unexplained) : null
   return {
     ...about,
     state: 'serving',
@@ -176,9 +183,14 @@ export function reportOf(work: Work, generation: number, found: Found, databaseT
 export const factsOf = (report: Report) => JSON.stringify({ ...report, generation: 0 })
 
 /** What of a report whoever looks on wants to read; null where it is a step on the way. */
-export function outcomeOf(work: Work, { state, revision_id, url, message, healthy }: Report): string | null {
+export function outcomeOf(
+  work: Work,
+  { state, revision_id, url, message, healthy }: Report,
+  { wasUnhealthy = false } = {},
+): string | null {
   const revision = `revision ${revisionOf(work, revision_id ?? work.serving?.id ?? '')?.number}`
-  if (state === 'deployed') return `${revision} serves at ${url}`
+  const recovered = state === 'serving' && healthy === true && wasUnhealthy
+  if (state === 'deployed' || recovered) return `${revision} serves at ${url}`
   const why = message?.replaceAll('\n', '\n  ')
   if (state === 'failed') return `${revision} failed: ${why}`
   if (state === 'serving' && healthy === false) return `${revision}: ${why}`

@@ -1,8 +1,7 @@
 // The API pages: one server-rendered page for any OpenAPI document, with its script and its style.
-import type { Env, Hono, MiddlewareHandler } from 'hono'
-import { etag } from 'hono/etag'
+import type { Env, Hono } from 'hono'
 import { html } from 'hono/html'
-import { sha256Hex } from '../kernel/digest.ts'
+import { fixed } from '../kernel/fixed.ts'
 import { script } from './docs-client.ts'
 import { about, codes, groups, keyHeader, type OpenApiDocument, schemas, slug } from './docs-document.ts'
 import { badge, operationSection, prose, schemaOf } from './docs-operation.ts'
@@ -111,28 +110,21 @@ ${
 </body>
 </html>`
 
-// Asked again each time and answered 304: a page never meets the script of another release.
-const itsOwn: MiddlewareHandler = async (c, next) => {
-  await next()
-  c.header('Cache-Control', 'no-cache')
-  c.header('Content-Security-Policy', POLICY)
-  c.header('X-Content-Type-Options', 'nosniff')
-  c.header('Referrer-Policy', 'no-referrer')
+const HEADERS = {
+  'Content-Security-Policy': POLICY,
+  'X-Content-Type-Options': 'nosniff',
+  'Referrer-Policy': 'no-referrer',
 }
 
 export function docsPages<E extends Env>(app: Hono<E>, document: () => OpenApiDocument): void {
-  // Drawn and digested once: it is long, and `etag()` would digest it for each request.
-  let drawn: [page: string, tag: string] | undefined
-  const draw = async (): Promise<[string, string]> => {
-    const text = String(await page(document()))
-    return [text, `"${sha256Hex(text)}"`]
-  }
-  app.get('/docs', etag(), itsOwn, async c => {
-    drawn ??= await draw()
-    const [text, tag] = drawn
-    return c.html(text, 200, { ETag: tag })
-  })
-  const text = (type: string) => ({ 'Content-Type': `text/${type}; charset=utf-8` })
-  app.get('/docs/docs.js', etag(), itsOwn, c => c.body(script, 200, text('javascript')))
-  app.get('/docs/docs.css', etag(), itsOwn, c => c.body(style, 200, text('css')))
+  const drawn = async () => String(await page(document()))
+  app.get('/docs', fixed('text/html; charset=UTF-8', drawn, HEADERS))
+  app.get(
+    '/docs/docs.js',
+    fixed('text/javascript; charset=utf-8', () => script, HEADERS),
+  )
+  app.get(
+    '/docs/docs.css',
+    fixed('text/css; charset=utf-8', () => style, HEADERS),
+  )
 }

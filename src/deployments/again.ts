@@ -8,6 +8,7 @@ import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { deployments, revisions } from '../tables.ts'
 import { advance } from './advance.ts'
+import { commandsStay } from './commands.ts'
 import { freshPlan, pushOfTag } from './guards.ts'
 import { planReturn, STAYING, type Wanted } from './plan.ts'
 import { created, decided, entered, held, made, ofCurrent, skipped, wantedFrom } from './queue.ts'
@@ -54,11 +55,19 @@ const rollback = ({ release_on_newer_commit }: Rollback): Way => ({
 const digestOf = ({ deployment_id, revision_id }: Ref, { reason, until }: Way) =>
   sha256Hex([reason, until, deployment_id, revision_id].join(' ')).slice(0, 32)
 
+/** Without such a revision, that is what is told. */
+const commandsReturn = sql`case when ${revisions.id} is null then true
+  else ${commandsStay(sql`${deployments.source_config}`, sql`${revisions.source_config}`)} end`
+
 async function planned(ctx: Ctx, ref: Ref, way: Way): Promise<schema.Plan> {
   const target = and(eq(revisions.id, ref.revision_id), eq(revisions.deployment_id, deployments.id), mine(revisions))
   const rows = await run(
     ctx,
-    db.select().from(deployments).leftJoin(revisions, target).where(theOne(ref.deployment_id)),
+    db
+      .select()
+      .from(deployments)
+      .leftJoin(revisions, target)
+      .where(and(theOne(ref.deployment_id), commandsReturn)),
   )
   const row = found(rows, 'deployment_not_found')
   const to = found(row.revisions ? [row.revisions] : [], 'revision_not_found')
@@ -76,6 +85,7 @@ async function returnTo(ctx: Ctx, ref: Ref, way: Way) {
     unmoved(ctx, { version: sql`c.version` }) ?? sql`true`,
     freshPlan(ctx, digestOf(ref, way)),
     pushOfTag(sql`c.source_config::jsonb`, sql`r.source_revision_config::jsonb`),
+    commandsStay(sql`c.source_config`, sql`r.source_config`),
   ]
   const first = [
     sql`planned as (select c.*, ${textArray([way.reason])} as reasons, false as placed, ${nextConfig} as next_config,

@@ -4,7 +4,17 @@ import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
 import { db, mine, run } from '../kernel/db.ts'
 import { found } from '../kernel/rows.ts'
-import { deploymentHeads, deployments, type Hold, integrations, listeners, logLines, revisions } from '../tables.ts'
+import {
+  customHosts,
+  deploymentHeads,
+  deployments,
+  type Hold,
+  integrations,
+  listeners,
+  logLines,
+  revisions,
+} from '../tables.ts'
+import { hostOfDeployment, waitingFor } from './custom-hosts.ts'
 import { levels } from './logs.schema.ts'
 import type { Explanation } from './revisions.schema.ts'
 import type { DeploymentRef } from './schema.ts'
@@ -22,6 +32,8 @@ type Facts = {
   /** Its ref, where the repository has none of that name any more. */
   goneRef?: string | null
   healthy?: boolean | null
+  /** The host of its custom_url: whether this workspace owns it, and what proves it where it is not served before. */
+  customHost?: { host: string; isOwn: boolean; waits: string | null } | null
   /** What its agent said last about what is wrong with it. */
   trouble?: string | null
 }
@@ -87,7 +99,14 @@ export function obstaclesOf(facts: Facts, known: Known[], { silent }: Served = {
       detail: `Its ref ${facts.goneRef} is gone from the repository; what serves stays until another ref is named or it is pushed again.`,
     },
     facts.integration !== null && facts.integration !== 'active' && THROUGH[facts.integration],
+    facts.customHost != null && unservedHost(facts.customHost),
   ].filter(one => one instanceof Object)
+}
+
+function unservedHost({ host, isOwn, waits }: NonNullable<Facts['customHost']>): Obstacle | false {
+  if (waits === null) return false
+  if (isOwn) return { code: 'custom_url_unverified', detail: waits }
+  return { code: 'custom_url_lost', detail: `Another workspace owns the host ${host} of custom_url. ${waits}` }
 }
 
 /** What the newest revision still has before it. */
@@ -137,12 +156,15 @@ export const explainDeployment = verb(
         integration,
         goneRef: deploymentHeads.gone_ref,
         silent: SILENT,
+        isHostOwn: sql<boolean>`${customHosts.id} is not null`,
+        isHostServed: sql<boolean>`${customHosts.verified_at} is not null or ${customHosts.tenant_id} = ${listeners.tenant_id}`,
         trouble: TROUBLE,
       })
       .from(deployments)
       .leftJoin(revisions, concerned)
       .leftJoin(integrations, and(sql`${integrations.id} = (${through})::uuid`, mine(integrations)))
       .leftJoin(deploymentHeads, and(eq(deploymentHeads.deployment_id, deployments.id), mine(deploymentHeads)))
+      .leftJoin(customHosts, hostOfDeployment)
       .leftJoin(listeners, eq(listeners.id, deployments.listener_id))
       .where(theOne(deployment_id))
     const rows = await run(ctx, query)
@@ -152,12 +174,17 @@ export const explainDeployment = verb(
       goneRef: gone,
       silent,
       trouble,
+      isHostOwn,
+      isHostServed,
     } = found(rows, 'deployment_not_found')
     const known = rows.flatMap(row => row.revisions ?? [])
     const { repo_ref } = facts.source_revision_config as { repo_ref?: string }
     // Another ref may have been named since.
     const goneRef = gone === repo_ref ? gone : null
     const served = { silent: silent === null ? null : Number(silent) }
-    return { resources: obstaclesOf({ ...facts, integration: state, goneRef, trouble }, known, served) }
+    const { custom_host: host, tenant_id } = facts
+    const waits = host === null || isHostServed ? null : await waitingFor(ctx, tenant_id, host)
+    const customHost = host === null ? null : { host, isOwn: isHostOwn, waits }
+    return { resources: obstaclesOf({ ...facts, customHost, integration: state, goneRef, trouble }, known, served) }
   },
 )

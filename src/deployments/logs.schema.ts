@@ -1,6 +1,6 @@
 // What crosses the wire of logs.
 import * as z from 'zod'
-import { Instant } from '../kernel/wire.ts'
+import { Instant, text } from '../kernel/wire.ts'
 
 /** From the least to the most severe. */
 export const levels = ['DEBUG', 'INFO', 'WARNING', 'ERROR', 'CRITICAL'] as const
@@ -8,43 +8,35 @@ const Level = z.enum(levels)
 export type Level = z.output<typeof Level>
 
 /** Where a page ended: the last line's time, revision and number, opaque to whoever carries it. */
-const LogOffset = z
-  .string()
-  .max(160)
-  .transform((text, check) => {
-    const [at, revision_id, number, ...rest] = Buffer.from(text, 'base64url').toString().split('~')
-    const parsed = z
-      .object({
-        at: z.iso.datetime({ offset: true }),
-        revision_id: z.uuid(),
-        number: z.coerce
-          .number()
-          .int()
-          .min(0)
-          .max(2 ** 31 - 1),
-      })
-      .safeParse({ at, revision_id, number })
-    if (parsed.success && rest.length === 0) return parsed.data
-    check.addIssue({ code: 'custom', message: 'is not a `next_offset` that an answer gave' })
-    return z.NEVER
-  })
+const LogOffset = text(160).transform((offset, check) => {
+  const [at, revision_id, number, ...rest] = Buffer.from(offset, 'base64url').toString().split('~')
+  const parsed = z
+    .object({
+      at: z.iso.datetime({ offset: true }),
+      revision_id: z.uuid(),
+      number: z.coerce
+        .number()
+        .int()
+        .min(0)
+        .max(2 ** 31 - 1),
+    })
+    .safeParse({ at, revision_id, number })
+  if (parsed.success && rest.length === 0) return parsed.data
+  check.addIssue({ code: 'custom', message: 'is not a `next_offset` that an answer gave' })
+  return z.NEVER
+})
 
 export const LogQuery = z
   .object({
     limit: z.int().min(1).max(1000).nullish().meta({ description: 'The most lines to return; 100 unless told.' }),
     order: z.enum(['asc', 'desc']).nullish().meta({ description: 'By time: `asc` unless told.' }),
     offset: LogOffset.nullish().meta({ type: 'string', description: 'The `next_offset` of the previous answer.' }),
-    level: z
-      .string()
+    level: text(16)
       .toUpperCase()
       .pipe(Level)
       .nullish()
       .meta({ description: 'Lines of this level and more severe ones, in either case.' }),
-    query: z
-      .string()
-      .max(1000)
-      .nullish()
-      .meta({ description: 'A part of the message, in either case, taken literally.' }),
+    query: text(1000).nullish().meta({ description: 'A part of the message, in either case, taken literally.' }),
     start_time: Instant.nullish().meta({ description: 'From this time on.' }),
     end_time: Instant.nullish().meta({ description: 'Before this time.' }),
   })

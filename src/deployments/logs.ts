@@ -32,9 +32,9 @@ export function harmless(message: string): string {
     .replace(/[\x80-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, '�')
   const bytes = Buffer.from(shown)
   if (bytes.byteLength <= LINE_BYTES) return shown
-  // Half a character at the cut decodes to a mark of its own, which goes too.
-  const kept = bytes.subarray(0, LINE_BYTES - Buffer.byteLength(CUT)).toString()
-  return `${kept.replace(/�+$/, '')}${CUT}`
+  // As part of a stream, which leaves out half a character at the cut.
+  const kept = new TextDecoder().decode(bytes.subarray(0, LINE_BYTES - Buffer.byteLength(CUT)), { stream: true })
+  return `${kept}${CUT}`
 }
 
 /**

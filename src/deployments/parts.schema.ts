@@ -1,6 +1,7 @@
 // What deployments and their revisions are made of: sources, states, the two configurations, secrets.
 import * as z from 'zod'
 import { Uuid } from '../kernel/wire.ts'
+import { CustomUrl } from './custom-url.schema.ts'
 import {
   DnsLabel,
   DnsSubdomain,
@@ -39,36 +40,37 @@ export type RevisionStatus = z.output<typeof RevisionStatus>
 
 /** The host leaves no room for credentials. */
 const RepoUrl = matching(
+  2048,
   `https?://${HOST}/[!"$->@-~]+`,
   'needs to be an http(s) address of a repository, without credentials, query and fragment',
-).max(2048)
+)
 /** As git checks it, roughly: it must never pass for an option. */
 const GitRef = matching(
+  255,
   '(?![-/.])(?!.*(\\.\\.|@\\{|//))[^\\x00-\\x20\\x7f~^:?*[\\\\]+(?<![/.])',
   'needs to be a git ref',
-)
-  .max(255)
-  .meta({ description: 'A branch, a tag or a commit.' })
+).meta({ description: 'A branch, a tag or a commit.' })
 const RelativePath = matching(
+  1024,
   '(?!/)(?!(.*/)?\\.\\.(/|$))[^\\\\\\x00-\\x1f]+',
   'needs to be a path inside the repository, without `..`',
-).max(1024)
+)
 const Command = matching(
+  1024,
   '([^\'"`\\\\\\r\\n\\x00\\t|;$<>&]|&&)+',
   'may not hold quotes, backslashes, backticks, line ends, tabs, |, ;, $, <, > or a lone &',
-).max(1024)
-const CustomUrl = matching(`(${HOST}|https://${HOST}(/[!-~]*)?)`, 'needs to be a host or an https address')
-  .max(2048)
-  .refine(at => URL.canParse(at.startsWith('https://') ? at : `https://${at}`), { error: 'has a host that is none' })
+)
 
 const RESERVED = ['PORT', 'PATH', 'DATABASE_URI', 'REDIS_URI']
 const RESERVED_PREFIX = 'SLIPWAY_'
-const Variable = matching('[A-Za-z_][A-Za-z0-9_]*', 'needs letters, digits or underscores, and no digit first')
-  .max(253)
-  .superRefine((name, check) => {
-    if (!RESERVED.includes(name) && !name.startsWith(RESERVED_PREFIX)) return
-    check.addIssue({ code: 'custom', message: `\`${name}\` is reserved for the platform; choose another name` })
-  })
+const Variable = matching(
+  253,
+  '[A-Za-z_][A-Za-z0-9_]*',
+  'needs letters, digits or underscores, and no digit first',
+).superRefine((name, check) => {
+  if (!RESERVED.includes(name) && !name.startsWith(RESERVED_PREFIX)) return
+  check.addIssue({ code: 'custom', message: `\`${name}\` is reserved for the platform; choose another name` })
+})
 
 // ---- secrets
 
@@ -89,7 +91,10 @@ const sourceConfig = {
   integration_id: Uuid.meta({ description: 'The git host integration.' }),
   repo_url: RepoUrl,
   build_on_push: z.boolean().meta({ description: 'Whether a push to `repo_ref` makes a revision.' }),
-  custom_url: CustomUrl.meta({ description: 'Where the deployment is served.' }),
+  custom_url: CustomUrl.meta({
+    description:
+      'Where the deployment is served besides. A host belongs to one workspace; where listeners are shared it is served once DNS proves it.',
+  }),
   resource_spec: ResourceSpec,
   listener_id: Uuid.meta({ description: 'The data plane that runs it.' }),
   listener_config: z.object(sparse({ k8s_namespace: DnsLabel })).overwrite(withoutNulls),

@@ -8,6 +8,9 @@ import { sha256Hex } from '../kernel/digest.ts'
 import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { deployments } from '../tables.ts'
+import { commandsStay } from './commands.ts'
+import { customUrlFree, hostWaits, refuseReservedUrl, waitingFor } from './custom-hosts.ts'
+import { hostOf } from './custom-url.schema.ts'
 import { freshPlan, pushOfTag } from './guards.ts'
 import { sources } from './parts.schema.ts'
 import { isMasked, plan, REF, type Supplied, supplied, suppliesSecrets, type Wanted } from './plan.ts'
@@ -24,12 +27,16 @@ type Input = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.
 const c = alias(deployments, 'c')
 
 export const planPatch = verb('deployments:update', async (ctx, input: Input): Promise<schema.Plan> => {
+  const customUrl = input.source_config?.custom_url
   const query = db
-    .select()
+    .select({ wanted: c, waits: customUrl != null ? hostWaits(customUrl) : sql<boolean>`false` })
     .from(c)
     .where(sql`${ofCurrent(input.deployment_id)} and ${guards(ctx, input)}`)
-  const wanted = found(await run(ctx, query), 'deployment_not_found') as DeploymentRow & Wanted
-  return { ...plan(wanted, input, input.clear), plan_digest: `${wanted.version}.${digestOf(input)}` }
+  const { wanted, waits } = found(await run(ctx, query), 'deployment_not_found')
+  const planned = plan(wanted as DeploymentRow & Wanted, input, input.clear)
+  if (waits && planned.changes.some(({ path }) => path === 'source_config.custom_url'))
+    planned.warnings.push(await waitingFor(ctx, wanted.tenant_id, hostOf(customUrl!)!))
+  return { ...planned, plan_digest: `${wanted.version}.${digestOf(input)}` }
 })
 
 /** Names the request and, before the dot, the version that it was planned on. */
@@ -141,7 +148,10 @@ function guards(ctx: Ctx, input: Input): SQL {
     input.secrets?.some(isMasked) && knownSecrets(input),
     (suppliesSecrets(input) || input.secret_references) && namedOnce(input),
     archiveOf(madeFrom),
+    config?.custom_url != null && customUrlFree(config.custom_url),
     reachable(input),
+    (config || input.clear.length > 0) &&
+      commandsStay(sql`c.source_config`, merged('source_config', config, input.clear)),
   ]
   return and(...all.filter(guard => guard instanceof Object))!
 }
@@ -169,7 +179,7 @@ function brokenRules(input: Input): SQL {
     sources.filter(one => SOURCES[one][rule].some(other => other.join() === path.join()))
   const said = supplied(input).flatMap(member => {
     const refusing = sourcesWhere('refuses', member.path)
-    const sentence = `${member.path.join('.')} has no place in the source `
+    const sentence = `${member.path.join('.')} is not allowed for source `
     const broken = sql`${source} = any(${textArray(refusing)}) and ${isNew({ ...member, always: false })}`
     return refusing.length > 0 ? [sql`case when ${broken} then ${sentence}::text || ${source} end`] : []
   })
@@ -189,10 +199,12 @@ function brokenRules(input: Input): SQL {
   const sentence = sql`array_to_string(array[${sql.join(all, sql`, `)}], '; ')`
   return sql`case when ${sentence} = '' then true else refuse('source_rule', ${sentence}) end`
 }
-const needed = (path: string[]) => sql`${`${path.join('.')} is needed by the source `}::text`
+const needed = (path: string[]) => sql`${`${path.join('.')} is required for source `}::text`
 
 /** What is against a rule whatever is there. */
-function wellAsked({ config: { mode } }: Ctx, input: Input): void {
+function wellAsked(ctx: Ctx, input: Input): void {
+  const { mode } = ctx.config
+  refuseReservedUrl(ctx, input.source_config)
   const both = input.clear.filter(name => input.source_config?.[name] != null)
   const faults = both.map(name => ({ loc: ['body', 'source_config', name], msg: 'is both supplied and cleared' }))
   const wrongMode = input.revision_source ? modeFaults(input.revision_source, mode, 'revision_source') : []

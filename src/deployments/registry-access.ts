@@ -15,6 +15,7 @@ type Named = { tenant_id: string; deployment_id: string; source: Source; image_u
 
 const LASTS_MS = 60 * 60_000
 const PREFIX = 'slwr'
+const PASSWORD = /^slwr\.([\w-]{1,2000})\.(.{1,200})$/
 /** A person says which image these run; every other source is built by its agent, which says itself. */
 export const BRING_IMAGES: Source[] = ['internal_container', 'external_container']
 
@@ -45,7 +46,7 @@ function grantFor({ url }: RegistrySettings, { tenant_id, deployment_id, source,
 
 /** Undefined where it is no such password at all. What has ended since it was given is found by one trip, and only behind the signature. */
 export async function openAccess(services: Services, password: string, requestId: string): Promise<Grant | undefined> {
-  const [, text, signature] = new RegExp(`^${PREFIX}\\.([\\w-]{1,2000})\\.(.{1,200})$`).exec(password) ?? []
+  const [, text, signature] = PASSWORD.exec(password) ?? []
   if (!text || !(await accessSigner(services.config).verify(signature!, text))) return undefined
   const { path, actions, ...claims } = JSON.parse(Buffer.from(text, 'base64url').toString()) as Claims
   if (claims.expires <= Date.now() + services.config.clockOffset() || !(await stands(services, claims, requestId)))

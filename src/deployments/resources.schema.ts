@@ -1,11 +1,13 @@
 // ResourceSpec: what a deployment may use, and what a member that was left out means.
 import * as z from 'zod'
+import { arrayOf } from '../kernel/wire.ts'
 import {
   Annotations,
   Container,
   DnsSubdomain,
   isObject,
   Labels,
+  MOST_MOUNTS,
   namedOnce,
   sparse,
   Volume,
@@ -21,6 +23,7 @@ const Cpu = z.number().min(0.1).max(8).multipleOf(0.1)
 const CpuLimit = z.number().min(0.1).max(16).multipleOf(0.1)
 const Memory = z.int().min(64)
 const Scale = z.int().min(0)
+const MOST_CONTAINERS = 20
 
 /** What is asked for and the most of it: the second is never below the first. */
 const PAIRS = [
@@ -73,11 +76,11 @@ export const ResourceSpec = z
       labels: Labels,
       annotations: Annotations,
       service_account_name: DnsSubdomain,
-      image_pull_secrets: z.array(z.object({ name: DnsSubdomain })),
-      volumes: z.array(Volume),
-      volume_mounts: z.array(VolumeMount),
-      init_containers: z.array(Container),
-      sidecars: z.array(Container),
+      image_pull_secrets: arrayOf(z.object({ name: DnsSubdomain }), 50),
+      volumes: arrayOf(Volume, MOST_MOUNTS),
+      volume_mounts: arrayOf(VolumeMount, MOST_MOUNTS),
+      init_containers: arrayOf(Container, MOST_CONTAINERS),
+      sidecars: arrayOf(Container, MOST_CONTAINERS),
       db_cpu: Cpu,
       db_cpu_limit: CpuLimit,
       db_memory_mb: Memory,

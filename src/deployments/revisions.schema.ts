@@ -55,6 +55,8 @@ export const obstacles = [
   'integration_gone',
   'integration_suspended',
   'integration_revoked',
+  'custom_url_unverified',
+  'custom_url_lost',
 ] as const
 export const Explanation = z
   .object({ resources: z.array(z.object({ code: z.enum(obstacles), detail: z.string() })) })

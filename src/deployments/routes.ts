@@ -11,8 +11,13 @@ import { revealDeployment } from './secrets.ts'
 import * as deployments from './service.ts'
 import { waitForRevision } from './wait.ts'
 
+/** Of its `custom_url`. */
+const customUrlErrors = ['custom_host_taken', 'custom_url_taken', 'custom_host_reserved'] as const
 /** Of the integration that it comes through. */
 const integrationErrors = ['integration_unknown', 'integration_suspended', 'integration_revoked'] as const
+
+const COMMANDS =
+  'Changing `install_command`, `build_command`, or `init_containers` and `sidecars` of `resource_spec` takes `deployments:change-commands` besides.'
 
 export const deploymentRoutes = slice(
   'Deployments',
@@ -28,11 +33,13 @@ export const deploymentRoutes = slice(
   .post('/v2/deployments', {
     id: 'createDeployment',
     summary: 'Make a deployment, with its first revision and a tracing project of its name',
+    description: COMMANDS,
     body: s.NewDeployment,
     status: 201,
     reply: s.Deployment,
     errors: [
       ...(['source_rule', 'archive_unknown', 'deployment_name_taken', 'project_name_taken'] as const),
+      ...customUrlErrors,
       ...(['workspace_not_found', ...integrationErrors] as const),
     ],
     location: deployment => `/v2/deployments/${deployment.id}`,
@@ -61,7 +68,8 @@ export const deploymentRoutes = slice(
     id: 'patchDeployment',
     summary: 'Change what is wanted of a deployment, which may make a revision',
     description:
-      'With `dry_run=true` it answers with the plan instead. A plan’s `plan_digest`, sent as `Plan-Digest`, applies that plan or none.',
+      'With `dry_run=true` it answers with the plan instead. A plan’s `plan_digest`, sent as `Plan-Digest`, applies that plan or none. ' +
+      COMMANDS,
     params: s.DeploymentRef,
     query: s.PatchQuery,
     body: s.DeploymentPatch,
@@ -69,6 +77,7 @@ export const deploymentRoutes = slice(
     errors: [
       ...(['deployment_not_found', 'member_immutable', 'source_rule', 'secret_unknown', 'variable_doubled'] as const),
       ...(['archive_unknown', 'deployment_deleting', 'plan_stale', ...integrationErrors] as const),
+      ...customUrlErrors,
     ],
     versioned: true,
     variant: { on: 'dry_run', reply: s.Plan, verb: planPatch },
@@ -114,7 +123,8 @@ export const deploymentRoutes = slice(
     id: 'redeployRevision',
     summary: 'Deploy an older revision again, as a new one',
     description:
-      'The new revision carries the commit or image, the configuration, the resources and the versions of the secrets of the old one, and they are what is wanted from then on.',
+      'The new revision carries the commit or image, the configuration, the resources and the versions of the secrets of the old one, and they are what is wanted from then on. ' +
+      COMMANDS,
     params: s.RevisionRef,
     query: s.DryRun,
     reply: s.Deployment,
@@ -144,7 +154,7 @@ export const deploymentRoutes = slice(
   .post('/v2/deployments/{deployment_id}/rollback', {
     id: 'rollBackDeployment',
     summary: 'Go back to an older revision, and hold automatic deploys',
-    description: 'With `dry_run=true` it answers with the difference instead.',
+    description: `With \`dry_run=true\` it answers with the difference instead. ${COMMANDS}`,
     params: s.DeploymentRef,
     query: s.DryRun,
     body: Rollback,

@@ -1,6 +1,6 @@
 // What crosses the wire about deployments and their revisions.
 import * as z from 'zod'
-import { listOf, Page, Uuid } from '../kernel/wire.ts'
+import { arrayOf, emptyAsAbsent, listOf, Page, text, truth, Uuid } from '../kernel/wire.ts'
 import { isObject, matching, namedOnce } from './kubernetes.schema.ts'
 import {
   CLEARABLE,
@@ -24,7 +24,9 @@ const Times = { created_at: Time, updated_at: Time }
 
 // ---- deployments
 
+const MOST_SECRETS = 500
 const Name = matching(
+  63,
   '[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?',
   'needs to be 1 to 63 lower-case letters, digits or inner hyphens',
 )
@@ -45,8 +47,10 @@ export const NewDeployment = z
     source: Source,
     source_config: SourceConfigInput,
     source_revision_config: SourceRevisionConfigInput,
-    secrets: z.array(Secret),
-    secret_references: z.array(SecretReference).nullish().meta({ description: 'Only for `external_container`.' }),
+    secrets: arrayOf(Secret, MOST_SECRETS),
+    secret_references: arrayOf(SecretReference, MOST_SECRETS)
+      .nullish()
+      .meta({ description: 'Only for `external_container`.' }),
   })
   .superRefine(variablesOnce, always)
   .meta({
@@ -67,12 +71,10 @@ export const DeploymentPatch = z
     revision_source: z.enum(revisionSources).nullish().meta({ description: 'Instead of `source`, for this revision.' }),
     source_config: SourceConfigInput.nullish(),
     source_revision_config: SourceRevisionConfigInput.nullish(),
-    secrets: z
-      .array(Secret)
+    secrets: arrayOf(Secret, MOST_SECRETS)
       .nullish()
       .meta({ description: `Replaces them all; \`[]\` keeps them, and so does \`${MASK}\` for one of them.` }),
-    secret_references: z
-      .array(SecretReference)
+    secret_references: arrayOf(SecretReference, MOST_SECRETS)
       .nullish()
       .meta({ description: 'Only for `external_container`. `[]` removes them.' }),
   })
@@ -120,9 +122,10 @@ export const DeploymentList = listOf(Deployment).meta({
   description: 'A page of deployments, newest first.',
 })
 
+const LONGEST_ITEM = 40
 const separated = <Item extends z.ZodType>(item: Item, most: number) =>
-  z.string().transform((text, check): z.output<Item>[] => {
-    const items = text.split(',')
+  text(most * (LONGEST_ITEM + 1)).transform((joined, check): z.output<Item>[] => {
+    const items = joined.split(',')
     if (items.length > most) check.addIssue({ code: 'too_big', origin: 'array', maximum: most, input: items })
     return items.slice(0, most).map((one, i) => {
       const parsed = item.safeParse(one)
@@ -163,9 +166,6 @@ export type Plan = z.output<typeof Plan>
 
 // ---- queries
 
-/** Some clients write it with a capital. */
-const truth = (text: unknown) =>
-  typeof text === 'string' && /^(true|false)$/i.test(text) ? text.toLowerCase() === 'true' : text
 export const DryRun = z.object({
   dry_run: z
     .preprocess(truth, z.boolean().default(false))
@@ -179,13 +179,12 @@ export const RevealQuery = z.object({
 export const PatchQuery = z.object({
   ...DryRun.shape,
   clear: z
-    .preprocess(text => (text === '' ? undefined : text), separated(z.enum(CLEARABLE), CLEARABLE.length).default([]))
+    .preprocess(emptyAsAbsent, separated(z.enum(CLEARABLE), CLEARABLE.length).default([]))
     .meta({ type: 'string', description: `Members to empty, separated by commas: ${CLEARABLE.join(', ')}.` }),
 })
 
 /** An empty value filters nothing. */
-const filter = <Schema extends z.ZodType>(schema: Schema) =>
-  z.preprocess(value => (value === '' ? undefined : value), schema.optional())
+const filter = <Schema extends z.ZodType>(schema: Schema) => z.preprocess(emptyAsAbsent, schema.optional())
 
 const ids = (what: string) =>
   filter(separated(Uuid, MOST_IDS)).meta({

@@ -8,6 +8,8 @@ import { commit } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import { statement } from '../kernel/statement.ts'
 import { deployments, type Preview, type SecretVersion } from '../tables.ts'
+import { commandsAllowed } from './commands.ts'
+import { refuseReservedUrl } from './custom-hosts.ts'
 import { firstStep } from './lifecycle.ts'
 import { created, imageVersion } from './queue.ts'
 import { asksForDatabase } from './resources.schema.ts'
@@ -59,9 +61,12 @@ export type Child = {
 export async function makeDeployment(ctx: Ctx, input: New, child?: Child) {
   const faults = sourceFaults(input, ctx.config)
   if (faults.length > 0) throw ruleBroken(faults)
+  refuseReservedUrl(ctx, input.source_config)
   const id = crypto.randomUUID()
   const revision = crypto.randomUUID()
   const ready = hasArtifact(input)
+  // A preview has the commands of its parent and of its policy, which were allowed when they were set.
+  const may = and(integrationOf(input.source_config), child ? undefined : commandsAllowed(input.source_config))!
   const change = db
     .insert(deployments)
     .values({
@@ -72,7 +77,7 @@ export async function makeDeployment(ctx: Ctx, input: New, child?: Child) {
       source: input.source,
       deployment_type: typeOf(input),
       status: wantsDatabase(input) ? 'AWAITING_DATABASE' : 'READY',
-      source_config: sql`case when ${integrationOf(input.source_config)} then ${JSON.stringify({ ...input.source_config, deployment_type: typeOf(input) })}::json end`,
+      source_config: sql`case when ${may} then ${JSON.stringify({ ...input.source_config, deployment_type: typeOf(input) })}::json end`,
       source_revision_config: sql`case when ${archiveOf(input.source_revision_config)} then ${JSON.stringify(input.source_revision_config)}::json end`,
       image_version: imageVersion(sql`${input.source_revision_config.image_uri ?? null}::text`),
       secrets: input.secrets.map(({ name }): SecretVersion => ({ name, version: 1 })),

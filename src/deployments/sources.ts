@@ -81,7 +81,7 @@ export function sourceFaults(body: Body & { source: Source }, { mode }: { mode: 
     ...modeFaults(source, mode),
     ...rules.needs
       .filter(path => !supplies(body, path))
-      .map(path => fault('source_member_needed', path, `is needed by the source \`${source}\``)),
+      .map(path => fault('source_member_needed', path, `is required for source \`${source}\``)),
     ...refusedMembers(source, body),
     ...pushFaults(body),
   ]
@@ -89,7 +89,7 @@ export function sourceFaults(body: Body & { source: Source }, { mode }: { mode: 
 
 export function modeFaults(source: Source, mode: Mode, member = 'source'): SourceFault[] {
   const at = SOURCES[source].mode
-  const elsewhere = at === 'saas' ? 'in the hosted installation' : 'in self-hosted installations'
+  const elsewhere = at === 'saas' ? 'with SLIPWAY_MODE=saas' : 'with SLIPWAY_MODE=self_hosted'
   return at === mode ? [] : [fault('source_mode', [member], `\`${source}\` is available ${elsewhere} only`)]
 }
 
@@ -97,7 +97,7 @@ export function modeFaults(source: Source, mode: Mode, member = 'source'): Sourc
 export const refusedMembers = (source: Source, body: Body): SourceFault[] =>
   SOURCES[source].refuses
     .filter(path => supplies(body, path))
-    .map(path => fault('source_member_refused', path, `has no place in the source \`${source}\``))
+    .map(path => fault('source_member_refused', path, `is not allowed for source \`${source}\``))
 
 /** A tag does not move by pushes. A patch is held to this too, with what it comes to. */
 export const pushFaults = ({ source_config, source_revision_config }: Body): SourceFault[] =>

@@ -1,7 +1,7 @@
 // What crosses the wire about tags, and about tracing projects.
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
-import { listOf, Page, Uuid } from '../kernel/wire.ts'
+import { arrayOf, listOf, Page, Uuid } from '../kernel/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 export const MOST_TAGS = 50
@@ -39,7 +39,7 @@ export const Tags = z
     resources: z.array(z.object({ tag_value_id: Uuid, tag_key_id: Uuid, key: z.string(), value: z.string() })),
   })
   .meta({ id: 'Tags', description: 'The tags that a deployment bears, by key and value.' })
-export const NewTags = z.object({ tag_value_ids: z.array(Uuid).min(1).max(MOST_TAGS) }).meta({
+export const NewTags = z.object({ tag_value_ids: arrayOf(Uuid, MOST_TAGS, 1) }).meta({
   id: 'NewTags',
   description: `Added to those it bears, which may then be ${MOST_TAGS} at most.`,
   example: { tag_value_ids: ['5d41402a-bc4b-4a76-b971-9d911017c592'] },

@@ -15,7 +15,14 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
       'Pack and send it with `tar czf app.tgz .` and `curl -T app.tgz "$upload_url"`; then patch `source_revision_config.source_tarball_path` with the `object_path`.',
     params: DeploymentRef,
     reply: s.UploadTarget,
-    errors: ['deployment_not_found', 'deployment_deleting', 'source_rule', 'not_configured'],
+    errors: [
+      'deployment_not_found',
+      'deployment_deleting',
+      'source_rule',
+      'uploads_full',
+      'upload_links_full',
+      'not_configured',
+    ],
     verb: offerUpload,
   })
   .put('/v2/uploads/{workspace_id}/{upload_id}', {
@@ -24,11 +31,13 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
     description: 'The address is an `upload_url`: its signature stands in for a key, and works once.',
     ...link,
     takes: 'application/gzip',
+    longBody: true,
     reply: s.Upload,
     errors: [
       'upload_link_invalid',
       'upload_link_expired',
       'upload_link_used',
+      'uploads_full',
       'archive_too_large',
       'not_gzip_type',
       'archive_invalid',

@@ -35,7 +35,7 @@ export const offerUpload = verb(
       select ${id}::uuid, organization_id, tenant_id, id, tenant_id || '/' || ${id}::text || '.tar.gz', clock() + interval '15 minutes',
         setting('actor_kind'), current_actor()
       from ${deployments}
-      where ${theOne(deployment_id)} and ${unless('deployment_deleting', sql`${deployments.deleting_at} is null`)} and ${sourced}
+      where ${theOne(deployment_id)} and upload_links_left(tenant_id, ${LINKS}) and upload_room(tenant_id, 1, ${ctx.config.uploadBytes}) and ${unless('deployment_deleting', sql`${deployments.deleting_at} is null`)} and ${sourced}
       returning *`
     const row = found(await commit(ctx, 'upload.offered', offered, { deployment_id }), 'deployment_not_found')
     const expires = Date.parse(row.expires_at)
@@ -54,6 +54,8 @@ type Body = {
   type: string | undefined
   requestId: string
 }
+/** How many links of a workspace may be waiting to be used. */
+const LINKS = 100
 const TYPES = /^application\/(gzip|x-gzip|x-gtar|x-tgz|x-tar|octet-stream)\s*(;|$)/i
 
 /** Takes the archive of a link. What can be refused by its headers leaves the link unused; what breaks later has spent it. */
@@ -67,7 +69,11 @@ export async function receiveUpload({ config, database }: Services, link: Link, 
   if (!body.stream) throw fail('archive_invalid')
 
   const settings = systemSettings(config, body.requestId)
-  const [, claimed] = await runAsSystem(database, settings, claim(link))
+  const [, claimed] = await runAsSystem(
+    database,
+    settings,
+    claim(link, body.length || ARCHIVE_BYTES, config.uploadBytes),
+  )
   const [path] = found(claimed as Row[], 'upload_link_expired') as [string]
   const { stream, told } = inspected(body.stream, body.length)
   await storage.put(path, stream).catch(cause => {
@@ -82,9 +88,10 @@ const theLink = ({ workspace_id, upload_id }: Link): SQL =>
   sql`id = ${upload_id}::uuid and tenant_id = ${workspace_id}::uuid`
 
 /** Of two at once the second waits here, and then finds it used. */
-const claim = (link: Link): SQL<Row> => sql`
-  update uploads set state = 'receiving', used_at = clock()
+const claim = (link: Link, bytes: number, most: number): SQL<Row> => sql`
+  update uploads set state = 'receiving', used_at = clock(), reserved = ${bytes}
   where ${theLink(link)} and expires_at > clock() and ${unless('upload_link_used', sql`used_at is null`)}
+    and upload_room(tenant_id, ${bytes}, ${most})
   returning object_path`
 
 /** Whoever asked for the link is who uploaded. */

@@ -3,16 +3,16 @@ import { parseArgs } from 'node:util'
 import type * as z from 'zod'
 import { bootstrap } from '../access/bootstrap.ts'
 import { Email, Name } from '../access/schema.ts'
-import { readDatabaseUrl } from '../env.ts'
+import { readSystemUrl } from '../env.ts'
 import { connect } from '../kernel/db.ts'
 import { registerPlatformListener } from '../listeners/platform.ts'
 import { openHome } from './home.ts'
-import { reach, requireReady } from './reach.ts'
+import { reach, requireReady, requireRole } from './reach.ts'
 
 const USAGE = `npm run bootstrap -- --organization NAME [--workspace NAME] [--email ADDRESS]... [--organization-key]
                       [--platform-listener NAME]
 
-Finds or makes the organisation and the workspace in the database of DATABASE_URL, or in that of the running npm run dev,
+Finds or makes the organisation and the workspace in the database of DATABASE_SYSTEM_URL or DATABASE_URL, or in that of the running npm run dev,
 makes the people of --email its Admins, and prints a new Admin key: of the workspace, or of the whole organisation.
 With --platform-listener it finds or makes a listener that serves every workspace of the installation, and prints a key for its agent too.`
 
@@ -35,13 +35,17 @@ async function main() {
     emails: values.email.flatMap(list => list.split(',')).map(address => argument('email', Email, address)),
     scope: values['organization-key'] ? ('organization' as const) : ('workspace' as const),
   }
-  const url = process.env.DATABASE_URL || openHome().read('database-url')
-  if (!url) throw new Error('Set DATABASE_URL, or start `npm run dev` to use its database.')
+  const { DATABASE_SYSTEM_URL, DATABASE_URL = openHome().read('database-url') } = process.env
+  if (!DATABASE_SYSTEM_URL && !DATABASE_URL)
+    throw new Error('Set DATABASE_SYSTEM_URL, or start `npm run dev` to use its database.')
 
-  const { database: address, via, close } = reach(readDatabaseUrl({ DATABASE_URL: url }), { poolSize: 1 })
+  const url = readSystemUrl({ DATABASE_SYSTEM_URL, DATABASE_URL })
+  const { database: address, via, close } = reach({ url }, { poolSize: 1 })
   try {
     const database = connect({ database: address }, via)
-    await requireReady(database)
+    const name = DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL'
+    await requireReady(database, name)
+    await requireRole(database, 'DATABASE_SYSTEM_URL', name)
     const { api_key, organization_id, tenant_id } = await bootstrap(database, wanted)
     console.log(`Organisation  ${organization_id}  ${wanted.organization}
 Workspace     ${tenant_id}  ${wanted.workspace}

@@ -51,16 +51,22 @@ async function main() {
     home.write('database-url', url)
     // The larger part of our own code is loaded only now, when the children are on their way.
     const { prepare } = await import('./prepare.ts')
-    const prepared = prepare({ home, url, settings, gateway: { port: gatewayPort, token } }).catch(({ message }) => {
-      throw new Error(theirs ? `DATABASE_URL: ${message}` : message)
-    })
+    const prepared = prepare({ home, ownerUrl: url, settings, gateway: { port: gatewayPort, token } }).catch(
+      ({ message }) => {
+        throw new Error(theirs ? `DATABASE_URL: ${message}` : message)
+      },
+    )
     return step('Database', prepared)
   }
 
   /** Both the database and the Worker start at once; the Worker only needs to know where the gateway will be. */
   async function startWorker() {
-    const gateway = { DATABASE_URL: connectionStringOf(token), DATABASE_GATEWAY_URL: `http://127.0.0.1:${gatewayPort}` }
-    const vars = { ...settings, ...(theirs && speaksHttp(theirs) ? { DATABASE_URL: theirs } : gateway) }
+    const gateway = {
+      DATABASE_URL: connectionStringOf(token),
+      DATABASE_SYSTEM_URL: connectionStringOf(token, 'system'),
+      DATABASE_GATEWAY_URL: `http://127.0.0.1:${gatewayPort}`,
+    }
+    const vars = { ...settings, ...(theirs && speaksHttp(theirs) ? (await database).addresses : gateway) }
     for await (const port of candidates(wanted)) {
       const onLine = (line: string) => showLine(line, PROBE)
       const worker = startWrangler({ home, port, settings: vars, onLine, onTrouble: complain })
@@ -132,9 +138,12 @@ function wantedPort(): number | undefined {
   throw new Error(`--port ${values.port} is not a port: give a whole number from 1 to 65535.`)
 }
 
-/** What the environment says about the app; where the gateway is, we say. */
+/** Where the gateway is, and with which logins it is reached. */
+const OUR_OWN = ['DATABASE_GATEWAY_URL', 'DATABASE_SYSTEM_URL']
+
+/** What the environment says about the app. */
 function settingsGiven(): Record<string, string> {
-  const names = SETTINGS.filter(name => process.env[name] && name !== 'DATABASE_GATEWAY_URL')
+  const names = SETTINGS.filter(name => process.env[name] && !OUR_OWN.includes(name))
   return Object.fromEntries(names.map(name => [name, process.env[name]!]))
 }
 

@@ -8,6 +8,8 @@ import { type Result, runPipeline, type Statement } from './pipeline.ts'
 
 export type GatewayOptions = {
   databaseUrl: string
+  /** Another login of the same database; without it there is one pool for both. */
+  systemUrl?: string
   poolSize?: number
   /** Milliseconds. */
   statementTimeout?: number
@@ -19,6 +21,7 @@ export type GatewayOptions = {
 
 export type Gateway = {
   connectionString: string
+  systemConnectionString: string
   /** In process: the driver's `fetchFunction`. */
   fetch(input: Request | string | URL, init?: RequestInit): Promise<Response>
   /** Over HTTP, on the loopback address only: the driver's `fetchEndpoint`. */
@@ -45,14 +48,15 @@ const TOO_LARGE = refusal(413, '54000', `A request may have ${BODY_LIMIT} bytes`
 const MALFORMED = refusal(400, '08P01', 'This is not a request of the Neon driver')
 
 /** What the gateway of a token asks for: known before the gateway is. */
-export const connectionStringOf = (token: string): string =>
-  `postgresql://gateway:${encodeURIComponent(token)}@localhost/slipway`
+export const connectionStringOf = (token: string, login: 'app' | 'system' = 'app'): string =>
+  `postgresql://${login}:${encodeURIComponent(token)}@localhost/slipway`
 
 /** Neon's own hosts speak the protocol themselves. */
 export const speaksHttp = (databaseUrl: string): boolean => /\.neon\.(tech|build)$/.test(new URL(databaseUrl).hostname)
 
 export function createGateway({
   databaseUrl,
+  systemUrl = databaseUrl,
   poolSize = 10,
   statementTimeout = 10_000,
   ...options
@@ -60,19 +64,10 @@ export function createGateway({
   const token = options.token || randomBytes(24).toString('base64url')
   const connectionString = connectionStringOf(token)
   const key = digest(new URL(connectionString).password)
-  const pool = new pg.Pool({
-    connectionString: databaseUrl,
-    max: poolSize,
-    connectionTimeoutMillis: CONNECT_TIMEOUT,
-    idleTimeoutMillis: 60_000,
-    statement_timeout: statementTimeout,
-    // The server's own timeout answers first; this one is for a server that no longer answers.
-    query_timeout: statementTimeout + CONNECT_TIMEOUT,
-    keepAlive: true,
-  })
-  // A connection that breaks fails its own query; without a listener it would also end the process.
-  pool.on('error', () => {})
-  pool.on('connect', client => client.on('error', () => {}))
+  const pool = openPool(databaseUrl, poolSize, statementTimeout)
+  const systemPool = systemUrl === databaseUrl ? pool : openPool(systemUrl, poolSize, statementTimeout)
+  const poolOf = (header: Header) =>
+    new URL(header('neon-connection-string')!).username === 'system' ? systemPool : pool
 
   // Any page in a browser and any user can reach a loopback port, so reaching it must not be enough.
   function authorised(header: Header): boolean {
@@ -88,7 +83,10 @@ export function createGateway({
     const queries = rewrite ? request.queries.map(q => ({ ...q, query: rewrite(q.query) })) : request.queries
     onTrip?.({ queries })
     try {
-      const results = await run(pool, request.batch ? [command(begin), ...queries, command('COMMIT')] : queries)
+      const results = await run(
+        poolOf(header),
+        request.batch ? [command(begin), ...queries, command('COMMIT')] : queries,
+      )
       const bodies = results.map(result => present(result, header('neon-array-mode') === 'true'))
       return { status: 200, body: request.batch ? { results: bodies.slice(1, -1) } : (bodies[0] ?? {}) }
     } catch (error) {
@@ -114,6 +112,7 @@ export function createGateway({
 
   return {
     connectionString,
+    systemConnectionString: connectionStringOf(token, 'system'),
     async fetch(input, init) {
       const request = new Request(input, init)
       const header: Header = name => request.headers.get(name) ?? undefined
@@ -134,9 +133,23 @@ export function createGateway({
     async close() {
       server.close()
       server.closeAllConnections()
-      await pool.end()
+      await Promise.all([...new Set([pool, systemPool])].map(one => one.end()))
     },
   }
+}
+
+function openPool(connectionString: string, max: number, statementTimeout: number): pg.Pool {
+  const pool = new pg.Pool({
+    ...{ connectionString, max, keepAlive: true, idleTimeoutMillis: 60_000 },
+    connectionTimeoutMillis: CONNECT_TIMEOUT,
+    statement_timeout: statementTimeout,
+    // The server's own timeout answers first; this one is for a server that no longer answers.
+    query_timeout: statementTimeout + CONNECT_TIMEOUT,
+  })
+  // A connection that breaks fails its own query; without a listener it would also end the process.
+  pool.on('error', () => {})
+  pool.on('connect', client => client.on('error', () => {}))
+  return pool
 }
 
 async function run(pool: pg.Pool, statements: Statement[]): Promise<Result[]> {

@@ -27,7 +27,9 @@ export function openHome(folder = process.env.SLIPWAY_HOME || join(PROJECT, '.sl
   }
   // Renamed into its place, so that nobody ever reads half a file.
   const write = (name: string, text: string) => {
-    fs.mkdirSync(path, { recursive: true })
+    // As root, Postgres and applications run as other users and have their folders below it: they get through, and
+    // cannot list it.
+    fs.mkdirSync(path, { recursive: true, mode: 0o711 })
     const work = file(`${name}.${process.pid}`)
     fs.writeFileSync(work, text, { mode: 0o600 })
     fs.renameSync(work, file(name))

@@ -16,30 +16,43 @@ type Options = {
 }
 
 const MAIN = join(PROJECT, 'src/agent/main.ts')
+/** Settings of the agent that say as whom and where applications run. */
+const PLACES = ['AGENT_RUN_AS', 'AGENT_APPS_HOME', 'AGENT_CGROUP']
 const ROUTER_WITHIN = 10_000
 /** Longer than it gives what it runs to end. */
 const PATIENCE_MS = 15_000
 const AGAIN_MS = 1000
 /** How this machine reaches the network, as npm and its user have set it: builds here are this user's own. */
 const NETWORK = /^(https?_proxy|no_proxy|node_extra_ca_certs|npm_config_(registry|cafile|proxy|https_proxy|noproxy))$/i
+/** A git host of this machine, to try things with. */
+const LOOPBACK = { AGENT_ALLOWED_NETWORKS: '127.0.0.0/8, ::1/128' }
 /** Of no interest to whoever only has the one, and wants to know what comes of a deployment. */
-const NOISE = /^Has the lease|: ((start|switch|drain|stop|interrupt|give up|forget) |remove$)/
+const NOISE = /^lease acquired|^agent started|: ((start|switch|drain|stop|interrupt|give up|forget) |remove$)/
+
+const NOT_ISOLATED = /^applications not isolated reason="(.*)" help=/
+const warningOf = (reason: string) =>
+  `Warning: applications run as your own user and can read your files and this installation's keys, because ${reason}. Deploy only code that you trust, or see docs/processes.md.`
 
 export function startLocalAgent({ home, url, listener_key, onLine, onTrouble }: Options) {
   const { PATH = '', HOME = '' } = process.env
   const network = Object.entries(process.env).filter(([name]) => NETWORK.test(name))
   const lent = { ...Object.fromEntries(network), AGENT_BUILD_ENV: network.map(([name]) => name).join(',') }
+  const places = Object.fromEntries(PLACES.flatMap(name => (process.env[name] ? [[name, process.env[name]]] : [])))
   let stopping = false
   let child = start()
 
   function start() {
     const started = spawn(process.execPath, [MAIN, '--home', home.file('agent'), '--stop'], {
       cwd: PROJECT,
-      env: { PATH, HOME, ...lent, SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: listener_key },
+      env: { PATH, HOME, ...lent, ...places, ...LOOPBACK, SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: listener_key },
       stdio: ['ignore', 'pipe', 'pipe', 'ipc'],
       detached: true,
     })
-    createInterface({ input: started.stdout! }).on('line', line => NOISE.test(line) || onLine(line))
+    createInterface({ input: started.stdout! }).on('line', line => {
+      const reason = NOT_ISOLATED.exec(line)?.[1]
+      if (reason) onTrouble(warningOf(reason))
+      else if (!NOISE.test(line)) onLine(line)
+    })
     createInterface({ input: started.stderr! }).on('line', line => stopping || onTrouble(line))
     started.once('close', async () => {
       if (stopping) return

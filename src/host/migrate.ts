@@ -6,6 +6,7 @@ import { type MigrationMeta, readMigrationFiles } from 'drizzle-orm/migrator'
 import { drizzle } from 'drizzle-orm/node-postgres'
 import { PgDialect, type PgSession } from 'drizzle-orm/pg-core'
 import pg from 'pg'
+import { readOwnerUrl } from '../env.ts'
 
 export type MigrateOptions = {
   /** The idx of the last migration to apply. */
@@ -43,7 +44,11 @@ export async function migrate(
       const run = (migrations: MigrationMeta[]) =>
         new PgDialect().migrate(migrations, session, { migrationsFolder: folder })
 
-      await run([])
+      await run([]).catch(error => {
+        throw new Error(`The schema of migrations was not made: ${reasonOf(error)}${adviceFor(error)}`, {
+          cause: error,
+        })
+      })
       const { rows } = await tx.execute(
         sql`select coalesce(max(created_at), 0) as last from drizzle.__drizzle_migrations`,
       )
@@ -52,7 +57,9 @@ export async function migrate(
         if (migration.folderMillis <= Number(rows[0]!.last)) continue
         const start = performance.now()
         await run([migration]).catch(error => {
-          throw new Error(`Migration ${tag} failed and none was applied: ${reasonOf(error)}`, { cause: error })
+          throw new Error(`Migration ${tag} failed and none was applied: ${reasonOf(error)}${adviceFor(error)}`, {
+            cause: error,
+          })
         })
         applied.push({ name: tag, ms: Math.round(performance.now() - start) })
       }
@@ -66,7 +73,7 @@ export async function migrate(
   }
 }
 
-async function connect(databaseUrl: string): Promise<pg.Client> {
+export async function connect(databaseUrl: string): Promise<pg.Client> {
   try {
     const client = new pg.Client({ connectionString: databaseUrl, connectionTimeoutMillis: 10_000 })
     client.on('error', () => {})
@@ -77,6 +84,12 @@ async function connect(databaseUrl: string): Promise<pg.Client> {
   }
 }
 
+/** What to do where a permission is missing. */
+const adviceFor = (error: unknown): string =>
+  /permission denied/.test(reasonOf(error))
+    ? '. Set DATABASE_OWNER_URL to the owner of the database, with the rights that docs/database-logins.md names.'
+    : ''
+
 /** The innermost message: drizzle's own is the whole statement. An error's other properties may hold the password. */
 function reasonOf(error: unknown): string {
   const { message, cause, code } = error as { message?: string; cause?: unknown; code?: string }
@@ -85,9 +98,7 @@ function reasonOf(error: unknown): string {
 
 if (import.meta.main) {
   try {
-    const databaseUrl = process.env.DATABASE_URL
-    if (!databaseUrl) throw new Error('Set DATABASE_URL to the Postgres that is to be migrated')
-    await migrate(databaseUrl)
+    await migrate(readOwnerUrl(process.env))
   } catch (error) {
     console.error(error instanceof Error ? error.message : error)
     process.exitCode = 1

@@ -1,28 +1,25 @@
 // Hosts the same app on plain Node: `npm start`, with the gateway in process where the database is not Neon's.
 import { once } from 'node:events'
-import type { Server } from 'node:http'
-import { createAdaptorServer } from '@hono/node-server'
 import { createApp } from '../app.ts'
-import { type Config, readAddress, readConfig, readUploadsFolder } from '../env.ts'
+import { type Config, readAddress, readConfig, readTrustedProxies, readUploadsFolder } from '../env.ts'
 import { settled } from '../kernel/afterwards.ts'
-import type { GatewayOptions } from './gateway.ts'
+import { clientAddress, isRange } from './client-address.ts'
 import { pinnedFetch } from './pinned-fetch.ts'
-import { reach, requireReady } from './reach.ts'
+import { type OpenGateway, reach, requireReady, requireRole } from './reach.ts'
 import { scheduled } from './schedule.ts'
+import { serverOf } from './server.ts'
 import { inFolder } from './storage.ts'
 
-/** Node's own five minutes would cut a large archive off that comes over a slow line. */
-const REQUEST_MS = 30 * 60_000
 const DRAIN_MS = 10_000
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 
-export function hosted(
-  env: Record<string, unknown>,
-  overrides: Partial<Config> = {},
-  options: Omit<GatewayOptions, 'databaseUrl'> = {},
-) {
-  const config = readConfig(env, { uploads: inFolder(readUploadsFolder(env)), ...overrides })
-  const { database, via, gateway, close } = reach(config.database.url, options)
+export function hosted(env: Record<string, unknown>, overrides: Partial<Config> = {}, options: OpenGateway = {}) {
+  const config = readConfig(env, {
+    uploads: inFolder(readUploadsFolder(env)),
+    clientAddress: clientAddress(readTrustedProxies(env, isRange)),
+    ...overrides,
+  })
+  const { database, via, gateway, close } = reach(config.database, options)
   config.database = database
   config.outside = overrides.outside ?? pinnedFetch(config)
   const app = createApp(config, via)
@@ -33,7 +30,13 @@ async function main() {
   const { HOST, PORT } = readAddress(process.env)
   const { app, close } = hosted(process.env)
   await requireReady(app.database)
-  const server = createAdaptorServer({ fetch: app.fetch, serverOptions: { requestTimeout: REQUEST_MS } }) as Server
+  await requireRole(app.database, 'DATABASE_URL')
+  await requireRole(
+    app.database,
+    'DATABASE_SYSTEM_URL',
+    process.env.DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL',
+  )
+  const server = serverOf(app.fetch)
   await once(server.listen(PORT, HOST), 'listening').catch((error: NodeJS.ErrnoException) => {
     throw error.code === 'EADDRINUSE'
       ? new Error(`PORT ${PORT} is taken: set another one.`)

@@ -6,8 +6,8 @@ import { type RequestOptions, request as secure } from 'node:https'
 import { isIP, type LookupFunction } from 'node:net'
 import { pipeline, Readable } from 'node:stream'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
-import ipaddr from 'ipaddr.js'
 import type { Config } from '../env.ts'
+import { kindOf } from '../kernel/address-kind.ts'
 import { Unreachable } from '../kernel/guarded-fetch.ts'
 
 export type Resolve = (name: string) => Promise<{ address: string; family: number }[]>
@@ -15,25 +15,6 @@ type Way = Pick<Config, 'allowLoopback'> & { resolve?: Resolve; ca?: RequestOpti
 
 /** The whole name: without its last dot, a resolver may try it within the domains of this machine first. */
 const resolved: Resolve = name => lookup(name === 'localhost' ? name : `${name}.`, { all: true, verbatim: true })
-
-const GLOBAL = ipaddr.IPv6.parseCIDR('2000::/3')
-const NAT64 = ipaddr.IPv6.parseCIDR('64:ff9b::/96')
-const SIX_TO_FOUR = ipaddr.IPv6.parseCIDR('2002::/16')
-
-/** What kind of address it is: that of the IPv4 address in it, where it only carries one. */
-export function kindOf(text: string): string {
-  if (!ipaddr.IPv4.isValidFourPartDecimal(text) && !ipaddr.IPv6.isValid(text)) return 'invalid'
-  const address = ipaddr.parse(text)
-  if (address instanceof ipaddr.IPv4) return address.range()
-  if (address.zoneId) return 'linkLocal'
-  const bytes = address.toByteArray()
-  const carried = (at: number) => new ipaddr.IPv4(bytes.slice(at, at + 4)).range()
-  if (address.isIPv4MappedAddress() || address.match(NAT64)) return carried(12)
-  if (address.match(SIX_TO_FOUR)) return carried(2)
-  const range = address.range()
-  // Whatever is not given out for use by anyone is no host's, whether it has a name of its own or not.
-  return range === 'unicast' && !address.match(GLOBAL) ? 'reserved' : range
-}
 
 export function pinnedFetch({ allowLoopback, resolve = resolved, ca }: Way): typeof fetch {
   const mayReach = (name: string, address: string): boolean => {

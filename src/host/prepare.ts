@@ -2,26 +2,30 @@
 import { bootstrap } from '../access/bootstrap.ts'
 import { registerPlatformListener } from '../listeners/platform.ts'
 import type { DevListener, DevState, Home } from './home.ts'
+import { makeLogins } from './logins.ts'
 import { migrate } from './migrate.ts'
 import { hosted } from './node.ts'
 import { complain } from './terminal.ts'
 
 type Wanted = {
   home: Home
-  url: string
+  /** Of the login that owns the tables. */
+  ownerUrl: string
   settings: Record<string, string>
   gateway: { port: number; token: string }
 }
 type Key = Omit<DevState, 'url' | 'pid'>
 
-export async function prepare({ home, url, settings, gateway: { port, token } }: Wanted) {
-  await migrate(url, { log: () => {} })
-  const host = hosted({ ...settings, DATABASE_URL: url }, { log: () => {} }, { token })
+export async function prepare({ home, ownerUrl, settings, gateway: { port, token } }: Wanted) {
+  await migrate(ownerUrl, { log: () => {} })
+  const logins = await makeLogins(ownerUrl)
+  const addresses = { DATABASE_URL: logins.app, DATABASE_SYSTEM_URL: logins.system }
+  const host = hosted({ ...settings, ...addresses }, { log: () => {} }, { token })
   await host.gateway?.listen(port)
-  host.config.deprecations.forEach(complain)
+  host.config.notices.forEach(complain)
   const key = await keyFor(host, home)
   const listener = await listenerFor(host, home, key.organization_id)
-  return { key, listener, close: host.close }
+  return { key, listener, addresses, close: host.close }
 }
 
 type Host = ReturnType<typeof hosted>

@@ -1,6 +1,6 @@
 // `npm run seed`: many tenants and deployments for benches and trials, in a database that may be thrown away.
 import { parseArgs } from 'node:util'
-import { readDatabaseUrl } from '../env.ts'
+import { readOwnerUrl } from '../env.ts'
 import { connect } from '../kernel/db.ts'
 import { openHome } from './home.ts'
 import { reach, requireReady } from './reach.ts'
@@ -22,11 +22,11 @@ async function main() {
   if (values.help) return console.log(USAGE)
   const tenants = amount('tenants', values.tenants, 100_000)
   const deployments = amount('deployments', values.deployments, 10_000_000)
-  const given = process.env.DATABASE_URL || openHome().read('database-url')
-  if (!given) throw new Error('Set DATABASE_URL, or start `npm run dev` to use its database.')
-  const url = readDatabaseUrl({ DATABASE_URL: given })
+  const { DATABASE_URL = openHome().read('database-url') } = process.env
+  if (!DATABASE_URL) throw new Error('Set DATABASE_URL, or start `npm run dev` to use its database.')
+  const url = readOwnerUrl({ ...process.env, DATABASE_URL })
 
-  const { database, via, close } = reach(url, { poolSize: 1 })
+  const { database, via, close } = reach({ url }, { poolSize: 1 })
   await requireReady(connect({ database }, via)).finally(close)
   const began = performance.now()
   const { counts, ...big } = await seed(url, { tenants, deployments, onProgress: done => progress(done, deployments) })

@@ -67,7 +67,7 @@ async function open(client: pg.Client): Promise<void> {
 }
 
 async function bigTenant(databaseUrl: string) {
-  const { database, via, close } = reach(databaseUrl, { poolSize: 1 })
+  const { database, via, close } = reach({ url: databaseUrl }, { poolSize: 1 })
   try {
     return await bootstrap(connect({ database }, via), { organization: ORGANIZATION, workspace: BIG })
   } finally {

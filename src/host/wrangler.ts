@@ -1,11 +1,13 @@
-// Owns the child process that serves the Worker: `wrangler dev`, offline, without its noise, and never outliving us.
+// Owns the child process that serves the Worker: wrangler, offline, without its noise, and never outliving us.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readFileSync } from 'node:fs'
+import { chmodSync, mkdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
+import { SETTINGS } from '../env.ts'
 import { type Home, PROJECT } from './home.ts'
+import type { Given } from './wrangler-main.ts'
 
 type Options = {
   home: Home
@@ -31,29 +33,34 @@ const QUIET = {
   X_LOCAL_EXPLORER: 'false',
   X_LOCAL_OBSERVABILITY: 'false',
 }
-const NOISE =
-  /^$|^⎔|^\[wrangler:info\]|^Using secrets|^Your Worker has access|^Binding {2}|^env\.\w+ \(|If you think this is a bug|newer version of Wrangler/
+/** They reach the Worker by its file; in an environment they would stay readable. */
+const OURS = new Set<string>(SETTINGS)
+const NOISE_BEGINS = ['⎔', '[wrangler:info]', 'Using secrets', 'Your Worker has access', 'Binding  ']
+const isNoise = (line: string) =>
+  line === '' ||
+  NOISE_BEGINS.some(begin => line.startsWith(begin)) ||
+  /^env\.\w+ \(/.test(line) ||
+  /If you think this is a bug|newer version of Wrangler/.test(line)
 
 export function startWrangler({ home, port, settings, onLine, onTrouble }: Options) {
-  const flags = {
+  // They hold what people upload, and their files have no modes of their own.
+  for (const name of ['worker', 'registry', 'cache']) {
+    mkdirSync(home.file(name), { recursive: true, mode: 0o700 })
+    chmodSync(home.file(name), 0o700)
+  }
+  const given: Given = {
     config: configFor(home, settings),
-    'env-file': home.write('worker.env', Object.entries(settings).map(assignment).join('')),
-    'persist-to': home.file('worker'),
-    ip: '127.0.0.1',
+    envFile: home.write('worker.env', Object.entries(settings).map(assignment).join('')),
+    persist: home.file('worker'),
     port,
-    'inspector-port': 0,
-    'show-interactive-dev-session': false,
   }
   const child = spawn(
     process.execPath,
-    [
-      ...['--import', LEAVE_WITH_PARENT, join(PROJECT, 'node_modules/wrangler/bin/wrangler.js'), 'dev'],
-      ...Object.entries(flags).map(([name, value]) => `--${name}=${value}`),
-    ],
+    ['--import', LEAVE_WITH_PARENT, join(PROJECT, 'src/host/wrangler-main.ts'), JSON.stringify(given)],
     {
       cwd: PROJECT,
       env: {
-        ...process.env,
+        ...Object.fromEntries(Object.entries(process.env).filter(([name]) => !OURS.has(name))),
         ...QUIET,
         WRANGLER_REGISTRY_PATH: home.file('registry'),
         NODE_COMPILE_CACHE: home.file('cache'),
@@ -78,7 +85,7 @@ export function startWrangler({ home, port, settings, onLine, onTrouble }: Optio
   const exited = once(child, 'close').catch(error => [error.message])
   /** Settles when the Worker cannot be served (any more), with the reason. */
   const broken = new Promise<Error>(resolve => {
-    createInterface(child.stdout!).on('line', line => following && !NOISE.test(line) && onLine(line))
+    createInterface(child.stdout!).on('line', line => following && !isNoise(line) && onLine(line))
     child.stderr!.setEncoding('utf8').on('data', (text: string) => {
       if (following) return onTrouble(text.trimEnd())
       said += text.includes('Scheduled Workers are not') ? '' : text

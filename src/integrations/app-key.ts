@@ -14,9 +14,9 @@ function der(tag: number, value: Buffer): Buffer {
 
 /** GitHub hands out PKCS#1, which WebCrypto does not read: this puts it into its PKCS#8 envelope. */
 export function pkcs8(pem: string): string {
-  const [, rsa, text = ''] = /-----BEGIN (RSA )?PRIVATE KEY-----([A-Za-z0-9+/=\s]+)-----END/.exec(pem) ?? []
+  const [, begun = '', text = ''] = pem.split('-----')
   const given = Buffer.from(text, 'base64')
-  const whole = rsa ? der(0x30, Buffer.concat([RSA, der(0x04, given)])) : given
+  const whole = begun.startsWith('BEGIN RSA') ? der(0x30, Buffer.concat([RSA, der(0x04, given)])) : given
   const lines = whole.toString('base64').match(/.{1,64}/g) ?? []
   return ['-----BEGIN PRIVATE KEY-----', ...lines, '-----END PRIVATE KEY-----'].join('\n')
 }

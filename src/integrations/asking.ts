@@ -109,9 +109,19 @@ function waitOf(headers: Headers): number {
 
 /** How many pages there are, by the link to the last one or else by the count. */
 export function pagesIn(headers: Headers, each: number, total: number): number {
-  const links = headers.get('Link')?.slice(0, LONGEST_LINKS) ?? ''
-  const [, last] = /<[^>]*[?&]page=(\d{1,6})[^>]*>;\s*rel="last"/.exec(links) ?? []
-  return Math.min(MOST_PAGES, last ? Number(last) : Math.ceil(total / Math.max(1, each)))
+  const last = lastPageIn(headers.get('Link')?.slice(0, LONGEST_LINKS) ?? '')
+  return Math.min(MOST_PAGES, last ?? Math.ceil(total / Math.max(1, each)))
+}
+
+/** Searched backwards from the relation: a pattern over the whole header could be made cubic by the host. */
+function lastPageIn(links: string): number | null {
+  const relation = links.indexOf('rel="last"')
+  const end = relation < 0 ? -1 : links.lastIndexOf('>', relation)
+  const start = end < 0 ? -1 : links.lastIndexOf('<', end)
+  if (start < 0) return null
+  const [, query = ''] = links.slice(start + 1, end).split('?')
+  const page = new URLSearchParams(query).get('page') ?? ''
+  return /^\d{1,6}$/.test(page) ? Number(page) : null
 }
 
 /** The work for each of these, so many at once, in their order; the first failure ends it all. */

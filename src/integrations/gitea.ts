@@ -1,7 +1,7 @@
 // Gitea and Forgejo: an account, by its access token.
-import * as z from 'zod'
 import { fail } from '../kernel/errors.ts'
 import type { Services } from '../kernel/routes.ts'
+import { arrayOf } from '../kernel/wire.ts'
 import { hostWay, shaped } from './asking.ts'
 import { credentialsOf } from './credentials.ts'
 import type { Githost, Integration } from './githost.ts'
@@ -11,8 +11,8 @@ import { tongue } from './tongue.ts'
 
 /** As many as it gives at once unless it was told otherwise. */
 const EACH = 50
-const Repositories = z.array(ListedRepository).max(1000)
-const Commits = z.array(CommitBody).max(100)
+const Repositories = arrayOf(ListedRepository, 1000)
+const Commits = arrayOf(CommitBody, 100)
 
 export const apiOf = (base_url: string): string => `${base_url}/api/v1`
 export const headersFor = (token: string) => ({ Accept: 'application/json', Authorization: `token ${token}` })

@@ -3,6 +3,7 @@ import * as z from 'zod'
 import { fail } from '../kernel/errors.ts'
 import type { Outside } from '../kernel/guarded-fetch.ts'
 import type { Services } from '../kernel/routes.ts'
+import { text } from '../kernel/wire.ts'
 import { appWord } from './app-key.ts'
 import { ask, hostWay, shaped } from './asking.ts'
 import { credentialsOf, keptToken } from './credentials.ts'
@@ -27,7 +28,7 @@ export const headersFor = (token: string) => ({
 })
 
 const Minted = z.object({
-  token: z.string().regex(/^[\x21-\x7e]{1,1000}$/),
+  token: text(1000).regex(/^[\x21-\x7e]+$/),
   expires_at: z.iso.datetime({ offset: true }),
 })
 

@@ -4,6 +4,7 @@ import type { GitHubApp } from '../env.ts'
 import type { Ctx } from '../kernel/context.ts'
 import { fail } from '../kernel/errors.ts'
 import type { Outside } from '../kernel/guarded-fetch.ts'
+import { arrayOf, text } from '../kernel/wire.ts'
 import { appWord } from './app-key.ts'
 import { ask, hostWay, shaped } from './asking.ts'
 import * as gitea from './gitea.ts'
@@ -63,8 +64,8 @@ export async function accountOf(way: Outside, base_url: string, token: string): 
 
 // ---- a person who installed the operator's App
 
-const Granted = z.object({ access_token: z.string().regex(/^[\x21-\x7e]{1,1000}$/) })
-const Installations = z.object({ total_count: Id, installations: z.array(z.object({ id: Id })).max(1000) })
+const Granted = z.object({ access_token: text(1000).regex(/^[\x21-\x7e]+$/) })
+const Installations = z.object({ total_count: Id, installations: arrayOf(z.object({ id: Id }), 1000) })
 const Count = z.object({ total_count: Id })
 const [EACH, MOST] = [100, 10]
 

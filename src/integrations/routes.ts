@@ -1,5 +1,7 @@
 // How HTTP reaches git hosts of a workspace.
+
 import { statusOf } from '../kernel/codes.ts'
+import { originOf } from '../kernel/origin.ts'
 import { oneOf, pageHeaders } from '../kernel/page.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
 import { HOST_REFUSALS } from './asking.ts'
@@ -19,7 +21,7 @@ const setUp: Operation['open'] = async (c, services) => {
     const value = oneOf(url.searchParams, name)
     if (value !== undefined) answer[name] = value
   }
-  const origin = services.config.publicUrl ?? url.origin
+  const origin = originOf(services.config, c.req.url)
   const arrival = await comeBack(services, c.get('requestId'), origin, answer)
   if (arrival.failure) c.get('seen').code = arrival.failure
   const status = arrival.failure === null ? 200 : statusOf(arrival.failure)

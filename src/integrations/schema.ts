@@ -1,6 +1,6 @@
 // What crosses the wire about git hosts that a workspace is connected to.
 import * as z from 'zod'
-import { Uuid, wholeNumber } from '../kernel/wire.ts'
+import { text, Uuid, wholeNumber } from '../kernel/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 export const hosts = ['github', 'gitea'] as const
@@ -30,7 +30,7 @@ export const Integrations = z.array(Integration).meta({ description: 'All of the
 
 // ---- connecting
 
-const InstallationId = z.string().regex(/^\d{1,15}$/, { error: 'needs to be a number' })
+const InstallationId = text(15).regex(/^\d+$/, { error: 'needs to be a number' })
 
 export const InstallWish = z
   .object({
@@ -50,23 +50,17 @@ export const Install = z
   .meta({ id: 'IntegrationInstall', description: 'The way to install this installation’s own App.' })
 export type Install = z.output<typeof Install>
 
-const text = (longest: number, error: string) =>
-  z.string({ error }).regex(new RegExp(`^[\\x21-\\x7e]{1,${longest}}$`), { error })
-
-const BaseUrl = z
-  .string()
-  .max(500)
+const BaseUrl = text(500)
   .refine(one => /^https?:\/\/[^/?#\s@\\]+(\/[\w.~-]+)*\/?$/i.test(one) && URL.canParse(one), {
     error: 'needs to be the https address at which people see the host',
     abort: true,
   })
-  .overwrite(one => new URL(one).href.replace(/\/+$/, ''))
+  .overwrite(one => new URL(one).href.replace(/\/$/, ''))
   .meta({ description: 'At which people see the host. `https://github.com` when left out of a GitHub.' })
 
-const PEM = /^\s*-----BEGIN (RSA )?PRIVATE KEY-----\s+[A-Za-z0-9+/=\s]+-----END (RSA )?PRIVATE KEY-----\s*$/
-const PrivateKey = z
-  .string()
-  .max(20_000)
+const PEM = /^-----BEGIN (RSA )?PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END (RSA )?PRIVATE KEY-----$/
+const PrivateKey = text(20_000)
+  .trim()
   .regex(PEM, { error: 'needs to be the private key of the App, as the file that GitHub gives has it' })
   .meta({ description: 'PKCS#1 or PKCS#8. Stored sealed, and never told again.' })
 
@@ -77,18 +71,18 @@ export const NewIntegration = z
   .object({
     host: z.enum(hosts),
     base_url: BaseUrl.nullish(),
-    app_id: z
-      .string()
-      .regex(/^\d{1,15}$/, { error: 'needs to be a number' })
-      .nullish(),
+    app_id: InstallationId.nullish(),
     private_key: PrivateKey.nullish(),
     installation_id: InstallationId.nullish(),
-    token: text(500, 'needs to be an access token').nullish().meta({
-      description: 'Of an account of a Gitea or Forgejo that may read repositories and write statuses and comments.',
-    }),
-    webhook_secret: z
-      .string()
-      .regex(/^[\x21-\x7e]{16,255}$/, { error: 'needs 16 to 255 visible ASCII characters' })
+    token: text(500)
+      .regex(/^[\x21-\x7e]+$/, { error: 'needs to be an access token' })
+      .nullish()
+      .meta({
+        description: 'Of an account of a Gitea or Forgejo that may read repositories and write statuses and comments.',
+      }),
+    webhook_secret: text(255)
+      .min(16)
+      .regex(/^[\x21-\x7e]+$/, { error: 'needs 16 to 255 visible ASCII characters' })
       .meta({ description: 'With which the host signs what it sends.' }),
   })
   .superRefine(

@@ -5,35 +5,39 @@ import type { Caller } from './context.ts'
 import { looksLikeApiKey } from './crypto.ts'
 import { sha256Hex } from './digest.ts'
 import { type Fault, fail } from './errors.ts'
+import { originOf } from './origin.ts'
 import { type Edge, type Operation, repeatable, type Services } from './routes.ts'
 import { Uuid } from './wire.ts'
 
-/** A key that is missing, mistyped or over its rate goes no further, and nothing of its body is read. */
-export async function admit(c: Context<Edge>, services: Services): Promise<Caller> {
+/** The key that was sent, if it is of the right shape: what is missing or mistyped goes no further. */
+export function readKey(c: Context): string {
   const bearer = /^Bearer +(\S+) *$/i.exec(c.req.header('Authorization') ?? '')?.[1]
   const key = c.req.header('X-Api-Key') ?? bearer
   if (!key) throw fail('key_missing')
   if (!looksLikeApiKey(key)) throw fail('key_malformed')
-  const hash = sha256Hex(key)
-  const { limiter } = services.config
-  if (limiter && !(await limiter.limit({ key: hash })).success) {
-    throw fail('rate_limited', { headers: { 'Retry-After': '60' } })
-  }
-  return {
-    ...services,
-    actor: { kind: 'key', hash },
-    tenant: null,
-    origin: services.config.publicUrl ?? new URL(c.req.url).origin,
-    requestId: c.get('requestId'),
-    ifMatch: null,
-    withoutIfMatch: false,
-    idempotency: null,
-    planDigest: c.req.header('Plan-Digest') ?? null,
-    gone: () => c.req.raw.signal,
-    after: work => afterwards(c, work),
-    seen: c.get('seen'),
-  }
+  return key
 }
+
+export const callerWith = (
+  c: Context<Edge>,
+  { config, database, sealer }: Services,
+  hash: string,
+  entered: () => void,
+): Caller => ({
+  ...{ config, database, sealer },
+  actor: { kind: 'key', hash },
+  tenant: null,
+  origin: originOf(config, c.req.url),
+  requestId: c.get('requestId'),
+  ifMatch: null,
+  withoutIfMatch: false,
+  idempotency: null,
+  planDigest: c.req.header('Plan-Digest') ?? null,
+  gone: () => c.req.raw.signal,
+  after: work => afterwards(c, work),
+  entered,
+  seen: c.get('seen'),
+})
 
 /** Fills in what the other headers say, and returns their faults, to be reported with those of path, query and body. */
 export function readHeaders(c: Context<Edge>, operation: Operation, text: string, caller: Caller): Fault[] {

@@ -20,8 +20,27 @@ export const CODES = {
     'The authorization server refused',
     'The authorization server did not let the person in; see that the provider’s client, its scopes and its redirect URI are as the server knows them.',
   ],
+  body_too_slow: [
+    408,
+    'Body too slow',
+    'The body did not arrive in time. Send the request again over a faster connection.',
+  ],
+  host_unknown: [
+    400,
+    'Unknown host',
+    'Without PUBLIC_URL this installation answers at localhost and other loopback addresses only. Use one of them, or set PUBLIC_URL.',
+  ],
   body_cut: [400, 'Body cut off', 'The body broke off before its end; send the request again.'],
-  source_rule: [400, 'Against a rule of the source', 'A deployment of this source cannot be so.'],
+  source_rule: [
+    400,
+    'Not allowed for this source',
+    'The request does not fit the source of the deployment. Remove, add or change what is named.',
+  ],
+  custom_host_reserved: [
+    400,
+    'Custom host reserved',
+    'The host of `custom_url` belongs to this installation. Choose a host of your own',
+  ],
   member_immutable: [400, 'Immutable member', 'It cannot be changed after creation; make another, or leave it out'],
   tags_full: [400, 'Too many tags', 'A deployment bears at most 50 tags; take some off first.'],
   tag_keys_full: [
@@ -33,6 +52,11 @@ export const CODES = {
     400,
     'Too many tag values',
     'A tag key has at most 1000 values; delete one that no longer serves first.',
+  ],
+  secret_required: [
+    400,
+    'Secret needed again',
+    'The stored secret was given for another address and is not sent to the new one. Send the secret again with the new address',
   ],
   secret_unknown: [
     400,
@@ -115,13 +139,26 @@ export const CODES = {
     'Registry credential ended',
     'This credential of an agent is of use no more: its hour is over, its key was revoked, or its listener does not serve that deployment; ask for another one by POST /v1/sync/credentials.',
   ],
-  permission_missing: [403, 'Permission missing', 'This key lacks the permission that this operation needs.'],
+  permission_missing: [
+    403,
+    'Permission missing',
+    'This key lacks the permission that this operation needs. Use a key that has it.',
+  ],
   workspace_required: [
     403,
     'Workspace required',
     'An organisation key requires workspace specification: send the workspace id in `X-Tenant-Id`.',
   ],
-  workspace_forbidden: [403, 'Workspace forbidden', 'This key may not enter the workspace in `X-Tenant-Id`.'],
+  workspace_forbidden: [
+    403,
+    'Workspace forbidden',
+    'This key may not enter the workspace in `X-Tenant-Id`. Use a key of that workspace, or leave the header out.',
+  ],
+  provider_not_yours: [
+    403,
+    'Not your provider',
+    'A workspace can change only a provider that it made and that no other workspace is connected through. Use a key with `organization:manage-providers`',
+  ],
   role_exceeds_actor: [403, 'Role exceeds yours', 'This would grant permissions that your own key does not have.'],
   key_outlives_creator: [
     403,
@@ -177,6 +214,11 @@ export const CODES = {
     'No such OAuth provider',
     'There is no such OAuth provider in this organisation; GET /v2/auth/providers lists them.',
   ],
+  custom_host_unproven: [
+    404,
+    'DNS record not found',
+    'DNS has no TXT record that proves this host. Create the record, wait until DNS shows it, and repeat the request. The record',
+  ],
   integration_not_found: [
     404,
     'No such integration',
@@ -210,6 +252,21 @@ export const CODES = {
     'Another commit by now',
     'That commit is not what waits for approval; look at what is there now, and approve that.',
   ],
+  quota_full: [
+    409,
+    'Limit reached',
+    'Delete what is no longer needed, or ask the operator to raise the limit. The limit is',
+  ],
+  uploads_full: [
+    409,
+    'No room for archives',
+    'The archives of this workspace have reached UPLOADS_MAX_GIB. Delete deployments whose archives are no longer needed. Unused archives are removed a day after their link expired.',
+  ],
+  upload_links_full: [
+    409,
+    'Too many upload links',
+    'A workspace can have at most 100 unused upload links. Use one of them, or wait 15 minutes until they expire.',
+  ],
   previews_full: [
     409,
     'No room for another preview',
@@ -234,6 +291,16 @@ export const CODES = {
     409,
     'OAuth provider exists',
     'This organisation has an OAuth provider of that `provider_id`, or is making it just now; choose another, or delete it first.',
+  ],
+  custom_host_taken: [
+    409,
+    'Custom host taken',
+    'Another workspace uses the host of `custom_url`. If the host is yours, POST /v2/custom-hosts/{host}/verification tells which DNS record proves it.',
+  ],
+  custom_url_taken: [
+    409,
+    'Custom URL taken',
+    'Another deployment of this workspace has this `custom_url`. Choose another path, or clear it there first.',
   ],
   integration_taken: [
     409,
@@ -309,7 +376,7 @@ export const CODES = {
   provider_changed: [
     409,
     'The provider was changed',
-    'The provider was given another server or client while the person was on the way; connect again.',
+    'The provider’s endpoints or client changed after the connection began. Connect again.',
   ],
   flow_expired: [410, 'Nobody came back', 'The person did not come back within ten minutes; connect again.'],
   download_link_expired: [410, 'Download link expired', 'This link has expired; poll again for another one.'],
@@ -321,6 +388,7 @@ export const CODES = {
     'It changed since you read it: GET it again and repeat with its new `ETag` in `If-Match`.',
   ],
   body_too_large: [413, 'Body too large', 'A JSON body may be at most 1 MiB.'],
+  delivery_too_large: [413, 'Delivery too large', 'A delivery of a git host may be at most 25 MiB.'],
   archive_too_large: [413, 'Archive too large', 'A source archive may be at most 200 MiB.'],
   headers_too_large: [431, 'Headers too large', 'The address and the headers may be at most 16 KiB each.'],
   not_json: [415, 'Not JSON', 'Send the body as `Content-Type: application/json`.'],
@@ -417,11 +485,25 @@ export const CODES = {
     'If-Match required',
     'This workspace demands `If-Match`: GET the resource first and send its `ETag`.',
   ],
-  rate_limited: [429, 'Too many requests', 'This key is over its rate; wait as `Retry-After` says.'],
+  rate_limited: [
+    429,
+    'Too many requests',
+    'This key and the keys that share its budget sent too many requests. Retry after the time in `Retry-After`.',
+  ],
+  address_rate_limited: [
+    429,
+    'Too many failed requests from this address',
+    'Too many requests from this address had no valid key or proof. Retry after the time in `Retry-After`.',
+  ],
   githost_rate_limited: [
     429,
     'Over the git host’s rate',
     'The git host lets this integration ask no more for now; wait as `Retry-After` says.',
+  ],
+  journal_full: [
+    429,
+    'Too many changes today',
+    'This workspace has made as many changes today as EVENTS_PER_DAY allows. Retry after the time in Retry-After.',
   ],
   internal: [500, 'Internal error', 'Something went wrong on our side; report the `request_id` if it persists.'],
   upstream_error: [
@@ -439,6 +521,11 @@ export const CODES = {
     503,
     'Database unavailable',
     'The database did not answer; nothing was lost, repeat the request shortly.',
+  ],
+  deliveries_busy: [
+    503,
+    'Too many deliveries at once',
+    'The deliveries that arrive right now fill the memory reserved for them. Deliver this one again after the time in `Retry-After`.',
   ],
   storage_unavailable: [
     503,

@@ -41,11 +41,17 @@ export type Ctx = {
   gone?: () => AbortSignal
   /** Work that goes on after the answer; without it, whoever acts waits. */
   after?: (work: Promise<unknown>) => void
+  /** Called as soon as the database has let the key in. */
+  entered?: () => void
+  /** Of the request; what it stores counts towards the day's changes. */
+  bodyBytes?: number
   /** What is learnt on the way, for the answer's headers and the log. */
   seen: Seen
 }
 
 export type Seen = {
+  /** The database was asked to let the key in. */
+  asked?: boolean
   organization?: string
   tenant?: string | null
   actor?: string

@@ -20,7 +20,9 @@ export const served = (table: { listener_id: AnyPgColumn }): SQL => sql`${table.
 export const ours = (table: { organization_id: AnyPgColumn }): SQL =>
   sql`${table.organization_id} = current_organization()`
 
-export type Database = (statements: Query<unknown>[]) => Promise<unknown[][]>
+export type Trip = (statements: Query<unknown>[]) => Promise<unknown[][]>
+/** By the app's login, or by the one that may act for every workspace. */
+export type Database = Trip & { asSystem: Trip }
 
 /** A write that was answered before: what enter() found stored for its idempotency key. */
 export class Replay extends Error {
@@ -39,8 +41,12 @@ neonConfig.fetchFunction = (url: string, { endpoint = url, via = fetch, ...init 
   via(endpoint, init)
 
 export function connect({ database }: Pick<Config, 'database'>, inProcess?: typeof fetch): Database {
-  const client = neon(database.url, { fullResults: true, arrayMode: true })
   const way: Way = { endpoint: database.gateway, via: inProcess }
+  return Object.assign(by(database.url, way), { asSystem: by(database.systemUrl, way) })
+}
+
+function by(url: string, way: Way): Trip {
+  const client = neon(url, { fullResults: true, arrayMode: true })
   return async statements => {
     const compiled = statements.map(compile)
     const queries = compiled.map(one => client.query(one.sql, one.params, { types: asText }))
@@ -57,21 +63,45 @@ export function connect({ database }: Pick<Config, 'database'>, inProcess?: type
  * locked by one of its own: a statement does not see what others wrote while it waited.
  */
 export async function run<T>(ctx: Ctx, query: Query<T>, lock: SQL | SQL[] = []): Promise<T[]> {
-  const { actor, config } = ctx
-  const limit = actor.kind !== 'key' || config.limiter || config.rateLimit === 0 ? null : config.rateLimit
+  const { actor } = ctx
   const byKey = ctx.permission === 'listeners:sync' ? asAgent : asCaller
-  const enter = actor.kind === 'key' ? byKey(keyed(ctx, actor, limit)) : asOwn(ctx, actor)
-  const counted = limit === null ? [] : [countRequest({ limit })]
-  const locks = [lock].flat()
-  const results = await ctx.database([enter, ...locks, query, ...counted])
-  const [[entered], rows, count] = [results[0], ...results.slice(1 + locks.length)] as [Row[], T[], Row[]?]
-  const [organization, tenant, id] = entered as [string, string | null, string]
+  const enter = actor.kind === 'key' ? byKey(keyed(ctx, actor)) : asOwn(ctx, actor)
+  const counted = actor.kind === 'key' ? counting(ctx, actor) : []
+  ctx.seen.asked = true
+  const results = await ctx.database([...counted, enter, ...[lock].flat(), query])
+  ctx.entered?.()
+  if (counted.length > 0) sawCount(ctx, results[0] as Row[])
+  const [organization, tenant, id] = results[counted.length]![0] as [string, string | null, string]
   Object.assign(ctx.seen, { organization, tenant, actor: id })
-  if (count?.[0]) ctx.seen.rate = { remaining: Number(count[0][0]), reset: Number(count[0][1]) }
-  return rows
+  return results.at(-1) as T[]
 }
 
-const keyed = (ctx: Ctx, { hash }: KeyActor, limit: number | null) => ({
+/** Enters and does nothing: it finds out whether this key exists and has the permission, in whichever workspace. */
+export async function identify(ctx: Ctx): Promise<void> {
+  const { actor } = ctx
+  if (actor.kind !== 'key') return
+  const counted = counting(ctx, actor)
+  const enter = asCaller({ ...keyed(ctx, actor), inWorkspace: false, key: null, fingerprint: null })
+  ctx.seen.asked = true
+  const results = await ctx.database([...counted, enter])
+  ctx.entered?.()
+  if (counted.length > 0) sawCount(ctx, results[0] as Row[])
+}
+
+/**
+ * Counts the request in a transaction of its own at the head of the trip: a refusal later on does not undo the count,
+ * and the budget's row is locked for the count alone, not for the request.
+ */
+function counting(ctx: Ctx, { hash }: KeyActor): Query<unknown>[] {
+  const { rateLimit } = ctx.config
+  return rateLimit === 0 ? [] : [countRequest({ hash, clockOffset: offset(ctx), limit: rateLimit }), NEXT_TRANSACTION]
+}
+
+function sawCount({ seen }: Ctx, [count]: Row[]): void {
+  if (count) seen.rate = { remaining: Number(count[0]), reset: Number(count[1]) }
+}
+
+const keyed = (ctx: Ctx, { hash }: KeyActor) => ({
   hash,
   workspace: ctx.tenant,
   permission: ctx.permission,
@@ -81,7 +111,6 @@ const keyed = (ctx: Ctx, { hash }: KeyActor, limit: number | null) => ({
   withoutIfMatch: ctx.withoutIfMatch,
   key: ctx.idempotency?.key ?? null,
   fingerprint: ctx.idempotency?.fingerprint ?? null,
-  limit,
 })
 
 const entering = (as: SQL) =>
@@ -89,12 +118,17 @@ const entering = (as: SQL) =>
     (caller: Given<ReturnType<typeof keyed>>) => sql<Row>`
     select e.*, ${as} from enter(${caller.hash}, ${caller.workspace}::uuid, ${caller.permission},
     ${caller.inWorkspace}, ${caller.requestId}, ${caller.clockOffset}, ${caller.withoutIfMatch}, ${caller.key}, ${caller.fingerprint},
-    ${caller.limit}::integer) e`,
+    null) e`,
   )
 const asCaller = entering(sql`set_config('role', 'slipway_app', true)`)
 /** An agent's key becomes its listener, and sees what that serves. */
 const asAgent = entering(sql`become_listener(e.actor_id), set_config('role', 'slipway_agent', true)`)
-const countRequest = statement(({ limit }: Given<{ limit: number }>) => sql<Row>`select * from count_request(${limit})`)
+const countRequest = statement(
+  ({ hash, clockOffset, limit }: Given<{ hash: string; clockOffset: string; limit: number }>) =>
+    sql<Row>`select * from count_request(${hash}, ${clockOffset}, ${limit}::integer)`,
+)
+/** Ends the transaction that the driver opened for the batch, and opens the one that it commits. */
+const NEXT_TRANSACTION = sql`commit and chain`
 
 /** Behind the same walls as a key. */
 const asOwn = (ctx: Ctx, { kind, id, name, organization, tenant }: OwnActor): SQL => {
@@ -106,12 +140,33 @@ const asOwn = (ctx: Ctx, { kind, id, name, organization, tenant }: OwnActor): SQ
   return sql`select ${organization}, ${tenant}::text, ${id}::text, ${sql.join(set, sql`, `)}, set_config('role', 'slipway_app', true)`
 }
 
-const offset = ({ config }: Ctx): string => `${config.clockOffset()} ms`
+const offset = ({ config }: Pick<Ctx, 'config'>): string => `${config.clockOffset()} ms`
 
 /** Scheduled work and the operator's own, which belong to no tenant; all statements are one transaction. */
 export async function runAsSystem(database: Database, ...statements: Query<unknown>[]): Promise<unknown[][]> {
-  const [, ...results] = await database([sql`select set_config('role', 'slipway_system', true)`, ...statements])
+  const [, ...results] = await database.asSystem([
+    sql`select set_config('role', 'slipway_system', true)`,
+    ...statements,
+  ])
   return results
+}
+
+/**
+ * Counts requests that were refused before their trip. Tells of each key that may enter how its budget stands; the
+ * others are left out.
+ */
+export async function countLater(
+  { config, database }: Pick<Ctx, 'config' | 'database'>,
+  requests: Map<string, number>,
+): Promise<Map<string, { requests: number; reset: number }>> {
+  const [hashes, numbers] = [[...requests.keys()], [...requests.values()]]
+  const [rows] = await database([
+    sql<Row>`select key_hash, coalesce(requests, 0), coalesce(reset, 0) from count_requests(${textArray(hashes)},
+    ${sql.param(numbers)}::integer[], ${offset({ config })}, ${config.rateLimit || null}::integer)`,
+  ])
+  return new Map(
+    (rows as string[][]).map(([hash, count, reset]) => [hash!, { requests: Number(count), reset: Number(reset) }]),
+  )
 }
 
 /** Drizzle spreads an array into a list; this is one array. */
@@ -160,6 +215,7 @@ const unavailable = (cause: unknown): Failure =>
 
 function refused(code: Parameters<typeof fail>[0], detail: string): Failure {
   if (code === 'rate_limited') return fail(code, { headers: { 'Retry-After': detail } })
+  if (code === 'journal_full') return fail(code, { headers: { 'Retry-After': detail } })
   if (code === 'lease_held') return fail(code, { headers: { 'Retry-After': detail } })
   if (code === 'idempotency_in_flight') return fail(code, { headers: { 'Retry-After': '1' } })
   return fail(code, { about: detail || undefined })

@@ -4,6 +4,7 @@ import type { Config } from '../env.ts'
 import type { Code } from './codes.ts'
 import type { Seen } from './context.ts'
 import { Failure, fail, problem } from './errors.ts'
+import { isOurHost, originOf } from './origin.ts'
 import type { Edge } from './routes.ts'
 
 const REQUEST_ID = /^[\w.:-]{1,128}$/
@@ -33,6 +34,7 @@ export function edge(config: Config): MiddlewareHandler<Edge> {
     const seen: Seen = {}
     c.set('seen', seen)
     if (tooLong(c)) c.res = failed(c, fail('headers_too_large'), config)
+    else if (!isOurHost(config, c.req.url)) c.res = failed(c, fail('host_unknown'), config)
     else await proceed()
     const { headers, status } = c.res
     headers.set('X-Request-Id', requestId)
@@ -62,12 +64,11 @@ function tooLong(c: Context): boolean {
   return size > LONGEST
 }
 
-/** The binding says yes or no and keeps its count to itself; then only the policy can be told. */
-function rateHeaders(headers: Headers, { rate, actor, code }: Seen, { rateLimit, limiter }: Config): void {
+function rateHeaders(headers: Headers, { rate, actor, code }: Seen, { rateLimit }: Config): void {
   if (rateLimit === 0 || (!actor && code !== 'rate_limited')) return
   headers.set('RateLimit-Policy', `"key";q=${rateLimit};w=60`)
   if (code === 'rate_limited') headers.set('RateLimit', `"key";r=0;t=${headers.get('Retry-After')}`)
-  else if (!limiter && rate) headers.set('RateLimit', `"key";r=${rate.remaining};t=${rate.reset}`)
+  else if (rate) headers.set('RateLimit', `"key";r=${rate.remaining};t=${rate.reset}`)
 }
 
 /** Written onto the finished answer: what Hono's own middleware sets ahead of it makes Hono wrap every answer again. */
@@ -110,7 +111,7 @@ export function failed(c: Context<Edge>, error: unknown, config: Config): Respon
   const { code } = failure
   c.var.seen.code = code
   logged(failure, c.var.requestId, config)
-  return problem(failure, c.var.requestId, config.publicUrl ?? new URL(c.req.url).origin)
+  return problem(failure, c.var.requestId, originOf(config, c.req.url))
 }
 
 export const notFound: NotFoundHandler<Edge> = () => {

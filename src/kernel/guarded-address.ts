@@ -4,10 +4,11 @@ import type { Config } from '../env.ts'
 type Policy = Pick<Config, 'publicUrl' | 'allowLoopback'>
 
 const LONGEST = 2048
-const NAME = /^(?=.{1,253}$)[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)+$/
+const LONGEST_NAME = 253
+const NAME = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)+$/
 /** The URL parser has made four parts of every other spelling of an IPv4 address; that it did is not relied on. */
 const LITERAL = /^\[|(^|\.)(\d+|0x[0-9a-f]*)$/
-const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
+export const LOOPBACK = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
 /** Names that are nobody's in public, and those that local networks are known to answer to. */
 const NOT_PUBLIC =
   /(^|\.)(localhost|local|internal|arpa|test|invalid|onion|alt|localdomain|lan|home|corp|intranet|private|svc)$/
@@ -46,7 +47,7 @@ function refusalOf({ publicUrl, allowLoopback }: Policy, origin: string, url: UR
   if (LITERAL.test(url.hostname)) return 'it names an IP address instead of a host'
   if (!url.hostname.includes('.')) return 'its host is a single word, which is no public name'
   if (NOT_PUBLIC.test(url.hostname)) return 'its host is not a public name'
-  if (!NAME.test(url.hostname)) return 'its host is no valid name'
+  if (url.hostname.length > LONGEST_NAME || !NAME.test(url.hostname)) return 'its host is no valid name'
   if (own.some(one => host(one) === url.hostname)) return 'it is this installation'
   return undefined
 }

@@ -37,7 +37,8 @@ export async function commit<T>(
       select ${event}::text as type, changed.id as subject_id, ${is(data, SQL) ? data : sql`${JSON.stringify(data)}::json`} as data
       from changed${happened}${others ? sql` union all ${others}` : sql``}),
     journaled as (
-      select journal(array_agg(type), array_agg(subject_id), array_agg(data::json)) as seq from told having count(*) > 0)${remembered}
+      select journal(array_agg(type), array_agg(subject_id), array_agg(data::json), ${eventsLeft(ctx)}::bigint,
+        greatest(${ctx.bodyBytes ?? 0}::bigint, ${STORED})) as seq from told having count(*) > 0)${remembered}
     select to_json(changed) from changed where (select count(seq) from journaled) >= 0` as SQL<Row>
   try {
     const rows = await run(ctx, statement, lock)
@@ -47,6 +48,21 @@ export async function commit<T>(
   }
 }
 
+/** The bytes of the rows that a change writes, about: what else it writes comes from its body. */
+const STORED = sql`(select sum(octet_length(to_json(changed)::text)) from changed)`
+
+/** What the schedule ends must not be held up by what filled the day. */
+const eventsLeft = ({ actor, config }: Ctx): number | null =>
+  actor.kind === 'cron' || config.eventsPerDay === 0 ? null : config.eventsPerDay
+
+/**
+ * How many events a day may have before agents of a workspace's own write no more. Twice that of requests, which must
+ * not be able to keep an agent from reporting. Agents of the platform have no limit: one full workspace would stop
+ * them for all.
+ */
+export const agentsMost = ({ config }: Pick<Ctx, 'config'>): SQL =>
+  sql`(select case when l.tenant_id is not null then nullif(${2 * config.eventsPerDay}::bigint, 0) end from listeners l where l.id = current_listener())`
+
 /**
  * For a statement of runAsSystem: an event for each row of `events`, which tells tenant_id, organization_id, type, subject_id and data, in
  * the journal of its own workspace. By whom is SQL over such a row (`t`), and so is in which order; the request's id is the transaction's.
@@ -55,16 +71,19 @@ export const systemEvents = (
   events: SQL,
   actor: SQL = sql`'cron', null::uuid`,
   order: SQL = sql``,
+  most: SQL = sql`null::bigint`,
 ): SQL => sql`told as (${events}),
   numbered as (
-    insert into journals (scope_id, organization_id, seq)
-    select tenant_id, organization_id, count(*) from told group by tenant_id, organization_id order by tenant_id
-    on conflict (scope_id) do update set seq = journals.seq + excluded.seq returning scope_id, seq),
+    insert into journals (scope_id, organization_id, seq, day, today)
+    select tenant_id, organization_id, count(*), journal_day(), count(*) from told group by tenant_id, organization_id order by tenant_id
+    on conflict (scope_id) do update set seq = journals.seq + excluded.seq, day = excluded.day,
+      today = excluded.today + case when journals.day = excluded.day then journals.today else 0 end
+    returning scope_id, seq, today),
   journaled as (
     insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
     select t.tenant_id, n.seq - count(*) over same + row_number() over (same ${order}), t.organization_id, t.tenant_id, t.type, t.subject_id,
       ${actor}, setting('request_id'), t.data
-    from told t join numbered n on n.scope_id = t.tenant_id window same as (partition by t.tenant_id))`
+    from told t join numbered n on n.scope_id = t.tenant_id and journal_has_room(n.today, ${most}) window same as (partition by t.tenant_id))`
 
 /** What such a statement wants to know first: what time it is taken to be, and for which request it is. */
 export const systemSettings = (config: Pick<Config, 'clockOffset'>, requestId: string): SQL =>

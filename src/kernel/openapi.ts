@@ -1,6 +1,7 @@
 // The OpenAPI 3.1 document, made from the schemas that validate.
 import * as z from 'zod'
 import { codesOf, everyCode, statusOf } from './codes.ts'
+import { fixed } from './fixed.ts'
 import { type Operation, repeatable, slice } from './routes.ts'
 import { OAuthFetch } from './wire.ts'
 
@@ -18,17 +19,14 @@ const INFO = {
   license: { name: 'MIT', identifier: 'MIT' },
 }
 
-/** The document's own route, which stands in it too. It is written once, when first asked for. */
+/** The document's own route, which stands in it too. */
 export function documentRoutes(operations: Operation[]) {
-  let text = ''
+  const answer = fixed('application/json', () => JSON.stringify(openApi([...operations, ...routes.operations])))
   const routes = slice('Document', 'What the API says of itself.').get('/openapi.json', {
     id: 'openapi',
     summary: 'This document',
     reply: z.looseObject({}).meta({ id: 'OpenApi' }),
-    open: c => {
-      text ||= JSON.stringify(openApi([...operations, ...routes.operations]))
-      return c.body(text, 200, { 'Content-Type': 'application/json', 'Cache-Control': 'public, max-age=60' })
-    },
+    open: answer,
   })
   return routes
 }

@@ -7,6 +7,7 @@ const beyondWorkspace = {
   'organization:manage-members': 'organization',
   'organization:manage-roles': 'organization',
   'organization:manage-keys': 'organization',
+  'organization:manage-providers': 'organization',
   'workspaces:create': 'organization',
   'workspaces:delete': 'organization',
 } as const
@@ -24,6 +25,8 @@ export const permissions = {
   'deployments:create': 'workspace',
   'deployments:read': 'workspace',
   'deployments:update': 'workspace',
+  // Beside `deployments:create` or `deployments:update`: install and build commands, sidecars and init containers.
+  'deployments:change-commands': 'workspace',
   'deployments:delete': 'workspace',
   'listeners:read': 'workspace',
   'listeners:create': 'workspace',

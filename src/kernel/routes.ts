@@ -2,16 +2,20 @@
 import type { Context, Hono } from 'hono'
 import type * as z from 'zod'
 import type { Config } from '../env.ts'
-import { admit, readHeaders } from './caller.ts'
+import { callerWith, readHeaders, readKey } from './caller.ts'
+import { type Arrival, type CallerLimits, callerLimits } from './caller-limits.ts'
 import type { Code } from './codes.ts'
-import type { Seen, Verb } from './context.ts'
+import { type Caller, type Seen, uncounted, type Verb } from './context.ts'
 import type { Sealer } from './crypto.ts'
-import type { Database } from './db.ts'
+import { type Database, identify } from './db.ts'
+import { sha256Hex } from './digest.ts'
 import { fail } from './errors.ts'
-import { readBody, validate } from './input.ts'
+import { matchesTag } from './etag.ts'
+import { readBody, refuseTooLarge, validate } from './input.ts'
 import { next } from './paging.ts'
+import { Uuid } from './wire.ts'
 
-export type Edge = { Variables: { requestId: string; seen: Seen } }
+export type Edge = { Variables: { requestId: string; seen: Seen; limits: CallerLimits } }
 export type Services = { config: Config; database: Database; sealer: Sealer }
 type Method = 'get' | 'post' | 'put' | 'patch' | 'delete'
 
@@ -33,6 +37,8 @@ export type Operation = {
   body?: z.ZodType
   /** The media type of a body that is no JSON, which the route reads by itself. */
   takes?: string
+  /** Its body may take minutes to arrive: hosts bound its pauses instead. */
+  longBody?: boolean
   /** A POST that only asks: it leaves no event, and a repeat needs no key. */
   reads?: boolean
   /** A repeat of it does nothing more, by what it says itself: it needs no key, and leaves an event only of what it changed. */
@@ -124,13 +130,15 @@ export const repeatable = ({ method, verb, reads, idempotent }: Operation): bool
 /** A path that is spelt out comes before one with a parameter in its place, with all its methods. */
 export function mount(app: Hono<Edge>, operations: Operation[], services: Services): void {
   const parameters = (path: string) => path.split('{').length
+  const limits = callerLimits(services)
   const paths = [...new Set(operations.map(operation => operation.path))]
   for (const path of paths.toSorted((one, other) => parameters(one) - parameters(other))) {
     const own = operations.filter(operation => operation.path === path)
     for (const operation of own) {
-      app.on(operation.method.toUpperCase(), routed(path), c =>
-        operation.open ? operation.open(c, services) : serve(c, operation, services),
-      )
+      app.on(operation.method.toUpperCase(), routed(path), c => {
+        c.set('limits', limits)
+        return operation.open ? operation.open(c, services) : serve(c, operation, services)
+      })
     }
     const methods = own.map(one => one.method.toUpperCase())
     if (methods.includes('GET')) methods.push('HEAD')
@@ -143,15 +151,53 @@ export function mount(app: Hono<Edge>, operations: Operation[], services: Servic
 
 const NO_STORE = { 'Cache-Control': 'no-store' }
 
+/**
+ * From what costs least to what costs most: the key's shape, the declared size, the budgets, the body, the database.
+ */
 async function serve(c: Context<Edge>, operation: Operation, services: Services): Promise<Response> {
-  const caller = await admit(c, services)
-  const text = operation.method === 'get' ? '' : await readBody(c.req)
+  const { limits } = c.var
+  const address = services.config.clientAddress(c)
+  const key = readKeyOf(c, address)
+  if (operation.method !== 'get') refuseTooLarge(c.req)
+  const hash = sha256Hex(key)
+  const arrival = await limits.arrive(hash, address)
+  const caller = callerWith(c, services, hash, arrival.entered)
+  try {
+    return await respond(c, operation, caller, arrival)
+  } catch (error) {
+    arrival.failed(error, caller)
+    throw error
+  }
+}
+
+function readKeyOf(c: Context<Edge>, address: string | undefined): string {
+  try {
+    return readKey(c)
+  } catch (error) {
+    c.var.limits.failedWithoutKey(address)
+    throw error
+  }
+}
+
+async function respond(c: Context<Edge>, operation: Operation, caller: Caller, arrival: Arrival): Promise<Response> {
+  const { variant } = operation
+  // A large body is worth a trip of its own to learn whose it is; of a key that entered lately that is known.
+  const beforeLarge = () => (arrival.isKnown() ? undefined : identifyFirst(c, operation, caller))
+  const text = operation.method === 'get' ? '' : await readBody(c.req, beforeLarge)
+  caller.bodyBytes = Buffer.byteLength(text)
   const faults = readHeaders(c, operation, text, caller)
   const input = validate(c.req, operation, text, faults)
-  const { variant } = operation
   if (variant && input[variant.on] === true) return c.json(await variant.verb(caller, input as never), 200, NO_STORE)
   const reply = (await operation.verb!(caller, input as never)) as Record<string | symbol, unknown> | undefined
   return answer(c, operation, reply)
+}
+
+async function identifyFirst(c: Context<Edge>, { verb, variant }: Operation, caller: Caller): Promise<void> {
+  const { data: tenant = null } = Uuid.safeParse(c.req.header('X-Tenant-Id'))
+  const isVariant = variant && c.req.query(variant.on)?.toLowerCase() === 'true'
+  const { permission } = (isVariant ? variant.verb : verb)!
+  await identify({ ...caller, tenant, permission })
+  caller.config = uncounted({ ...caller, permission }).config
 }
 
 function answer(c: Context<Edge>, operation: Operation, reply: Record<string | symbol, unknown> | undefined): Response {
@@ -163,16 +209,12 @@ function answer(c: Context<Edge>, operation: Operation, reply: Record<string | s
   if (operation.versioned && reply && version in reply) {
     const tag = `"${String(reply[version])}"`
     c.header('ETag', tag)
-    if (operation.method === 'get' && matches(c.req.header('If-None-Match'), tag)) return c.body(null, 304)
+    if (operation.method === 'get' && matchesTag(c.req.header('If-None-Match'), tag)) return c.body(null, 304)
   }
   const partly = operation.partial?.(reply as never) ? 207 : undefined
   const status = (partly ?? operation.status ?? (operation.reply ? 200 : 204)) as 200
   return operation.reply ? c.json(reply, status) : c.body(null, status)
 }
-
-/** If-None-Match compares weakly. */
-const matches = (header: string | undefined, tag: string): boolean =>
-  header?.split(',').some(one => one.trim() === '*' || one.trim().replace(/^W\//, '') === tag) ?? false
 
 function nextPage(url: string, reply: Record<string | symbol, unknown>): string {
   const page = new URL(url)

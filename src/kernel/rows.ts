@@ -2,14 +2,14 @@
 import type { Code } from './codes.ts'
 import { fail } from './errors.ts'
 
-const IN_UTC = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d{1,3})\d*)?\+00$/
+const IN_UTC = /^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(?:\.(\d+))?\+00$/
 
 /** Postgres writes a time in more than one way, the wire in one. Mostly it is UTC, where the digits are there already. */
 export function iso(time: string): string
 export function iso(time: string | null): string | null
 export function iso(time: string | null): string | null {
   const [, day, clock, fraction = ''] = (time && IN_UTC.exec(time)) || []
-  return day ? `${day}T${clock}.${fraction.padEnd(3, '0')}Z` : time && new Date(time).toISOString()
+  return day ? `${day}T${clock}.${fraction.slice(0, 3).padEnd(3, '0')}Z` : time && new Date(time).toISOString()
 }
 
 /** The members that a schema names and no others: what is unset is told as null, so that a client finds every member. */

@@ -1,12 +1,44 @@
 // What every slice's schemas are made of. Only zod, so that programs outside the app can import it.
 import * as z from 'zod'
 
+/** A text of bounded length. Nothing that follows, a pattern least of all, looks at a longer one. */
+export const text = (most: number, error?: string) =>
+  z.string(error === undefined ? {} : { error }).max(most, { abort: true, ...(error !== undefined && { error }) })
+
+/** Zod parses every element before it looks at how many there are, so they are counted here first. */
+const counted = (origin: 'array' | 'record', most: number, countOf: (value: unknown) => number, empty: unknown) =>
+  z.transform((value, check) => {
+    if (countOf(value) <= most) return value
+    check.issues.push({ code: 'too_big', origin, maximum: most, inclusive: true, input: value })
+    return empty
+  })
+
+/** An array of at most `most` elements. A longer one is refused before any of them is parsed. */
+export const arrayOf = <Item extends z.ZodType>(item: Item, most: number, least = 0) => {
+  const whole = z.array(item).max(most)
+  const lengthOf = (value: unknown) => (Array.isArray(value) ? value.length : 0)
+  return z.pipe(counted('array', most, lengthOf, []), least === 0 ? whole : whole.min(least))
+}
+
+/** A record of at most `most` members. A larger one is refused before any of them is parsed. */
+export const recordOf = <Key extends z.core.$ZodRecordKey, Value extends z.ZodType>(
+  key: Key,
+  value: Value,
+  most: number,
+) => {
+  const sizeOf = (one: unknown) => (typeof one === 'object' && one !== null ? Object.keys(one).length : 0)
+  return z.pipe(counted('record', most, sizeOf, {}), z.record(key, value)).meta({ maxProperties: most })
+}
+
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
-export const Uuid = z.string().regex(UUID, { error: 'needs to be a UUID' }).toLowerCase().meta({ format: 'uuid' })
+export const Uuid = text(36, 'needs to be a UUID')
+  .regex(UUID, { error: 'needs to be a UUID' })
+  .toLowerCase()
+  .meta({ format: 'uuid' })
 /** Years that both Postgres and JavaScript write with four digits; to the millisecond, as the wire tells it. */
-export const Instant = z.iso
-  .datetime({ offset: true, error: 'needs to be an ISO 8601 date-time', abort: true })
+export const Instant = text(512, 'needs to be an ISO 8601 date-time')
+  .check(z.iso.datetime({ offset: true, error: 'needs to be an ISO 8601 date-time', abort: true }))
   .refine(text => Date.parse(text) >= 0 && Date.parse(text) < Date.UTC(10_000), {
     error: 'needs to lie between the years 1970 and 9999',
     abort: true,
@@ -16,6 +48,13 @@ export const Instant = z.iso
 /** A whole number in a query string, where everything is text. */
 export const wholeNumber = (text: unknown): unknown =>
   typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text
+
+/** True or false in a query string. Some clients write it with a capital. */
+export const truth = (text: unknown): unknown =>
+  typeof text === 'string' && /^(true|false)$/i.test(text) ? text.toLowerCase() === 'true' : text
+
+/** An empty value in a query string is as good as none. */
+export const emptyAsAbsent = (text: unknown): unknown => (text === '' ? undefined : text)
 
 /** Where a page ended: the last row's time and id, opaque to whoever carries it. */
 type Cursor = { at: string; id: string }

@@ -1,24 +1,21 @@
 // What crosses the wire about listeners: registered data planes.
 import * as z from 'zod'
-import { Instant, listOf, Uuid } from '../kernel/wire.ts'
+import { arrayOf, Instant, listOf, text, Uuid } from '../kernel/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 
 export const ListenerRef = z.object({ listener_id: Uuid })
 
-const Namespace = z.string().regex(/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/, {
+const Namespace = text(63).regex(/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/, {
   error: 'needs to be 1 to 63 lower-case letters, digits or inner hyphens',
 })
 const ComputeType = z.enum(['k8s', 'local']).meta({ description: 'A cluster, or a machine.' })
-const ComputeId = z
-  .string()
-  .regex(/^[!-~]{1,253}$/, { error: 'needs 1 to 253 visible ASCII characters' })
+const ComputeId = text(253)
+  .regex(/^[!-~]+$/, { error: 'needs 1 to 253 visible ASCII characters' })
   .meta({ description: 'The name of the cluster or the machine; one listener each in a workspace.' })
 const ComputeConfig = z
   .object({
-    k8s_namespaces: z
-      .array(Namespace)
-      .max(100)
+    k8s_namespaces: arrayOf(Namespace, 100)
       .default([])
       .meta({ description: 'Where in the cluster deployments may live. With any, a deployment has to name one.' }),
   })

@@ -4,12 +4,13 @@ import * as oauth from 'oauth4webapi'
 import * as z from 'zod'
 import { Failure, fail } from '../kernel/errors.ts'
 import type { Outside } from '../kernel/guarded-fetch.ts'
+import { text } from '../kernel/wire.ts'
 import type { oauthProviders } from '../tables.ts'
 
 const MEMBERS = [
   ...(['id', 'provider_id', 'name', 'provider_type', 'client_id', 'client_secret'] as const),
   ...(['token_endpoint_auth_method', 'registration_access_token', 'auth_url', 'token_url', 'revocation_url'] as const),
-  ...(['redirect_uri', 'issuer', 'issuer_in_answers', 'resource', 'uses_pkce'] as const),
+  ...(['redirect_uri', 'issuer', 'issuer_in_answers', 'resource', 'uses_pkce', 'client_secret_urls'] as const),
 ]
 /** What of a provider's row is needed, its secrets opened. */
 export type Provider = Pick<typeof oauthProviders.$inferSelect, (typeof MEMBERS)[number]>
@@ -78,7 +79,7 @@ async function grant(
   const resource: Record<string, string> = provider.resource === null ? {} : { resource: provider.resource }
   const all = { ...parameters, ...resource }
   outside.stage('token')
-  const { server, client, authentication, options } = conversation(outside, provider)
+  const { server, client, authentication, options } = conversation(outside, provider, provider.token_url)
   const response = await oauth.genericTokenEndpointRequest(server, client, authentication, kind, all, options)
   return readTokens(response, provider.token_url)
 }
@@ -91,10 +92,10 @@ export async function revoke(
 ): Promise<'revoked' | 'unsupported' | 'failed'> {
   if (provider.revocation_url === null) return 'unsupported'
   outside.stage('revocation')
-  const { server, client, authentication, options } = conversation(outside, provider)
   // The refresh token first: most servers end the other one with it.
   const both = Object.entries({ refresh_token: token.refresh_token, access_token: token.access_token })
   try {
+    const { server, client, authentication, options } = conversation(outside, provider, provider.revocation_url)
     for (const [token_type_hint, value] of both) {
       if (value === null) continue
       const hinted = { ...options, additionalParameters: { token_type_hint } }
@@ -109,7 +110,7 @@ export async function revoke(
   }
 }
 
-function conversation(outside: Outside, provider: Provider) {
+function conversation(outside: Outside, provider: Provider, endpoint: string) {
   const server = {
     // Whoever was made by hand has none, and nothing here looks at it.
     issuer: provider.issuer ?? provider.token_url,
@@ -118,11 +119,15 @@ function conversation(outside: Outside, provider: Provider) {
   }
   // Which addresses may be asked is the guard's to say.
   const options = { [oauth.customFetch]: outside.fetch, [oauth.allowInsecureRequests]: true }
-  return { server, client: { client_id: provider.client_id }, authentication: authenticationOf(provider), options }
+  const authentication = authenticationOf(provider, endpoint)
+  return { server, client: { client_id: provider.client_id }, authentication, options }
 }
 
-function authenticationOf({ token_endpoint_auth_method: method, client_secret: secret }: Provider): oauth.ClientAuth {
+function authenticationOf(provider: Provider, endpoint: string): oauth.ClientAuth {
+  const { token_endpoint_auth_method: method, client_secret: secret } = provider
   if (secret === null || method === 'none') return oauth.None()
+  if (!isSecretFor(provider, endpoint))
+    throw fail('secret_required', { about: `client_secret for ${new URL(endpoint).host}` })
   return method === 'client_secret_basic' ? basic(secret) : oauth.ClientSecretPost(secret)
 }
 
@@ -134,13 +139,19 @@ const basic =
     headers.set('Authorization', `Basic ${btoa(credentials)}`)
   }
 
+/**
+ * A client's secret goes to the origins it was given for and to no other, whichever endpoints the provider has by
+ * now.
+ */
+export const isSecretFor = ({ client_secret_urls: given }: Pick<Provider, 'client_secret_urls'>, endpoint: string) =>
+  given.some(url => isSameOrigin(url, endpoint))
+
+export const isSameOrigin = (one: string, other: string): boolean => new URL(one).origin === new URL(other).origin
+
 // ---- what comes back
 
 /** What may stand in a header, so that whoever is handed it can send it. */
-const Token = z
-  .string()
-  .max(32 * 1024)
-  .regex(/^[\x21-\x7e]+$/)
+const Token = text(32 * 1024).regex(/^[\x21-\x7e]+$/)
 const User = z.looseObject({ access_token: Token, refresh_token: Token.nullish(), scope: z.string().nullish() })
 const Answer = User.extend({ token_type: z.string().nullish(), expires_in: z.unknown().optional() })
 /** Slack hands a person's token inside, and beside it the bot's, if there is one. */
@@ -159,7 +170,7 @@ const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/
 async function readTokens(response: Response, token_url: string): Promise<Tokens> {
   const { host } = new URL(token_url)
   const body = await jsonOf(response)
-  const error = z.looseObject({ error: z.string() }).safeParse(body).data?.error
+  const error = z.looseObject({ error: text(1000) }).safeParse(body).data?.error
   if (error !== undefined && GONE.test(error) && response.status < 500) throw fail('grant_refused')
   const about = `the token request to ${host} was answered ${response.status}`
   if (response.status === 429 || response.status >= 500 || (response.status >= 300 && response.status < 400)) {

@@ -75,13 +75,15 @@ export const disconnect = verb('tokens:use', async (ctx, asked: z.output<typeof 
       ? sql`(p.provider_id = ${provider} or p.id::text = ${provider})
           and t.user_id = coalesce(${user_id ?? null}, current_actor()::text)`
       : sql`t.id = ${token_id}::uuid`
-  const change = sql<TokenRow & { provider: Provider }>`
+  const change = sql<TokenRow & { provider: Provider; bound: boolean }>`
     delete from oauth_tokens t using oauth_providers p
     where p.id = t.provider_id and t.tenant_id = current_tenant() and ${which}
-    returning t.*, ${providerJson('p')} as provider`
+    returning t.*, ${providerJson('p')} as provider, t.bound_to = oauth_binding(p) as bound`
   const lock = heldProvider(sql`exists (select from oauth_tokens t
     where p.id = t.provider_id and t.tenant_id = current_tenant() and ${which})`)
   const row = found(await commit(ctx, 'oauth_token.deleted', change, asked, { lock }), 'token_not_found')
+  // The server that gave these tokens is no longer the provider's, and no other one is shown them.
+  if (!row.bound) return { id: row.id, revocation: 'unsupported' as const }
   return { id: row.id, revocation: await revokeAtServer(ctx, row.provider, row) }
 })
 

@@ -165,6 +165,7 @@ async function write(ctx: Ctx, made: Made, reservation: string): Promise<Provide
     .values({
       id,
       organization_id: sql`current_organization()`,
+      made_by_workspace: sql`current_tenant()`,
       provider_id: freeName(provider_id, sql`exists (select from reserved)`),
       name,
       ...(await clientColumns(ctx.sealer, provider_id, client)),

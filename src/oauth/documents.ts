@@ -2,15 +2,17 @@
 import * as z from 'zod'
 import { Failure } from '../kernel/errors.ts'
 import type { Outside } from '../kernel/guarded-fetch.ts'
+import { arrayOf, text } from '../kernel/wire.ts'
 import { refuse, type Stage } from './refusal.ts'
 
 /** What is kept or sent verbatim is plain: no spaces, no control characters. */
-const Plain = z.string().regex(/^[\x21-\x7e]{1,2048}$/)
-const Texts = z.array(z.string())
+const Plain = text(2048).regex(/^[\x21-\x7e]+$/)
+const MOST_TEXTS = 1000
+const Texts = arrayOf(z.string(), MOST_TEXTS)
 
 export const ResourceMetadata = z.object({
   resource: Plain,
-  authorization_servers: Texts.min(1),
+  authorization_servers: arrayOf(z.string(), MOST_TEXTS, 1),
   scopes_supported: Texts.nullish(),
 })
 

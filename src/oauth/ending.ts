@@ -9,7 +9,7 @@ import { found } from '../kernel/rows.ts'
 import { oauthProviders, type oauthTokens } from '../tables.ts'
 import { unregister } from './clients.ts'
 import { revokeAtServer } from './connections.ts'
-import { opened, theProvider } from './rows.ts'
+import { lockProviderToChange, opened, theProvider } from './rows.ts'
 import type * as schema from './schema.ts'
 
 /** What is left beyond these runs out by itself. */
@@ -39,7 +39,7 @@ export const deleteProvider = verb(
       {
         first: [granted],
         // Whoever is connecting just now is waited for, so that what they were granted is found.
-        lock: sql`select from oauth_providers where ${theProvider(provider_id)} for update`,
+        lock: lockProviderToChange(provider_id),
       },
     )
     await end(ctx, found(rows, 'provider_not_found'))

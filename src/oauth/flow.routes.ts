@@ -4,6 +4,7 @@ import { statusOf } from '../kernel/codes.ts'
 import { logged } from '../kernel/edge.ts'
 import { Failure } from '../kernel/errors.ts'
 import { readForm } from '../kernel/input.ts'
+import { originOf } from '../kernel/origin.ts'
 import { oneOf, pageHeaders } from '../kernel/page.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
 import { disconnect, listConnections } from './connections.ts'
@@ -15,6 +16,7 @@ type Open = NonNullable<Operation['open']>
 
 /** What asking an authorization server for a token may come to. */
 const SERVER_REFUSALS = [
+  'secret_required',
   'client_refused',
   'token_answer_invalid',
   'blocked_url',
@@ -34,7 +36,7 @@ const receive =
       const value = oneOf(given, name)
       if (value !== undefined) answer[name] = value
     }
-    const origin = services.config.publicUrl ?? new URL(c.req.url).origin
+    const origin = originOf(services.config, c.req.url)
     const requestId = c.get('requestId')
     // A person is told by a page even when it could not be found out of which provider.
     const unnamed = (error: unknown): Arrival => {
@@ -42,7 +44,15 @@ const receive =
       logged(error, requestId, services.config)
       return { provider: null, failure: error.code }
     }
-    const arrival = await callback(services, requestId, origin, answer).catch(unnamed)
+    const proof = { route: 'callback', refusal: 'state_invalid' } as const
+    const arrival = await c.var.limits
+      .prove(
+        c,
+        proof,
+        () => callback(services, requestId, origin, answer),
+        ({ failure }) => failure,
+      )
+      .catch(unnamed)
     if (arrival.failure) c.get('seen').code = arrival.failure
     const status = arrival.failure === null ? 200 : statusOf(arrival.failure)
     return c.body(arrivalPage(arrival), status as 200, headers)
@@ -59,6 +69,7 @@ const comeBack = {
     'authorization_refused',
     'grant_refused',
     ...SERVER_REFUSALS,
+    'address_rate_limited',
     'database_unavailable',
   ],
 } satisfies Partial<Operation>
@@ -100,7 +111,7 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
     takes: 'application/x-www-form-urlencoded',
     ...comeBack,
     errors: [...comeBack.errors, 'body_cut', 'body_too_large'],
-    open: receive(async c => new URLSearchParams(await readForm(c.req))),
+    open: receive(c => readForm(c.req)),
   })
   .get('/v2/auth/tokens', {
     id: 'listConnections',

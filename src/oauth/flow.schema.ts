@@ -1,7 +1,7 @@
 // What crosses the wire when people are connected to a provider, and when their tokens are handed out.
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
-import { listOf, Page, Uuid, wholeNumber } from '../kernel/wire.ts'
+import { arrayOf, listOf, Page, Uuid, wholeNumber } from '../kernel/wire.ts'
 import { Scope } from './schema.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
@@ -13,7 +13,7 @@ const OWN = 'Whoever the connection is for, in your own words; left out, the key
 export const AuthenticationWish = z
   .object({
     provider: ProviderName,
-    scopes: z.array(Scope).max(100).default([]).meta({
+    scopes: arrayOf(Scope, 100).default([]).meta({
       description: 'What the token needs to be good for. None: what the provider was found to need.',
     }),
     user_id: User.nullish().meta({ description: OWN }),
@@ -101,7 +101,7 @@ export const Disconnection = z
     id: Uuid,
     revocation: z.enum(['revoked', 'unsupported', 'failed']).meta({
       description:
-        'Whether the server has ended the tokens, has no way to, or did not; they are gone here at any rate.',
+        'Whether the server ended the tokens (`revoked`), did not (`failed`), or could not be asked (`unsupported`): it revokes no tokens, or the provider has other endpoints now. The tokens are deleted here in any case.',
     }),
   })
   .meta({ id: 'Disconnection' })

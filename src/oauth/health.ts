@@ -2,6 +2,7 @@
 import { Failure } from '../kernel/errors.ts'
 import type { Outside } from '../kernel/guarded-fetch.ts'
 import type { oauthProviders } from '../tables.ts'
+import { isSameOrigin, isSecretFor } from './authorization.ts'
 import { type Discovered, discover, type Options, type Warning } from './discovery.ts'
 import type { OAuthProviderDetails } from './schema.ts'
 
@@ -18,6 +19,10 @@ type Checked = Pick<
   | 'mcp_server_url'
   | 'auth_url'
   | 'token_url'
+  | 'revocation_url'
+  | 'resource'
+  | 'client_secret'
+  | 'client_secret_urls'
   | 'issuer'
   | 'registration'
   | 'token_endpoint_auth_method'
@@ -60,7 +65,9 @@ function compared(row: Checked, discovered: Discovered, now: number): Finding {
   const { warnings, issuer } = discovered
   if (issuer === row.issuer) {
     const ill = misfit(row, discovered)
-    return { ...(ill ? { health: 'degraded', health_detail: ill } : ofClient(row, now)), warnings, discovered }
+    const found = ill ? { health: 'degraded' as const, health_detail: ill } : ofClient(row, now)
+    const health_detail = [movedAway(row, discovered), found.health_detail].filter(Boolean).join(' ')
+    return { ...found, health_detail: health_detail || null, warnings, discovered }
   }
   // Another server that is listed stood in for one that may come back.
   const skipped = warnings.find(({ code }) => code === 'server_skipped')
@@ -73,8 +80,37 @@ function compared(row: Checked, discovered: Discovered, now: number): Finding {
   }
 }
 
-function misfit({ registration, token_endpoint_auth_method: method }: Checked, discovered: Discovered): string | null {
+type Endpoints = Pick<Discovered, 'auth_url' | 'token_url' | 'revocation_url' | 'resource'>
+
+/** Whether what was granted may follow the endpoints: each stays at its origin, for the same resource. */
+export function staysWithin(row: Endpoints, { auth_url, token_url, revocation_url, resource }: Endpoints): boolean {
+  const revokedAt = row.revocation_url ?? row.token_url
+  return (
+    resource === row.resource &&
+    isSameOrigin(auth_url, row.auth_url) &&
+    isSameOrigin(token_url, row.token_url) &&
+    (revocation_url === null || isSameOrigin(revocation_url, revokedAt))
+  )
+}
+
+export const movedAway = (row: Endpoints, discovered: Discovered): string | null =>
+  staysWithin(row, discovered)
+    ? null
+    : 'The authorization server moved its endpoints to another origin or resource. People need to connect again.'
+
+/** Whether the client can prove itself there: it has no secret, or one that was given for that origin. */
+export const isUsable = (
+  row: Pick<Checked, 'client_secret' | 'client_secret_urls'>,
+  { token_url }: Discovered,
+): boolean => row.client_secret === null || isSecretFor(row, token_url)
+
+function misfit(row: Checked, discovered: Discovered): string | null {
+  const { registration, token_endpoint_auth_method: method } = row
   const { auth_methods, supports_metadata_document } = discovered
+  if (!isUsable(row, discovered))
+    return registration === 'dynamic'
+      ? 'The client’s secret is not sent to the new endpoints. The scheduled check registers another client.'
+      : 'The client’s secret is not sent to the new endpoints. Send `client_secret` again.'
   if (registration === 'metadata_document' && !supports_metadata_document)
     return 'The authorization server takes client-ID metadata documents no longer.'
   // A client by document needs none, and what is not listed may still be right for one that was given.

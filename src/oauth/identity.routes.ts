@@ -3,6 +3,7 @@ import * as z from 'zod'
 import type { Config } from '../env.ts'
 import { fail } from '../kernel/errors.ts'
 import { validate } from '../kernel/input.ts'
+import { originOf } from '../kernel/origin.ts'
 import { slice } from '../kernel/routes.ts'
 import { Uuid } from '../kernel/wire.ts'
 import { ClientDocument, clientDocument } from './identity.ts'
@@ -10,8 +11,8 @@ import { ClientDocument, clientDocument } from './identity.ts'
 const HTTPS_ONLY = { detail: 'There is no such document where the base address is not `https`; see `PUBLIC_URL`.' }
 const CACHED = { 'Cache-Control': 'public, max-age=3600' }
 
-function ours({ publicUrl }: Config, url: string, provider?: string): ClientDocument {
-  const document = clientDocument(publicUrl ?? new URL(url).origin, provider)
+function ours(config: Config, url: string, provider?: string): ClientDocument {
+  const document = clientDocument(originOf(config, url), provider)
   if (!document) throw fail('route_not_found', HTTPS_ONLY)
   return document
 }

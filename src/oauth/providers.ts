@@ -9,7 +9,17 @@ import { newestFirst } from '../kernel/paging.ts'
 import { found, supplied } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables.ts'
 import { redirectUri } from './identity.ts'
-import { type ProviderRow, scopesOf, seal, theProvider, toDetails, told, toWire } from './rows.ts'
+import {
+  lockProviderToChange,
+  type ProviderRow,
+  scopesOf,
+  seal,
+  settled,
+  theProvider,
+  toDetails,
+  told,
+  toWire,
+} from './rows.ts'
 import type * as schema from './schema.ts'
 
 type Ref = z.output<typeof schema.ProviderRef>
@@ -52,6 +62,7 @@ export const createProvider = verb('deployments:create', async (ctx, input: sche
     .insert(oauthProviders)
     .values({
       organization_id: sql`current_organization()`,
+      made_by_workspace: sql`current_tenant()`,
       provider_id: freeName(provider_id, unreserved(provider_id)),
       name,
       client_id: input.client_id,
@@ -111,6 +122,20 @@ function guards({ renamed, ...patch }: schema.ProviderPatch): SQL[] {
   return guarded
 }
 
+const ENDPOINTS = ['auth_url', 'token_url', 'revocation_url'] as const
+
+/**
+ * A stored secret was given for the stored endpoints: whoever names another endpoint gives it again, or does without
+ * one.
+ */
+function secretWithEndpoints(patch: schema.ProviderPatch): SQL | undefined {
+  const sent = ENDPOINTS.filter(member => patch[member] != null)
+  if (sent.length === 0 || patch.client_secret != null || patch.token_endpoint_auth_method === 'none') return undefined
+  const stays = sent.map(member => sql`${oauthProviders[member]} is not distinct from ${patch[member]}`)
+  return sql`case when ${oauthProviders.client_secret} is null or (${sql.join(stays, sql` and `)}) then true
+    else refuse('secret_required', 'client_secret') end`
+}
+
 /** A secret makes a client prove itself by it; a client that proves nothing has none. */
 async function secretChanges(ctx: Ctx, provider_id: string, patch: schema.ProviderPatch) {
   const { client_secret, token_endpoint_auth_method: method } = patch
@@ -139,10 +164,11 @@ export const changeProvider = verb(
         ...(await secretChanges(ctx, provider_id, patch)),
         ...touched(oauthProviders),
       })
-      .where(and(theProvider(provider_id), unmoved(ctx, oauthProviders), ...guards(patch)))
+      .where(and(theProvider(provider_id), unmoved(ctx, oauthProviders), ...guards(patch), secretWithEndpoints(patch)))
       .returning(told)
-    const data = supplied({ ...changes, scopes, client_secret: patch.client_secret && MASK })
-    const rows = (await commit(ctx, 'oauth_provider.updated', change, data)) as ProviderRow[]
+    const data = settled(supplied({ ...changes, scopes, client_secret: patch.client_secret && MASK }))
+    const lock = lockProviderToChange(provider_id)
+    const rows = (await commit(ctx, 'oauth_provider.updated', change, data, { lock })) as ProviderRow[]
     return toDetails(found(rows, 'provider_not_found'))
   },
 )

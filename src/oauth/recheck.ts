@@ -1,4 +1,5 @@
 // Looking after providers: asking their servers again, on demand and by the schedule, and renewing clients before their secrets run out.
+
 import { eq, getTableColumns, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, callerFor, uncounted, verb } from '../kernel/context.ts'
@@ -6,19 +7,20 @@ import { db, ours, type Row, runAsSystem } from '../kernel/db.ts'
 import { Failure } from '../kernel/errors.ts'
 import { outside } from '../kernel/guarded-fetch.ts'
 import { clockOf, commit, conclude, prepare } from '../kernel/journal.ts'
+import { originOf } from '../kernel/origin.ts'
 import type { Services } from '../kernel/routes.ts'
 import { found } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables.ts'
 import { type Client, obtainClient, renew, unregister, type Wish } from './clients.ts'
 import { ASSUMED, policy, serverColumns } from './discover.ts'
 import type { Discovered } from './discovery.ts'
-import { examine, type Finding } from './health.ts'
-import { clientColumns, opened, type ProviderRow, theProvider, toDetails, told } from './rows.ts'
+import { examine, type Finding, isUsable, movedAway, staysWithin } from './health.ts'
+import { clientColumns, opened, type ProviderRow, settled, theProvider, toDetails, told } from './rows.ts'
 import type * as schema from './schema.ts'
 
 type Ref = z.output<typeof schema.ProviderRef>
 type Stored = typeof oauthProviders.$inferSelect
-type Looked = Stored & { assumed: string }
+type Looked = Stored & { assumed: string; binding: string }
 
 const HOUR = 3_600_000
 const DAY = 24 * HOUR
@@ -34,18 +36,22 @@ type Renewal = (ctx: Ctx, row: Stored, discovered: Discovered) => Promise<Client
 
 async function check(ctx: Ctx, { provider_id }: Ref, renewal?: Renewal) {
   const look = db
-    .select({ ...getTableColumns(oauthProviders), assumed: sql<string>`${ASSUMED}`.as('assumed') })
+    .select({
+      ...getTableColumns(oauthProviders),
+      assumed: sql<string>`${ASSUMED}`.as('assumed'),
+      binding: sql<string>`oauth_binding(oauth_providers)`.as('binding'),
+    })
     .from(oauthProviders)
     .where(theProvider(provider_id))
   const { looked, answer } = await prepare<Looked, ProviderRow>(ctx, look)
   if (answer) return toDetails(found(answer, 'provider_not_found'))
-  const { assumed, ...row } = found(looked, 'provider_not_found')
+  const { assumed, binding, ...row } = found(looked, 'provider_not_found')
 
   const way = outside(ctx.config, ctx.origin)
   const finding = await examine(way, row, policy(ctx, JSON.parse(assumed)), nowOf(ctx))
   const client = (finding.discovered && (await renewal?.(ctx, row, finding.discovered))) ?? null
   try {
-    const rows = await conclude(() => write(uncounted(ctx), row, finding, way.trace, client))
+    const rows = await conclude(() => write(uncounted(ctx), { ...row, binding }, finding, way.trace, client))
     return toDetails(found(rows, 'provider_not_found'))
   } catch (error) {
     // One that took another's place is nobody's now.
@@ -57,16 +63,24 @@ async function check(ctx: Ctx, { provider_id }: Ref, renewal?: Renewal) {
 
 const nowOf = ({ config }: Ctx): number => Date.now() + config.clockOffset()
 
-/** Endpoints follow what their own issuer says; of another issuer nothing is taken over. */
-async function write(ctx: Ctx, row: Stored, finding: Finding, trace: unknown[], client: Client | null) {
+type Before = Stored & { binding: string }
+
+/**
+ * Endpoints follow what their own issuer says; of another issuer nothing is taken over. What people granted follows
+ * within an origin and ends at its border.
+ */
+async function write(ctx: Ctx, row: Before, finding: Finding, trace: unknown[], client: Client | null) {
   const { health, health_detail, warnings, discovered } = finding
+  const follows = discovered && staysWithin(row, discovered) && (client === null || client.client_id === row.client_id)
   const changed = discovered ? MEMBERS.filter(member => discovered[member] !== row[member]) : []
   const change = db
     .update(oauthProviders)
     .set({
       ...(discovered && serverColumns(discovered)),
       ...(client && (await clientColumns(ctx.sealer, row.provider_id, client))),
-      ...(client ? { health: 'healthy', health_detail: null } : { health, health_detail }),
+      ...(client
+        ? { health: 'healthy', health_detail: discovered && movedAway(row, discovered) }
+        : { health, health_detail }),
       warnings,
       trace,
       checked_at: sql`clock()`,
@@ -83,7 +97,10 @@ async function write(ctx: Ctx, row: Stored, finding: Finding, trace: unknown[], 
     changed,
     ...(client && { client: client.client_id === row.client_id ? 'renewed' : 'replaced' }),
   }
-  return (await commit(ctx, 'oauth_provider.checked', change, data)) as ProviderRow[]
+  // As for any change: flows and tokens that are being written are waited for.
+  const lock = sql`select from oauth_providers where ${theProvider(row.provider_id)} for update`
+  const event = settled(data, follows ? row.binding : null)
+  return (await commit(ctx, 'oauth_provider.checked', change, event, { lock })) as ProviderRow[]
 }
 
 const MEMBERS = ['auth_url', 'token_url', 'revocation_url', 'resource', 'issuer_in_answers'] as const
@@ -92,18 +109,22 @@ const MEMBERS = ['auth_url', 'token_url', 'revocation_url', 'resource', 'issuer_
 
 /** Another secret for the client whose own runs out; another client where the server knows no other way. */
 async function renewed(ctx: Ctx, row: Stored, discovered: Discovered): Promise<Client | null> {
-  if (row.registration !== 'dynamic' || row.client_secret_expires_at === null) return null
-  const left = Date.parse(row.client_secret_expires_at) - nowOf(ctx)
-  if (left > RENEWED_AHEAD) return null
+  if (row.registration !== 'dynamic') return null
+  // A renewed client may keep its secret, which is not for endpoints elsewhere: there only another client will do.
+  const stays = isUsable(row, discovered) && staysWithin(row, discovered)
+  const left = row.client_secret_expires_at === null ? Infinity : Date.parse(row.client_secret_expires_at) - nowOf(ctx)
+  if (stays && left > RENEWED_AHEAD) return null
   const way = outside(ctx.config, ctx.origin)
   const { name, redirect_uri } = row
   const wish: Wish = { registration: 'dynamic', name, redirect_uri, document_url: null }
-  const client = (await opened(ctx.sealer, row)) as unknown as Client
-  try {
-    return await renew(way, discovered, client, wish)
-  } catch (error) {
-    if (!(error instanceof Failure)) throw error
-    if (left > REPLACED_AHEAD) return null
+  if (stays) {
+    const client = (await opened(ctx.sealer, row)) as unknown as Client
+    try {
+      return await renew(way, discovered, client, wish)
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error
+      if (left > REPLACED_AHEAD) return null
+    }
   }
   return obtainClient(way, discovered, wish).catch((error: unknown) => {
     if (error instanceof Failure) return null
@@ -124,7 +145,7 @@ export async function sweepProviders(services: Services): Promise<void> {
   const free = sql`delete from oauth_reservations where expires_at <= clock()`
   const [, , due] = (await runAsSystem(database, clockOf(config), free, claim)) as [unknown, unknown, Row[]]
   for (const [organization, provider_id, redirect_uri] of due as [string, string, string][]) {
-    const origin = config.publicUrl ?? new URL(redirect_uri).origin
+    const origin = originOf(config, redirect_uri)
     const actor = { kind: 'cron' as const, id: null, organization, tenant: null }
     const caller = callerFor(services, actor, `recheck-${crypto.randomUUID()}`, origin)
     // One that cannot be looked after keeps nobody from the next.

@@ -1,6 +1,7 @@
 // What is said to a server that registers clients by itself, and what it answers (RFC 7591, RFC 7592).
 import * as z from 'zod'
 import type { Outside } from '../kernel/guarded-fetch.ts'
+import { arrayOf, text } from '../kernel/wire.ts'
 import type { Client, Wish } from './clients.ts'
 import type { Discovered } from './discovery.ts'
 import { beginningOf, faultsOf, objectOf } from './documents.ts'
@@ -10,7 +11,7 @@ import { quoted, refuse, type Stage } from './refusal.ts'
 export const METHODS = ['client_secret_post', 'client_secret_basic', 'none'] as const
 export type AuthMethod = (typeof METHODS)[number]
 
-const Printable = z.string().regex(/^[\x20-\x7e]{1,4096}$/)
+const Printable = text(4096).regex(/^[\x20-\x7e]+$/)
 
 /** Some write null, or nothing between quotes, for what there is not. */
 const Answer = z.object({
@@ -18,13 +19,12 @@ const Answer = z.object({
   client_secret: z.union([Printable, z.literal('')]).nullish(),
   client_secret_expires_at: z.number().min(0).nullish(),
   token_endpoint_auth_method: z.enum(METHODS).nullish(),
-  redirect_uris: z.array(z.string()).nullish(),
+  redirect_uris: arrayOf(z.string(), 1000).nullish(),
 })
 const Management = z.object({
   registration_client_uri: Printable.nullish().catch(null),
-  registration_access_token: z
-    .string()
-    .regex(/^[\x21-\x7e]{1,4096}$/)
+  registration_access_token: text(4096)
+    .regex(/^[\x21-\x7e]+$/)
     .nullish()
     .catch(null),
 })

@@ -23,6 +23,9 @@ const discoveryErrors: Code[] = [
   'upstream_timeout',
 ]
 
+const WHO_MAY_CHANGE =
+  'A workspace may do this to a provider that it made, while no other workspace is connected or connecting through it. Everything else needs `organization:manage-providers`.'
+
 export const providerRoutes = slice(
   'OAuth providers',
   'Where people of an organisation connect their accounts: discovered from an MCP server, or made by hand.',
@@ -70,22 +73,27 @@ export const providerRoutes = slice(
   .patch('/v2/auth/providers/{provider_id}', {
     id: 'changeProvider',
     summary: 'Change an OAuth provider',
-    description:
-      'What was discovered stays as the servers say it: endpoints can be changed of a provider made by hand, the client only where it was given.',
+    description: [
+      'A discovered provider keeps the endpoints that its servers publish. Only a provider made by hand can get other endpoints, and only a given client can be changed.',
+      'Another endpoint needs the `client_secret` again, and ends every connection that was granted before, in every workspace: people connect again.',
+      WHO_MAY_CHANGE,
+    ].join('\n\n'),
     params: s.ProviderRef,
     body: s.ProviderPatch,
     reply: s.OAuthProviderDetails,
-    errors: ['provider_not_found', 'member_immutable', 'blocked_url'],
+    errors: ['provider_not_found', 'provider_not_yours', 'member_immutable', 'secret_required', 'blocked_url'],
     versioned: true,
     verb: providers.changeProvider,
   })
   .delete('/v2/auth/providers/{provider_id}', {
     id: 'deleteProvider',
     summary: 'Delete an OAuth provider, with the tokens that people granted',
-    description:
+    description: [
       'It is gone at once. Its server is asked to revoke the newest hundred tokens, for fifteen seconds at most, and to forget a registered client, as well as it goes. What is not revoked runs out there by itself, or with its client.',
+      WHO_MAY_CHANGE,
+    ].join('\n\n'),
     params: s.ProviderRef,
-    errors: ['provider_not_found'],
+    errors: ['provider_not_found', 'provider_not_yours'],
     versioned: true,
     asks: true,
     verb: deleteProvider,

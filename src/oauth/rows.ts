@@ -10,9 +10,14 @@ import { oauthProviders } from '../tables.ts'
 import type { Client } from './clients.ts'
 import type { OAuthProvider, OAuthProviderDetails } from './schema.ts'
 
-const { client_secret: _1, registration_access_token: _2, ...columns } = getTableColumns(oauthProviders)
+const {
+  client_secret: _1,
+  registration_access_token: _2,
+  client_secret_urls: _3,
+  ...columns
+} = getTableColumns(oauthProviders)
 type Stored = typeof oauthProviders.$inferSelect
-export type ProviderRow = Omit<Stored, 'client_secret' | 'registration_access_token'>
+export type ProviderRow = Omit<Stored, 'client_secret' | 'registration_access_token' | 'client_secret_urls'>
 
 /** What servers did is for those who may do something about it. */
 const forAdministrators = (column: typeof oauthProviders.warnings | typeof oauthProviders.trace): SQL =>
@@ -33,6 +38,19 @@ export const theProvider = (provider_id: string): SQL =>
  * whoever took them the other way round would wait for it while it waits for them. Those who hold it so do not keep each other waiting.
  */
 export const heldProvider = (which: SQL): SQL => sql`select p.id from oauth_providers p where ${which} for key share`
+
+/**
+ * The lock of a change or a deletion. It refuses a caller that may not: a provider belongs to the organization, and
+ * whoever changes its endpoints receives what every workspace sends there.
+ */
+export const lockProviderToChange = (provider_id: string): SQL => sql`select lock_provider_to_change(${provider_id})`
+
+/**
+ * An event's data for a change of a provider. Building it ends what was granted under another binding, in every
+ * workspace; what was granted under the binding `follows` is bound to the present one instead.
+ */
+export const settled = (data: Record<string, unknown>, follows: string | null = null): SQL =>
+  sql`(${JSON.stringify(data)}::jsonb || jsonb_build_object('connections_ended', settle_grants(changed.id, ${follows})))::json`
 
 export const toWire = (row: ProviderRow): OAuthProvider => ({
   id: row.id,
@@ -63,6 +81,7 @@ export const toDetails = (row: ProviderRow): OAuthProviderDetails & { [version]:
   health: row.health as OAuthProviderDetails['health'],
   health_detail: row.health_detail,
   checked_at: iso(row.checked_at),
+  made_by_workspace: row.made_by_workspace,
   warnings: row.warnings as OAuthProviderDetails['warnings'],
   trace: (row.trace as Hop[] | null)?.map(hopToWire) ?? null,
   [version]: row.version,

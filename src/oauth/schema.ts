@@ -1,7 +1,7 @@
 // What crosses the wire about OAuth providers.
 import * as z from 'zod'
 import { Name } from '../access/schema.ts'
-import { OAuthFetch, Uuid } from '../kernel/wire.ts'
+import { arrayOf, OAuthFetch, text, truth, Uuid } from '../kernel/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 /** In a patch, null means the same as left out: keep. */
@@ -14,38 +14,31 @@ const authMethods = ['client_secret_post', 'client_secret_basic', 'none'] as con
 // ---- members
 
 /** It stands in addresses, also in that to which people come back. */
-const ProviderId = z
-  .string()
+const ProviderId = text(63)
   .regex(/^[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$/, {
     error: 'needs to be 1 to 63 lower-case letters, digits, or inner hyphens and underscores',
   })
   .meta({ description: 'Its name in addresses, unique in the organisation. It cannot be changed.' })
 
 /** An id is never someone's name, since whoever names a provider may use either; nor is the word of a path. */
-const NewProviderId = ProviderId.refine(text => !Uuid.safeParse(text).success && text !== 'mcp-discover', {
+const NewProviderId = ProviderId.refine(id => !Uuid.safeParse(id).success && id !== 'mcp-discover', {
   error: 'needs to be no UUID, and not mcp-discover',
 })
 
 const visible = (longest: number) =>
-  z.string().regex(new RegExp(`^[\\x20-\\x7e]{1,${longest}}$`), { error: `needs 1 to ${longest} ASCII characters` })
+  text(longest).regex(/^[\x20-\x7e]+$/, { error: `needs 1 to ${longest} ASCII characters` })
 const ClientId = visible(2048)
 const ClientSecret = visible(4096).meta({ description: 'Stored sealed, and never told again.' })
 
-export const Scope = z.string().regex(/^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/, {
+export const Scope = text(256).regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, {
   error: 'needs to be one scope, without spaces, quotes and backslashes',
 })
 /** A set: naming one twice is naming it once. */
-const Scopes = z
-  .array(Scope)
-  .max(100)
-  .overwrite(names => [...new Set(names)])
+const Scopes = arrayOf(Scope, 100).overwrite(names => [...new Set(names)])
 
-const Endpoint = z
-  .string()
-  .max(2048)
-  .refine(text => /^https?:\/\//i.test(text) && URL.canParse(text) && !text.includes('#'), {
-    error: 'needs to be an https address without a fragment',
-  })
+const Endpoint = text(2048).refine(url => /^https?:\/\//i.test(url) && URL.canParse(url) && !url.includes('#'), {
+  error: 'needs to be an https address without a fragment',
+})
 
 const providerTypes = ['microsoft', 'salesforce', 'slack'] as const
 
@@ -97,6 +90,10 @@ export const OAuthProviderDetails = z
     health: z.enum(healths),
     health_detail: z.string().nullable(),
     checked_at: Time,
+    made_by_workspace: Uuid.nullable().meta({
+      description:
+        'The workspace that may change it while no other workspace is connected through it. Every other change needs `organization:manage-providers`.',
+    }),
     warnings: remarks.warnings
       .nullable()
       .meta({ description: 'Of the last check; null without `deployments:update`.' }),
@@ -222,7 +219,6 @@ export const McpServer = z
   })
 export type McpServer = z.output<typeof McpServer>
 
-const truth = (text: unknown) => (text === 'true' ? true : text === 'false' ? false : text)
 export const DiscoverQuery = z.object({
   dry_run: z
     .preprocess(truth, z.boolean().default(false))

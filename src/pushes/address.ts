@@ -4,7 +4,9 @@ const LONGEST = 63
 /** The parent's name, cut so that the number has room. */
 export function previewName(parent: string, number: number): string {
   const end = `-pr-${number}`
-  return `${parent.slice(0, LONGEST - end.length).replace(/-+$/, '')}${end}`
+  let cut = parent.slice(0, LONGEST - end.length)
+  while (cut.endsWith('-')) cut = cut.slice(0, -1)
+  return `${cut}${end}`
 }
 
 /** Null where the installation does not say under which domain deployments are served. */

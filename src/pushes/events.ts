@@ -1,5 +1,6 @@
 // What a git host's delivery says, in one shape for all hosts (pure): pushes, pull requests, installations.
 import * as z from 'zod'
+import { arrayOf, text } from '../kernel/wire.ts'
 
 export type Commit = { sha: string; message: string | null; author: string | null }
 type Common = {
@@ -40,18 +41,25 @@ export type HostEvent = Push | PullRequest | Installation
 
 const LONGEST_MESSAGE = 2000
 const LONGEST_NAME = 255
+const LONGEST_URL = 2048
+/** GitHub lists at most this many in a push. */
+const MOST_COMMITS = 2048
+/** What the column of a preview's number can hold. */
+const MOST_PULLS = 2 ** 31 - 1
 
+// Every length is checked before anything is matched: whoever runs a git host writes these payloads.
 /** What the journal and its readers can keep. */
-const clean = (most: number) => (text: string) => text.replaceAll('\0', '').toWellFormed().slice(0, most)
+const clean = (most: number) => (written: string) => written.slice(0, most).replaceAll('\0', '').toWellFormed()
 const Name = z.string().transform(clean(LONGEST_NAME))
 const Message = z.string().transform(clean(LONGEST_MESSAGE))
-const Sha = z.string().regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/)
+const Sha = text(64).regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/)
 /** Hosts write a commit that is none as zeros. */
 const MaybeSha = Sha.transform(sha => (/^0+$/.test(sha) ? null : sha)).nullish()
-const Ref = z.string().min(1).max(LONGEST_NAME)
+const Ref = text(LONGEST_NAME).min(1)
+const Word = text(LONGEST_NAME)
 
 const Sender = z.object({ login: Name }).nullish()
-const Repository = z.object({ id: z.number(), html_url: z.string().max(2048), clone_url: z.string().max(2048) })
+const Repository = z.object({ id: z.number(), html_url: text(LONGEST_URL), clone_url: text(LONGEST_URL) })
 const Common = { sender: Sender, installation: z.object({ id: z.number() }).nullish() }
 const OfRepository = { ...Common, repository: Repository }
 
@@ -60,7 +68,7 @@ const HeadCommit = z.object({
   message: Message.nullish(),
   author: z.object({ name: Name.nullish(), username: Name.nullish() }).nullish(),
 })
-const PushPayload = z.object({
+export const PushPayload = z.object({
   ...OfRepository,
   ref: Ref,
   before: MaybeSha,
@@ -68,31 +76,35 @@ const PushPayload = z.object({
   created: z.boolean().nullish(),
   forced: z.boolean().nullish(),
   head_commit: HeadCommit.nullish(),
-  commits: z.array(HeadCommit).nullish(),
+  commits: arrayOf(HeadCommit, MOST_COMMITS).nullish(),
   pusher: z.object({ login: Name.nullish(), name: Name.nullish() }).nullish(),
 })
-const RefPayload = z.object({ ...OfRepository, ref: Ref, ref_type: z.string() })
-const PullPayload = z.object({
+export const RefPayload = z.object({ ...OfRepository, ref: Ref, ref_type: Word })
+export const PullPayload = z.object({
   ...OfRepository,
-  action: z.string(),
-  number: z.int().positive(),
+  action: Word,
+  number: z.int().positive().max(MOST_PULLS),
   pull_request: z.object({
-    updated_at: z.iso.datetime({ offset: true }),
+    updated_at: text(64).pipe(z.iso.datetime({ offset: true })),
     head: z.object({ ref: Ref, sha: Sha, repo: z.object({ id: z.number() }).nullish() }),
     base: z.object({ repo: z.object({ id: z.number() }) }),
   }),
 })
-const InstallationPayload = z.object({ ...Common, action: z.string(), installation: z.object({ id: z.number() }) })
+export const InstallationPayload = z.object({ ...Common, action: Word, installation: z.object({ id: z.number() }) })
 
 /** GitHub's word first, then Gitea's where it is another. */
-const ACTIONS: Record<string, PullRequest['action']> = {
-  opened: 'opened',
-  reopened: 'reopened',
-  synchronize: 'synchronize',
-  synchronized: 'synchronize',
-  closed: 'closed',
-}
-const FOLDERS: Record<string, string> = { branch: 'refs/heads/', tag: 'refs/tags/' }
+const ACTIONS = new Map<string, PullRequest['action']>([
+  ['opened', 'opened'],
+  ['reopened', 'reopened'],
+  ['synchronize', 'synchronize'],
+  ['synchronized', 'synchronize'],
+  ['closed', 'closed'],
+])
+const BRANCHES = 'refs/heads/'
+const FOLDERS = new Map([
+  ['branch', BRANCHES],
+  ['tag', 'refs/tags/'],
+])
 
 type Shared = { sender?: { login: string } | null | undefined; installation?: { id: number } | null | undefined }
 const common = ({ sender, installation }: Shared): Common => ({
@@ -128,7 +140,7 @@ function push(payload: z.output<typeof PushPayload>): Push {
 const refMoved =
   (deleted: boolean) =>
   (payload: z.output<typeof RefPayload>): Push | null => {
-    const folder = FOLDERS[payload.ref_type]
+    const folder = FOLDERS.get(payload.ref_type)
     if (folder === undefined) return null
     const ref = payload.ref.startsWith('refs/') ? payload.ref : `${folder}${payload.ref}`
     const still = { before: null, after: null, forced: false, commit: null }
@@ -137,7 +149,7 @@ const refMoved =
   }
 
 function pullRequest(payload: z.output<typeof PullPayload>): PullRequest | null {
-  const action = ACTIONS[payload.action]
+  const action = ACTIONS.get(payload.action)
   if (action === undefined) return null
   const { head, base, updated_at } = payload.pull_request
   return {
@@ -182,15 +194,25 @@ const READERS: Record<string, (payload: unknown) => HostEvent | null> = {
 export const eventOf = (name: string, payload: unknown): HostEvent | null =>
   Object.hasOwn(READERS, name) ? READERS[name]!(payload) : null
 
-/** One spelling for all of a repository's addresses: without scheme, letters' case, `.git` and trailing slashes. The column `repo_key` says the same. */
-export const repoKey = (url: string): string =>
-  url
-    .toLowerCase()
-    .replace(/^https?:\/\//, '')
-    .replace(/\/*(\.git)?\/*$/, '')
+/**
+ * The same key for all spellings of a repository's address: without scheme, case, `.git` and trailing slashes. The
+ * column `repo_key` is computed by the same rule in SQL.
+ */
+export function repoKey(url: string): string {
+  const lower = url.toLowerCase()
+  const scheme = ['https://', 'http://'].find(one => lower.startsWith(one)) ?? ''
+  const path = withoutEndSlashes(lower.slice(scheme.length))
+  return path.endsWith('.git') ? withoutEndSlashes(path.slice(0, -'.git'.length)) : path
+}
+
+function withoutEndSlashes(path: string): string {
+  let end = path.length
+  while (path[end - 1] === '/') end--
+  return path.slice(0, end)
+}
 
 /** How a deployment may write the ref in its `repo_ref`: in full, or a branch by its name. */
-export const spellings = (ref: string): string[] => {
-  const branch = /^refs\/heads\/(.+)$/s.exec(ref)?.[1]
-  return branch === undefined ? [ref] : [ref, branch, `heads/${branch}`]
+export function spellings(ref: string): string[] {
+  const branch = ref.startsWith(BRANCHES) ? ref.slice(BRANCHES.length) : ''
+  return branch ? [ref, branch, `heads/${branch}`] : [ref]
 }

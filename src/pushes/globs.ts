@@ -1,18 +1,31 @@
-// Which branches a policy means (pure): `*` stays between slashes, `**` does not, `?` is one character, `!` in front excludes.
-const ESCAPED = /[\\^$.|+()[\]{}]/g
+// Which branches a preview policy names (pure): `*` and `?` match within a path segment, `**` across segments, `!`
+// excludes.
+import { many, matchesGlob, one, type Step } from '../kernel/glob.ts'
 
-function patternOf(glob: string): RegExp {
-  const parts = glob.split(/(\*\*|\*|\?)/).map(part => {
-    if (part === '**') return '.*'
-    if (part === '*') return '[^/]*'
-    return part === '?' ? '[^/]' : part.replace(ESCAPED, '\\$&')
-  })
-  return new RegExp(`^${parts.join('')}$`, 's')
+const isAny = () => true
+const isNoSlash = (character: string) => character !== '/'
+
+function stepsOf(glob: string): Step<string>[] {
+  const characters = [...glob]
+  const steps: Step<string>[] = []
+  for (let at = 0; at < characters.length; at++) {
+    const character = characters[at]!
+    if (character === '?') steps.push(one(isNoSlash))
+    else if (character !== '*') steps.push(one(other => other === character))
+    else if (characters[at + 1] !== '*') steps.push(many(isNoSlash))
+    else {
+      steps.push(many(isAny))
+      at++
+    }
+  }
+  return steps
 }
 
-/** One of them means it, and none excludes it. */
-export function means(globs: readonly string[], branch: string): boolean {
+/** Whether at least one glob matches the branch and no excluding glob does. */
+export function matchesBranch(globs: readonly string[], branch: string): boolean {
+  const characters = [...branch]
+  const matches = (glob: string) => matchesGlob(stepsOf(glob), characters)
+  const including = globs.filter(glob => !glob.startsWith('!'))
   const excluding = globs.filter(glob => glob.startsWith('!')).map(glob => glob.slice(1))
-  const matches = (some: readonly string[]) => some.some(glob => patternOf(glob).test(branch))
-  return matches(globs.filter(glob => !glob.startsWith('!'))) && !matches(excluding)
+  return including.some(matches) && !excluding.some(matches)
 }

@@ -1,15 +1,18 @@
 // A policy's hooks: what they are to be told is written with what happened, and told until they have heard it.
+
 import { type SQL, sql } from 'drizzle-orm'
 import { type Row, runAsSystem } from '../kernel/db.ts'
 import { outside } from '../kernel/guarded-fetch.ts'
 import { clockOf } from '../kernel/journal.ts'
+import { ownOrigin } from '../kernel/origin.ts'
 import type { Services } from '../kernel/routes.ts'
+import { drain } from './drain.ts'
 
 /** Their secret is sealed for the parent under a name that no variable can have. */
 export const HOOK_PLACE = 'preview hooks'
 
 const MOST_ATTEMPTS = 10
-const MOST = 50
+const AT_ONCE = 8
 const LEASE = sql`interval '2 minutes'`
 
 type Told = 'preview.created' | 'preview.deleted'
@@ -49,7 +52,7 @@ async function tell({ config, sealer }: Services, { id, url, parent_id, secret, 
   const text = JSON.stringify(body)
   const timestamp = Math.floor(Date.now() / 1000)
   const signature = await signatureOf(await sealer.open(secret, parent_id, HOOK_PLACE), id, timestamp, text)
-  const way = outside(config, config.publicUrl ?? 'https://slipway.invalid')
+  const way = outside(config, ownOrigin(config))
   way.stage('preview hook')
   const headers = {
     'Content-Type': 'application/json',
@@ -64,30 +67,46 @@ async function tell({ config, sealer }: Services, { id, url, parent_id, secret, 
 
 /** Those that are due. */
 export async function sweepHooks(services: Services): Promise<void> {
-  const { config, database } = services
-  const clock = clockOf(config)
-  const claim = sql<Row>`
-    update preview_hooks set attempts = attempts + 1, next_attempt_at = clock() + ${LEASE} where id in (
-      select id from preview_hooks where next_attempt_at <= clock()
-      order by next_attempt_at limit ${MOST} for update skip locked)
-    returning json_build_object('id', id, 'url', url, 'parent_id', parent_id, 'secret', secret, 'body', body, 'attempts', attempts)::text`
-  const [, rows] = (await runAsSystem(database, clock, claim)) as [unknown, Row[]]
-  const settle = async ([row]: Row) => {
-    const due = JSON.parse(row as string) as Due
-    const failure = await tell(services, due).then(
-      () => null,
-      error => String(error instanceof Error ? error.message : error),
-    )
-    const over = failure === null || due.attempts >= MOST_ATTEMPTS
-    if (failure !== null && over) config.log({ level: 'error', error: failure, hook: due.id, attempts: due.attempts })
-    const pause = Math.min(3600, 15 * 2 ** due.attempts)
-    await runAsSystem(
-      database,
-      clock,
-      over
-        ? sql`delete from preview_hooks where id = ${due.id}::uuid`
-        : sql`update preview_hooks set error = ${failure}, next_attempt_at = clock() + ${pause} * interval '1 second' where id = ${due.id}::uuid`,
-    )
-  }
-  await Promise.all(rows.map(settle))
+  await drain({ atOnce: AT_ONCE, claim: () => claim(services), work: due => settle(services, due) })
 }
+
+/** Counts the attempt before it is made. */
+async function claim({ config, database }: Services): Promise<Due | null> {
+  const statement = sql<Row>`
+    update preview_hooks
+    set attempts = attempts + 1, next_attempt_at = clock() + ${LEASE}
+    where id = (
+      select id
+      from preview_hooks
+      where next_attempt_at <= clock()
+      order by next_attempt_at
+      limit 1
+      for update skip locked)
+    returning json_build_object('id', id, 'url', url, 'parent_id', parent_id, 'secret', secret, 'body', body, 'attempts', attempts)::text`
+  const [, [row]] = (await runAsSystem(database, clockOf(config), statement)) as [unknown, Row[]]
+  return row ? (JSON.parse(row[0] as string) as Due) : null
+}
+
+async function settle(services: Services, due: Due): Promise<void> {
+  const { config, database } = services
+  // One attempt more than there are: the worker of the last one died.
+  const failure = due.attempts > MOST_ATTEMPTS ? 'worker_died' : await failureOf(services, due)
+  const over = failure === null || due.attempts >= MOST_ATTEMPTS
+  if (failure !== null && over) config.log({ level: 'error', error: failure, hook: due.id, attempts: due.attempts })
+  const pause = Math.min(3600, 15 * 2 ** due.attempts)
+  const held = sql`id = ${due.id}::uuid and attempts = ${due.attempts}`
+  const outcome = over
+    ? sql`delete from preview_hooks where ${held}`
+    : sql`
+      update preview_hooks
+      set error = ${failure}, next_attempt_at = clock() + ${pause} * interval '1 second'
+      where ${held}`
+  // Where even that fails, its lease ends.
+  await runAsSystem(database, clockOf(config), outcome).catch(() => {})
+}
+
+const failureOf = (services: Services, due: Due): Promise<string | null> =>
+  tell(services, due).then(
+    () => null,
+    error => String(error instanceof Error ? error.message : error),
+  )

@@ -1,6 +1,7 @@
 // The policy by which a deployment makes previews: set, read, and taken back, which ends those that there are.
 import { and, eq, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
+import { specCommandsStay } from '../deployments/commands.ts'
 import { MASK } from '../deployments/parts.schema.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -51,6 +52,7 @@ export const setPolicy = verb(
     from deployments d left join preview_policies o on o.id = d.id and o.tenant_id = current_tenant()
     where d.id = ${deployment_id}::uuid and d.tenant_id = current_tenant()
       and ${unless('deployment_deleting', sql`d.deleting_at is null`)}
+      and ${specCommandsStay(sql`o.resource_spec`, sql`${spec}::jsonb`)}
       and case when d.source = 'githost' and d.parent_deployment_id is null then true
         else refuse('source_rule', 'only a deployment of the source githost that is no preview itself makes previews') end
     on conflict (id) do update set branches = excluded.branches, ttl_seconds = excluded.ttl_seconds, max = excluded.max, forks = excluded.forks,
@@ -75,9 +77,19 @@ async function secretsOf({ sealer }: Ctx, id: string, { secrets }: NewPreviewPol
     left join json_to_recordset(o.secrets) k(name text, sealed text) on k.name = i.name)`
 }
 
+/**
+ * A hook gets another address. A secret that was given for the old one would sign for the new one what the old
+ * receiver takes for ours.
+ */
+const isElsewhere = ({ on_create, on_delete }: NonNullable<NewPreviewPolicy['hooks']>): SQL =>
+  sql`(o.hook_secret is not null and not array_remove(array[${on_create ?? null}, ${on_delete ?? null}]::text[], null)
+    <@ array[o.on_create, o.on_delete])`
+
 async function hookSecretOf({ sealer }: Ctx, id: string, { hooks }: NewPreviewPolicy): Promise<SQL> {
   if (!hooks) return sql`null`
-  if (hooks.secret === MASK) return sql`coalesce(o.hook_secret, refuse('secret_unknown', 'hooks.secret')::text)`
+  if (hooks.secret === MASK)
+    return sql`case when ${isElsewhere(hooks)} then refuse('secret_required', 'hooks.secret')::text
+    else coalesce(o.hook_secret, refuse('secret_unknown', 'hooks.secret')::text) end`
   return sql`${await sealer.seal(hooks.secret, id, HOOK_PLACE)}`
 }
 

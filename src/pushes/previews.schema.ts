@@ -4,35 +4,32 @@ import { namedOnce } from '../deployments/kubernetes.schema.ts'
 import { MASK, Secret } from '../deployments/parts.schema.ts'
 import { ResourceSpec } from '../deployments/resources.schema.ts'
 import { DeploymentRef } from '../deployments/schema.ts'
-import { listOf, Page, Uuid } from '../kernel/wire.ts'
+import { arrayOf, listOf, Page, text, Uuid } from '../kernel/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 const DAY = 86_400
 const MOST_PREVIEWS = 50
-/** A pattern with few stars is tried in no time. */
-const Glob = z.string().regex(/^!?(?!(.*\*\*?){9})[^\s\0]{1,200}$/, {
-  error: 'needs to be a pattern like `feature/*`, with at most eight stars',
-})
+const MOST_STARS = 8
+const A_GLOB = `needs to be a pattern like \`feature/*\`, with at most ${MOST_STARS} stars and 200 characters`
+const Glob = text(201, A_GLOB)
+  .regex(/^!?[^\s\0]{1,200}$/, { error: A_GLOB })
+  .refine(glob => glob.replaceAll('**', '*').split('*').length - 1 <= MOST_STARS, { error: A_GLOB })
 /** What every preview is told about itself. */
 const PREVIEW_VARIABLES = ['PREVIEW_ID', 'PREVIEW_BRANCH', 'PREVIEW_URL']
 const Overlay = Secret.refine(({ name }) => !PREVIEW_VARIABLES.includes(name), {
   error: 'is what a preview is told about itself; choose another name',
   path: ['name'],
 })
-const HookUrl = z
-  .string()
-  .max(2048)
-  .regex(/^https?:\/\/[^\s\0]+$/, { error: 'needs to be an http(s) address' })
-  .refine(text => URL.canParse(text), { error: 'needs to be an http(s) address' })
+const HookUrl = text(2048)
+  .regex(/^https?:\/\/[^\s\0]+$/, { error: 'needs to be an http(s) address', abort: true })
+  .refine(url => URL.canParse(url), { error: 'needs to be an http(s) address' })
 
 const Hooks = z
   .object({
     on_create: HookUrl.nullish().meta({ description: 'Told when a preview is made.' }),
     on_delete: HookUrl.nullish().meta({ description: 'Told when it goes.' }),
-    secret: z
-      .string()
+    secret: text(255)
       .min(8)
-      .max(255)
       .meta({
         description: `What they are signed with, as in Standard Webhooks; \`whsec_\` and base64, or any text. In an answer \`${MASK}\`, which sent back keeps it.`,
       }),
@@ -43,7 +40,7 @@ const Hooks = z
   })
 
 const members = {
-  branches: z.array(Glob).min(1).max(20).meta({
+  branches: arrayOf(Glob, 20, 1).meta({
     description: '`*` stays between slashes, `**` does not; `!` in front excludes.',
   }),
   ttl: z
@@ -71,7 +68,7 @@ export const NewPreviewPolicy = z
     ttl: members.ttl.default(7 * DAY),
     max: members.max.default(10),
     forks: members.forks.default('deny'),
-    secrets: z.array(Overlay).max(100).default([]),
+    secrets: arrayOf(Overlay, 100).default([]),
     resource_spec: ResourceSpec.nullish(),
     hooks: Hooks.nullish(),
   })
@@ -106,9 +103,8 @@ export type PreviewPolicy = z.output<typeof PreviewPolicy>
 
 export const PreviewQuery = Page
 /** What is no number is of no pull request. */
-const PullNumber = z
-  .string()
-  .transform(text => (/^[1-9]\d{0,8}$/.test(text) ? Number(text) : 0))
+const PullNumber = text(200)
+  .transform(number => (/^[1-9]\d{0,8}$/.test(number) ? Number(number) : 0))
   .meta({ type: 'integer', description: 'Of the pull request.' })
 export const PreviewRef = z.object({ ...DeploymentRef.shape, number: PullNumber })
 
@@ -116,6 +112,7 @@ export const Approval = z
   .object({
     head_sha: z
       .string()
+      .max(64, { error: 'needs to be a whole commit id', abort: true })
       .regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'needs to be a whole commit id' })
       .meta({ description: 'The commit that was looked at: no other is approved.' }),
   })

@@ -6,7 +6,7 @@ import { type Caller, callerFor } from '../kernel/context.ts'
 import { type Row, runAsSystem, textArray } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { type Commit, type PullRequest, repoKey } from './events.ts'
-import { means } from './globs.ts'
+import { matchesBranch } from './globs.ts'
 import type { PolicyRow } from './policy.ts'
 import { end, type PreviewRow, pullRef, raise } from './raise.ts'
 import { tellOf } from './telling.ts'
@@ -19,7 +19,9 @@ const PATIENCE = 3
 export async function pulled(work: Work, integration: Integration, event: PullRequest): Promise<void> {
   const { services, requestId, origin } = work
   const all = await concerned(work, integration, event)
-  const parents = all.filter(({ policy, head_sha }) => head_sha !== null || means(policy.branches, event.branch))
+  const parents = all.filter(
+    ({ policy, head_sha }) => head_sha !== null || matchesBranch(policy.branches, event.branch),
+  )
   if (parents.length === 0) return
   const { organization_id: organization, tenant_id: tenant } = integration
   const actor = { kind: 'push', id: null, name: event.sender, organization, tenant } as const

@@ -1,20 +1,19 @@
 // Where git hosts deliver: the signature of the raw body is the key. What is stored is answered; the work comes after.
-
 import { sql } from 'drizzle-orm'
 import { webhookSecretOf } from '../integrations/credentials.ts'
 import type { Integration } from '../integrations/githost.ts'
 import { afterwards } from '../kernel/afterwards.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
-import { invalid, readBytes } from '../kernel/input.ts'
+import { invalid } from '../kernel/input.ts'
+import { originOf } from '../kernel/origin.ts'
 import type { Operation, Services } from '../kernel/routes.ts'
 import { store, workOn } from './deliveries.ts'
 import { eventOf } from './events.ts'
+import { withSignedBody } from './signed-body.ts'
 
 type Context = Parameters<NonNullable<Operation['open']>>[0]
 
-/** The most that GitHub delivers; it drops whatever is larger. */
-const MOST_BYTES = 25 * 1024 * 1024
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const SIGNATURE = /^(?:sha256=)?([0-9a-f]{64})$/i
 const DELIVERY = /^[\w.:-]{1,128}$/
@@ -28,25 +27,28 @@ const HEADERS = {
 const header = (c: Context, name: keyof typeof HEADERS): string =>
   HEADERS[name].map(one => c.req.header(one)).find(one => one !== undefined) ?? ''
 
-/** Whoever has no integration of that id, or none that is signed for, is told what is told of a wrong signature. */
+/**
+ * An unknown integration is answered like a wrong signature. That of a revoked one ends with it: an App that has
+ * other installations in the workspace is known by what was stored with one of those.
+ */
 async function secretOf({ config, database, sealer }: Services, integration_id: string | undefined): Promise<string> {
   if (integration_id === undefined) {
     if (!config.github) throw fail('delivery_unsigned')
     return config.github.webhookSecret
   }
   if (!UUID.test(integration_id)) throw fail('delivery_unsigned')
-  const query = sql<Row>`select to_json(i)::text from integrations i where i.id = ${integration_id}::uuid`
+  const query = sql<Row>`
+    select to_json(i)::text
+    from integrations named
+    join integrations i on i.tenant_id = named.tenant_id
+      and (i.id = named.id or i.host = named.host and i.base_url = named.base_url and i.app_id = named.app_id)
+    where named.id = ${integration_id}::uuid and i.state <> 'revoked'
+    order by i.id = named.id desc, i.created_at desc
+    limit 1`
   const [[row]] = (await runAsSystem(database, query)) as [Row[]]
   const secret = row && (await webhookSecretOf(sealer, JSON.parse(row[0] as string) as Integration))
   if (!secret) throw fail('delivery_unsigned')
   return secret
-}
-
-const HMAC = { name: 'HMAC', hash: 'SHA-256' }
-/** WebCrypto compares in constant time. */
-async function isSigned(secret: string, signature: string, body: Uint8Array<ArrayBuffer>): Promise<boolean> {
-  const key = await crypto.subtle.importKey('raw', new TextEncoder().encode(secret), HMAC, false, ['verify'])
-  return crypto.subtle.verify(HMAC, key, Buffer.from(signature, 'hex'), body)
 }
 
 export async function receive(c: Context, services: Services): Promise<Response> {
@@ -54,12 +56,11 @@ export async function receive(c: Context, services: Services): Promise<Response>
   if (signature === undefined) throw fail('delivery_unsigned')
   const integration_id = c.req.param('integration_id')?.toLowerCase()
   const secret = await secretOf(services, integration_id)
-  const body = await readBytes(c.req, MOST_BYTES)
-  if (!(await isSigned(secret, signature, body))) throw fail('delivery_unsigned')
-
-  const event = understood(c, body)
+  const length = c.req.header('Content-Length')
+  const body = { stream: c.req.raw.body, length: length === undefined ? null : Number(length) }
+  const event = await withSignedBody({ ...body, secret, signature }, text => understood(c, text))
   if (event) {
-    const origin = services.config.publicUrl ?? new URL(c.req.url).origin
+    const origin = originOf(services.config, c.req.url)
     const delivery = await store(services, {
       ...{ receiver: integration_id ?? 'app', delivery_id: header(c, 'delivery') },
       ...{ event, origin },
@@ -70,14 +71,14 @@ export async function receive(c: Context, services: Services): Promise<Response>
 }
 
 /** Signed, so its words are the host's: what is not as documented is told to whoever looks at the host's list of deliveries. */
-function understood(c: Context, body: Uint8Array) {
+function understood(c: Context, text: string) {
   if (!/^application\/json\s*(;|$)/i.test(c.req.header('Content-Type') ?? '')) throw fail('not_json')
   if (!DELIVERY.test(header(c, 'delivery')))
     throw invalid([
       { type: 'header_missing', loc: ['header', 'X-GitHub-Delivery'], msg: 'needs the id of the delivery' },
     ])
   try {
-    return eventOf(header(c, 'event'), JSON.parse(new TextDecoder().decode(body)))
+    return eventOf(header(c, 'event'), JSON.parse(text))
   } catch {
     throw invalid([{ type: 'payload_invalid', loc: ['body'], msg: 'is not what the host documents of this event' }])
   }

@@ -12,7 +12,16 @@ const delivery = {
   status: 202,
   // What it leads to is journaled by the work that follows, each thing in its own workspace.
   reads: true,
-  errors: ['delivery_unsigned', 'body_cut', 'body_too_large', 'not_json', 'invalid_request', 'database_unavailable'],
+  errors: [
+    'delivery_unsigned',
+    'body_cut',
+    'body_too_slow',
+    'delivery_too_large',
+    'deliveries_busy',
+    'not_json',
+    'invalid_request',
+    'database_unavailable',
+  ],
   open: receive,
 } satisfies Partial<Operation>
 
@@ -30,6 +39,14 @@ export const deliveryRoutes = slice('Deliveries', 'What git hosts tell of pushes
     params: IntegrationRef,
     description: 'Signed with the integration’s own webhook secret, in `X-Hub-Signature-256` or `X-Gitea-Signature`.',
     ...delivery,
+    errors: [...delivery.errors, 'address_rate_limited'],
+    // The integration is looked up before its signature can be checked.
+    open: (c, services) => {
+      const name = c.req.param('integration_id')?.toLowerCase()
+      return c.var.limits.prove(c, { route: 'delivery', name, refusal: 'delivery_unsigned' }, () =>
+        receive(c, services),
+      )
+    },
   })
 
 export const previewRoutes = slice('Previews', 'A deployment of its own for every pull request, which goes with it.')
@@ -48,7 +65,7 @@ export const previewRoutes = slice('Previews', 'A deployment of its own for ever
     params: DeploymentRef,
     body: s.NewPreviewPolicy,
     reply: s.PreviewPolicy,
-    errors: ['deployment_not_found', 'deployment_deleting', 'source_rule', 'secret_unknown'],
+    errors: ['deployment_not_found', 'deployment_deleting', 'source_rule', 'secret_unknown', 'secret_required'],
     verb: setPolicy,
   })
   .delete('/v2/deployments/{deployment_id}/preview-policy', {

@@ -1,8 +1,10 @@
 // The schedule of previews: those whose time is over go, those that wait for nothing more come up, and hosts and hooks are told.
+
 import { sql } from 'drizzle-orm'
 import { callerFor } from '../kernel/context.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
 import { clockOf } from '../kernel/journal.ts'
+import { ownOrigin } from '../kernel/origin.ts'
 import type { Services } from '../kernel/routes.ts'
 import { sweepHooks } from './hooks.ts'
 import { type Ending, end, raise, removeChild } from './raise.ts'
@@ -37,7 +39,7 @@ export async function sweepPreviews(services: Services): Promise<void> {
   const parsed = <T>(rows: Row[] | undefined) => (rows ?? []).map(([text]) => JSON.parse(text as string) as T)
   const as = ({ organization, tenant }: { organization: string; tenant: string }) => {
     const actor = { kind: 'cron', id: null, organization, tenant } as const
-    return callerFor(services, actor, `previews-${crypto.randomUUID()}`, config.publicUrl ?? 'https://slipway.invalid')
+    return callerFor(services, actor, `previews-${crypto.randomUUID()}`, ownOrigin(config))
   }
   // One that cannot be done keeps nobody from the next.
   const each = async <T>(all: T[], work: (one: T) => Promise<void>) => {

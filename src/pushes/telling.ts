@@ -1,16 +1,19 @@
 // What the git host is told of a preview: a status on its commit and one comment, edited whenever something else is true.
+
 import { type SQL, sql } from 'drizzle-orm'
 import type { Integration, StatusState } from '../integrations/githost.ts'
 import { asking } from '../integrations/session.ts'
 import { type Row, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { clockOf } from '../kernel/journal.ts'
+import { ownOrigin } from '../kernel/origin.ts'
 import type { Services } from '../kernel/routes.ts'
 import { urlOf } from './address.ts'
+import { drain } from './drain.ts'
 import type { PreviewRow } from './raise.ts'
 
 const LEASE = sql`interval '2 minutes'`
 const MOST_ATTEMPTS = 20
-const MOST = 40
+const AT_ONCE = 4
 const SHORT = 7
 
 type Due = {
@@ -29,6 +32,7 @@ type Due = {
 const IS = sql`v.state || ' ' || v.head_sha || ' ' || coalesce(case when v.state = 'live' then r.status || ' ' || r.number end, '')`
 const FROM = sql`previews v join deployments d on d.id = v.parent_id
   left join deployments c on c.id = v.deployment_id left join revisions r on r.id = c.latest_revision_id`
+const OF_PARENT = sql`i.id::text = d.source_config ->> 'integration_id' and i.tenant_id = d.tenant_id`
 
 type Scope = {
   /** These parents only. */
@@ -43,27 +47,33 @@ export async function tellOf(
   const { config, database } = services
   const clock = clockOf(config)
   const inside = within ? sql`v.parent_id = any(${uuidArray(within)})` : sql`true`
-  const claim = sql<Row>`
+  const statement = sql<Row>`
     with due as (
       select v.id, ${IS} as is from ${FROM}
       where ${inside} and v.tell_next_at <= clock() and v.told is distinct from ${IS} and v.state not in ('denied', 'pending')
         and (v.state <> 'ended' or v.comment_id is not null)
-      order by v.tell_next_at limit ${MOST} for update of v skip locked),
+        and exists (select from integrations i where ${OF_PARENT})
+      order by v.tell_next_at limit 1 for update of v skip locked),
     claimed as (
       update previews v set tell_attempts = v.tell_attempts + 1, tell_next_at = clock() + ${LEASE} from due where v.id = due.id returning v.*, due.is)
     select json_build_object('preview', to_json(v), 'is', v.is, 'repo_url', d.source_config ->> 'repo_url', 'parent_name', d.name, 'name', c.name, 'served', c.url,
       'revision', case when r.id is null then null else json_build_object('status', r.status, 'status_message', r.status_message) end, 'integration', to_json(i))::text
     from claimed v join deployments d on d.id = v.parent_id
     left join deployments c on c.id = v.deployment_id left join revisions r on r.id = c.latest_revision_id
-    join integrations i on i.id::text = d.source_config ->> 'integration_id' and i.tenant_id = d.tenant_id`
-  const [, rows] = (await runAsSystem(database, clock, claim)) as [unknown, Row[]]
-  for (const [text] of rows) await settle(services, clock, JSON.parse(text as string) as Due)
+    join integrations i on ${OF_PARENT}`
+  const claim = async () => {
+    const [, [row]] = (await runAsSystem(database, clock, statement)) as [unknown, Row[]]
+    return row ? (JSON.parse(row[0] as string) as Due) : null
+  }
+  await drain({ atOnce: AT_ONCE, claim, work: due => settle(services, clock, due) })
 }
 
 async function settle(services: Parameters<typeof tellOf>[0], clock: SQL, due: Due): Promise<void> {
   const { preview, is } = due
   const where = sql`id = ${preview.id}::uuid and tell_attempts = ${preview.tell_attempts}`
   try {
+    // One attempt more than there are: the worker of the last one died.
+    if (preview.tell_attempts > MOST_ATTEMPTS) throw new Error('worker_died')
     const comment_id = await tell(services, due)
     await runAsSystem(
       services.database,
@@ -86,7 +96,7 @@ async function settle(services: Parameters<typeof tellOf>[0], clock: SQL, due: D
 /** The comment's id is written down as soon as it is known, before anything else is asked of the host. */
 async function tell(services: Parameters<typeof tellOf>[0], due: Due): Promise<string> {
   const { preview, integration, repo_url, parent_name } = due
-  const work = { services, origin: services.config.publicUrl ?? 'https://slipway.invalid' }
+  const work = { services, origin: ownOrigin(services.config) }
   const { state, description, said } = wordsFor(due)
   const url = due.name && preview.state === 'live' ? (urlOf(services.config.appsDomain, due.name) ?? due.served) : null
   const body = [

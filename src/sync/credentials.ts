@@ -8,7 +8,7 @@ import { asking } from '../integrations/session.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { run } from '../kernel/db.ts'
 import { fail } from '../kernel/errors.ts'
-import { systemEvents } from '../kernel/journal.ts'
+import { agentsMost, systemEvents } from '../kernel/journal.ts'
 import { found } from '../kernel/rows.ts'
 import type { CredentialWish, GivenCredential, RegistryCredential } from './credentials.schema.ts'
 import { sealTo } from './envelope.ts'
@@ -33,7 +33,7 @@ export const giveCredential = verb(
 )
 
 /** The event stands before anybody is asked: no credential goes out without it. */
-const looked = ({ config }: Ctx, wish: Wish) => sql<Asked>`with wanted as (
+const looked = (ctx: Ctx, wish: Wish) => sql<Asked>`with wanted as (
     select r.id, r.deployment_id, r.tenant_id, r.organization_id, r.source, r.source_revision_config ->> 'image_uri' as image_uri,
       r.source_config ->> 'repo_url' as repo_url, to_json(i)::text as integration
     from revisions r join deployments d on d.id = r.deployment_id
@@ -43,8 +43,10 @@ const looked = ({ config }: Ctx, wish: Wish) => sql<Asked>`with wanted as (
   ${systemEvents(
     sql`select tenant_id, organization_id, 'revision.credential_revealed'::text as type, id as subject_id,
       json_build_object('deployment_id', deployment_id, 'fence', ${wish.fence}::bigint, 'for', ${wish.for}::text) as data
-      from wanted where ${wish.for === 'registry' ? sql`${config.registry !== undefined}` : sql`integration is not null`}`,
+      from wanted where ${wish.for === 'registry' ? sql`${ctx.config.registry !== undefined}` : sql`integration is not null`}`,
     sql`'listener', current_listener()`,
+    sql``,
+    agentsMost(ctx),
   )}
   select current_listener(), current_actor(), tenant_id, source, image_uri, repo_url, integration from wanted`
 

@@ -1,7 +1,7 @@
 // Lines of a build or a run, as an agent sends them.
 import * as z from 'zod'
 import { levels } from '../deployments/logs.schema.ts'
-import { Instant, Uuid } from '../kernel/wire.ts'
+import { arrayOf, Instant, Uuid } from '../kernel/wire.ts'
 import { AgentId, Fence, LARGEST } from './schema.ts'
 
 export const LINES_AT_ONCE = 1000
@@ -23,16 +23,15 @@ export const LogBatch = z
         description:
           'The number of the first line within the stream, from 0 on. Lines that were received before are passed over.',
       }),
-    lines: z
-      .array(
-        z.object({
-          timestamp: Instant,
-          level: z.enum(levels),
-          message: z.string().meta({ description: 'Longer ones are cut at 16 KiB.' }),
-        }),
-      )
-      .min(1)
-      .max(LINES_AT_ONCE),
+    lines: arrayOf(
+      z.object({
+        timestamp: Instant,
+        level: z.enum(levels),
+        message: z.string().meta({ description: 'Longer ones are cut at 16 KiB.' }),
+      }),
+      LINES_AT_ONCE,
+      1,
+    ),
   })
   .meta({
     id: 'LogBatch',

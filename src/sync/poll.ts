@@ -3,7 +3,7 @@ import { type SQL, sql } from 'drizzle-orm'
 import { LOST } from '../deployments/lifecycle.ts'
 import { type Ctx, pause, uncounted, verb } from '../kernel/context.ts'
 import { type Row, run } from '../kernel/db.ts'
-import { systemEvents } from '../kernel/journal.ts'
+import { agentsMost, systemEvents } from '../kernel/journal.ts'
 import { found, iso } from '../kernel/rows.ts'
 import { listeners } from '../tables.ts'
 import { type Seal, sealTo } from './envelope.ts'
@@ -47,7 +47,7 @@ type Answer = [
 ]
 
 async function ask(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Promise<Changes> {
-  const row = found(await run(ctx, changesSince(input, lease)), 'listener_not_found') as Answer
+  const row = found(await run(ctx, changesSince(input, lease, agentsMost(ctx))), 'listener_not_found') as Answer
   const [listener_id, fence, expires, upto, digest, resync, more, changed] = row
   const stored = JSON.parse(changed ?? '[]') as StoredWork[]
   const last = more ? stored.at(-1)!.seq : Number(upto)
@@ -62,8 +62,11 @@ async function ask(ctx: Ctx, seal: Seal, input: Poll, lease: SQL): Promise<Chang
 /** The revision whose turn it is; or the newest, where it was lost in the listener's silence: whoever comes back goes on with it. */
 const wanted = sql`f.id = coalesce(d.in_flight_revision_id, d.latest_revision_id) and (f.id = d.in_flight_revision_id or f.status = ${LOST.becomes})`
 
+/** The workspace owns the host and, unless the listener is the workspace's own, has proved it. */
+const servesHost = sql`h.verified_at is not null or h.tenant_id = (select tenant_id from leased)`
+
 /** One statement: the lease, the page of changes behind the cursor, and an event for each revision whose secrets go out with it. */
-function changesSince({ cursor = null, digest = null }: Poll, lease: SQL): SQL<Row> {
+function changesSince({ cursor = null, digest = null }: Poll, lease: SQL, most: SQL): SQL<Row> {
   const lost = sql`(${digest}::text is not null and ${cursor}::bigint = k.upto and ${digest}::text <> k.digest)`
   const revisions = sql`select deployment_id, tenant_id, organization_id, revision from told_work
     union select deployment_id, tenant_id, organization_id, serving from told_work`
@@ -79,11 +82,13 @@ function changesSince({ cursor = null, digest = null }: Poll, lease: SQL): SQL<R
     told_work as (
       select p.deployment_id, p.generation, p.seq, d.tenant_id, d.organization_id, case when d.id is not null then json_build_object(
         'tenant_id', d.tenant_id, 'name', d.name, 'deployment_type', d.deployment_type, 'source_config', d.source_config,
+        'custom_url', case when ${servesHost} then d.source_config ->> 'custom_url' end,
         'absent', d.deleting_at is not null) end as deployment,
         case when d.deleting_at is null then (${storedRevision(sql`f`)})::jsonb end as revision,
         case when d.deleting_at is null then (${storedRevision(sql`a`)})::jsonb end as serving
       from (select * from page order by seq limit ${POLL_PAGE}) p
       left join deployments d on d.id = p.deployment_id and d.listener_id = current_listener()
+      left join custom_hosts h on h.host = d.custom_host and h.tenant_id = d.tenant_id
       left join revisions f on ${wanted}
       left join revisions a on a.id = d.active_revision_id),
     ${systemEvents(
@@ -91,6 +96,8 @@ function changesSince({ cursor = null, digest = null }: Poll, lease: SQL): SQL<R
         json_build_object('deployment_id', deployment_id, 'fence', (select fence from leased)) as data
         from (${revisions}) r where json_typeof((revision -> 'sealed')::json) = 'array'`,
       sql`'listener', current_listener()`,
+      sql``,
+      most,
     )}
     select s.id, s.fence, s.lease_expires_at, s.upto, s.digest, s.again, (select count(*) > ${POLL_PAGE} from page),
       (select json_agg(json_build_object('deployment_id', w.deployment_id, 'generation', w.generation, 'seq', w.seq,

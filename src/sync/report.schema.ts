@@ -1,7 +1,7 @@
 // What an agent says became of deployments, and what that came to.
 import * as z from 'zod'
 import { ImageReference } from '../deployments/kubernetes.schema.ts'
-import { Instant, Uuid } from '../kernel/wire.ts'
+import { arrayOf, Instant, text, Uuid } from '../kernel/wire.ts'
 import { AgentId, Fence, Generation } from './schema.ts'
 
 /** Those that speak of a revision and so need to name it, in the order of a rollout. */
@@ -16,7 +16,6 @@ export const ReportState = z.enum([...ofRevision, 'serving', 'database_ready', '
 export type ReportState = z.output<typeof ReportState>
 
 export const REPORTS_AT_ONCE = 100
-const Text = (most: number) => z.string().max(most)
 
 export const Report = z
   .object({
@@ -24,22 +23,20 @@ export const Report = z
     revision_id: Uuid.nullish().meta({ description: 'Needed where the state is that of a revision.' }),
     generation: Generation.meta({ description: 'That of the work which this is about.' }),
     state: ReportState,
-    message: Text(2000).nullish().meta({
+    message: text(2000).nullish().meta({
       description:
         'Of a failure: a sentence that a person can act on, perhaps with the last lines of the log. Needed there.',
     }),
     commit: z
       .object({
-        sha: z.string().regex(/^[0-9a-f]{40}([0-9a-f]{24})?$/, { error: 'needs to be a whole commit id' }),
-        message: Text(2000).nullish(),
-        author: Text(200).nullish(),
+        sha: text(64).regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'needs to be a whole commit id' }),
+        message: text(2000).nullish(),
+        author: text(200).nullish(),
       })
       .nullish()
       .meta({ description: 'What `ref` was found to be.' }),
     image_uri: ImageReference.nullish().meta({ description: 'The image that was built or pulled, by its digest.' }),
-    url: z
-      .string()
-      .max(2048)
+    url: text(2048)
       .regex(/^https?:\/\/[!-~]+$/, { error: 'needs to be an http(s) address' })
       .nullish()
       .meta({ description: 'Where the deployment answers.' }),
@@ -64,10 +61,7 @@ export const Reports = z
   .object({
     agent_id: AgentId,
     fence: Fence,
-    reports: z
-      .array(Report)
-      .min(1)
-      .max(REPORTS_AT_ONCE)
+    reports: arrayOf(Report, REPORTS_AT_ONCE, 1)
       .superRefine((reports, check) => {
         const seen = new Set<string>()
         for (const [i, { deployment_id }] of reports.entries()) {

@@ -5,7 +5,7 @@ import { followed, moved, turnsAfter } from '../deployments/queue.ts'
 import { BRING_IMAGES } from '../deployments/registry-access.ts'
 import { verb } from '../kernel/context.ts'
 import { type Row, run, textArray, uuidArray } from '../kernel/db.ts'
-import { systemEvents } from '../kernel/journal.ts'
+import { agentsMost, systemEvents } from '../kernel/journal.ts'
 import { heldLease } from './lease.ts'
 import { outcomes, type ReportResult, type ReportResults, type Reports, type reportCodes } from './report.schema.ts'
 import { moving, STEPS } from './steps.ts'
@@ -20,7 +20,7 @@ export const report = verb('listeners:sync', async (ctx, input: Reports): Promis
   const ids = uuidArray(input.reports.map(one => one.deployment_id))
   // Held in one order, behind the lease: what a later lease does, comes after.
   const rows = sql`select from deployments d where d.id = any(${ids}) and d.listener_id = current_listener() order by d.id for update`
-  const answered = await run(ctx, applied(input), [heldLease(input), rows])
+  const answered = await run(ctx, applied(input, agentsMost(ctx)), [heldLease(input), rows])
   return { results: (answered as Answered[]).map(toResult) }
 })
 
@@ -55,7 +55,7 @@ const nameOf = (image: SQL): SQL =>
 /** Where a person named the image, an agent says which one its tag means, and names no other: it is what it may then pull. */
 const PINNED = sql`case when source <> all(${textArray(BRING_IMAGES)}) or ${nameOf(sql`image_uri`)} = ${nameOf(sql`named`)} then image_uri end`
 
-function applied({ reports }: Reports): SQL<Row> {
+function applied({ reports }: Reports, most: SQL): SQL<Row> {
   const given = JSON.stringify(reports)
   const steps = sql`jsonb_to_recordset(${JSON.stringify(STEPS)}::jsonb) s(source text, status text, state text, path text[])`
   return sql`with reported as (
@@ -87,7 +87,7 @@ function applied({ reports }: Reports): SQL<Row> {
     )},
     changed as (${moved}), ${sql.join(followed, sql`, `)},
     removed as (delete from deployments d using accepted a where d.id = a.deployment_id and d.listener_id = current_listener() and a.state = 'removed' returning d.*),
-    ${systemEvents(happened, sql`'listener', current_listener()`, sql`order by t.place`)}
+    ${systemEvents(happened, sql`'listener', current_listener()`, sql`order by t.place`, most)}
     select j.deployment_id, j.revision_id, j.code, case when j.state = 'removed' and j.code is null then null else coalesce(o.generation, j.wanted) end,
       (select sync_forget(array(select a.deployment_id from accepted a where a.state = 'removed' and a.wanted is null)))
     from judged j left join outcomes o on o.id = j.deployment_id order by j.place`

@@ -1,9 +1,9 @@
 // What both sides of the protocol name alike. The rest of what crosses the wire between the control plane and an agent is in x.schema.ts; PROTOCOL.md tells how it is used.
 import * as z from 'zod'
+import { text } from '../kernel/wire.ts'
 
-export const AgentId = z
-  .string()
-  .regex(/^[A-Za-z0-9._:-]{1,64}$/, {
+export const AgentId = text(64)
+  .regex(/^[A-Za-z0-9._:-]+$/, {
     error: 'needs to be 1 to 64 letters, digits, dots, underscores, colons, hyphens',
   })
   .meta({
@@ -18,14 +18,12 @@ export const Generation = z.int().min(1).max(LARGEST).meta({
   description: 'Counts what is wanted of the deployment: any change of its work is a new generation.',
 })
 /** 65 bytes, the first of which says that both coordinates follow. */
-export const PublicKey = z
-  .string()
+export const PublicKey = text(87)
   .regex(/^B[A-Za-z0-9_-]{86}$/, { error: 'needs to be an uncompressed P-256 point, 65 bytes in base64url' })
   .meta({
     description: 'The agent’s P-256 public key, raw and uncompressed, in base64url. What is secret is sealed to it.',
   })
-export const Digest = z
-  .string()
+export const Digest = text(16)
   .regex(/^[0-9a-f]{16}$/, { error: 'needs to be 16 lower-case hexadecimal digits' })
   .meta({
     description:

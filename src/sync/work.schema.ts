@@ -75,7 +75,9 @@ export const Work = z
     deployment_type: DeploymentType.nullable().meta({
       description: 'Decides the defaults of the resource specification.',
     }),
-    custom_url: z.string().nullable().meta({ description: 'Where it is to be served besides.' }),
+    custom_url: z.string().nullable().meta({
+      description: 'Where it is to be served besides. Null until the host is the workspace’s to be served here.',
+    }),
     k8s_namespace: z.string().nullable().meta({ description: 'Where in the cluster it belongs.' }),
     needs_database: z.boolean().meta({
       description: 'Give it a Postgres, and its address in `DATABASE_URI`; then report `database_ready`, once.',

@@ -19,7 +19,6 @@ type Config = {
   install_command?: string
   build_command?: string
   template_id?: string
-  custom_url?: string
   repo_url?: string
   listener_config?: { k8s_namespace?: string }
 }
@@ -50,6 +49,8 @@ export type StoredWork = {
     name: string
     deployment_type: DeploymentType
     source_config: Config
+    /** Null as long as it must not be served. */
+    custom_url: string | null
     absent: boolean
   } | null
   revision: StoredRevision | null
@@ -79,12 +80,12 @@ export async function toWork(
 ): Promise<Work> {
   // Gone with its workspace, or being deleted: either way nothing of it is wanted any more.
   if (!deployment || deployment.absent) return { deployment_id, generation, wanted: 'absent', ...ABSENT }
-  const { tenant_id, name, deployment_type, source_config } = deployment
+  const { tenant_id, name, deployment_type, source_config, custom_url } = deployment
   const revision = (one: StoredRevision | null) =>
     one && revisionWork(context, { deployment_id, tenant_id, deployment_type }, one)
   return {
     ...{ deployment_id, generation, wanted: 'present', tenant_id, name, deployment_type },
-    custom_url: source_config.custom_url ?? null,
+    custom_url,
     k8s_namespace: source_config.listener_config?.k8s_namespace ?? null,
     needs_database: asksForDatabase(source_config.resource_spec),
     revision: await revision(stored.revision),

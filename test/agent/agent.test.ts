@@ -13,7 +13,7 @@ import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { gzip, tar } from '../support/archives.ts'
 import { eventually } from '../support/commands.ts'
 import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
-import { ask, closeAgents, folder, QUICK, run } from '../support/engine.ts'
+import { ask, closeAgents, folder, LOOPBACK, QUICK, run } from '../support/engine.ts'
 import { type GitServer, gitServer } from '../support/git-http.ts'
 
 let home: string
@@ -43,7 +43,7 @@ function start({
   const engine = new ProcessEngine({ home: at, port: 0, limits: { ...QUICK, ...limits } })
   const said: string[] = []
   const agent = new Agent({
-    ...{ agent_id, version: 'test', home: at, engine, wait: 5, retry: 50 },
+    ...{ agent_id, version: 'test', home: at, engine, networks: LOOPBACK, wait: 5, retry: 50 },
     control: controlAt({ url: control.url, key: 'key' }),
     say: line => void said.push(line),
   })
@@ -109,7 +109,9 @@ test('what was changed while a revision was on its way is not taken for known, a
   expect(await ended(one)).toMatchObject({ state: 'deployed', generation })
   control.odd.deaf = false
   expect(
-    await eventually(async () => (await ask(urlOf(), '/below', { headers: { host: 'any' } })).status === 200),
+    await eventually(
+      async () => (await ask(urlOf(), '/below', { headers: { host: 'shop.example.com' } })).status === 200,
+    ),
   ).toBe(true)
 })
 
@@ -154,7 +156,7 @@ test('a repository: deployed, pushed to, redeployed, rolled back, while a client
     true,
   )
   // What was left behind is gone, or kept for another rollback.
-  const made = () => fs.readdirSync(join(home, 'builds', id)).filter(name => name !== 'cache')
+  const made = () => fs.readdirSync(join(home, 'builds', id)).filter(name => name !== 'cache' && name !== 'source')
   const kept = (name: string) => fs.existsSync(join(home, 'builds', id, name, 'kept.json'))
   await eventually(
     () =>

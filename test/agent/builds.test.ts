@@ -1,10 +1,12 @@
 // From sources to files: real git over HTTP, archives friendly and hostile, templates, configurations, commands.
-import { execFileSync, spawn } from 'node:child_process'
+import { execFile, execFileSync, spawn } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import * as fs from 'node:fs'
-import { createServer, type IncomingMessage } from 'node:http'
+import { createServer, type IncomingMessage, type RequestListener } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
 import { gzipSync } from 'node:zlib'
 import { packTar, type TarEntry } from 'modern-tar'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
@@ -12,13 +14,15 @@ import { ARCHIVE_LIMITS, unpack } from '../../src/agent/builds/archive.ts'
 import { Builds } from '../../src/agent/builds/builds.ts'
 import { runCommand } from '../../src/agent/builds/command.ts'
 import { configurationAt } from '../../src/agent/builds/configuration.ts'
+import { settingsOf } from '../../src/agent/builds/git.ts'
 import { type Origin, obtain } from '../../src/agent/builds/tree.ts'
 import { Passing, type Task } from '../../src/agent/engines/engine.ts'
 import { PATH } from '../../src/agent/engines/process/environment.ts'
 import { prepare } from '../../src/agent/engines/process/prepare.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { networksIn, reach } from '../../src/agent/reach.ts'
 import { aliveOf, eventually, heard } from '../support/commands.ts'
-import { folder as newFolder, unit } from '../support/engine.ts'
+import { LOOPBACK, folder as newFolder, unit } from '../support/engine.ts'
 import { type GitServer, gitServer } from '../support/git-http.ts'
 
 let home: string
@@ -50,8 +54,18 @@ const nothing: Origin = {
   ...{ platform_config_path: null, install_command: null, build_command: null },
 }
 let trees = 0
-const tree = (origin: Partial<Origin>) =>
-  obtain({ ...nothing, ...origin }, { revision, task, folder: join(home, `tree-${++trees}`), path: PATH, disk_mb: 64 })
+const tree = (origin: Partial<Origin>, networks = LOOPBACK) =>
+  obtain(
+    { ...nothing, ...origin },
+    { revision, task, folder: join(home, `tree-${++trees}`), path: PATH, disk_mb: 64, networks },
+  )
+/** The origin of a server of the test's own. */
+async function listening(answer: RequestListener): Promise<string> {
+  const server = createServer(answer).listen(0, '127.0.0.1')
+  onTestFinished(() => void server.close())
+  await once(server, 'listening')
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+}
 const read = (folder: string, name: string) => fs.readFileSync(join(folder, name), 'utf8')
 
 describe('a repository', () => {
@@ -117,6 +131,141 @@ describe('a repository', () => {
     const reason = await tree(git('main', { url, credential: async () => credential })).catch(error => error.message)
     expect(`${reason} ${lines.join('\n')}`).toContain('no ***')
     expect(`${reason} ${lines.join('\n')}`).not.toMatch(/hunter2/)
+  })
+
+  test('a redirect is not followed, and the other origin gets neither a request nor the credential', async () => {
+    server = await gitServer()
+    server.push(PACKAGE)
+    const url = await listening((req, res) =>
+      res.writeHead(302, { Location: `${new URL(server.url).origin}${req.url}` }).end(),
+    )
+    const credential = async () => ({ username: 'x-access-token', password: 'hunter2hunter2' })
+    const moved = tree(git('main', { url: `${url}/app.git`, credential }))
+    await expect(moved).rejects.toThrow(/redirects to another address, which is not followed/)
+    expect(server.seen).toEqual([])
+  })
+
+  test('of branches without end the first are read', async () => {
+    server = await gitServer()
+    const sha = server.push(PACKAGE)
+    const names = [...Array.from({ length: 40_000 }, (_, i) => `refs/a/${i}/main`), 'refs/heads/main']
+    const refs = names.map(name => `${sha}\t${name}\n`).join('')
+    const url = await listening((req, res) => {
+      const found = req.url!.startsWith('/app.git/info/refs')
+      res.writeHead(found ? 200 : 404, { 'Content-Type': 'text/plain' }).end(found ? refs : '')
+    })
+    await expect(tree(git('main', { url: `${url}/app.git` }))).rejects.toThrow(/no branch, tag or whole commit id/)
+  })
+
+  test('what a dumb server names as its alternate is not asked', async () => {
+    const asked: string[] = []
+    const other = await listening((req, res) => {
+      asked.push(req.url!)
+      res.writeHead(404).end()
+    })
+    server = await gitServer()
+    const sha = server.push(PACKAGE)
+    const url = await listening((req, res) => {
+      const files: Record<string, string> = {
+        '/app.git/info/refs': `${sha}\trefs/heads/main\n`,
+        '/app.git/HEAD': 'ref: refs/heads/main\n',
+        '/app.git/objects/info/http-alternates': `${other}/app.git/objects\n`,
+      }
+      const file = files[req.url!.split('?')[0]!]
+      res.writeHead(file ? 200 : 404, { 'Content-Type': 'text/plain' }).end(file)
+    })
+    await expect(tree(git('main', { url: `${url}/app.git` }))).rejects.toThrow()
+    expect(asked).toEqual([])
+  })
+
+  test.each([
+    ['http://127.0.0.1:9000/acme/shop.git', /it is not `https`/],
+    ['https://127.0.0.1:9443/acme/shop.git', /an IP address/],
+    ['https://localhost:9443/acme/shop.git', /AGENT_ALLOWED_NETWORKS/],
+    ['https://169.254.169.254/latest.git', /an IP address/],
+    ['https://[::1]/acme/shop.git', /an IP address/],
+    ['https://0x7f000001/acme/shop.git', /an IP address/],
+    ['https://git.internal/acme/shop.git', /not a public name|no host/],
+    ['http://github.com/acme/shop.git', /it is not `https`|cannot be looked up|no host/],
+    ['https://ada:hush@example.com/acme/shop.git', /user name or password/],
+    ['ssh://git@example.com/acme/shop.git', /not `https`/],
+  ])('%s is not reached', async (url, why) => {
+    server = await gitServer()
+    const reason = await tree(git('main', { url }), []).catch(error => error.message)
+    expect(reason).toMatch(why)
+    expect(reason).not.toContain('hush')
+  })
+
+  test.each([
+    ['loopback', ['127.0.0.1']],
+    ['private', ['10.0.0.7']],
+    ['metadata', ['169.254.169.254']],
+    ['one of several that is not public', ['93.184.216.34', '::ffff:10.0.0.7']],
+  ])('a public name that leads to an address that is not is refused: %s', async (_, addresses) => {
+    server = await gitServer()
+    const resolve = async () => addresses.map(address => ({ address }))
+    const asking = (networks: Parameters<typeof reach>[1]) =>
+      reach('https://git.example.com/acme/shop.git', networks, resolve)
+    await expect(asking([])).rejects.toThrow(/leads to an address that is not public/)
+    await expect(asking(networksIn('127.0.0.0/8, 10.0.0.0/8, 169.254.0.0/16'))).resolves.toMatchObject({ addresses })
+  })
+
+  test('git connects to the address that was judged, whatever the name leads to by then', async () => {
+    server = await gitServer()
+    const sha = server.push(PACKAGE)
+    const { port } = new URL(server.url)
+    // Nobody else can look this name up.
+    const { url, addresses } = await reach(`http://git.example.invalid:${port}/app.git`, LOOPBACK, async () => [
+      { address: '127.0.0.1' },
+    ])
+    const { settings } = settingsOf({ url, addresses }, null)
+    const flags = settings.flatMap(([name, value]) => ['-c', `${name}=${value}`])
+    const said = await promisify(execFile)('git', [...flags, 'ls-remote', url.href, 'refs/heads/main'], {
+      env: { PATH, GIT_TERMINAL_PROMPT: '0' },
+    })
+    expect(said.stdout).toContain(sha)
+  })
+
+  test('submodules are left out, and what is in Git LFS stays a pointer: nobody is asked for them', async () => {
+    const asked: string[] = []
+    const other = await listening((req, res) => {
+      asked.push(req.url!)
+      res.writeHead(404).end()
+    })
+    server = await gitServer({ username: 'x-access-token', password: 'hunter2hunter2' })
+    const pointer = 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n'
+    server.push({
+      ...PACKAGE,
+      '.gitmodules': `[submodule "lib"]\n\tpath = lib\n\turl = ${other}/lib.git\n`,
+      '.lfsconfig': `[lfs]\n\turl = ${other}/lfs\n`,
+      '.gitattributes': '*.bin filter=lfs diff=lfs merge=lfs -text\n',
+      'big.bin': pointer,
+    })
+    const credential = async () => ({ username: 'x-access-token', password: 'hunter2hunter2' })
+    const { folder } = await tree(git('main', { credential }))
+    expect(read(folder, 'big.bin')).toBe(pointer)
+    expect(lines.join('\n')).toMatch(/submodules are left out[\s\S]*Git LFS are left as pointers/)
+    expect(asked).toEqual([])
+  })
+
+  test('what a build wrote into the mirror does not tell git how to work', async () => {
+    server = await gitServer()
+    server.push(PACKAGE)
+    await tree(git('main'))
+    const mirror = join(task.cache, 'git')
+    const marks = join(home, 'marks')
+    fs.mkdirSync(join(mirror, 'hooks'), { recursive: true })
+    fs.writeFileSync(join(mirror, 'hooks/reference-transaction'), `#!/bin/sh\ntouch ${marks}\n`, { mode: 0o755 })
+    const config = `[core]\n\tbare = true\n\tfsmonitor = touch ${marks}\n[url "http://127.0.0.1:9/"]\n\tinsteadOf = ${server.url}\n`
+    fs.writeFileSync(join(mirror, 'config'), config)
+    await tree(git('main'))
+    expect(fs.existsSync(marks)).toBe(false)
+    const secret = join(home, 'secret')
+    fs.writeFileSync(secret, 'kept')
+    fs.rmSync(join(mirror, 'config'))
+    fs.symlinkSync(secret, join(mirror, 'config'))
+    await tree(git('main'))
+    expect(read(home, 'secret')).toBe('kept')
   })
 
   test('its mirror is kept, and one that is spoilt is made anew', async () => {

@@ -73,7 +73,7 @@ describe('what fails', () => {
     const api = new ContainerApi(socket)
     expect(await failure(api.ask('GET', '/info', { within: 50 }))).toMatch(/^0: .*does not answer in time/)
     answer = (_, res) => res.writeHead(200).write('{', () => res.destroy())
-    expect(await failure(api.get('/info'))).toMatch(/^0: The container engine at/)
+    expect(await failure(api.get('/info'))).toMatch(/^0: The container engine cannot be asked/)
   })
   test('what is gone is passed over where that is what was wanted', async () => {
     answer = (_, res) => json(res, 404, { message: 'no such container' })

@@ -35,6 +35,7 @@ function asking(...says: (RegistryCredential | null | Error)[]) {
     who: () => (leased ? { agent_id: 'agent', fence: 7, listener: 'listener' } : undefined),
     signal: ending.signal,
     retry_ms: 1,
+    hide: () => {},
   })
   return { credentials, asked, lose: () => (leased = false), end: () => ending.abort() }
 }

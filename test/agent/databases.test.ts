@@ -15,7 +15,7 @@ import { startPostgres } from '../../src/host/postgres.ts'
 import { servedBy } from '../../src/postgres/folder.ts'
 import { command, eventually, stopAll } from '../support/commands.ts'
 import { controlPlane } from '../support/control-plane.ts'
-import { application, ask, closeAgents, folder, QUICK, run, unit } from '../support/engine.ts'
+import { application, ask, closeAgents, folder, LOOPBACK, QUICK, run, unit } from '../support/engine.ts'
 import { gitServer } from '../support/git-http.ts'
 import { connect, query } from '../support/postgres.ts'
 
@@ -256,16 +256,16 @@ describe('the agent whole', () => {
       try {
         git.push(files)
         const revision = control.want(ref.deployment_id, source(git.url), { needs_database: true })
-        const env = { SLIPWAY_URL: control.url, SLIPWAY_LISTENER_KEY: 'key' }
+        const env = { SLIPWAY_URL: control.url, SLIPWAY_LISTENER_KEY: 'key', AGENT_ALLOWED_NETWORKS: '127.0.0.0/8' }
         const agent = () => command('src/agent/main.ts', ['--home', home, '--port', '0', '--stop'], env)
         for (const ms of [50, 400, 900, 1_500, 2_500, 4_000]) {
           const one = agent()
-          await one.until(() => one.said.out.includes('Has the lease'))
+          await one.until(() => one.said.out.includes('lease acquired'))
           await delay(ms)
           await one.stop('SIGKILL')
         }
         const last = agent()
-        await last.until(() => last.said.out.includes('Has the lease') && control.said(revision).includes('deployed'))
+        await last.until(() => last.said.out.includes('lease acquired') && control.said(revision).includes('deployed'))
         expect(control.reports.some(({ state }) => state === 'database_ready')).toBe(true)
         const url = control.reports.findLast(({ url }) => url)!.url!
         expect((await ask(url)).body).toMatch(/^\d+$/)
@@ -288,7 +288,7 @@ describe('the agent whole', () => {
       database_url: 'postgres://agent:hush@127.0.0.1:1/postgres',
     })
     const agent = new Agent({
-      ...{ agent_id: 'one', version: 'test', home, engine: broken, wait: 5, say: () => {} },
+      ...{ agent_id: 'one', version: 'test', home, engine: broken, networks: LOOPBACK, wait: 5, say: () => {} },
       control: controlAt({ url: control.url, key: 'key' }),
     })
     run(agent)

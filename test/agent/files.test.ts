@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
+import { sizeOf } from '../../src/agent/files.ts'
 import { folder } from '../support/engine.ts'
 
 test('a folder that its owner may not write into is removed too, and what links lead to stays', () => {
@@ -22,4 +23,16 @@ test('a folder that its owner may not write into is removed too, and what links 
   expect([fs.existsSync(join(other, 'file')), fs.statSync(other).mode & 0o777]).toEqual([true, 0o555])
   fs.chmodSync(other, 0o755)
   fs.rmSync(home, { recursive: true })
+})
+
+test('empty files, and what is deeper than any path, count', async () => {
+  const home = folder()
+  for (let i = 0; i < 1000; i++) fs.writeFileSync(join(home, `${i}`), '')
+  expect(await sizeOf(home)).toBeGreaterThan(3)
+  const [upper, lower] = ['upper', 'lower'].map(name => join(home, name, ...Array(15).fill('n'.repeat(200))))
+  for (const at of [upper!, lower!]) fs.mkdirSync(at, { recursive: true })
+  fs.writeFileSync(join(lower!, 'file'), '')
+  fs.renameSync(join(home, 'lower'), join(upper!, 'lower'))
+  expect(await sizeOf(home)).toBe(Number.POSITIVE_INFINITY)
+  execFileSync('rm', ['-rf', home])
 })

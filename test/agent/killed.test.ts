@@ -27,6 +27,7 @@ const agent = () =>
   command('src/agent/main.ts', ['--home', home, '--port', '20000', '--stop'], {
     SLIPWAY_URL: control.url,
     SLIPWAY_LISTENER_KEY: 'key',
+    AGENT_ALLOWED_NETWORKS: '127.0.0.0/8',
   })
 const files = (text: string) => ({
   'app.json': JSON.stringify({ start_command: 'node main.mjs', build_command: 'node build.mjs' }),
@@ -94,9 +95,10 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
       const { body } = await ask(url)
       return body.startsWith('new') && `200 ${body}`.split(' ')
     })) as string[]
-    // The old one's copies are gone, and of its build what a rollback takes; of the new one there is one copy.
+    // The old one's copies are gone, and of its build what a rollback takes, with the cache and the source; of the
+    // new one there is one copy.
     const kept = (name: string) => fs.existsSync(join(home, 'builds', id, name, 'kept.json'))
-    await eventually(() => fs.readdirSync(join(home, 'builds', id)).filter(name => !kept(name)).length === 2)
+    await eventually(() => fs.readdirSync(join(home, 'builds', id)).filter(name => !kept(name)).length === 3)
     await eventually(() => running().join() === serving)
     polling = false
     await client
@@ -106,7 +108,7 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
     expect([...seen].filter(answer => !/^200 (old|new) /.test(answer))).toEqual([])
     expect([...seen].filter(answer => answer.startsWith('200 old')).length).toBe(1)
     // Asked to end before it could know what it is, it ends like any program; once it is the agent, with all that runs.
-    await second.until(() => second.said.out.includes('Has the lease'))
+    await second.until(() => second.said.out.includes('lease acquired'))
     expect(await second.stop('SIGTERM'), second.said.err).toBe(0)
     await eventually(() => running().length === 0)
   },

@@ -4,13 +4,22 @@ import { LogShipper } from '../../src/agent/log-shipper.ts'
 import type { LogBatch } from '../../src/sync/logs.schema.ts'
 import { unit } from '../support/engine.ts'
 
+const shipperTo = (
+  control: { logs: (batch: LogBatch) => Promise<{ next: number }> },
+  knows = (): boolean | null => true,
+) =>
+  new LogShipper({
+    ...{ control, knows, who: () => ({ agent_id: 'agent-1', fence: 1 }) },
+    redacted: (_, text) => text.replaceAll('hush', '********'),
+  })
+
 test('whoever logs with a whole unit sends no secret of it', async () => {
   const sent: LogBatch[] = []
   const logs = async (batch: LogBatch) => {
     sent.push(batch)
     return { next: batch.from + batch.lines.length }
   }
-  const shipper = new LogShipper({ logs }, () => ({ agent_id: 'agent-1', fence: 1 }))
+  const shipper = shipperTo({ logs })
   const of = unit({ deployment_id: 'deployment', revision_id: 'revision' }, { secrets: { TOKEN: 'hush' } })
   shipper.add(of, 'deploy', 'started', 'INFO')
   await shipper.flush()
@@ -29,7 +38,7 @@ test('every line is sent once and in its order, however many streams there are',
     of.push(...lines.map(({ message }) => message))
     return { next: of.length }
   }
-  const shipper = new LogShipper({ logs }, () => ({ agent_id: 'agent-1', fence: 1 }))
+  const shipper = shipperTo({ logs })
   const say = (message: string) => {
     for (let i = 0; i < 20; i++) shipper.add({ deployment_id: 'd', revision_id: `${i}` }, 'build', message, 'INFO')
   }
@@ -49,7 +58,7 @@ test('one that always has more to say keeps no other waiting', async () => {
       shipper.add({ deployment_id: 'd', revision_id: one }, 'deploy', 'more', 'INFO')
     return { next: from + lines.length }
   }
-  const shipper = new LogShipper({ logs }, () => ({ agent_id: 'agent-1', fence: 1 }))
+  const shipper = shipperTo({ logs })
   for (const one of ['a', 'b', 'c', 'd', 'quiet'])
     shipper.add({ deployment_id: 'd', revision_id: one }, 'deploy', 'one', 'INFO')
   await shipper.flush()
@@ -65,7 +74,7 @@ test('what came faster than it was received is counted where it is missing', asy
     received.push(...lines)
     return { next: received.length }
   }
-  const shipper = new LogShipper({ logs }, () => ({ agent_id: 'agent-1', fence: 1 }))
+  const shipper = shipperTo({ logs })
   const say = (count: number) => {
     for (let i = 0; i < count; i++) shipper.add({ deployment_id: 'd', revision_id: 'r' }, 'build', `${i}`, 'INFO')
   }
@@ -80,4 +89,48 @@ test('what came faster than it was received is counted where it is missing', asy
   say(1)
   await shipper.flush()
   expect(received.slice(20_001).map(one => one.message)).toEqual(['0'])
+})
+
+test('of long lines fewer are kept', async () => {
+  const received: LogBatch['lines'] = []
+  const logs = async ({ from, lines }: LogBatch) => {
+    expect(received).toHaveLength(from)
+    received.push(...lines)
+    return { next: received.length }
+  }
+  const shipper = shipperTo({ logs })
+  const [count, length] = [5_000, 16_000]
+  for (let i = 0; i < count; i++)
+    shipper.add({ deployment_id: 'd', revision_id: 'r' }, 'deploy', `${i}`.padEnd(length), 'INFO')
+  await shipper.flush()
+  const [first, ...told] = received
+  expect(told.length * length).toBeLessThan(12 * 1024 * 1024)
+  expect(told.length * length).toBeGreaterThan(6 * 1024 * 1024)
+  expect(first!.message).toContain(` ${count - told.length} lines`)
+  expect(told.at(-1)!.message.trim()).toBe(`${count - 1}`)
+})
+
+test('no line leaves before the secrets of its revision are known, and then without them', async () => {
+  const received: string[] = []
+  const logs = async ({ from, lines }: LogBatch) => {
+    received.push(...lines.map(({ message }) => message))
+    return { next: from + lines.length }
+  }
+  let known: boolean | null = false
+  const shipper = shipperTo({ logs }, () => known)
+  const say = (message: string) => shipper.add({ deployment_id: 'd', revision_id: 'r' }, 'deploy', message, 'INFO')
+  say('the word is hush')
+  await shipper.flush()
+  expect(received).toEqual([])
+  known = true
+  await shipper.flush()
+  expect(received.splice(0)).toEqual(['the word is ********'])
+
+  // It never will be: what there was is left out, which is said once.
+  known = null
+  for (const word of ['hush', 'hush again']) {
+    say(word)
+    await shipper.flush()
+  }
+  expect(received).toEqual([expect.stringContaining('does not know its secrets')])
 })

@@ -17,3 +17,8 @@ test.each<[string, Partial<Report>, string | null]>([
 ])('%s', (_, report, told) => {
   expect(said(report)).toEqual(told === null ? null : expect.stringContaining(told))
 })
+
+test('what is well again', () => {
+  const report = { state: 'serving', revision_id: 'old', healthy: true, url: 'http://a.localhost' } as Report
+  expect(outcomeOf(work, report, { wasUnhealthy: true })).toBe('revision 1 serves at http://a.localhost')
+})

@@ -8,7 +8,7 @@ import type { Origin } from '../../src/agent/builds/tree.ts'
 import type { Ref } from '../../src/agent/engines/engine.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
 import { eventually } from '../support/commands.ts'
-import { folder, unit } from '../support/engine.ts'
+import { folder, LOOPBACK, unit } from '../support/engine.ts'
 import { type GitServer, gitServer } from '../support/git-http.ts'
 
 let home: string
@@ -20,7 +20,7 @@ beforeEach(async () => {
   git = await gitServer()
   const engine = new ProcessEngine({ home, port: 0 })
   const nothing = { changed: () => {}, log: () => {}, stale: () => {} }
-  builds = new Builds({ home, engine, ...nothing })
+  builds = new Builds({ home, engine, networks: LOOPBACK, ...nothing })
 })
 afterEach(async () => {
   await builds.close()

@@ -50,15 +50,21 @@ test('a line that is cut is never cut within a path', () => {
   expect(cutLine('short', 50)).toBe('short')
 })
 
-test('what an application writes without an end is told in pieces, none of which begins or ends within a path', async () => {
+test('of a line that is too long its beginning is told, and what follows it whole, also by the next agent', async () => {
   const at = folder()
   const env = { PATH: process.env.PATH!, SLIPWAY_REVISION_ID: revision }
-  const long = `${'x'.repeat(16 * 1024)} ${'/'.padEnd(400, 'deep/')}`
-  const command = `printf '%s' '${long}'; sleep 0.3; echo deeper; exec sleep 60`
-  const copy = ProcessCopy.launch(at, { command, cwd: at, env, port: 1 })
+  const long = `${'x'.repeat(16 * 1024 - 100)} ${'/'.padEnd(20_000, 'deep/')}`
+  const command = `printf '%s' '${long}'; sleep 0.2; echo deeper; printf 'hal'; sleep 0.5; echo f; exec sleep 60`
+  const copy = ProcessCopy.launch(join(at, 'copies'), { command, cwd: at, env, port: 1 })
   const lines: string[] = []
-  await eventually(() => lines.push(...copy.lines()) >= 2)
-  expect(lines[1]).toMatch(/^\/deep\/.*deeper$/)
-  await copy.end(0)
+  await eventually(
+    () => lines.push(...copy.lines()) >= 1 && fs.readFileSync(join(copy.folder, 'log'), 'utf8').endsWith('hal'),
+  )
+  copy.lines()
+  copy.release()
+  const [next] = await ProcessCopy.adopt(join(at, 'copies'), 0, () => {})
+  await eventually(() => lines.push(...next!.lines()) >= 2)
+  expect(lines).toEqual([`${'x'.repeat(16 * 1024 - 100)} …`, 'half'])
+  await next!.end(0)
   fs.rmSync(at, { recursive: true })
 })

@@ -121,7 +121,9 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
     const status = async (host: string, path: string) => (await ask(at, path, { headers: { host } })).status
     expect(await status('shop.example.com', '/app/x?y')).toBe(200)
     expect(await status('shop.example.com', '/application')).toBe(404)
-    expect(await status('127.0.0.1:80', '/app')).toBe(200)
+    // Nobody gets what is asked of any other name.
+    for (const host of ['127.0.0.1:80', 'unknown.example.com', 'localhost'])
+      expect(await status(host, '/app')).toBe(404)
     await engine.route(unit(ref, { custom_url: 'other.example.com' }))
     expect(await status('shop.example.com', '/app')).toBe(404)
     expect(await status('other.example.com', '/')).toBe(200)
@@ -141,6 +143,28 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
       await engine.route(unit(other, { name: 'other', custom_url: `http://own.localhost${path}` }))
       expect((await ask(await url(engine), '/pay')).body).toBe('own')
     }
+  })
+
+  test('a custom host stays with the workspace that has it first, until that one is gone', async () => {
+    const { engine } = await open()
+    const other = { deployment_id: randomUUID(), revision_id: randomUUID() }
+    const of = (one: Ref, path: string) => ({
+      name: `app-${one === ref}`,
+      tenant_id: one === ref ? 'first' : 'second',
+      custom_url: `https://shop.example.com${path}`,
+    })
+    const at = async () => {
+      const { body, status } = await ask(await url(engine), '/pay', { headers: { host: 'shop.example.com' } })
+      return status === 200 ? body : status
+    }
+    for (const [one, text, path] of [[ref, 'first', '/'] as const, [other, 'second', '/pay'] as const]) {
+      await engine.start(unit(one, of(one, path)), application(home, text, saying(text)))
+      await until(engine, one, 'healthy')
+      await engine.route(unit(one, of(one, path)))
+    }
+    expect(await at()).toBe('first')
+    await engine.route(unit(ref, { ...of(ref, '/'), custom_url: 'other.example.com' }))
+    expect(await at()).toBe('second')
   })
 
   test('a router that is gone is found out, and there is another one', async () => {

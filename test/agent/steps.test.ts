@@ -36,7 +36,7 @@ afterEach(() => {
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-const look = async () => refresh(steps, known, await find(id, builds, await steps.engine.observe(id), String))
+const look = async () => refresh(steps, known, await find(id, builds, await steps.engine.observe(id)))
 
 test('what serves and was lost is forgotten a minute after, however often it was looked at; and never what was built of it anew', async () => {
   for (const left of [MINUTE, MINUTE / 2]) {

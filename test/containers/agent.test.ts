@@ -42,7 +42,11 @@ async function installation(mode: 'saas' | 'self_hosted') {
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const settings = {
-    ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
+    ...{
+      ALLOW_LOOPBACK: 'true',
+      DATABASE_URL: postgres.url,
+      SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
+    },
     ...{ PORT: String(port), SLIPWAY_HOME: `${root}/${mode}`, SLIPWAY_MODE: mode },
   }
   const args = ['--organization', mode, '--email', `${mode}@example.com`]

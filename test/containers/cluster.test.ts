@@ -57,7 +57,11 @@ beforeAll(async () => {
   }
   registry = spawn('docker-registry', ['serve', file('registry.json', JSON.stringify(serving))], { stdio: 'ignore' })
   const settings = {
-    ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
+    ...{
+      ALLOW_LOOPBACK: 'true',
+      DATABASE_URL: postgres.url,
+      SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
+    },
     ...{ PORT: String(port), SLIPWAY_HOME: root, REGISTRY_URL: `${host}/apps`, REGISTRY_SIGNING_KEY: key + cert },
   }
   const people = ['--organization', 'acme', '--email', 'a@example.com', '--platform-listener', 'platform']

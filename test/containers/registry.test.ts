@@ -62,7 +62,11 @@ beforeAll(async () => {
   postgres = await startPostgres({ dataDir: join(root, 'postgres'), durable: false })
   await migrate(postgres.url, { log: () => {} })
   const settings = {
-    ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
+    ...{
+      ALLOW_LOOPBACK: 'true',
+      DATABASE_URL: postgres.url,
+      SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}`,
+    },
     ...{ PORT: String(ourPort), SLIPWAY_HOME: root, REGISTRY_URL: `${host}/apps`, REGISTRY_SIGNING_KEY: key + cert },
   }
   const bootstrapped = async (name: string, more: string[] = []) => {

@@ -128,8 +128,13 @@ it('a revision is from another source only where that has what it needs, and in 
   const own = await tenant.patch(`/v2/deployments/${id}`, { revision_source: 'internal_source' })
   expect(own.status).toBe(200)
   const elsewhere = await newTenant({ app: selfHosted })
-  const theirs = (await elsewhere.post('/v2/deployments', imageBody({ source: 'external_container', ...external })))
-    .body
+  const { source_config, ...rest } = external
+  const body = imageBody({
+    source: 'external_container',
+    ...rest,
+    source_config: { ...source_config, custom_url: null },
+  })
+  const theirs = (await elsewhere.post('/v2/deployments', body)).body
   const hosted = await elsewhere.patch(`/v2/deployments/${theirs.id}`, { revision_source: 'internal_container' })
   expect(hosted.body.errors).toMatchObject([{ type: 'source_mode' }])
 })

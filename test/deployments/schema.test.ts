@@ -99,8 +99,20 @@ const MEMBERS: Record<string, { good: unknown[]; bad: unknown[] }> = {
   },
   'source_config.build_on_push': { good: [true, false], bad: ['true', 1] },
   'source_config.custom_url': {
-    good: ['app.example.com', 'app', 'https://app.example.com', 'https://a.b:8443/x', 'a.b:80'],
-    bad: ['', 'http://a.b', 'https://', 'a b', 'https://me@a.b', '-a.b', 'a..b', '//a.b', 'javascript:x', 'a/b', 1],
+    good: [
+      'app.example.com',
+      'app',
+      'https://app.example.com',
+      'https://a.b:8443/x',
+      'a.b:80',
+      'xn--bcher-kva.example',
+    ],
+    bad: [
+      ...['', 'http://a.b', 'https://', 'a b', 'https://me@a.b', '-a.b', 'a..b', '//a.b', 'javascript:x', 'a/b', 1],
+      ...['/pay', 'https:///pay', '*.a.b', 'https://*.a.b/x', 'a.b.', 'bücher.example', 'a.b:99999'],
+      ...['192.0.2.7', '127.1', '0x7f.1', '[::1]', 'https://a.b/x?y', 'https://a.b/x#y', 'https://a.b/x\\y', 'a_b.c'],
+      ...[`${long(64)}.b`, `${'a.'.repeat(127)}b`, `https://a.b/${long(2048)}`],
+    ],
   },
   'source_config.resource_spec': { good: [{}, { cpu: 1 }], bad: [1, [], 'x'] },
   'source_config.listener_id': { good: [ID], bad: ['x'] },

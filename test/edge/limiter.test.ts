@@ -1,17 +1,20 @@
 import { env } from 'cloudflare:workers'
 import { expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
+import type { Config } from '../../src/env.ts'
+import { settled } from '../../src/kernel/afterwards.ts'
 import { newApiKey } from '../../src/kernel/crypto.ts'
 import { newTenant, send, startApp } from '../support/app.ts'
 
 const limited = () => startApp({ settings: { ...env, RATE_LIMIT_PER_MINUTE: '3' } })
 
-it('asks Workers’ binding where there is one, and tells the policy', async () => {
+it('asks Workers’ binding where there is one, and counts in the database', async () => {
   const app = limited()
   const tenant = await newTenant({ app })
-  for (let i = 0; i < 3; i++) {
+  for (const left of [2, 1, 0]) {
     const { status, headers } = await tenant.get('/workspaces')
-    expect([status, headers.get('RateLimit-Policy'), headers.get('RateLimit')]).toEqual([200, '"key";q=3;w=60', null])
+    const told = [status, headers.get('RateLimit-Policy'), headers.get('RateLimit')]
+    expect(told).toEqual([200, '"key";q=3;w=60', `"key";r=${left};t=60`])
   }
   const refused = await tenant.get('/workspaces')
   expect([refused.status, refused.body.code, refused.headers.get('Retry-After')]).toEqual([429, 'rate_limited', '60'])
@@ -24,4 +27,20 @@ it('limits keys that nobody made, before they reach the database', async () => {
   const headers = { 'X-Api-Key': newApiKey() }
   for (let i = 0; i < 3; i++) expect((await send('GET', '/workspaces', { headers, app })).status).toBe(401)
   expect((await send('GET', '/workspaces', { headers, app })).status).toBe(429)
+})
+
+it('counts the failures of an address across instances', async () => {
+  const headers = () => ({ 'X-Api-Key': newApiKey(), 'X-Test-Address': '192.0.2.9' })
+  const overrides: Partial<Config> = { clientAddress: ({ req }) => req.header('X-Test-Address') }
+  const instance = () => startApp({ settings: { ...env, RATE_LIMIT_PER_MINUTE: '3' }, overrides })
+  const [one, two] = [instance(), instance()]
+  for (let i = 0; i < 4; i++) {
+    expect((await send('GET', '/workspaces', { headers: headers(), app: one })).status).toBe(401)
+    await settled()
+  }
+  expect((await send('GET', '/workspaces', { headers: headers(), app: one })).body.code).toBe('address_rate_limited')
+  // The other instance hears of it with the first failure of its own.
+  expect((await send('GET', '/workspaces', { headers: headers(), app: two })).status).toBe(401)
+  await settled()
+  expect((await send('GET', '/workspaces', { headers: headers(), app: two })).status).toBe(429)
 })

@@ -1,5 +1,8 @@
 import { expect, it } from 'vitest'
+import { newApiKey } from '../../src/kernel/crypto.ts'
 import worker from '../../src/worker.ts'
+import { SEALING_KEYS } from '../support/app.ts'
+import { database } from '../support/database.ts'
 
 it('answers that it lacks its settings, and keeps which to the log', async () => {
   const context = { waitUntil() {}, passThroughOnException() {}, props: {} }
@@ -12,4 +15,18 @@ it('answers that it lacks its settings, and keeps which to the log', async () =>
   const body = (await reply.json()) as { code: string }
   expect(body.code).toBe('not_configured')
   expect(JSON.stringify(body)).not.toMatch(/DATABASE_URL|mysql/)
+})
+
+it('limits the address that Cloudflare names, whatever the client forwards', async () => {
+  const { url, connectionString } = database.gateway
+  const settings = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, UNKNOWN_KEYS_PER_MINUTE: '3' }
+  const env = { DATABASE_URL: connectionString, DATABASE_GATEWAY_URL: url, ...settings }
+  const context = { waitUntil() {}, passThroughOnException() {}, props: {} }
+  const statusOf = async (address: string, forwarded: string, key?: string) => {
+    const headers = { 'CF-Connecting-IP': address, 'X-Forwarded-For': forwarded, ...(key && { 'X-Api-Key': key }) }
+    return (await worker.fetch(new Request('http://slipway.test/workspaces', { headers }), env, context)).status
+  }
+  for (let i = 0; i < 3; i++) expect(await statusOf('192.0.2.1', `198.51.100.${i}`)).toBe(401)
+  expect(await statusOf('192.0.2.1', '198.51.100.9', newApiKey())).toBe(429)
+  expect(await statusOf('192.0.2.2', '192.0.2.1', newApiKey())).toBe(401)
 })

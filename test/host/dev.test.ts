@@ -13,6 +13,8 @@ import { aliveOf, type Command, command, eventually, familyOf, listens, stopAll 
 import { query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-dev-'))
+// As root, applications run as other users, who get to their folders below it.
+fs.chmodSync(root, 0o755)
 let home: string
 let homes = 0
 
@@ -33,6 +35,25 @@ const served = ({ pid, until }: Command) =>
 
 const get = (url: string, key?: string) => fetch(url, { headers: key ? { 'X-Api-Key': key } : {} })
 const info = (url: string, key: string) => get(`${url}/orgs/current/info`, key)
+
+/** On which ports of the loopback these processes listen. Linux only. */
+function portsOf(pids: number[]): number[] {
+  if (process.platform !== 'linux') return []
+  const sockets = pids.flatMap(pid =>
+    fs.readdirSync(`/proc/${pid}/fd`).flatMap(fd => {
+      try {
+        return fs.readlinkSync(`/proc/${pid}/fd/${fd}`)
+      } catch {
+        return []
+      }
+    }),
+  )
+  const lines = fs.readFileSync('/proc/net/tcp', 'utf8').trim().split('\n').slice(1)
+  return lines
+    .map(line => line.trim().split(/\s+/))
+    .filter(fields => fields[3] === '0A' && sockets.includes(`socket:[${fields[9]}]`))
+    .map(fields => Number.parseInt(fields[1]!.split(':')[1]!, 16))
+}
 
 test('starts, refuses a second of its kind, stops without a trace, and comes back with data and key', async () => {
   const port = await freePort()
@@ -64,6 +85,12 @@ test('starts, refuses a second of its kind, stops without a trace, and comes bac
   const family = familyOf(first.pid)
   const database = new URL(fs.readFileSync(join(home, 'database-url'), 'utf8'))
   expect(family.length).toBeGreaterThan(4)
+  // A debugger of the Worker would let every local process read its memory.
+  const debuggers = portsOf(family).map(async port => {
+    const asked = fetch(`http://127.0.0.1:${port}/json/list`, { signal: AbortSignal.timeout(2000) })
+    return await asked.then(answer => answer.text()).catch(() => '')
+  })
+  expect((await Promise.all(debuggers)).join()).not.toContain('webSocketDebuggerUrl')
   expect(await first.stop('SIGINT')).toBe(0)
   await eventually(() => aliveOf(family).length === 0)
   expect(await Promise.all([port, database.port].map(listens))).toEqual([false, false])

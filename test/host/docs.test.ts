@@ -45,6 +45,18 @@ describe('what is served', () => {
     expect(await again.text()).toBe('')
   })
 
+  test('the page is rendered once, however many ask for it first', async () => {
+    let rendered = 0
+    const app = new Hono({ router: new SegmentRouter() })
+    docsPages(app, () => {
+      rendered++
+      return fixture
+    })
+    const all = await Promise.all(Array.from({ length: 5 }, () => app.request('/docs')))
+    const tags = new Set(all.map(answer => answer.headers.get('etag')))
+    expect([tags.size, rendered]).toEqual([1, 1])
+  })
+
   test('its headers stay on its own routes', async () => {
     const app = serving(fixture).get('/other', c => c.text('other'))
     const other = await app.request('/other')

@@ -33,7 +33,11 @@ beforeAll(async () => {
   postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
   await migrate(postgres.url, { log: () => {} })
   seeded = await seed(postgres.url, SIZE)
-  host = hosted({ SEALING_KEYS, DATABASE_URL: postgres.url, RATE_LIMIT_PER_MINUTE: '0' }, { log: () => {} }, { onTrip })
+  host = hosted(
+    { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: postgres.url, RATE_LIMIT_PER_MINUTE: '0' },
+    { log: () => {} },
+    { onTrip },
+  )
   admin = await connect(postgres.url)
 })
 

@@ -88,6 +88,43 @@ test('a failing migration takes the ones before it back', async () => {
   expect(await migrate(url, { folder, log })).toHaveLength(2)
 })
 
+test('roles and keys that could change commands before that was a permission of its own have it', async () => {
+  const { entries } = JSON.parse(fs.readFileSync(join(import.meta.dirname, '../../drizzle/meta/_journal.json'), 'utf8'))
+  const at = entries.findIndex(({ tag }: { tag: string }) => tag.endsWith('change_commands'))
+  await migrate(url, { log, to: at - 1 })
+  const permissions = [
+    "'{deployments:read}'",
+    "'{deployments:create}'",
+    "'{deployments:read,deployments:update}'",
+    'null',
+  ]
+  const named = permissions.map((list, i) => `('${i}', coalesce(${list}, '{}')::text[], ${list}::text[])`)
+  await query(
+    url,
+    `begin; set local role slipway_system;
+     with wanted(name, role, narrowed) as (values ${named}),
+       o as (insert into organizations (display_name) values ('Acme') returning id),
+       r as (insert into roles (organization_id, scope, display_name, permissions)
+         select o.id, 'workspace', name, role from o, wanted returning *)
+     insert into api_keys (organization_id, description, hint, key_hash, role_id, permissions)
+       select r.organization_id, w.name, '', w.name, r.id, w.narrowed from r join wanted w on w.name = r.display_name;
+     commit`,
+  )
+  await migrate(url, { log })
+  const rows = await query(
+    url,
+    `select 'deployments:change-commands' = any(r.permissions) as role, 'deployments:change-commands' = any(k.permissions) as key
+     from api_keys k join roles r on r.id = k.role_id order by k.description`,
+  )
+  const pairs = rows.map(({ role, key }) => [role, key])
+  expect(pairs).toEqual([
+    [false, false],
+    [true, true],
+    [true, true],
+    [false, null],
+  ])
+})
+
 test.each([
   ['missing', ''],
   ['unreachable', 'postgresql://someone:hunter2@127.0.0.1:1/none'],

@@ -9,7 +9,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest
 import { migrate } from '../../src/host/migrate.ts'
 import { freePort } from '../../src/host/ports.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
+import { PKCS1 } from '../support/app-key.ts'
 import { command, listens, stopAll } from '../support/commands.ts'
+import { APP } from '../support/githosts.ts'
 import { query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-node-'))
@@ -22,7 +24,13 @@ beforeAll(async () => {
   await migrate(postgres.url, { log: () => {} })
 })
 beforeEach(async () => {
-  settings = { DATABASE_URL: postgres.url, SEALING_KEYS, PORT: String(await freePort()), SLIPWAY_HOME: root }
+  settings = {
+    PUBLIC_URL: 'http://slipway.test',
+    DATABASE_URL: postgres.url,
+    SEALING_KEYS,
+    PORT: String(await freePort()),
+    SLIPWAY_HOME: root,
+  }
 })
 afterEach(stopAll)
 afterAll(async () => {
@@ -69,6 +77,33 @@ test('serves, lets a request that it has accepted finish, and stops', async () =
   expect(answer.statusCode).toBe(200)
   expect(await stopped).toBe(0)
 })
+
+test.runIf(process.platform === 'linux')(
+  'deliveries that are not signed are not held whole: eight of 25 MiB take less than 128 MiB together',
+  async () => {
+    const names = ['ID', 'SLUG', 'PRIVATE_KEY', 'CLIENT_ID', 'CLIENT_SECRET', 'WEBHOOK_SECRET']
+    const values = [APP.id, APP.slug, PKCS1, APP.clientId, APP.clientSecret, 'hush-webhook-secret']
+    const server = start(Object.fromEntries(names.map((name, i) => [`GITHUB_APP_${name}`, values[i]!])))
+    await server.until(() => listens(settings.PORT!))
+    const mibOf = (what: 'VmRSS' | 'VmHWM') =>
+      Number(new RegExp(`${what}:\\s+(\\d+)`).exec(fs.readFileSync(`/proc/${server.pid}/status`, 'utf8'))![1]) / 1024
+    const address = `http://127.0.0.1:${settings.PORT}/v1/integrations/forge/githost`
+    const headers = { 'Content-Type': 'application/json', 'X-Hub-Signature-256': `sha256=${'0'.repeat(64)}` }
+    const body = Buffer.alloc(25 * 1024 * 1024, ' ')
+    const send = async (path: string) =>
+      (await fetch(`${address}${path}/webhook`, { method: 'POST', headers, body, signal: AbortSignal.timeout(20_000) }))
+        .status
+    expect(await send('')).toBe(401)
+    const before = mibOf('VmRSS')
+    for (const path of ['', `/${crypto.randomUUID()}`]) {
+      const answers = await Promise.allSettled(Array.from({ length: 8 }, () => send(path)))
+      // A client that still sends may see a refusal as a connection that was closed.
+      for (const answer of answers) if (answer.status === 'fulfilled') expect([401, 503]).toContain(answer.value)
+    }
+    expect(mibOf('VmHWM') - before).toBeLessThan(128)
+    expect((await fetch(`http://127.0.0.1:${settings.PORT}/healthz`)).status).toBe(200)
+  },
+)
 
 test.each([
   ['DATABASE_URL', ''],

@@ -9,6 +9,7 @@ import { Provider } from 'oidc-provider'
 import type pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
+import { EDITOR } from '../../src/access/built-in.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { hosted } from '../../src/host/node.ts'
 import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
@@ -111,8 +112,8 @@ const authorizationServer = (issuer: string) =>
     },
   })
 
-async function api(method: string, path: string, body?: unknown) {
-  const init = { method, headers: { 'X-Api-Key': key, 'Content-Type': 'application/json' } }
+async function api(method: string, path: string, body?: unknown, by: Record<string, string> = {}) {
+  const init = { method, headers: { 'X-Api-Key': key, 'Content-Type': 'application/json', ...by } }
   const request = new Request(
     `${PUBLIC_URL}${path}`,
     body === undefined ? init : { ...init, body: JSON.stringify(body) },
@@ -178,6 +179,59 @@ test('no transaction is open while a foreign server answers', async () => {
   await api('DELETE', '/v2/auth/tokens?provider=watched&user_id=cyd')
   expect(open.length).toBeGreaterThan(8)
   expect(open.filter(Boolean)).toEqual([])
+})
+
+test('another server that a provider is pointed to receives nothing of what the first one granted', async () => {
+  const told: string[] = []
+  const evil = await listen(origin => {
+    const serve = authorizationServer(origin).callback()
+    return (request, response) => {
+      told.push(`${request.url} ${request.headers.authorization}`)
+      request.on('data', chunk => told.push(decodeURIComponent(String(chunk))))
+      return serve(request, response)
+    }
+  })
+  const { api_key } = await bootstrap(slipway.app.database, { organization: 'Acme', scope: 'organization' })
+  const owner = { 'X-Api-Key': api_key }
+  const { id: workspace } = (await api('POST', '/workspaces', { display_name: 'Evil' }, owner)).body
+  const inside = { ...owner, 'X-Tenant-Id': workspace }
+  const role = { description: 'evil', role_id: EDITOR }
+  const editor = { 'X-Api-Key': (await api('POST', '/workspaces/current/api-keys', role, inside)).body.key }
+
+  const issuer = new URL((await discovered('beside')).body.auth_url).origin
+  const wish = {
+    redirect_uris: [`${PUBLIC_URL}/v2/auth/callback/hand`],
+    grant_types: ['authorization_code', 'refresh_token'],
+  }
+  const registration = { method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify(wish) }
+  const client = (await (await fetch(`${issuer}/reg`, registration)).json()) as Record<string, string>
+  const at = (origin: string, client_secret: string) => ({
+    ...{ auth_url: `${origin}/auth`, token_url: `${origin}/token`, revocation_url: `${origin}/token/revocation` },
+    client_secret,
+  })
+  const made = {
+    ...{ provider_id: 'hand', name: 'Hand', client_id: client.client_id, scopes: ['openid', 'offline_access'] },
+    ...{ token_endpoint_auth_method: 'client_secret_basic', ...at(issuer, client.client_secret!) },
+  }
+  expect((await api('POST', '/v2/auth/providers', made, editor)).status).toBe(200)
+  const ask = () => api('POST', '/v2/auth/authenticate', { provider: 'hand', user_id: 'ada' })
+  const back = new URL(await walk((await ask()).body.url, PUBLIC_URL))
+  const page = await api('GET', back.pathname + back.search)
+  expect(page.status, page.text).toBe(200)
+  const { token } = (await ask()).body
+  expect(await provider.AccessToken.find(token)).toBeTruthy()
+
+  const stolen = await api('PATCH', '/v2/auth/providers/hand', at(evil, 'mine'), editor)
+  expect([stolen.status, stolen.body.code]).toEqual([403, 'provider_not_yours'])
+  expect((await api('PATCH', '/v2/auth/providers/hand', at(evil, 'mine'), inside)).status).toBe(200)
+  clock.ahead = 3_600_000
+  expect((await ask()).body.status).toBe('connection_required')
+  await api('POST', '/v2/auth/providers/hand/recheck')
+  expect((await api('DELETE', '/v2/auth/tokens?provider=hand&user_id=ada')).body.revocation).toBe('unsupported')
+  expect((await api('DELETE', '/v2/auth/providers/hand', undefined, inside)).status).toBe(204)
+  for (const secret of [client.client_secret!, btoa(`${client.client_id}:${client.client_secret}`), token])
+    expect(told.join('\n')).not.toContain(secret)
+  expect(told.filter(line => /refresh_token|Basic|client_secret/.test(line))).toEqual([])
 })
 
 test('what a person refuses is told to whoever waits', async () => {

@@ -22,7 +22,13 @@ afterAll(async () => {
 
 const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
 const configured = (over: Record<string, string> = {}): Config =>
-  readConfig({ DATABASE_URL: 'postgres://localhost/x', SEALING_KEYS, ...s3.settings, ...over })
+  readConfig({
+    PUBLIC_URL: 'http://slipway.test',
+    DATABASE_URL: 'postgres://localhost/x',
+    SEALING_KEYS,
+    ...s3.settings,
+    ...over,
+  })
 const storage = (over?: Record<string, string>) => storageOf(configured(over))!
 
 /** Of so many MiB, each of them different. */

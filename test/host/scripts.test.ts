@@ -19,7 +19,7 @@ const after = flag => argv[argv.indexOf(flag) + 1]
 const stdin = argv[0] === 'gh' && /@-|--body-file -/.test(line) ? fs.readFileSync(0, 'utf8') : ''
 const file = argv.includes('--secrets-file') ? after('--secrets-file') : undefined
 const secrets = file && { path: file, mode: fs.statSync(file).mode & 0o777, text: fs.readFileSync(file, 'utf8') }
-fs.appendFileSync(HERE + '/calls', JSON.stringify({ argv, line, stdin, secrets, databaseUrl: process.env.DATABASE_URL }) + '\\n')
+fs.appendFileSync(HERE + '/calls', JSON.stringify({ argv, line, stdin, secrets, databaseUrl: process.env.DATABASE_OWNER_URL }) + '\\n')
 
 const state = JSON.parse(fs.readFileSync(HERE + '/state', 'utf8'))
 const end = (code, out = '', error = '') => {
@@ -29,6 +29,7 @@ const end = (code, out = '', error = '') => {
   process.exit(code)
 }
 if (FAIL && line.includes(FAIL)) end(1, '', 'ERROR: refused')
+if (line.includes('db:logins')) end(0, 'DATABASE_URL=postgresql://app:hunter2@x.test\\nDATABASE_SYSTEM_URL=postgresql://system:hunter2@x.test\\n')
 const [verb, name] = [argv[4], argv[5]]
 const missing = () => end(1, '', 'ERROR: Branch ' + name + ' not found.\\nAvailable branches: main')
 if (line.includes('neonctl') && verb === 'create') {
@@ -74,8 +75,15 @@ const settings = {
   CLOUDFLARE_API_TOKEN: 'cloudflare-hunter2',
   CLOUDFLARE_ACCOUNT_ID: 'acme',
   SEALING_KEYS: 'first:hunter2',
+  WORKERS_SUBDOMAIN: 'acme',
 }
-const production = { ...settings, DATABASE_URL: 'postgresql://owner:hunter2@production.test/app' }
+const production = {
+  ...settings,
+  DATABASE_OWNER_URL: 'postgresql://owner:hunter2@production.test/app',
+  DATABASE_URL: 'postgresql://app:hunter2@production.test/app',
+  DATABASE_SYSTEM_URL: 'postgresql://system:hunter2@production.test/app',
+  PUBLIC_URL: 'https://slipway.production.test',
+}
 
 let here: string
 
@@ -115,7 +123,9 @@ const aliasOf = (branch: string) => argument(preview('up', branch).calls, '--pre
 const deeds = (calls: Call[]) =>
   calls.map(({ line }) =>
     line
-      .match(/bucket create|branches \w+|connection-string|db:migrate|versions upload|deploy|gh \w+ ?[a-z]*/)![0]
+      .match(
+        /bucket create|branches \w+|connection-string|db:migrate|db:logins|versions upload|deploy|gh \w+ ?[a-z]*/,
+      )![0]
       .trim(),
   )
 
@@ -161,6 +171,7 @@ describe('preview.sh up', () => {
     'branches create',
     'connection-string',
     'db:migrate',
+    'db:logins',
     'versions upload',
   ]
 
@@ -173,12 +184,17 @@ describe('preview.sh up', () => {
     expect(state().comments).toEqual([expect.stringContaining(url)])
   })
 
-  it('gives the version the database that was migrated, in a file for this user only, gone afterwards', () => {
+  it('gives the version its own logins of the database that was migrated, in a file for this user only, gone afterwards', () => {
     const { calls } = preview('up', 'topic')
     const migrated = calls.find(({ line }) => line === 'npm run db:migrate')!.databaseUrl
     const { secrets } = calls.find(call => call.secrets)!
     expect(migrated).toContain(`@preview-${argument(calls, '--preview-alias')}.neon.test`)
-    expect(JSON.parse(secrets!.text)).toEqual({ DATABASE_URL: migrated, SEALING_KEYS: settings.SEALING_KEYS })
+    expect(JSON.parse(secrets!.text)).toEqual({
+      DATABASE_URL: 'postgresql://app:hunter2@x.test',
+      DATABASE_SYSTEM_URL: 'postgresql://system:hunter2@x.test',
+      SEALING_KEYS: settings.SEALING_KEYS,
+      PUBLIC_URL: `https://${argument(calls, '--preview-alias')}-${worker}.acme.workers.dev`,
+    })
     expect(secrets!.mode).toBe(0o600)
     expect(existsSync(secrets!.path)).toBe(false)
   })
@@ -210,15 +226,20 @@ describe('preview.sh up', () => {
     expect(argument(calls, '--database-name')).toBe('app')
   })
 
-  it.each(['bucket create', 'branches get', 'branches create', 'connection-string', 'db:migrate', 'versions upload'])(
-    'stops where %s fails',
-    step => {
-      const { status, calls } = run('preview.sh', ['up', 'topic', '7'], { ...settings, FAIL: step })
-      expect(status).toBe(1)
-      expect(deeds(calls)).toEqual(steps.slice(0, steps.indexOf(step) + 1))
-      expect(readdirSync(here).filter(name => name.startsWith('tmp'))).toEqual([])
-    },
-  )
+  it.each([
+    'bucket create',
+    'branches get',
+    'branches create',
+    'connection-string',
+    'db:migrate',
+    'db:logins',
+    'versions upload',
+  ])('stops where %s fails', step => {
+    const { status, calls } = run('preview.sh', ['up', 'topic', '7'], { ...settings, FAIL: step })
+    expect(status).toBe(1)
+    expect(deeds(calls)).toEqual(steps.slice(0, steps.indexOf(step) + 1))
+    expect(readdirSync(here).filter(name => name.startsWith('tmp'))).toEqual([])
+  })
 
   it('fails without writing a comment when the version has no address', () => {
     remember({ ...state(), noPreviews: true })
@@ -281,10 +302,12 @@ describe('deploy.sh', () => {
     expect(status).toBe(0)
     expect(deeds(calls)).toEqual(steps)
     expect(state().buckets).toEqual([bucket])
-    expect(calls[1]!.databaseUrl).toBe(production.DATABASE_URL)
+    expect(calls[1]!.databaseUrl).toBe(production.DATABASE_OWNER_URL)
     expect(JSON.parse(calls[2]!.secrets!.text)).toEqual({
       DATABASE_URL: production.DATABASE_URL,
+      DATABASE_SYSTEM_URL: production.DATABASE_SYSTEM_URL,
       SEALING_KEYS: production.SEALING_KEYS,
+      PUBLIC_URL: production.PUBLIC_URL,
     })
   })
 
@@ -307,7 +330,14 @@ describe('both scripts', () => {
   const uses = [
     ['preview.sh', ['up', 'topic', '7'], settings],
     ['preview.sh', ['down', 'topic', '7'], { NEON_API_KEY: 'x', NEON_PROJECT_ID: 'x' }],
-    ['deploy.sh', [], { CLOUDFLARE_API_TOKEN: 'x', CLOUDFLARE_ACCOUNT_ID: 'x', DATABASE_URL: 'x', SEALING_KEYS: 'x' }],
+    [
+      'deploy.sh',
+      [],
+      {
+        ...{ CLOUDFLARE_API_TOKEN: 'x', CLOUDFLARE_ACCOUNT_ID: 'x', SEALING_KEYS: 'x', PUBLIC_URL: 'x' },
+        ...{ DATABASE_OWNER_URL: 'x', DATABASE_URL: 'x', DATABASE_SYSTEM_URL: 'x' },
+      },
+    ],
   ] as const
 
   it.each(
@@ -374,11 +404,11 @@ describe('both scripts', () => {
     expect(stdout + stderr + calls.map(({ line, stdin }) => line + stdin)).not.toContain('hunter2')
   })
 
-  it('hand the new address to GitHub to be masked, and show it nowhere else', () => {
+  it('hand the new addresses to GitHub to be masked, and show it nowhere else', () => {
     const { stdout } = run('preview.sh', ['up', 'topic'], { ...settings, GITHUB_ACTIONS: 'true' })
-    expect(stdout.split('\n').filter(line => line.includes('hunter2'))).toEqual([
-      expect.stringMatching(/^::add-mask::postgresql:/),
-    ])
+    expect(stdout.split('\n').filter(line => line.includes('hunter2'))).toEqual(
+      ['owner', 'app', 'system'].map(login => expect.stringContaining(`::add-mask::postgresql://${login}:`)),
+    )
   })
 })
 

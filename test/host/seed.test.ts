@@ -25,6 +25,7 @@ afterAll(async () => {
 
 test('seeded deployments are of listeners without an agent', async () => {
   const operator = command('src/host/bootstrap.ts', ['--organization', 'Acme', '--platform-listener', 'here'], {
+    PUBLIC_URL: 'http://slipway.test',
     DATABASE_URL: postgres.url,
   })
   expect(await operator.exited, operator.said.err).toBe(0)

@@ -18,7 +18,11 @@ it.each([
   ['and looks whole', () => new Response('{"results":[')],
   ['before its body', () => Promise.reject(new TypeError('fetch failed'))],
 ])('breaks off %s', async (_, reply) => {
-  const config = readConfig({ SEALING_KEYS, DATABASE_URL: 'postgresql://u:p@db.example.com/slipway' })
+  const config = readConfig({
+    PUBLIC_URL: 'http://slipway.test',
+    SEALING_KEYS,
+    DATABASE_URL: 'postgresql://u:p@db.example.com/slipway',
+  })
   const database = connect(config, async () => reply())
   await expect(database([sql`select 1`])).rejects.toMatchObject({
     code: 'database_unavailable',

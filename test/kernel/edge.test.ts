@@ -253,7 +253,9 @@ describe('an error of ours', () => {
 
   it('is a database that is away: come back soon', async () => {
     const { key } = await newTenant()
-    const closed = { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none', DATABASE_GATEWAY_URL: 'http://127.0.0.1:1' }
+    const nowhere = 'postgres://nobody@127.0.0.1:1/none'
+    const addresses = { DATABASE_URL: nowhere, DATABASE_SYSTEM_URL: nowhere }
+    const closed = { ...addresses, DATABASE_GATEWAY_URL: 'http://127.0.0.1:1' }
     const app = startApp({ settings: closed })
     for (const [method, path] of [
       ['GET', '/workspaces'],

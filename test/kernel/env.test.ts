@@ -1,9 +1,14 @@
 import { describe, expect, it } from 'vitest'
-import { readConfig, SettingsError } from '../../src/env.ts'
+import { readConfig, readTrustedProxies, SettingsError } from '../../src/env.ts'
 import { lines, SEALING_KEYS, send, startApp } from '../support/app.ts'
 import { PKCS1, PKCS8 } from '../support/app-key.ts'
 
-const whole = { DATABASE_URL: 'postgres://user@localhost/slipway', SEALING_KEYS }
+const whole = {
+  PUBLIC_URL: 'https://slipway.example.com',
+  DATABASE_URL: 'postgres://user@localhost/slipway',
+  DATABASE_SYSTEM_URL: 'postgres://system@localhost/slipway',
+  SEALING_KEYS,
+}
 
 function refusal(settings: Record<string, unknown>): string {
   try {
@@ -17,11 +22,11 @@ function refusal(settings: Record<string, unknown>): string {
 
 describe('settings', () => {
   it('may be left at what they are when not given', () => {
-    const { database, corsOrigins, rateLimit, instanceAdmins, deprecations } = readConfig(whole)
-    expect(database).toEqual({ url: whole.DATABASE_URL, gateway: undefined })
-    expect({ corsOrigins, rateLimit, instanceAdmins, deprecations }).toEqual({
-      ...{ corsOrigins: ['*'], rateLimit: 1200 },
-      ...{ instanceAdmins: [], deprecations: [] },
+    const { database, corsOrigins, rateLimit, unknownKeysPerMinute, instanceAdmins, notices } = readConfig(whole)
+    expect(database).toEqual({ url: whole.DATABASE_URL, systemUrl: whole.DATABASE_SYSTEM_URL, gateway: undefined })
+    expect({ corsOrigins, rateLimit, unknownKeysPerMinute, instanceAdmins, notices }).toEqual({
+      ...{ corsOrigins: ['*'], rateLimit: 1200, unknownKeysPerMinute: 60 },
+      ...{ instanceAdmins: [], notices: [] },
     })
   })
 
@@ -40,6 +45,7 @@ describe('settings', () => {
     ['SEALING_KEYS', `${SEALING_KEYS},${SEALING_KEYS}`],
     ['CORS_ORIGINS', 'example.com'],
     ['CORS_ORIGINS', 'https://example.com/'],
+    ['PUBLIC_URL', undefined],
     ['PUBLIC_URL', 'slipway.example.com'],
     ['PUBLIC_URL', 'https://example.com/api'],
     ['PUBLIC_URL', 'ftp://example.com'],
@@ -49,12 +55,22 @@ describe('settings', () => {
     ['RATE_LIMIT_PER_MINUTE', '1.5'],
     ['RATE_LIMIT_PER_MINUTE', 'many'],
     ['RATE_LIMIT_PER_MINUTE', '3000000000'],
+    ['UNKNOWN_KEYS_PER_MINUTE', '-1'],
+    ['UNKNOWN_KEYS_PER_MINUTE', 'few'],
   ])('%s is refused by name as %j, without being repeated', (name, value) => {
     const message = refusal({ [name]: value })
     expect(message).toContain(name)
     for (const other of ['DATABASE_URL', 'SEALING_KEYS'].filter(one => one !== name))
       expect(message).not.toContain(other)
     expect(message).not.toContain(SEALING_KEYS.slice(10))
+  })
+
+  it('name proxies by addresses and ranges', () => {
+    const read = (TRUSTED_PROXIES: string) => readTrustedProxies({ TRUSTED_PROXIES }, text => text !== '1.2.3')
+    expect(read('')).toEqual([])
+    expect(read(' 10.0.0.1, 10.1.0.0/16,2001:db8::/32 ')).toEqual(['10.0.0.1', '10.1.0.0/16', '2001:db8::/32'])
+    for (const text of ['proxy.example.com', '10.0.0.0/8/9', '10.0.0.1;10.0.0.2', '1.2.3'])
+      expect(() => read(text)).toThrow(/TRUSTED_PROXIES/)
   })
 
   describe('of a GitHub App', () => {

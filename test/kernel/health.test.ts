@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest'
+import { healthRoutes } from '../../src/kernel/health.ts'
 import { send } from '../support/app.ts'
 
 it('is alive', async () => {
@@ -7,4 +8,20 @@ it('is alive', async () => {
 
 it('is ready at the newest migration', async () => {
   expect((await send('GET', '/readyz')).body).toMatchObject({ status: 'ready' })
+})
+
+it('asks the database whether it is ready once a second, and at once after it was not', async () => {
+  const { open } = healthRoutes.operations.find(one => one.id === 'readiness')!
+  let [trips, isReady] = [0, false]
+  const database = async () => {
+    trips++
+    return [[[isReady ? String(Number.MAX_SAFE_INTEGER) : '0']]]
+  }
+  const context = { json: (body: unknown) => Response.json(body) }
+  const ask = async () => open!(context as never, { database } as never)
+  await expect(ask()).rejects.toMatchObject({ code: 'not_ready' })
+  await expect(ask()).rejects.toMatchObject({ code: 'not_ready' })
+  isReady = true
+  for (let i = 0; i < 50; i++) expect((await ask()).status).toBe(200)
+  expect(trips).toBe(3)
 })

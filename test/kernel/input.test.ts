@@ -1,4 +1,6 @@
+import type { HonoRequest } from 'hono'
 import { describe, expect, it } from 'vitest'
+import { readBytes } from '../../src/kernel/input.ts'
 import { newTenant, send } from '../support/app.ts'
 import { nested } from '../support/hostile-values.ts'
 
@@ -169,5 +171,20 @@ describe('addresses and headers', () => {
       const { body } = await owner.patch('/orgs/current', { display_name: 'a' }, { 'If-Match': tag })
       expect(body.code).toBe('precondition_failed')
     }
+  })
+})
+
+describe('a body in many chunks', () => {
+  it('is copied together as it comes, so that no chunk is kept', async () => {
+    const text = 'abc'.repeat(10_000)
+    const chunk = new Uint8Array(1)
+    async function* letters() {
+      for (const letter of text) {
+        chunk[0] = letter.charCodeAt(0)
+        yield chunk
+      }
+    }
+    const request = { header: () => undefined, raw: { body: letters() } } as unknown as HonoRequest
+    expect(new TextDecoder().decode(await readBytes(request))).toBe(text)
   })
 })

@@ -5,7 +5,18 @@ import type { Database } from '../../src/kernel/db.ts'
 import { sha256Hex } from '../../src/kernel/digest.ts'
 import { fail } from '../../src/kernel/errors.ts'
 import { discoverProvider } from '../../src/oauth/discover.ts'
-import { abroad, clock, eventsOf, lines, newTenant, nobody, services, type Tenant, theApp } from '../support/app.ts'
+import {
+  abroad,
+  clock,
+  eventsOf,
+  lines,
+  newTenant,
+  nobody,
+  services,
+  type Tenant,
+  theApp,
+  withTrips,
+} from '../support/app.ts'
 import { foreign } from '../support/foreign.ts'
 import {
   AUTH,
@@ -298,7 +309,7 @@ describe('when the second trip fails', () => {
     const tenant = await newTenant()
     const failing = (database: Database): Database => {
       let trip = 0
-      return statements => (++trip === 2 ? Promise.reject(away()) : database(statements))
+      return withTrips(database, act => statements => (++trip === 2 ? Promise.reject(away()) : act(statements)))
     }
     await expect(discoverThrough(tenant, failing)).rejects.toMatchObject({ code: 'database_unavailable' })
     expect([registrations().length, world.clients.size, await reservationsOf(tenant)]).toEqual([1, 0, 0])
@@ -309,7 +320,7 @@ describe('when the second trip fails', () => {
     const tenant = await newTenant()
     const failing = (database: Database): Database => {
       let trip = 0
-      return statements => (++trip > 1 ? Promise.reject(away()) : database(statements))
+      return withTrips(database, act => statements => (++trip > 1 ? Promise.reject(away()) : act(statements)))
     }
     await expect(discoverThrough(tenant, failing)).rejects.toMatchObject({ code: 'database_unavailable' })
     expect([registrations().length, world.clients.size, await reservationsOf(tenant)]).toEqual([1, 0, 1])
@@ -321,11 +332,11 @@ describe('when the second trip fails', () => {
     const tenant = await newTenant()
     const failing = (database: Database): Database => {
       let trip = 0
-      return async statements => {
-        const results = await database(statements)
+      return withTrips(database, act => async statements => {
+        const results = await act(statements)
         if (++trip === 2) throw away()
         return results
-      }
+      })
     }
     await expect(discoverThrough(tenant, failing)).rejects.toMatchObject({ code: 'database_unavailable' })
     expect([world.clients.size, (await tenant.get(PROVIDERS)).body.length]).toEqual([1, 1])

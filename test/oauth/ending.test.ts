@@ -31,7 +31,9 @@ describe('deleting a provider', () => {
     await as.connect(app, colleague)
     await as.connect(app, other)
     const id = `trip-end-${nobody()}`
-    expect((await tenant.delete(pathOf('example'), undefined, { 'X-Request-Id': id })).status).toBe(204)
+    expect((await tenant.delete(pathOf('example'))).body.code).toBe('provider_not_yours')
+    const { status } = await tenant.owner.delete(pathOf('example'), undefined, { ...inside, 'X-Request-Id': id })
+    expect(status).toBe(204)
     expect(await tripsOf(id)).toBe(1)
     const revoked = server.revoked.map(form => form.get('token'))
     expect(revoked.filter(token => token!.startsWith('refresh'))).toHaveLength(2)

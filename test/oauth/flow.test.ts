@@ -1,9 +1,8 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { tripsOf } from '#runtime'
-import type { Database } from '../../src/kernel/db.ts'
 import { fail } from '../../src/kernel/errors.ts'
 import { callback } from '../../src/oauth/flow.ts'
-import { clock, eventsOf, lines, newTenant, nobody, send, services, startApp } from '../support/app.ts'
+import { clock, eventsOf, lines, newTenant, nobody, send, services, startApp, withTrips } from '../support/app.ts'
 import * as as from '../support/authorization-server.ts'
 
 const { server, app } = as.authorizationServer()
@@ -330,13 +329,16 @@ describe('a state', () => {
   })
 
   it('takes no code to a server or client that the provider was given meanwhile', async () => {
-    for (const change of [{ token_url: 'https://evil.example/token' }, { client_id: 'another' }]) {
+    const elsewhere = { token_url: 'https://evil.example/token', client_secret: 'other' }
+    for (const change of [elsewhere, { client_id: 'another' }]) {
       const { tenant } = await as.setUp(app)
       const begun = await as.begin(tenant)
       await tenant.patch('/v2/auth/providers/example', change)
       const before = server.asked.length
-      expect((await as.comeBack(app, begun)).status).toBe(409)
+      expect((await as.comeBack(app, begun)).status).toBe(400)
       expect(server.asked.length).toBe(before)
+      const { body } = await tenant.get(`/v2/auth/wait/${begun.auth_id}?timeout=0`)
+      expect(body).toMatchObject({ status: 'connection_required', error: 'provider_changed' })
     }
   })
 
@@ -355,13 +357,13 @@ describe('a database that is away when a person is back', () => {
   async function backThrough(begun: { url: string }, away: (trip: number) => 'before' | 'after' | false) {
     let trip = 0
     const sound = app.database
-    const database: Database = async statements => {
+    const database = withTrips(sound, act => async statements => {
       const when = away(++trip)
       if (when === 'before') throw fail('database_unavailable')
-      const results = await sound(statements)
+      const results = await act(statements)
       if (when === 'after') throw fail('database_unavailable')
       return results
-    }
+    })
     const answer = { provider_id: 'example', state: as.stateOf(begun), code: 'x' }
     const arrival = await callback({ ...services(app), database }, `back-${nobody()}`, 'http://slipway.test', answer)
     return arrival.failure
@@ -383,7 +385,8 @@ describe('a database that is away when a person is back', () => {
   it('for long: the person is told by a page', async () => {
     const { tenant } = await as.setUp(app)
     const begun = await as.begin(tenant)
-    const gone = startApp({ settings: { DATABASE_URL: 'postgres://nobody@127.0.0.1:1/none' } })
+    const nowhere = 'postgres://nobody@127.0.0.1:1/none'
+    const gone = startApp({ settings: { DATABASE_URL: nowhere, DATABASE_SYSTEM_URL: nowhere } })
     const page = await as.comeBack(gone, begun)
     expect([page.status, page.headers.get('Content-Type')]).toEqual([503, 'text/html; charset=utf-8'])
     const told = lines.filter(({ request_id }) => request_id === page.headers.get('X-Request-Id'))

@@ -1,6 +1,7 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { tripsOf } from '#runtime'
+import { EDITOR } from '../../src/access/built-in.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { sweepProviders } from '../../src/oauth/recheck.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
@@ -20,7 +21,18 @@ import {
 } from '../support/app.ts'
 import * as as from '../support/authorization-server.ts'
 import { foreign } from '../support/foreign.ts'
-import { AUTH, DISCOVER, discovery, MCP, mcpServer, PROVIDERS, pathOf, rowOf, SECRETS } from '../support/providers.ts'
+import {
+  AUTH,
+  DISCOVER,
+  discovery,
+  MCP,
+  mcpServer,
+  PROVIDERS,
+  pathOf,
+  rowOf,
+  SECRETS,
+  workspaceBeside,
+} from '../support/providers.ts'
 
 const HOUR = 3_600_000
 const DAY = 24 * HOUR
@@ -206,6 +218,127 @@ describe('a re-check', () => {
     const { key } = (await tenant.post('/workspaces/current/api-keys', { description: 'viewer', role_id })).body
     expect((await tenant.as(key).post(RECHECK)).body.code).toBe('permission_missing')
     expect(world.requests).toEqual([])
+  })
+})
+
+describe('endpoints that their issuer has moved', () => {
+  beforeEach(alone)
+  /** What the authorization server was asked at its token and revocation endpoints, wherever those are. */
+  const grants: { url: string; form: URLSearchParams }[] = []
+  const AWAY = 'https://away.example.com'
+  const answering = (): typeof fetch => async (input, init) => {
+    const request = new Request(input, init)
+    const { origin, pathname } = new URL(request.url)
+    if (![AUTH, AWAY].includes(origin) || !/(token|revoke)$/.test(pathname)) return world(input, init)
+    const form = new URLSearchParams(new TextDecoder().decode(await request.arrayBuffer()))
+    // A client may prove itself by the header instead.
+    form.set('authorization', atob(request.headers.get('Authorization')?.slice('Basic '.length) ?? ''))
+    grants.push({ url: request.url, form })
+    return pathname.endsWith('token') ? Response.json(as.grant()) : new Response(null)
+  }
+  const connected = async (over: Record<string, unknown> = {}) => {
+    abroad.fetch = answering()
+    const { tenant } = await discovered(over)
+    await as.connect(theApp(), tenant, { provider: 'found' }, { as: 'found' })
+    grants.length = 0
+    return tenant
+  }
+  const ask = async (tenant: Tenant) =>
+    (await tenant.post('/v2/auth/authenticate', { provider: 'found', user_id: 'ada' })).body
+  const movedTo = (origin: string) => ({
+    token_endpoint: `${origin}/v2/token`,
+    authorization_endpoint: `${origin}/v2/authorize`,
+    revocation_endpoint: `${origin}/v2/revoke`,
+  })
+  const toldAway = () =>
+    [...grants.filter(({ url }) => url.startsWith(AWAY)).map(({ form }) => form.toString())].join('\n') +
+    world.requests.map(({ url, headers, body }) => [url, ...headers.values(), body].join(' ')).join('\n')
+
+  it('within their origin keep people connected, and the client its secret', async () => {
+    const tenant = await connected()
+    const begun = await tenant.post('/v2/auth/authenticate', { provider: 'found', user_id: 'bob' })
+    world.said.server = movedTo(AUTH)
+    expect((await tenant.post(RECHECK)).body).toMatchObject({ health: 'healthy', health_detail: null })
+    clock.ahead = 2 * HOUR
+    expect((await ask(tenant)).status).toBe('completed')
+    expect(grants.map(({ url }) => url)).toEqual([`${AUTH}/v2/token`])
+    clock.ahead = 0
+    expect((await as.comeBack(theApp(), begun.body, {}, { as: 'found' })).status).toBe(200)
+  })
+
+  it.each(['token_endpoint', 'authorization_endpoint', 'revocation_endpoint'] as const)(
+    'to another origin end what was granted before: %s',
+    async member => {
+      const tenant = await connected()
+      const begun = await tenant.post('/v2/auth/authenticate', { provider: 'found', user_id: 'bob' })
+      world.said.server = { [member]: movedTo(AWAY)[member] }
+      const { body } = await tenant.post(RECHECK)
+      expect(body.health_detail).toContain('another origin')
+      expect(body.health).toBe(member === 'token_endpoint' ? 'degraded' : 'healthy')
+      expect((await ask(tenant)).status).toBe('connection_required')
+      expect((await as.comeBack(theApp(), begun.body, {}, { as: 'found' })).status).toBe(400)
+      await tenant.delete('/v2/auth/tokens?provider=found&user_id=ada')
+      expect((await tenant.delete(pathOf('found'))).status).toBe(204)
+      expect(toldAway()).not.toMatch(/(access|refresh)-secret|the-code-secret|upstream-secret/)
+    },
+  )
+
+  it('to another origin do not get the secret of a registered client: the schedule registers another', async () => {
+    // The secret is about to run out, so that renewing it would be due as well.
+    world.said.client = { client_secret_expires_at: inDays(5) }
+    const tenant = await connected()
+    const before = (await tenant.get(pathOf('found'))).body
+    world.said.server = movedTo(AWAY)
+    world.said.client = { client_secret_expires_at: inDays(90), client_secret: 'fresh-secret-6610' }
+    const checked = (await tenant.post(RECHECK)).body
+    expect(checked).toMatchObject({ health: 'degraded', client_id: before.client_id, token_url: `${AWAY}/v2/token` })
+    const refused = await ask(tenant)
+    expect((await as.comeBack(theApp(), refused, {}, { as: 'found' })).status).toBe(400)
+    world.requests.length = 0
+    await later(25 * HOUR, () => sweepProviders(services()))
+    const after = (await tenant.get(pathOf('found'))).body
+    expect(after).toMatchObject({ health: 'healthy', token_url: `${AWAY}/v2/token` })
+    expect(after.client_id).not.toBe(before.client_id)
+    expect(world.requests.filter(({ method }) => method === 'PUT')).toEqual([])
+    const again = await ask(tenant)
+    expect((await as.comeBack(theApp(), again, {}, { as: 'found' })).status).toBe(200)
+    expect(grants.map(({ url }) => url)).toEqual([`${AWAY}/v2/token`])
+    expect(toldAway()).toContain('fresh-secret-6610')
+    expect(toldAway()).not.toContain(SECRETS.client_secret)
+  })
+
+  it('and a renewal in the same check: another client is registered', async () => {
+    world.said.client = { client_secret_expires_at: inDays(5) }
+    const tenant = await connected()
+    const before = (await tenant.get(pathOf('found'))).body
+    world.said.server = movedTo(AWAY)
+    await later(25 * HOUR, () => sweepProviders(services()))
+    const after = (await tenant.get(pathOf('found'))).body
+    expect(after.health_detail).toContain('another origin')
+    expect(after.client_id).not.toBe(before.client_id)
+    expect(world.requests.filter(({ method }) => method === 'PUT')).toEqual([])
+    expect((await ask(tenant)).status).toBe('connection_required')
+  })
+
+  it('to another origin need the secret of a given client again', async () => {
+    const tenant = await connected({ client_id: 'mine', client_secret: 'given-secret-4415' })
+    world.said.server = movedTo(AWAY)
+    const { body } = await tenant.post(RECHECK)
+    expect([body.health, body.health_detail]).toEqual(['degraded', expect.stringContaining('`client_secret`')])
+    expect((await tenant.post(RECHECK)).body.health).toBe('degraded')
+    expect((await as.comeBack(theApp(), await ask(tenant), {}, { as: 'found' })).status).toBe(400)
+    expect(toldAway()).not.toContain('given-secret-4415')
+    expect((await tenant.patch(pathOf('found'), { client_secret: 'given-again-8127' })).status).toBe(200)
+    expect((await tenant.post(RECHECK)).body.health).toBe('healthy')
+    expect((await as.comeBack(theApp(), await ask(tenant), {}, { as: 'found' })).status).toBe(200)
+    expect(toldAway()).not.toContain('given-secret-4415')
+  })
+
+  it('are the organization’s to have checked, whichever workspace asks: it only takes over what the issuer says', async () => {
+    const tenant = await connected()
+    const beside = await workspaceBeside(tenant, EDITOR)
+    expect((await beside.post(RECHECK)).body.health).toBe('healthy')
+    expect((await ask(tenant)).status).toBe('completed')
   })
 })
 

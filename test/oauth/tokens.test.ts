@@ -198,7 +198,10 @@ describe('a fresh token', () => {
   it('is never asked of a server or for a client that the provider was given since', async () => {
     const { tenant } = await as.setUp(app)
     await as.connect(app, tenant)
-    await tenant.patch('/v2/auth/providers/example', { token_url: 'https://evil.example/token' })
+    await tenant.patch('/v2/auth/providers/example', {
+      token_url: 'https://evil.example/token',
+      client_secret: 'other',
+    })
     clock.ahead = HOUR
     const asked = server.asked.length
     expect((await ask(tenant)).body.status).toBe('connection_required')

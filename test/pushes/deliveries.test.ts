@@ -2,7 +2,7 @@ import { sql } from 'drizzle-orm'
 import { beforeAll, beforeEach, describe, expect, inject, it } from 'vitest'
 import { settled } from '../../src/kernel/afterwards.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { alone, newTenant, nobody, send, theApp } from '../support/app.ts'
+import { alone, lines, newTenant, nobody, send, theApp } from '../support/app.ts'
 import { revisionsOf, told } from '../support/deployments.ts'
 import { newIntegration } from '../support/integrations.ts'
 import {
@@ -12,6 +12,7 @@ import {
   delivered,
   following,
   newRepository,
+  type Repository,
   signed,
   takenUp,
 } from '../support/pushes.ts'
@@ -23,6 +24,25 @@ const kept = async (id: string) => {
   const query = sql`select state, attempts, error from githost_deliveries where delivery_id = ${id}`
   const [rows] = (await runAsSystem(theApp().database, query)) as [unknown[][]]
   return rows.map(([state, attempts, error]) => [state, Number(attempts), error])
+}
+
+/** Its workers ask and hear nothing: to everyone else they have died, until `end` lets them go. */
+function dyingHost(repository: Repository) {
+  const answers: ((answer: Response | undefined) => void)[] = []
+  const left: Promise<unknown>[] = []
+  repository.mood.answer = () => new Promise<Response | undefined>(resolve => answers.push(resolve))
+  return {
+    async worker(number: number, sweep: Promise<unknown> = Promise.resolve()) {
+      left.push(sweep)
+      await expect.poll(() => answers.length).toBe(number)
+    },
+    async end(late?: Response) {
+      repository.mood.answer = null
+      for (const answer of answers) answer(late?.clone())
+      await Promise.all(left)
+      await settled()
+    },
+  }
 }
 
 const OTHER_SECRET = await signed('{}', 'other')
@@ -156,6 +176,68 @@ describe('a delivery', () => {
     expect(await revisionsOf(tenant, id)).toHaveLength(1)
     await takenUp(150_000)
     expect(await revisionsOf(tenant, id)).toHaveLength(2)
+  })
+
+  it('whose workers die three times is put aside, each attempt counted before it is made', async () => {
+    const tenant = await newTenant()
+    const repository = await newRepository(tenant)
+    const { id } = await following(tenant, repository)
+    const push = repository.push()
+    const dying = dyingHost(repository)
+    await deliver(repository.integrations[0]!, push)
+    await dying.worker(1)
+    for (const minutes of [3, 6]) await dying.worker(minutes / 3 + 1, takenUp(minutes * 60_000))
+    expect(await kept(push.id!)).toEqual([['waiting', 3, null]])
+    await takenUp(9 * 60_000)
+    expect(await kept(push.id!)).toEqual([['failed', 3, 'worker_died']])
+    expect(lines).toContainEqual(expect.objectContaining({ level: 'error', error: 'worker_died', attempts: 3 }))
+    // Of workers that were slow and not dead, a failure does not bring it back.
+    await dying.end(new Response('{}', { status: 500 }))
+    expect(await kept(push.id!)).toEqual([['failed', 3, 'worker_died']])
+    await delivered(repository.integrations[0]!, push)
+    expect(await kept(push.id!)).toEqual([['done', 1, null]])
+    expect((await revisionsOf(tenant, id)).length).toBeGreaterThan(1)
+  })
+
+  it('that stalls its worker holds up no other of the same sweep', async () => {
+    const tenant = await newTenant()
+    const [stalling, other] = [await newRepository(tenant), await newRepository(tenant)]
+    await Promise.all([following(tenant, stalling), following(tenant, other)])
+    const pushes = [stalling.push(), ...Array.from({ length: 20 }, () => other.push())]
+    const refused = () => new Response('{}', { status: 500 })
+    stalling.mood.answer = refused
+    other.mood.answer = refused
+    await delivered(stalling.integrations[0]!, pushes[0]!)
+    for (const push of pushes.slice(1)) await delivered(other.integrations[0]!, push)
+    other.mood.answer = null
+    const dying = dyingHost(stalling)
+    await dying.worker(1, takenUp(3_600_000))
+    const states = async () => (await Promise.all(pushes.map(push => kept(push.id!)))).flat().map(([state]) => state)
+    await expect.poll(states).toEqual(['waiting', ...Array(20).fill('done')])
+    await dying.end()
+  })
+
+  it('that ran beside one that ended their worker is worked on after all others, alone', async () => {
+    const tenant = await newTenant()
+    const [one, two, fresh] = [await newRepository(tenant), await newRepository(tenant), await newRepository(tenant)]
+    await Promise.all([one, two, fresh].map(repository => following(tenant, repository)))
+    fresh.mood.answer = () => new Response('{}', { status: 500 })
+    const push = fresh.push()
+    await delivered(fresh.integrations[0]!, push)
+    fresh.mood.answer = null
+    const dying = [dyingHost(one), dyingHost(two)]
+    await deliver(one.integrations[0]!, one.push())
+    await deliver(two.integrations[0]!, two.push())
+    for (const host of dying) await host.worker(1)
+    const swept = takenUp(3_600_000)
+    await dying[0]!.worker(2, swept)
+    expect(await kept(push.id!)).toEqual([['done', 2, null]])
+    // Had both been claimed at once, the second would have asked by the time that another delivery is done.
+    const later = fresh.push()
+    await deliver(fresh.integrations[0]!, later)
+    await expect.poll(() => kept(later.id!)).toEqual([['done', 1, null]])
+    expect(two.asked).toHaveLength(1)
+    await Promise.all(dying.map(host => host.end()))
   })
 
   it('is forgotten after a week', async () => {

@@ -1,6 +1,9 @@
 import examples from '@octokit/webhooks-examples'
+import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
+import { type Row, runAsSystem } from '../../src/kernel/db.ts'
 import { eventOf, type HostEvent, repoKey, spellings } from '../../src/pushes/events.ts'
+import { theApp } from '../support/app.ts'
 
 type Example = { name: string; examples: Record<string, unknown>[] }
 const all = ((examples as unknown as { default?: Example[] }).default ?? examples) as unknown as Example[]
@@ -140,11 +143,70 @@ describe('Gitea’s own ways', () => {
   })
 })
 
-it.each([
-  ['https://GitHub.com/Acme/Shop.git', 'github.com/acme/shop'],
-  ['https://github.com/acme/shop/', 'github.com/acme/shop'],
-  ['http://git.example.com:3000/a/b.git/', 'git.example.com:3000/a/b'],
-])('%s is %s', (url, key) => expect(repoKey(url)).toBe(key))
+describe('the key of a repository', () => {
+  const slashes = `https://git.example.com${'/'.repeat(2020)}x`
+  const keys = [
+    ['https://GitHub.com/Acme/Shop.git', 'github.com/acme/shop'],
+    ['https://github.com/acme/shop/', 'github.com/acme/shop'],
+    ['http://git.example.com:3000/a/b.git/', 'git.example.com:3000/a/b'],
+    ['https://git.example.com/a/b//.git//', 'git.example.com/a/b'],
+    ['https://git.example.com/a/b.git.git', 'git.example.com/a/b.git'],
+    ['https://git.example.com/a/b.git/.git', 'git.example.com/a/b.git'],
+    ['https://git.example.com/http://a', 'git.example.com/http://a'],
+    ['https://git.example.com/.git', 'git.example.com'],
+    [slashes, slashes.slice('https://'.length)],
+    [`https://a/b${'/'.repeat(2000)}`, 'a/b'],
+    [`https://a/b${'/.git'.repeat(400)}`, `a/b${'/.git'.repeat(399)}`],
+  ] as const
+  it.each(keys)('%s is %s', (url, key) => expect(repoKey(url)).toBe(key))
+
+  it('is computed the same by the column of deployments', async () => {
+    const column = sql<Row>`select pg_get_expr(adbin, adrelid) from pg_attrdef
+      where adrelid = 'deployments'::regclass and pg_get_expr(adbin, adrelid) like '%repo_url%'`
+    const [[[expression]]] = (await runAsSystem(theApp().database, column)) as [[[string]]]
+    const urls = JSON.stringify(keys.map(([repo_url]) => ({ source_config: { repo_url } })))
+    const query = sql<Row>`select ${sql.raw(expression)} from json_to_recordset(${urls}::json) as t(source_config json)`
+    const [rows] = (await runAsSystem(theApp().database, query)) as [Row[]]
+    expect(rows.map(([key]) => key)).toEqual(keys.map(([, key]) => key))
+  })
+})
+
+describe('a payload that is too long is refused before anything is matched', () => {
+  const push = { ref: 'refs/heads/main', before: sha('a'), after: sha('b'), repository, sender }
+  const pull_request = {
+    updated_at: '2026-01-02T03:04:05Z',
+    head: { ref: 'x', sha: sha('c'), repo: { id: 8 } },
+    base: { repo: { id: 7 } },
+  }
+  const pull = { action: 'opened', number: 1, pull_request, repository, sender }
+  const commit = { id: sha('b'), message: 'One' }
+  it.each<[string, string, object]>([
+    ['ref', 'push', { ...push, ref: 'a'.repeat(256) }],
+    ['sha', 'push', { ...push, after: 'a'.repeat(1_000_000) }],
+    ['address', 'push', { ...push, repository: { ...repository, html_url: `https://a/${'/'.repeat(16_384)}` } }],
+    ['list of commits', 'push', { ...push, commits: Array(2049).fill(commit) }],
+    ['kind of ref', 'create', { ...push, ref_type: 'b'.repeat(256) }],
+    [
+      'branch',
+      'pull_request',
+      { ...pull, pull_request: { ...pull_request, head: { ref: 'a'.repeat(256), sha: sha('c') } } },
+    ],
+    ['time', 'pull_request', { ...pull, pull_request: { ...pull_request, updated_at: '2'.repeat(1_000_000) } }],
+    ['action', 'pull_request', { ...pull, action: 'o'.repeat(256) }],
+    ['number', 'pull_request', { ...pull, number: 2 ** 31 }],
+  ])('%s', (_, name, payload) => expect(() => eventOf(name, payload)).toThrow())
+
+  it('but for names and messages, which are cut', () => {
+    const long = 'a'.repeat(1_000_000)
+    const event = eventOf('push', { ...push, commits: [{ ...commit, message: long }], sender: { login: long } })
+    expect(event).toMatchObject({ sender: long.slice(0, 255), commit: { message: long.slice(0, 2000) } })
+  })
+
+  it.each(['constructor', '__proto__'])('and %s is no action and no kind of ref', name => {
+    expect(eventOf('pull_request', { ...pull, action: name })).toBeNull()
+    expect(eventOf('create', { ...push, ref_type: name })).toBeNull()
+  })
+})
 
 it('a branch is spelt three ways, a tag one', () => {
   expect(spellings('refs/heads/a/b')).toEqual(['refs/heads/a/b', 'a/b', 'heads/a/b'])

@@ -44,7 +44,7 @@ async function reached(...apps: { tenant: Tenant; own?: boolean }[]) {
         ? await newIntegration(tenant, { ...over, app_id: APP.id }, credentials)
         : await newIntegration(tenant, over, null)
       const body = {
-        name: 'app',
+        name: `app-${installation}`,
         source: 'githost',
         source_config: { integration_id: id, repo_url: url, build_on_push: true },
         source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json' },
@@ -109,6 +109,49 @@ describe('an App', () => {
     expect(await shas()).toHaveLength(2)
     await deliver('installation', about('deleted'))
     expect(await state()).toBe('revoked')
+  })
+
+  it('of a workspace’s own is suspended and resumed at its own address', async () => {
+    const tenant = await newTenant()
+    const { all } = await reached({ tenant, own: true })
+    const [{ installation, id }] = all as [(typeof all)[0]]
+    const about = (action: string) => ({ action, installation: { id: installation }, sender: { login: 'ada' } })
+    for (const [action, state] of [
+      ['suspend', 'suspended'],
+      ['unsuspend', 'active'],
+    ] as const) {
+      expect((await deliver('installation', about(action), { at: `/${id}`, secret: 'hush-own' })).status).toBe(202)
+      expect((await tenant.get(`/v1/integrations/forge/githost/${id}`)).body.state).toBe(state)
+    }
+  })
+
+  it('of a workspace’s own that its host revoked is believed no more, for any workspace', async () => {
+    const [tenant, other] = [await newTenant(), await newTenant()]
+    const { all, push } = await reached({ tenant, own: true }, { tenant: other, own: true })
+    const [one, theirs] = all
+    const at = { at: `/${one!.id}`, secret: 'hush-own' }
+    await deliver('installation', { action: 'deleted', installation: { id: one!.installation } }, at)
+    expect((await tenant.get(`/v1/integrations/forge/githost/${one!.id}`)).body.state).toBe('revoked')
+    for (const { installation } of [one!, theirs!]) {
+      const reply = await deliver('push', push(installation), at)
+      expect([reply.status, reply.body?.code]).toEqual([401, 'delivery_unsigned'])
+    }
+    expect([await one!.shas(), await theirs!.shas()]).toEqual([[undefined], [undefined]])
+  })
+
+  it('of a workspace’s own with several installations is believed while one of them is left', async () => {
+    const tenant = await newTenant()
+    const { all, push } = await reached({ tenant, own: true }, { tenant, own: true })
+    const [one, left] = all
+    const at = { at: `/${one!.id}`, secret: 'hush-own' }
+    const gone = ({ installation }: { installation: number }) =>
+      deliver('installation', { action: 'deleted', installation: { id: installation } }, at)
+    await gone(one!)
+    const payload = push(left!.installation)
+    expect((await deliver('push', payload, at)).status).toBe(202)
+    expect(await left!.shas()).toEqual([payload.after, undefined])
+    await gone(left!)
+    expect((await deliver('push', payload, at)).status).toBe(401)
   })
 
   it('that the operator has none of is believed nothing', async () => {

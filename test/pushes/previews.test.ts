@@ -31,6 +31,20 @@ describe('the policy', () => {
     expect((await tenant.delete(policyPath(parent.id))).body.code).toBe('preview_policy_not_found')
   })
 
+  it('needs the hooks’ secret again for another address, so that nobody else learns what it signs', async () => {
+    const { tenant, parent } = await withPolicy()
+    const [one, other] = ['https://ci.example.com/create', 'https://evil.example.com/create']
+    const set = (hooks: object) => tenant.put(policyPath(parent.id), { branches: ['*'], hooks })
+    expect((await set({ on_create: one, secret: 'hush-hush' })).status).toBe(200)
+    for (const hooks of [{ on_create: other }, { on_delete: other }, { on_create: one, on_delete: other }]) {
+      const { status, body } = await set({ ...hooks, secret: '********' })
+      expect([status, body.code]).toEqual([400, 'secret_required'])
+    }
+    expect((await set({ on_delete: one, secret: '********' })).status).toBe(200)
+    expect((await set({ secret: '********' })).status).toBe(200)
+    expect((await set({ on_create: other, secret: 'another-secret' })).status).toBe(200)
+  })
+
   it('belongs to deployments from a repository that are no previews themselves', async () => {
     const { tenant, pull, child } = await withPolicy()
     const body = {

@@ -1,8 +1,9 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { signatureOf } from '../../src/pushes/hooks.ts'
-import { alone, theApp } from '../support/app.ts'
+import { signatureOf, sweepHooks } from '../../src/pushes/hooks.ts'
+import { tellOf } from '../../src/pushes/telling.ts'
+import { alone, later, lines, services, theApp } from '../support/app.ts'
 import { bring, move, revisionsOf } from '../support/deployments.ts'
 import { withPolicy } from '../support/previews.ts'
 import { atTheHost } from '../support/pushes.ts'
@@ -110,5 +111,54 @@ describe('hooks', () => {
       sql`select hook_secret from preview_policies where id = ${parent.id}::uuid`,
     )
     expect(JSON.stringify(rows)).not.toContain('whsec')
+  })
+})
+
+describe('an attempt is counted before it is made', () => {
+  /** Sweeps whose workers die, one after the other, each when the lease of the one before is over. */
+  async function dying(times: number, sweep: () => Promise<void>, asked: () => number) {
+    const before = asked()
+    const left: Promise<void>[] = []
+    for (let i = 1; i <= times; i++) {
+      left.push(later(3_700_000 + i * 150_000, sweep))
+      await expect.poll(asked).toBe(before + i)
+    }
+    await later(3_700_000 + (times + 1) * 150_000, sweep)
+    await later(3_700_000 + (times + 2) * 150_000, sweep)
+    expect(asked()).toBe(before + times)
+    return Promise.all(left)
+  }
+
+  it('so a hook whose workers die is told ten times at most', async () => {
+    const answers: ((answer: Response) => void)[] = []
+    const url = 'https://ci.example.com/branch'
+    atTheHost({ 'https://ci.example.com': () => new Promise<Response>(resolve => answers.push(resolve)) })
+    const { pull } = await withPolicy({ hooks: { on_create: url, secret: 'whsec_c2xpcHdheQ==' } })
+    await pull('opened', 1)
+    const died = dying(
+      10,
+      () => sweepHooks(services()),
+      () => answers.length,
+    )
+    await expect.poll(() => lines.filter(({ error }) => error === 'worker_died')).toHaveLength(1)
+    for (const answer of answers) answer(new Response(null, { status: 204 }))
+    await died
+  })
+
+  it('so a comment whose workers die is written twenty times at most', async () => {
+    const { repository, pull } = await withPolicy()
+    const answers: ((answer: Response) => void)[] = []
+    const refused = () => new Response('{}', { status: 500 })
+    repository.mood.answer = request => (request.method === 'GET' ? undefined : refused())
+    await pull('opened', 1)
+    repository.mood.answer = () => new Promise<Response>(resolve => answers.push(resolve))
+    const died = dying(
+      19,
+      () => tellOf(services()),
+      () => answers.length,
+    )
+    await expect.poll(() => lines.filter(({ error }) => error === 'Error: worker_died')).toHaveLength(1)
+    for (const answer of answers) answer(refused())
+    await died
   })
 })

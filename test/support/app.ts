@@ -7,7 +7,7 @@ import { bootstrap } from '../../src/access/bootstrap.ts'
 import { operations } from '../../src/app.ts'
 import type { Config } from '../../src/env.ts'
 import { sealer } from '../../src/kernel/crypto.ts'
-import { runAsSystem } from '../../src/kernel/db.ts'
+import { type Database, runAsSystem, type Trip } from '../../src/kernel/db.ts'
 import { failures } from '../../src/kernel/openapi.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
 import { PKCS1 } from './app-key.ts'
@@ -36,6 +36,8 @@ export async function later<T>(ms: number, act: () => Promise<T>): Promise<T> {
 
 /** Every foreign server there is: none, unless a test puts some here. */
 export const abroad: { fetch: typeof fetch } = { fetch: foreign({}) }
+/** Every TXT record of DNS, by name. */
+export const txt = new Map<string, string[]>()
 
 export type Options = {
   settings?: Record<string, unknown>
@@ -45,8 +47,10 @@ export type Options = {
 export function startApp({ settings = {}, through = 'gateway', ...options }: Options = {}) {
   const log = (line: Record<string, unknown>) => void lines.push(line)
   const outside: typeof fetch = (input, init) => abroad.fetch(input, init)
-  const overrides = { log, clockOffset: () => clock.ahead, outside, ...options.overrides }
-  return start({ SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0', ...GITHUB, ...REGISTRY, ...settings }, overrides, through)
+  const resolveTxt = async (name: string) => (txt.get(name) ?? []).map(text => [text])
+  const overrides = { log, clockOffset: () => clock.ahead, outside, resolveTxt, ...options.overrides }
+  const common = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0' }
+  return start({ ...common, ...GITHUB, ...REGISTRY, ...settings }, overrides, through)
 }
 
 export type App = ReturnType<typeof startApp>
@@ -55,8 +59,11 @@ export const theApp = (): App => (shared ??= startApp())
 export function services({ config, database } = theApp()) {
   return { config, database, sealer: sealer(config.sealingKeys) }
 }
+/** The database with the trips of both logins led through `around`. */
+export const withTrips = (database: Database, around: (trip: Trip) => Trip): Database =>
+  Object.assign(around(database), { asSystem: around(database.asSystem) })
 /** For what looks at everything there is, as the schedule does: nothing is left of earlier tests. */
-export const alone = () => theApp().database([sql`delete from organizations`])
+export const alone = () => runAsSystem(theApp().database, sql`delete from organizations`)
 
 /** A body is read as the test expects it; `documented` has held it against its schema. */
 // biome-ignore lint/suspicious/noExplicitAny: see above

@@ -12,7 +12,7 @@ export const SECRET = 'the-secret-of-the-client~1'
 export type Asked = { form: URLSearchParams; headers: Headers }
 type Answer = (asked: Asked) => Response | Promise<Response>
 
-export function authorizationServer() {
+export function authorizationServer(others: Parameters<typeof foreign>[0] = {}) {
   const asked: Asked[] = []
   const server = {
     asked,
@@ -38,8 +38,9 @@ export function authorizationServer() {
         return server.revocation(one)
       },
     },
+    ...others,
   })
-  return { ...server, server, app: startApp({ overrides: { outside } }) }
+  return { ...server, server, outside, app: startApp({ overrides: { outside } }) }
 }
 
 let counter = 0

@@ -2,14 +2,17 @@
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createGateway, type GatewayOptions } from '../../src/host/gateway.ts'
+import { type Logins, makeLogins } from '../../src/host/logins.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { query } from './postgres.ts'
 import { withoutFirstWall } from './walls.ts'
 
-type Way = { url: string; connectionString: string }
+type Way = { url: string; connectionString: string; systemConnectionString: string }
 export type Database = {
   name: string
+  /** Of the owner. */
   url: string
+  logins: Logins
   gateway: Way
   /** The same, but with the tenant predicates taken out of every statement. */
   unwalled: Way
@@ -17,24 +20,29 @@ export type Database = {
 
 /** Whoever POSTs has a database, until it DELETEs its name; then the next file may have it. */
 export async function lendDatabases(server: string, onTrip: NonNullable<GatewayOptions['onTrip']>) {
-  const at = (name: string) => Object.assign(new URL(server), { pathname: name }).href
+  const inside = (url: string, name: string) => Object.assign(new URL(url), { pathname: name }).href
+  const at = (name: string) => inside(server, name)
   await query(server, 'create database template_of_tests')
   await migrate(at('template_of_tests'), { log: () => {} })
+  const logins = await makeLogins(at('template_of_tests'))
 
   const free: Database[] = []
   const open: { close(): Promise<void> }[] = []
   const way = async (options: GatewayOptions): Promise<Way> => {
     const gateway = createGateway(options)
     open.push(gateway)
-    return { ...(await gateway.listen()), connectionString: gateway.connectionString }
+    const { connectionString, systemConnectionString } = gateway
+    return { ...(await gateway.listen()), connectionString, systemConnectionString }
   }
   let made = 0
   async function make(): Promise<Database> {
     const name = `tests_${++made}`
     await query(server, `create database ${name} template template_of_tests`)
     const url = at(name)
-    const gateway = await way({ databaseUrl: url, onTrip })
-    return { name, url, gateway, unwalled: await way({ databaseUrl: url, rewrite: withoutFirstWall }) }
+    const own = { app: inside(logins.app, name), system: inside(logins.system, name) }
+    const addresses = { databaseUrl: own.app, systemUrl: own.system }
+    const gateway = await way({ ...addresses, onTrip })
+    return { name, url, logins: own, gateway, unwalled: await way({ ...addresses, rewrite: withoutFirstWall }) }
   }
   const lent = new Map<string, Database>()
   const lender = createServer(async (request, response) => {

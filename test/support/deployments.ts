@@ -33,7 +33,10 @@ export const revisionsOf = async (tenant: Tenant, id: string) =>
 export const statusesOf = async (tenant: Tenant, id: string) =>
   (await revisionsOf(tenant, id)).map(one => [one.number, one.status])
 
-const config = readConfig({ DATABASE_URL: 'postgres://nowhere/at-all', SEALING_KEYS }, {})
+const config = readConfig(
+  { PUBLIC_URL: 'http://slipway.test', DATABASE_URL: 'postgres://nowhere/at-all', SEALING_KEYS },
+  {},
+)
 
 export async function move(
   tenant: Tenant,

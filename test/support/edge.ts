@@ -8,8 +8,9 @@ import { type Bucket, inBucket } from '../../src/kernel/storage.ts'
 import { database } from './database.ts'
 
 export function start(settings: Record<string, unknown>, overrides: Partial<Config>, through: 'gateway' | 'unwalled') {
-  const { url, connectionString } = database[through]
-  const env = { DATABASE_URL: connectionString, DATABASE_GATEWAY_URL: url, ...settings }
+  const { url, connectionString, systemConnectionString } = database[through]
+  const addresses = { DATABASE_URL: connectionString, DATABASE_SYSTEM_URL: systemConnectionString }
+  const env = { ...addresses, DATABASE_GATEWAY_URL: url, ...settings }
   return createApp(readConfig(env, { uploads: inBucket(bindings.UPLOADS as Bucket), ...overrides }))
 }
 

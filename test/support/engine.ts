@@ -7,6 +7,7 @@ import type { Agent } from '../../src/agent/agent.ts'
 import { type Artifact, type Level, type Ref, UNHEARD, type Unit } from '../../src/agent/engines/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { networksIn } from '../../src/agent/reach.ts'
 import { withDefaults } from '../../src/deployments/resources.schema.ts'
 
 export const QUICK: Partial<Limits> = {
@@ -56,6 +57,9 @@ createServer((req, res) => res.end(${JSON.stringify(text)})).listen(process.env.
 `
 
 const agents: { agent: Agent; ended: Promise<void> }[] = []
+
+/** The servers of tests. */
+export const LOOPBACK = networksIn('127.0.0.0/8, ::1/128')
 
 /** In the background; whatever ends it too soon is told by `closeAgents`. */
 export function run(agent: Agent): Agent {

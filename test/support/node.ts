@@ -14,7 +14,8 @@ const UPLOADS_DIR = mkdtempSync(join(tmpdir(), 'slipway-uploads-'))
 afterAll(() => rmSync(UPLOADS_DIR, { recursive: true, force: true, maxRetries: 9 }))
 
 export function start(settings: Record<string, unknown>, overrides: Partial<Config>, through: 'gateway' | 'unwalled') {
-  const env = { DATABASE_URL: database.url, UPLOADS_DIR, ...settings }
+  const { app, system } = database.logins
+  const env = { DATABASE_URL: app, DATABASE_SYSTEM_URL: system, UPLOADS_DIR, ...settings }
   return hosted(env, overrides, { onTrip, ...(through === 'unwalled' && { rewrite: withoutFirstWall }) }).app
 }
 

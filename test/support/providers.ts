@@ -95,3 +95,12 @@ export async function reservationsOf({ organization_id }: Tenant): Promise<numbe
   const [rows] = await runAsSystem(theApp().database, query)
   return rows!.length
 }
+
+/** Another workspace of the same organization, and a key in it that has this role. */
+export async function workspaceBeside(tenant: Tenant, role_id: string): Promise<Tenant> {
+  const made = await tenant.owner.post('/workspaces', { display_name: `beside-${crypto.randomUUID()}` })
+  const inside = { 'X-Tenant-Id': made.body.id }
+  const wish = { description: 'beside', role_id }
+  const { key } = (await tenant.owner.post('/workspaces/current/api-keys', wish, inside)).body
+  return { ...tenant, ...tenant.as(key), tenant_id: made.body.id }
+}

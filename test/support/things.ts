@@ -1,8 +1,9 @@
 // One of each thing that a path can name, for tests that walk every route. A new path parameter needs one here.
+import { recordOf } from '../../src/deployments/custom-hosts.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
 import { NewListener } from '../../src/listeners/schema.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
-import { nobody, type Tenant } from './app.ts'
+import { nobody, type Tenant, theApp, txt } from './app.ts'
 import { newIntegration } from './integrations.ts'
 
 /** Their ids, by the name of the parameter. */
@@ -17,9 +18,15 @@ export async function thingsOf(tenant: Tenant): Promise<Record<string, string>> 
   const named = { ...NewProvider.meta()!.example!, provider_id: `provider-${nobody()}` }
   const provider = await tenant.post('/v2/auth/providers', named)
   const flow = await tenant.post('/v2/auth/authenticate', { provider: provider.body.id, user_id: 'somebody' })
+  const host = `${nobody()}.example.com`
+  const { name, value } = await recordOf(theApp(), tenant.tenant_id, host)
+  txt.set(name, [value])
+  await tenant.post(`/v2/custom-hosts/${host}/verification`)
+  txt.delete(name)
   const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
   return {
     listener_id: listener.body.id,
+    host,
     auth_id: flow.body.auth_id,
     integration_id: await newIntegration(tenant),
     provider_id: provider.body.provider_id,

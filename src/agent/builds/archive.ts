@@ -7,12 +7,16 @@ import { pipeline } from 'node:stream/promises'
 import { createGunzip } from 'node:zlib'
 import { createTarDecoder, type ParsedTarEntry, type TarHeader } from 'modern-tar'
 import { Passing, type Task, Unworkable } from '../engines/engine.ts'
+import { faultOf } from '../faults.ts'
 
 export type ArchiveSource = { url: string; sha256: string; size: number }
 type ArchiveLimits = { megabytes: number; entries: number; depth: number }
 
 export const ARCHIVE_LIMITS: ArchiveLimits = { megabytes: 2_048, entries: 100_000, depth: 64 }
 const DOWNLOAD_MS = 5 * 60_000
+const LONGEST_NAME = 255
+/** Below the folder that it is unpacked into, whose own path counts, too. */
+const LONGEST_PATH = 3000
 
 /** Its address was good for a while; whoever gave it gives another one. */
 export class LinkOver extends Passing {}
@@ -25,10 +29,10 @@ export async function download(
   log(`Downloading the archive of ${size < 1e6 ? `${Math.ceil(size / 1000)} kB` : `${(size / 1e6).toFixed(1)} MB`}`)
   const limit = AbortSignal.any([signal, AbortSignal.timeout(DOWNLOAD_MS)])
   const broken = (error: Error) => {
-    const why = limit.aborted ? `it did not come within ${DOWNLOAD_MS / 60_000} minutes` : error.message
+    const why = limit.aborted ? `it did not come within ${DOWNLOAD_MS / 60_000} minutes` : faultOf(error)
     return signal.aborted ? signal.reason : new Passing(`The archive cannot be downloaded now: ${why}.`)
   }
-  const answer = await fetch(url, { signal: limit }).catch(error => {
+  const answer = await fetch(url, { signal: limit, redirect: 'error' }).catch(error => {
     throw broken(error)
   })
   if (answer.status >= 429)
@@ -99,7 +103,7 @@ export async function unpack(file: string, folder: string, { signal }: Task, lim
     // What was measured breaks the reading too, in other words.
     const first = await fed.catch(cause => cause)
     for (const one of [error, first]) if (one instanceof Unworkable) throw one
-    throw refusal(`is damaged (${(error as Error).message})`)
+    throw refusal(`is damaged (${faultOf(error)})`)
   }
 }
 
@@ -139,14 +143,20 @@ function partsOf(name: string, { depth }: ArchiveLimits): string[] {
   const parts = name.split('/').filter(part => part !== '' && part !== '.')
   if (parts.includes('..')) throw refusal(`holds a path that leaves its folder, \`${shown(name)}\``)
   if (parts.length > depth) throw refusal(`nests folders deeper than ${depth}`)
+  if (isTooLong(parts)) throw refusal(`holds a name that is too long, \`${shown(name)}\``)
   return parts
 }
+
+/** More than a disk takes, which would say so with the whole path. */
+const isTooLong = (parts: string[]) =>
+  parts.some(part => Buffer.byteLength(part) > LONGEST_NAME) || Buffer.byteLength(parts.join('/')) > LONGEST_PATH
 
 /** As many steps up as there are folders, and only at its beginning: behind another link a step up could lead anywhere. */
 function symbolicLink({ name, linkname = '' }: TarHeader, path: string, depth: number): void {
   const parts = linkname.split('/').filter(part => part !== '' && part !== '.')
   const ups = parts.lastIndexOf('..') + 1
   const leading = parts.slice(0, ups).every(part => part === '..')
+  if (isTooLong(parts)) throw refusal(`holds a link to a name that is too long, \`${shown(name)}\``)
   if (linkname.startsWith('/') || !leading || ups > depth)
     throw refusal(`holds a link out of its folder, \`${shown(name)}\``)
   fs.symlinkSync(linkname, path)

@@ -2,12 +2,15 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import type { Network } from '../../kernel/address-kind.ts'
 import type { Artifact, Engine, Level, Ref, Task, Unit } from '../engines/engine.ts'
 import { Passing, Unworkable } from '../engines/engine.ts'
 import { LIMITS } from '../engines/local/limits.ts'
 import { PATH } from '../engines/process/environment.ts'
+import { faultOf } from '../faults.ts'
 import { list, readJson, remove, sizeOf, writeJson } from '../files.ts'
-import { endEscaped, endMarked } from '../marked.ts'
+import { endMarked, endRevision } from '../marked.ts'
+import { killAllOf, makeEnterable, makeOwned, makePassable, type Users } from '../users.ts'
 import { LinkOver } from './archive.ts'
 import { drop, isKept, keep, keptIn, madeOf, type Output, prune, unkeep } from './outputs.ts'
 import { type Origin, obtain } from './tree.ts'
@@ -21,15 +24,23 @@ export type Made =
 type Running = { deployment_id: string; controller: AbortController; ended: Promise<void>; taken?: string }
 type Options = {
   home: string
+  users?: Users | undefined
   engine: Engine
   templates?: string
   changed: (deployment_id: string) => void
   log: (of: Ref, message: string, level: Level) => void
+  /** Where repositories may be, though it is not public. */
+  networks?: Network[]
   /** A link of what is wanted is over: everything is asked for again. */
   stale: () => void
   again_ms?: number | undefined
 }
 
+/**
+ * Folders that the revisions of a deployment share. Git's is the agent's alone: who may write its settings may run
+ * commands as the agent.
+ */
+const SHARED = new Set(['cache', 'source'])
 const AT_ONCE = 2
 const GRACE_MS = 2_000
 const AGAIN_MS = 5_000
@@ -54,9 +65,9 @@ export class Builds {
         const ref = { deployment_id, revision_id }
         const folder = this.#folder(ref)
         for (const mark of list(folder).filter(name => name.startsWith('running')))
-          await endMarked(join(folder, mark), revision_id, GRACE_MS)
+          await endMarked(join(folder, mark), GRACE_MS)
         if (this.made(ref)) continue
-        endEscaped(revision_id)
+        await endRevision(revision_id)
         // Whoever builds or forgets it tries again; nobody else waits for that.
         await remove(folder).catch(() => {})
       }
@@ -73,7 +84,7 @@ export class Builds {
 
   revisions(deployment_id: string): string[] {
     const home = join(this.#home, deployment_id)
-    const kept = list(home).filter(name => name !== 'cache' && !isKept(join(home, name)))
+    const kept = list(home).filter(name => !SHARED.has(name) && !isKept(join(home, name)))
     const begun = [...this.#running].filter(([, one]) => one.deployment_id === deployment_id).map(([id]) => id)
     return [...new Set([...kept, ...begun])]
   }
@@ -95,7 +106,7 @@ export class Builds {
       this.#options.log({ deployment_id, revision_id }, message, level)
     const { signal } = controller
     const ended = this.#build(unit, origin, serving, signal, log)
-      .catch(error => this.#again(`What came of the build cannot be kept: ${error.message}.`, signal, log))
+      .catch(error => this.#again(`What came of the build cannot be kept: ${faultOf(error)}.`, signal, log))
       .finally(() => {
         this.#running.delete(revision_id)
         this.#options.changed(deployment_id)
@@ -118,14 +129,14 @@ export class Builds {
       cache: join(this.#home, unit.deployment_id, 'cache'),
       running: join(folder, 'running'),
     }
-    if (!(await this.#turns.take(unit.deployment_id, signal))) return log((signal.reason as Error).message, 'WARNING')
+    if (!(await this.#turns.take(unit.deployment_id, signal))) return log(faultOf(signal.reason), 'WARNING')
     try {
       signal.throwIfAborted()
       const begun = performance.now()
       const again = await this.#kept(unit, origin, serving, task)
       if (again?.artifact.location === tree) unkeep(folder)
       else await remove(folder)
-      for (const path of [folder, task.cache]) fs.mkdirSync(path, { recursive: true, mode: 0o700 })
+      this.#makeFolders(unit, task.cache)
       const made = again ?? (await this.#make(unit, origin, tree, task))
       signal.throwIfAborted()
       log(`Built in ${((performance.now() - begun) / 1000).toFixed(1)} s`)
@@ -133,7 +144,7 @@ export class Builds {
       writeJson(join(folder, 'record.json'), { state: 'built', ...made } satisfies Made)
     } catch (error) {
       if (signal.aborted) {
-        log((signal.reason as Error).message, 'WARNING')
+        log(faultOf(signal.reason), 'WARNING')
         return remove(folder)
       }
       if (error instanceof Passing) {
@@ -141,7 +152,7 @@ export class Builds {
         await this.#again(error.message, signal, log)
         return remove(folder)
       }
-      const reason = error instanceof Unworkable ? error.message : `The build failed: ${(error as Error).message}.`
+      const reason = error instanceof Unworkable ? error.message : `The build failed: ${faultOf(error)}.`
       log(reason, 'ERROR')
       await remove(tree)
       writeJson(join(folder, 'record.json'), { state: 'broken', reason } satisfies Made)
@@ -162,16 +173,18 @@ export class Builds {
     tree: string,
     task: Task,
   ): Promise<Pick<Output, 'artifact'> & Partial<Output>> {
-    const { engine, templates } = this.#options
+    const { engine, templates, networks = [] } = this.#options
     const options = {
       revision: unit.revision_id,
       folder: tree,
       task,
       path: PATH,
       disk_mb: LIMITS.disk_mb,
+      networks,
       ...(templates && { templates }),
     }
-    const files = IMAGES.includes(unit.source) ? null : await obtain(origin, options)
+    const fetching = { ...options, task: { ...task, cache: join(this.#home, unit.deployment_id, 'source') } }
+    const files = IMAGES.includes(unit.source) ? null : await obtain(origin, fetching)
     const artifact = await engine.prepare(unit, files, task)
     if (artifact.location !== tree) await remove(tree)
     const of = await madeOf(unit, origin, engine.name, artifact.commit?.sha)
@@ -256,7 +269,22 @@ export class Builds {
     await prune(home, this.#used(ref.deployment_id))
   }
 
-  remove = (deployment_id: string) => remove(join(this.#home, deployment_id))
+  /** The last that is done for a deployment. */
+  async remove(deployment_id: string): Promise<void> {
+    const { users } = this.#options
+    if (users?.own && this.left(deployment_id)) killAllOf(users.of(deployment_id))
+    await remove(join(this.#home, deployment_id))
+    users?.forget(deployment_id)
+  }
+
+  #makeFolders({ deployment_id, revision_id }: Ref, cache: string): void {
+    const user = this.#options.users?.of(deployment_id)
+    if (user) makePassable(this.#home)
+    const home = join(this.#home, deployment_id)
+    for (const folder of [home, join(home, revision_id)]) makeEnterable(folder, user)
+    makeOwned(cache, user)
+    fs.mkdirSync(join(home, 'source'), { recursive: true, mode: 0o700 })
+  }
 
   async close(): Promise<void> {
     const all = [...this.#running.values()]

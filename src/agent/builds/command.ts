@@ -4,15 +4,18 @@ import type { Readable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import { Lines } from '../engines/container/frames.ts'
 import { type Task, Unworkable } from '../engines/engine.ts'
+import { faultOf } from '../faults.ts'
 import { sizeOf } from '../files.ts'
 import { withLast } from '../last-lines.ts'
-import { endEscaped, spawnMarked } from '../marked.ts'
+import { endRevision, spawnMarked } from '../marked.ts'
 import { cutLine } from '../places.ts'
-import { endGroup } from '../processes.ts'
+import type { User } from '../users.ts'
 
 const BUILD_MS = 15 * 60_000
 const GRACE_MS = 5_000
 const MEASURE_MS = 2_000
+/** How often what it started is looked at, to know it when it has detached. */
+const WATCH_MS = 1_000
 const LINES = 20_000
 const LONGEST = 16 * 1024
 /** Kept for the sentence of a failure, which leaves some of them out. */
@@ -25,6 +28,8 @@ type Options = {
   task: Pick<Task, 'log' | 'signal' | 'running'>
   /** How a failure is told of. */
   what: string
+  /** As whom it runs, where that is not the agent's own user. */
+  user?: User | undefined
   disk_mb?: number
   time_ms?: number
   /** Takes what it writes to its standard output, instead of the log. */
@@ -34,11 +39,12 @@ type Options = {
 }
 
 export async function runCommand(command: string[], options: Options): Promise<void> {
-  const { cwd, task, what, disk_mb, time_ms = BUILD_MS, output, hide = line => line } = options
+  const { cwd, task, what, user, disk_mb, time_ms = BUILD_MS, output, hide = line => line } = options
   task.signal.throwIfAborted()
   fs.rmSync(task.running, { recursive: true, force: true })
   const env = { ...options.env, SLIPWAY_REVISION_ID: options.revision }
-  const { child } = spawnMarked(task.running, command, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] })
+  const marked = spawnMarked(task.running, command, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] }, user)
+  const { child } = marked
   const last: string[] = []
   let count = 0
   const say = (line: string) => {
@@ -55,7 +61,7 @@ export async function runCommand(command: string[], options: Options): Promise<v
   let ended: string | undefined
   const end = (reason: string) => {
     ended ??= reason
-    if (child.pid) void endGroup(child.pid, GRACE_MS)
+    void marked.end(GRACE_MS)
   }
   const interrupted = () => end('was interrupted')
   task.signal.addEventListener('abort', interrupted)
@@ -66,22 +72,28 @@ export async function runCommand(command: string[], options: Options): Promise<v
       ),
     time_ms,
   )
+  let isMeasuring = false
   const measuring = disk_mb
     ? setInterval(async () => {
-        if ((await sizeOf(cwd, disk_mb)) > disk_mb) end(`wrote more than the ${disk_mb} MB that a build may`)
+        if (isMeasuring) return
+        isMeasuring = true
+        const size = await sizeOf(cwd, disk_mb)
+        isMeasuring = false
+        if (size > disk_mb) end(`wrote more than the ${disk_mb} MB that a build may`)
       }, MEASURE_MS)
     : undefined
+  const watching = setInterval(() => marked.pids(), WATCH_MS)
   try {
     const [code, signal] = await new Promise<[number | null, string | null]>(resolve => {
       child.once('exit', (code, signal) => resolve([code, signal]))
       child.once('error', error => {
-        say(error.message)
+        say(faultOf(error))
         resolve([127, null])
       })
     })
     // What it left running in the background does not outlive it, nor is anybody waited for who could still write.
-    if (child.pid) await endGroup(child.pid, 0)
-    endEscaped(options.revision)
+    await marked.end(0)
+    await endRevision(options.revision)
     await Promise.race([closed, delay(GRACE_MS, undefined, { ref: false })])
     for (const stream of [child.stdout!, child.stderr!]) stream.destroy()
     task.signal.throwIfAborted()
@@ -99,6 +111,7 @@ export async function runCommand(command: string[], options: Options): Promise<v
     fs.rmSync(task.running, { recursive: true, force: true })
     clearTimeout(late)
     clearInterval(measuring)
+    clearInterval(watching)
     task.signal.removeEventListener('abort', interrupted)
   }
 }

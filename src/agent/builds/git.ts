@@ -1,9 +1,13 @@
 // The files of a repository at a commit: fetched shallowly with real git into a mirror that the deployment keeps.
+import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import { promisify } from 'node:util'
+import type { Network } from '../../kernel/address-kind.ts'
 import { type Commit, type Task, Unworkable } from '../engines/engine.ts'
-import { remove, sizeOf } from '../files.ts'
+import { readText, remove, sizeOf } from '../files.ts'
 import { cutAt } from '../last-lines.ts'
+import { type Reached, reach } from '../reach.ts'
 import { runCommand } from './command.ts'
 
 export type GitSource = {
@@ -14,12 +18,27 @@ export type GitSource = {
   credential: (signal: AbortSignal) => Promise<Credential | null>
 }
 export type Credential = { username: string; password: string }
-type Options = { revision: string; task: Task; folder: string; disk_mb: number; path: string }
+type Options = {
+  revision: string
+  task: Task
+  folder: string
+  disk_mb: number
+  path: string
+  /** Where a repository may be, though it is not public. */
+  networks: Network[]
+}
 
 const PEELED = '^{}'
 const WHOLE = /^[0-9a-f]{40}([0-9a-f]{24})?$/
 const MIRROR_MB = 1024
+/** Of what git says: the beginning counts. */
+const MOST_CHARACTERS = 1024 * 1024
 const GIT_MS = 5 * 60_000
+/** An older one does not know `http.curloptResolve`, and would look the name up again. */
+const OLDEST_GIT = [2, 37] as const
+/** Nothing of what a build may have written into it. */
+const MIRROR_CONFIG = '[core]\n\trepositoryformatversion = 0\n\tbare = true\n'
+const REDIRECTED = /returned error: 30\d/
 
 export async function checkOut(source: GitSource, options: Options): Promise<Commit> {
   const mirror = join(options.task.cache, 'git')
@@ -37,33 +56,45 @@ export async function checkOut(source: GitSource, options: Options): Promise<Com
 
 async function attempt(
   source: GitSource,
-  { revision, task, folder, disk_mb, path }: Options,
+  { revision, task, folder, disk_mb, path, networks }: Options,
   mirror: string,
 ): Promise<Commit> {
-  const { url, ref } = source
+  const { ref } = source
+  await needsGit(path)
+  const reached = await reach(source.url, networks)
+  const url = reached.url.href
   const credential = await source.credential(task.signal)
   const hidden = credential ? [credential.password, basic(credential), encodeURIComponent(credential.password)] : []
   // A server may say again what it was told.
   const hide = (line: string) => hidden.reduce((text, one) => text.replaceAll(one, '***'), line)
-  const env = environment(task, url, credential, path)
-  const git = async (args: string[], what: string, extra: Record<string, string> = {}) => {
+  const env = environment(task, reached, credential, path)
+  const git = async (args: string[], what: string, index: Record<string, string> | null = null) => {
     const lines: string[] = []
     const command = ['git', '--git-dir', mirror, ...args]
-    const output = (line: string) => void lines.push(line)
+    let left = MOST_CHARACTERS
+    // A server may name branches, and a commit have a message, without end.
+    const output = (line: string) => {
+      left -= line.length + 1
+      if (left >= 0) lines.push(line)
+    }
     await runCommand(command, {
-      cwd: task.cache,
-      env: { ...env, ...extra },
+      ...(index ? { cwd: folder, disk_mb } : { cwd: mirror, disk_mb: 2 * MIRROR_MB }),
+      env: { ...env, ...index },
       revision,
       task,
       what,
       output,
       hide,
       time_ms: GIT_MS,
+    }).catch(error => {
+      if (error instanceof Unworkable && REDIRECTED.test(error.message)) throw redirected(url)
+      throw error
     })
     return lines
   }
 
   fs.mkdirSync(join(task.cache, 'home'), { recursive: true, mode: 0o700 })
+  await tidy(mirror)
   if (!fs.existsSync(join(mirror, 'HEAD'))) await git(['init', '--quiet', '--bare'], 'git')
   // A lock that a killed git left would be in everybody's way.
   fs.rmSync(join(mirror, 'shallow.lock'), { force: true })
@@ -97,13 +128,49 @@ async function attempt(
   fs.rmSync(`${folder}.index`, { force: true })
   if ((await sizeOf(folder, disk_mb)) > disk_mb)
     throw new Unworkable(`The commit has more than the ${disk_mb} MB that a source may.`)
-  if (fs.existsSync(join(folder, '.gitmodules'))) task.log('Its submodules are left out.', 'WARNING')
+  if (fs.existsSync(join(folder, '.gitmodules')))
+    task.log(
+      'Its submodules are left out: add their files to the repository, or fetch them in `install_command`.',
+      'WARNING',
+    )
+  if (usesLfs(folder))
+    task.log(
+      'Its files in Git LFS are left as pointers: fetch them in `install_command`, with a token of its own.',
+      'WARNING',
+    )
   if ((await sizeOf(mirror, MIRROR_MB)) >= MIRROR_MB) await remove(mirror)
   return {
     sha: commit,
     author: cutAt(author, 200) || null,
     message: cutAt(message.join('\n').trim(), 2000) || null,
   }
+}
+
+async function needsGit(PATH: string): Promise<void> {
+  const said = await promisify(execFile)('git', ['version'], { env: { PATH } }).catch(() => ({ stdout: '' }))
+  const [, major = 0, minor = 0] = /^git version (\d{1,3})\.(\d{1,3})/.exec(said.stdout) ?? []
+  const [oldest, least] = OLDEST_GIT
+  if (Number(major) > oldest || (Number(major) === oldest && Number(minor) >= least)) return
+  throw new Unworkable(`This agent needs git ${OLDEST_GIT.join('.')} or newer on its machine: ask whoever runs it.`)
+}
+
+/** Builds of the deployment may write to where it is kept: what tells git how to work is ours each time. */
+async function tidy(mirror: string): Promise<void> {
+  if (!fs.lstatSync(mirror, { throwIfNoEntry: false })?.isDirectory()) await remove(mirror)
+  fs.mkdirSync(mirror, { recursive: true, mode: 0o700 })
+  for (const name of ['config', 'config.worktree', 'info', 'hooks', 'commondir', 'objects/info'])
+    await remove(join(mirror, name))
+  if (fs.existsSync(join(mirror, 'HEAD'))) fs.writeFileSync(join(mirror, 'config'), MIRROR_CONFIG)
+}
+
+const redirected = (url: string) =>
+  new Unworkable(
+    `The repository ${url} cannot be read: its server redirects to another address, which is not followed. Give the address that it redirects to.`,
+  )
+
+/** Without a driver that we name, git leaves their pointers. */
+function usesLfs(folder: string): boolean {
+  return /\bfilter=lfs\b/.test(readText(folder, '.gitattributes')?.slice(0, 65_536) ?? '')
 }
 
 /** Asked for by these names, a repository of many refs does not tell them all. */
@@ -126,17 +193,45 @@ function resolved(ref: string, url: string, lines: string[]): { sha: string; at:
 const basic = ({ username, password }: { username: string; password: string }) =>
   Buffer.from(`${username}:${password}`).toString('base64')
 
-/** Nothing of this machine's configuration; the credential in the environment, where no list of processes shows it. */
-function environment(task: Task, url: string, credential: Credential | null, PATH: string): Record<string, string> {
-  const settings: [string, string][] = [
+const bracketed = (address: string) => (address.includes(':') ? `[${address}]` : address)
+
+/**
+ * The credential is for the repository's own origin; a redirect, or what a server names besides, leads where nobody
+ * judged.
+ */
+export function settingsOf({ url, addresses }: Reached, credential: Credential | null) {
+  const scheme = url.protocol.slice(0, -1)
+  const port = url.port || (scheme === 'https' ? '443' : '80')
+  const settings: [name: string, value: string][] = [
     ['core.hooksPath', '/dev/null'],
     ['core.fsmonitor', 'false'],
     ['credential.helper', ''],
     ['gc.auto', '0'],
     ['protocol.version', '2'],
+    ['protocol.allow', 'never'],
+    [`protocol.${scheme}.allow`, 'always'],
+    ['http.followRedirects', 'false'],
+    ['transfer.bundleURI', 'false'],
+    ['fetch.uriProtocols', ''],
+    ['http.proxy', ''],
+    ['http.sslVerify', 'true'],
+    ['http.lowSpeedLimit', '1000'],
+    ['http.lowSpeedTime', '60'],
   ]
-  if (credential)
-    settings.push([`http.${new URL(url).origin}/.extraHeader`, `Authorization: Basic ${basic(credential)}`])
+  if (addresses.length > 0)
+    settings.push(['http.curloptResolve', `${url.hostname}:${port}:${addresses.map(bracketed).join(',')}`])
+  if (credential) settings.push([`http.${url.origin}/.extraHeader`, `Authorization: Basic ${basic(credential)}`])
+  return { scheme, settings }
+}
+
+/** Nothing of this machine's configuration; the credential in the environment, where no list of processes shows it. */
+function environment(
+  task: Task,
+  reached: Reached,
+  credential: Credential | null,
+  PATH: string,
+): Record<string, string> {
+  const { scheme, settings } = settingsOf(reached, credential)
   return {
     PATH,
     HOME: join(task.cache, 'home'),
@@ -144,7 +239,7 @@ function environment(task: Task, url: string, credential: Credential | null, PAT
     GIT_TERMINAL_PROMPT: '0',
     GIT_CONFIG_NOSYSTEM: '1',
     GIT_CONFIG_GLOBAL: '/dev/null',
-    GIT_ALLOW_PROTOCOL: 'http:https',
+    GIT_ALLOW_PROTOCOL: scheme,
     GIT_CONFIG_COUNT: String(settings.length),
     ...Object.fromEntries(
       settings.flatMap(([key, value], i) => [

@@ -26,8 +26,8 @@ const OTHERS = ['npm-shrinkwrap.json', 'binding.gyp']
  * a copy, so no build spoils what the next one begins with.
  */
 export async function keepingModules(command: string, { folder, cache, from }: Kept): Promise<string> {
-  const lock = command.trim() === 'npm ci' ? readText(join(folder, 'package-lock.json')) : null
-  const asked = readText(join(folder, 'package.json'))
+  const lock = command.trim() === 'npm ci' ? readText(folder, 'package-lock.json') : null
+  const asked = readText(folder, 'package.json')
   if (lock === null || asked === null || OTHERS.some(name => fs.existsSync(join(folder, name)))) return command
   const { packages } = parsed<Lock>(lock)
   const { scripts = {}, workspaces } = parsed<Package>(asked)
@@ -35,7 +35,7 @@ export async function keepingModules(command: string, { folder, cache, from }: K
   const all = Object.values(installed)
   const whole = all.every(one => !one.link && (one.integrity || one.inBundle))
   if (!packages || !whole || workspaces || Object.keys(scripts).some(name => SCRIPTS.test(name))) return command
-  const key = await fingerprint([lock, asked, readText(join(folder, '.npmrc')), from], cache)
+  const key = await fingerprint([lock, asked, readText(folder, '.npmrc'), from], cache)
   const modules = `'${cache.replaceAll("'", `'\\''`)}'/modules`
   // Theirs may look at the source, so they run each time.
   const rebuilt = all.some(one => one.hasInstallScript) ? ' && npm rebuild' : ''

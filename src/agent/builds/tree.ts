@@ -2,7 +2,7 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type Commit, type Task, type Tree, Unworkable } from '../engines/engine.ts'
+import { type Commit, type Tree, Unworkable } from '../engines/engine.ts'
 import { list } from '../files.ts'
 import { ARCHIVE_LIMITS, type ArchiveSource, download, unpack } from './archive.ts'
 import { configurationAt } from './configuration.ts'
@@ -17,7 +17,7 @@ export type Origin = {
   install_command: string | null
   build_command: string | null
 }
-type Options = { revision: string; folder: string; task: Task; path: string; disk_mb: number; templates?: string }
+type Options = Parameters<typeof checkOut>[1] & { templates?: string }
 
 export const TEMPLATES = fileURLToPath(new URL('../../../templates/', import.meta.url))
 const CONFIGURATION = 'slipway.json'

@@ -6,7 +6,7 @@ import { ContainerApi } from './container/api.ts'
 import { basesOf, buildDockerfile, buildInBase, hasDockerfile } from './container/build.ts'
 import { asTheyGo, ContainerCopy, type Home, type Listed } from './container/copy.ts'
 import { Images } from './container/images.ts'
-import { give, givenTo, Keeper, want, wishesIn } from './container/keeper.ts'
+import { give, givenTo, Keeper, secretsIn, want, wishesIn } from './container/keeper.ts'
 import { refusal } from './container/refusal.ts'
 import { Secrets } from './container/secrets.ts'
 import {
@@ -78,6 +78,7 @@ export class ContainerEngine extends PooledEngine {
       for (const { Labels } of await this.#all(kind))
         fs.mkdirSync(this.path(Labels[DEPLOYMENT]!), { recursive: true, mode: 0o700 })
     await super.open(events)
+    for (const id of await this.deployments()) events.hide(id, secretsIn(this.path(id)))
     await this.#sweep()
     this.every(this.limits.disk_ms, () => void this.#measure().catch(() => {}))
     this.every(this.limits.probe_ms, () => void this.#attend().catch(() => {}))
@@ -92,6 +93,7 @@ export class ContainerEngine extends PooledEngine {
     await this.#network(deployment_id)
     const folder = this.path(deployment_id)
     const given = await this.#keeper.ensure(deployment_id, wishesIn(folder), signal)
+    this.events.hide(deployment_id, Object.values(given.env))
     if (give(folder, given)) return
     this.each((pool, ref) => {
       if (ref.deployment_id === deployment_id) pool.blameAll('its database or Redis has another address now')
@@ -131,7 +133,7 @@ export class ContainerEngine extends PooledEngine {
       await this.promised.wait(unit.deployment_id, task.signal)
     }
     // What it names and nobody has is told now, not by a crash.
-    recipe(unit, artifact, { ...this.#place(images), port: DEFAULT_PORT })
+    recipe(unit, artifact, { ...this.#place(unit, images), port: DEFAULT_PORT })
     return artifact
   }
 
@@ -145,12 +147,12 @@ export class ContainerEngine extends PooledEngine {
       await this.#images.restore([artifact.location, ...Object.values(images)], unit)
       const port = (await this.#images.portOf(artifact.location).catch(() => undefined)) ?? DEFAULT_PORT
       const given = givenTo(unit, this.path(unit.deployment_id))
-      const made = recipe(unit, artifact, { ...this.#place(images), given, port })
+      const made = recipe(unit, artifact, { ...this.#place(unit, images), given, port })
       // Each time: whoever tidies up an engine takes networks that nobody is in.
       return ContainerCopy.launch(home, made, () => this.#network(unit.deployment_id))
     }
     // What it names and nobody has is told before anything is made.
-    recipe(unit, artifact, { ...this.#place(images), port: DEFAULT_PORT })
+    recipe(unit, artifact, { ...this.#place(unit, images), port: DEFAULT_PORT })
     this.run(unit, artifact, launch)
   }
 
@@ -215,8 +217,13 @@ export class ContainerEngine extends PooledEngine {
     }
   }
 
-  #place(images: Record<string, string>) {
-    const { value: secret, all: secrets } = this.#secrets
+  #place({ deployment_id }: Ref, images: Record<string, string>) {
+    const hidden = (values: Record<string, string>) => {
+      this.events.hide(deployment_id, Object.values(values))
+      return values
+    }
+    const secret: Secrets['value'] = (name, key) => hidden({ [key]: this.#secrets.value(name, key) })[key]!
+    const secrets: Secrets['all'] = name => hidden(this.#secrets.all(name))
     return { owner: this.#owner, copy: randomBytes(6).toString('hex'), images, secret, secrets }
   }
 

@@ -94,6 +94,11 @@ export type Events = {
   /** A line that an application wrote, or that is said about it. */
   log(of: Ref, message: string, level: Level): void
   /**
+   * Values that no line or reason of a deployment may hold, besides those of its secrets: called before anything of
+   * it is given them.
+   */
+  hide(deployment_id: string, values: string[]): void
+  /**
    * What the installation's own registry lets an image of a revision be pulled with, or, without an image, whatever is of the
    * deployment be pushed with, if its source is built here. Null where the image is elsewhere or there is no such registry. Asked for
    * whenever it is needed, also days later: it is good for ten minutes at least and an hour at most, and belongs into no log and no file.
@@ -102,7 +107,7 @@ export type Events = {
   registry(of: Ref, image?: string): Promise<RegistryCredential | null>
 }
 /** For an engine that nobody listens to yet. */
-export const UNHEARD: Events = { changed: () => {}, log: () => {}, registry: async () => null }
+export const UNHEARD: Events = { changed: () => {}, log: () => {}, hide: () => {}, registry: async () => null }
 
 /**
  * Every verb can be repeated: what is done already is not done twice, and what is gone is not an error. An agent may be

@@ -197,8 +197,12 @@ export class KubernetesEngine implements Engine {
   }
 
   async start(unit: Unit, artifact: Artifact): Promise<void> {
+    // Before anything of it is told: an earlier agent may have given them to what runs.
+    for (const store of storesOf(this.#settings, unit)) await this.#hide(unit, store)
     // An address that cannot be is told now, and not when the revision is up.
-    for (const route of routesOf(this.#settings, unit)) await this.#world.check(route)
+    const routes = routesOf(this.#settings, unit)
+    await this.#world.checkHosts(unit, routes)
+    for (const route of routes) await this.#world.check(route)
     for (const store of storesOf(this.#settings, unit)) await this.#ensure(unit, store)
     const pulling = await this.#images.pulling(unit, artifact)
     // A Secret that cannot change is what is wanted, where it is there.
@@ -208,6 +212,11 @@ export class KubernetesEngine implements Engine {
 
   async #ensure(unit: Unit, store: Store): Promise<void> {
     for (const conflict of await this.#world.ensure(unit, store)) this.#tookBack(unit, conflict)
+    await this.#hide(unit, store)
+  }
+
+  async #hide(unit: Unit, store: Store): Promise<void> {
+    this.#events.hide(unit.deployment_id, await this.#world.secretsOf(unit, store))
   }
 
   async #apply(unit: Unit, object: KubernetesObject, adjust?: () => null): Promise<void> {
@@ -223,6 +232,7 @@ export class KubernetesEngine implements Engine {
 
   async route(unit: Unit): Promise<void> {
     const routes = routesOf(this.#settings, unit)
+    await this.#world.checkHosts(unit, routes)
     // The Service is the last, as it is what says that this revision gets the requests.
     for (const object of [...routes, serviceOf(this.#settings, unit)]) await this.#apply(unit, object)
     const named = new Set(routes.map(({ kind, metadata }) => `${kind} ${metadata!.name}`))

@@ -1,16 +1,25 @@
 // The engine that runs applications as processes of this machine, behind a local router.
-import * as fs from 'node:fs'
-import { join } from 'node:path'
+import { dirname, join } from 'node:path'
 import { readJson, remove, sizeOf, stampOf, writeJson } from '../files.ts'
-import { endEscaped } from '../marked.ts'
+import { endRevision } from '../marked.ts'
 import { freePort } from '../ports.ts'
-import { memoryOf } from '../processes.ts'
+import { memoryOf, processes } from '../processes.ts'
+import {
+  handOver,
+  isOwnedBy,
+  killAllOf,
+  makeEnterable,
+  makeOwned,
+  makePassable,
+  type User,
+  type Users,
+} from '../users.ts'
 import type { Artifact, Events, Ref, Task, Tree, Unit } from './engine.ts'
-import type { Pool } from './local/pool.ts'
+import type { Copy, Pool } from './local/pool.ts'
 import { type Options, PooledEngine } from './local/pooled.ts'
 import { ProcessCopy } from './process/copy.ts'
 import { type Database, Databases, databaseOf } from './process/databases.ts'
-import { environmentOf } from './process/environment.ts'
+import { environmentOf, pathWith } from './process/environment.ts'
 import { namedServer, OwnServer, type PostgresServer } from './process/postgres.ts'
 import { prepare } from './process/prepare.ts'
 
@@ -23,6 +32,10 @@ export type ProcessOptions = Options & {
   database_url?: string | undefined
   /** Variables that install and build commands get, like those of a proxy. */
   lent?: Record<string, string>
+  /** As whom applications run; otherwise as the agent's own user. */
+  users?: Users | undefined
+  /** The folder of Node's programs, if not that of the Node which runs the agent. */
+  bin?: string | undefined
 }
 
 export class ProcessEngine extends PooledEngine {
@@ -36,9 +49,13 @@ export class ProcessEngine extends PooledEngine {
   readonly #lent: Record<string, string>
   readonly #server: PostgresServer
   readonly #databases: Databases
+  readonly #users: Users | undefined
+  readonly #path: string
 
-  constructor({ database_url, lent = {}, ...options }: ProcessOptions) {
+  constructor({ database_url, lent = {}, users, bin, ...options }: ProcessOptions) {
     super('process', options)
+    this.#users = users
+    this.#path = pathWith(bin)
     this.#lent = lent
     this.#server = database_url ? namedServer(database_url) : new OwnServer(options.home)
     this.#databases = new Databases(this.#server)
@@ -52,6 +69,7 @@ export class ProcessEngine extends PooledEngine {
 
   override async open(events: Events): Promise<void> {
     await super.open(events)
+    for (const id of await this.deployments()) this.#hide(id)
     this.every(this.limits.memory_ms, () => this.#weigh())
     this.every(this.limits.disk_ms, () => void this.#measure())
     let measuring = false
@@ -91,11 +109,14 @@ export class ProcessEngine extends PooledEngine {
 
   override async close(how: { stop: boolean }): Promise<void> {
     await super.close(how)
-    if (how.stop) await this.#server.stop()
+    if (!how.stop) return
+    if (this.#users?.own) for (const id of await this.deployments()) killAllOf(this.#users.of(id))
+    await this.#server.stop()
   }
 
   prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact> {
-    return prepare(unit, tree!, task, { disk_mb: this.limits.disk_mb, lent: this.#lent })
+    const user = this.#users?.of(unit.deployment_id)
+    return prepare(unit, tree!, task, { disk_mb: this.limits.disk_mb, lent: this.#lent, user, path: this.#path })
   }
 
   /** What ran from a folder may have written into it. */
@@ -106,10 +127,12 @@ export class ProcessEngine extends PooledEngine {
 
   async start(unit: Unit, artifact: Artifact): Promise<void> {
     const folder = this.path(unit.deployment_id, 'revisions', unit.revision_id)
+    const user = this.#users?.of(unit.deployment_id)
     const own = ['home', 'tmp'].map(name => join(folder, name))
     const make = () => {
-      for (const path of own) fs.mkdirSync(path, { recursive: true, mode: 0o700 })
+      for (const path of own) makeOwned(path, user)
     }
+    if (user) await this.#letIn(user, unit, artifact.location)
     make()
     this.#trees.set(unit.revision_id, artifact.location)
     this.keep(unit)
@@ -122,9 +145,10 @@ export class ProcessEngine extends PooledEngine {
       }
       const port = await freePort()
       const database = this.#database(unit.deployment_id)?.uri ?? null
-      const env = environmentOf(unit, artifact.env, { folder, port, database: unit.needs_database ? database : null })
+      const given = { folder, port, path: this.#path, database: unit.needs_database ? database : null }
+      const env = environmentOf(unit, artifact.env, given)
       return ProcessCopy.launch(this.copiesOf(unit), {
-        ...{ command: artifact.start_command!, cwd: artifact.location, env, port },
+        ...{ command: artifact.start_command!, cwd: artifact.location, env, port, user },
       })
     }
     this.run(unit, artifact, launch)
@@ -132,14 +156,26 @@ export class ProcessEngine extends PooledEngine {
 
   override async stop(ref: Ref): Promise<void> {
     await super.stop(ref)
-    endEscaped(ref.revision_id)
+    await endRevision(ref.revision_id)
     this.#trees.delete(ref.revision_id)
     this.#full.delete(ref.revision_id)
   }
 
   protected adopt(ref: Ref): Promise<ProcessCopy[]> {
     const tell = (line: string) => this.events.log(ref, line, 'INFO')
-    return ProcessCopy.adopt(this.copiesOf(ref), ref.revision_id, this.limits.stop_ms, tell)
+    return ProcessCopy.adopt(this.copiesOf(ref), this.limits.stop_ms, tell)
+  }
+
+  /** Also to what an agent made that ran applications as its own user. */
+  async #letIn(user: User, { deployment_id, revision_id }: Ref, tree: string): Promise<void> {
+    makePassable(dirname(this.path(deployment_id)))
+    const above = ['', 'revisions', join('revisions', revision_id)].map(name => this.path(deployment_id, name))
+    for (const folder of above) makeEnterable(folder, user)
+    if (isOwnedBy(tree, user)) return
+    const build = dirname(tree)
+    makePassable(dirname(dirname(build)))
+    for (const folder of [dirname(build), build]) makeEnterable(folder, user)
+    await handOver(tree, user)
   }
 
   #database(deployment_id: string): Database | undefined {
@@ -148,6 +184,15 @@ export class ProcessEngine extends PooledEngine {
 
   #keepDatabase(deployment_id: string, database: Partial<Database>): void {
     writeJson(this.path(deployment_id, 'database.json'), { ...this.#database(deployment_id), ...database })
+    this.#hide(deployment_id)
+  }
+
+  #hide(deployment_id: string): void {
+    const { password, uri } = this.#database(deployment_id) ?? {}
+    this.events.hide(
+      deployment_id,
+      [password, uri].filter(value => value != null),
+    )
   }
 
   #poolsOf(deployment_id: string, work: (pool: Pool, ref: Ref) => void): void {
@@ -178,12 +223,11 @@ export class ProcessEngine extends PooledEngine {
   }
 
   #weigh(): void {
-    const groups = new Set<number>()
-    this.each(pool => {
-      for (const { group } of pool.copies()) if (group) groups.add(group)
-    })
-    if (groups.size === 0) return
-    const used = memoryOf(groups)
+    const copies: Copy[] = []
+    this.each(pool => copies.push(...pool.copies()))
+    if (copies.length === 0) return
+    const all = processes()
+    const used = new Map(copies.map(copy => [copy, memoryOf(copy.pids?.(all) ?? [])]))
     this.each(pool => pool.weigh(used))
   }
 

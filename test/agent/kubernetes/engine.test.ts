@@ -137,6 +137,27 @@ describe('a rollout', () => {
 })
 
 describe('whose things they are', () => {
+  test.each([{ K8S_ROUTES: 'ingress' }, { K8S_ROUTES: 'gateway', K8S_GATEWAY: 'edge/main' }])(
+    'a custom host stays with the workspace that has it first ($K8S_ROUTES)',
+    async settings => {
+      const engine = engineOf(settings)
+      const shop = { ...first(), custom_url: 'https://shop.example.com' }
+      await engine.start(shop, artifactOf())
+      await engine.route(shop)
+      const other = {
+        deployment_id: 'bbbbbbbb-0000-4000-8000-000000000009',
+        custom_url: 'https://shop.example.com/pay',
+      }
+      const theirs = unitOf({ ...other, tenant_id: 'cccccccc-0000-4000-8000-000000000002' })
+      await expect(engine.start(theirs, artifactOf())).rejects.toThrow(Passing)
+      await expect(engine.route(theirs)).rejects.toThrow(Passing)
+      await engine.route(unitOf(other))
+      await engine.route(first())
+      await engine.remove(other.deployment_id)
+      await engine.start(theirs, artifactOf())
+    },
+  )
+
   test('what somebody else made is left alone, and told', async () => {
     api.put({ apiVersion: 'v1', kind: 'Secret', metadata: { name: `${BASE}-r1` }, data: { A: 'theirs' } })
     await expect(engineOf().start(first(), artifactOf())).rejects.toThrow(Unworkable)

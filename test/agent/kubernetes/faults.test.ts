@@ -242,6 +242,9 @@ describe('a revision that does not come up is told apart', () => {
     )
     expect(told.length).toBeLessThanOrEqual(2000)
     expect(told).toMatch(/^Why\.\n.*line 499$/s)
+    // None without its beginning: half of a secret would not be known for what it is.
+    const [more, ...lines] = told.split('\n').slice(2)
+    expect([more, lines.filter(line => !/^line \d+$/.test(line))]).toEqual(['…', []])
   })
 })
 

@@ -3,6 +3,7 @@ import * as http from 'node:http'
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
+import { faultOf } from '../../faults.ts'
 import type { BuildMessage } from './build-lines.ts'
 import { Lines, unframed } from './frames.ts'
 
@@ -180,7 +181,7 @@ export class ContainerApi {
   }
 
   #unreachable(error: unknown): EngineFailure {
-    const { code, message, name } = error as NodeJS.ErrnoException
+    const { code, name } = error as NodeJS.ErrnoException
     const why =
       code === 'EACCES'
         ? 'this user may not use it: add the user to its group'
@@ -188,8 +189,8 @@ export class ContainerApi {
           ? 'nothing listens there: start the engine, or name its socket in CONTAINER_SOCKET'
           : name === 'TimeoutError'
             ? 'it does not answer in time'
-            : message
-    return new EngineFailure(0, `The container engine at ${this.#socket} cannot be asked: ${why}.`)
+            : faultOf(error)
+    return new EngineFailure(0, `The container engine cannot be asked: ${why}.`)
   }
 }
 

@@ -59,14 +59,14 @@ export function basesIn(dockerfile: string, arch: string = process.arch): string
 function instructionsOf(dockerfile: string): string[] {
   const text = dockerfile.replace(/^\uFEFF/, '').replace(/\r\n?/g, '\n')
   const top = /^(?:[^\S\n]*(?:(?:#|\/\/).*)?\n)*/.exec(`${text}\n`)![0]
-  const frontend =
-    /^[^\S\n]*(?:#|\/\/)[^\S\n]*syntax[^\S\n]*=(.*)$/im.exec(top)?.[1]?.trim() ??
-    /^\s*\{.*"syntax"\s*:\s*"([^"]*)"/.exec(text)?.[1]
+  const remarks = top.split('\n')
+  const syntaxes = remarks.flatMap(remark => /^\s*(?:#|\/\/)\s*syntax\s*=(.*)$/is.exec(remark)?.[1] ?? [])
+  const frontend = syntaxes[0]?.trim() ?? /^\s*\{.*"syntax"\s*:\s*"([^"]*)"/.exec(text)?.[1]
   if (frontend !== undefined && !FRONTEND.test(frontend))
     throw new Unworkable(
       `The Dockerfile wants to be read by \`${frontend}\`, which could take any image: name \`docker/dockerfile\` as its \`syntax\`, or none.`,
     )
-  if (/^[^\S\n]*#[^\S\n]*escape[^\S\n]*=[^\S\n]*`/im.test(top))
+  if (remarks.some(remark => /^\s*#\s*escape\s*=\s*`/i.test(remark)))
     throw new Unworkable('The Dockerfile escapes by another sign than `\\`, as for Windows: take its `escape` out.')
   const lines: string[] = []
   let open = ''
@@ -86,7 +86,7 @@ function sourcesOf(flag: string): string[] {
   const [, name = '', value = ''] = /^--(\w+)=(.*)$/s.exec(plainOf(flag)) ?? []
   if (name.toLowerCase() === 'from') return [value]
   if (name.toLowerCase() !== 'mount') return []
-  return value.split(',').flatMap(part => /^\s*from\s*=\s*(.*?)\s*$/i.exec(part)?.[1] ?? [])
+  return value.split(',').flatMap(part => /^\s*from\s*=(.*)$/is.exec(part)?.[1]?.trim() ?? [])
 }
 
 const plainOf = (word: string) => word.replace(/\\(.)|["']/gs, (_, escaped: string | undefined) => escaped ?? '')

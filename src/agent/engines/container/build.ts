@@ -19,6 +19,7 @@ import { type Create, deploymentLabels, networkName, PROCESSES, REVISION, ROLE }
 const BUILD_MS = 15 * 60_000
 const MEMORY = 4 * 1024 ** 3
 const LAST_LINES = 10
+const LONGEST_IGNORE = 32 * 1024
 const FOLDER = '/app'
 const HOME = '/home/app'
 const CACHE = '/cache'
@@ -42,7 +43,7 @@ export const hasDockerfile = (tree: Tree) => fs.existsSync(join(tree.folder, 'Do
 
 /** The images that its Dockerfile takes. */
 export function basesOf({ folder }: Tree): string[] {
-  const dockerfile = readText(join(folder, 'Dockerfile'))
+  const dockerfile = readText(folder, 'Dockerfile')
   if (dockerfile === null)
     throw new Unworkable('Its Dockerfile is not a file but a link or a folder: put the file itself there.')
   return basesIn(dockerfile)
@@ -165,7 +166,11 @@ function within(task: Task) {
 /** What git keeps for itself is not of the application. */
 const ours = (folder: string) => (path: string) => !/(^|\/)\.git(\/|$)/.test(relative(folder, path))
 function wantedOf(folder: string): (path: string, stat: fs.Stats) => boolean {
-  const ignored = ignores(readText(join(folder, '.dockerignore')) ?? '')
+  const text = readText(folder, '.dockerignore') ?? ''
+  // Every file is matched against every line of it, beside other tenants' work.
+  if (text.length > LONGEST_IGNORE)
+    throw new Unworkable(`Its .dockerignore has more than ${LONGEST_IGNORE} characters. Shorten it.`)
+  const ignored = ignores(text)
   return (path, stat) => ours(folder)(path) && !ignored(relative(folder, path), stat.isDirectory())
 }
 const quoted = (value: string) => `'${value.replaceAll("'", `'\\''`)}'`

@@ -2,6 +2,7 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { faultOf } from '../../faults.ts'
 import { readJson, writeJson } from '../../files.ts'
 import type { Copy, Health } from '../local/pool.ts'
 import { type ContainerApi, EngineFailure } from './api.ts'
@@ -278,4 +279,4 @@ async function clear(api: ContainerApi, copy: string, stop?: (id: string) => Pro
   for (const { Name } of Volumes ?? []) await api.quietly('DELETE', `/volumes/${Name}`, { query: { force: true } })
 }
 
-const trouble = (error: unknown) => startFailure(error instanceof Error ? error.message : String(error))
+const trouble = (error: unknown) => startFailure(error instanceof Error ? faultOf(error) : String(error))

@@ -23,9 +23,21 @@ export function ignores(text: string): (path: string, folder: boolean) => boolea
 
 function ruleOf(line: string): Rule {
   const out = !line.startsWith('!')
-  const path = (out ? line : line.slice(1).trim()).replace(/^(\.?\/)+|\/+$/g, '')
+  const path = withoutSlashes(out ? line : line.slice(1).trim())
   const [stem = ''] = path.split(/[*?[\\]/)
   return { out, stem, matches: glob(path) }
+}
+
+/** Without `/` and `./` in front, and without `/` at the end. */
+function withoutSlashes(path: string): string {
+  let [start, end] = [0, path.length]
+  for (;;) {
+    if (path.startsWith('/', start)) start += 1
+    else if (path.startsWith('./', start)) start += 2
+    else break
+  }
+  while (end > start && path[end - 1] === '/') end--
+  return path.slice(start, end)
 }
 
 /** Whether something below that folder may begin so. */

@@ -6,8 +6,9 @@ const MISSING = /manifest unknown|not found|name unknown|no such image|\b404\b/i
 const AWAY =
   /connection refused|no such host|timeout|timed out|deadline exceeded|unreachable|tls|x509|\bEOF\b|reset by peer|server gave HTTP/i
 const PORT = /port is already allocated|address already in use/i
-const POOL =
-  /(non-overlapping|available).*(address pool|subnet)|could not find free subnet|pools have been fully subnetted/i
+const FULL_POOL = /could not find free subnet|pools have been fully subnetted/i
+const isPoolFull = (said: string) =>
+  FULL_POOL.test(said) || (/non-overlapping|available/i.test(said) && /address pool|subnet/i.test(said))
 
 export function pullFailure(image: string, said: string): string {
   if (FULL.test(said)) return full(said)
@@ -24,7 +25,7 @@ export function pullFailure(image: string, said: string): string {
 export function startFailure(said: string): string {
   if (FULL.test(said)) return `could not be started, because the disk of the container engine is full: ${brief(said)}`
   if (PORT.test(said)) return `could not be started, because its port was taken meanwhile: ${brief(said)}`
-  if (POOL.test(said))
+  if (isPoolFull(said))
     return `could not be started, because the engine has no address left for its network: remove networks that nobody uses, or give the engine a bigger default-address-pools: ${brief(said)}`
   return `could not be started: ${brief(said)}`
 }

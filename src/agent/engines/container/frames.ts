@@ -13,9 +13,16 @@ export class Lines {
   #rest = ''
   #skipping = false
 
-  constructor(longest = Number.POSITIVE_INFINITY, { blank = false } = {}) {
+  /** `inside`: the first chunk begins within a line, whose rest is left out. */
+  constructor(longest = Number.POSITIVE_INFINITY, { blank = false, inside = false } = {}) {
     this.#longest = longest
     this.#blank = blank
+    this.#skipping = inside
+  }
+
+  /** The rest of the line that was begun is left out. */
+  get skips(): boolean {
+    return this.#skipping
   }
 
   push(chunk: Buffer): string[] {

@@ -1,50 +1,69 @@
-// Patterns of a .dockerignore, as Docker reads them, in a time that no pattern can stretch: a regular expression might go on for years. Pure.
+// Patterns of a .dockerignore, as Docker reads them. Pure.
+import { many, matchesGlob, one, type Step } from '../../../kernel/glob.ts'
 
-type Sign = (sign: string) => boolean
-/** Null stands for as many as there are. */
-type Pattern<One> = (One | null)[]
-
-const ANY: Sign = () => true
-const PARTS = /\[[^\]]+\]|\\.|./gs
+const isAny = () => true
+const SPECIAL = ['*', '?', '[', '\\']
+const ANY_CHARACTERS = many<string>(isAny)
 
 /** Whether it names the path, or a folder above it. */
 export function glob(pattern: string): (path: string) => boolean {
-  const folders = pattern.split('/').map(part => (part === '**' ? null : signsOf(part)))
-  // At its end it means what is below, and not the folder itself.
-  if (folders.length > 1 && folders.at(-1) === null) folders.push([ANY, null])
-  return path => {
-    const names = path.split('/')
-    return names.some((_, i) => fits(folders, names.slice(0, i + 1), (signs, name) => fits(signs, [...name], isOne)))
+  const steps = pattern.split('/').map(segmentOf)
+  // At the end of a pattern `**` matches what is below the folder, and not the folder itself.
+  if (steps.length > 1 && pattern.endsWith('/**')) {
+    const isNamed = (name: string) => name.length > 0
+    steps.push(one(isNamed))
   }
+  return path => matchesGlob(steps, path.split('/'), { prefix: true })
 }
 
-const isOne = (one: Sign, sign: string) => one(sign)
+function segmentOf(segment: string): Step<string> {
+  if (segment === '**') return many(isAny)
+  if (!SPECIAL.some(sign => segment.includes(sign))) return one(name => name === segment)
+  const steps = stepsOf([...segment])
+  return one(name => matchesGlob(steps, [...name]))
+}
 
-const signsOf = (part: string): Pattern<Sign> =>
-  (part.match(PARTS) ?? []).map(found => {
-    if (found === '*') return null
-    if (found === '?') return ANY
-    if (found.length === 1) return sign => sign === found
-    if (found.startsWith('\\')) return sign => sign === found[1]
-    const range = new RegExp(`^${found}$`, 'u')
-    return sign => range.test(sign)
-  })
-
-/** Only the last of what stands for many is ever tried again: those before it have taken the least that they could. */
-function fits<One, Item>(pattern: Pattern<One>, items: Item[], one: (want: One, item: Item) => boolean): boolean {
-  let [at, many, from] = [0, -1, 0]
-  for (let item = 0; item < items.length; ) {
-    const want = pattern[at]
-    if (want === null) {
-      many = at++
-      from = item
-    } else if (want !== undefined && one(want, items[item]!)) {
-      at++
-      item++
-    } else if (many >= 0) {
-      at = many + 1
-      item = ++from
-    } else return false
+function stepsOf(characters: string[]): Step<string>[] {
+  const steps: Step<string>[] = []
+  // Without this, a row of opening brackets would be searched to its end from each of them.
+  let canClose = true
+  for (let at = 0; at < characters.length; at++) {
+    const character = characters[at]!
+    const range = character === '[' && canClose ? rangeOf(characters, at + 1) : null
+    if (range === 'unclosed') canClose = false
+    if (range && range !== 'unclosed') {
+      steps.push(one(range.accepts))
+      at = range.end
+    } else if (character === '*') steps.push(ANY_CHARACTERS)
+    else if (character === '?') steps.push(one(isAny))
+    else {
+      const literal = character === '\\' && at + 1 < characters.length ? characters[++at]! : character
+      steps.push(one(other => other === literal))
+    }
   }
-  return pattern.slice(at).every(want => want === null)
+  return steps
+}
+
+type Range = { accepts: (character: string) => boolean; end: number }
+
+/** The range whose bracket opened just before `start`; null where it is empty and the bracket stands for itself. */
+function rangeOf(characters: string[], start: number): Range | 'unclosed' | null {
+  if (characters[start] === ']') return null
+  const negated = characters[start] === '^'
+  const bounds: [low: number, high: number][] = []
+  let at = negated ? start + 1 : start
+  const read = () => (characters[at] === '\\' ? characters[++at] : characters[at])?.codePointAt(0)
+  for (; characters[at] !== ']'; at++) {
+    const low = read()
+    const isSpan = characters[at + 1] === '-' && characters[at + 2] !== ']'
+    if (isSpan) at += 2
+    const high = isSpan ? read() : low
+    if (low === undefined || high === undefined) return 'unclosed'
+    bounds.push([low, high])
+  }
+  const accepts = (character: string) => {
+    const code = character.codePointAt(0)!
+    return bounds.some(([low, high]) => low <= code && code <= high) !== negated
+  }
+  return { accepts, end: at }
 }

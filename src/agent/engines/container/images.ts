@@ -185,9 +185,9 @@ const fileIn = (folder: string) => join(folder, 'images.json')
 const keptIn = (folder: string) => readJson<{ revisions: Kept[] }>(fileIn(folder))?.revisions ?? []
 
 const LAST_TAG = /:[^:/]*$/
-export const nameOf = (image: string) => image.replace(/@.*$/, '').replace(LAST_TAG, '')
+export const nameOf = (image: string) => image.replace(/@.*/s, '').replace(LAST_TAG, '')
 /** A digest says more than the tag before it. */
-export const tagOf = (image: string) => /@(.*)$/.exec(image)?.[1] ?? LAST_TAG.exec(image)?.[0].slice(1) ?? 'latest'
+export const tagOf = (image: string) => /@(.*)/s.exec(image)?.[1] ?? LAST_TAG.exec(image)?.[0].slice(1) ?? 'latest'
 
 /** Docker leaves out what Podman puts before the name of an image of Docker Hub. */
 const shortOf = (image: string) => nameOf(image).replace(/^(docker\.io\/)?(library\/)?/, '')

@@ -157,6 +157,8 @@ const fileIn = (folder: string) => join(folder, 'stores.json')
 const keptIn = (folder: string): Kept => readJson<Kept>(fileIn(folder)) ?? { wishes: [], given: null }
 
 export const wishesIn = (folder: string): Wish[] => keptIn(folder).wishes
+/** The addresses that its copies were given, which hold passwords. */
+export const secretsIn = (folder: string): string[] => Object.values(keptIn(folder).given?.env ?? {})
 
 /** What an older revision asked for stays, since that one may serve still. Whether it is more than there was. */
 export function want(folder: string, unit: Unit): boolean {

@@ -94,7 +94,7 @@ function pairOf({ auth, username = '', password = '' }: Entry): [string, string]
 }
 
 export const hostOf = (server: string) => {
-  const host = server.replace(/^https?:\/\//, '').replace(/\/.*$/, '')
+  const host = server.replace(/^https?:\/\//, '').replace(/\/.*/s, '')
   return host === 'index.docker.io' || host === 'registry-1.docker.io' ? DOCKER_HUB : host
 }
 

@@ -154,7 +154,7 @@ export const imagesOf = ({ init_containers, sidecars }: Resources): { image: str
 
 /** A digest, or the id of an image that was built here, says which it is; a tag may mean another one tomorrow. */
 export const isPinned = (image: string) => image.includes('@') || /^sha256:[0-9a-f]{64}$/.test(image)
-const isFloating = (image: string) => !isPinned(image) && (/:latest$/.test(image) || !/:[^/]*$/.test(image))
+const isFloating = (image: string) => !isPinned(image) && (/:latest$/.test(image) || !/:[^:/]*$/.test(image))
 
 /** An empty directory lives as long as its copy; a claim as long as its deployment. */
 function volumeOf(volume: NonNullable<Resources['volumes']>[number], unit: Unit, { owner, copy }: Place): Create {

@@ -7,6 +7,7 @@ export const MANAGER = 'slipway'
 export const MANAGED_BY = 'app.kubernetes.io/managed-by'
 export const OWNER = 'slipway/owner'
 export const DEPLOYMENT = 'slipway/deployment-id'
+export const TENANT = 'slipway/tenant-id'
 export const REVISION = 'slipway/revision-id'
 export const COMPONENT = 'app.kubernetes.io/component'
 /** Of a revision's Deployment: since when it gets no new requests. */
@@ -27,7 +28,8 @@ export type Named = Pick<Unit, 'name' | 'deployment_id' | 'tenant_id'>
 
 /** Of what all revisions share. A name is unique in its workspace only; a Service's may not begin with a digit. */
 export function baseName({ name, deployment_id }: Pick<Named, 'name' | 'deployment_id'>): string {
-  const cut = name.slice(0, 30).replace(/-+$/, '')
+  let cut = name.slice(0, 30)
+  while (cut.endsWith('-')) cut = cut.slice(0, -1)
   return `${/^[a-z]/.test(cut) ? cut : `d${cut}`}-${deployment_id.replaceAll('-', '').slice(0, 10)}`
 }
 export const revisionName = (unit: Pick<Unit, 'name' | 'deployment_id' | 'number'>) =>
@@ -53,7 +55,7 @@ const labelsOf = (settings: KubernetesSettings, unit: Unit, component?: Componen
   'app.kubernetes.io/name': unit.name,
   'app.kubernetes.io/instance': baseName(unit),
   ...ownedBy(settings, unit.deployment_id),
-  'slipway/tenant-id': unit.tenant_id,
+  [TENANT]: unit.tenant_id,
   ...(component && { [COMPONENT]: component }),
   ...(ofRevision && { [REVISION]: unit.revision_id }),
 })

@@ -60,7 +60,7 @@ function ofDeployment({ status }: V1Deployment): Finding[] {
       `Its service account is missing (${message}). Create the one that service_account_name names, or leave that out.`,
       until,
     )
-  if (/failed quota|\b(minimum|maximum) \w+ usage/.test(message))
+  if (message.includes('failed quota') || /\b(?:minimum|maximum) \w+ usage/.test(message))
     return told(
       `The namespace asks for other amounts (${message}). Change them in resource_spec, also of its sidecars and init_containers.`,
       until,
@@ -164,6 +164,11 @@ export function withLog(reason: string, lines: string[], most = 2000): string {
   if (lines.length === 0) return head
   const intro = '\nThe last lines of its log:\n'
   const room = most - head.length - intro.length
-  const text = lines.join('\n')
-  return room < 40 ? head : head + intro + (text.length > room ? `…${text.slice(-(room - 1))}` : text)
+  if (room < 40) return head
+  // No line is told without its beginning: half of a secret would not be known for what it is.
+  let [at, left] = [lines.length, room]
+  while (at > 0 && lines[at - 1]!.length + 1 <= left) left -= lines[--at]!.length + 1
+  const whole = lines.slice(at)
+  const told = whole.length > 0 ? whole : [`${lines.at(-1)!.slice(0, room - 2)}…`]
+  return head + intro + (at > 0 && whole.length > 0 && left > 1 ? ['…', ...whole] : told).join('\n')
 }

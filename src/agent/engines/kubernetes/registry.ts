@@ -108,7 +108,7 @@ async function authorizationOf(
   const basic = login && `Basic ${Buffer.from(`${login.username}:${login.password}`).toString('base64')}`
   if (/^basic\b/i.test(challenge)) return basic
   const { realm, service } = Object.fromEntries(
-    [...challenge.matchAll(/(\w+)="([^"]*)"/g)].map(([, name, value]) => [name!.toLowerCase(), value!]),
+    [...challenge.matchAll(/\b(\w+)="([^"]*)"/g)].map(([, name, value]) => [name!.toLowerCase(), value!]),
   )
   if (!/^bearer\b/i.test(challenge) || !realm) return null
   const url = urlOf(realm)

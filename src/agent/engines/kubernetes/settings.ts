@@ -13,7 +13,7 @@ const list = (each: z.ZodType<string, string>) =>
     )
     .pipe(z.array(each))
 const PATH_PART = '[a-z0-9]+([._-]+[a-z0-9]+)*'
-const Registry = matching(HOST, 'needs to be the host of a registry, and perhaps its port')
+const Registry = matching(260, HOST, 'needs to be the host of a registry, and perhaps its port')
 const seconds = z.coerce.number().int().min(0).max(3600)
 
 /** The variables of an agent whose engine is `kubernetes`. */
@@ -38,6 +38,7 @@ export const KubernetesSettings = z
     K8S_BUILD_SOCKET: z.string().optional(),
     K8S_BUILD_BASE_IMAGE: ImageReference.optional(),
     K8S_BUILD_REGISTRY: matching(
+      512,
       `${HOST}(/${PATH_PART})*`,
       'needs to be a registry, and perhaps a path in it',
     ).optional(),

@@ -38,6 +38,12 @@ function waysOf(settings: KubernetesSettings, unit: Unit): Way[] {
   }
   return ways
 }
+/** The hosts of an Ingress or HTTPRoute. */
+export function hostsOf(route: KubernetesObject): string[] {
+  const { rules, hostnames = [] } = (route as { spec: { rules?: { host?: string }[]; hostnames?: string[] } }).spec
+  return [...hostnames, ...(rules ?? []).flatMap(({ host }) => host ?? [])]
+}
+
 /** Below its domain the agent names each deployment: nobody takes another one's requests, or those of one to come. */
 const isGiven = (host: string, { domain }: KubernetesSettings) =>
   host.endsWith(`.${domain}`) && /-[0-9a-f]{10}$/.test(host.slice(0, -`.${domain}`.length))
@@ -45,7 +51,8 @@ const isGiven = (host: string, { domain }: KubernetesSettings) =>
 /** A host alone is one that https is spoken with. */
 function customOf({ custom_url }: Pick<Unit, 'custom_url'>): URL | null {
   if (custom_url === null) return null
-  return URL.parse(/^https?:\/\//.test(custom_url) ? custom_url : `https://${custom_url}`)
+  const url = URL.parse(/^https?:\/\//.test(custom_url) ? custom_url : `https://${custom_url}`)
+  return url?.hostname ? url : null
 }
 
 export function routesOf(settings: KubernetesSettings, unit: Unit): KubernetesObject[] {

@@ -1,15 +1,16 @@
 // A deployment's objects in the cluster: found by their labels, made, and removed in two phases.
 import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { CoreV1Event, KubernetesObject, V1PersistentVolumeClaim, V1Pod } from '@kubernetes/client-node'
-import { type Unit, Unworkable } from '../engine.ts'
+import type { CoreV1Event, KubernetesObject, V1PersistentVolumeClaim, V1Pod, V1Secret } from '@kubernetes/client-node'
+import { Passing, type Unit, Unworkable } from '../engine.ts'
 import { type Cluster, deploymentOf, type Kind } from './cluster.ts'
-import { COMPONENT, DECIDED, namespaceOf, storeName } from './names.ts'
+import { COMPONENT, DECIDED, namespaceOf, storeName, TENANT } from './names.ts'
 import { isLeaving, label, type Objects } from './observed.ts'
 import { GRACE_SECONDS } from './pods.ts'
 import { type Finding, withLog } from './reasons.ts'
 import type { KubernetesSettings } from './settings.ts'
 import type { Store } from './stores.ts'
+import { hostsOf } from './ways.ts'
 
 /** By these a revision is seen that has no Deployment yet, or none any more. */
 const OTHERS = ['Secret', 'ServiceAccount', 'HorizontalPodAutoscaler'] as const
@@ -79,6 +80,21 @@ export class World {
     return this.#listed(namespace, this.#ways, deployment)
   }
 
+  /**
+   * The control plane gives a host to one workspace. In case it is wrong, whoever has it in this cluster first keeps
+   * it; and a host that has just moved is free in a moment.
+   */
+  async checkHosts({ tenant_id, custom_url }: Unit, routes: KubernetesObject[]): Promise<void> {
+    if (custom_url === null || routes.length === 0) return
+    const wanted = new Set(routes.flatMap(hostsOf))
+    for (const namespace of this.#settings.namespaces)
+      for (const other of await this.#listed(namespace, this.#ways)) {
+        const host = hostsOf(other).find(one => wanted.has(one))
+        if (host !== undefined && label(other, TENANT) !== tenant_id)
+          throw new Passing(`The host ${host} is still served for another workspace in this cluster.`)
+      }
+  }
+
   remains(namespace: string, deployment: string): Promise<KubernetesObject[]> {
     return this.#listed(namespace, [...SEEN, ...REST, ...this.#ways], deployment)
   }
@@ -95,6 +111,13 @@ export class World {
 
   check(object: KubernetesObject): Promise<void> {
     return this.#cluster.check(object)
+  }
+
+  /** What is secret of it, where it is there. */
+  async secretsOf(unit: Unit, { component }: Store): Promise<string[]> {
+    const secret = await this.#cluster.read('Secret', namespaceOf(this.#settings, unit), storeName(unit, component))
+    const { data = {} } = (secret ?? {}) as V1Secret
+    return Object.values(data).map(value => Buffer.from(value, 'base64').toString())
   }
 
   /** The password that is there stays; one is made only where there is certainly none, and no data that has another. */

@@ -1,5 +1,7 @@
 // The copies of one revision: kept at their number, probed, started again with growing pauses, and judged.
+import { faultOf } from '../../faults.ts'
 import { withLast } from '../../last-lines.ts'
+import type { Process } from '../../processes.ts'
 import type { Level, Running } from '../engine.ts'
 import type { Limits } from './limits.ts'
 import type { Target } from './router.ts'
@@ -16,8 +18,8 @@ export interface Copy {
   blamed: boolean
   /** Called once, when it has ended by itself or was killed. */
   onExit: () => void
-  /** Its process group, where it is one of this machine. */
-  readonly group?: number | undefined
+  /** Its processes, where they are of this machine. */
+  pids?(all: Process[]): number[]
   probe(path: string | null, timeout: number): Promise<Health>
   /** Finds out whether it has ended, if nothing else tells. */
   look?(): void
@@ -160,9 +162,9 @@ export class Pool {
   }
 
   /** Holds each copy to its memory. */
-  weigh(used: Map<number, number>): void {
+  weigh(used: Map<Copy, number>): void {
     for (const { copy } of this.#slots) {
-      const megabytes = copy?.group ? (used.get(copy.group) ?? 0) : 0
+      const megabytes = (copy && used.get(copy)) ?? 0
       if (!this.#recipe || megabytes <= this.#recipe.memory_mb) continue
       const limit = this.#recipe.memory_mb
       this.blame(copy!, `it used ${Math.round(megabytes)} MB of memory, more than its memory_limit_mb of ${limit}`)
@@ -205,7 +207,7 @@ export class Pool {
   async #launch(slot: Slot, recipe: Recipe): Promise<void> {
     const launched = await Promise.resolve(recipe.launch()).catch((error: Error) => error)
     slot.launching = undefined
-    if (launched instanceof Error) return this.#crashed(slot, `could not be started: ${launched.message}`)
+    if (launched instanceof Error) return this.#crashed(slot, `could not be started: ${faultOf(launched)}`)
     Object.assign(slot, { copy: launched, failures: 0, probedAt: 0 })
     // Whoever stops it waits for this moment.
     if (this.#stopping || !this.#slots.includes(slot)) return

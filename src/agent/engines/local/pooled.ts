@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { list, readJson, remove, writeJson } from '../../files.ts'
 import type { Artifact, Engine, Events, Level, Ref, Seen, Task, Tree, Unit } from '../engine.ts'
+import { customOf, type Owners, ownersOf } from './custom-hosts.ts'
 import { LIMITS, type Limits } from './limits.ts'
 import { type Copy, type Known, Pool, type Recipe } from './pool.ts'
 import { Promised } from './promised.ts'
@@ -11,8 +12,17 @@ import type { Route, Target } from './router.ts'
 import { RouterClient } from './router-client.ts'
 
 /** What is kept of a deployment: its address for as long as it lives, who gets its requests, and about when it last got one. */
-type Kept = { host: string; routed: string | null; custom_url: string | null; used?: number | undefined }
-export type Options = { home: string; port: number; limits?: Partial<Limits> }
+type Kept = {
+  host: string
+  routed: string | null
+  custom_url: string | null
+  /** Whose it is, and since when it names that host: an older one of another workspace keeps the host. */
+  tenant_id?: string | undefined
+  custom_since?: number | undefined
+  used?: number | undefined
+}
+/** `apps`: where the folders of applications are, if not in `home`. */
+export type Options = { home: string; apps?: string | undefined; port: number; limits?: Partial<Limits> }
 
 export abstract class PooledEngine implements Engine {
   abstract readonly name: string
@@ -27,8 +37,8 @@ export abstract class PooledEngine implements Engine {
   #closed = false
   #timers: NodeJS.Timeout[] = []
 
-  constructor(folder: string, { home, port, limits }: Options) {
-    this.#home = join(home, folder)
+  constructor(folder: string, { home, apps = home, port, limits }: Options) {
+    this.#home = join(apps, folder)
     this.limits = { ...LIMITS, ...limits }
     this.#router = new RouterClient(join(home, 'router.json'), port)
     this.promised = new Promised({
@@ -171,12 +181,16 @@ export abstract class PooledEngine implements Engine {
   }
 
   /** Written before anything of it runs. */
-  protected keep({ deployment_id, name, custom_url }: Unit, routed?: string): void {
+  protected keep({ deployment_id, name, tenant_id, custom_url }: Unit, routed?: string): void {
     const before = this.#kept(deployment_id)
+    const host = customOf(custom_url)?.host
+    const isSame = host !== undefined && host === customOf(before?.custom_url)?.host
     const kept: Kept = {
       host: before?.host ?? this.#hostFor(name, deployment_id),
       routed: routed ?? before?.routed ?? null,
       custom_url,
+      tenant_id,
+      custom_since: host === undefined ? undefined : isSame ? before!.custom_since : Date.now(),
       // From here on its uses are counted, so that one that never has any is known to be unused.
       used: before?.used ?? (routed ? Date.now() : undefined),
     }
@@ -243,28 +257,18 @@ export abstract class PooledEngine implements Engine {
         const kept = this.#kept(id)
         return kept ? [{ id, kept }] : []
       })
-      const owners = new Map(all.map(({ id, kept }) => [kept.host, id]))
-      return all.flatMap(({ id, kept }) =>
-        // Whoever names another one's host as its custom_url does not get what is asked of that one.
-        this.#routesOf(id, kept).filter(({ host }) => (owners.get(host ?? '') ?? id) === id),
-      )
+      const owners = ownersOf(all.map(({ kept }) => kept))
+      return all.flatMap(({ id, kept }) => this.#routesOf(id, kept, owners))
     })
   }
 
-  #routesOf(deployment: string, kept: Kept): Route[] {
+  #routesOf(deployment: string, kept: Kept, owners: Owners): Route[] {
     if (!kept.routed) return []
     const targets = this.#pools.get(deployment)?.get(kept.routed)?.targets() ?? []
     const where = { targets, of: deployment }
-    const routes: Route[] = [{ host: kept.host, path: '/', ...where }]
-    const { custom_url } = kept
-    const custom = custom_url && URL.parse(/^https?:/.test(custom_url) ? custom_url : `https://${custom_url}`)
-    // One that is no address leads nowhere, and nobody else's way is lost for it.
-    if (custom) {
-      const { hostname, pathname } = custom
-      routes.push({ host: hostname, path: pathname, ...where })
-      // Here that host leads nowhere: its path is served too, at whatever name this machine is asked by.
-      if (pathname !== '/') routes.push({ host: null, path: pathname, ...where })
-    }
-    return routes
+    const own: Route = { host: kept.host, path: '/', ...where }
+    const custom = customOf(kept.custom_url)
+    if (!custom || owners.get(custom.host) !== kept.tenant_id) return [own]
+    return [own, { ...custom, ...where }]
   }
 }

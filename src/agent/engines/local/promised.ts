@@ -1,5 +1,7 @@
 // What deployments were promised beside their applications, like a database: brought until it is there, and told when it does not come.
+
 import { setTimeout as delay } from 'node:timers/promises'
+import { faultOf } from '../../faults.ts'
 import { type Seen, Unworkable } from '../engine.ts'
 
 const FIRST_PAUSE = 200
@@ -94,7 +96,7 @@ export class Promised {
       one.other = false
       const reason = await bring(id, signal).then(
         () => null,
-        (error: Error) => error.message,
+        (error: Error) => faultOf(error),
       )
       if (signal.aborted) return
       const ready = reason === null

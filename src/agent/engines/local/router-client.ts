@@ -41,6 +41,8 @@ export class RouterClient {
     const child = spawn(process.execPath, [MAIN, this.#file, String(kept?.port ?? this.#first), attempt], {
       stdio: 'ignore',
       detached: true,
+      // The agent's environment holds its key.
+      env: {},
     })
     child.unref()
     const deadline = Date.now() + START_WITHIN

@@ -2,7 +2,7 @@
 import { timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import * as http from 'node:http'
-import type { AddressInfo } from 'node:net'
+import type { AddressInfo, Server } from 'node:net'
 import { text } from 'node:stream/consumers'
 import { readJson, writeJson } from '../../files.ts'
 import { identityOf } from '../../processes.ts'
@@ -16,18 +16,23 @@ const router = createRouter()
 async function listen(): Promise<number> {
   // Its old port first, so that addresses stay; then the next one that is free.
   for (let port = Number(wanted); ; port++) {
-    const server = router.server().listen(port, '127.0.0.1')
-    const bound = await once(server, 'listening').then(
-      () => (server.address() as AddressInfo).port,
-      () => 0,
-    )
+    const server = router.server()
+    const bound = (await bind(server, port, '127.0.0.1')) && (server.address() as AddressInfo).port
     if (!bound) continue
-    // Browsers ask for names below localhost there first.
-    router
-      .server()
-      .on('error', () => {})
-      .listen(bound, '::1')
-    return bound
+    // Browsers ask for names below localhost there first, so nobody else may have it.
+    if (await bind(router.server(), bound, '::1')) return bound
+    server.close()
+  }
+}
+
+/** Whether nobody else has the port: also where there is no such address. */
+async function bind(server: Server, port: number, host: string): Promise<boolean> {
+  try {
+    await once(server.listen(port, host), 'listening')
+    return true
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    return host === '::1' && code !== 'EADDRINUSE' && code !== 'EACCES'
   }
 }
 

@@ -1,22 +1,34 @@
 // The local router: finds the revision that serves a host and path, and passes requests, streams and sockets through.
 import * as http from 'node:http'
 import { connect, type Socket } from 'node:net'
-import type { Duplex } from 'node:stream'
+import { answer, giveUp, refuse, respond, unlessRefused } from './router-answers.ts'
+import { answerHeaders, isWebSocket, MOST_HEADERS, pairs, refusalOf, requestHeaders } from './router-headers.ts'
 
 export type Target = { host: string; port: number }
-/** Where a deployment is served: a host, or null for any, and a path below which everything is its. `of` is what is noted as asked. */
-export type Route = { host: string | null; path: string; targets: Target[]; of?: string }
+/** Where a deployment is served: a host, and a path below which everything is its. `of` is what is noted as asked. */
+export type Route = { host: string; path: string; targets: Target[]; of?: string }
 
 /** A request waits so long for a copy that is just being started again. */
 const PATIENCE_MS = 10_000
 const PAUSE_MS = 25
-const PER_HOP = new Set(
-  'connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer upgrade expect'.split(' '),
-)
+/**
+ * How long a client may take for its headers, how long nothing of its body may come, and how long an application may
+ * think.
+ */
+export type RouterLimits = { headers_ms: number; body_ms: number; answer_ms: number; check_ms: number }
+const LIMITS: RouterLimits = { headers_ms: 30_000, body_ms: 60_000, answer_ms: 15 * 60_000, check_ms: 5_000 }
+/** Of one answer: further ones are left out. */
+const MOST_HINTS = 16
+/**
+ * A client is heard, and not listened to, for so long after its connection was ended: closing at once could cut the
+ * answer off.
+ */
+const LINGER_MS = 2_000
 
 export const nameOf = ({ host, port }: Target) => `${host}:${port}`
 
-export function createRouter() {
+export function createRouter(given: Partial<RouterLimits> = {}) {
+  const limits = { ...LIMITS, ...given }
   /** Until it is told for the first time nobody knows who is served: everybody waits. */
   let routes: Route[] | undefined
   const inFlight = new Map<string, number>()
@@ -25,8 +37,7 @@ export function createRouter() {
   let turn = 0
 
   const note = ({ of }: Route) => of !== undefined && asked.set(of, Date.now())
-  const find = (host: string, path: string) =>
-    routes?.find(route => (route.host === null || route.host === host) && isBelow(path, route.path))
+  const find = (host: string, path: string) => routes?.find(route => route.host === host && isBelow(path, route.path))
 
   /** Counted from when it is chosen: nothing is drained while a request is on its way to it. */
   function take(targets: Target[]): { target: Target; release: () => void } | undefined {
@@ -68,78 +79,131 @@ export function createRouter() {
     }
   }
 
-  async function onRequest(req: http.IncomingMessage, res: http.ServerResponse) {
+  /** The request to the application, on a connection of its own; null where the client has been answered already. */
+  async function pass(req: http.IncomingMessage, res: http.ServerResponse, connection: string[]) {
+    const refusal = refusalOf(req)
+    if (refusal)
+      return void giveUp(res, refusal, 'The request cannot be passed on: see its host, path, headers and length.')
     const host = hostOf(req)
-    const reached = await reach(host, pathOf(req), () => res.destroyed)
+    const reached = await reach(host, pathOf(req), () => res.destroyed || res.socket!.destroyed)
     if (typeof reached === 'string') return void refuse(res, reached, host)
     const { socket, release } = reached
-    res.once('close', release)
     const out = http.request({
       method: req.method!,
       path: req.url!,
-      headers: [...forwarded(req, PER_HOP), 'Connection', 'keep-alive'],
+      headers: [...requestHeaders(req), ...connection],
       setHost: false,
       createConnection: () => socket,
+    })
+    const late = watch(req, res, out)
+    res.once('close', () => {
+      clearInterval(late)
+      release()
+      // Ours to close, once the answer is through: an application that closes first may cut off what it answered early.
+      socket.destroy()
     })
     out.on('error', () => {})
     // It may answer before it has read everything, and close; an answer that breaks off is seen below.
     out.once('close', () => {
       if (!res.headersSent) answer(res, 502, 'The application closed the connection without an answer.')
     })
-    // What Node would not say itself is no reason to end, here where every deployment is served.
-    out.on('information', ({ statusCode, headers, rawHeaders }) => {
-      const link = pairs(rawHeaders).flatMap(([name, value]) => (name.toLowerCase() === 'link' ? [value] : []))
-      if (statusCode === 103) unlessRefused(() => res.writeEarlyHints({ ...(headers as Record<string, string>), link }))
-    })
-    out.once('response', from => {
-      const { statusCode, statusMessage, rawHeaders } = from
-      const said = unlessRefused(() => res.writeHead(statusCode!, statusMessage, without(rawHeaders, PER_HOP)))
-      if (!said) {
-        answer(res, 502, 'The application’s answer is none that can be passed on.')
-        return void out.destroy()
-      }
-      res.flushHeaders()
-      from.once('error', () => res.destroy())
-      from.once('aborted', () => res.destroy())
-      from.pipe(res)
-    })
-    // Ours to close, once the answer is through: an application that closes first may cut off what it answered early.
-    res.once('close', () => socket.destroy())
-    req.pipe(out)
+    out.once('response', from => respond(res, out, from))
+    return { out, socket, release, late }
   }
 
-  async function onUpgrade(req: http.IncomingMessage, client: Duplex, head: Buffer) {
-    client.on('error', () => client.destroy())
-    const reached = await reach(hostOf(req), pathOf(req), () => client.destroyed)
-    if (typeof reached === 'string')
-      return void client.end(`HTTP/1.1 ${reached === 'nowhere' ? '404 Not Found' : '503 Service Unavailable'}\r\n\r\n`)
-    const { socket, release } = reached
-    const lines = pairs(forwarded(req, NONE)).map(([name, value]) => `${name}: ${value}\r\n`)
-    socket.write(`${req.method} ${req.url} HTTP/1.1\r\n${lines.join('')}\r\n`, 'latin1')
-    if (head.length) socket.write(head)
-    socket.on('error', () => client.destroy())
-    // Whoever ends it ends it for both: nobody goes on listening to half a conversation.
-    const finish = () => client.end(() => client.destroy())
-    socket.once('close', finish)
-    client.once('end', finish)
-    client.once('close', () => {
-      release()
-      socket.destroy()
+  /** Ends a request whose body does not come, or whose application does not answer. */
+  function watch(req: http.IncomingMessage, res: http.ServerResponse, out: http.ClientRequest) {
+    const since = Date.now()
+    let heard = since
+    req.on('data', () => {
+      heard = Date.now()
     })
-    socket.pipe(client).pipe(socket)
+    const late = (status: number, detail: string) => {
+      giveUp(res, status, detail)
+      out.destroy()
+    }
+    return setInterval(() => {
+      if (res.headersSent) return
+      const now = Date.now()
+      // While the application does not read, it is not the client who is slow.
+      const isReading = !out.writableNeedDrain
+      if (!req.complete && isReading && now - heard > limits.body_ms) late(408, 'The body of the request did not come.')
+      else if (now - since > limits.answer_ms) late(504, 'The application did not answer.')
+    }, limits.check_ms)
+  }
+
+  async function onRequest(req: http.IncomingMessage, res: http.ServerResponse) {
+    const passed = await pass(req, res, ['Connection', 'keep-alive'])
+    if (!passed) return
+    let hints = 0
+    // What Node would not say itself is no reason to end, here where every deployment is served.
+    passed.out.on('information', ({ statusCode, headers, rawHeaders }) => {
+      const link = pairs(rawHeaders).flatMap(([name, value]) => (name.toLowerCase() === 'link' ? [value] : []))
+      // A client that does not read what an application hints at without end would fill the memory.
+      if (statusCode === 103 && ++hints <= MOST_HINTS)
+        unlessRefused(() => res.writeEarlyHints({ ...(headers as Record<string, string>), link }))
+    })
+    req.pipe(passed.out)
+  }
+
+  /**
+   * Until the application says 101 nothing of the client but its headers is passed on; anything else ends the
+   * connection.
+   */
+  async function onUpgrade(req: http.IncomingMessage, client: Socket, head: Buffer) {
+    client.on('error', () => client.destroy())
+    const res = new http.ServerResponse(req)
+    res.shouldKeepAlive = false
+    res.assignSocket(client)
+    client.once('close', () => res.destroy())
+    res.once('finish', () => {
+      client.end()
+      // Read and forgotten.
+      client.resume()
+      setTimeout(() => client.destroy(), LINGER_MS).unref()
+    })
+    const passed = await pass(req, res, ['Connection', 'Upgrade', 'Upgrade', 'websocket'])
+    if (!passed) return
+    const { out, socket, late } = passed
+    out.once('upgrade', (from, upstream, early) => {
+      if (from.headers.upgrade?.toLowerCase() !== 'websocket')
+        return void answer(res, 502, 'The application switched to a protocol that nobody asked for.')
+      clearInterval(late)
+      res.detachSocket(client)
+      const said = pairs(answerHeaders(from)).map(([name, value]) => `${name}: ${value}\r\n`)
+      const status = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
+      client.write(`${status}${said.join('')}\r\n`, 'latin1')
+      if (early.length) client.write(early)
+      if (head.length) upstream.write(head)
+      upstream.on('error', () => client.destroy())
+      // Whoever ends it ends it for both: nobody goes on listening to half a conversation.
+      upstream.once('close', () => client.end(() => client.destroy()))
+      client.once('end', () => client.end(() => client.destroy()))
+      client.once('close', () => {
+        passed.release()
+        socket.destroy()
+      })
+      upstream.pipe(client).pipe(upstream)
+    })
+    out.end()
   }
 
   const server = () => {
     const made = http.createServer(
-      // Whoever offers HTTP/2 is answered without it: each of its requests finds its own way.
       {
+        // Streams may last; without headersTimeout of its own this would lift the limit of the headers too.
         requestTimeout: 0,
+        headersTimeout: limits.headers_ms,
+        connectionsCheckingInterval: limits.check_ms,
         keepAliveTimeout: 75_000,
-        shouldUpgradeCallback: ({ headers }) => headers.upgrade !== 'h2c',
+        // Whoever offers HTTP/2 is answered without it: each of its requests finds its own way.
+        shouldUpgradeCallback: isWebSocket,
       },
       (req, res) => void onRequest(req, res),
     )
-    made.on('upgrade', (req, socket, head) => void onUpgrade(req, socket, head))
+    // Node passes over further ones, and `refusalOf` sees that there are more.
+    made.maxHeadersCount = MOST_HEADERS + 1
+    made.on('upgrade', (req, socket, head) => void onUpgrade(req, socket as Socket, head))
     return made
   }
 
@@ -147,9 +211,8 @@ export function createRouter() {
     server,
     /** From when it returns, every new request goes by these. */
     apply(wanted: Route[]) {
-      // The longest path of a host that is named comes first.
-      const weight = ({ host, path }: Route) => (host === null ? 0 : 1_000_000) + path.length
-      routes = wanted.toSorted((a, b) => weight(b) - weight(a))
+      // The longest path comes first.
+      routes = wanted.toSorted((a, b) => b.path.length - a.path.length)
       const here = new Set(routes.map(({ of }) => of))
       for (const of of asked.keys()) if (!here.has(of)) asked.delete(of)
     },
@@ -158,8 +221,8 @@ export function createRouter() {
   }
 }
 
-const NONE = new Set<string>()
-const hostOf = (req: http.IncomingMessage) => (req.headers.host ?? '').replace(/:\d+$/, '').toLowerCase()
+const hostOf = (req: http.IncomingMessage) =>
+  (req.headers.host ?? '').replace(/:\d+$/, '').replace(/\.$/, '').toLowerCase()
 const pathOf = (req: http.IncomingMessage) => req.url!.replace(/[?#].*$/s, '')
 const isBelow = (path: string, prefix: string) =>
   path === prefix || path.startsWith(prefix.endsWith('/') ? prefix : `${prefix}/`)
@@ -174,44 +237,4 @@ function dial(target: Target): Promise<Socket | undefined> {
     const failed = () => resolve(undefined)
     socket.once('error', failed)
   })
-}
-
-const pairs = (raw: string[]) => raw.flatMap((name, i) => (i % 2 ? [] : [[name, raw[i + 1]!] as const]))
-
-const without = (raw: string[], names: Set<string>) =>
-  pairs(raw)
-    .filter(([name]) => !names.has(name.toLowerCase()))
-    .flat()
-
-/** What a client says of itself here cannot be told from what we say: ours stands. */
-function forwarded(req: http.IncomingMessage, dropped: Set<string>): string[] {
-  const ours = ['x-forwarded-for', 'x-forwarded-proto', 'x-forwarded-host']
-  return [
-    ...without(req.rawHeaders, new Set([...dropped, ...ours])),
-    ...['X-Forwarded-For', req.socket.remoteAddress ?? '', 'X-Forwarded-Proto', 'http'],
-    ...['X-Forwarded-Host', req.headers.host ?? ''],
-  ]
-}
-
-function unlessRefused(say: () => void): boolean {
-  try {
-    say()
-    return true
-  } catch {
-    return false
-  }
-}
-
-function refuse(res: http.ServerResponse, why: 'nowhere' | 'nobody', host: string): void {
-  if (why === 'nowhere') answer(res, 404, `No deployment is served at ${host.slice(0, 100)}.`)
-  else {
-    res.setHeader('Retry-After', '1')
-    answer(res, 503, 'The deployment is there, and none of its copies takes a connection: see its log.')
-  }
-}
-
-function answer(res: http.ServerResponse, status: number, detail: string): void {
-  if (res.destroyed) return
-  res.writeHead(status, http.STATUS_CODES[status], { 'Content-Type': 'application/problem+json' })
-  res.end(JSON.stringify({ type: 'about:blank', status, title: http.STATUS_CODES[status], detail }))
 }

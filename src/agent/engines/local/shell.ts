@@ -5,7 +5,7 @@ const SIMPLE = /^[\w./@+-]+( +[\w./@:+,=-]+)*$/
 
 /** The last of what follows each other by `&&` needs no shell to wait for it. */
 export function forShell(command: string): string[] {
-  const steps = command.trim().split(/\s*&&\s*/)
+  const steps = command.split('&&').map(step => step.trim())
   const last = steps.at(-1)!
   if (SIMPLE.test(last) && !/^(exec|cd|export|exit|true|false|:)\b/.test(last)) steps[steps.length - 1] = `exec ${last}`
   return ['/bin/sh', '-c', steps.join(' && ')]

@@ -2,18 +2,19 @@
 import { dirname, join } from 'node:path'
 import type { Ref } from '../engine.ts'
 
-/** The programs of the system, and the Node that runs us with the npm beside it. */
-export const PATH = [dirname(process.execPath), '/usr/local/bin', '/usr/bin', '/bin'].join(':')
+/** The programs of the system, and the Node that runs us with the npm beside it, unless that is in another folder. */
+export const pathWith = (bin = dirname(process.execPath)) => [bin, '/usr/local/bin', '/usr/bin', '/bin'].join(':')
+export const PATH = pathWith()
 
 export const environmentOf = (
   { deployment_id, revision_id, name, secrets }: Ref & { name: string; secrets: Record<string, string> },
   configured: Record<string, string>,
-  { folder, port, database }: { folder: string; port: number; database: string | null },
+  { folder, port, database, path = PATH }: { folder: string; port: number; database: string | null; path?: string },
 ): Record<string, string> => ({
   LANG: 'C.UTF-8',
   ...configured,
   ...secrets,
-  PATH,
+  PATH: path,
   HOME: join(folder, 'home'),
   TMPDIR: join(folder, 'tmp'),
   PORT: String(port),

@@ -5,19 +5,25 @@ import { runCommand } from '../../builds/command.ts'
 import { jsonOf } from '../../builds/json-of.ts'
 import { keepingModules } from '../../builds/modules.ts'
 import { remove, stampOf } from '../../files.ts'
+import { handOver, makeOwned, type User } from '../../users.ts'
 import { type Artifact, type Task, type Tree, type Unit, Unworkable } from '../engine.ts'
 import { PATH } from './environment.ts'
 
 /** `lent`: what the operator lets commands see of this machine. */
-type Bounds = { disk_mb: number; lent?: Record<string, string> }
-export async function prepare(unit: Unit, tree: Tree, task: Task, { disk_mb, lent }: Bounds): Promise<Artifact> {
+type Bounds = { disk_mb: number; lent?: Record<string, string>; user?: User | undefined; path?: string }
+export async function prepare(
+  unit: Unit,
+  tree: Tree,
+  task: Task,
+  { disk_mb, lent, user, path = PATH }: Bounds,
+): Promise<Artifact> {
   const { folder } = tree
   const env = {
     LANG: 'C.UTF-8',
     ...lent,
     ...tree.env,
     ...unit.secrets,
-    PATH,
+    PATH: path,
     HOME: join(task.cache, 'home'),
     TMPDIR: join(task.cache, 'tmp'),
     npm_config_cache: join(task.cache, 'npm'),
@@ -27,7 +33,8 @@ export async function prepare(unit: Unit, tree: Tree, task: Task, { disk_mb, len
     npm_config_update_notifier: 'false',
   }
   await remove(env.TMPDIR)
-  for (const own of [env.HOME, env.TMPDIR]) fs.mkdirSync(own, { recursive: true, mode: 0o700 })
+  for (const own of [env.HOME, env.TMPDIR]) makeOwned(own, user)
+  if (user) await handOver(folder, user)
   const commands = [
     ['install', tree.install_command ?? installOf(folder)],
     ['build', tree.build_command],
@@ -41,6 +48,7 @@ export async function prepare(unit: Unit, tree: Tree, task: Task, { disk_mb, len
       env,
       revision: unit.revision_id,
       task,
+      user,
       disk_mb,
       what: `The ${step} command \`${command}\``,
     })

@@ -1,0 +1,71 @@
+// Custom URLs and their hosts, as they cross the wire.
+import * as z from 'zod'
+import { listOf, text } from '../kernel/wire.ts'
+
+const LONGEST_URL = 2048
+const LONGEST_HOST = 253
+const LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
+/** The URL parser reads a host that ends like this as an IPv4 address. */
+const NUMBER = /^(\d+|0x[0-9a-f]*)$/
+
+/** A name of DNS, and neither an IP address nor a wildcard: only of such a name can ownership be proved. */
+function isHostName(host: string): boolean {
+  const labels = host.split('.')
+  return host.length <= LONGEST_HOST && labels.every(label => LABEL.test(label)) && !NUMBER.test(labels.at(-1)!)
+}
+
+/** The host of a custom URL, as the database's `custom_host()` finds it too. */
+export const hostOf = (customUrl: string): string | undefined =>
+  URL.parse(customUrl.startsWith('https://') ? customUrl : `https://${customUrl}`)?.hostname
+
+/** The parser and the database must find the same host in it. */
+const isCustomUrl = (url: string): boolean => {
+  const spelt = url.replace('https://', '').split(/[/:]/)[0]!.toLowerCase()
+  return isHostName(spelt) && hostOf(url) === spelt
+}
+
+/** In one spelling: a lower-case host, no default port, no trailing slash, no `..` in the path. */
+function normalised(customUrl: string): string {
+  const isHost = !customUrl.startsWith('https://')
+  const url = URL.parse(isHost ? `https://${customUrl}` : customUrl)
+  if (!url) return customUrl
+  if (isHost) return url.host
+  return `https://${url.host}${url.pathname.replace(/\/$/, '')}`
+}
+
+const A_CUSTOM_URL =
+  'needs a host name, as `app.example.com` or `https://app.example.com/path`: no path alone, IP address, wildcard, trailing dot, query or fragment; international names in Punycode'
+
+export const CustomUrl = text(LONGEST_URL)
+  .regex(/^(https:\/\/[A-Za-z0-9.-]+(:\d{1,5})?(\/[!"$->@-[\]-~]*)?|[A-Za-z0-9.-]+(:\d{1,5})?)$/, {
+    error: A_CUSTOM_URL,
+    abort: true,
+  })
+  .refine(isCustomUrl, { error: A_CUSTOM_URL, abort: true })
+  .overwrite(normalised)
+
+export const CustomHostRef = z.object({
+  host: text(LONGEST_HOST)
+    .toLowerCase()
+    .refine(isHostName, { error: 'needs a host name, as `app.example.com`' })
+    .meta({ description: 'The host of a `custom_url`.' }),
+})
+
+export const CustomHost = z
+  .object({
+    host: z.string(),
+    verified_at: z.string().nullable().meta({
+      format: 'date-time',
+      description: 'When a DNS record proved that the host is this workspace’s; null before.',
+    }),
+    record: z.object({ name: z.string(), value: z.string() }).meta({ description: 'The TXT record that proves it.' }),
+    served: z.boolean().meta({
+      description: 'Whether agents are told to serve it: it is verified, or runs on a listener of this workspace.',
+    }),
+  })
+  .meta({ id: 'CustomHost', description: 'A host that this workspace owns, by a `custom_url` or by a DNS record.' })
+export type CustomHost = z.output<typeof CustomHost>
+export const CustomHostList = listOf(CustomHost).meta({
+  id: 'CustomHostList',
+  description: 'A page of custom hosts, newest first.',
+})

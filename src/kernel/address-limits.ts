@@ -1,0 +1,59 @@
+// How often the callers of one address may fail to prove who they are, before a further attempt costs a trip to the
+// database.
+import { fail } from './errors.ts'
+import { recent } from './recent.ts'
+
+const ADDRESSES = 10_000
+const WINDOW_MS = 60_000
+
+/**
+ * One attempt. While it runs it counts as a failure, so that parallel attempts count too. Settling it again changes
+ * nothing.
+ */
+export type Attempt = { succeed(): void; fail(): void }
+const UNLIMITED: Attempt = { succeed() {}, fail() {} }
+
+/** A window begins with its first attempt and lasts a minute. A limit of 0 switches it off. */
+export function addressLimits(limit: number, now: () => number) {
+  const windows = recent<{ failed: number; running: number }>(ADDRESSES, now)
+  const windowOf = (key: string) => windows.get(key) ?? windows.set(key, { failed: 0, running: 0 }, WINDOW_MS)
+  return {
+    /** Refuses where the address has used up its attempts. Without an address nothing is limited. */
+    begin(kind: string, address: string | undefined): Attempt {
+      if (limit === 0 || address === undefined) return UNLIMITED
+      const key = `${kind} ${networkOf(address)}`
+      const window = windowOf(key)
+      if (window.failed + window.running >= limit) {
+        const seconds = window.failed >= limit ? windows.secondsLeft(key) : 1
+        throw fail('address_rate_limited', { headers: { 'Retry-After': String(seconds) } })
+      }
+      window.running++
+      let settled = false
+      const settle = (failed: number) => {
+        if (settled) return
+        settled = true
+        window.running--
+        window.failed += failed
+      }
+      return { succeed: () => settle(0), fail: () => settle(1) }
+    },
+    /** Refuses every further attempt of this window. */
+    exhaust(kind: string, address: string): void {
+      if (limit > 0) windowOf(`${kind} ${networkOf(address)}`).failed = limit
+    },
+  }
+}
+
+/** Whoever has one IPv6 address usually has a whole /64. */
+export function networkOf(address: string): string {
+  if (!address.includes(':')) return address
+  const [head = '', tail] = address.split('::')
+  const groups = (text = '') => text.split(':').filter(group => group !== '')
+  const [left, right] = [groups(head), groups(tail)]
+  const zeros = tail === undefined ? 0 : Math.max(0, 8 - left.length - right.length)
+  const all = [...left, ...Array<string>(zeros).fill('0'), ...right]
+  return `${all
+    .slice(0, 4)
+    .map(group => Number.parseInt(group, 16).toString(16))
+    .join(':')}::/64`
+}

@@ -1,0 +1,23 @@
+// Answers that stay the same until the next release: rendered, encoded and digested once for each app, and
+// revalidated by ETag.
+import type { Context } from 'hono'
+import { sha256 } from './digest.ts'
+import { matchesTag } from './etag.ts'
+
+type Rendered = { bytes: Uint8Array<ArrayBuffer>; tag: string }
+
+/** Asked for again each time, so that a page never meets the script of another release. */
+export function fixed(type: string, render: () => string | Promise<string>, headers: Record<string, string> = {}) {
+  let rendered: Promise<Rendered> | undefined
+  const once = async (): Promise<Rendered> => {
+    const bytes = new TextEncoder().encode(await render())
+    return { bytes, tag: `"${sha256().update(bytes).digest('hex')}"` }
+  }
+  return async (c: Context): Promise<Response> => {
+    rendered ??= once()
+    const { bytes, tag } = await rendered
+    const cached = { ...headers, ETag: tag, 'Cache-Control': 'no-cache' }
+    if (matchesTag(c.req.header('If-None-Match'), tag)) return c.body(null, 304, cached)
+    return c.body(bytes, 200, { ...cached, 'Content-Type': type })
+  }
+}

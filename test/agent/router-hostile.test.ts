@@ -1,0 +1,329 @@
+// The router against hostile clients: raw bytes in, and what the application hears of them.
+import { once } from 'node:events'
+import * as fs from 'node:fs'
+import * as http from 'node:http'
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net'
+import { join } from 'node:path'
+import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
+import { createRouter } from '../../src/agent/engines/local/router.ts'
+import { RouterClient } from '../../src/agent/engines/local/router-client.ts'
+import { eventually } from '../support/commands.ts'
+import { folder } from '../support/engine.ts'
+
+const open: Server[] = []
+const sockets: Socket[] = []
+let router: ReturnType<typeof createRouter>
+let port: number
+/** What the application heard: every byte, and every request as Node understands it. */
+let raw: string
+let heard: http.IncomingMessage[]
+
+async function listen<S extends Server>(server: S): Promise<number> {
+  open.push(server)
+  server.on('connection', socket => void sockets.push(socket.on('error', () => {})))
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  return (server.address() as AddressInfo).port
+}
+const lead = (to: number) =>
+  router.apply([{ host: 'app.localhost', path: '/', targets: [{ host: '127.0.0.1', port: to }], of: 'app' }])
+
+/** An application that answers everything alike, upgrades too. */
+async function application(answer: (req: http.IncomingMessage) => string = () => OK) {
+  const app = http.createServer((req, res) => {
+    heard.push(req)
+    req.resume()
+    res.socket!.write(answer(req), 'latin1')
+  })
+  app.on('upgrade', (req, socket) => {
+    heard.push(req)
+    socket.write(answer(req), 'latin1')
+  })
+  app.on('connection', socket => socket.prependListener('data', (chunk: Buffer) => (raw += chunk.toString('latin1'))))
+  lead(await listen(app))
+}
+/** One that does not understand HTTP: nothing that it hears is refused. */
+async function listener(answer: string) {
+  lead(
+    await listen(
+      createServer(socket => {
+        socket.on('data', chunk => (raw += chunk.toString('latin1')))
+        socket.once('data', () => socket.write(answer, 'latin1'))
+      }),
+    ),
+  )
+}
+
+async function routes(limits: Parameters<typeof createRouter>[0] = {}) {
+  router = createRouter(limits)
+  port = await listen(router.server())
+}
+beforeEach(() => {
+  raw = ''
+  heard = []
+  return routes()
+})
+afterEach(() => {
+  for (const socket of sockets.splice(0)) socket.destroy()
+  for (const server of open.splice(0)) server.close()
+})
+
+function dial() {
+  const client = connect(port, '127.0.0.1').setEncoding('latin1')
+  sockets.push(client.on('error', () => {}))
+  let said = ''
+  client.on('data', chunk => (said += chunk))
+  return { client, said: () => said, closed: once(client, 'close').then(() => said) }
+}
+/** All that comes back until the connection closes. */
+async function converse(...pieces: string[]): Promise<string> {
+  const { client, closed } = dial()
+  for (const piece of pieces) client.write(piece, 'latin1')
+  return closed
+}
+
+const OK = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok'
+const request = (headers: string, line = 'GET / HTTP/1.1') => `${line}\r\nHost: app.localhost\r\n${headers}\r\n`
+const UPGRADE = 'Connection: Upgrade\r\nUpgrade: websocket\r\n'
+const SMUGGLED = 'GET /smuggled HTTP/1.1\r\nHost: app.localhost\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n'
+
+describe('an upgrade is a tunnel only once the application has said 101', () => {
+  test.each([
+    ['200', OK],
+    ['404', 'HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n'],
+    [
+      '426 that offers one',
+      'HTTP/1.1 426 Upgrade Required\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 0\r\n\r\n',
+    ],
+    [
+      '200 that claims to upgrade',
+      'HTTP/1.1 200 OK\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nContent-Length: 2\r\n\r\nok',
+    ],
+    ['101 to something else', 'HTTP/1.1 101 Other\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n'],
+    ['100 and then 200', `HTTP/1.1 100 Continue\r\n\r\n${OK}`],
+  ])('after %s nothing more reaches it', async (_, answer) => {
+    await listener(answer)
+    const { client, said, closed } = dial()
+    client.write(request(UPGRADE) + SMUGGLED)
+    await eventually(() => said().includes('\r\n\r\n'))
+    client.write(SMUGGLED)
+    await closed
+    expect(raw.match(/ HTTP\/1\.1\r\n/g)).toHaveLength(1)
+    expect(raw).not.toContain('smuggled')
+    expect(said()).toMatch(/^HTTP\/1\.1 (200|404|426|502) .*\r\nConnection: close\r\n/s)
+    await eventually(() => Object.keys(router.inFlight()).length === 0)
+  })
+
+  test('what came early arrives after it, and the tunnel is whole', async () => {
+    const app = http.createServer()
+    app.on('upgrade', (_, socket) => {
+      setTimeout(() => socket.write('HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello'), 20)
+      socket.on('data', chunk => {
+        raw += chunk
+        socket.write(chunk)
+      })
+    })
+    lead(await listen(app))
+    const { client, said, closed } = dial()
+    client.write(`${request(UPGRADE)}early`)
+    await eventually(() => said().includes('helloearly'))
+    client.write('late')
+    await eventually(() => said().endsWith('late'))
+    client.end()
+    await closed
+    expect(raw).toBe('earlylate')
+  })
+
+  test.each([
+    ['no Upgrade', 'Connection: Upgrade\r\n'],
+    ['no Connection', 'Upgrade: websocket\r\n'],
+    ['two protocols', 'Connection: Upgrade\r\nUpgrade: websocket, h2c\r\n'],
+    ['two headers', 'Connection: Upgrade\r\nUpgrade: websocket\r\nUpgrade: h2c\r\n'],
+    ['HTTP/2', 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n'],
+    ['TLS', 'Connection: Upgrade\r\nUpgrade: TLS/1.0\r\n'],
+    ['a body', `${UPGRADE}Content-Length: ${SMUGGLED.length}\r\n`],
+    ['a chunked body', `${UPGRADE}Transfer-Encoding: chunked\r\n`],
+  ])('%s makes it an ordinary request', async (_, headers) => {
+    await application()
+    const body = headers.includes('chunked') ? '0\r\n\r\n' : headers.includes('Length') ? SMUGGLED : ''
+    const { client, said } = dial()
+    client.write(request(headers) + body)
+    await eventually(() => said().includes('ok'))
+    // The connection is still ours: the next request takes its own way, with our word about who asks.
+    client.write(SMUGGLED)
+    await eventually(() => heard.length === 2)
+    expect(heard.map(({ url }) => url)).toEqual(['/', '/smuggled'])
+    expect(heard[0]!.headers.upgrade).toBeUndefined()
+    expect(heard[0]!.headers['http2-settings']).toBeUndefined()
+    expect(heard[1]!.headers['x-forwarded-for']).toBe('127.0.0.1')
+  })
+
+  test('the preface of HTTP/2 is refused', async () => {
+    await application()
+    expect(await converse('PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n')).toMatch(/^HTTP\/1\.1 400 /)
+    expect(heard).toEqual([])
+  })
+})
+
+/** Who asked, over what, and what for: whichever proxy would have said it. */
+const FORWARDED = [
+  ...['Forwarded', 'X-Forwarded', 'X-Forwarded-For', 'X-Forwarded-Host', 'X-Forwarded-Proto', 'X-Forwarded-Port'],
+  ...['X-Forwarded-Prefix', 'X-Forwarded-Server', 'X-Forwarded-Scheme', 'X-Forwarded-Ssl', 'X-Forwarded-User'],
+  ...['X-Forwarded-Client-Cert', 'X-Real-IP', 'X-Client-IP', 'Client-IP', 'True-Client-IP', 'CF-Connecting-IP'],
+  ...['CF-Connecting-IPv6', 'Fastly-Client-IP', 'X-Cluster-Client-IP', 'X-Originating-IP', 'X-Remote-IP'],
+  ...['X-Remote-Addr', 'X-Original-URL', 'X-Original-Host', 'X-Original-Forwarded-For', 'X-Rewrite-URL'],
+  ...['X-Host', 'X-Scheme', 'X-Url-Scheme', 'Front-End-Https', 'X-Envoy-External-Address', 'Proxy'],
+]
+const spellings = (name: string) => [name, name.toUpperCase(), name.replaceAll('-', '_'), name.replaceAll('-', '.')]
+/** As programs see headers that make environment variables of them. */
+const canonical = (name: string) => name.toLowerCase().replace(/[^a-z0-9]/g, '-')
+
+test.each([
+  ['a request', ''],
+  ['an upgrade', UPGRADE],
+])('of %s the application hears our word only about who asked', async (_, more) => {
+  await application()
+  const forged = FORWARDED.flatMap(spellings).map(name => `${name}: 6.6.6.6\r\n`)
+  for (let at = 0; at < forged.length; at += 20)
+    await converse(request((more || 'Connection: close\r\n') + forged.slice(at, at + 20).join('')))
+  expect(heard).toHaveLength(Math.ceil(forged.length / 20))
+  const ours = {
+    'x-forwarded-for': '127.0.0.1',
+    'x-forwarded-host': 'app.localhost',
+    'x-forwarded-proto': 'http',
+    'x-forwarded-port': String(port),
+    'x-real-ip': '127.0.0.1',
+    forwarded: 'for=127.0.0.1;host="app.localhost";proto=http',
+  }
+  const told = new Set(FORWARDED.map(canonical))
+  for (const { rawHeaders } of heard) {
+    const names = rawHeaders.filter((_, i) => i % 2 === 0)
+    const said = names.map((name, i) => [canonical(name), rawHeaders[2 * i + 1]] as const)
+    expect(rawHeaders).not.toContain('6.6.6.6')
+    expect(Object.fromEntries(said.filter(([name]) => told.has(name)))).toEqual(ours)
+  }
+})
+
+test('what Connection names goes no further, but never the framing, the host or our word', async () => {
+  await application()
+  const named = 'X-Own, Content-Length, Host, X-Forwarded-For, Transfer-Encoding, Upgrade'
+  const headers = `Connection: close, ${named}\r\nX-Own: 1\r\nX_Own: 2\r\nKeep: me\r\nContent-Length: 4\r\n`
+  await converse(`${request(headers, 'POST / HTTP/1.1')}body`)
+  expect(heard[0]!.headers).toMatchObject({ host: 'app.localhost', 'content-length': '4', keep: 'me' })
+  expect(heard[0]!.headers['x-forwarded-for']).toBe('127.0.0.1')
+  expect(heard[0]!.headers['x-own'] ?? heard[0]!.headers.x_own).toBeUndefined()
+  expect(raw).not.toMatch(/^te:|^trailer:|content_length/im)
+})
+
+describe('one request is one request', () => {
+  test.each([
+    [
+      'a length and chunks',
+      `${request('Content-Length: 5\r\nTransfer-Encoding: chunked\r\n', 'POST / HTTP/1.1')}0\r\n\r\n${SMUGGLED}`,
+    ],
+    ['two lengths', request('Content-Length: 0\r\nContent-Length: 5\r\n', 'POST / HTTP/1.1') + SMUGGLED],
+    ['a length that is none', request('Content-Length: +5\r\n', 'POST / HTTP/1.1') + SMUGGLED],
+    ['chunks twice', `${request('Transfer-Encoding: chunked, chunked\r\n', 'POST / HTTP/1.1')}0\r\n\r\n${SMUGGLED}`],
+    ['another coding', `${request('Transfer-Encoding: gzip, chunked\r\n', 'POST / HTTP/1.1')}0\r\n\r\n${SMUGGLED}`],
+    ['a coding that is none', `${request('Transfer-Encoding: xchunked\r\n', 'POST / HTTP/1.1')}0\r\n\r\n${SMUGGLED}`],
+    [
+      'a space before the colon',
+      `${request('Transfer-Encoding : chunked\r\n', 'POST / HTTP/1.1')}0\r\n\r\n${SMUGGLED}`,
+    ],
+    ['a folded header', request('X-A: b\r\n Transfer-Encoding: chunked\r\n', 'POST / HTTP/1.1') + SMUGGLED],
+    ['a bare line feed', `GET / HTTP/1.1\nHost: app.localhost\n\n${SMUGGLED}`],
+    ['two hosts', request('Host: other.localhost\r\n')],
+    ['a host that is none', 'GET / HTTP/1.1\r\nHost: app.localhost"; x\r\n\r\n'],
+    ['no host', 'GET / HTTP/1.1\r\n\r\n'],
+    ['the address of another host', request('', 'GET http://other.localhost/ HTTP/1.1')],
+    ['a target that is no path', request('', 'GET app HTTP/1.1')],
+    ['a tunnel', request('', 'CONNECT other:443 HTTP/1.1')],
+    [
+      'more headers than applications read',
+      `${request(`${'a:\r\n'.repeat(2500)}Content-Length: ${SMUGGLED.length}\r\n`)}${SMUGGLED}`,
+    ],
+    ['longer headers than fit', request(`a: ${'b'.repeat(20_000)}\r\n`)],
+  ])('%s is refused, and the application hears nothing', async (_, bytes) => {
+    await application()
+    const { client, said, closed } = dial()
+    client.write(bytes, 'latin1')
+    await closed
+    expect(said()).toMatch(/^$|^HTTP\/1\.1 (400|404|431|501) /)
+    expect(heard.map(({ url }) => url)).not.toContain('/smuggled')
+    expect(heard).toEqual([])
+  })
+
+  test.each([
+    ['two lengths', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nok'],
+    ['a length and chunks', 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
+    ['a header with a line end', 'HTTP/1.1 200 OK\r\nX: a\rSet-Cookie: b\r\nContent-Length: 2\r\n\r\nok'],
+    ['headers without end', `HTTP/1.1 200 OK\r\n${`a: ${'b'.repeat(1000)}\r\n`.repeat(40)}`],
+  ])('an answer with %s is none', async (_, answer) => {
+    await listener(answer)
+    const { client, said } = dial()
+    client.write(request(''))
+    await eventually(() => said().includes('\r\n\r\n'))
+    expect(said()).toMatch(/^HTTP\/1\.1 502 /)
+    expect(said()).not.toMatch(/^set-cookie/im)
+  })
+})
+
+test.each(['identity', 'chunked, identity', 'xchunked', 'gzip, chunked'])(
+  'an answer in the transfer coding %s is framed by the router',
+  async coding => {
+    await listener(`HTTP/1.1 200 OK\r\nTransfer-Encoding: ${coding}\r\nConnection: close\r\n\r\n2\r\nok\r\n0\r\n\r\n`)
+    const { client, said } = dial()
+    client.write(request('Connection: close\r\n'))
+    await eventually(() => said().includes('ok'))
+    expect(said().match(/^transfer-encoding: .*$/gim)).toEqual(['Transfer-Encoding: chunked'])
+  },
+)
+
+test('of hints without end some are passed on', async () => {
+  await listener(`${'HTTP/1.1 103 Early Hints\r\nLink: </a.css>; rel=preload\r\n\r\n'.repeat(1000)}${OK}`)
+  const said = await converse(request('Connection: close\r\n'))
+  expect(said.match(/ 103 /g)!.length).toBeLessThan(50)
+  expect(said).toMatch(/HTTP\/1\.1 200 OK\r\n[\s\S]*ok$/)
+})
+
+test('a port of which somebody else has the other half is not taken', async () => {
+  const squatter = createServer()
+  open.push(squatter)
+  const taken = await once(squatter.listen(0, '::1'), 'listening').then(
+    () => (squatter.address() as AddressInfo).port,
+    () => undefined,
+  )
+  if (taken === undefined) return
+  const home = folder()
+  const client = new RouterClient(join(home, 'router.json'), taken)
+  onTestFinished(async () => {
+    await client.close()
+    fs.rmSync(home, { recursive: true, force: true })
+  })
+  await client.open()
+  expect(client.port).toBeGreaterThan(taken)
+})
+
+describe('nobody holds a connection without doing anything', () => {
+  beforeEach(() => routes({ headers_ms: 300, body_ms: 300, answer_ms: 600, check_ms: 50 }))
+
+  test.each([
+    ['headers that do not end', 'GET / HTTP/1.1\r\nHost: app.localhost\r\nX-Slow: '],
+    ['a body that does not come', request('Content-Length: 5\r\n', 'POST / HTTP/1.1')],
+  ])('%s are ended with 408', async (_, bytes) => {
+    await application(req => (req.method === 'POST' ? '' : OK))
+    expect(await converse(bytes)).toMatch(/^HTTP\/1\.1 408 /)
+    await eventually(() => Object.keys(router.inFlight()).length === 0)
+  })
+
+  test.each([
+    ['a request', ''],
+    ['an upgrade', UPGRADE],
+  ])('an application that never answers %s is given up with 504', async (_, more) => {
+    await listener('')
+    const { client, said } = dial()
+    client.write(request(more))
+    await eventually(() => said().includes('\r\n\r\n'))
+    expect(said()).toMatch(/^HTTP\/1\.1 504 /)
+    await eventually(() => Object.keys(router.inFlight()).length === 0)
+  })
+})

@@ -1,0 +1,44 @@
+// Every regular expression in the source matches in time linear in the text, whoever wrote the text.
+import { readdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+import { patternsIn, slownessOf } from '../support/patterns.ts'
+
+const src = join(import.meta.dirname, '../../src')
+const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(path => path.endsWith('.ts'))
+const found = files.map(file => ({ file, ...patternsIn(readFileSync(join(src, file), 'utf8')) }))
+const slow = (source: string) => patternsIn(source).literals.map(slownessOf)
+
+/** What they make patterns of is their own, and `request-bounds.test.ts` judges those of the schemas. */
+const MAKE_PATTERNS = ['agent/places.ts', 'deployments/kubernetes.schema.ts']
+
+describe('regular expressions', () => {
+  it('match in linear time', () => {
+    const patterns = found.flatMap(({ file, literals }) => literals.map(one => ({ file, ...one })))
+    expect(patterns.length).toBeGreaterThan(200)
+    const refused = patterns
+      .map(one => `${one.file}: /${one.pattern}/${one.flags} ${slownessOf(one) ?? ''}`)
+      .filter(line => !line.endsWith(' '))
+    expect(refused).toEqual([])
+  }, 120_000)
+
+  it('are literals, so that they can be judged', () => {
+    expect(found.filter(({ dynamic }) => dynamic > 0).map(({ file }) => file)).toEqual(MAKE_PATTERNS)
+  })
+})
+
+describe('the judgement', () => {
+  it.each([
+    ['a row at the end of a text, searched from each of its places', 'x.replace(/-+$/, "")'],
+    ['white space before and after what may be white space', 'const A = /^a\\s+[a-z\\s]+b$/'],
+    ['alternatives alike, again and again', 'const A: RegExp = /^(a|a)*$/'],
+    ['a counted repetition', 'const A = /^([a-z]{1,20}){1,20}$/ as RegExp'],
+  ])('finds %s', (_, source) => {
+    expect(slow(source)).toEqual([expect.stringMatching(/polynomial|exponential/)])
+  })
+
+  it.each(['new RegExp(a)', 'RegExp(a)', 'globalThis.RegExp("a")', 'a.match("a+$")', 'a.search(`b`)'])(
+    'finds that %s makes a pattern',
+    source => expect(patternsIn(source).dynamic).toBe(1),
+  )
+})

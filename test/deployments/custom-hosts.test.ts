@@ -1,0 +1,287 @@
+// Custom hosts: one owner in the installation, served by shared agents only once DNS proves it.
+import { sql } from 'drizzle-orm'
+import { afterAll, describe, expect, it } from 'vitest'
+import { recordOf } from '../../src/deployments/custom-hosts.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { registerPlatformListener } from '../../src/listeners/platform.ts'
+import { agentOf, newListener } from '../support/agent.ts'
+import { newTenant, nobody, type Reply, startApp, type Tenant, txt } from '../support/app.ts'
+import { image } from '../support/deployments.ts'
+
+const settings = {
+  SLIPWAY_MODE: 'self_hosted',
+  APPS_DOMAIN: 'apps.example.net',
+  PUBLIC_URL: 'https://slipway.example.net',
+}
+const app = startApp({ settings })
+// The shared agent's listener belongs to one organization and serves others.
+afterAll(() => runAsSystem(app.database, sql`delete from deployments`))
+
+const tenantHere = () => newTenant({ app })
+const newHost = () => `${nobody()}.example.com`
+const container = (source_config: object) => ({
+  name: `app-${nobody()}`,
+  source: 'external_container',
+  source_config: { resource_spec: {}, ...source_config },
+  source_revision_config: image,
+  secrets: [],
+})
+const create = (tenant: Tenant, custom_url?: string, more: object = {}) =>
+  tenant.post('/v2/deployments', container({ custom_url, ...more }))
+const patch = (tenant: Tenant, id: string, custom_url: string, query = '') =>
+  tenant.patch(`/v2/deployments/${id}${query}`, { source_config: { custom_url } })
+const outcome = ({ status, body }: Reply) => (status < 300 ? status : body.code)
+const verify = (tenant: Tenant, host: string, headers?: Record<string, string>) =>
+  tenant.post(`/v2/custom-hosts/${host}/verification`, undefined, headers)
+/** The DNS of a host has the records of these workspaces, and no other. */
+async function proves(host: string, ...tenants: Tenant[]) {
+  const records = await Promise.all(tenants.map(({ tenant_id }) => recordOf(app, tenant_id, host)))
+  txt.set(`_slipway.${host}`, ['v=spf1 -all', ...records.map(({ value }) => value)])
+}
+const hostsOf = async (tenant: Tenant) => (await tenant.get('/v2/custom-hosts')).body.resources
+const explained = async (tenant: Tenant, id: string) =>
+  (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources.map(({ code }: { code: string }) => code)
+const eventsOf = async (tenant: Tenant, host: string) => {
+  const query = sql`select type from events where tenant_id = ${tenant.tenant_id}::uuid and data ->> 'host' = ${host} order by seq`
+  const [rows] = (await runAsSystem(app.database, query)) as [[string][]]
+  return rows.map(([type]) => type)
+}
+
+/** An agent that serves every workspace without listeners of its own. */
+async function sharedAgent(tenant: Tenant) {
+  const { organization_id } = tenant
+  const wanted = { organization_id, compute_id: `shared-${nobody()}`, compute_type: 'local' as const }
+  const { listener_key } = await registerPlatformListener(app.database, wanted)
+  const agent = agentOf(tenant, listener_key)
+  const told = new Map<string, string | null>()
+  /** The custom URLs that the agent was told last, by deployment. */
+  return async () => {
+    // The first poll only takes up what nobody serves yet.
+    for (const work of [...(await agent.work()), ...(await agent.work())]) told.set(work.deployment_id, work.custom_url)
+    return told
+  }
+}
+
+describe('a host belongs to one workspace', () => {
+  it('and is refused to every other, however it is spelt, created, patched or planned', async () => {
+    const [own, other] = await Promise.all([tenantHere(), tenantHere()])
+    const host = newHost()
+    expect(outcome(await create(own, `https://${host}/shop`))).toBe(201)
+    const { id } = (await create(other)).body
+    for (const url of [host, host.toUpperCase(), `https://${host}/other`, `https://${host}:8443`, `${host}:443`]) {
+      expect(outcome(await create(other, url)), url).toBe('custom_host_taken')
+      expect(outcome(await patch(other, id, url)), url).toBe('custom_host_taken')
+      expect(outcome(await patch(other, id, url, '?dry_run=true')), url).toBe('custom_host_taken')
+    }
+    expect(outcome(await create(other, `sub.${host}`))).toBe(201)
+    expect(await hostsOf(other)).toMatchObject([{ host: `sub.${host}` }])
+  })
+
+  it('its deployments share the host, each with a path of its own', async () => {
+    const tenant = await tenantHere()
+    const host = newHost()
+    const { id } = (await create(tenant, `https://${host}/one`)).body
+    expect(outcome(await create(tenant, `https://${host}/two`))).toBe(201)
+    for (const url of [`https://${host}/one`, `https://${host}/one/`, `https://${host}/x/../two`])
+      expect(outcome(await create(tenant, url)), url).toBe('custom_url_taken')
+    expect(outcome(await patch(tenant, id, `https://${host}/two`))).toBe('custom_url_taken')
+    expect(outcome(await patch(tenant, id, `https://${host}/one`))).toBe(200)
+    expect(outcome(await patch(tenant, id, host))).toBe(200)
+    expect(await hostsOf(tenant)).toHaveLength(1)
+  })
+
+  it('of many workspaces that ask at once, one gets it', async () => {
+    const tenants = await Promise.all(Array.from({ length: 6 }, tenantHere))
+    const host = newHost()
+    const outcomes = await Promise.all(tenants.map(async tenant => outcome(await create(tenant, host))))
+    expect(outcomes.sort()).toEqual([201, ...Array(5).fill('custom_host_taken')])
+  })
+
+  it.each<[string, (tenant: Tenant, ids: string[]) => Promise<unknown>]>([
+    ['is cleared', (tenant, ids) => each(ids, id => tenant.patch(`/v2/deployments/${id}?clear=custom_url`, {}))],
+    ['is another', (tenant, ids) => each(ids, id => patch(tenant, id, newHost()))],
+    ['is deleted', (tenant, ids) => each(ids, id => tenant.delete(`/v2/deployments/${id}`))],
+    ['are deleted at once', (tenant, ids) => tenant.delete(`/v2/deployments?deployment_ids=${ids}`)],
+    ['are deleted side by side', (tenant, ids) => Promise.all(ids.map(id => tenant.delete(`/v2/deployments/${id}`)))],
+    ['go with the workspace', tenant => tenant.owner.delete(`/workspaces/${tenant.tenant_id}`)],
+  ])('is free again when the last custom_url of it %s', async (_, release) => {
+    const [own, other] = await Promise.all([tenantHere(), tenantHere()])
+    const host = newHost()
+    const ids = [(await create(own, host)).body.id, (await create(own, `https://${host}/more`)).body.id]
+    expect(outcome(await create(other, host))).toBe('custom_host_taken')
+    await release(own, ids)
+    expect(outcome(await create(other, host))).toBe(201)
+  })
+  const each = async (ids: string[], act: (id: string) => Promise<Reply>) => {
+    for (const id of ids) expect((await act(id)).status).toBeLessThan(300)
+  }
+
+  it.each([
+    'slipway.example.net',
+    'apps.example.net',
+    'shop.apps.example.net',
+    'localhost',
+    'shop.localhost',
+    'registry.example.com',
+  ])('but %s is the installation’s', async host => {
+    const tenant = await tenantHere()
+    const { id } = (await create(tenant)).body
+    expect(outcome(await create(tenant, `https://${host}/x`))).toBe('custom_host_reserved')
+    expect(outcome(await patch(tenant, id, host))).toBe('custom_host_reserved')
+    expect(outcome(await verify(tenant, host))).toBe('custom_host_reserved')
+  })
+})
+
+describe('verification', () => {
+  it('names the record while it is missing, and takes no other workspace’s', async () => {
+    const [tenant, other] = await Promise.all([tenantHere(), tenantHere()])
+    const host = newHost()
+    const { id } = (await create(tenant, host)).body
+    const [{ record, ...rest }] = await hostsOf(tenant)
+    expect(rest).toEqual({ host, verified_at: null, served: false })
+    expect(record.name).toBe(`_slipway.${host}`)
+    const refused = await verify(tenant, host)
+    expect([refused.status, refused.body.code]).toEqual([404, 'custom_host_unproven'])
+    expect(refused.body.detail).toContain(`${record.name} TXT "${record.value}"`)
+    for (const wrong of [
+      [],
+      ['slipway-host='],
+      [record.value.slice(0, -1)],
+      [`${record.value}x`, 'a'.repeat(60_000)],
+    ]) {
+      txt.set(record.name, wrong)
+      expect(outcome(await verify(tenant, host))).toBe('custom_host_unproven')
+    }
+    await proves(host, other)
+    expect(outcome(await verify(tenant, host))).toBe('custom_host_unproven')
+    expect(await explained(tenant, id)).toContain('custom_url_unverified')
+    await proves(host, tenant)
+    const { body } = await verify(tenant, host.toUpperCase())
+    expect(body).toEqual({ host, verified_at: expect.any(String), record, served: true })
+    expect(await hostsOf(tenant)).toEqual([body])
+    expect(await explained(tenant, id)).not.toContain('custom_url_unverified')
+    expect(await eventsOf(tenant, host)).toEqual(['custom_host.verified'])
+  })
+
+  it('moves an unproven host to whoever proves it, and both journals tell', async () => {
+    const [squatter, owner] = await Promise.all([tenantHere(), tenantHere()])
+    const host = newHost()
+    const { id } = (await create(squatter, host)).body
+    await proves(host, owner)
+    expect(outcome(await verify(owner, host))).toBe(200)
+    expect(await hostsOf(squatter)).toEqual([])
+    expect(await explained(squatter, id)).toContain('custom_url_lost')
+    expect(await eventsOf(squatter, host)).toEqual(['custom_host.lost'])
+    expect(await eventsOf(owner, host)).toEqual(['custom_host.verified'])
+    expect(outcome(await create(owner, host))).toBe(201)
+    // The one who lost it goes on with everything else, and does not get it back.
+    expect(
+      outcome(await squatter.patch(`/v2/deployments/${id}`, { source_config: { resource_spec: { cpu: 1 } } })),
+    ).toBe(200)
+    expect(outcome(await create(squatter, `https://${host}/more`))).toBe('custom_host_taken')
+    await squatter.delete(`/v2/deployments/${id}`)
+    expect(await hostsOf(owner)).toHaveLength(1)
+  })
+
+  it('leaves a proven host to its owner for as long as the owner’s record stands', async () => {
+    const [first, second] = await Promise.all([tenantHere(), tenantHere()])
+    const host = newHost()
+    await create(first, host)
+    await proves(host, first)
+    await verify(first, host)
+    await proves(host, first, second)
+    expect(outcome(await verify(second, host))).toBe('custom_host_taken')
+    expect(outcome(await verify(first, host))).toBe(200)
+    await proves(host, second)
+    expect(outcome(await verify(second, host))).toBe(200)
+    expect(await eventsOf(first, host)).toContain('custom_host.lost')
+    expect(await hostsOf(first)).toEqual([])
+  })
+
+  it('of two that prove it at once, one owns it', async () => {
+    const tenants = await Promise.all([tenantHere(), tenantHere()])
+    const host = newHost()
+    await Promise.all(tenants.map(tenant => create(tenant, host)))
+    await proves(host, ...tenants)
+    const outcomes = await Promise.all(tenants.map(async tenant => outcome(await verify(tenant, host))))
+    expect(outcomes.sort()).toEqual([200, 'custom_host_taken'])
+    const owned = await Promise.all(tenants.map(hostsOf))
+    expect(owned.flat()).toHaveLength(1)
+  })
+
+  it('and changes of the same hosts, side by side, wait for each other and never in a circle', async () => {
+    const tenants = await Promise.all([tenantHere(), tenantHere()])
+    const hosts = [newHost(), newHost()] as const
+    for (const host of hosts) await proves(host, ...tenants)
+    const ids = await Promise.all(tenants.map(async tenant => (await create(tenant)).body.id))
+    const acts = Array.from({ length: 10 }, (_, round) =>
+      tenants.flatMap((tenant, i) => [
+        patch(tenant, ids[i], hosts[(round + i) % 2]!),
+        verify(tenant, hosts[(round + i) % 2]!),
+        create(tenant, `https://${hosts[round % 2]}/${round}`),
+        tenant.patch(`/v2/deployments/${ids[i]}?clear=custom_url`, {}),
+      ]),
+    ).flat()
+    const outcomes = new Set((await Promise.all(acts)).map(outcome))
+    for (const one of outcomes) expect([200, 201, 'custom_host_taken', 'custom_url_taken']).toContain(one)
+  })
+
+  it('is answered once under an idempotency key', async () => {
+    const tenant = await tenantHere()
+    const host = newHost()
+    await proves(host, tenant)
+    const key = { 'Idempotency-Key': 'once' }
+    const { body } = await verify(tenant, host, key)
+    txt.clear()
+    const again = await verify(tenant, host, key)
+    expect([again.headers.get('Idempotency-Replayed'), again.body]).toEqual(['true', body])
+  })
+})
+
+describe('an agent', () => {
+  it('that serves several workspaces is told of a host only once it is proved', async () => {
+    const [own, other] = await Promise.all([tenantHere(), tenantHere()])
+    const told = await sharedAgent(own)
+    const host = newHost()
+    const squatting = (await create(other, `https://${host}/pay`)).body
+    expect((await told()).get(squatting.id)).toBeNull()
+    await proves(host, own)
+    await verify(own, host)
+    const shop = (await create(own, host)).body
+    expect((await told()).get(shop.id)).toBe(host)
+    expect((await told()).get(squatting.id)).toBeNull()
+    // The owner’s record goes, another one’s comes: the host moves on the agent too.
+    await proves(host, other)
+    await verify(other, host)
+    const after = await told()
+    expect([after.get(shop.id), after.get(squatting.id)]).toEqual([null, `https://${host}/pay`])
+  })
+
+  it('of one workspace is told at once', async () => {
+    const tenant = await tenantHere()
+    const { listener, key } = await newListener(tenant)
+    const host = newHost()
+    const { id } = (await create(tenant, host, { listener_id: listener.id })).body
+    const agent = agentOf(tenant, key)
+    expect(await agent.work()).toMatchObject([{ deployment_id: id, custom_url: host }])
+    expect(await hostsOf(tenant)).toMatchObject([{ verified_at: null, served: true }])
+    expect(await explained(tenant, id)).not.toContain('custom_url_unverified')
+    // Somebody else proves it: the agent hears of that.
+    const owner = await tenantHere()
+    await proves(host, owner)
+    await verify(owner, host)
+    expect(await agent.work()).toMatchObject([{ deployment_id: id, custom_url: null }])
+  })
+
+  it('a plan warns of what has to be proved first', async () => {
+    const tenant = await tenantHere()
+    const { id } = (await create(tenant)).body
+    const host = newHost()
+    const { value } = await recordOf(app, tenant.tenant_id, host)
+    const warnings = async () => (await patch(tenant, id, host, '?dry_run=true')).body.warnings
+    expect(await warnings()).toEqual([expect.stringContaining(value)])
+    await proves(host, tenant)
+    await verify(tenant, host)
+    expect(await warnings()).toEqual([])
+  })
+})

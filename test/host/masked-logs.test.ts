@@ -1,0 +1,126 @@
+// What is secret never reaches a log or a status message, through the real control plane and agent: builds,
+// applications, failures.
+import { randomBytes } from 'node:crypto'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Plane, startPlane } from '../../protocol-kit/plane.ts'
+import { Agent } from '../../src/agent/agent.ts'
+import { controlAt } from '../../src/agent/control.ts'
+import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { eventually } from '../support/commands.ts'
+import { closeAgents, folder, QUICK, run } from '../support/engine.ts'
+
+const TOKEN = `to"ken&${randomBytes(12).toString('base64')}`
+const KEY = `-----BEGIN KEY-----\n${randomBytes(90).toString('base64')}\n-----END KEY-----`
+const secrets = [
+  { name: 'TOKEN', value: TOKEN },
+  { name: 'KEY', value: KEY },
+]
+/** It says itself how it tells what is in its environment, so that no test has to know how. */
+const APP = `
+const all = JSON.stringify(process.env)
+const tell = () => {
+  for (const value of [process.env.TOKEN, process.env.KEY, process.env.DATABASE_URI]) {
+    console.log('raw', value)
+    console.log('json', JSON.stringify({ value }))
+    console.log('base64', Buffer.from(value).toString('base64'), Buffer.from('xy' + value).toString('base64url'))
+    console.log('hex', Buffer.from(value).toString('hex'))
+    console.log('form', new URLSearchParams({ value }).toString(), encodeURIComponent(value))
+    console.log('x'.repeat(16 * 1024 - 20) + value)
+  }
+  console.log('all', all)
+  process.stdout.write('unfinished ' + process.env.TOKEN)
+}
+tell()
+process.on('SIGTERM', () => { tell(); process.exit() })
+process.stdout.write('\\nsaid\\n')
+if (process.env.CRASH) { console.error('gave up with ' + process.env.TOKEN); process.exit(1) }
+require('node:http').createServer((_, res) => res.end('ok')).listen(process.env.PORT)
+`
+
+let plane: Plane
+let home: string
+beforeAll(async () => {
+  plane = await startPlane()
+  home = folder()
+  fs.mkdirSync(join(home, 'templates/leaky'), { recursive: true })
+  const configuration = { start_command: 'node main.cjs', build_command: 'env; env | base64; env | base64 -w 0' }
+  fs.writeFileSync(join(home, 'templates/leaky/slipway.json'), JSON.stringify(configuration))
+  fs.writeFileSync(join(home, 'templates/leaky/main.cjs'), APP)
+})
+afterAll(async () => {
+  await closeAgents()
+  await plane.stop()
+  fs.rmSync(home, { recursive: true, force: true })
+})
+
+/** Pieces of a value and of what it is encoded to, which somebody would look for who reads the logs. */
+function piecesOf(value: string): string[] {
+  const all = value.split('\n').flatMap(line => {
+    const bytes = Buffer.from(line)
+    const shifted = [0, 1, 2].map(shift =>
+      Buffer.concat([Buffer.alloc(shift), bytes])
+        .toString('base64')
+        .slice(4, -4),
+    )
+    const encoded = [line, bytes.toString('hex'), encodeURIComponent(line), ...shifted]
+    return encoded.flatMap(text => [text, text.replaceAll('+', '-').replaceAll('/', '_')])
+  })
+  return all.flatMap(text =>
+    Array.from({ length: Math.ceil(text.length / 8) }, (_, i) => text.slice(i * 8, i * 8 + 12)),
+  )
+}
+
+test('a build that prints its environment and an application that does leak nothing, also to the next agent', async () => {
+  const { call, listener_id, listener_key } = await plane.newWorkspace()
+  const at = join(home, 'agent')
+  const start = () => {
+    const engine = new ProcessEngine({ home: at, port: 0, limits: QUICK })
+    const control = controlAt({ url: plane.url, key: listener_key })
+    const options = { agent_id: 'one', version: 'test', home: at, wait: 2, say: () => {} }
+    return run(new Agent({ ...options, engine, control, templates: join(home, 'templates') }))
+  }
+  const agent = start()
+  const { status, body } = await call('POST', '/v2/deployments', {
+    ...{ name: 'leaky', source: 'internal_template', source_revision_config: {}, secrets },
+    source_config: { template_id: 'leaky', listener_id, resource_spec: { db_storage_gi: 1 } },
+  })
+  expect(status, JSON.stringify(body)).toBe(201)
+  const deployment = `/v2/deployments/${body.id}`
+  await eventually(async () => (await call('GET', deployment)).body.active_revision_id)
+  const revision = (await call('GET', deployment)).body.active_revision_id
+  const logs = async (path: string): Promise<string[]> => {
+    const { body: page } = await call('POST', `/v1/projects/${body.id}/${path}`, { limit: 100, order: 'asc' })
+    return page.logs.map(({ message }: { message: string }) => message)
+  }
+  const said = (lines: string[]) => lines.filter(line => line === 'said').length
+  const build = await eventually(async () => {
+    const lines = await logs(`revisions/${revision}/build_logs`)
+    return lines.some(line => line.startsWith('Built in')) ? lines : undefined
+  })
+  expect(build).toContain('TOKEN=********')
+  const deploy = await eventually(async () => {
+    const lines = await logs('deploy_logs')
+    return said(lines) === 1 ? lines : undefined
+  })
+  expect(deploy.filter(line => line === 'raw ********')).toHaveLength(3)
+
+  // The next agent finds what runs, and tells what it writes only once it knows the secrets.
+  await agent.close({ stop: false })
+  start()
+  const { uri } = JSON.parse(fs.readFileSync(join(at, 'process', body.id, 'database.json'), 'utf8'))
+  const crash = { secrets: [...secrets, { name: 'CRASH', value: 'yes' }] }
+  expect((await call('PATCH', deployment, crash)).status).toBe(200)
+  const failed = await eventually(async () => {
+    const { body: page } = await call('GET', `${deployment}/revisions`)
+    return page.resources.find((one: { status: string }) => one.status === 'DEPLOY_FAILED')
+  })
+  expect(failed.status_message).toContain('gave up with ********')
+  await call('DELETE', deployment)
+  const all = [...build, ...deploy, ...(await logs('deploy_logs')), failed.status_message].join('\n')
+  const leaked = [TOKEN, KEY, new URL(uri).password]
+    .flatMap(piecesOf)
+    .filter(one => one.length === 12 && all.includes(one))
+  expect(leaked).toEqual([])
+})

@@ -1,0 +1,40 @@
+// TXT records, asked of a real DNS server on this machine.
+import { afterAll, beforeAll, expect, it } from 'vitest'
+import { txtRecords, txtResolver } from '../../src/kernel/txt-records.ts'
+import { dnsServer } from '../support/dns-server.ts'
+
+let server: Awaited<ReturnType<typeof dnsServer>>
+const long = `slipway-host=${'a'.repeat(600)}`
+beforeAll(async () => {
+  server = await dnsServer({
+    '_slipway.app.example.com': ['v=spf1 -all', long],
+    '_slipway.empty.example.com': 'empty',
+    '_slipway.silent.example.com': 'silence',
+    '_slipway.broken.example.com': 'garbage',
+    '_slipway.refused.example.com': 'refused',
+  })
+})
+afterAll(() => server.close())
+
+const ask = (name: string) => txtRecords({ resolveTxt: txtResolver([server.address]) }, name).catch(error => error.code)
+
+it('come whole, however many strings a text is cut into', async () => {
+  expect((await ask('_slipway.app.example.com')).sort()).toEqual([long, 'v=spf1 -all'])
+})
+
+it.each([
+  ['missing', []],
+  ['empty', []],
+  ['refused', 'upstream_error'],
+  ['broken', 'upstream_error'],
+])('of a host that is %s are %j', async (host, outcome) => {
+  expect(await ask(`_slipway.${host}.example.com`)).toEqual(outcome)
+})
+
+it('are waited for five seconds, whether a server or a resolver does not answer', async () => {
+  const before = performance.now()
+  const never = txtRecords({ resolveTxt: () => new Promise<never>(() => {}) }, '_slipway.a.b').catch(({ code }) => code)
+  const outcomes = await Promise.all([ask('_slipway.silent.example.com'), never])
+  expect(outcomes).toEqual(['upstream_timeout', 'upstream_timeout'])
+  expect(performance.now() - before).toBeLessThan(9000)
+})

@@ -1,0 +1,237 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { tripsOf } from '#runtime'
+import { networkOf } from '../../src/kernel/address-limits.ts'
+import { settled } from '../../src/kernel/afterwards.ts'
+import { newApiKey } from '../../src/kernel/crypto.ts'
+import { recent } from '../../src/kernel/recent.ts'
+import { clock, later, newTenant, nobody, send, startApp, type Tenant } from '../support/app.ts'
+import { newIntegration } from '../support/integrations.ts'
+import { signed } from '../support/pushes.ts'
+
+afterEach(() => {
+  clock.ahead = 0
+})
+
+/** An instance of its own, which remembers nothing yet. Tests say in a header where a request comes from. */
+const instance = (settings: Record<string, unknown> = {}) =>
+  startApp({ settings, overrides: { clientAddress: c => c.req.header('X-Test-Address') } })
+const DAY = 24 * 60 * 60_000
+const from = (address: string) => ({ 'X-Test-Address': address })
+
+async function burst<T>(times: number, act: (i: number) => Promise<T>): Promise<T[]> {
+  return Promise.all(Array.from({ length: times }, (_, i) => act(i)))
+}
+const count = (replies: { status: number }[], status: number) => replies.filter(one => one.status === status).length
+
+describe('keys that nobody made', () => {
+  it('cost no more trips than an address may fail, in parallel or one by one', async () => {
+    const app = instance()
+    const requestId = `trip-${nobody()}`
+    const headers = { 'X-Request-Id': requestId, ...from('192.0.2.1') }
+    const guess = () => send('GET', '/workspaces', { headers: { ...headers, 'X-Api-Key': newApiKey() }, app })
+    const parallel = await burst(500, guess)
+    expect([count(parallel, 401), count(parallel, 429)]).toEqual([60, 440])
+    for (let i = 0; i < 500; i++) {
+      const refused = await guess()
+      expect([refused.status, refused.body.code]).toEqual([429, 'address_rate_limited'])
+      expect(Number(refused.headers.get('Retry-After'))).toBeGreaterThan(30)
+      expect(refused.headers.get('RateLimit')).toBeNull()
+    }
+    expect(await tripsOf(requestId)).toBe(60)
+    clock.ahead = 61_000
+    expect((await guess()).status).toBe(401)
+  })
+
+  it('do not keep those of the same address out who entered before, nor other addresses', async () => {
+    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
+    const [regular, late] = [await newTenant({ app }), await newTenant({ app })]
+    const here = from('192.0.2.1')
+    expect((await regular.get('/workspaces', here)).status).toBe(200)
+    await burst(10, () => send('GET', '/workspaces', { headers: { ...here, 'X-Api-Key': newApiKey() }, app }))
+    expect((await regular.get('/workspaces', here)).status).toBe(200)
+    expect((await late.get('/workspaces', here)).body.code).toBe('address_rate_limited')
+    expect((await late.get('/workspaces', from('192.0.2.2'))).status).toBe(200)
+    expect((await late.get('/workspaces', here)).status).toBe(200)
+  })
+
+  it('are counted for the whole /64 of an IPv6 address', async () => {
+    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
+    const guess = (address: string) =>
+      send('GET', '/workspaces', { headers: { ...from(address), 'X-Api-Key': newApiKey() }, app })
+    const replies = await burst(20, i => guess(`2001:db8::${i + 1}`))
+    expect([count(replies, 401), count(replies, 429)]).toEqual([5, 15])
+    expect((await guess('2001:db8:0:1::1')).status).toBe(401)
+  })
+
+  it('may be as many as they like where the setting says 0', async () => {
+    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '0' })
+    const headers = () => ({ ...from('192.0.2.1'), 'X-Api-Key': newApiKey() })
+    const replies = await burst(100, () => send('GET', '/workspaces', { headers: headers(), app }))
+    expect(count(replies, 401)).toBe(100)
+  })
+})
+
+describe('a key that enters', () => {
+  it.each<[string, (tenant: Tenant) => Promise<{ status: number }>, number]>([
+    ['goes well', tenant => tenant.get('/workspaces', from('192.0.2.1')), 200],
+    ['is not found', tenant => tenant.delete(`/v2/listeners/${nobody()}`, undefined, from('192.0.2.1')), 404],
+    ['does not fit', tenant => tenant.post('/v2/tag-keys', {}, from('192.0.2.1')), 422],
+  ])('is no failure of its address, where its request %s', async (_, act, status) => {
+    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '3' })
+    for (let i = 0; i < 6; i++) {
+      expect((await act(await newTenant({ app }))).status).toBe(status)
+      await settled()
+    }
+  })
+})
+
+describe('what an address fails by', () => {
+  const revoked = async (tenant: Tenant) => {
+    const { body } = await tenant.post('/workspaces/current/api-keys', { description: 'revoked' })
+    await tenant.delete(`/workspaces/current/api-keys/${body.id}`)
+    return body.key as string
+  }
+  it.each<[string, (tenant: Tenant) => Promise<Record<string, string>>]>([
+    ['no key', async () => ({})],
+    ['a mistyped key', async () => ({ 'X-Api-Key': 'slw_typo' })],
+    ['a revoked key', async tenant => ({ 'X-Api-Key': await revoked(tenant) })],
+  ])('is %s, too', async (_, keyed) => {
+    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
+    const tenant = await newTenant({ app })
+    const headers = { ...from('192.0.2.1'), ...(await keyed(tenant)) }
+    for (let i = 0; i < 5; i++) expect((await send('GET', '/workspaces', { headers, app })).status).toBe(401)
+    const unknown = { ...from('192.0.2.1'), 'X-Api-Key': newApiKey() }
+    expect((await send('GET', '/workspaces', { headers: unknown, app })).status).toBe(429)
+  })
+
+  it('is a made-up key whose body does not fit, counted after the answer', async () => {
+    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
+    const post = () =>
+      send('POST', '/v2/tag-keys', { body: {}, headers: { ...from('192.0.2.1'), 'X-Api-Key': newApiKey() }, app })
+    const replies = await burst(50, post)
+    expect([count(replies, 422), count(replies, 429)]).toEqual([5, 45])
+    await settled()
+    expect((await post()).status).toBe(429)
+  })
+})
+
+describe('a large body', () => {
+  const large = { key: 'x'.repeat(200_000) }
+  const stream = () => new Blob([JSON.stringify(large)]).stream()
+
+  it.each([
+    ['declared', () => ({ raw: JSON.stringify(large) })],
+    ['streamed', () => ({ raw: stream() })],
+  ])('of a made-up key is refused before it is validated, where it is %s', async (_, body) => {
+    const headers = { 'X-Api-Key': newApiKey(), 'Content-Type': 'application/json' }
+    const { status, body: problem } = await send('POST', '/v2/tag-keys', { ...body(), headers, app: instance() })
+    expect([status, problem.code]).toEqual([401, 'key_unknown'])
+  })
+
+  it('costs one trip more when it is the first that an instance sees of a key', async () => {
+    const app = instance({ RATE_LIMIT_PER_MINUTE: '10' })
+    const tenant = await newTenant({ app })
+    for (const [trips, left] of [
+      [2, 9],
+      [1, 8],
+    ]) {
+      const requestId = `trip-${nobody()}`
+      const listener = { compute_type: 'local', compute_id: nobody(), compute_config: { k8s_namespaces: [] } }
+      const spaces = ' '.repeat(100_000)
+      const reply = await send('POST', '/v2/listeners', {
+        raw: JSON.stringify(listener) + spaces,
+        headers: { 'X-Api-Key': tenant.key, 'X-Request-Id': requestId, 'Content-Type': 'application/json' },
+        app,
+      })
+      expect(reply.status).toBe(201)
+      expect(reply.headers.get('RateLimit')).toBe(`"key";r=${left};t=60`)
+      expect(await tripsOf(requestId)).toBe(trips)
+    }
+  })
+
+  it('is not read of a key that lacks the permission', async () => {
+    const tenant = await newTenant()
+    const { body } = await tenant.post('/workspaces/current/api-keys', {
+      description: 'r',
+      permissions: ['workspaces:read'],
+    })
+    const headers = { 'X-Api-Key': body.key, 'Content-Type': 'application/json' }
+    const reply = await send('POST', '/v2/tag-keys', { raw: JSON.stringify(large), headers, app: instance() })
+    expect([reply.status, reply.body.code]).toEqual([403, 'permission_missing'])
+  })
+
+  it('that is declared too large is refused before any other look', async () => {
+    const headers = { 'X-Api-Key': newApiKey(), 'Content-Type': 'application/json', 'Content-Length': '1048577' }
+    const reply = await send('POST', '/v2/tag-keys', { raw: stream(), headers, app: instance() })
+    expect(reply.status).toBe(413)
+  })
+})
+
+describe('a route without a key', () => {
+  it('looks for made-up states only so often for an address', async () => {
+    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
+    const requestId = `trip-${nobody()}`
+    const state = () => Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString('base64url')
+    const headers = { ...from('192.0.2.1'), 'X-Request-Id': requestId }
+    const replies = await burst(50, () => send('GET', `/v2/auth/callback/acme?state=${state()}`, { headers, app }))
+    expect([count(replies, 400), count(replies, 429)]).toEqual([5, 45])
+    expect(await tripsOf(requestId)).toBe(5)
+  })
+
+  it('looks for integrations of unsigned deliveries only so often, not for one that signed before', async () => {
+    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
+    const tenant = await newTenant({ app })
+    const own = await newIntegration(tenant)
+    const deliver = (id: string, signature = '0'.repeat(64)) =>
+      send('POST', `/v1/integrations/forge/githost/${id}/webhook`, {
+        raw: '{}',
+        headers: {
+          ...{ ...from('192.0.2.1'), 'Content-Type': 'application/json', 'X-GitHub-Event': 'ping' },
+          ...{ 'X-GitHub-Delivery': nobody(), 'X-Hub-Signature-256': `sha256=${signature}` },
+        },
+        app,
+      })
+    const signature = await signed('{}')
+    expect((await deliver(own, signature)).status).toBe(202)
+    const madeUp = await burst(50, () => deliver(nobody()))
+    expect([count(madeUp, 401), count(madeUp, 429)]).toEqual([5, 45])
+    expect((await deliver(own, signature)).status).toBe(202)
+    // A git host delivers for everybody from the same addresses, and for most repositories not every day.
+    await later(6 * DAY, async () => {
+      await burst(50, () => deliver(nobody()))
+      expect((await deliver(own, signature)).status).toBe(202)
+    })
+    // Who knows the id of an integration, and not its secret, is limited as well.
+    const unsigned = await burst(50, () => deliver(own))
+    expect([count(unsigned, 401), count(unsigned, 429)]).toEqual([5, 45])
+    // Deliveries have a limit of their own.
+    expect((await tenant.get('/workspaces', from('192.0.2.1'))).status).toBe(200)
+  })
+})
+
+describe('what is remembered', () => {
+  it('is bounded, and the oldest goes first', () => {
+    const entries = recent<number>(3, () => 0)
+    for (let i = 0; i < 10; i++) entries.set(String(i), i, 1000)
+    entries.set('7', 70, 1000)
+    entries.set('10', 10, 1000)
+    expect([entries.size(), entries.get('7'), entries.get('8'), entries.get('9')]).toEqual([3, 70, undefined, 9])
+  })
+
+  it('ends', () => {
+    let now = 0
+    const entries = recent<number>(3, () => now)
+    entries.set('a', 1, 1500)
+    expect(entries.secondsLeft('a')).toBe(2)
+    now = 1500
+    expect([entries.get('a'), entries.secondsLeft('a'), entries.size()]).toEqual([undefined, 0, 0])
+  })
+
+  it.each([
+    ['192.0.2.1', '192.0.2.1'],
+    ['2001:db8::1', '2001:db8:0:0::/64'],
+    ['2001:0db8:0:1:2:3:4:5', '2001:db8:0:1::/64'],
+    ['::1', '0:0:0:0::/64'],
+    ['fe80::', 'fe80:0:0:0::/64'],
+  ])('of %s is %s', (address, network) => expect(networkOf(address)).toBe(network))
+})

@@ -1,0 +1,81 @@
+// A Host header is anybody's word: no address that an answer gives is made of it.
+import { beforeAll, describe, expect, it } from 'vitest'
+import { newTenant, startApp, type Tenant } from '../support/app.ts'
+import { thingsOf } from '../support/things.ts'
+
+const FOREIGN = 'http://evil.example'
+const OURS = 'https://slipway.example.com'
+const app = startApp({ settings: { PUBLIC_URL: OURS } })
+const development = startApp({ settings: { PUBLIC_URL: undefined, ALLOW_LOOPBACK: 'true' } })
+
+let tenant: Tenant
+let things: Record<string, string>
+let archived: string
+beforeAll(async () => {
+  tenant = await newTenant()
+  things = await thingsOf(tenant)
+  const sourced = {
+    name: 'sourced',
+    source: 'internal_source',
+    source_config: {},
+    source_revision_config: {},
+    secrets: [],
+  }
+  archived = (await tenant.post('/v2/deployments', sourced)).body.id
+  for (const key of ['one', 'two']) await tenant.post('/v2/tag-keys', { key })
+})
+
+const ask = async (through: typeof app, origin: string, method: string, path: string, body?: object) => {
+  const init: RequestInit = { method, headers: { 'X-Api-Key': tenant.key, 'Content-Type': 'application/json' } }
+  if (body) init.body = JSON.stringify(body)
+  const response = await through.fetch(new Request(`${origin}${path}`, init))
+  return { status: response.status, text: `${JSON.stringify([...response.headers])} ${await response.text()}` }
+}
+
+/** Whatever gives an address, and whether it gives one with our own origin. */
+const asked: [what: string, method: string, path: () => string, body?: () => object][] = [
+  ['an upload link', 'POST', () => `/v2/deployments/${archived}/upload-url`],
+  ['a redirect URI', 'POST', () => '/v2/auth/authenticate', () => ({ provider: things.provider_id, user_id: 'u' })],
+  ['a new provider', 'POST', () => '/v2/auth/providers', () => provider()],
+  ['a webhook address', 'GET', () => `/v1/integrations/forge/githost/${things.integration_id}`],
+  ['a problem', 'GET', () => '/nowhere'],
+  ['a refused body', 'POST', () => '/v2/deployments', () => ({})],
+  ['the identity document', 'GET', () => '/.well-known/oauth-client.json'],
+  ['the document', 'GET', () => '/openapi.json'],
+  ['the API pages', 'GET', () => '/docs'],
+  ['the next page', 'GET', () => '/v2/tag-keys?limit=1'],
+  ['a page for people', 'GET', () => '/v2/auth/callback/none?state=x&code=y'],
+]
+const provider = () => ({
+  ...{ provider_id: `p-${crypto.randomUUID()}`, name: 'P', client_id: 'c', client_secret: 's' },
+  ...{ auth_url: 'https://auth.example.com/a', token_url: 'https://auth.example.com/t', uses_pkce: true },
+})
+
+describe('a foreign Host', () => {
+  it.each(asked)('is not in %s', async (_, method, path, body) => {
+    const { status, text } = await ask(app, FOREIGN, method, path(), body?.())
+    expect(text).not.toContain('evil.example')
+    expect(status).toBeLessThan(500)
+  })
+
+  it('changes none of the addresses that are given', async () => {
+    const told = await Promise.all(
+      asked.slice(0, 2).map(([, method, path, body]) => ask(app, FOREIGN, method, path(), body?.())),
+    )
+    expect(told[0]!.text).toContain(`${OURS}/v2/uploads/`)
+    expect(decodeURIComponent(told[1]!.text)).toMatch(/redirect_uri=http/)
+  })
+
+  it.each(asked)('is refused on a development machine: %s', async (_, method, path, body) => {
+    const { status, text } = await ask(development, FOREIGN, method, path(), body?.())
+    expect([status, text.includes('"host_unknown"'), text.includes('evil.example')]).toEqual([400, true, false])
+  })
+
+  it.each(['http://localhost:8787', 'http://127.0.0.1:8787', 'http://[::1]:8787'])(
+    'that is this machine’s own is believed there: %s',
+    async origin => {
+      const { text } = await ask(development, origin, 'POST', `/v2/deployments/${archived}/upload-url`)
+      expect(text).toContain(`${origin}/v2/uploads/`)
+    },
+  )
+})
