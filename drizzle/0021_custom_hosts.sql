@@ -113,12 +113,23 @@ language plpgsql security definer set search_path = public, pg_temp as $$
 declare
   v_tenant uuid := current_tenant();
   v_before custom_hosts;
+  v_locked uuid[];
 begin
-  perform from deployments where custom_host = p_host order by id for update;
-  insert into custom_hosts as h (host, organization_id, tenant_id)
-    values (p_host, current_organization(), v_tenant)
-    on conflict (host) do update set host = excluded.host
-    returning * into v_before;
+  -- Deployments before their host. One that was given the host after the deployments were locked would be locked after
+  -- it, so then both locks are given back, which a raised error does, and taken anew. The host's lock keeps out others.
+  loop
+    begin
+      v_locked := array(
+        select id from (select id from deployments where custom_host = p_host order by id for update) as locked);
+      insert into custom_hosts as h (host, organization_id, tenant_id)
+        values (p_host, current_organization(), v_tenant)
+        on conflict (host) do update set host = excluded.host
+        returning * into v_before;
+      exit when not exists (select from deployments where custom_host = p_host and not id = any(v_locked));
+      raise sqlstate 'SW002';
+    exception when sqlstate 'SW002' then
+    end;
+  end loop;
   if v_before.tenant_id <> v_tenant and v_before.verified_at is not null
     and not (p_owner_gone and v_before.tenant_id is not distinct from p_owner) then
     perform refuse('custom_host_taken');
