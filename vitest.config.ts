@@ -7,7 +7,7 @@ import { defineConfig } from 'vitest/config'
 
 const shared = [
   'test/*.test.ts',
-  'test/{access,kernel,integrations,listeners,deployments,oauth,pushes,sync}/**/*.test.ts',
+  'test/{access,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sync}/**/*.test.ts',
 ]
 // What passes today passes tomorrow: a run has the same seed, unless FUZZ_SEED says another. FUZZ_REQUESTS is how many bad ones each route
 // gets. Workers have no process.env, so it is handed to them.
@@ -15,16 +15,19 @@ const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), each: Number(process.en
 const bare = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
 // What is the same in workerd as on Node, because the database decides it, is tried on Node alone.
 const onNodeAlone = [
-  'test/isolation-second-wall.test.ts',
-  'test/access/{addresses,matrix,members,organization,races,roles}.test.ts',
-  'test/kernel/{env,faults,glob,guarded-address,journal,paging,rows,statement}.test.ts',
-  'test/deployments/{commands,explain,lifecycle,list,mischief,patch,plan,queries,queue,quotas,races}.test.ts',
-  'test/deployments/{resources,revisions,schema,sources,sweep,tags}.test.ts',
-  'test/oauth/{ending,provider-owners,providers,races,recheck,refusals}.test.ts',
-  'test/pushes/{drain,events,previews,pushes,telling}.test.ts',
-  'test/sync/{report,steps}.test.ts',
+  'test/isolation-row-security.test.ts',
+  'test/access/{members,organization,permission-matrix,races,roles,url-inputs}.test.ts',
+  'test/protocol/*.test.ts',
+  'test/kernel/{env,faults,journal,paging,rows,statement}.test.ts',
+  'test/deployments/{command-permission,concurrent-requests,explain,lifecycle,list,patch,plan,query-schemas,quotas}.test.ts',
+  'test/deployments/{resources,revision-queue,revisions,schema,source-rules,sweep,tags,tenant-isolation}.test.ts',
+  'test/oauth/{discovery-failures,provider-deletion,provider-owners,provider-races,provider-recheck,providers}.test.ts',
+  'test/pushes/{notify,previews,pushes,webhook-payloads,worker-pool}.test.ts',
+  'test/sync/{report,revision-transitions}.test.ts',
 ]
-const runtime = (name: string) => ({ '#runtime': fileURLToPath(new URL(`test/support/${name}.ts`, import.meta.url)) })
+const runtime = (name: string) => ({
+  '#runtime': fileURLToPath(new URL(`test/support/${name}-runtime.ts`, import.meta.url)),
+})
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -60,7 +63,7 @@ export default defineConfig({
           name: 'edge',
           include: [...shared, 'test/edge/**/*.test.ts'],
           // No clock moves there while it computes, so cost is measured on Node.
-          exclude: [...bare, ...onNodeAlone, 'test/cost.test.ts'],
+          exclude: [...bare, ...onNodeAlone, 'test/request-cost.test.ts'],
           globalSetup: 'test/support/setup.ts',
         },
       },

@@ -1,8 +1,9 @@
 // P1: what all that surrounds a request costs, in requests that are not answered meanwhile.
-import { fixed, inTurn, ratio } from './support/figures.ts'
-import type { Bench, Lab } from './support/lab.ts'
-import { rps, tool } from './support/load.ts'
-import { build, serve } from './support/workerd.ts'
+
+import type { Bench, BenchContext } from './support/bench-context.ts'
+import { loadTool, measureRps } from './support/load.ts'
+import { formatNumber, measureSlices, medianRatio } from './support/statistics.ts'
+import { buildWorker, serveWorkers } from './support/workerd.ts'
 
 const SLICES = 11
 const SECONDS = 1
@@ -19,29 +20,29 @@ export default {
   id: 'P1',
   what: '/healthz through all middleware ÷ a bare handler, rps',
   target: `≥ ${TARGET}`,
-  async run(lab: Lab) {
+  async run(lab: BenchContext) {
     const { code } = await lab.worker()
-    const bare = await build(lab, 'bench/workers/bare.ts')
-    const byHand = await build(lab, 'bench/workers/by-hand.ts')
-    const { slipway } = (await serve(lab, { slipway: { code, bindings } })).urls
+    const bare = await buildWorker(lab, 'bench/workers/bare.ts')
+    const byHand = await buildWorker(lab, 'bench/workers/by-hand.ts')
+    const { slipway } = (await serveWorkers(lab, { slipway: { code, bindings } })).urls
     const answer = await fetch(`${slipway}/healthz`)
     const same = { HEADERS: JSON.stringify(Object.fromEntries(answer.headers)), BODY: await answer.text() }
-    const { urls } = await serve(lab, { bare, byHand: { code: byHand.code, bindings: same } })
-    const load = (url: string) => () => rps(lab, { url: `${url}/healthz`, seconds: SECONDS })
+    const { urls } = await serveWorkers(lab, { bare, byHand: { code: byHand.code, bindings: same } })
+    const load = (url: string) => () => measureRps(lab, { url: `${url}/healthz`, seconds: SECONDS })
     const things = { slipway: load(slipway), bare: load(urls.bare), byHand: load(urls.byHand) }
     lab.progress('warming up')
     for (const thing of Object.values(things)) await thing()
-    const slices = await inTurn(SLICES, things, lab.progress)
-    const figure = ratio(slices.slipway, slices.bare)
-    const hand = ratio(slices.byHand, slices.bare)
+    const slices = await measureSlices(SLICES, things, lab.progress)
+    const figure = medianRatio(slices.slipway, slices.bare)
+    const hand = medianRatio(slices.byHand, slices.bare)
     return {
-      measured: fixed(figure),
+      measured: formatNumber(figure),
       met: figure >= TARGET,
       notes: [
-        `by ${tool}, ${SLICES} slices of ${SECONDS} s; the same headers and line of log, written by hand, reach ${fixed(hand)}`,
-        `÷ that: ${fixed(ratio(slices.slipway, slices.byHand))}`,
+        `by ${loadTool}, ${SLICES} slices of ${SECONDS} s; the same headers and line of log, written by hand, reach ${formatNumber(hand)}`,
+        `÷ that: ${formatNumber(medianRatio(slices.slipway, slices.byHand))}`,
       ],
-      figures: { ratio: figure, byHand: hand, tool, rps: slices },
+      figures: { ratio: figure, byHand: hand, tool: loadTool, rps: slices },
     }
   },
 } satisfies Bench

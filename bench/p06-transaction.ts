@@ -3,15 +3,15 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../src/host/ports.ts'
+import type { Bench, BenchContext } from './support/bench-context.ts'
 import { SEALING_KEYS } from './support/database.ts'
-import { fixed, inTurn, median, p50, ratio } from './support/figures.ts'
-import type { Bench, Lab } from './support/lab.ts'
-import { farther } from './support/latency.ts'
-import { start } from './support/processes.ts'
-import { asked, type SeededDatabase } from './support/seeded.ts'
-import { serve } from './support/workerd.ts'
+import { addLatency } from './support/latency-proxy.ts'
+import { startProcess } from './support/processes.ts'
+import { type SeededDatabase, withClient } from './support/seeded-database.ts'
+import { formatNumber, measureMedianMs, measureSlices, median, medianRatio } from './support/statistics.ts'
+import { serveWorkers } from './support/workerd.ts'
 
-const ROUND_TRIP = 5
+const ROUND_TRIP_MS = 5
 const SLICES = 9
 const REQUESTS = 20
 const TARGET = 5
@@ -19,15 +19,15 @@ const BASELINE = fileURLToPath(new URL('baselines/patch.ts', import.meta.url))
 
 export default {
   id: 'P6',
-  what: `an 8-trip patch ÷ ours, p50 at a ${ROUND_TRIP} ms round trip`,
+  what: `an 8-trip patch ÷ ours, p50 at a ${ROUND_TRIP_MS} ms round trip`,
   target: `≥ ${TARGET}`,
-  async run(lab: Lab) {
+  async run(lab: BenchContext) {
     const seeded = await lab.seeded()
     const { code } = await lab.worker()
-    const distant = seeded.bindings(await farther(lab, seeded.gateway, ROUND_TRIP))
-    const { urls } = await serve(lab, { slipway: { code, bindings: distant } })
-    const theirs = await ordinary(lab, seeded)
-    const { rows } = await asked(seeded.url, client =>
+    const distant = seeded.bindings(await addLatency(lab, seeded.gateway, ROUND_TRIP_MS))
+    const { urls } = await serveWorkers(lab, { slipway: { code, bindings: distant } })
+    const theirs = await startBaseline(lab, seeded)
+    const { rows } = await withClient(seeded.url, client =>
       client.query('select id from deployments where tenant_id = $1 and deleting_at is null limit 2', [
         seeded.tenant_id,
       ]),
@@ -39,18 +39,18 @@ export default {
       return fetch(`${server}/v2/deployments/${id}`, { method: 'PATCH', headers, body })
     }
     const things = {
-      slipway: () => p50(REQUESTS, () => patch(urls.slipway, rows[0])),
-      ordinary: () => p50(REQUESTS, () => patch(theirs, rows[1])),
+      slipway: () => measureMedianMs(REQUESTS, () => patch(urls.slipway, rows[0])),
+      ordinary: () => measureMedianMs(REQUESTS, () => patch(theirs, rows[1])),
     }
     lab.progress('warming up')
     for (const thing of Object.values(things)) for (let i = 0; i < 3; i++) await thing()
-    const slices = await inTurn(SLICES, things, lab.progress)
-    const figure = ratio(slices.ordinary, slices.slipway)
+    const slices = await measureSlices(SLICES, things, lab.progress)
+    const figure = medianRatio(slices.ordinary, slices.slipway)
     return {
-      measured: fixed(figure),
+      measured: formatNumber(figure),
       met: figure >= TARGET,
       notes: [
-        `ours takes ${fixed(median(slices.slipway), 1)} ms, theirs, behind Fastify, ${fixed(median(slices.ordinary), 1)} ms`,
+        `ours takes ${formatNumber(median(slices.slipway), 1)} ms, theirs, behind Fastify, ${formatNumber(median(slices.ordinary), 1)} ms`,
       ],
       figures: { ratio: figure, p50: slices },
     }
@@ -58,12 +58,12 @@ export default {
 } satisfies Bench
 
 /** Where the ordinary transaction is served, as far from the database as ours is. */
-async function ordinary(lab: Lab, { url }: SeededDatabase): Promise<string> {
+async function startBaseline(lab: BenchContext, { url }: SeededDatabase): Promise<string> {
   const port = await freePort()
-  const away = new URL(await farther(lab, url, ROUND_TRIP))
+  const away = new URL(await addLatency(lab, url, ROUND_TRIP_MS))
   const distant = Object.assign(new URL(url), { port: away.port }).toString()
   const [, sealingKey] = SEALING_KEYS.split(':')
-  const { broken } = start(lab, process.execPath, [BASELINE, JSON.stringify({ port, url: distant, sealingKey })])
+  const { broken } = startProcess(lab, process.execPath, [BASELINE, JSON.stringify({ port, url: distant, sealingKey })])
   const server = `http://127.0.0.1:${port}`
   const up = async () => {
     while (!(await fetch(`${server}/healthz`).catch(() => undefined))?.ok) await delay(25)

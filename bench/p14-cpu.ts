@@ -1,9 +1,9 @@
 // P14: the processor time that a list costs in the Worker, whatever waits besides.
 import { readdirSync, readFileSync } from 'node:fs'
-import { fixed, inTurn, median } from './support/figures.ts'
-import type { Bench, Lab } from './support/lab.ts'
-import { rps } from './support/load.ts'
-import { serve } from './support/workerd.ts'
+import type { Bench, BenchContext } from './support/bench-context.ts'
+import { measureRps } from './support/load.ts'
+import { formatNumber, measureSlices, median } from './support/statistics.ts'
+import { serveWorkers } from './support/workerd.ts'
 
 const SLICES = 5
 const SECONDS = 2
@@ -15,26 +15,26 @@ export default {
   id: 'P14',
   what: 'processor time per request of workerd: list 20; list 100',
   target: `≤ ${TARGETS[20]} ms; ≤ ${TARGETS[100]} ms`,
-  async run(lab: Lab) {
+  async run(lab: BenchContext) {
     if (process.platform !== 'linux')
       return { measured: 'skipped', met: false, skipped: true, notes: ['needs /proc, which only Linux has'] }
     const seeded = await lab.seeded()
     const { code } = await lab.worker()
-    const { urls, pid } = await serve(lab, { slipway: { code, bindings: seeded.bindings() } })
+    const { urls, pid } = await serveWorkers(lab, { slipway: { code, bindings: seeded.bindings() } })
     const headers = { 'X-Api-Key': seeded.api_key }
     const list = (limit: number) => async () => {
-      const before = spent(pid)
+      const before = readCpuMs(pid)
       const url = `${urls.slipway}/v2/deployments?limit=${limit}`
-      const rate = await rps(lab, { url, seconds: SECONDS, connections: 4, headers })
-      return (spent(pid) - before) / (rate * SECONDS)
+      const rate = await measureRps(lab, { url, seconds: SECONDS, connections: 4, headers })
+      return (readCpuMs(pid) - before) / (rate * SECONDS)
     }
     const things = { twenty: list(20), hundred: list(100) }
     lab.progress('warming up')
     for (const thing of Object.values(things)) await thing()
-    const slices = await inTurn(SLICES, things, lab.progress)
+    const slices = await measureSlices(SLICES, things, lab.progress)
     const [twenty, hundred] = [median(slices.twenty), median(slices.hundred)]
     return {
-      measured: `${fixed(twenty)} ms; ${fixed(hundred)} ms`,
+      measured: `${formatNumber(twenty)} ms; ${formatNumber(hundred)} ms`,
       met: twenty <= TARGETS[20] && hundred <= TARGETS[100],
       figures: { twenty, hundred, ms: slices },
     }
@@ -42,7 +42,7 @@ export default {
 } satisfies Bench
 
 /** Milliseconds of all processes of a group. */
-function spent(group: number): number {
+function readCpuMs(group: number): number {
   const ticks = readdirSync('/proc').map(name => {
     try {
       // The name in parentheses may hold anything.

@@ -2,23 +2,23 @@
 import { readdir } from 'node:fs/promises'
 import { cpus } from 'node:os'
 import { join } from 'node:path'
-import { chosen } from './support/chosen.ts'
-import { type Bench, openShared } from './support/lab.ts'
-import { inTurn, program, report } from './support/run.ts'
+import { type Bench, openSharedResources } from './support/bench-context.ts'
+import { runInTurn, runProgram, writeReport } from './support/runner.ts'
+import { selectByName } from './support/selection.ts'
 
-const here = import.meta.dirname
+const benchFolder = import.meta.dirname
 
 /** Every file p*.ts beside this one is a bench, in the order of their names. */
-async function all(): Promise<Bench[]> {
-  const files = (await readdir(here)).filter(name => /^p\d+-.*\.ts$/.test(name)).toSorted()
-  return Promise.all(files.map(async file => (await import(join(here, file))).default))
+async function loadBenches(): Promise<Bench[]> {
+  const files = (await readdir(benchFolder)).filter(name => /^p\d+-.*\.ts$/.test(name)).toSorted()
+  return Promise.all(files.map(async file => (await import(join(benchFolder, file))).default))
 }
 
-await program(async everything => {
-  const shared = openShared(everything)
-  const benches = chosen(await all(), process.argv.slice(2), 'bench')
-  const rows = await inTurn(benches, turn => ({ ...shared, ...turn }))
-  await report(here, rows, { machine: `${cpus().length} × ${cpus()[0]?.model.trim()}` })
+await runProgram(async everything => {
+  const shared = openSharedResources(everything)
+  const benches = selectByName(await loadBenches(), process.argv.slice(2), 'bench')
+  const rows = await runInTurn(benches, turn => ({ ...shared, ...turn }))
+  await writeReport(benchFolder, rows, { machine: `${cpus().length} × ${cpus()[0]?.model.trim()}` })
   const broken = rows.filter(({ error }) => error)
   if (broken.length > 0) throw new Error(`Broken: ${broken.map(({ id, error }) => `${id}: ${error}`).join('\n')}`)
 })

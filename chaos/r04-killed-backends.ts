@@ -1,47 +1,47 @@
 // R4: database backends are ended in the middle of their transactions, by a second connection.
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
-import { clientOf, inParallel } from './support/client.ts'
-import { counted, type Lab, openScene, type Trial } from './support/lab.ts'
-import { even, openLedger, told } from './support/ledger.ts'
+import { makeClient, runWorkers } from './support/client.ts'
+import { formatBalance, isBalanced, openLedger } from './support/ledger.ts'
+import { openTestbed, scaleCount, type Trial, type TrialContext } from './support/testbed.ts'
 
 /** Those whose transaction has entered and is at the patch itself. */
-const KILL = `select pid, pg_terminate_backend(pid) as killed from pg_stat_activity
+const KILL_BACKEND = `select pid, pg_terminate_backend(pid) as killed from pg_stat_activity
   where backend_type = 'client backend' and pid <> pg_backend_pid() and state = 'active' and query ~ 'from deployments c' limit 1`
 
 export default {
   id: 'R4',
   what: 'database backends killed mid-patch',
   target: '0 lost, 0 double, of 1,000',
-  async run(lab: Lab) {
-    const scene = await openScene(lab)
-    const client = clientOf(scene.app.fetch, (await scene.tenant()).api_key)
+  async run(lab: TrialContext) {
+    const scene = await openTestbed(lab)
+    const client = makeClient(scene.app.fetch, (await scene.tenant()).api_key)
     const ledger = await openLedger(client)
     const killer = new pg.Client({ connectionString: scene.url })
     killer.on('error', () => {})
     await killer.connect()
     lab.defer(() => killer.end())
 
-    const kills = counted(lab, 1000)
+    const kills = scaleCount(lab, 1000)
     // One that is told to end may be seen once more.
     const killed = new Set<number>()
     const kill = async () => {
       while (killed.size < kills) {
-        const { rows } = await killer.query(KILL)
+        const { rows } = await killer.query(KILL_BACKEND)
         for (const { pid } of rows.filter(row => row.killed)) killed.add(pid)
         lab.progress(`${killed.size} of ${kills} killed`)
         await delay(5)
       }
     }
-    const write = inParallel(8, async () => {
+    const write = runWorkers(8, async () => {
       while (killed.size < kills) await ledger.patch()
     })
     await Promise.all([kill(), write])
     const balance = await ledger.balance(scene.url)
-    const odd = client.tally.besides('200', '201', '503 database_unavailable', '409 idempotency_in_flight')
+    const odd = client.tally.listUnexpected('200', '201', '503 database_unavailable', '409 idempotency_in_flight')
     return {
-      measured: `${told(balance)}; ${killed.size} killed`,
-      met: even(balance) && odd.length === 0 && client.tally.rude === 0,
+      measured: `${formatBalance(balance)}; ${killed.size} killed`,
+      met: isBalanced(balance) && odd.length === 0 && client.tally.withoutRetryAfter === 0,
       notes: [`answers: ${client.tally}`],
       figures: { ...balance, killed: killed.size },
     }

@@ -1,20 +1,20 @@
 // R5: Postgres, with its durability on, is ended as by a crash under load and started again on the same folder.
 import { setTimeout as delay } from 'node:timers/promises'
-import { clientOf, inParallel } from './support/client.ts'
-import { counted, type Lab, openScene, type Trial } from './support/lab.ts'
-import { even, openLedger, told } from './support/ledger.ts'
+import { makeClient, runWorkers } from './support/client.ts'
+import { formatBalance, isBalanced, openLedger } from './support/ledger.ts'
+import { openTestbed, scaleCount, type Trial, type TrialContext } from './support/testbed.ts'
 
 export default {
   id: 'R5',
   what: 'immediate restarts of Postgres under load',
   target: '0 acknowledged writes lost in 10; only 2xx or 503 with Retry-After',
-  async run(lab: Lab) {
-    const scene = await openScene(lab, { durable: true })
-    const client = clientOf(scene.app.fetch, (await scene.tenant()).api_key)
+  async run(lab: TrialContext) {
+    const scene = await openTestbed(lab, { durable: true })
+    const client = makeClient(scene.app.fetch, (await scene.tenant()).api_key)
     const ledger = await openLedger(client)
-    const restarts = counted(lab, 10)
+    const restarts = scaleCount(lab, 10)
     let over = false
-    const load = inParallel(8, async () => {
+    const load = runWorkers(8, async () => {
       while (!over) await ledger.patch()
     })
     try {
@@ -30,10 +30,10 @@ export default {
       await load
     }
     const balance = await ledger.balance(scene.url)
-    const odd = client.tally.besides('200', '201', '503 database_unavailable')
+    const odd = client.tally.listUnexpected('200', '201', '503 database_unavailable')
     return {
-      measured: `${told(balance)}; ${restarts} restarts`,
-      met: even(balance) && odd.length === 0 && client.tally.rude === 0,
+      measured: `${formatBalance(balance)}; ${restarts} restarts`,
+      met: isBalanced(balance) && odd.length === 0 && client.tally.withoutRetryAfter === 0,
       notes: [`answers: ${client.tally}`],
       figures: { ...balance, restarts },
     }

@@ -1,17 +1,18 @@
 // R8: random operations over many tenants with their ids swapped.
-import { counted, type Lab, openScene, type Scene, type Trial } from './support/lab.ts'
-import { mischief } from './support/mischief.ts'
+
+import { runRandomOperations } from './support/random-operations.ts'
+import { openTestbed, scaleCount, type Testbed, type Trial, type TrialContext } from './support/testbed.ts'
 
 export default {
   id: 'R8',
   what: '20,000 random operations over 20 tenants, ids swapped',
   target: '0 foreign rows',
-  run: async (lab: Lab) => measured(lab, await openScene(lab)),
+  run: async (lab: TrialContext) => measureSwappedIds(lab, await openTestbed(lab)),
 } satisfies Trial
 
-export async function measured(lab: Lab, { app }: Scene) {
-  const total = counted(lab, 20_000)
-  const { foreign, broken, asked, succeeded, swapped } = await mischief({
+export async function measureSwappedIds(lab: TrialContext, { app }: Testbed) {
+  const total = scaleCount(lab, 20_000)
+  const { foreign, broken, asked, succeeded, swapped } = await runRandomOperations({
     app,
     tenants: 20,
     operations: total,

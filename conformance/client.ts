@@ -3,12 +3,12 @@ import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/cli
 
 const server = process.argv[2]!
 const { SLIPWAY_URL, SLIPWAY_KEY, MCP_CONFORMANCE_SCENARIO, MCP_CONFORMANCE_PROTOCOL_VERSION: revision } = process.env
-const given = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}')
-const MOST_GRANTS = 3
+const suiteContext = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}')
+const MAX_GRANTS = 3
 
 type Answer = { status: string; url?: string | null; auth_id?: string | null; token?: string | null }
 
-async function slipway<T>(method: string, path: string, body?: object): Promise<T> {
+async function callSlipway<T>(method: string, path: string, body?: object): Promise<T> {
   const response = await fetch(`${SLIPWAY_URL}${path}`, {
     method,
     headers: { 'X-Api-Key': SLIPWAY_KEY!, ...(body && { 'Content-Type': 'application/json' }) },
@@ -19,12 +19,12 @@ async function slipway<T>(method: string, path: string, body?: object): Promise<
   return JSON.parse(text || 'null')
 }
 
-let made = 0
-async function register(): Promise<string> {
-  const provider_id = `${MCP_CONFORMANCE_SCENARIO!.replace(/[^a-z0-9]+/g, '-').slice(-40)}-${process.pid}-${made++}`
-  const { client_id, client_secret } = given
+let registrationCount = 0
+async function registerProvider(): Promise<string> {
+  const provider_id = `${MCP_CONFORMANCE_SCENARIO!.replace(/[^a-z0-9]+/g, '-').slice(-40)}-${process.pid}-${registrationCount++}`
+  const { client_id, client_secret } = suiteContext
   const client = client_id && { registration: 'given', client_id, client_secret }
-  await slipway('POST', '/v2/auth/providers/mcp-discover', {
+  await callSlipway('POST', '/v2/auth/providers/mcp-discover', {
     ...{ provider_id, name: 'Conformance', mcp_server_url: server },
     ...client,
   })
@@ -32,7 +32,7 @@ async function register(): Promise<string> {
 }
 
 /** As a person's browser does it, who agrees to everything. */
-async function visit(url: string): Promise<void> {
+async function followRedirects(url: string): Promise<void> {
   for (let next: string | null = url, hops = 0; next && hops < 10; hops++) {
     const here: string = next
     const response: Response = await fetch(here, { redirect: 'manual' })
@@ -41,20 +41,21 @@ async function visit(url: string): Promise<void> {
   }
 }
 
-async function grant(provider: string, scopes: string[]): Promise<string> {
-  let answer = await slipway<Answer>('POST', '/v2/auth/authenticate', { provider, scopes, user_id: 'ada' })
+async function obtainToken(provider: string, scopes: string[]): Promise<string> {
+  let answer = await callSlipway<Answer>('POST', '/v2/auth/authenticate', { provider, scopes, user_id: 'ada' })
   if (answer.url) {
-    await visit(answer.url)
-    answer = await slipway<Answer>('GET', `/v2/auth/wait/${answer.auth_id}?timeout=5`)
+    await followRedirects(answer.url)
+    answer = await callSlipway<Answer>('GET', `/v2/auth/wait/${answer.auth_id}?timeout=5`)
   }
   if (answer.status !== 'completed' || !answer.token) throw new Error(`No token: ${JSON.stringify(answer)}`)
   return answer.token
 }
 
-const scopesOf = (challenge: string | null): string[] => /scope="([^"]*)"/.exec(challenge ?? '')?.[1]?.split(' ') ?? []
+const parseScopes = (challenge: string | null): string[] =>
+  /scope="([^"]*)"/.exec(challenge ?? '')?.[1]?.split(' ') ?? []
 
 /** Sends with a token, and when that is not enough, asks Slipway for a better one; not for ever. */
-function authorized(): typeof fetch {
+function makeAuthorizedFetch(): typeof fetch {
   let provider: string | undefined
   let token: string | undefined
   let scopes: string[] = []
@@ -66,31 +67,31 @@ function authorized(): typeof fetch {
       const response = await fetch(url, { ...init, headers })
       const { status } = response
       const insufficient = status === 403 && /insufficient_scope/.test(response.headers.get('WWW-Authenticate') ?? '')
-      if ((status !== 401 && !insufficient) || ++grants > MOST_GRANTS) return response
+      if ((status !== 401 && !insufficient) || ++grants > MAX_GRANTS) return response
       const known = provider
-      provider ??= await register()
+      provider ??= await registerProvider()
       // A challenge that discovery meets is its to read; one that only use meets is handed on by whoever met it.
       const met = insufficient || !String(init?.body).includes('"initialize"')
-      if (met) scopes = [...new Set([...scopes, ...scopesOf(response.headers.get('WWW-Authenticate'))])]
-      if (!insufficient && known) provider = await recovered(known)
-      token = await grant(provider, scopes)
+      if (met) scopes = [...new Set([...scopes, ...parseScopes(response.headers.get('WWW-Authenticate'))])]
+      if (!insufficient && known) provider = await recoverProvider(known)
+      token = await obtainToken(provider, scopes)
     }
   }
 }
 
 /** A token that is refused although fresh: is the server still the one that gave it? */
-async function recovered(provider: string): Promise<string> {
-  const { health } = await slipway<{ health: string }>('POST', `/v2/auth/providers/${provider}/recheck`)
+async function recoverProvider(provider: string): Promise<string> {
+  const { health } = await callSlipway<{ health: string }>('POST', `/v2/auth/providers/${provider}/recheck`)
   if (health !== 'as_changed') return provider
-  await slipway('DELETE', `/v2/auth/providers/${provider}`)
-  return register()
+  await callSlipway('DELETE', `/v2/auth/providers/${provider}`)
+  return registerProvider()
 }
 
 const client = new Client(
   { name: 'slipway-conformance', version: '1.0.0' },
   revision === '2026-07-28' ? { versionNegotiation: { mode: { pin: revision } } } : {},
 )
-await client.connect(new StreamableHTTPClientTransport(new URL(server), { fetch: authorized() }))
+await client.connect(new StreamableHTTPClientTransport(new URL(server), { fetch: makeAuthorizedFetch() }))
 const { tools } = await client.listTools()
 for (const { name } of tools) await client.callTool({ name, arguments: {} })
 await client.close()

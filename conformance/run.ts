@@ -3,13 +3,13 @@ import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { output, start } from '../bench/support/processes.ts'
-import type { DevState } from '../src/host/home.ts'
+import { runForOutput, startProcess } from '../bench/support/processes.ts'
+import type { DevState } from '../src/host/home-folder.ts'
 
 const PROJECT = join(import.meta.dirname, '..')
 const SUITE = join(PROJECT, 'node_modules/@modelcontextprotocol/conformance/dist/index.js')
 /** What the suite `auth` leaves out. */
-const NAMED = [
+const EXTRA_SCENARIOS = [
   '2025-03-26-oauth-metadata-backcompat',
   '2025-03-26-oauth-endpoint-fallback',
   'resource-mismatch',
@@ -25,7 +25,7 @@ const NAMED = [
   'metadata-issuer-mismatch',
 ].map(name => `auth/${name}`)
 /** Why a check may warn. */
-const EXPLAINED: Record<string, string> = {
+const EXPLAINED_WARNINGS: Record<string, string> = {
   'cimd-client-id-used':
     'the suite knows one client document only, its own; ours is at an address of ours, and was sent',
 }
@@ -36,7 +36,7 @@ await using ending = new AsyncDisposableStack()
 const folder = await mkdtemp(join(tmpdir(), 'slipway-conformance-'))
 ending.defer(() => rm(folder, { recursive: true, force: true }))
 
-async function serve(): Promise<DevState> {
+async function startSlipway(): Promise<DevState> {
   const env = {
     ...process.env,
     SLIPWAY_HOME: join(folder, 'home'),
@@ -44,10 +44,15 @@ async function serve(): Promise<DevState> {
     MCP_DEFAULT_ENDPOINTS: 'true',
     RATE_LIMIT_PER_MINUTE: '0',
   }
-  const { broken } = start({ defer: ending.defer.bind(ending) }, process.execPath, [join(PROJECT, 'src/host/dev.ts')], {
-    cwd: PROJECT,
-    env,
-  })
+  const { broken } = startProcess(
+    { defer: ending.defer.bind(ending) },
+    process.execPath,
+    [join(PROJECT, 'src/host/dev.ts')],
+    {
+      cwd: PROJECT,
+      env,
+    },
+  )
   const ready = async () => {
     for (;;) {
       const text = await readFile(join(folder, 'home/dev.json'), 'utf8').catch(() => undefined)
@@ -58,21 +63,21 @@ async function serve(): Promise<DevState> {
   return Promise.race([ready(), broken])
 }
 
-const { url, api_key } = await serve()
+const { url, api_key } = await startSlipway()
 const command = `${process.execPath} ${join(import.meta.dirname, 'client.ts')}`
 const env = { ...process.env, SLIPWAY_URL: url, SLIPWAY_KEY: api_key }
 
 /** It ends with 1 when a check fails; what failed stands in its files. */
-const suite = (...which: string[]) =>
-  output(
+const runSuite = (...which: string[]) =>
+  runForOutput(
     { defer: () => {} },
     process.execPath,
     [SUITE, 'client', '--command', command, '-o', join(folder, 'results'), ...which],
     { env },
   ).catch(() => {})
 
-await suite('--suite', 'auth')
-for (const scenario of NAMED) await suite('--scenario', scenario)
+await runSuite('--suite', 'auth')
+for (const scenario of EXTRA_SCENARIOS) await runSuite('--scenario', scenario)
 
 const folders = (await readdir(join(folder, 'results/auth'))).toSorted()
 const totals = { passed: 0, failed: 0 }
@@ -88,10 +93,10 @@ for (const name of folders) {
   for (const { id, description, errorMessage } of failed) console.log(`    ${id}: ${errorMessage ?? description}`)
   if (failed.length)
     console.log(await readFile(join(folder, 'results/auth', name, 'stderr.txt'), 'utf8').catch(() => ''))
-  for (const { id, description } of warned) warnings.push(`${scenario} ${id}: ${EXPLAINED[id] ?? description}`)
+  for (const { id, description } of warned) warnings.push(`${scenario} ${id}: ${EXPLAINED_WARNINGS[id] ?? description}`)
 }
 for (const warning of warnings) console.log(`! ${warning}`)
-const expected = 14 + NAMED.length
+const expected = 14 + EXTRA_SCENARIOS.length
 console.log(`${folders.length} of ${expected} scenarios, ${warnings.length} warnings`)
 console.log(`${totals.passed} passed, ${totals.failed} failed`)
 if (totals.failed > 0 || folders.length !== expected) process.exitCode = 1

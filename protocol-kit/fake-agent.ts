@@ -2,24 +2,24 @@
 import { createDecipheriv, createECDH, createHash, hkdfSync, randomUUID } from 'node:crypto'
 import { existsSync, readFileSync, writeFileSync } from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Changes } from '../src/sync/poll.schema.ts'
-import type { Report, ReportResult } from '../src/sync/report.schema.ts'
-import type { Work } from '../src/sync/work.schema.ts'
+import type { Changes } from '../src/protocol/poll.schema.ts'
+import type { Report, ReportResult } from '../src/protocol/report.schema.ts'
+import type { Work } from '../src/protocol/work.schema.ts'
 
 const { SLIPWAY_URL, SLIPWAY_LISTENER_KEY } = process.env
 // The same after a restart, in the folder that it is started in.
 if (!existsSync('agent-id')) writeFileSync('agent-id', `fake-${randomUUID()}`)
 const agent_id = readFileSync('agent-id', 'utf8')
-const own = createECDH('prime256v1')
-const public_key = own.generateKeys()
+const keyPair = createECDH('prime256v1')
+const public_key = keyPair.generateKeys()
 const sha256 = (data: string | Buffer) => createHash('sha256').update(data)
 
-type Lease = { fence: number; over: AbortController }
-type Kept = { generation: number; rollout?: { id: string; stop: AbortController }; told?: number }
+type Lease = { fence: number; stop: AbortController }
+type KnownDeployment = { generation: number; rollout?: { id: string; stop: AbortController }; told?: number }
 let lease: Lease | null = null
 let cursor: number | null = null
 let listener = ''
-const kept = new Map<string, Kept>()
+const knownDeployments = new Map<string, KnownDeployment>()
 
 /** Repeated until there is an answer, later and later. */
 async function call(path: string, body: object): Promise<{ status: number; body: unknown; wait: number }> {
@@ -42,32 +42,32 @@ async function call(path: string, body: object): Promise<{ status: number; body:
 
 /** Nothing that began under a lease goes on without it. */
 function stopActing(ended: Lease) {
-  ended.over.abort()
-  for (const { rollout } of kept.values()) rollout?.stop.abort()
-  kept.clear()
+  ended.stop.abort()
+  for (const { rollout } of knownDeployments.values()) rollout?.stop.abort()
+  knownDeployments.clear()
   if (lease === ended) [lease, cursor] = [null, null]
 }
 
-async function report(under: Lease, said: Report): Promise<ReportResult | undefined> {
-  if (under.over.signal.aborted) return undefined
+async function sendReport(under: Lease, said: Report): Promise<ReportResult | undefined> {
+  if (under.stop.signal.aborted) return undefined
   const { status, body } = await call('/v1/sync/report', { fence: under.fence, reports: [said] })
   if (status === 409) stopActing(under)
   if (status !== 200) return undefined
   const [result] = (body as { results: ReportResult[] }).results
-  const known = kept.get(said.deployment_id)
+  const known = knownDeployments.get(said.deployment_id)
   if (result!.outcome !== 'accepted' || !known) return result
-  if (result!.generation === null) kept.delete(said.deployment_id)
+  if (result!.generation === null) knownDeployments.delete(said.deployment_id)
   else if (known.generation === said.generation) known.generation = result!.generation
   return result
 }
 
-const digest = () => {
+const computeDigest = () => {
   let all = 0n
-  for (const [id, { generation }] of kept) all ^= sha256(`${id}:${generation}`).digest().readBigUInt64BE()
+  for (const [id, { generation }] of knownDeployments) all ^= sha256(`${id}:${generation}`).digest().readBigUInt64BE()
   return all.toString(16).padStart(16, '0')
 }
 
-function open(envelope: string, place: string): Record<string, string> {
+function openEnvelope(envelope: string, place: string): Record<string, string> {
   const [, ephemeral, nonce, sealed] = envelope.split('.').map(part => Buffer.from(part, 'base64url')) as [
     Buffer,
     Buffer,
@@ -75,7 +75,7 @@ function open(envelope: string, place: string): Record<string, string> {
     Buffer,
   ]
   const salt = Buffer.concat([ephemeral, public_key])
-  const key = Buffer.from(hkdfSync('sha256', own.computeSecret(ephemeral), salt, 'slipway sync v1', 32))
+  const key = Buffer.from(hkdfSync('sha256', keyPair.computeSecret(ephemeral), salt, 'slipway sync v1', 32))
   const cipher = createDecipheriv('aes-256-gcm', key, nonce).setAAD(Buffer.from(place)).setAuthTag(sealed.subarray(-16))
   return JSON.parse(cipher.update(sealed.subarray(0, -16), undefined, 'utf8') + cipher.final('utf8'))
 }
@@ -86,7 +86,7 @@ async function rollOut(under: Lease, work: Work, stop: AbortSignal) {
   const say = (state: Report['state'], more: Partial<Report> = {}) => {
     stop.throwIfAborted()
     const about = { deployment_id: work.deployment_id, revision_id: revision.id }
-    return report(under, { ...about, generation: work.generation, state, ...more })
+    return sendReport(under, { ...about, generation: work.generation, state, ...more })
   }
   await say('building')
   if (revision.archive) {
@@ -98,7 +98,7 @@ async function rollOut(under: Lease, work: Work, stop: AbortSignal) {
   await delay(seconds * 1000, undefined, { signal: stop })
   await say('built')
   const secrets = revision.secrets
-    ? open(revision.secrets, [listener, work.deployment_id, revision.id, 'secrets'].join('/'))
+    ? openEnvelope(revision.secrets, [listener, work.deployment_id, revision.id, 'secrets'].join('/'))
     : {}
   const message = `kit-secret ${sha256(secrets.TOKEN ?? '').digest('hex')}`
   const line = { timestamp: new Date().toISOString(), level: 'INFO', message }
@@ -114,10 +114,10 @@ async function rollOut(under: Lease, work: Work, stop: AbortSignal) {
   await say('deployed', { healthy: true })
 }
 
-async function apply(under: Lease, work: Work) {
-  const known = kept.get(work.deployment_id)
-  const mine: Kept = { ...known, generation: work.generation }
-  kept.set(work.deployment_id, mine)
+async function applyWork(under: Lease, work: Work) {
+  const known = knownDeployments.get(work.deployment_id)
+  const mine: KnownDeployment = { ...known, generation: work.generation }
+  knownDeployments.set(work.deployment_id, mine)
   const { rollout } = mine
   if (rollout && rollout.id !== work.revision?.id) {
     rollout.stop.abort()
@@ -128,9 +128,9 @@ async function apply(under: Lease, work: Work) {
     revision_id: work.serving?.id ?? null,
     generation: work.generation,
   }
-  if (work.wanted === 'absent') return report(under, { ...about, state: 'removed' })
-  if (work.needs_database && !known) await report(under, { ...about, revision_id: null, state: 'database_ready' })
-  if (!work.revision) return report(under, { ...about, state: 'serving', healthy: work.serving ? true : null })
+  if (work.wanted === 'absent') return sendReport(under, { ...about, state: 'removed' })
+  if (work.needs_database && !known) await sendReport(under, { ...about, revision_id: null, state: 'database_ready' })
+  if (!work.revision) return sendReport(under, { ...about, state: 'serving', healthy: work.serving ? true : null })
   if (mine.rollout) return
   const stop = new AbortController()
   mine.rollout = { id: work.revision.id, stop }
@@ -138,26 +138,26 @@ async function apply(under: Lease, work: Work) {
 }
 
 for (;;) {
-  const settled = [...kept.values()].every(one => !one.rollout)
+  const settled = [...knownDeployments.values()].every(one => !one.rollout)
   const { status, body, wait } = await call('/v1/sync/poll', {
     ...{
       public_key: public_key.toString('base64url'),
       version: 'fake',
       cursor,
-      digest: cursor === null ? null : digest(),
+      digest: cursor === null ? null : computeDigest(),
     },
     wait: settled ? 3 : 1,
   })
   if (status === 200) {
     const answer = body as Changes
     listener = answer.listener_id
-    lease ??= { fence: answer.lease.fence, over: new AbortController() }
+    lease ??= { fence: answer.lease.fence, stop: new AbortController() }
     if (answer.resync) {
       // The kit's own lists fit on one page; a larger agent gathers the names over all pages first.
       const named = new Set(answer.changes.map(one => one.deployment_id))
-      if (!answer.more) for (const id of kept.keys()) if (!named.has(id)) kept.delete(id)
+      if (!answer.more) for (const id of knownDeployments.keys()) if (!named.has(id)) knownDeployments.delete(id)
     }
-    for (const work of answer.changes) await apply(lease, work)
+    for (const work of answer.changes) await applyWork(lease, work)
     // Not before: whoever ends in between is told again.
     if (lease) cursor = answer.cursor
   } else if (status === 409) {

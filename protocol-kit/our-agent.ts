@@ -1,7 +1,7 @@
 // Our own agent on an engine that runs nothing, as a program: `npm run protocol-kit -- node protocol-kit/our-agent.ts`.
 import { createHash } from 'node:crypto'
 import { Agent } from '../src/agent/agent.ts'
-import { controlAt } from '../src/agent/control.ts'
+import { createControlPlaneClient } from '../src/agent/control-plane/client.ts'
 import { FakeEngine } from './fake-engine.ts'
 
 const { SLIPWAY_URL = '', SLIPWAY_LISTENER_KEY = '', SLIPWAY_AGENT_HOME: home = process.cwd() } = process.env
@@ -11,8 +11,8 @@ const agent = new Agent({
   version: 'fake',
   home,
   engine: new FakeEngine(),
-  control: controlAt({ url: SLIPWAY_URL, key: SLIPWAY_LISTENER_KEY }),
-  say: () => {},
+  control: createControlPlaneClient({ url: SLIPWAY_URL, key: SLIPWAY_LISTENER_KEY }),
+  logToOperator: () => {},
 })
 process.on('SIGTERM', async () => {
   await agent.close({ stop: true })

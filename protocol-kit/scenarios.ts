@@ -3,24 +3,25 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
 import { runAsSystem } from '../src/kernel/db.ts'
-import { Poll } from '../src/sync/poll.schema.ts'
-import { RIVAL, type Stage, sha256, until } from './stage.ts'
+import { Poll } from '../src/protocol/poll.schema.ts'
+import { RIVAL_AGENT_ID, type ScenarioContext, sha256, waitFor } from './scenario-context.ts'
 
-type Scenario = { name: string; play: (stage: Stage) => Promise<void> }
+type Scenario = { name: string; run: (stage: ScenarioContext) => Promise<void> }
 const LEASE_MS = 61_000
 
 function assert(condition: unknown, otherwise: string): asserts condition {
   if (!condition) throw new Error(otherwise)
 }
-const polls = (stage: Stage) => stage.exchanges('/poll')
-const fenced = (stage: Stage) => stage.exchanges().filter(one => one.answered?.code === 'fence_stale')
+const listPolls = (stage: ScenarioContext) => stage.exchanges('/poll')
+const listFencedExchanges = (stage: ScenarioContext) =>
+  stage.exchanges().filter(one => one.response?.code === 'fence_stale')
 
 /** Somebody else takes the lease, as soon as it has run out. */
-async function takeLease({ plane, listener_key }: Stage): Promise<number> {
+async function takeLease({ plane, listener_key }: ScenarioContext): Promise<number> {
   const headers = { 'X-Api-Key': listener_key, 'Content-Type': 'application/json' }
   const { public_key } = Poll.meta()!.example as { public_key: string }
-  const body = JSON.stringify({ agent_id: RIVAL, public_key })
-  return until('another agent gets the lease that ran out', async () => {
+  const body = JSON.stringify({ agent_id: RIVAL_AGENT_ID, public_key })
+  return waitFor('another agent gets the lease that ran out', async () => {
     plane.clock.ahead += LEASE_MS
     const answer = await fetch(`${plane.url}/v1/sync/poll`, { method: 'POST', headers, body })
     return answer.status === 200 && ((await answer.json()) as { lease: { fence: number } }).lease.fence
@@ -28,29 +29,29 @@ async function takeLease({ plane, listener_key }: Stage): Promise<number> {
 }
 
 /** Cursor and digest are what the control plane gave, so the answer is empty. */
-const settled = (stage: Stage) =>
-  until('a poll brings the digest of what is wanted, and gets nothing', () => {
-    const last = polls(stage).at(-1)
-    const { asked, answered, status } = last ?? {}
+const waitUntilSettled = (stage: ScenarioContext) =>
+  waitFor('a poll brings the digest of what is wanted, and gets nothing', () => {
+    const last = listPolls(stage).at(-1)
+    const { request: asked, response: answered, status } = last ?? {}
     return (
       status === 200 && asked.digest === answered.digest && asked.cursor === answered.cursor && !answered.resync && last
     )
   })
 
 /** One that serves a deployment, and another one that has been told to wait. */
-async function twoAgents(stage: Stage) {
+async function startTwoAgents(stage: ScenarioContext) {
   const first = await stage.start('first')
   const before = await stage.deploy()
   await stage.served(before.id)
   await stage.start('second')
-  await until('the second is told to wait', () => polls(stage).some(one => one.answered?.code === 'lease_held'))
+  await waitFor('the second is told to wait', () => listPolls(stage).some(one => one.response?.code === 'lease_held'))
   return { first, before }
 }
 
 export const scenarios: Scenario[] = [
   {
     name: 'takes work and reports it deployed',
-    async play(stage) {
+    async run(stage) {
       await stage.start()
       const { id } = await stage.deploy()
       await stage.served(id)
@@ -58,12 +59,12 @@ export const scenarios: Scenario[] = [
   },
   {
     name: 'opens what is sealed to it, and sends the log',
-    async play(stage) {
+    async run(stage) {
       await stage.start()
       const { id, token } = await stage.deploy()
       await stage.served(id)
       const wanted = `kit-secret ${sha256(token)}`
-      await until('the application’s first line, which tells its secret’s digest, is in the log', async () => {
+      await waitFor('the application’s first line, which tells its secret’s digest, is in the log', async () => {
         const { body } = await stage.call('POST', `/v1/projects/${id}/deploy_logs`, { limit: 1000 })
         return body.logs.some((line: { message: string }) => line.message.includes(wanted))
       })
@@ -72,7 +73,7 @@ export const scenarios: Scenario[] = [
   },
   {
     name: 'brings a new revision beside the old, which serves until then',
-    async play(stage) {
+    async run(stage) {
       await stage.start()
       const { id } = await stage.deploy()
       const first = await stage.served(id)
@@ -85,71 +86,71 @@ export const scenarios: Scenario[] = [
   },
   {
     name: 'stops a build that is interrupted, and says so',
-    async play(stage) {
+    async run(stage) {
       await stage.start()
       const { id } = await stage.deploy()
       const { active_revision_id } = await stage.served(id)
       await stage.patch(id, { source_config: { build_command: 'sleep 30' } })
-      const revision = await until('the build has begun', async () => {
+      const revision = await waitFor('the build has begun', async () => {
         const [newest] = await stage.revisions(id)
         return newest.status === 'BUILDING' && newest
       })
       await stage.call('POST', `/v2/deployments/${id}/revisions/${revision.id}/interruption`)
-      await until('the interruption is acknowledged', () => stage.reconciled(id))
+      await waitFor('the interruption is acknowledged', () => stage.reconciled(id))
       assert((await stage.read(id)).active_revision_id === active_revision_id, 'The old revision serves no more.')
       assert((await stage.revisions(id))[0].status === 'INTERRUPTED', 'The revision is not INTERRUPTED.')
     },
   },
   {
     name: 'removes what is wanted no more',
-    async play(stage) {
+    async run(stage) {
       await stage.start()
       const { id } = await stage.deploy()
       await stage.served(id)
       await stage.call('DELETE', `/v2/deployments/${id}`)
-      await until(
+      await waitFor(
         'the deployment is gone',
         async () => (await stage.call('GET', `/v2/deployments/${id}`)).status === 404,
       )
-      await settled(stage)
+      await waitUntilSettled(stage)
     },
   },
   {
     name: 'sends the right digest, and is answered with nothing',
-    async play(stage) {
+    async run(stage) {
       await stage.start()
       for (const { id } of [await stage.deploy(), await stage.deploy()]) await stage.served(id)
-      await settled(stage)
+      await waitUntilSettled(stage)
     },
   },
   {
     name: 'takes everything again when its digest is not the control plane’s, and drops what is not named',
-    async play(stage) {
+    async run(stage) {
       await stage.start()
       const [kept, lost] = [await stage.deploy(), await stage.deploy()]
       for (const { id } of [kept, lost]) await stage.served(id)
-      await settled(stage)
+      await waitUntilSettled(stage)
       // As if the database had been set back: gone, and no change that says so.
       const listener = sql`select set_config('app.listener_id', listener_id::text, true) from deployments where id = ${lost.id}::uuid`
       await runAsSystem(stage.plane.database, listener, sql`delete from deployments where id = ${lost.id}::uuid`)
-      await until('everything is taken again', () =>
-        polls(stage).some(one => one.asked.cursor !== null && one.answered?.resync),
+      await waitFor('everything is taken again', () =>
+        listPolls(stage).some(one => one.request.cursor !== null && one.response?.resync),
       )
-      await settled(stage)
+      await waitUntilSettled(stage)
       await stage.patch(kept.id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
       await stage.served(kept.id)
     },
   },
   {
     name: 'stops acting when it is fenced off, and asks for a new lease',
-    async play(stage) {
+    async run(stage) {
       await stage.start()
       const { id } = await stage.deploy()
       await stage.served(id)
-      await settled(stage)
+      await waitUntilSettled(stage)
       const fence = await takeLease(stage)
-      await until('the agent learns that it is fenced off', () => fenced(stage).length > 0)
-      const told = stage.exchanges().indexOf(fenced(stage)[0]!)
+      await waitFor('the agent learns that it is fenced off', () => listFencedExchanges(stage).length > 0)
+      const told = stage.exchanges().indexOf(listFencedExchanges(stage)[0]!)
       await stage.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
       await delay(1500)
       const acted = stage
@@ -161,7 +162,7 @@ export const scenarios: Scenario[] = [
         stage
           .exchanges()
           .slice(told + 1)
-          .every(one => one.asked.fence == null || one.asked.fence >= fence),
+          .every(one => one.request.fence == null || one.request.fence >= fence),
         'It goes on using its old fence.',
       )
       stage.plane.clock.ahead += LEASE_MS
@@ -170,7 +171,7 @@ export const scenarios: Scenario[] = [
   },
   {
     name: 'repeats what was not answered, and nothing is doubled',
-    async play(stage) {
+    async run(stage) {
       await stage.start()
       const { id } = await stage.deploy()
       await stage.served(id)
@@ -178,10 +179,10 @@ export const scenarios: Scenario[] = [
       Object.assign(cut, { key: stage.listener_key, left: 6, done: 0 })
       await stage.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
       await stage.served(id)
-      await until('every cut has happened', () => cut.left === 0)
+      await waitFor('every cut has happened', () => cut.left === 0)
       await stage.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
       await stage.served(id)
-      await settled(stage)
+      await waitUntilSettled(stage)
       const all = await stage.revisions(id)
       assert(
         all.slice(0, -1).every((one: { status: string }) => one.status === 'DEPLOYED'),
@@ -191,48 +192,48 @@ export const scenarios: Scenario[] = [
   },
   {
     name: 'goes on after it was killed',
-    async play(stage) {
+    async run(stage) {
       const agent = await stage.start()
       const { id } = await stage.deploy()
-      await until('it has begun', async () => stage.exchanges('/report').length > 0)
+      await waitFor('it has begun', async () => stage.exchanges('/report').length > 0)
       await agent.kill()
       // Its lease may have to run out, where it does not come back under its own name.
       stage.plane.clock.ahead += LEASE_MS
       await stage.start()
       await stage.served(id)
-      await settled(stage)
+      await waitUntilSettled(stage)
     },
   },
   {
     name: 'of two, one works and the other waits until it is gone',
-    async play(stage) {
-      const { first, before } = await twoAgents(stage)
-      const held = stage.exchanges().findIndex(one => one.answered?.code === 'lease_held')
+    async run(stage) {
+      const { first, before } = await startTwoAgents(stage)
+      const held = stage.exchanges().findIndex(one => one.response?.code === 'lease_held')
       await delay(1000)
-      const names = new Set(stage.exchanges('/report').map(one => one.asked.agent_id))
+      const names = new Set(stage.exchanges('/report').map(one => one.request.agent_id))
       assert(names.size === 1, 'Both of them report.')
-      assert(held >= 0 && fenced(stage).length === 0, 'The second took the lease of the first.')
+      assert(held >= 0 && listFencedExchanges(stage).length === 0, 'The second took the lease of the first.')
       await first.kill()
       stage.plane.clock.ahead += LEASE_MS
       const after = await stage.deploy()
       await stage.served(after.id)
       await stage.served(before.id)
       // Whoever comes back waits in its turn; and what the killed one left running has an agent that ends it.
-      const waits = () => stage.exchanges().filter(one => one.answered?.code === 'lease_held').length
+      const waits = () => stage.exchanges().filter(one => one.response?.code === 'lease_held').length
       const waited = waits()
       await stage.start('first')
-      await until('the first, started again, is told to wait', () => waits() > waited)
+      await waitFor('the first, started again, is told to wait', () => waits() > waited)
     },
   },
   {
     name: 'makes way when it is ended',
-    async play(stage) {
-      const { first, before } = await twoAgents(stage)
+    async run(stage) {
+      const { first, before } = await startTwoAgents(stage)
       await first.end()
       const all = stage.exchanges()
       const given = all.findIndex(one => one.path.endsWith('/release') && one.status === 204)
-      const { agent_id } = all[given]?.asked ?? {}
-      const acted = all.slice(given + 1).some(one => one.asked.agent_id === agent_id && one.status === 200)
+      const { agent_id } = all[given]?.request ?? {}
+      const acted = all.slice(given + 1).some(one => one.request.agent_id === agent_id && one.status === 200)
       assert(given < 0 || !acted, 'It acts though it has given its lease back.')
       // It may be given back, and otherwise runs out.
       if (given < 0) stage.plane.clock.ahead += LEASE_MS

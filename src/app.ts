@@ -1,7 +1,7 @@
 // The map of the API: what surrounds a request, and one line per slice.
 import { HonoBase } from 'hono/hono-base'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
-import { docsPages } from './dashboard/docs.ts'
+import { serveDocsPages } from './api-docs/docs-page.ts'
 import { customHostRoutes } from './deployments/custom-hosts.routes.ts'
 import { logRoutes } from './deployments/logs.routes.ts'
 import { registryRoutes } from './deployments/registry.routes.ts'
@@ -13,24 +13,24 @@ import { sweepUploads } from './deployments/uploads.ts'
 import type { Config } from './env.ts'
 import { sweepInstalls } from './integrations/install.ts'
 import { integrationRoutes } from './integrations/routes.ts'
-import { sealer } from './kernel/crypto.ts'
+import { createSealer } from './kernel/crypto.ts'
 import { connect } from './kernel/db.ts'
-import { cors, edge, failed, notFound } from './kernel/edge.ts'
 import { healthRoutes } from './kernel/health.ts'
-import { documentRoutes, openApi } from './kernel/openapi.ts'
-import { SegmentRouter } from './kernel/router.ts'
-import { type Edge, mount, type Operation } from './kernel/routes.ts'
-import { storageOf } from './kernel/storage.ts'
-import { sweep } from './kernel/sweep.ts'
+import { cors, notFound, respondWithError, wrapRequest } from './kernel/middleware.ts'
+import { buildOpenApi, documentRoutes } from './kernel/openapi.ts'
+import { type AppEnv, mountOperations, type Operation } from './kernel/routes.ts'
+import { SegmentRouter } from './kernel/segment-router.ts'
+import { chooseStorage } from './kernel/storage.ts'
+import { sweepExpiredRows } from './kernel/sweep.ts'
 import { listenerRoutes } from './listeners/routes.ts'
+import { identityRoutes } from './oauth/client-document.routes.ts'
 import { flowRoutes } from './oauth/flow.routes.ts'
 import { sweepFlows } from './oauth/flow.ts'
-import { identityRoutes } from './oauth/identity.routes.ts'
-import { sweepProviders } from './oauth/recheck.ts'
+import { sweepProviders } from './oauth/provider-recheck.ts'
 import { providerRoutes } from './oauth/routes.ts'
 import { sweepDeliveries } from './pushes/deliveries.ts'
+import { sweepPreviews } from './pushes/preview-sweep.ts'
 import { deliveryRoutes, previewRoutes } from './pushes/routes.ts'
-import { sweepPreviews } from './pushes/sweep.ts'
 import { syncRoutes } from './sync/routes.ts'
 
 const slices = [
@@ -52,27 +52,27 @@ const slices = [
   workspaceRoutes,
   healthRoutes,
 ]
-const described = slices.flatMap(slice => slice.operations)
+const sliceOperations = slices.flatMap(slice => slice.operations)
 
 /** Every route, those of the document itself included. */
-export const operations: Operation[] = [...described, ...documentRoutes(described).operations]
+export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sliceOperations).operations]
 
 export function createApp(given: Config, inProcess?: typeof fetch) {
-  const config = { ...given, uploads: storageOf(given) }
+  const config = { ...given, uploads: chooseStorage(given) }
   const database = connect(config, inProcess)
   for (const notice of config.notices) config.log({ level: 'warn', notice })
-  const app = new HonoBase<Edge>({ router: new SegmentRouter() })
-  app.use(edge(config))
+  const app = new HonoBase<AppEnv>({ router: new SegmentRouter() })
+  app.use(wrapRequest(config))
   app.use(cors(config.corsOrigins))
-  app.onError((error, c) => failed(c, error, config))
+  app.onError((error, c) => respondWithError(c, error, config))
   app.notFound(notFound)
-  docsPages(app, () => openApi(operations))
-  const services = { config, database, sealer: sealer(config.sealingKeys) }
-  mount(app, operations, services)
+  serveDocsPages(app, () => buildOpenApi(operations))
+  const services = { config, database, sealer: createSealer(config.sealingKeys) }
+  mountOperations(app, operations, services)
   /** The scheduled work, every minute. */
   const housekeep = async () => {
     await Promise.all([
-      sweep(database),
+      sweepExpiredRows(database),
       sweepRevisions(services),
       sweepUploads(services),
       sweepFlows(services),

@@ -2,7 +2,7 @@
 import * as z from 'zod'
 
 /** Workers' rate-limiting binding, as far as we use it. */
-type Limiter = { limit(options: { key: string }): Promise<{ success: boolean }> }
+type RateLimiter = { limit(options: { key: string }): Promise<{ success: boolean }> }
 
 /** Where archives are kept: a bucket at the edge, a folder elsewhere. A put is whole or not at all. */
 export type Storage = {
@@ -11,7 +11,7 @@ export type Storage = {
   remove(paths: string[]): Promise<void>
 }
 
-const list = (otherwise: string) =>
+const commaSeparated = (otherwise: string) =>
   z
     .string()
     .default(otherwise)
@@ -31,9 +31,12 @@ const SealingKeys = z
   .refine(keys => new Set(keys.map(([kid]) => kid)).size === keys.length, { error: 'names two keys alike' })
 
 /** As a browser sends it: without a path. */
-const Origins = list('*').refine(origins => origins.every(one => /^(\*|[a-z][a-z0-9+.-]*:\/\/[^/\s]+)$/.test(one)), {
-  error: 'needs origins like https://example.com, comma-separated, or *',
-})
+const Origins = commaSeparated('*').refine(
+  origins => origins.every(one => /^(\*|[a-z][a-z0-9+.-]*:\/\/[^/\s]+)$/.test(one)),
+  {
+    error: 'needs origins like https://example.com, comma-separated, or *',
+  },
+)
 
 /** Where this installation is reached from outside: an origin, as it is written into addresses. */
 const PublicUrl = z
@@ -43,20 +46,20 @@ const PublicUrl = z
   })
   .transform(text => new URL(text).origin)
 
-const whole = (most: number, error: string) =>
+const wholeNumber = (most: number, error: string) =>
   z.coerce.number({ error }).int({ error }).min(0, { error }).max(most, { error })
 
-const flag = z
+const booleanSetting = z
   .enum(['true', 'false'], { error: 'needs to be `true` or `false`' })
   .default('false')
   .transform(text => text === 'true')
 
-const PROXIES = 'needs addresses or ranges like 10.0.0.0/8, comma-separated'
-const POSTGRES = 'needs the postgres:// address of the database'
+const PROXIES_ERROR = 'needs addresses or ranges like 10.0.0.0/8, comma-separated'
+const POSTGRES_ERROR = 'needs the postgres:// address of the database'
 const postgresUrl = () =>
   z
-    .string({ error: POSTGRES })
-    .refine(text => /^postgres(ql)?:\/\/./.test(text) && URL.canParse(text), { error: POSTGRES })
+    .string({ error: POSTGRES_ERROR })
+    .refine(text => /^postgres(ql)?:\/\/./.test(text) && URL.canParse(text), { error: POSTGRES_ERROR })
 
 const Settings = z.object({
   DATABASE_URL: postgresUrl(),
@@ -74,17 +77,22 @@ const Settings = z.object({
       error: 'needs a domain like apps.example.com',
     })
     .optional(),
-  ALLOW_LOOPBACK: flag,
-  MCP_DEFAULT_ENDPOINTS: flag,
+  ALLOW_LOOPBACK: booleanSetting,
+  MCP_DEFAULT_ENDPOINTS: booleanSetting,
   SLIPWAY_MODE: z.enum(['saas', 'self_hosted'], { error: 'needs to be `saas` or `self_hosted`' }).default('saas'),
   CORS_ORIGINS: Origins,
-  RATE_LIMIT_PER_MINUTE: whole(1_000_000, 'needs a whole number up to 1000000; 0 switches limits off').default(1200),
-  UNKNOWN_KEYS_PER_MINUTE: whole(1_000_000, 'needs a whole number up to 1000000; 0 switches the limit off').default(60),
+  RATE_LIMIT_PER_MINUTE: wholeNumber(1_000_000, 'needs a whole number up to 1000000; 0 switches limits off').default(
+    1200,
+  ),
+  UNKNOWN_KEYS_PER_MINUTE: wholeNumber(
+    1_000_000,
+    'needs a whole number up to 1000000; 0 switches the limit off',
+  ).default(60),
 
-  EVENTS_PER_DAY: whole(1_000_000_000, 'needs a whole number; 0 switches the limit off').default(200_000),
-  UPLOADS_MAX_GIB: whole(1_000_000, 'needs a whole number of GiB').default(20),
-  INSTANCE_ADMIN_EMAILS: list(''),
-  USAGE_EXPORT_ADMIN_EMAILS: list(''),
+  EVENTS_PER_DAY: wholeNumber(1_000_000_000, 'needs a whole number; 0 switches the limit off').default(200_000),
+  UPLOADS_MAX_GIB: wholeNumber(1_000_000, 'needs a whole number of GiB').default(20),
+  INSTANCE_ADMIN_EMAILS: commaSeparated(''),
+  USAGE_EXPORT_ADMIN_EMAILS: commaSeparated(''),
 })
 
 /** Encrypted, unless it stays on this machine. */
@@ -94,16 +102,18 @@ const isS3Endpoint = (text: string): boolean => {
   const loopback = /^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)
   return (protocol === 'https:' || (protocol === 'http:' && loopback)) && !(search || hash || username || password)
 }
-const AN_ENDPOINT = 'needs an address like https://s3.example.com; http only where it is this machine'
-const A_BUCKET = 'needs the name of a bucket'
+const ENDPOINT_ERROR = 'needs an address like https://s3.example.com; http only where it is this machine'
+const BUCKET_ERROR = 'needs the name of a bucket'
 
 /** An S3-compatible store for archives: all of it, or none. */
 const S3 = z.object({
   UPLOADS_S3_ENDPOINT: z
-    .string({ error: AN_ENDPOINT })
-    .refine(isS3Endpoint, { error: AN_ENDPOINT })
+    .string({ error: ENDPOINT_ERROR })
+    .refine(isS3Endpoint, { error: ENDPOINT_ERROR })
     .transform(text => text.replace(/\/$/, '')),
-  UPLOADS_S3_BUCKET: z.string({ error: A_BUCKET }).regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, { error: A_BUCKET }),
+  UPLOADS_S3_BUCKET: z
+    .string({ error: BUCKET_ERROR })
+    .regex(/^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/, { error: BUCKET_ERROR }),
   UPLOADS_S3_REGION: z
     .string()
     .regex(/^[a-z0-9-]{1,64}$/, { error: 'needs the name of a region, like eu-central-1' })
@@ -112,12 +122,12 @@ const S3 = z.object({
   UPLOADS_S3_SECRET_ACCESS_KEY: z.string({ error: 'needs the secret of the access key' }),
 })
 
-const A_REGISTRY = 'needs the name of a registry, like registry.example.com or registry.example.com/apps'
-const A_SIGNING_KEY =
+const REGISTRY_ERROR = 'needs the name of a registry, like registry.example.com or registry.example.com/apps'
+const SIGNING_KEY_ERROR =
   'needs a P-256 key and its certificate, both in PEM, one after the other; README.md says how to make them'
 /** Where a variable cannot hold lines, they are written as `\n`. */
-const inLines = (text: string): string => text.replaceAll('\\n', '\n')
-function pem(text: string, label: string): string | undefined {
+const unescapeNewlines = (text: string): string => text.replaceAll('\\n', '\n')
+function extractPem(text: string, label: string): string | undefined {
   const [, after = ''] = text.split(`-----BEGIN ${label}-----`)
   const [base64 = ''] = after.split(`-----END ${label}-----`)
   return /^[\sA-Za-z0-9+/=]+$/.test(base64) ? base64.replace(/\s/g, '') : undefined
@@ -126,22 +136,22 @@ function pem(text: string, label: string): string | undefined {
 /** Where images are pushed to, and what its token service signs with: both, or neither. */
 const Registry = z.object({
   REGISTRY_URL: z
-    .string({ error: A_REGISTRY })
-    .regex(/^[a-z0-9][a-z0-9.-]*(:\d{1,5})?(\/[a-z0-9]+([._-][a-z0-9]+)*)*$/, { error: A_REGISTRY }),
-  REGISTRY_SIGNING_KEY: z.string({ error: A_SIGNING_KEY }).transform((written, context) => {
-    const text = inLines(written)
-    const [key, certificate] = [pem(text, 'PRIVATE KEY'), pem(text, 'CERTIFICATE')]
+    .string({ error: REGISTRY_ERROR })
+    .regex(/^[a-z0-9][a-z0-9.-]*(:\d{1,5})?(\/[a-z0-9]+([._-][a-z0-9]+)*)*$/, { error: REGISTRY_ERROR }),
+  REGISTRY_SIGNING_KEY: z.string({ error: SIGNING_KEY_ERROR }).transform((written, context) => {
+    const text = unescapeNewlines(written)
+    const [key, certificate] = [extractPem(text, 'PRIVATE KEY'), extractPem(text, 'CERTIFICATE')]
     if (key && certificate) return { key, certificate }
-    context.addIssue({ code: 'custom', message: A_SIGNING_KEY })
+    context.addIssue({ code: 'custom', message: SIGNING_KEY_ERROR })
     return z.NEVER
   }),
 })
 
 /** As GitHub gives it (PKCS#1) or as everyone else does (PKCS#8); in a variable its lines may be written as `\\n`. */
 const PRIVATE_KEY = /^-----BEGIN (RSA )?PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END (RSA )?PRIVATE KEY-----$/
-const A_PRIVATE_KEY = 'needs the private key of the App, as the file that GitHub gives has it'
-const A_GITHUB = 'needs an address like https://github.example.com, without a path'
-const visible = (what: string) =>
+const PRIVATE_KEY_ERROR = 'needs the private key of the App, as the file that GitHub gives has it'
+const GITHUB_URL_ERROR = 'needs an address like https://github.example.com, without a path'
+const visibleText = (what: string) =>
   z.string({ error: `needs ${what}` }).regex(/^[\x21-\x7e]{1,255}$/, { error: `needs ${what}` })
 
 /** The operator's own GitHub App: all of it, or none. */
@@ -151,40 +161,43 @@ const GitHub = z.object({
     .string({ error: 'needs the name of the App in its address' })
     .regex(/^[a-z0-9-]{1,100}$/, { error: 'needs the name of the App in its address' }),
   GITHUB_APP_PRIVATE_KEY: z
-    .string({ error: A_PRIVATE_KEY })
-    .transform(text => inLines(text).trim())
-    .refine(text => PRIVATE_KEY.test(text), { error: A_PRIVATE_KEY }),
-  GITHUB_APP_CLIENT_ID: visible('the client ID of the App'),
-  GITHUB_APP_CLIENT_SECRET: visible('a client secret of the App'),
-  GITHUB_APP_WEBHOOK_SECRET: visible('the webhook secret of the App'),
+    .string({ error: PRIVATE_KEY_ERROR })
+    .transform(text => unescapeNewlines(text).trim())
+    .refine(text => PRIVATE_KEY.test(text), { error: PRIVATE_KEY_ERROR }),
+  GITHUB_APP_CLIENT_ID: visibleText('the client ID of the App'),
+  GITHUB_APP_CLIENT_SECRET: visibleText('a client secret of the App'),
+  GITHUB_APP_WEBHOOK_SECRET: visibleText('the webhook secret of the App'),
   GITHUB_BASE_URL: z
     .string()
     .default('https://github.com')
-    .refine(text => /^https?:\/\/[^/?#\s@]+\/?$/.test(text) && URL.canParse(text), { error: A_GITHUB })
+    .refine(text => /^https?:\/\/[^/?#\s@]+\/?$/.test(text) && URL.canParse(text), { error: GITHUB_URL_ERROR })
     .transform(text => new URL(text).origin),
 })
 
 /** Each is given whole or not at all. */
-const GROUPS = [S3, Registry, GitHub]
+const SETTING_GROUPS = [S3, Registry, GitHub]
 
 /** The names of all settings, for hosts that hand them on. */
-export const SETTINGS = [Settings, ...GROUPS].flatMap(({ shape }) => Object.keys(shape))
+export const SETTINGS = [Settings, ...SETTING_GROUPS].flatMap(({ shape }) => Object.keys(shape))
 
 /** Where a host of its own listens. */
-const Address = z.object({
+const ListenAddress = z.object({
   HOST: z.string().default('127.0.0.1'),
-  PORT: whole(65_535, 'needs a port, a whole number from 0 to 65535').default(8787),
+  PORT: wholeNumber(65_535, 'needs a port, a whole number from 0 to 65535').default(8787),
 })
 
 /** Who may say in `X-Forwarded-For` where a request comes from; the host reads the addresses. */
-const Proxies = z.object({
-  TRUSTED_PROXIES: list('').refine(proxies => proxies.every(one => /^[0-9a-f.:]{2,45}(\/\d{1,3})?$/i.test(one)), {
-    error: PROXIES,
-  }),
+const TrustedProxies = z.object({
+  TRUSTED_PROXIES: commaSeparated('').refine(
+    proxies => proxies.every(one => /^[0-9a-f.:]{2,45}(\/\d{1,3})?$/i.test(one)),
+    {
+      error: PROXIES_ERROR,
+    },
+  ),
 })
 
 /** Where a host of its own keeps what is uploaded. */
-const Folder = z.object({ UPLOADS_DIR: z.string().default('.slipway/uploads') })
+const UploadsFolder = z.object({ UPLOADS_DIR: z.string().default('.slipway/uploads') })
 
 export type S3Settings = {
   endpoint: string
@@ -215,7 +228,7 @@ export type GitHubApp = {
 }
 
 /** What a host reads of a request: its headers, and what the server hands over beside it. */
-export type Asked = { req: { header(name: string): string | undefined }; env?: unknown }
+export type RequestHead = { req: { header(name: string): string | undefined }; env?: unknown }
 
 /** `url` is the app's login, which enters as a caller; `systemUrl` the one that may act for every workspace. */
 export type DatabaseAddress = { url: string; systemUrl: string; gateway: string | undefined }
@@ -235,13 +248,13 @@ export type Config = {
   eventsPerDay: number
   /** How much room the archives of a workspace have. */
   uploadBytes: number
-  limiter: Limiter | undefined
+  limiter: RateLimiter | undefined
   /** Requests of one client address that fail to prove who sends them, in a minute; 0 for any number. */
   unknownKeysPerMinute: number
   /** The address that a request comes from, as the host knows it. Undefined where it does not. */
-  clientAddress: (request: Asked) => string | undefined
+  clientAddress: (request: RequestHead) => string | undefined
   /** How foreign servers are reached, behind kernel/guarded-fetch.ts; a host that can pins the checked address. */
-  outside: typeof fetch
+  foreignFetch: typeof fetch
   /** Looks TXT records up; without it the runtime's own resolver does. Rejects with the codes of `node:dns`. */
   resolveTxt: ((name: string) => Promise<string[][]>) | undefined
   /** For development: foreign servers may be on this machine, and speak plain http there. */
@@ -269,23 +282,23 @@ export class SettingsError extends Error {}
 /** For the operator's commands, which need no other setting. */
 const databaseUrl = (env: Record<string, unknown>, ...names: string[]) => {
   const name = names.find(name => env[name]) ?? 'DATABASE_URL'
-  return read(z.object({ [name]: postgresUrl() }), env)[name]!
+  return parseSettings(z.object({ [name]: postgresUrl() }), env)[name]!
 }
 /** The login that may act for every workspace. */
 export const readSystemUrl = (env: Record<string, unknown>) => databaseUrl(env, 'DATABASE_SYSTEM_URL')
 /** The login that owns the tables: it migrates, and makes the other two. */
 export const readOwnerUrl = (env: Record<string, unknown>) =>
   databaseUrl(env, 'DATABASE_OWNER_URL', 'DATABASE_SYSTEM_URL')
-export const readUploadsFolder = (env: Record<string, unknown>) => read(Folder, env).UPLOADS_DIR
+export const readUploadsFolder = (env: Record<string, unknown>) => parseSettings(UploadsFolder, env).UPLOADS_DIR
 /** `isRange` says whether one of them is an address or a range. */
 export function readTrustedProxies(env: Record<string, unknown>, isRange: (text: string) => boolean): string[] {
-  const { TRUSTED_PROXIES } = read(Proxies, env)
+  const { TRUSTED_PROXIES } = parseSettings(TrustedProxies, env)
   if (TRUSTED_PROXIES.every(isRange)) return TRUSTED_PROXIES
-  throw new SettingsError(`TRUSTED_PROXIES ${PROXIES}.`)
+  throw new SettingsError(`TRUSTED_PROXIES ${PROXIES_ERROR}.`)
 }
-export const readAddress = (env: Record<string, unknown>) => read(Address, env)
+export const readListenAddress = (env: Record<string, unknown>) => parseSettings(ListenAddress, env)
 
-function read<S extends z.ZodType>(schema: S, env: Record<string, unknown>): z.output<S> {
+function parseSettings<S extends z.ZodType>(schema: S, env: Record<string, unknown>): z.output<S> {
   const variables = Object.fromEntries(
     Object.entries(env).filter(([, value]) => typeof value === 'string' && value !== ''),
   )
@@ -294,18 +307,18 @@ function read<S extends z.ZodType>(schema: S, env: Record<string, unknown>): z.o
   throw new SettingsError(parsed.error.issues.map(issue => `${issue.path.join('.')} ${issue.message}.`).join(' '))
 }
 
-type Grouped = Partial<z.output<typeof S3> & z.output<typeof Registry> & z.output<typeof GitHub>>
+type GroupSettings = Partial<z.output<typeof S3> & z.output<typeof Registry> & z.output<typeof GitHub>>
 
 /** Read as one, so that every fault is named at once. */
-function readSettings(env: Record<string, unknown>): z.output<typeof Settings> & Grouped {
-  const begun = GROUPS.filter(({ shape }) => Object.keys(shape).some(name => env[name]))
+function readSettings(env: Record<string, unknown>): z.output<typeof Settings> & GroupSettings {
+  const begun = SETTING_GROUPS.filter(({ shape }) => Object.keys(shape).some(name => env[name]))
   const shape = Object.assign({}, Settings.shape, ...begun.map(({ shape }) => shape))
   // A Host header is anybody's word: what it names is believed on a development machine only.
   if (env.ALLOW_LOOPBACK !== 'true') shape.PUBLIC_URL = PublicUrl
-  return read(z.object(shape), env) as never
+  return parseSettings(z.object(shape), env) as never
 }
 
-const s3Of = (settings: Grouped): S3Settings | undefined =>
+const toS3Settings = (settings: GroupSettings): S3Settings | undefined =>
   settings.UPLOADS_S3_ENDPOINT === undefined
     ? undefined
     : {
@@ -316,10 +329,12 @@ const s3Of = (settings: Grouped): S3Settings | undefined =>
         secretAccessKey: settings.UPLOADS_S3_SECRET_ACCESS_KEY!,
       }
 
-const registryOf = ({ REGISTRY_URL: url, REGISTRY_SIGNING_KEY: signing }: Grouped): RegistrySettings | undefined =>
-  url === undefined ? undefined : { url, ...signing! }
+const toRegistrySettings = ({
+  REGISTRY_URL: url,
+  REGISTRY_SIGNING_KEY: signing,
+}: GroupSettings): RegistrySettings | undefined => (url === undefined ? undefined : { url, ...signing! })
 
-const githubOf = (settings: Grouped): GitHubApp | undefined =>
+const toGitHubApp = (settings: GroupSettings): GitHubApp | undefined =>
   settings.GITHUB_APP_ID === undefined
     ? undefined
     : {
@@ -332,7 +347,7 @@ const githubOf = (settings: Grouped): GitHubApp | undefined =>
         webhookSecret: settings.GITHUB_APP_WEBHOOK_SECRET!,
       }
 
-const ONE_LOGIN =
+const SINGLE_LOGIN_NOTICE =
   'DATABASE_SYSTEM_URL is not set: requests use a login that may act for every workspace. Run `npm run db:logins` and set both addresses that it prints.'
 
 export function readConfig(env: Record<string, unknown>, overrides: Partial<Config> = {}): Config {
@@ -341,7 +356,7 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     ...(settings.USAGE_EXPORT_ADMIN_EMAILS.length > 0
       ? ['USAGE_EXPORT_ADMIN_EMAILS is deprecated: use INSTANCE_ADMIN_EMAILS']
       : []),
-    ...(settings.DATABASE_SYSTEM_URL ? [] : [ONE_LOGIN]),
+    ...(settings.DATABASE_SYSTEM_URL ? [] : [SINGLE_LOGIN_NOTICE]),
   ]
   return {
     database: {
@@ -357,17 +372,17 @@ export function readConfig(env: Record<string, unknown>, overrides: Partial<Conf
     rateLimit: settings.RATE_LIMIT_PER_MINUTE,
     eventsPerDay: settings.EVENTS_PER_DAY,
     uploadBytes: settings.UPLOADS_MAX_GIB * 1024 ** 3,
-    limiter: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as Limiter | undefined),
+    limiter: settings.RATE_LIMIT_PER_MINUTE === 0 ? undefined : (env.RATE_LIMITER as RateLimiter | undefined),
     unknownKeysPerMinute: settings.UNKNOWN_KEYS_PER_MINUTE,
     clientAddress: () => undefined,
-    outside: globalThis.fetch.bind(globalThis),
+    foreignFetch: globalThis.fetch.bind(globalThis),
     resolveTxt: undefined,
     allowLoopback: settings.ALLOW_LOOPBACK,
     defaultEndpoints: settings.MCP_DEFAULT_ENDPOINTS,
     uploads: undefined,
-    s3: s3Of(settings),
-    registry: registryOf(settings),
-    github: githubOf(settings),
+    s3: toS3Settings(settings),
+    registry: toRegistrySettings(settings),
+    github: toGitHubApp(settings),
     instanceAdmins: [...settings.INSTANCE_ADMIN_EMAILS, ...settings.USAGE_EXPORT_ADMIN_EMAILS].map(email =>
       email.toLowerCase(),
     ),

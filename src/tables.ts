@@ -33,40 +33,44 @@ export type Hold = {
 /** Which pull request a preview is of, and until when it stays. */
 export type Preview = { number: number; branch: string; head_sha: string; expires_at: string }
 
-const instant = () => timestamp({ withTimezone: true, mode: 'string' })
-const id = () => uuid().primaryKey().defaultRandom()
-const created_at = () => instant().notNull().default(sql`clock()`)
+const instantColumn = () => timestamp({ withTimezone: true, mode: 'string' })
+const idColumn = () => uuid().primaryKey().defaultRandom()
+const createdAtColumn = () => instantColumn().notNull().default(sql`clock()`)
 /** What a list's index ends with. Postgres puts nulls first where it sorts downwards, and an index that says otherwise serves no list. */
-const newestFirst = (t: Record<'created_at' | 'id', ExtraConfigColumn>) =>
+const newestFirstColumns = (t: Record<'created_at' | 'id', ExtraConfigColumn>) =>
   [t.created_at.desc().nullsFirst(), t.id.desc().nullsFirst()] as const
 /** Whom another system knows by a name only: a git host's people. */
-const actor_name = () => text().default(sql`setting('actor_name')`)
+const actorNameColumn = () => text().default(sql`setting('actor_name')`)
 /** A resource that is changed in place: its version is its ETag. */
-const changing = () => ({ version: integer().notNull().default(1), created_at: created_at(), updated_at: created_at() })
+const versionedColumns = () => ({
+  version: integer().notNull().default(1),
+  created_at: createdAtColumn(),
+  updated_at: createdAtColumn(),
+})
 
 export const organizations = pgTable('organizations', {
-  id: id(),
+  id: idColumn(),
   display_name: text().notNull(),
   rbac_enabled: boolean().notNull().default(false),
   /** Hosts of authorization servers that are taken to support PKCE with S256 though they do not say so. */
   assume_s256: text().array().notNull().default(sql`'{}'`),
-  ...changing(),
+  ...versionedColumns(),
 })
 
 export const workspaces = pgTable(
   'workspaces',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid()
       .notNull()
       .references(() => organizations.id, { onDelete: 'cascade' }),
     display_name: text().notNull(),
     require_if_match: boolean().notNull().default(false),
-    ...changing(),
+    ...versionedColumns(),
   },
   t => [
     unique('workspace_name_taken').on(t.organization_id, t.display_name),
-    index('workspaces_page').on(t.organization_id, ...newestFirst(t)),
+    index('workspaces_page').on(t.organization_id, ...newestFirstColumns(t)),
   ],
 )
 
@@ -74,13 +78,13 @@ export const workspaces = pgTable(
 export const roles = pgTable(
   'roles',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid().references(() => organizations.id, { onDelete: 'cascade' }),
     scope: text({ enum: ['workspace', 'organization'] }).notNull(),
     display_name: text().notNull(),
     description: text().notNull().default(''),
     permissions: text().array().notNull(),
-    ...changing(),
+    ...versionedColumns(),
   },
   t => [
     unique('role_name_taken').on(t.organization_id, t.display_name).nullsNotDistinct(),
@@ -91,19 +95,19 @@ export const roles = pgTable(
 export const members = pgTable(
   'members',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid()
       .notNull()
       .references(() => organizations.id, { onDelete: 'cascade' }),
     email: text().notNull(),
     full_name: text(),
     role_id: uuid().notNull(),
-    ...changing(),
+    ...versionedColumns(),
   },
   t => [
     unique('member_exists').on(t.organization_id, t.email),
     foreignKey({ name: 'role_in_use', columns: [t.role_id], foreignColumns: [roles.id] }),
-    index('members_page').on(t.organization_id, ...newestFirst(t)),
+    index('members_page').on(t.organization_id, ...newestFirstColumns(t)),
     index('members_role').on(t.role_id),
   ],
 )
@@ -111,7 +115,7 @@ export const members = pgTable(
 export const workspaceMembers = pgTable(
   'workspace_members',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid().notNull(),
     tenant_id: uuid()
       .notNull()
@@ -120,12 +124,12 @@ export const workspaceMembers = pgTable(
       .notNull()
       .references(() => members.id, { onDelete: 'cascade' }),
     role_id: uuid().notNull(),
-    ...changing(),
+    ...versionedColumns(),
   },
   t => [
     unique('workspace_member_exists').on(t.tenant_id, t.member_id),
     foreignKey({ name: 'role_in_use', columns: [t.role_id], foreignColumns: [roles.id] }),
-    index('workspace_members_page').on(t.tenant_id, ...newestFirst(t)),
+    index('workspace_members_page').on(t.tenant_id, ...newestFirstColumns(t)),
     index('workspace_members_member').on(t.member_id),
     index('workspace_members_role').on(t.role_id),
   ],
@@ -138,7 +142,7 @@ export const workspaceMembers = pgTable(
 export const listeners = pgTable(
   'listeners',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid()
       .notNull()
       .references(() => organizations.id, { onDelete: 'cascade' }),
@@ -150,13 +154,13 @@ export const listeners = pgTable(
     agent_version: text(),
     /** Counts leases: of two agents, the one with the lower number is not listened to. */
     fence: bigint({ mode: 'number' }).notNull().default(0),
-    lease_expires_at: instant(),
-    last_seen_at: instant(),
-    ...changing(),
+    lease_expires_at: instantColumn(),
+    last_seen_at: instantColumn(),
+    ...versionedColumns(),
   },
   t => [
     unique('listener_exists').on(t.tenant_id, t.compute_id).nullsNotDistinct(),
-    index('listeners_page').on(t.tenant_id, ...newestFirst(t)),
+    index('listeners_page').on(t.tenant_id, ...newestFirstColumns(t)),
   ],
 )
 
@@ -190,7 +194,7 @@ export const syncItems = pgTable(
 export const apiKeys = pgTable(
   'api_keys',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid()
       .notNull()
       .references(() => organizations.id, { onDelete: 'cascade' }),
@@ -201,19 +205,19 @@ export const apiKeys = pgTable(
     key_hash: text().notNull().unique('api_keys_hash'),
     role_id: uuid().notNull(),
     permissions: text().array(),
-    expires_at: instant(),
-    revoked_at: instant(),
-    last_used_at: instant(),
+    expires_at: instantColumn(),
+    revoked_at: instantColumn(),
+    last_used_at: instantColumn(),
     created_by: uuid(),
     /** Whose requests are counted together; `inherit_budget()` sets it. */
     budget_id: uuid(),
-    created_at: created_at(),
+    created_at: createdAtColumn(),
   },
   t => [
     foreignKey({ name: 'role_in_use', columns: [t.role_id], foreignColumns: [roles.id] }),
-    index('api_keys_made_by').on(t.created_by, ...newestFirst(t)),
-    index('api_keys_page').on(t.organization_id, ...newestFirst(t)),
-    index('api_keys_page_of_workspace').on(t.tenant_id, ...newestFirst(t)),
+    index('api_keys_made_by').on(t.created_by, ...newestFirstColumns(t)),
+    index('api_keys_page').on(t.organization_id, ...newestFirstColumns(t)),
+    index('api_keys_page_of_workspace').on(t.tenant_id, ...newestFirstColumns(t)),
     index('api_keys_role').on(t.role_id),
   ],
 )
@@ -222,40 +226,43 @@ export const apiKeys = pgTable(
 export const projects = pgTable(
   'projects',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid().notNull(),
     tenant_id: uuid()
       .notNull()
       .references(() => workspaces.id, { onDelete: 'cascade' }),
     deployment_id: uuid(),
     name: text().notNull(),
-    created_at: created_at(),
+    created_at: createdAtColumn(),
   },
   t => [
     unique('project_name_taken').on(t.tenant_id, t.name),
     index('projects_deployment').on(t.deployment_id),
-    index('projects_page').on(t.tenant_id, ...newestFirst(t)),
+    index('projects_page').on(t.tenant_id, ...newestFirstColumns(t)),
   ],
 )
 
 export const tagKeys = pgTable(
   'tag_keys',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid().notNull(),
     tenant_id: uuid()
       .notNull()
       .references(() => workspaces.id, { onDelete: 'cascade' }),
     key: text().notNull(),
-    created_at: created_at(),
+    created_at: createdAtColumn(),
   },
-  t => [unique('tag_key_taken').on(t.tenant_id, t.key), index('tag_keys_page').on(t.tenant_id, ...newestFirst(t))],
+  t => [
+    unique('tag_key_taken').on(t.tenant_id, t.key),
+    index('tag_keys_page').on(t.tenant_id, ...newestFirstColumns(t)),
+  ],
 )
 
 export const tagValues = pgTable(
   'tag_values',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid().notNull(),
     tenant_id: uuid()
       .notNull()
@@ -264,11 +271,11 @@ export const tagValues = pgTable(
       .notNull()
       .references(() => tagKeys.id, { onDelete: 'cascade' }),
     value: text().notNull(),
-    created_at: created_at(),
+    created_at: createdAtColumn(),
   },
   t => [
     unique('tag_value_taken').on(t.tag_key_id, t.value),
-    index('tag_values_page').on(t.tenant_id, t.tag_key_id, ...newestFirst(t)),
+    index('tag_values_page').on(t.tenant_id, t.tag_key_id, ...newestFirstColumns(t)),
   ],
 )
 
@@ -279,7 +286,7 @@ export const tagValues = pgTable(
 export const deployments = pgTable(
   'deployments',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid().notNull(),
     tenant_id: uuid()
       .notNull()
@@ -313,17 +320,17 @@ export const deployments = pgTable(
     repo_key: text().generatedAlwaysAs(
       sql`regexp_replace(regexp_replace(lower(source_config ->> 'repo_url'), '^https?://', ''), '/*(\\.git)?/*$', '')`,
     ),
-    deleting_at: instant(),
+    deleting_at: instantColumn(),
     /** Who runs it; null until a listener of the platform has taken it up. */
     listener_id: uuid(),
     /** What its agent says of it: where it answers, how it fares, when it was last used. */
     url: text(),
     healthy: boolean(),
-    last_request_at: instant(),
+    last_request_at: instantColumn(),
     /** Of its custom_url, as the trigger `custom_host_claim` writes them; null while it is being deleted. */
     custom_host: text(),
     custom_path: text(),
-    ...changing(),
+    ...versionedColumns(),
   },
   t => [
     index('deployments_custom_host').on(t.custom_host).where(sql`custom_host is not null`),
@@ -335,12 +342,12 @@ export const deployments = pgTable(
     index('deployments_served').on(t.listener_id, t.tenant_id).where(sql`listener_id is not null`),
     index('deployments_unserved').on(t.id).where(sql`listener_id is null`),
     // For the sweep: those to look at again once their listener is heard of.
-    index('deployments_unheard').on(t.listener_id).where(unheard(sql`status`)),
+    index('deployments_unheard').on(t.listener_id).where(isUnknownStatus(sql`status`)),
     // For the sweep. A BRIN index leaves updates heap-only.
     index('deployments_idle').using('brin', t.updated_at),
     // Finds a page that nothing narrows; the one that carries the filters is five times as wide. That one stands in the migration:
     // drizzle cannot say `include`.
-    index('deployments_page').on(t.tenant_id, ...newestFirst(t)),
+    index('deployments_page').on(t.tenant_id, ...newestFirstColumns(t)),
     uniqueIndex('deployment_name_taken').on(t.tenant_id, t.name).where(sql`deleting_at is null`),
   ],
 )
@@ -349,29 +356,29 @@ export const deployments = pgTable(
 export const customHosts = pgTable(
   'custom_hosts',
   {
-    id: id(),
+    id: idColumn(),
     host: text().notNull().unique('custom_host_taken'),
     organization_id: uuid().notNull(),
     tenant_id: uuid()
       .notNull()
       .references(() => workspaces.id, { onDelete: 'cascade' }),
     /** Null: claimed, and not proved by DNS. */
-    verified_at: instant(),
-    created_at: created_at(),
+    verified_at: instantColumn(),
+    created_at: createdAtColumn(),
   },
-  t => [index('custom_hosts_page').on(t.tenant_id, ...newestFirst(t))],
+  t => [index('custom_hosts_page').on(t.tenant_id, ...newestFirstColumns(t))],
 )
 
 /** The states of a revision that have a deadline: what the sweep asks of, and what its index holds. */
-export const pending = (status: SQL): SQL =>
+export const isPendingStatus = (status: SQL): SQL =>
   sql`${status} in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')`
 /** Spelt so that it answers the sweep alone: a list that asks for one status would read those of all workspaces by it. */
-export const unheard = (status: SQL) => sql`${status} || '' = 'UNKNOWN'`
+export const isUnknownStatus = (status: SQL) => sql`${status} || '' = 'UNKNOWN'`
 
 export const revisions = pgTable(
   'revisions',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid().notNull(),
     tenant_id: uuid().notNull(),
     deployment_id: uuid()
@@ -386,20 +393,20 @@ export const revisions = pgTable(
     status: text().notNull(),
     status_message: text(),
     /** Since when it is in its state: silence past the state's deadline is a failure. */
-    status_since: created_at(),
+    status_since: createdAtColumn(),
     reasons: text().array().notNull(),
     from_revision_id: uuid(),
     commit: json(),
     actor_kind: text().notNull(),
     actor_id: uuid(),
-    actor_name: actor_name(),
-    created_at: created_at(),
-    updated_at: created_at(),
+    actor_name: actorNameColumn(),
+    created_at: createdAtColumn(),
+    updated_at: createdAtColumn(),
   },
   t => [
     unique('revisions_number').on(t.deployment_id, t.number),
-    index('revisions_page').on(t.deployment_id, ...newestFirst(t)),
-    index('revisions_pending').on(t.status_since).where(pending(sql`status`)),
+    index('revisions_page').on(t.deployment_id, ...newestFirstColumns(t)),
+    index('revisions_pending').on(t.status_since).where(isPendingStatus(sql`status`)),
   ],
 )
 
@@ -407,7 +414,7 @@ export const revisions = pgTable(
 export const uploads = pgTable(
   'uploads',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid().notNull(),
     tenant_id: uuid().notNull(),
     deployment_id: uuid().notNull(),
@@ -422,9 +429,9 @@ export const uploads = pgTable(
     /** Who asked for the link: what comes by it is theirs. */
     actor_kind: text().notNull().default('key'),
     actor_id: uuid(),
-    expires_at: instant().notNull(),
-    used_at: instant(),
-    created_at: created_at(),
+    expires_at: instantColumn().notNull(),
+    used_at: instantColumn(),
+    created_at: createdAtColumn(),
   },
   t => [index('uploads_expiry').on(t.expires_at), index('uploads_of_workspace').on(t.tenant_id, t.state)],
 )
@@ -460,7 +467,7 @@ export const logLines = pgTable(
       .references(() => revisions.id, { onDelete: 'cascade' }),
     kind: text({ enum: ['build', 'deploy'] }).notNull(),
     number: integer().notNull(),
-    timestamp: instant().notNull(),
+    timestamp: instantColumn().notNull(),
     severity: integer().notNull(),
     message: text().notNull(),
     bytes_before: bigint({ mode: 'number' }).notNull(),
@@ -484,7 +491,7 @@ export const deploymentSecrets = pgTable(
     name: text().notNull(),
     version: integer().notNull(),
     sealed: text().notNull(),
-    created_at: created_at(),
+    created_at: createdAtColumn(),
   },
   t => [primaryKey({ columns: [t.deployment_id, t.name, t.version] })],
 )
@@ -499,7 +506,7 @@ export type Registration = 'given' | 'metadata_document' | 'dynamic'
 export const oauthProviders = pgTable(
   'oauth_providers',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid()
       .notNull()
       .references(() => organizations.id, { onDelete: 'cascade' }),
@@ -507,7 +514,7 @@ export const oauthProviders = pgTable(
     name: text().notNull(),
     client_id: text().notNull(),
     client_secret: text(),
-    client_secret_expires_at: instant(),
+    client_secret_expires_at: instantColumn(),
     auth_url: text().notNull(),
     token_url: text().notNull(),
     revocation_url: text(),
@@ -530,12 +537,12 @@ export const oauthProviders = pgTable(
     trace: json().notNull().default(sql`'[]'`),
     health: text().notNull().default('healthy'),
     health_detail: text(),
-    checked_at: created_at(),
+    checked_at: createdAtColumn(),
     /** The workspace that may change it while no other is connected through it; null: only the organization. */
     made_by_workspace: uuid().references(() => workspaces.id, { onDelete: 'set null' }),
     /** The endpoints that `client_secret` was given for. A trigger keeps them: the secret goes to no other origin. */
     client_secret_urls: text().array().notNull().default(sql`'{}'`),
-    ...changing(),
+    ...versionedColumns(),
   },
   t => [
     unique('provider_id_conflict').on(t.organization_id, t.provider_id),
@@ -548,12 +555,12 @@ export const oauthProviders = pgTable(
 export const oauthReservations = pgTable(
   'oauth_reservations',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid()
       .notNull()
       .references(() => organizations.id, { onDelete: 'cascade' }),
     provider_id: text().notNull(),
-    expires_at: instant().notNull(),
+    expires_at: instantColumn().notNull(),
   },
   t => [unique('oauth_reservations_one').on(t.organization_id, t.provider_id)],
 )
@@ -562,7 +569,7 @@ export const oauthReservations = pgTable(
 export const oauthFlows = pgTable(
   'oauth_flows',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid().notNull(),
     tenant_id: uuid()
       .notNull()
@@ -582,8 +589,8 @@ export const oauthFlows = pgTable(
       .default('pending'),
     /** A code of ours that says why it failed; never a server's words. */
     failure: text(),
-    expires_at: instant().notNull(),
-    created_at: created_at(),
+    expires_at: instantColumn().notNull(),
+    created_at: createdAtColumn(),
   },
   t => [index('oauth_flows_expiry').on(t.expires_at)],
 )
@@ -592,7 +599,7 @@ export const oauthFlows = pgTable(
 export const oauthTokens = pgTable(
   'oauth_tokens',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid().notNull(),
     tenant_id: uuid()
       .notNull()
@@ -607,18 +614,18 @@ export const oauthTokens = pgTable(
     token_type: text().notNull(),
     /** What the provider was when it gave them: they go to no other server. */
     bound_to: text().notNull(),
-    expires_at: instant(),
+    expires_at: instantColumn(),
     generation: integer().notNull().default(1),
     /** Whoever refreshes it holds it until then. */
-    leased_until: instant(),
+    leased_until: instantColumn(),
     /** The server no longer takes it: the person must connect again. */
-    revoked_at: instant(),
-    created_at: created_at(),
-    updated_at: created_at(),
+    revoked_at: instantColumn(),
+    created_at: createdAtColumn(),
+    updated_at: createdAtColumn(),
   },
   t => [
     unique('oauth_tokens_one').on(t.tenant_id, t.provider_id, t.user_id),
-    index('oauth_tokens_page').on(t.tenant_id, ...newestFirst(t)),
+    index('oauth_tokens_page').on(t.tenant_id, ...newestFirstColumns(t)),
     index('oauth_tokens_provider').on(t.provider_id),
   ],
 )
@@ -630,7 +637,7 @@ export const oauthTokens = pgTable(
 export const githostDeliveries = pgTable(
   'githost_deliveries',
   {
-    id: id(),
+    id: idColumn(),
     receiver: text().notNull(),
     delivery_id: text().notNull(),
     event: json().notNull(),
@@ -644,9 +651,9 @@ export const githostDeliveries = pgTable(
      */
     unfinished_attempts: integer().notNull().default(0),
     /** Whoever works on it holds it until then; after that it is anyone's again. */
-    next_attempt_at: instant().notNull(),
+    next_attempt_at: instantColumn().notNull(),
     error: text(),
-    created_at: created_at(),
+    created_at: createdAtColumn(),
   },
   t => [
     unique('githost_deliveries_one').on(t.receiver, t.delivery_id),
@@ -662,7 +669,7 @@ export const deploymentHeads = pgTable('deployment_heads', {
     .references(() => deployments.id, { onDelete: 'cascade' }),
   organization_id: uuid().notNull(),
   tenant_id: uuid().notNull(),
-  asked_at: instant().notNull(),
+  asked_at: instantColumn().notNull(),
   gone_ref: text(),
 })
 
@@ -682,7 +689,7 @@ export const previewPolicies = pgTable('preview_policies', {
   on_create: text(),
   on_delete: text(),
   hook_secret: text(),
-  ...changing(),
+  ...versionedColumns(),
 })
 
 const previewStates = ['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended'] as const
@@ -690,7 +697,7 @@ const previewStates = ['pending', 'awaiting_approval', 'denied', 'full', 'live',
 export const previews = pgTable(
   'previews',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid().notNull(),
     tenant_id: uuid().notNull(),
     parent_id: uuid()
@@ -705,19 +712,19 @@ export const previews = pgTable(
     approved_sha: text(),
     approved_by: uuid(),
     /** When the host changed the pull request, as the last delivery that counted had it. */
-    changed_at: instant().notNull(),
-    expires_at: instant().notNull(),
+    changed_at: instantColumn().notNull(),
+    expires_at: instantColumn().notNull(),
     told: text(),
     comment_id: text(),
     tell_attempts: integer().notNull().default(0),
-    tell_next_at: created_at(),
-    created_at: created_at(),
-    updated_at: created_at(),
+    tell_next_at: createdAtColumn(),
+    created_at: createdAtColumn(),
+    updated_at: createdAtColumn(),
   },
   t => [
     unique('previews_one').on(t.parent_id, t.number),
     index('previews_child').on(t.deployment_id),
-    index('previews_page').on(t.parent_id, ...newestFirst(t)),
+    index('previews_page').on(t.parent_id, ...newestFirstColumns(t)),
     index('previews_expiry').on(t.expires_at).where(sql`state <> 'ended'`),
   ],
 )
@@ -726,7 +733,7 @@ export const previews = pgTable(
 export const previewHooks = pgTable(
   'preview_hooks',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid().notNull(),
     tenant_id: uuid().notNull(),
     preview_id: uuid()
@@ -738,9 +745,9 @@ export const previewHooks = pgTable(
     secret: text().notNull(),
     body: json().notNull(),
     attempts: integer().notNull().default(0),
-    next_attempt_at: created_at(),
+    next_attempt_at: createdAtColumn(),
     error: text(),
-    created_at: created_at(),
+    created_at: createdAtColumn(),
   },
   t => [index('preview_hooks_due').on(t.next_attempt_at)],
 )
@@ -757,7 +764,7 @@ const integrationStates = ['active', 'suspended', 'revoked'] as const
 export const integrations = pgTable(
   'integrations',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid().notNull(),
     tenant_id: uuid()
       .notNull()
@@ -772,9 +779,9 @@ export const integrations = pgTable(
     state: text({ enum: integrationStates }).notNull().default('active'),
     credentials: text(),
     token: text(),
-    token_expires_at: instant(),
+    token_expires_at: instantColumn(),
     created_by: uuid(),
-    ...changing(),
+    ...versionedColumns(),
   },
   t => [
     // An installation is one workspace's, until its host has revoked it; an account may serve several, each with a token of its own.
@@ -784,7 +791,7 @@ export const integrations = pgTable(
     uniqueIndex('integration_claimed')
       .on(t.base_url, t.installation_id)
       .where(sql`host = 'github' and state <> 'revoked'`),
-    index('integrations_page').on(t.tenant_id, ...newestFirst(t)),
+    index('integrations_page').on(t.tenant_id, ...newestFirstColumns(t)),
   ],
 )
 
@@ -796,21 +803,21 @@ export const integrationListings = pgTable('integration_listings', {
   organization_id: uuid().notNull(),
   tenant_id: uuid().notNull(),
   pages: json().notNull(),
-  fetched_at: instant().notNull(),
+  fetched_at: instantColumn().notNull(),
 })
 
 /** Somebody on the way to install the operator's App: the state that they carry names it and works once. */
 export const integrationInstalls = pgTable(
   'integration_installs',
   {
-    id: id(),
+    id: idColumn(),
     organization_id: uuid().notNull(),
     tenant_id: uuid()
       .notNull()
       .references(() => workspaces.id, { onDelete: 'cascade' }),
     actor_id: uuid(),
-    expires_at: instant().notNull(),
-    created_at: created_at(),
+    expires_at: instantColumn().notNull(),
+    created_at: createdAtColumn(),
   },
   t => [index('integration_installs_expiry').on(t.expires_at)],
 )
@@ -837,10 +844,10 @@ export const events = pgTable(
     subject_id: uuid().notNull(),
     actor_kind: text().notNull(),
     actor_id: uuid(),
-    actor_name: actor_name(),
+    actor_name: actorNameColumn(),
     request_id: text().notNull(),
     data: json().notNull(),
-    created_at: created_at(),
+    created_at: createdAtColumn(),
   },
   t => [primaryKey({ columns: [t.scope_id, t.seq] }), index('events_age').using('brin', t.created_at)],
 )
@@ -852,7 +859,7 @@ export const idempotencyKeys = pgTable(
     key: text().notNull(),
     fingerprint: text().notNull(),
     result: json().notNull(),
-    created_at: created_at(),
+    created_at: createdAtColumn(),
   },
   t => [primaryKey({ columns: [t.actor_id, t.key] }), index('idempotency_keys_age').on(t.created_at)],
 )

@@ -1,8 +1,8 @@
 // The edge entry: one app for the life of an isolate, and the scheduled work.
 import { createApp } from './app.ts'
 import { readConfig } from './env.ts'
-import { unconfigured } from './kernel/errors.ts'
-import { type Bucket, inBucket } from './kernel/storage.ts'
+import { settingsErrorResponse } from './kernel/errors.ts'
+import { type Bucket, createBucketStorage } from './kernel/storage.ts'
 
 type Env = Record<string, unknown>
 type Context = { waitUntil(work: Promise<unknown>): void; passThroughOnException(): void; props: unknown }
@@ -11,7 +11,7 @@ let app: ReturnType<typeof createApp> | undefined
 const appFor = (env: Env) => {
   app ??= createApp(
     readConfig(env, {
-      uploads: env.UPLOADS ? inBucket(env.UPLOADS as Bucket) : undefined,
+      uploads: env.UPLOADS ? createBucketStorage(env.UPLOADS as Bucket) : undefined,
       // Cloudflare sets it, whatever the client sent.
       clientAddress: c => c.req.header('CF-Connecting-IP'),
     }),
@@ -24,7 +24,7 @@ export default {
     try {
       return appFor(env).fetch(request, env, context)
     } catch (error) {
-      return unconfigured(error)
+      return settingsErrorResponse(error)
     }
   },
   scheduled: (_event: unknown, env: Env, context: Context) => context.waitUntil(appFor(env).housekeep()),

@@ -9,13 +9,14 @@ const src = join(root, 'src')
 
 /** Rooms from the ground up; rooms of one floor do not know each other. */
 const FLOORS = [
+  ['protocol'],
   ['env.ts', 'tables.ts', 'postgres'],
   ['kernel'],
   ['access'],
   ['integrations', 'oauth', 'listeners'],
   ['deployments'],
   ['sync', 'pushes', 'events'],
-  ['dashboard'],
+  ['api-docs'],
   ['app.ts'],
   ['worker.ts', 'host'],
 ]
@@ -54,19 +55,18 @@ describe('the house', () => {
     }
   })
 
-  it('shows outsiders schemas and pure parts of the kernel only', () => {
+  it('shows outsiders the protocol only, and what hosts Postgres', () => {
     for (const { file, to } of inside.filter(
       ({ file, to }) => OUTSIDERS.includes(room(file)) && room(to) !== room(file),
     )) {
-      // Which addresses may be reached is judged alike by both.
-      expect(to, file).toMatch(/[./]schema\.ts$|^kernel\/(wire|glob|address-kind|guarded-address)\.ts$|^postgres\//)
+      expect(to, file).toMatch(/^(protocol|postgres)\//)
     }
   })
 
   it('keeps schemas free of everything but zod', () => {
     for (const { file, from, to } of imports.filter(({ file }) => /[./]schema\.ts$/.test(file))) {
       expect(
-        from === 'zod' || /[./]schema\.ts$|^kernel\/(wire|permissions)\.ts$/.test(to),
+        from === 'zod' || /[./]schema\.ts$|^protocol\/|^kernel\/permissions\.ts$/.test(to),
         `${file} imports ${from}`,
       ).toBe(true)
     }
@@ -84,7 +84,11 @@ describe('each thing has its owners', () => {
     [
       'hono',
       /^hono/,
-      [/^app\.ts$/, /^kernel\/(afterwards|caller|edge|fixed|input|router|routes)\.ts$/, /^dashboard\//],
+      [
+        /^app\.ts$/,
+        /^kernel\/(caller|input|middleware|routes|segment-router|static-page|wait-until)\.ts$/,
+        /^api-docs\//,
+      ],
     ],
     [
       'node',
@@ -101,7 +105,7 @@ describe('each thing has its owners', () => {
 
   it('drizzle belongs to services, not to routes, schemas or pages', () => {
     for (const file of importersOf(/^drizzle-orm/))
-      expect(file).not.toMatch(/routes\.ts$|schema\.ts$|^dashboard|^app\.ts$|^worker\.ts$/)
+      expect(file).not.toMatch(/routes\.ts$|schema\.ts$|^api-docs|^app\.ts$|^worker\.ts$/)
   })
 
   it('where this installation is: only origin.ts decides between PUBLIC_URL and a Host header', () => {
@@ -121,7 +125,7 @@ describe('each thing has its owners', () => {
 
   it('the way out: only the guard fetches what others name, and every library fetches through it', () => {
     // The database and the S3 store are the operator's to name; a page's own script asks the app that served it.
-    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|cli)\/|^dashboard\/.*-client\.ts$/
+    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|cli)\/|^api-docs\/client-script\.ts$/
     // Called, not declared; `env.ts` binds the platform's own, and only the guard takes it from there.
     const ways =
       /(?<![\w.])fetch\((?!\w+:)|\bglobalThis\.fetch\b(?!\.bind\()|\.outside\(|\bnew (?:WebSocket|EventSource)\b/
@@ -133,9 +137,9 @@ describe('each thing has its owners', () => {
     }
   })
 
-  it('an error that nobody foresaw leaves an agent by faultOf, which leaves out the paths that it carries', () => {
+  it('an error that nobody foresaw leaves an agent by describeError(), which leaves out the paths that it carries', () => {
     // What JSON.parse says is about the text.
-    for (const file of files.filter(file => room(file) === 'agent' && !file.endsWith('json-of.ts')))
+    for (const file of files.filter(file => room(file) === 'agent' && !file.endsWith('read-json.ts')))
       expect(readFileSync(join(src, file), 'utf8'), file).not.toContain('as Error).message')
   })
 

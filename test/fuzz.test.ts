@@ -4,19 +4,19 @@ import { sql } from 'drizzle-orm'
 import { afterAll, describe, expect, it } from 'vitest'
 import { runAsSystem, textArray } from '../src/kernel/db.ts'
 import type { Operation } from '../src/kernel/routes.ts'
-import { guarded, newTenant, send, type Tenant, theApp } from './support/app.ts'
-import { cheap, validated } from './support/cpu.ts'
-import * as fc from './support/fuzz.ts'
-import { bytesOf, type Hostile, hostile, streamOf } from './support/hostile.ts'
+import { getApp, guardedOperations, newTenant, send, type Tenant } from './support/app.ts'
+import { expectCheap, validateBody } from './support/cpu-cost.ts'
+import { arbitraryRequest, type HostileRequest, streamBytes, toBytes } from './support/hostile-requests.ts'
 import { newIntegration } from './support/integrations.ts'
+import * as fc from './support/seeded-fast-check.ts'
 
-const requests = fc.each ?? Math.ceil(10_000 / guarded.length)
+const requests = fc.each ?? Math.ceil(10_000 / guardedOperations.length)
 const HUNG_MS = 10_000
-const patience = 120_000 + requests * guarded.length * 20
+const patience = 120_000 + requests * guardedOperations.length * 20
 const LEAK =
   /neon|postgres|drizzle|sqlstate|\bstack\b|\n\s+at |\bat \S+:\d+|insert into|select .* from|violates|syntax/i
 
-console.log(`FUZZ_SEED=${fc.seed}: ${requests} requests to each of ${guarded.length} routes`)
+console.log(`FUZZ_SEED=${fc.seed}: ${requests} requests to each of ${guardedOperations.length} routes`)
 
 const answers = new Map<number, number>()
 afterAll(() =>
@@ -32,7 +32,7 @@ afterAll(() =>
 async function furnish(tenant: Tenant): Promise<string[]> {
   const { owner, tenant_id } = tenant
   const inside = { 'X-Tenant-Id': tenant_id }
-  const whole = guarded.filter(operation => !operation.path.includes('{'))
+  const whole = guardedOperations.filter(operation => !operation.path.includes('{'))
   for (const { method, path, body } of whole) {
     if (method === 'post') await owner.post(path, body?.meta()?.example, inside)
   }
@@ -49,17 +49,21 @@ async function furnish(tenant: Tenant): Promise<string[]> {
 async function journaled({ organization_id }: Tenant, requestIds: string[]): Promise<string[]> {
   const query = sql`select distinct request_id from events
     where organization_id = ${organization_id}::uuid and request_id = any(${textArray(requestIds)})`
-  const [rows] = (await runAsSystem(theApp().database, query)) as [[string][]]
+  const [rows] = (await runAsSystem(getApp().database, query)) as [[string][]]
   return rows.map(([id]) => id)
 }
 
 /** Foreign servers may fail, and are nowhere to be found here. */
 const UPSTREAM = [502, 504]
 
-async function attempt({ method, path, headers, body }: Hostile, key: string, { id, asks, body: schema }: Operation) {
-  if (schema && body) await cheap(id, body.text.length, () => validated(schema, body.text))
-  const bytes = body && method !== 'HEAD' ? bytesOf(body) : undefined
-  const raw = bytes && { raw: body?.streamed ? streamOf(bytes) : bytes }
+async function attempt(
+  { method, path, headers, body }: HostileRequest,
+  key: string,
+  { id, asksForeignServers: asks, body: schema }: Operation,
+) {
+  if (schema && body) await expectCheap(id, body.text.length, () => validateBody(schema, body.text))
+  const bytes = body && method !== 'HEAD' ? toBytes(body) : undefined
+  const raw = bytes && { raw: body?.streamed ? streamBytes(bytes) : bytes }
   const reply = await send(method, path, { headers: { 'X-Api-Key': key, ...headers }, ...raw })
   if (!(asks && UPSTREAM.includes(reply.status))) expect(reply.status).toBeLessThan(500)
   if (reply.status >= 400) expect(reply.text).not.toMatch(LEAK)
@@ -68,21 +72,24 @@ async function attempt({ method, path, headers, body }: Hostile, key: string, { 
 }
 
 describe.concurrent('bad requests', () => {
-  it.each(guarded.map((one, i) => [one.id, one, fc.seed + i] as const))(
+  it.each(guardedOperations.map((one, i) => [one.id, one, fc.seed + i] as const))(
     '%s: never a 5xx, nothing undocumented, no trace of a refused one',
     async (_, operation, seed) => {
       const tenant = await newTenant()
       const ids = await furnish(tenant)
       const answered = new Set<string>()
       const refused = new Set<string>()
-      const harmless = fc.asyncProperty(hostile(operation, { ids, tenant_id: tenant.tenant_id }), async request => {
-        const { status, headers } = await attempt(request, tenant.owner.key, operation)
-        answers.set(status, (answers.get(status) ?? 0) + 1)
-        const of = status >= 400 ? refused : answered
-        of.add(headers.get('X-Request-Id')!)
-      })
+      const harmless = fc.asyncProperty(
+        arbitraryRequest(operation, { ids, tenant_id: tenant.tenant_id }),
+        async request => {
+          const { status, headers } = await attempt(request, tenant.owner.key, operation)
+          answers.set(status, (answers.get(status) ?? 0) + 1)
+          const of = status >= 400 ? refused : answered
+          of.add(headers.get('X-Request-Id')!)
+        },
+      )
       await fc.assert(harmless, { seed, numRuns: requests, timeout: HUNG_MS })
-      if (operation.method !== 'get' && !operation.reads && !operation.partial)
+      if (operation.method !== 'get' && !operation.isReadOnly && !operation.partial)
         expect(refused.size).toBeGreaterThan(answered.size)
       // Some of them name themselves, and may do so twice.
       expect(

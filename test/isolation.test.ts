@@ -1,3 +1,3 @@
-import { isolation } from './support/isolation.ts'
+import { describeIsolation } from './support/isolation-suite.ts'
 
-isolation('gateway')
+describeIsolation('gateway')

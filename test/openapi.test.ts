@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest'
 import { operations } from '../src/app.ts'
 import { codes, statusOf } from '../src/kernel/codes.ts'
-import { send, theApp } from './support/app.ts'
+import { getApp, send } from './support/app.ts'
 
 const document = async () => (await send('GET', '/openapi.json')).body
 
@@ -10,7 +10,7 @@ it('describes every route of the app, and nothing else', async () => {
   const described = Object.entries<object>(paths).flatMap(([path, methods]) =>
     Object.keys(methods).map(method => `${method} ${path}`),
   )
-  const routed = theApp()
+  const routed = getApp()
     .routes.filter(route => route.method !== 'ALL' && !route.path.startsWith('/docs'))
     .map(route => `${route.method.toLowerCase()} ${route.path.replace(/:(\w+)/g, '{$1}')}`)
   expect(described.sort()).toEqual([...new Set(routed)].sort())
@@ -42,7 +42,7 @@ it('knows every code and its status', async () => {
 })
 
 it('has pages for people, which link each error', async () => {
-  const response = await theApp().fetch(new Request('http://slipway.test/docs'))
+  const response = await getApp().fetch(new Request('http://slipway.test/docs'))
   const page = await response.text()
   expect(response.status).toBe(200)
   for (const { id } of operations) expect(page).toContain(`id="${id}"`)
@@ -52,14 +52,14 @@ it('has pages for people, which link each error', async () => {
 it.each(['/docs', '/docs/docs.js', '/docs/docs.css', '/openapi.json'])(
   '%s has a strong ETag, and whoever has it already is sent nothing',
   async path => {
-    const first = await theApp().fetch(new Request(`http://slipway.test${path}`))
+    const first = await getApp().fetch(new Request(`http://slipway.test${path}`))
     const tag = first.headers.get('ETag')!
     expect([first.status, first.headers.get('Cache-Control')]).toEqual([200, 'no-cache'])
     expect(tag).toMatch(/^"[0-9a-f]{64}"$/)
     expect((await first.arrayBuffer()).byteLength).toBeGreaterThan(1000)
     for (const known of [tag, `"other", W/${tag}`, '*']) {
       const request = new Request(`http://slipway.test${path}`, { headers: { 'If-None-Match': known } })
-      const again = await theApp().fetch(request)
+      const again = await getApp().fetch(request)
       expect([again.status, again.headers.get('ETag'), await again.text()]).toEqual([304, tag, ''])
     }
   },

@@ -1,9 +1,17 @@
-// What every route refuses whoever the caller is; which permission it asks for, test/access/matrix.test.ts says.
+// What every route refuses whoever the caller is; which permission it asks for, test/access/permission-matrix.test.ts says.
 import { beforeAll, describe, expect, it } from 'vitest'
-import { ADMIN } from '../src/access/built-in.ts'
+import { ADMIN } from '../src/access/built-in-roles.ts'
 import { newApiKey } from '../src/kernel/crypto.ts'
-import { exampleOf, guarded, later, newTenant, queryOf, send, type Tenant } from './support/app.ts'
-import { thingsOf } from './support/things.ts'
+import {
+  getExampleBody,
+  getExampleQuery,
+  guardedOperations,
+  newTenant,
+  send,
+  type Tenant,
+  withClockAhead,
+} from './support/app.ts'
+import { newPathParameters } from './support/path-parameters.ts'
 
 let own: Tenant
 let other: Tenant
@@ -19,15 +27,15 @@ beforeAll(async () => {
   await own.delete(`/workspaces/current/api-keys/${revoked.id}`)
   const expired = await make({ expires_at: new Date(Date.now() + 1000).toISOString() })
   keys = { revoked: revoked.key, expired: expired.key }
-  foreign = { ...(await thingsOf(other)), number: '1' }
+  foreign = { ...(await newPathParameters(other)), number: '1' }
 })
 
 const pathOf = (path: string) => path.replace(/\{(\w+)\}/g, (_, name) => foreign[name] ?? `no foreign ${name}`)
 
-describe.each(guarded.map(operation => [operation.id, operation] as const))('%s', (_, operation) => {
+describe.each(guardedOperations.map(operation => [operation.id, operation] as const))('%s', (_, operation) => {
   const call = (headers: Record<string, string>) =>
-    send(operation.method.toUpperCase(), pathOf(operation.path) + queryOf(operation), {
-      body: exampleOf(operation),
+    send(operation.method.toUpperCase(), pathOf(operation.path) + getExampleQuery(operation), {
+      body: getExampleBody(operation),
       headers,
     })
   const outcome = async (headers: Record<string, string>) => {
@@ -53,7 +61,7 @@ describe.each(guarded.map(operation => [operation.id, operation] as const))('%s'
   })
 
   it('refuses an expired key', async () => {
-    expect(await later(60_000, () => outcome({ 'X-Api-Key': keys.expired }))).toEqual([401, 'key_expired'])
+    expect(await withClockAhead(60_000, () => outcome({ 'X-Api-Key': keys.expired }))).toEqual([401, 'key_expired'])
   })
 
   it('refuses to act in another tenant’s workspace', async () => {

@@ -3,17 +3,22 @@ import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
 
-export type Ending = { defer(end: () => unknown): void }
-type Started = {
+export type Cleanup = { defer(end: () => unknown): void }
+type StartedProcess = {
   child: ChildProcess
   /** Settles with the reason when it ends before it is ended. */
   broken: Promise<never>
   end(): Promise<void>
 }
 
-const PATIENCE = 15_000
+const STOP_TIMEOUT_MS = 15_000
 
-export function start(ending: Ending, command: string, args: string[], options: SpawnOptions = {}): Started {
+export function startProcess(
+  ending: Cleanup,
+  command: string,
+  args: string[],
+  options: SpawnOptions = {},
+): StartedProcess {
   const child = spawn(command, args, { stdio: ['ignore', 'ignore', 'pipe'], ...options, detached: true })
   let living = true
   const signal = (name: NodeJS.Signals) => {
@@ -43,7 +48,7 @@ export function start(ending: Ending, command: string, args: string[], options: 
 
   const end = async () => {
     signal('SIGTERM')
-    await Promise.race([gone, delay(PATIENCE, undefined, { ref: false }).then(killWithUs)])
+    await Promise.race([gone, delay(STOP_TIMEOUT_MS, undefined, { ref: false }).then(killWithUs)])
     await gone
   }
   ending.defer(end)
@@ -51,8 +56,8 @@ export function start(ending: Ending, command: string, args: string[], options: 
 }
 
 /** Runs a command to its end and returns what it says. */
-export async function output(ending: Ending, command: string, args: string[], options: SpawnOptions = {}) {
-  const { child, broken } = start(ending, command, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
+export async function runForOutput(ending: Cleanup, command: string, args: string[], options: SpawnOptions = {}) {
+  const { child, broken } = startProcess(ending, command, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
   let text = ''
   child.stdout!.setEncoding('utf8').on('data', part => {
     text += part

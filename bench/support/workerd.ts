@@ -5,51 +5,56 @@ import { basename, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Readable } from 'node:stream'
 import { fileURLToPath } from 'node:url'
-import { type Ending, output, start } from './processes.ts'
+import { type Cleanup, runForOutput, startProcess } from './processes.ts'
 
-export type Built = { code: string; inputs: Record<string, { bytesInOutput: number }> }
-export type Served = { code: string; bindings?: Record<string, string> }
+export type BuiltWorker = { code: string; inputs: Record<string, { bytesInOutput: number }> }
+export type WorkerDefinition = { code: string; bindings?: Record<string, string> }
 
-export const PROJECT = fileURLToPath(new URL('../../', import.meta.url))
-const bin = (name: string) => join(PROJECT, 'node_modules/.bin', name)
+export const PROJECT_ROOT = fileURLToPath(new URL('../../', import.meta.url))
+const getBinaryPath = (name: string) => join(PROJECT_ROOT, 'node_modules/.bin', name)
 
-export async function temporary(ending: Ending): Promise<string> {
+export async function makeTempFolder(ending: Cleanup): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'slipway-bench-'))
   ending.defer(() => rm(folder, { recursive: true, force: true }))
   return folder
 }
 
 /** It is there, and no bench puts anything into it. */
-const BUCKET = '(name = "UPLOADS", r2Bucket = "network")'
+const BUCKET_BINDING = '(name = "UPLOADS", r2Bucket = "network")'
 
 /** With the flags of `npm run build`. */
-export async function build(ending: Ending, entry: string): Promise<Built> {
-  const folder = await temporary(ending)
+export async function buildWorker(ending: Cleanup, entry: string): Promise<BuiltWorker> {
+  const folder = await makeTempFolder(ending)
   const flags = ['--dry-run', '--outdir', folder, '--minify', '--metafile', join(folder, 'meta.json')]
   const env = { ...process.env, WRANGLER_SEND_METRICS: 'false', WRANGLER_WRITE_LOGS: 'false', CI: 'true' }
-  await output(ending, bin('wrangler'), ['deploy', entry, ...flags], { cwd: PROJECT, env })
+  await runForOutput(ending, getBinaryPath('wrangler'), ['deploy', entry, ...flags], { cwd: PROJECT_ROOT, env })
   const { outputs } = JSON.parse(await readFile(join(folder, 'meta.json'), 'utf8'))
-  const [file, { inputs }] = Object.entries<{ inputs: Built['inputs'] }>(outputs).find(([name]) =>
+  const [file, { inputs }] = Object.entries<{ inputs: BuiltWorker['inputs'] }>(outputs).find(([name]) =>
     name.endsWith('.js'),
   )!
   return { code: await readFile(join(folder, basename(file)), 'utf8'), inputs }
 }
 
 /** Every Worker of one workerd, which logs as in production; nobody reads what it says. */
-export async function serve<Name extends string>(ending: Ending, workers: Record<Name, Served>) {
-  const folder = await temporary(ending)
-  const entries = Object.entries<Served>(workers)
+export async function serveWorkers<Name extends string>(ending: Cleanup, workers: Record<Name, WorkerDefinition>) {
+  const folder = await makeTempFolder(ending)
+  const entries = Object.entries<WorkerDefinition>(workers)
   await Promise.all(
     entries.map(async ([name, { code }]) => {
       await mkdir(join(folder, name))
       await writeFile(join(folder, name, 'worker.js'), code)
     }),
   )
-  await writeFile(join(folder, 'config.capnp'), configOf(entries))
-  const { child, broken, end } = start(ending, bin('workerd'), ['serve', 'config.capnp', '--control-fd=3'], {
-    cwd: folder,
-    stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
-  })
+  await writeFile(join(folder, 'config.capnp'), renderConfig(entries))
+  const { child, broken, end } = startProcess(
+    ending,
+    getBinaryPath('workerd'),
+    ['serve', 'config.capnp', '--control-fd=3'],
+    {
+      cwd: folder,
+      stdio: ['ignore', 'ignore', 'pipe', 'pipe'],
+    },
+  )
   const urls: Record<string, string> = {}
   const listening = async () => {
     for await (const line of createInterface(child.stdio[3] as Readable)) {
@@ -62,22 +67,22 @@ export async function serve<Name extends string>(ending: Ending, workers: Record
   return { urls: urls as Record<Name, string>, end, pid: child.pid! }
 }
 
-const quoted = JSON.stringify
+const quote = JSON.stringify
 
-function configOf(workers: [string, Served][]): string {
+function renderConfig(workers: [string, WorkerDefinition][]): string {
   const list = (items: string[]) => items.map(item => `\n    ${item},`).join('')
-  const services = workers.map(([name], i) => `(name = ${quoted(name)}, worker = .worker${i})`)
+  const services = workers.map(([name], i) => `(name = ${quote(name)}, worker = .worker${i})`)
   const sockets = workers.map(
-    ([name]) => `(name = ${quoted(name)}, address = "127.0.0.1:0", http = (), service = ${quoted(name)})`,
+    ([name]) => `(name = ${quote(name)}, address = "127.0.0.1:0", http = (), service = ${quote(name)})`,
   )
   const definitions = workers.map(([name, { bindings = {} }], i) => {
-    const texts = Object.entries(bindings).map(([key, text]) => `(name = ${quoted(key)}, text = ${quoted(text)})`)
+    const texts = Object.entries(bindings).map(([key, text]) => `(name = ${quote(key)}, text = ${quote(text)})`)
     return `
 const worker${i} :Workerd.Worker = (
-  modules = [(name = "worker.js", esModule = embed ${quoted(`${name}/worker.js`)})],
+  modules = [(name = "worker.js", esModule = embed ${quote(`${name}/worker.js`)})],
   compatibilityDate = "2026-11-01",
   compatibilityFlags = ["nodejs_compat"],
-  bindings = [${list([...texts, BUCKET])}],
+  bindings = [${list([...texts, BUCKET_BINDING])}],
   globalOutbound = "network",
 );`
   })

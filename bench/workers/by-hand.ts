@@ -1,15 +1,15 @@
 // Slipway's answer and its line of log, written by hand: what its headers and its log cost without a framework.
 type Env = { BODY: string; HEADERS: string }
 
-let standing: Record<string, string> | undefined
+let cachedHeaders: Record<string, string> | undefined
 
 export default {
   fetch(request: Request, env: Env) {
-    standing ??= JSON.parse(env.HEADERS) as Record<string, string>
+    cachedHeaders ??= JSON.parse(env.HEADERS) as Record<string, string>
     const requestId = crypto.randomUUID()
     const { pathname: path } = new URL(request.url)
     const line = { level: 'info', request_id: requestId, method: request.method, path, status: 200, ms: 0 }
     console.log(JSON.stringify(line))
-    return new Response(env.BODY, { headers: { ...standing, 'x-request-id': requestId } })
+    return new Response(env.BODY, { headers: { ...cachedHeaders, 'x-request-id': requestId } })
   },
 }

@@ -1,8 +1,8 @@
 // What was written, held against what the database has: each patch carries a mark of its own, which becomes a revision's ref.
 
 import pg from 'pg'
-import { imageNamed } from '../../test/support/bodies.ts'
-import { type Answer, type Client, makeDeployments } from './client.ts'
+import { makeImageConfig } from '../../test/support/deployment-bodies.ts'
+import { type Answer, type Client, createDeployments } from './client.ts'
 
 type Balance = {
   acknowledged: number
@@ -14,7 +14,7 @@ type Balance = {
 }
 
 export async function openLedger(client: Client, deployments = 16) {
-  const ids = await makeDeployments(client, deployments)
+  const ids = await createDeployments(client, deployments)
   const acknowledged = new Set<string>()
   const tried = new Set<string>()
   let count = 0
@@ -26,7 +26,7 @@ export async function openLedger(client: Client, deployments = 16) {
       const mark = `mark-${count++}`
       tried.add(mark)
       const answer = await client.insist('PATCH', `/v2/deployments/${id}`, {
-        ...imageNamed(mark),
+        ...makeImageConfig(mark),
         secrets: [{ name: 'TOKEN', value: mark }],
       })
       if (answer.status === 200) acknowledged.add(mark)
@@ -71,8 +71,8 @@ export async function openLedger(client: Client, deployments = 16) {
   }
 }
 
-export const even = ({ lost, double, gaps, events, unknown }: Balance): boolean =>
+export const isBalanced = ({ lost, double, gaps, events, unknown }: Balance): boolean =>
   lost + double + gaps + unknown === 0 && events === 0
 
-export const told = ({ acknowledged, lost, double, gaps, events }: Balance): string =>
+export const formatBalance = ({ acknowledged, lost, double, gaps, events }: Balance): string =>
   `${acknowledged} writes: ${lost} lost, ${double} double${gaps ? `, ${gaps} numbers with gaps` : ''}${events ? `, ${events} events too few or many` : ''}`

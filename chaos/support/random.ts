@@ -1,7 +1,7 @@
 // Chance that can be repeated: the same seed, the same run.
 
 /** Numbers from 0 to 1 (mulberry32). */
-export function randomOf(seed: number): () => number {
+export function makeRandom(seed: number): () => number {
   let state = seed | 0
   return () => {
     state = (state + 0x6d2b79f5) | 0
@@ -11,7 +11,7 @@ export function randomOf(seed: number): () => number {
   }
 }
 
-export const pickOf =
+export const makePicker =
   (random: () => number) =>
   <T>(from: readonly T[]): T =>
     from[Math.floor(random() * from.length)]!

@@ -1,15 +1,20 @@
 // The first organisation, workspace and Admin key of an installation, which no key can make.
 import { sql } from 'drizzle-orm'
-import { hintOf, newApiKey } from '../kernel/crypto.ts'
+import { makeKeyHint, newApiKey } from '../kernel/crypto.ts'
 import { type Database, runAsSystem } from '../kernel/db.ts'
 import { sha256Hex } from '../kernel/digest.ts'
-import { ADMIN, ORGANIZATION_ADMIN } from './built-in.ts'
+import { ADMIN, ORGANIZATION_ADMIN } from './built-in-roles.ts'
 
-type Wanted = { organization: string; workspace?: string; emails?: string[]; scope?: 'workspace' | 'organization' }
-export type Bootstrapped = { api_key: string; organization_id: string; tenant_id: string }
+type BootstrapInput = {
+  organization: string
+  workspace?: string
+  emails?: string[]
+  scope?: 'workspace' | 'organization'
+}
+export type BootstrapResult = { api_key: string; organization_id: string; tenant_id: string }
 
 /** Finds the organisation and the workspace by their names, or makes them, and makes a key in either case. */
-export async function bootstrap(database: Database, wanted: Wanted): Promise<Bootstrapped> {
+export async function bootstrap(database: Database, wanted: BootstrapInput): Promise<BootstrapResult> {
   const { organization, workspace = 'Default', emails = [], scope = 'workspace' } = wanted
   const key = newApiKey()
   const found = sql`(select id from organizations where display_name = ${organization} order by created_at limit 1)`
@@ -28,7 +33,7 @@ export async function bootstrap(database: Database, wanted: Wanted): Promise<Boo
       on conflict do nothing`,
     sql`with made as (
         insert into api_keys (organization_id, tenant_id, description, hint, key_hash, role_id)
-        select ${found}, ${tenant}, 'Made at bootstrap', ${hintOf(key)}, ${sha256Hex(key)}, ${role}::uuid returning *),
+        select ${found}, ${tenant}, 'Made at bootstrap', ${makeKeyHint(key)}, ${sha256Hex(key)}, ${role}::uuid returning *),
       numbered as (
         insert into journals (scope_id, organization_id, seq) select coalesce(tenant_id, organization_id), organization_id, 1 from made
         on conflict (scope_id) do update set seq = journals.seq + 1 returning *),

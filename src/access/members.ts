@@ -2,24 +2,25 @@
 import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { db, mine, ours, run, touched, unmoved } from '../kernel/db.ts'
+import { bumpVersion, db, inOrganization, inTenant, run, versionMatches } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
-import { beyond, bounds, listed, newestFirst } from '../kernel/paging.ts'
-import { version } from '../kernel/routes.ts'
-import { found, iso, supplied } from '../kernel/rows.ts'
-import type { Page } from '../kernel/wire.ts'
+import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { etagVersion } from '../kernel/routes.ts'
+import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
+import type { Page } from '../protocol/wire.ts'
 import { members, workspaceMembers } from '../tables.ts'
-import { ORGANIZATION_USER } from './built-in.ts'
+import { ORGANIZATION_USER } from './built-in-roles.ts'
 import type * as schema from './schema.ts'
 
 type Ref = z.output<typeof schema.MemberRef>
 type MembershipRef = z.output<typeof schema.MembershipRef>
 
 /** Held before the journal is, as whoever changes or deletes them holds them: the triggers that keep an Admin ask for them again. */
-const memberships = (member: string) => sql`select hold_what_keeps_admins(${member}::uuid)`
-const WORKSPACE = sql`select from workspaces where id = current_tenant() for no key update`
+const lockMemberships = (member: string) => sql`select hold_what_keeps_admins(${member}::uuid)`
+const LOCK_WORKSPACE = sql`select from workspaces where id = current_tenant() for no key update`
 
-const role = (id: string | SQL, scope: 'workspace' | 'organization') => sql`grantable_role(${id}::uuid, ${scope})`
+const grantableRole = (id: string | SQL, scope: 'workspace' | 'organization') =>
+  sql`grantable_role(${id}::uuid, ${scope})`
 
 // ---- of the organisation
 
@@ -30,21 +31,21 @@ const memberToWire = (ctx: Ctx) => (row: typeof members.$inferSelect) => ({
   full_name: row.full_name,
   role_id: row.role_id,
   is_instance_admin: ctx.config.instanceAdmins.includes(row.email),
-  created_at: iso(row.created_at),
-  updated_at: iso(row.updated_at),
-  [version]: row.version,
+  created_at: toIsoTime(row.created_at),
+  updated_at: toIsoTime(row.updated_at),
+  [etagVersion]: row.version,
 })
 
 export const listMembers = verb('organization:read', async (ctx, page: Page) => {
-  const { limit, offset } = bounds(page)
+  const { limit, offset } = pageBounds(page)
   const query = db
     .select()
     .from(members)
-    .where(and(ours(members), beyond(members, page)))
+    .where(and(inOrganization(members), afterCursor(members, page)))
     .orderBy(...newestFirst(members))
     .limit(limit)
     .offset(offset)
-  return listed(await run(ctx, query), page, memberToWire(ctx))
+  return toListPage(await run(ctx, query), page, memberToWire(ctx))
 })
 
 export const readMember = verb('organization:read', async (ctx, { member_id }: Ref) => {
@@ -53,32 +54,35 @@ export const readMember = verb('organization:read', async (ctx, { member_id }: R
     db
       .select()
       .from(members)
-      .where(and(eq(members.id, member_id), ours(members))),
+      .where(and(eq(members.id, member_id), inOrganization(members))),
   )
-  return memberToWire(ctx)(found(rows, 'member_not_found'))
+  return memberToWire(ctx)(requireRow(rows, 'member_not_found'))
 })
 
 export const addMember = verb('organization:manage-members', async (ctx, input: z.output<typeof schema.NewMember>) => {
   const { email, full_name } = input
-  const role_id = role(input.role_id ?? ORGANIZATION_USER, 'organization')
+  const role_id = grantableRole(input.role_id ?? ORGANIZATION_USER, 'organization')
   const change = db
     .insert(members)
     .values({ organization_id: sql`current_organization()`, email, full_name, role_id })
     .returning()
-  return memberToWire(ctx)(found(await commit(ctx, 'member.added', change, { email }), 'organization_not_found'))
+  return memberToWire(ctx)(requireRow(await commit(ctx, 'member.added', change, { email }), 'organization_not_found'))
 })
 
 export const changeMember = verb(
   'organization:manage-members',
   async (ctx, { member_id, full_name, role_id }: Ref & z.output<typeof schema.MemberPatch>) => {
-    const changes = supplied({ full_name, role_id })
+    const changes = withoutNulls({ full_name, role_id })
     const change = db
       .update(members)
-      .set({ ...changes, ...(role_id && { role_id: role(role_id, 'organization') }), ...touched(members) })
-      .where(and(eq(members.id, member_id), ours(members), unmoved(ctx, members)))
+      .set({ ...changes, ...(role_id && { role_id: grantableRole(role_id, 'organization') }), ...bumpVersion(members) })
+      .where(and(eq(members.id, member_id), inOrganization(members), versionMatches(ctx, members)))
       .returning()
     return memberToWire(ctx)(
-      found(await commit(ctx, 'member.updated', change, changes, { lock: memberships(member_id) }), 'member_not_found'),
+      requireRow(
+        await commit(ctx, 'member.updated', change, changes, { lock: lockMemberships(member_id) }),
+        'member_not_found',
+      ),
     )
   },
 )
@@ -86,20 +90,20 @@ export const changeMember = verb(
 export const removeMember = verb('organization:manage-members', async (ctx, { member_id }: Ref) => {
   const change = db
     .delete(members)
-    .where(and(eq(members.id, member_id), ours(members), unmoved(ctx, members)))
+    .where(and(eq(members.id, member_id), inOrganization(members), versionMatches(ctx, members)))
     .returning()
-  found(await commit(ctx, 'member.removed', change, {}, { lock: memberships(member_id) }), 'member_not_found')
+  requireRow(await commit(ctx, 'member.removed', change, {}, { lock: lockMemberships(member_id) }), 'member_not_found')
 })
 
 // ---- of a workspace
 
-const withPerson = (person: SQL) => ({
+const membershipColumns = (person: SQL) => ({
   ...getTableColumns(workspaceMembers),
   email: sql<string>`(${person}).email`.as('email'),
   full_name: sql<string | null>`(${person}).full_name`.as('full_name'),
 })
-const read = withPerson(sql`select m from members m where m.id = ${workspaceMembers.member_id}`)
-const written = withPerson(sql`person(${workspaceMembers.member_id})`)
+const storedColumns = membershipColumns(sql`select m from members m where m.id = ${workspaceMembers.member_id}`)
+const writtenColumns = membershipColumns(sql`person(${workspaceMembers.member_id})`)
 type MembershipRow = typeof workspaceMembers.$inferSelect & { email: string; full_name: string | null }
 
 const membershipToWire = (row: MembershipRow) => ({
@@ -110,23 +114,23 @@ const membershipToWire = (row: MembershipRow) => ({
   email: row.email,
   full_name: row.full_name,
   role_id: row.role_id,
-  created_at: iso(row.created_at),
-  updated_at: iso(row.updated_at),
-  [version]: row.version,
+  created_at: toIsoTime(row.created_at),
+  updated_at: toIsoTime(row.updated_at),
+  [etagVersion]: row.version,
 })
 
-const ofWorkspace = (id: string) => and(eq(workspaceMembers.id, id), mine(workspaceMembers))
+const membershipById = (id: string) => and(eq(workspaceMembers.id, id), inTenant(workspaceMembers))
 
 export const listMemberships = verb('workspaces:read-members', async (ctx, page: Page) => {
-  const { limit, offset } = bounds(page)
+  const { limit, offset } = pageBounds(page)
   const query = db
-    .select(read)
+    .select(storedColumns)
     .from(workspaceMembers)
-    .where(and(mine(workspaceMembers), beyond(workspaceMembers, page)))
+    .where(and(inTenant(workspaceMembers), afterCursor(workspaceMembers, page)))
     .orderBy(...newestFirst(workspaceMembers))
     .limit(limit)
     .offset(offset)
-  return listed(await run(ctx, query), page, membershipToWire)
+  return toListPage(await run(ctx, query), page, membershipToWire)
 })
 
 export const addMembership = verb(
@@ -139,11 +143,13 @@ export const addMembership = verb(
       member_id: member_id
         ? sql`member_of_organization(${member_id})`
         : sql`join_organization(${email}, ${full_name ?? null})`,
-      role_id: role(role_id ?? sql`default_role()`, 'workspace'),
+      role_id: grantableRole(role_id ?? sql`default_role()`, 'workspace'),
     }
-    const change = db.insert(workspaceMembers).values(values).returning(written)
-    const data = supplied({ email, member_id, role_id })
-    return membershipToWire(found(await commit(ctx, 'workspace_member.added', change, data), 'workspace_not_found'))
+    const change = db.insert(workspaceMembers).values(values).returning(writtenColumns)
+    const data = withoutNulls({ email, member_id, role_id })
+    return membershipToWire(
+      requireRow(await commit(ctx, 'workspace_member.added', change, data), 'workspace_not_found'),
+    )
   },
 )
 
@@ -152,12 +158,12 @@ export const changeMembership = verb(
   async (ctx, { membership_id, role_id }: MembershipRef & z.output<typeof schema.MembershipPatch>) => {
     const change = db
       .update(workspaceMembers)
-      .set({ role_id: role(role_id, 'workspace'), ...touched(workspaceMembers) })
-      .where(and(ofWorkspace(membership_id), unmoved(ctx, workspaceMembers)))
-      .returning(written)
+      .set({ role_id: grantableRole(role_id, 'workspace'), ...bumpVersion(workspaceMembers) })
+      .where(and(membershipById(membership_id), versionMatches(ctx, workspaceMembers)))
+      .returning(writtenColumns)
     return membershipToWire(
-      found(
-        await commit(ctx, 'workspace_member.updated', change, { role_id }, { lock: WORKSPACE }),
+      requireRow(
+        await commit(ctx, 'workspace_member.updated', change, { role_id }, { lock: LOCK_WORKSPACE }),
         'member_not_found',
       ),
     )
@@ -167,7 +173,7 @@ export const changeMembership = verb(
 export const removeMembership = verb('workspaces:manage-members', async (ctx, { membership_id }: MembershipRef) => {
   const change = db
     .delete(workspaceMembers)
-    .where(and(ofWorkspace(membership_id), unmoved(ctx, workspaceMembers)))
+    .where(and(membershipById(membership_id), versionMatches(ctx, workspaceMembers)))
     .returning()
-  found(await commit(ctx, 'workspace_member.removed', change, {}, { lock: WORKSPACE }), 'member_not_found')
+  requireRow(await commit(ctx, 'workspace_member.removed', change, {}, { lock: LOCK_WORKSPACE }), 'member_not_found')
 })

@@ -2,15 +2,15 @@
 import { and, eq, isNull, or, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
-import { db, ours, run, textArray, touched, unless, unmoved } from '../kernel/db.ts'
+import { bumpVersion, db, inOrganization, refuseUnless, run, textArray, versionMatches } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
-import { beyond, bounds, listed, newestFirst } from '../kernel/paging.ts'
-import { permissionNames, permissionsBeyondWorkspace } from '../kernel/permissions.ts'
-import { version } from '../kernel/routes.ts'
-import { found, iso, supplied } from '../kernel/rows.ts'
-import type { Page } from '../kernel/wire.ts'
+import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { organizationPermissions, permissionNames } from '../kernel/permissions.ts'
+import { etagVersion } from '../kernel/routes.ts'
+import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
+import type { Page } from '../protocol/wire.ts'
 import { roles } from '../tables.ts'
-import { isBuiltIn } from './built-in.ts'
+import { isBuiltInRole } from './built-in-roles.ts'
 import type * as schema from './schema.ts'
 
 type Ref = z.output<typeof schema.RoleRef>
@@ -22,31 +22,31 @@ const toWire = (row: typeof roles.$inferSelect) => ({
   display_name: row.display_name,
   description: row.description,
   permissions: row.permissions,
-  created_at: iso(row.created_at),
-  updated_at: iso(row.updated_at),
-  [version]: row.version,
+  created_at: toIsoTime(row.created_at),
+  updated_at: toIsoTime(row.updated_at),
+  [etagVersion]: row.version,
 })
 
-const visible = or(isNull(roles.organization_id), ours(roles))
-const grantable = (names: string[]) => sql`grantable(${textArray(names)})`
+const visibleRoles = or(isNull(roles.organization_id), inOrganization(roles))
+const grantablePermissions = (names: string[]) => sql`grantable(${textArray(names)})`
 
 export const listPermissions = verb('organization:read', async ctx => {
   await run(ctx, sql`select 1`)
   const scopeOf = (name: (typeof permissionNames)[number]) =>
-    permissionsBeyondWorkspace.includes(name) ? ('organization' as const) : ('workspace' as const)
+    organizationPermissions.includes(name) ? ('organization' as const) : ('workspace' as const)
   return { resources: permissionNames.map(name => ({ name, scope: scopeOf(name) })) }
 })
 
 export const listRoles = verb('organization:read', async (ctx, page: Page) => {
-  const { limit, offset } = bounds(page)
+  const { limit, offset } = pageBounds(page)
   const query = db
     .select()
     .from(roles)
-    .where(and(visible, beyond(roles, page)))
+    .where(and(visibleRoles, afterCursor(roles, page)))
     .orderBy(...newestFirst(roles))
     .limit(limit)
     .offset(offset)
-  return listed(await run(ctx, query), page, toWire)
+  return toListPage(await run(ctx, query), page, toWire)
 })
 
 export const readRole = verb('organization:read', async (ctx, { role_id }: Ref) => {
@@ -55,9 +55,9 @@ export const readRole = verb('organization:read', async (ctx, { role_id }: Ref) 
     db
       .select()
       .from(roles)
-      .where(and(eq(roles.id, role_id), visible)),
+      .where(and(eq(roles.id, role_id), visibleRoles)),
   )
-  return toWire(found(rows, 'role_not_found'))
+  return toWire(requireRow(rows, 'role_not_found'))
 })
 
 export const createRole = verb('organization:manage-roles', async (ctx, input: z.output<typeof schema.NewRole>) => {
@@ -67,10 +67,10 @@ export const createRole = verb('organization:manage-roles', async (ctx, input: z
     scope,
     display_name,
     description,
-    permissions: grantable(permissions),
+    permissions: grantablePermissions(permissions),
   }
   const change = db.insert(roles).values(values).returning()
-  return toWire(found(await commit(ctx, 'role.created', change, { display_name, permissions }), 'role_not_found'))
+  return toWire(requireRow(await commit(ctx, 'role.created', change, { display_name, permissions }), 'role_not_found'))
 })
 
 /** Widening a role widens whoever has it, the caller perhaps among them: nobody hands on what they lack. */
@@ -78,25 +78,29 @@ export const changeRole = verb(
   'organization:manage-roles',
   async (ctx, { role_id, ...patch }: Ref & z.output<typeof schema.RolePatch>) => {
     const { display_name, description, permissions } = patch
-    const changes = supplied({ display_name, description, permissions })
-    const within = sql`${roles.scope} = 'organization' or not ${textArray(permissions ?? [])} && ${textArray(permissionsBeyondWorkspace)}`
+    const changes = withoutNulls({ display_name, description, permissions })
+    const within = sql`${roles.scope} = 'organization' or not ${textArray(permissions ?? [])} && ${textArray(organizationPermissions)}`
     const change = db
       .update(roles)
-      .set({ ...changes, ...(permissions && { permissions: grantable(permissions) }), ...touched(roles) })
-      .where(and(custom(role_id), unless('permission_beyond_scope', within), unmoved(ctx, roles)))
+      .set({
+        ...changes,
+        ...(permissions && { permissions: grantablePermissions(permissions) }),
+        ...bumpVersion(roles),
+      })
+      .where(and(customRole(role_id), refuseUnless('permission_beyond_scope', within), versionMatches(ctx, roles)))
       .returning()
-    return toWire(found(await commit(ctx, 'role.updated', change, changes), absent(role_id)))
+    return toWire(requireRow(await commit(ctx, 'role.updated', change, changes), missingRoleCode(role_id)))
   },
 )
 
 export const deleteRole = verb('organization:manage-roles', async (ctx, { role_id }: Ref) => {
   const change = db
     .delete(roles)
-    .where(and(custom(role_id), unmoved(ctx, roles)))
+    .where(and(customRole(role_id), versionMatches(ctx, roles)))
     .returning()
-  found(await commit(ctx, 'role.deleted', change), absent(role_id))
+  requireRow(await commit(ctx, 'role.deleted', change), missingRoleCode(role_id))
 })
 
 /** The policies show built-in roles and let nobody change them. */
-const custom = (id: string) => and(eq(roles.id, id), ours(roles))
-const absent = (id: string) => (isBuiltIn(id) ? 'role_built_in' : 'role_not_found')
+const customRole = (id: string) => and(eq(roles.id, id), inOrganization(roles))
+const missingRoleCode = (id: string) => (isBuiltInRole(id) ? 'role_built_in' : 'role_not_found')

@@ -1,7 +1,7 @@
 // How HTTP reaches organisations, workspaces, members, roles and keys.
 import { slice } from '../kernel/routes.ts'
-import { Page } from '../kernel/wire.ts'
-import * as keys from './keys.ts'
+import { Page } from '../protocol/wire.ts'
+import * as keys from './api-keys.ts'
 import * as members from './members.ts'
 import * as roles from './roles.ts'
 import * as s from './schema.ts'

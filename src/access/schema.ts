@@ -1,9 +1,9 @@
 // What crosses the wire about organisations, workspaces, members, roles and keys.
 import * as z from 'zod'
-import { permissionNames, permissionsBeyondWorkspace } from '../kernel/permissions.ts'
-import { arrayOf, Instant, listOf, Page, text, Uuid } from '../kernel/wire.ts'
+import { organizationPermissions, permissionNames } from '../kernel/permissions.ts'
+import { arrayOf, boundedText, Instant, listOf, Page, Uuid } from '../protocol/wire.ts'
 
-const VISIBLE = /[^\p{Z}\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/u
+const VISIBLE_CHARACTER = /[^\p{Z}\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/u
 /** A line that someone can see and tell from another. */
 export const label = (longest: number) =>
   z
@@ -11,7 +11,7 @@ export const label = (longest: number) =>
     .trim()
     .min(1)
     .max(longest, { abort: true })
-    .refine(line => line === '' || VISIBLE.test(line), { error: 'needs a visible character' })
+    .refine(line => line === '' || VISIBLE_CHARACTER.test(line), { error: 'needs a visible character' })
 export const Name = label(128)
 /** Lower case comes last: some letters of other scripts turn into ASCII by it. */
 export const Email = z
@@ -23,11 +23,11 @@ export const Email = z
 const Time = z.string().meta({ format: 'date-time' })
 const Times = { created_at: Time, updated_at: Time }
 /** A set: naming one twice is naming it once. */
-const permissions = (least = 0) =>
+const permissionSet = (least = 0) =>
   arrayOf(z.enum(permissionNames), permissionNames.length, least).overwrite(names => [...new Set(names)])
-const Permissions = permissions()
+const Permissions = permissionSet()
 /** In a patch, null means the same as left out: keep. */
-const kept = <S extends z.ZodType>(schema: S) => schema.nullish()
+const optionalOrNull = <S extends z.ZodType>(schema: S) => schema.nullish()
 
 // ---- organisations and workspaces
 
@@ -43,7 +43,7 @@ export const OrganizationInfo = z
 
 /** A host, and its port if it has one; a set. */
 const Hosts = arrayOf(
-  text(260)
+  boundedText(260)
     .regex(/^[a-z0-9_-]+(\.[a-z0-9_-]+)*(:\d{1,5})?$/i, { error: 'needs to be a host, like auth.example.com' })
     .toLowerCase(),
   100,
@@ -51,9 +51,11 @@ const Hosts = arrayOf(
 
 export const OrganizationPatch = z
   .object({
-    display_name: kept(Name),
-    rbac_enabled: kept(z.boolean()).meta({ description: 'Members must then be given a role; there is no default.' }),
-    assume_s256: kept(Hosts).meta({
+    display_name: optionalOrNull(Name),
+    rbac_enabled: optionalOrNull(z.boolean()).meta({
+      description: 'Members must then be given a role; there is no default.',
+    }),
+    assume_s256: optionalOrNull(Hosts).meta({
       description:
         'Hosts of authorization servers that are taken to support PKCE with S256 though they list no methods. It replaces all of them.',
     }),
@@ -74,7 +76,7 @@ export const NewWorkspace = z
   .object({ display_name: Name, require_if_match: requireIfMatch.default(false) })
   .meta({ id: 'NewWorkspace', example: { display_name: 'Staging' } })
 export const WorkspacePatch = z
-  .object({ display_name: kept(Name), require_if_match: kept(requireIfMatch) })
+  .object({ display_name: optionalOrNull(Name), require_if_match: optionalOrNull(requireIfMatch) })
   .meta({ id: 'WorkspacePatch', example: { display_name: 'Production' } })
 
 // ---- roles
@@ -103,7 +105,7 @@ export const NewRole = z
   })
   .superRefine((role, check) => {
     for (const [i, permission] of role.permissions.entries()) {
-      if (role.scope !== 'workspace' || !permissionsBeyondWorkspace.includes(permission)) continue
+      if (role.scope !== 'workspace' || !organizationPermissions.includes(permission)) continue
       const message = 'is a permission of the organisation, which a role of scope `workspace` cannot hold'
       check.addIssue({ code: 'custom', path: ['permissions', i], message })
     }
@@ -113,7 +115,11 @@ export const NewRole = z
     example: { display_name: 'Operator', permissions: ['deployments:read', 'deployments:update'] },
   })
 export const RolePatch = z
-  .object({ display_name: kept(Name), description: kept(z.string().max(1000)), permissions: kept(Permissions) })
+  .object({
+    display_name: optionalOrNull(Name),
+    description: optionalOrNull(z.string().max(1000)),
+    permissions: optionalOrNull(Permissions),
+  })
   .meta({ id: 'RolePatch', example: { permissions: ['deployments:read'] } })
 
 export const PermissionList = z
@@ -149,12 +155,14 @@ export const MemberList = listOf(Member).meta({ id: 'MemberList' })
 export const NewMember = z
   .object({
     email: Email,
-    full_name: kept(Name),
-    role_id: kept(Uuid).meta({ description: 'A role of scope `organization`; Organization User when left out.' }),
+    full_name: optionalOrNull(Name),
+    role_id: optionalOrNull(Uuid).meta({
+      description: 'A role of scope `organization`; Organization User when left out.',
+    }),
   })
   .meta({ id: 'NewMember', example: { email: 'ada@example.com', full_name: 'Ada Lovelace' } })
 export const MemberPatch = z
-  .object({ full_name: kept(Name), role_id: kept(Uuid) })
+  .object({ full_name: optionalOrNull(Name), role_id: optionalOrNull(Uuid) })
   .meta({ id: 'MemberPatch', example: { full_name: 'Ada King' } })
 
 export const MembershipRef = z.object({ membership_id: Uuid })
@@ -175,10 +183,12 @@ export const MembershipList = listOf(Membership).meta({ id: 'MembershipList' })
 
 export const NewMembership = z
   .object({
-    email: kept(Email).meta({ description: 'Someone new to the organisation joins it as Organization User.' }),
-    full_name: kept(Name),
-    member_id: kept(Uuid).meta({ description: 'Instead of `email`: a member of the organisation.' }),
-    role_id: kept(Uuid).meta({
+    email: optionalOrNull(Email).meta({
+      description: 'Someone new to the organisation joins it as Organization User.',
+    }),
+    full_name: optionalOrNull(Name),
+    member_id: optionalOrNull(Uuid).meta({ description: 'Instead of `email`: a member of the organisation.' }),
+    role_id: optionalOrNull(Uuid).meta({
       description: 'Required where the organisation has RBAC enabled; otherwise Admin when left out.',
     }),
   })
@@ -198,7 +208,7 @@ export const KeyQuery = Page.extend({
   created_by: Uuid.optional().meta({ description: 'Only keys that were made with this key.' }),
 })
 
-const key = {
+const apiKeyShape = {
   id: Uuid,
   organization_id: Uuid,
   tenant_id: Uuid.nullable().meta({ description: 'Null for an organisation key.' }),
@@ -217,28 +227,28 @@ const key = {
   }),
   created_at: Time,
 }
-const ApiKey = z.object(key).meta({ id: 'ApiKey' })
+const ApiKey = z.object(apiKeyShape).meta({ id: 'ApiKey' })
 export const ApiKeyList = listOf(ApiKey).meta({ id: 'ApiKeyList' })
 export const ApiKeyWithDescendants = z
   .object({
-    ...key,
+    ...apiKeyShape,
     descendants: z
       .int()
       .meta({ description: 'How many keys were made with it, directly or not: revoking it revokes them.' }),
   })
   .meta({ id: 'ApiKeyWithDescendants' })
 export const NewlyMadeApiKey = z
-  .object({ ...key, key: z.string().meta({ description: 'The key itself: shown now and never again.' }) })
+  .object({ ...apiKeyShape, key: z.string().meta({ description: 'The key itself: shown now and never again.' }) })
   .meta({ id: 'NewlyMadeApiKey' })
 
 export const NewApiKey = z
   .object({
     description: label(256),
-    role_id: kept(Uuid).meta({
+    role_id: optionalOrNull(Uuid).meta({
       description:
         'When left out: the role of the key that asks, as narrow; Admin when an organisation key makes a key of a workspace.',
     }),
-    permissions: kept(permissions(1)).meta({ description: 'Narrows the key below its role.' }),
-    expires_at: kept(Instant),
+    permissions: optionalOrNull(permissionSet(1)).meta({ description: 'Narrows the key below its role.' }),
+    expires_at: optionalOrNull(Instant),
   })
   .meta({ id: 'NewApiKey', example: { description: 'CI', permissions: ['deployments:read'] } })

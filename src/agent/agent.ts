@@ -1,26 +1,46 @@
 // The agent: takes down what is wanted, brings each deployment to it step by step, and tells what became of it.
 import { setTimeout as delay } from 'node:timers/promises'
-import type { Network } from '../kernel/address-kind.ts'
-import { type Changes, LONGEST_POLL } from '../sync/poll.schema.ts'
-import type { Report, ReportResult } from '../sync/report.schema.ts'
+import type { Network } from '../protocol/address-kind.ts'
+import { type Changes, MAX_POLL_SECONDS } from '../protocol/poll.schema.ts'
+import type { Report, ReportResult } from '../protocol/report.schema.ts'
 import { Builds } from './builds/builds.ts'
-import { type Control, LEAVING_MS, patience, Refused, troubleOf } from './control.ts'
-import { Credentials } from './credentials.ts'
-import type { Engine, Events, Level, Ref } from './engines/engine.ts'
-import { makeKeys } from './envelope.ts'
-import { Lanes } from './lanes.ts'
-import { clock, Lease } from './lease.ts'
-import { LogShipper } from './log-shipper.ts'
-import { plan } from './plan.ts'
-import { Redaction } from './redaction.ts'
-import { ReportSender } from './reports.ts'
-import { type Known, RETRY_MS, refresh, type Steps, take } from './steps.ts'
-import { Troubles } from './troubles.ts'
-import type { Users } from './users.ts'
-import { digestOf, type Found, factsOf, find, outcomeOf, reportOf, settledBy, wantedOf } from './work.ts'
+import {
+  backoffSeconds,
+  type ControlPlaneClient,
+  describeConnectionError,
+  RequestRefused,
+  SHUTDOWN_TIMEOUT_MS,
+} from './control-plane/client.ts'
+import { Credentials } from './control-plane/credentials.ts'
+import { makeAgentKeys } from './control-plane/envelope.ts'
+import { Lease, uptimeMs } from './control-plane/lease.ts'
+import { LogShipper } from './control-plane/log-shipper.ts'
+import { ReportSender } from './control-plane/report-sender.ts'
+import type { Engine, EngineEvents, LogLevel, RevisionRef } from './engines/engine.ts'
+import { FailurePolicy } from './reconcile/failure-policy.ts'
+import { plan } from './reconcile/plan.ts'
+import { SerialQueue } from './reconcile/serial-queue.ts'
+import { type DeploymentState, RETRY_MS, refreshRevisions, type StepContext, takeStep } from './reconcile/steps.ts'
+import {
+  composeReport,
+  describeOutcome,
+  digestGenerations,
+  type Observation,
+  observeDeployment,
+  serializeReportFacts,
+  wantedOf,
+  workAfterReport,
+} from './reconcile/work.ts'
+import { Redaction } from './redaction/redaction.ts'
+import type { Users } from './system/users.ts'
 
 /** What is wanted of a deployment, what it is called (also while it goes), and what the control plane was told last. */
-type Entry = Known & { name: string | null; told?: string; databaseTold?: boolean; isUnhealthy?: boolean }
+type TrackedDeployment = DeploymentState & {
+  name: string | null
+  lastReported?: string
+  isDatabaseReported?: boolean
+  isUnhealthy?: boolean
+}
 type Options = {
   agent_id: string
   version: string
@@ -30,88 +50,92 @@ type Options = {
   /** As whom install and build commands run; otherwise as the agent's own user. */
   users?: Users | undefined
   engine: Engine
-  control: Control
+  control: ControlPlaneClient
   templates?: string
   /** Where repositories may be, though it is not public. */
   networks?: Network[]
   /** What no line may hold, whichever deployment it is about. */
-  hidden?: string[]
+  hidden_values?: string[]
   /** What an operator may want to read. */
-  say: (line: string) => void
+  logToOperator: (line: string) => void
   wait?: number
   /** Milliseconds until a credential is asked for again; after which what goes on failing is given up. */
   retry?: number
-  lasting?: number
+  give_up_ms?: number
 }
 
-const RESYNC_MS = 6 * 3600_000
-const FLUSH_MS = 250
+const RESYNC_INTERVAL_MS = 6 * 3600_000
+const FLUSH_INTERVAL_MS = 250
 /** With its end a revision leaves the flight, which is another generation. */
-const ENDS = new Set<Report['state']>(['deployed', 'failed'])
-const FATAL = new Set([401, 403, 404])
+const FINAL_STATES = new Set<Report['state']>(['deployed', 'failed'])
+const FATAL_STATUSES = new Set([401, 403, 404])
 
 export class Agent {
   readonly #options: Options
-  readonly #keys = makeKeys()
-  readonly #known = new Map<string, Entry>()
+  readonly #keys = makeAgentKeys()
+  readonly #deployments = new Map<string, TrackedDeployment>()
   readonly #lease = new Lease()
-  readonly #lanes: Lanes
-  readonly #reports: ReportSender
-  readonly #ending = new AbortController()
+  readonly #queue: SerialQueue
+  readonly #reportSender: ReportSender
+  readonly #shutdown = new AbortController()
   readonly #builds: Builds
-  readonly #troubles: Troubles
+  readonly #failurePolicy: FailurePolicy
   readonly #logs: LogShipper
   readonly #credentials: Credentials
   readonly #redaction: Redaction
-  readonly #log = (kind: 'build' | 'deploy') => (of: Ref, message: string, level: Level) =>
+  readonly #log = (kind: 'build' | 'deploy') => (of: RevisionRef, message: string, level: LogLevel) =>
     this.#logs.add(of, kind, message, level)
   #opened: Promise<void> = Promise.resolve()
   #listener = ''
   #cursor: number | null = null
   /** Named by a resync that is not whole yet. */
-  #named: Set<string> | null = null
+  #resyncedIds: Set<string> | null = null
   #resyncAt = 0
 
   constructor(options: Options) {
     this.#options = options
     const { home, apps = home } = options
-    this.#redaction = new Redaction([home, apps], options.hidden)
-    const changed = (id: string) => this.#lanes.touch(id)
+    this.#redaction = new Redaction([home, apps], options.hidden_values)
+    const changed = (id: string) => this.#queue.enqueue(id)
     const stale = () => {
       this.#resyncAt = Math.min(this.#resyncAt, performance.now())
     }
     this.#builds = new Builds({
       ...options,
       home: apps,
-      again_ms: options.retry,
-      changed,
-      stale,
+      retry_ms: options.retry,
+      onChange: changed,
+      onLinkExpired: stale,
       log: this.#log('build'),
     })
-    this.#troubles = new Troubles({ ...options, builds: this.#builds, log: this.#log('deploy') })
-    this.#lanes = new Lanes(
-      id => this.#bring(id),
-      (id, error) => this.#stumbled(id, error as Error),
+    this.#failurePolicy = new FailurePolicy({ ...options, builds: this.#builds, log: this.#log('deploy') })
+    this.#queue = new SerialQueue(
+      id => this.#reconcile(id),
+      (id, error) => this.#handleFailure(id, error as Error),
     )
     const { control, agent_id } = options
-    const held = () => (this.#lease.holds() ? { agent_id, fence: this.#lease.fence! } : undefined)
-    const who = () => (this.#acting() ? held() : undefined)
+    const held = () => (this.#lease.isActive() ? { agent_id, fence: this.#lease.fence! } : undefined)
+    const who = () => (this.#canAct() ? held() : undefined)
     this.#logs = new LogShipper({
-      ...{ control, who: held, knows: of => this.#redaction.knows(of, this.#isWhole()) },
-      redacted: ({ deployment_id }, text) => this.#redaction.text(deployment_id, text),
+      ...{
+        control,
+        currentLease: held,
+        areSecretsKnown: of => this.#redaction.areSecretsKnown(of, this.#isResyncComplete()),
+      },
+      redact: ({ deployment_id }, text) => this.#redaction.text(deployment_id, text),
     })
-    this.#reports = new ReportSender({
-      ...{ control, who, signal: this.#ending.signal, fenced: () => this.#loseLease() },
-      sending: ({ deployment_id }) => void delete this.#known.get(deployment_id)?.told,
-      told: (report, result) => this.#told(report, result),
-      unreadable: (report, error) => this.#unreadable(report, error),
+    this.#reportSender = new ReportSender({
+      ...{ control, currentLease: who, signal: this.#shutdown.signal, onFenced: () => this.#loseLease() },
+      onSending: ({ deployment_id }) => void delete this.#deployments.get(deployment_id)?.lastReported,
+      onResult: (report, result) => this.#handleReportResult(report, result),
+      onUnreadable: (report, error) => this.#handleUnreadableReport(report, error),
     })
     const asks = () => {
       const lease = who()
       return lease && { ...lease, listener: this.#listener }
     }
     this.#credentials = new Credentials({
-      ...{ control, keys: this.#keys, who: asks, signal: this.#ending.signal, retry_ms: options.retry },
+      ...{ control, keys: this.#keys, currentLease: asks, signal: this.#shutdown.signal, retry_ms: options.retry },
       hide: this.#redaction.hide,
     })
   }
@@ -119,27 +143,27 @@ export class Agent {
   /** Until it is closed, or the control plane refuses it for good. */
   async run(): Promise<void> {
     const opening = async () => {
-      const registry: Events['registry'] = (of, image) => this.#credentials.registry(of, image)
+      const registry: EngineEvents['registryCredential'] = (of, image) => this.#credentials.registry(of, image)
       const { hide } = this.#redaction
       await this.#options.engine.open({
-        changed: id => this.#lanes.touch(id),
+        changed: id => this.#queue.enqueue(id),
         log: this.#log('deploy'),
         hide,
-        registry,
+        registryCredential: registry,
       })
       await this.#builds.open()
     }
     this.#opened = opening()
     await this.#opened
     const flushing = setInterval(() => {
-      void this.#reports.flush()
+      void this.#reportSender.flush()
       void this.#logs.flush()
-    }, FLUSH_MS)
+    }, FLUSH_INTERVAL_MS)
     try {
-      for (let trouble = 0; !this.#ending.signal.aborted; )
+      for (let trouble = 0; !this.#shutdown.signal.aborted; )
         trouble = await this.#poll().then(
           () => 0,
-          error => this.#pause(error, trouble + 1),
+          error => this.#backOff(error, trouble + 1),
         )
     } finally {
       clearInterval(flushing)
@@ -147,15 +171,15 @@ export class Agent {
   }
 
   async close(how: { stop: boolean }): Promise<void> {
-    this.#ending.abort()
+    this.#shutdown.abort()
     // What was not taken over yet could not be ended either.
     await this.#opened.catch(() => {})
     await this.#builds.close()
-    await this.#lanes.close()
+    await this.#queue.close()
     await this.#options.engine.close(how)
     // Nobody reads these lines again. A flush that is under way may have passed the newest.
     const flushed = this.#logs.flush().then(() => this.#logs.flush())
-    await Promise.race([flushed, delay(LEAVING_MS, undefined, { ref: false })])
+    await Promise.race([flushed, delay(SHUTDOWN_TIMEOUT_MS, undefined, { ref: false })])
     const { control, agent_id } = this.#options
     // Nothing is begun or reported from here on, so another one may. Untold, it waits until the lease runs out.
     const { fence } = this.#lease
@@ -167,70 +191,71 @@ export class Agent {
 
   async #poll(): Promise<void> {
     const { agent_id, version, control, wait = 25 } = this.#options
-    const begun = clock()
+    const begun = uptimeMs()
     if (performance.now() > this.#resyncAt) this.#cursor = null
     const answer = await control.poll(
       {
         ...{ agent_id, version, public_key: this.#keys.public_key, fence: this.#lease.fence, cursor: this.#cursor },
-        digest: this.#cursor === null ? null : digestOf(this.#known),
-        wait: this.#cursor === null || this.#named ? 0 : Math.min(wait, LONGEST_POLL),
+        digest: this.#cursor === null ? null : digestGenerations(this.#deployments),
+        wait: this.#cursor === null || this.#resyncedIds ? 0 : Math.min(wait, MAX_POLL_SECONDS),
       },
-      this.#ending.signal,
+      this.#shutdown.signal,
     )
     const { fence } = answer.lease
-    if (this.#lease.fence !== fence) this.#options.say(`lease acquired listener=${answer.listener_id} lease=${fence}`)
-    this.#lease.take(fence, begun)
+    if (this.#lease.fence !== fence)
+      this.#options.logToOperator(`lease acquired listener=${answer.listener_id} lease=${fence}`)
+    this.#lease.renew(fence, begun)
     this.#listener = answer.listener_id
-    await this.#apply(answer)
+    await this.#applyChanges(answer)
   }
 
-  async #apply({ changes, resync, more, cursor }: Changes): Promise<void> {
+  async #applyChanges({ changes, resync, more, cursor }: Changes): Promise<void> {
     if (resync) {
-      this.#named = new Set()
-      this.#resyncAt = performance.now() + RESYNC_MS
+      this.#resyncedIds = new Set()
+      this.#resyncAt = performance.now() + RESYNC_INTERVAL_MS
     }
     for (const work of changes) {
       const { deployment_id, generation } = work
-      const before = this.#known.get(deployment_id)
-      const { name = null, databaseTold = false, isUnhealthy = false } = before ?? {}
-      const { given = new Map(), lost = new Map() } = before ?? {}
-      this.#known.set(deployment_id, {
+      const before = this.#deployments.get(deployment_id)
+      const { name = null, isDatabaseReported: databaseTold = false, isUnhealthy = false } = before ?? {}
+      const { startedGenerations: given = new Map(), brokenSince: lost = new Map() } = before ?? {}
+      this.#deployments.set(deployment_id, {
         work,
         name: work.name ?? name,
         generation,
-        given,
-        lost,
-        databaseTold,
+        startedGenerations: given,
+        brokenSince: lost,
+        isDatabaseReported: databaseTold,
         isUnhealthy,
       })
-      this.#redaction.learn(work, { keys: this.#keys, listener: this.#listener })
-      this.#named?.add(deployment_id)
+      this.#redaction.learnSecrets(work, { keys: this.#keys, listener: this.#listener })
+      this.#resyncedIds?.add(deployment_id)
     }
-    if (this.#named && !more) {
+    if (this.#resyncedIds && !more) {
       // Where the engine cannot tell, nothing of this answer was applied yet, and it comes again.
       const engines = await this.#options.engine.deployments()
-      const named = this.#named
-      this.#named = null
-      for (const id of this.#known.keys()) if (!named.has(id)) this.#forget(id)
+      const named = this.#resyncedIds
+      this.#resyncedIds = null
+      for (const id of this.#deployments.keys()) if (!named.has(id)) this.#forget(id)
       // Whatever of ours is here and was not named is not wanted any more.
       const here = [...engines, ...this.#builds.deployments(), ...named]
-      for (const id of new Set(here)) this.#lanes.touch(id)
+      for (const id of new Set(here)) this.#queue.enqueue(id)
     }
     this.#cursor = cursor
-    for (const { deployment_id } of changes) this.#lanes.touch(deployment_id)
+    for (const { deployment_id } of changes) this.#queue.enqueue(deployment_id)
   }
 
   /** How long after a failure it is tried again; forever, unless it is of no use. */
-  async #pause(error: unknown, trouble: number): Promise<number> {
-    if (this.#ending.signal.aborted) return 0
-    const { say } = this.#options
-    if (error instanceof Refused) {
-      if (FATAL.has(error.status)) throw error
+  async #backOff(error: unknown, trouble: number): Promise<number> {
+    if (this.#shutdown.signal.aborted) return 0
+    const { logToOperator: say } = this.#options
+    if (error instanceof RequestRefused) {
+      if (FATAL_STATUSES.has(error.status)) throw error
       if (error.status === 409) this.#loseLease()
       if (error.status === 422) this.#cursor = null
     }
-    if (trouble === 1) say(`The control plane: ${troubleOf(error as Error)}`)
-    await delay(patience(error, trouble) * 1000, undefined, { signal: this.#ending.signal }).catch(() => {})
+    if (trouble === 1) say(`The control plane: ${describeConnectionError(error as Error)}`)
+    await delay(backoffSeconds(error, trouble) * 1000, undefined, { signal: this.#shutdown.signal }).catch(() => {})
     return trouble
   }
 
@@ -238,113 +263,117 @@ export class Agent {
   #loseLease(): void {
     this.#lease.lose()
     this.#cursor = null
-    this.#named = null
-    this.#reports.clear()
-    for (const known of this.#known.values()) delete known.told
+    this.#resyncedIds = null
+    this.#reportSender.clear()
+    for (const known of this.#deployments.values()) delete known.lastReported
   }
 
   /** Everything that is wanted was told. */
-  #isWhole(): boolean {
-    return this.#resyncAt !== 0 && !this.#named
+  #isResyncComplete(): boolean {
+    return this.#resyncAt !== 0 && !this.#resyncedIds
   }
 
-  #acting(): boolean {
-    return this.#lease.holds() && !this.#ending.signal.aborted
+  #canAct(): boolean {
+    return this.#lease.isActive() && !this.#shutdown.signal.aborted
   }
 
   // ---- bringing a deployment there: one lane each, so that nothing of it happens twice at once
 
-  async #bring(id: string): Promise<void> {
+  async #reconcile(id: string): Promise<void> {
     for (let before = ''; ; ) {
       // A resync that is not whole yet has not said what is not wanted.
-      if (!this.#acting() || !this.#isWhole()) {
-        this.#troubles.over(id)
-        return this.#lanes.later(id, RETRY_MS)
+      if (!this.#canAct() || !this.#isResyncComplete()) {
+        this.#failurePolicy.clear(id)
+        return this.#queue.enqueueAfter(id, RETRY_MS)
       }
-      const known = this.#known.get(id)
-      const steps = this.#stepsOf(id)
-      const found = await find(id, this.#builds, await this.#options.engine.observe(id))
+      const known = this.#deployments.get(id)
+      const steps = this.#stepContext(id)
+      const found = await observeDeployment(id, this.#builds, await this.#options.engine.observe(id))
       if (known) {
-        await refresh(steps, known, found).finally(() => this.#redaction.settle(id))
-        this.#tell(known, found)
+        await refreshRevisions(steps, known, found).finally(() => this.#redaction.confirmEngineSecrets(id))
+        this.#queueReport(known, found)
       }
       const actions = plan(wantedOf(known?.work), found.observed)
       for (const action of actions) {
-        if (!this.#acting()) return this.#lanes.later(id, RETRY_MS)
-        await take(steps, action, known, found)
+        if (!this.#canAct()) return this.#queue.enqueueAfter(id, RETRY_MS)
+        await takeStep(steps, action, known, found)
       }
-      if (actions.length === 0) return this.#troubles.over(id)
+      if (actions.length === 0) return this.#failurePolicy.clear(id)
       // What was done changed nothing: it is not done without end.
-      if (JSON.stringify(actions) === before) return this.#lanes.later(id, RETRY_MS)
+      if (JSON.stringify(actions) === before) return this.#queue.enqueueAfter(id, RETRY_MS)
       before = JSON.stringify(actions)
     }
   }
 
-  #stumbled(id: string, error: Error): void {
-    this.#options.say(`${this.#name(id)}: ${this.#redaction.text(id, error.message)}`)
-    const known = this.#known.get(id)
-    const { again, failure } = this.#troubles.meet(id, known?.work, error)
+  #handleFailure(id: string, error: Error): void {
+    this.#options.logToOperator(`${this.#displayName(id)}: ${this.#redaction.text(id, error.message)}`)
+    const known = this.#deployments.get(id)
+    const { retryMs: again, failure } = this.#failurePolicy.handleFailure(id, known?.work, error)
     if (known && failure)
-      this.#reports.add(this.#redaction.report({ deployment_id: id, generation: known.generation, ...failure }))
-    this.#lanes.later(id, again)
+      this.#reportSender.add(
+        this.#redaction.redactReport({ deployment_id: id, generation: known.generation, ...failure }),
+      )
+    this.#queue.enqueueAfter(id, again)
   }
 
-  #stepsOf(id: string): Steps {
+  #stepContext(id: string): StepContext {
     return {
       ...{ id, engine: this.#options.engine, builds: this.#builds, log: this.#log('deploy') },
-      opening: {
+      secretAccess: {
         ...{ keys: this.#keys, listener: this.#listener },
         credential: (of, signal) => this.#credentials.repository(of, signal),
       },
-      say: line => this.#options.say(`${this.#name(id)}: ${line}`),
-      later: ms => this.#lanes.later(id, ms),
+      logToOperator: line => this.#options.logToOperator(`${this.#displayName(id)}: ${line}`),
+      enqueueAfter: ms => this.#queue.enqueueAfter(id, ms),
     }
   }
 
-  #name(id: string): string {
-    return this.#known.get(id)?.name ?? id
+  #displayName(id: string): string {
+    return this.#deployments.get(id)?.name ?? id
   }
 
   #forget(id: string): void {
-    this.#known.delete(id)
+    this.#deployments.delete(id)
     this.#redaction.forget(id)
   }
 
   // ---- what became of it
 
-  #tell(known: Entry, found: Found): void {
-    const made = reportOf(known.work, known.generation, found, known.databaseTold)
-    const report = made && this.#redaction.report(made)
-    if (!report || factsOf(report) === known.told) this.#reports.drop(known.work.deployment_id)
-    else this.#reports.add(report)
+  #queueReport(known: TrackedDeployment, found: Observation): void {
+    const made = composeReport(known.work, known.generation, found, known.isDatabaseReported)
+    const report = made && this.#redaction.redactReport(made)
+    if (!report || serializeReportFacts(report) === known.lastReported)
+      this.#reportSender.drop(known.work.deployment_id)
+    else this.#reportSender.add(report)
   }
 
-  #unreadable(report: Report, { message }: Refused): void {
+  #handleUnreadableReport(report: Report, { message }: RequestRefused): void {
     const id = report.deployment_id
-    this.#options.say(`${this.#name(id)}: the report ${report.state} cannot be read: ${message}`)
-    const known = this.#known.get(id)
-    if (known) known.told = factsOf(report)
+    this.#options.logToOperator(`${this.#displayName(id)}: the report ${report.state} cannot be read: ${message}`)
+    const known = this.#deployments.get(id)
+    if (known) known.lastReported = serializeReportFacts(report)
   }
 
-  #told(report: Report, { outcome, generation, code }: ReportResult): void {
+  #handleReportResult(report: Report, { outcome, generation, code }: ReportResult): void {
     const id = report.deployment_id
-    const known = this.#known.get(id)
+    const known = this.#deployments.get(id)
     if (!known || known.generation !== report.generation) return
-    known.told = factsOf(report)
-    if (outcome === 'refused') this.#options.say(`${this.#name(id)}: the report ${report.state} was refused (${code})`)
+    known.lastReported = serializeReportFacts(report)
+    if (outcome === 'refused')
+      this.#options.logToOperator(`${this.#displayName(id)}: the report ${report.state} was refused (${code})`)
     if (report.state === 'database_ready' && outcome !== 'stale') {
-      known.databaseTold = true
-      this.#lanes.touch(id)
+      known.isDatabaseReported = true
+      this.#queue.enqueue(id)
     }
     if (outcome !== 'accepted') return
-    const said = outcomeOf(known.work, report, { wasUnhealthy: known.isUnhealthy })
+    const said = describeOutcome(known.work, report, { wasUnhealthy: known.isUnhealthy })
     known.isUnhealthy = report.state === 'serving' && report.healthy === false
-    if (said) this.#options.say(`${this.#name(id)}: ${said}`)
+    if (said) this.#options.logToOperator(`${this.#displayName(id)}: ${said}`)
     if (generation === null) return void this.#forget(id)
     // More than the report itself brought about is somebody else's change, which only a poll tells.
-    if (generation <= report.generation + Number(ENDS.has(report.state))) known.generation = generation
+    if (generation <= report.generation + Number(FINAL_STATES.has(report.state))) known.generation = generation
     const { work } = known
-    known.work = settledBy(report, work)
-    if (known.work !== work) this.#lanes.touch(id)
+    known.work = workAfterReport(report, work)
+    if (known.work !== work) this.#queue.enqueue(id)
   }
 }

@@ -4,13 +4,13 @@ import { hostname } from 'node:os'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { Agent } from './agent.ts'
-import { chooseCgroup } from './cgroups.ts'
-import { controlAt } from './control.ts'
+import { parseNetworks } from './builds/allowed-address.ts'
+import { createControlPlaneClient } from './control-plane/client.ts'
 import type { Engine } from './engines/engine.ts'
-import { readJson, writeJson } from './files.ts'
-import { type Identity, identityOf, isAlive } from './processes.ts'
-import { networksIn } from './reach.ts'
-import { type Ground, groundFor } from './run-as.ts'
+import { chooseCgroup } from './system/cgroups.ts'
+import { readJson, writeJson } from './system/files.ts'
+import { identityOf, isAlive, type ProcessIdentity } from './system/processes.ts'
+import { chooseIsolation, type Isolation } from './system/run-as.ts'
 
 const USAGE = `npm run agent -- [--home FOLDER] [--engine process|container|kubernetes] [--port PORT] [--stop]
 
@@ -26,9 +26,9 @@ AGENT_RUN_AS       as whom processes run when the agent is root: first-last (of 
 AGENT_APPS_HOME    where the folders of processes are, if their users cannot get to --home.
 AGENT_CGROUP       below which cgroup each process gets one of its own, instead of the agent's; off for none. See docs/processes.md.`
 
-type Settings = { home: string; port: number; agent_id: string; ground: Ground }
-const ENGINES: Record<string, (settings: Settings) => Promise<Engine>> = {
-  process: async ({ ground: { users, apps, bin }, ...settings }) => {
+type EngineSettings = { home: string; port: number; agent_id: string; isolation: Isolation }
+const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Engine>> = {
+  process: async ({ isolation: { users, apps, bin }, ...settings }) => {
     const { ProcessEngine } = await import('./engines/process.ts')
     const { AGENT_DATABASE_URL, AGENT_BUILD_ENV = '' } = process.env
     const lent = AGENT_BUILD_ENV.split(',').flatMap(name => {
@@ -55,7 +55,7 @@ const ENGINES: Record<string, (settings: Settings) => Promise<Engine>> = {
     return new KubernetesEngine({ settings: readSettings(process.env), agent_id })
   },
   // Its settings are CONTAINER_…, see docs/containers.md.
-  container: async ({ agent_id, ground: _, ...settings }) => {
+  container: async ({ agent_id, isolation: _, ...settings }) => {
     const [{ ContainerEngine }, { readSettings }] = await Promise.all([
       import('./engines/container.ts'),
       import('./engines/container/settings.ts'),
@@ -86,24 +86,25 @@ async function main() {
   const port = Number(values.port)
   if (!/^\d+$/.test(values.port) || port > 65_535)
     throw new Error(`--port ${values.port} is not a port: give a whole number up to 65535.`)
-  const open = ENGINES[values.engine]
-  if (!open) throw new Error(`--engine ${values.engine} is not one of: ${Object.keys(ENGINES).join(', ')}.`)
+  const open = ENGINE_FACTORIES[values.engine]
+  if (!open) throw new Error(`--engine ${values.engine} is not one of: ${Object.keys(ENGINE_FACTORIES).join(', ')}.`)
   const home = resolve(values.home ?? (SLIPWAY_AGENT_HOME || '.slipway/agent'))
-  const agent_id = claim(home, SLIPWAY_AGENT_ID)
+  const agent_id = claimIdentity(home, SLIPWAY_AGENT_ID)
   const { AGENT_RUN_AS: run_as, AGENT_APPS_HOME: apps_home, AGENT_CGROUP } = process.env
   chooseCgroup(AGENT_CGROUP)
-  const ground = values.engine === 'process' ? groundFor({ home, run_as, apps_home }) : { users: undefined, apps: home }
+  const ground =
+    values.engine === 'process' ? chooseIsolation({ home, run_as, apps_home }) : { users: undefined, apps: home }
   if (ground.reason) console.log(`applications not isolated reason="${ground.reason}" help=docs/processes.md`)
-  const engine = await open({ home, port, agent_id, ground })
+  const engine = await open({ home, port, agent_id, isolation: ground })
   console.log(`agent started engine=${values.engine} home=${home} control_plane=${url}`)
-  const hidden = secretsOf(process.env)
+  const hidden = collectSecrets(process.env)
   // Nothing that the agent starts inherits them.
   for (const name of ['SLIPWAY_LISTENER_KEY', 'AGENT_DATABASE_URL']) delete process.env[name]
-  const control = controlAt({ url: url.replace(/\/$/, ''), key })
-  const networks = networksIn(process.env.AGENT_ALLOWED_NETWORKS ?? '')
+  const control = createControlPlaneClient({ url: url.replace(/\/$/, ''), key })
+  const networks = parseNetworks(process.env.AGENT_ALLOWED_NETWORKS ?? '')
   const say = (line: string) => console.log(line)
   const identity = { agent_id, version: '1.0.0', home, ...ground }
-  const agent = new Agent({ ...identity, engine, control, networks, hidden, say })
+  const agent = new Agent({ ...identity, engine, control, networks, hidden_values: hidden, logToOperator: say })
 
   let ending = false
   const end = async () => {
@@ -122,16 +123,16 @@ async function main() {
 }
 
 /** What no line of a build may show of this agent's own settings, though some are lent to builds. */
-function secretsOf({ SLIPWAY_LISTENER_KEY, AGENT_DATABASE_URL, AGENT_BUILD_ENV = '', ...env }: NodeJS.ProcessEnv) {
+function collectSecrets({ SLIPWAY_LISTENER_KEY, AGENT_DATABASE_URL, AGENT_BUILD_ENV = '', ...env }: NodeJS.ProcessEnv) {
   const lent = AGENT_BUILD_ENV.split(',').map(name => env[name.trim()] ?? '')
   const addresses = [AGENT_DATABASE_URL ?? '', ...lent].filter(value => URL.parse(value)?.password)
   return [SLIPWAY_LISTENER_KEY!, ...addresses]
 }
 
 /** Who it is, over restarts; and that nobody else is it now. */
-function claim(home: string, named?: string): string {
+function claimIdentity(home: string, named?: string): string {
   const file = join(home, 'agent.json')
-  const kept = readJson<{ agent_id: string; identity: Identity }>(file)
+  const kept = readJson<{ agent_id: string; identity: ProcessIdentity }>(file)
   if (kept && kept.identity.pid !== process.pid && isAlive(kept.identity))
     throw new Error(
       `Another agent, process ${kept.identity.pid}, already works in ${home}. Give this one another folder with --home, or end that process.`,

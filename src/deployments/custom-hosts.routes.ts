@@ -1,8 +1,8 @@
 // How HTTP reaches custom hosts.
 import { slice } from '../kernel/routes.ts'
-import { Page } from '../kernel/wire.ts'
+import { CustomHost, CustomHostList, CustomHostRef } from '../protocol/custom-url.schema.ts'
+import { Page } from '../protocol/wire.ts'
 import { listCustomHosts, verifyCustomHost } from './custom-hosts.ts'
-import { CustomHost, CustomHostList, CustomHostRef } from './custom-url.schema.ts'
 
 export const customHostRoutes = slice(
   'Custom hosts',
@@ -28,6 +28,6 @@ export const customHostRoutes = slice(
       ...(['custom_host_unproven', 'custom_host_reserved', 'custom_host_taken', 'workspace_not_found'] as const),
       ...(['upstream_error', 'upstream_timeout'] as const),
     ],
-    asks: true,
+    asksForeignServers: true,
     verb: verifyCustomHost,
   })

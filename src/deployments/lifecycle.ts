@@ -1,10 +1,10 @@
 // Which state of a revision may follow which, and for how long anything may be silent.
-import type { RevisionStatus, Source } from './parts.schema.ts'
-import { SOURCES } from './sources.ts'
+import type { RevisionStatus, Source } from '../protocol/parts.schema.ts'
+import { SOURCE_RULES } from './source-rules.ts'
 
 // ---- one revision
 
-const FOLLOWS: Record<RevisionStatus, readonly RevisionStatus[]> = {
+const NEXT_STATES: Record<RevisionStatus, readonly RevisionStatus[]> = {
   CREATING: ['QUEUED', 'CREATE_FAILED', 'SKIPPED', 'INTERRUPTED'],
   QUEUED: ['AWAITING_BUILD', 'AWAITING_DEPLOY', 'SKIPPED', 'INTERRUPTED'],
   AWAITING_BUILD: ['BUILDING', 'BUILD_FAILED', 'INTERRUPTED'],
@@ -20,23 +20,24 @@ const FOLLOWS: Record<RevisionStatus, readonly RevisionStatus[]> = {
   SKIPPED: [],
   INTERRUPTED: [],
 }
-const states = Object.keys(FOLLOWS) as RevisionStatus[]
-const BUILD = ['AWAITING_BUILD', 'BUILDING'] as RevisionStatus[]
+const revisionStates = Object.keys(NEXT_STATES) as RevisionStatus[]
+const BUILD_STATES = ['AWAITING_BUILD', 'BUILDING'] as RevisionStatus[]
 
-export const inFlightStates = [...BUILD, 'AWAITING_DEPLOY', 'DEPLOYING'] as RevisionStatus[]
+export const inFlightStates = [...BUILD_STATES, 'AWAITING_DEPLOY', 'DEPLOYING'] as RevisionStatus[]
 export const waitingStates = ['CREATING', 'QUEUED'] as RevisionStatus[]
-export const terminalStates = states.filter(state => FOLLOWS[state].length === 0)
+export const terminalStates = revisionStates.filter(state => NEXT_STATES[state].length === 0)
 
 /** What may follow a state of a revision from this source: its turn takes it straight to what it needs first. */
-export function next(source: Source, state: RevisionStatus): readonly RevisionStatus[] {
-  const { builds } = SOURCES[source]
-  if (state === 'QUEUED') return FOLLOWS.QUEUED.filter(to => to !== (builds ? 'AWAITING_DEPLOY' : 'AWAITING_BUILD'))
-  return !builds && BUILD.includes(state) ? [] : FOLLOWS[state]
+export function nextStates(source: Source, state: RevisionStatus): readonly RevisionStatus[] {
+  const { builds } = SOURCE_RULES[source]
+  if (state === 'QUEUED') return NEXT_STATES.QUEUED.filter(to => to !== (builds ? 'AWAITING_DEPLOY' : 'AWAITING_BUILD'))
+  return !builds && BUILD_STATES.includes(state) ? [] : NEXT_STATES[state]
 }
-export const mayFollow = (source: Source, from: RevisionStatus, to: RevisionStatus) => next(source, from).includes(to)
+export const canFollow = (source: Source, from: RevisionStatus, to: RevisionStatus) =>
+  nextStates(source, from).includes(to)
 /** Where a revision goes when its turn comes. */
-export const firstStep = (source: Source): RevisionStatus =>
-  SOURCES[source].builds ? 'AWAITING_BUILD' : 'AWAITING_DEPLOY'
+export const startState = (source: Source): RevisionStatus =>
+  SOURCE_RULES[source].builds ? 'AWAITING_BUILD' : 'AWAITING_DEPLOY'
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE
@@ -55,7 +56,7 @@ export const DEADLINES: Partial<Record<RevisionStatus, Deadline>> = {
   },
   DEPLOYING: { after: 15 * MINUTE, becomes: 'DEPLOY_FAILED', message: 'It was not healthy within 15 minutes.' },
 }
-export const LOST = {
+export const LISTENER_LOST = {
   becomes: 'UNKNOWN',
   message: 'Its listener fell silent while deploying it, and goes on with it when it is back.',
 } as const

@@ -1,15 +1,15 @@
 // The list of deployments: every filter on columns of the one index that carries it.
 import { and, eq, inArray, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import { verb } from '../kernel/context.ts'
-import { db, mine, run } from '../kernel/db.ts'
-import { beyond, bounds, listed, newestFirst } from '../kernel/paging.ts'
-import { type Given, statement } from '../kernel/statement.ts'
+import { db, inTenant, run } from '../kernel/db.ts'
+import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { type Placeholders, prepareStatement } from '../kernel/statement.ts'
 import { deployments } from '../tables.ts'
-import { type DeploymentRow, deploymentToWire, shown } from './rows.ts'
+import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type { DeploymentQuery } from './schema.ts'
 
 /** What narrows the list. A filter that is left out narrows nothing. */
-export function filters(asked: Given<DeploymentQuery>): SQL[] {
+export function listFilters(asked: Placeholders<DeploymentQuery>): SQL[] {
   const { name_contains, status, remote_reconciled, tag_value_ids, image_version, deployment_type, deployment_ids } =
     asked
   const t = deployments
@@ -17,7 +17,7 @@ export function filters(asked: Given<DeploymentQuery>): SQL[] {
     name_contains && sql`strpos(${t.name_fold}, lower(${name_contains})) > 0`,
     status && sql`${t.status} = any(${status}::text[])`,
     remote_reconciled && eq(t.remote_reconciled, remote_reconciled),
-    tag_value_ids && tagged(tag_value_ids),
+    tag_value_ids && hasTagValues(tag_value_ids),
     image_version && eq(t.image_version, image_version),
     deployment_type && eq(t.deployment_type, deployment_type),
     deployment_ids && sql`${t.id} = any(${deployment_ids}::uuid[])`,
@@ -25,7 +25,7 @@ export function filters(asked: Given<DeploymentQuery>): SQL[] {
 }
 
 /** Values of one key are alternatives, different keys must all match, and a value that does not exist is borne by nothing. */
-const tagged = (ids: Placeholder): SQL => sql`not exists (
+const hasTagValues = (ids: Placeholder): SQL => sql`not exists (
   select from (
     select array_agg(asked.id) as any_of from unnest(${ids}::uuid[]) asked(id)
       left join tag_values v on v.id = asked.id and v.tenant_id = current_tenant()
@@ -33,15 +33,15 @@ const tagged = (ids: Placeholder): SQL => sql`not exists (
   ) key where not ${deployments.tag_value_ids} && key.any_of)`
 
 /** Up to here, reading the rows passed over costs less than finding the page in the index first. */
-const SHALLOW = 200
+const MAX_SHALLOW_OFFSET = 200
 
 /** The page is found in the index alone, and only its rows are read whole; a shallow one that nothing narrows is read at once. */
-const page = statement<DeploymentQuery & { deep?: true }, DeploymentRow>(asked => {
-  const narrowed = filters(asked)
-  const here = and(mine(deployments), beyond(deployments, asked), ...narrowed)
+const pageStatement = prepareStatement<DeploymentQuery & { deep?: true }, DeploymentRow>(asked => {
+  const narrowed = listFilters(asked)
+  const here = and(inTenant(deployments), afterCursor(deployments, asked), ...narrowed)
   const order = newestFirst(deployments)
   const { limit, offset } = asked
-  const rows = db.select(shown).from(deployments)
+  const rows = db.select(wireColumns).from(deployments)
   if (narrowed.length === 0 && !asked.deep) {
     return rows
       .where(here)
@@ -56,14 +56,14 @@ const page = statement<DeploymentQuery & { deep?: true }, DeploymentRow>(asked =
     .orderBy(...order)
     .limit(limit)
     .offset(offset)
-  return rows.where(and(mine(deployments), inArray(deployments.id, ids))).orderBy(...order)
+  return rows.where(and(inTenant(deployments), inArray(deployments.id, ids))).orderBy(...order)
 })
 
-export function pageOf(query: DeploymentQuery) {
-  const { limit, offset } = bounds(query)
-  return page({ ...query, limit, offset, ...(offset >= SHALLOW && { deep: true }) })
+export function deploymentPageQuery(query: DeploymentQuery) {
+  const { limit, offset } = pageBounds(query)
+  return pageStatement({ ...query, limit, offset, ...(offset >= MAX_SHALLOW_OFFSET && { deep: true }) })
 }
 
 export const listDeployments = verb('deployments:read', async (ctx, query: DeploymentQuery) =>
-  listed(await run(ctx, pageOf(query)), query, deploymentToWire),
+  toListPage(await run(ctx, deploymentPageQuery(query)), query, deploymentToWire),
 )

@@ -4,14 +4,14 @@ import * as s from './logs.schema.ts'
 import * as logs from './logs.ts'
 import { DeploymentRef, RevisionRef } from './schema.ts'
 
-const asked = { body: s.LogQuery, reply: s.LogPage, reads: true }
+const logOperation = { body: s.LogQuery, reply: s.LogPage, reads: true }
 
 export const logRoutes = slice('Logs', 'What builds and deployments say.')
   .post('/v1/projects/{deployment_id}/revisions/{revision_id}/build_logs', {
     id: 'readBuildLogs',
     summary: 'What was said while a revision was built',
     params: RevisionRef,
-    ...asked,
+    ...logOperation,
     errors: ['revision_not_found'],
     verb: logs.readBuildLogs,
   })
@@ -19,7 +19,7 @@ export const logRoutes = slice('Logs', 'What builds and deployments say.')
     id: 'readDeployLogs',
     summary: 'What a revision says as it is deployed and runs',
     params: RevisionRef,
-    ...asked,
+    ...logOperation,
     errors: ['revision_not_found'],
     verb: logs.readDeployLogs,
   })
@@ -27,7 +27,7 @@ export const logRoutes = slice('Logs', 'What builds and deployments say.')
     id: 'readDeploymentLogs',
     summary: 'What all revisions of a deployment say as they are deployed and run',
     params: DeploymentRef,
-    ...asked,
+    ...logOperation,
     errors: ['deployment_not_found'],
     verb: logs.readDeploymentLogs,
   })

@@ -1,14 +1,14 @@
 // What crosses the wire of logs.
 import * as z from 'zod'
-import { Instant, text } from '../kernel/wire.ts'
+import { levels } from '../protocol/logs.schema.ts'
+import { boundedText, Instant } from '../protocol/wire.ts'
 
 /** From the least to the most severe. */
-export const levels = ['DEBUG', 'INFO', 'WARNING', 'ERROR', 'CRITICAL'] as const
 const Level = z.enum(levels)
 export type Level = z.output<typeof Level>
 
 /** Where a page ended: the last line's time, revision and number, opaque to whoever carries it. */
-const LogOffset = text(160).transform((offset, check) => {
+const LogOffset = boundedText(160).transform((offset, check) => {
   const [at, revision_id, number, ...rest] = Buffer.from(offset, 'base64url').toString().split('~')
   const parsed = z
     .object({
@@ -31,12 +31,12 @@ export const LogQuery = z
     limit: z.int().min(1).max(1000).nullish().meta({ description: 'The most lines to return; 100 unless told.' }),
     order: z.enum(['asc', 'desc']).nullish().meta({ description: 'By time: `asc` unless told.' }),
     offset: LogOffset.nullish().meta({ type: 'string', description: 'The `next_offset` of the previous answer.' }),
-    level: text(16)
+    level: boundedText(16)
       .toUpperCase()
       .pipe(Level)
       .nullish()
       .meta({ description: 'Lines of this level and more severe ones, in either case.' }),
-    query: text(1000).nullish().meta({ description: 'A part of the message, in either case, taken literally.' }),
+    query: boundedText(1000).nullish().meta({ description: 'A part of the message, in either case, taken literally.' }),
     start_time: Instant.nullish().meta({ description: 'From this time on.' }),
     end_time: Instant.nullish().meta({ description: 'Before this time.' }),
   })

@@ -4,26 +4,27 @@ import type * as z from 'zod'
 import type { Code } from '../kernel/codes.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { type Row, run } from '../kernel/db.ts'
-import { found, iso } from '../kernel/rows.ts'
-import { type Level, type LogLine, type LogPage, type LogQuery, levels } from './logs.schema.ts'
+import { requireRow, toIsoTime } from '../kernel/rows.ts'
+import { levels } from '../protocol/logs.schema.ts'
+import type { Level, LogLine, LogPage, LogQuery } from './logs.schema.ts'
 import type * as schema from './schema.ts'
 
 export type LogKind = 'build' | 'deploy'
 /** What a log keeps, of each kind and revision: the newest. */
-export const LOG_LINES = 10_000
-export const LOG_BYTES = 4 * 1024 * 1024
-export const LINE_BYTES = 16 * 1024
+export const MAX_LOG_LINES = 10_000
+export const MAX_LOG_BYTES = 4 * 1024 * 1024
+export const MAX_LINE_BYTES = 16 * 1024
 
 // ---- written
 
-export type NewLine = { timestamp: string; level: Level; message: string }
+export type NewLogLine = { timestamp: string; level: Level; message: string }
 /** The revision is a query of its tenant_id and id. Lines of a stream are numbered by whoever sends them, `from` on. */
-type Log = { revision: SQL; kind: LogKind; stream: string; from: number }
+type LogStream = { revision: SQL; kind: LogKind; stream: string; from: number }
 
-const CUT = ' … (cut)'
+const CUT_SUFFIX = ' … (cut)'
 
 /** Text that a terminal or a page can show: control characters by their pictures, what turns the direction of writing by a mark. */
-export function harmless(message: string): string {
+export function sanitizeMessage(message: string): string {
   const shown = message
     .toWellFormed()
     // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is about
@@ -31,19 +32,21 @@ export function harmless(message: string): string {
     .replace(/\x7f/g, '␡')
     .replace(/[\x80-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, '�')
   const bytes = Buffer.from(shown)
-  if (bytes.byteLength <= LINE_BYTES) return shown
+  if (bytes.byteLength <= MAX_LINE_BYTES) return shown
   // As part of a stream, which leaves out half a character at the cut.
-  const kept = new TextDecoder().decode(bytes.subarray(0, LINE_BYTES - Buffer.byteLength(CUT)), { stream: true })
-  return `${kept}${CUT}`
+  const kept = new TextDecoder().decode(bytes.subarray(0, MAX_LINE_BYTES - Buffer.byteLength(CUT_SUFFIX)), {
+    stream: true,
+  })
+  return `${kept}${CUT_SUFFIX}`
 }
 
 /**
  * Appends to the log of a revision and drops what is then too old: one statement, whose row says which line of the stream comes next. What
  * of the stream was received before is passed over. Nothing is appended, and no row comes back, when there is no such revision.
  */
-export function appendLogs({ revision, kind, stream, from }: Log, lines: NewLine[]): SQL<Row> {
-  const given = lines.slice(-LOG_LINES).map(({ timestamp, level, message }) => {
-    const text = harmless(message)
+export function appendLogs({ revision, kind, stream, from }: LogStream, lines: NewLogLine[]): SQL<Row> {
+  const given = lines.slice(-MAX_LOG_LINES).map(({ timestamp, level, message }) => {
+    const text = sanitizeMessage(message)
     return { timestamp, severity: levels.indexOf(level), message: text, bytes: Buffer.byteLength(text) }
   })
   const first = from + lines.length - given.length
@@ -69,14 +72,14 @@ export function appendLogs({ revision, kind, stream, from }: Log, lines: NewLine
         g.timestamp, g.severity, g.message, log.bytes - counted.bytes + g.before as bytes_before
       from log join revision r on r.id = log.revision_id, given g, counted),
     written as (insert into log_lines select * from added
-      where number > (select lines from log) - ${LOG_LINES} and bytes_before >= (select bytes from log) - ${LOG_BYTES}),
+      where number > (select lines from log) - ${MAX_LOG_LINES} and bytes_before >= (select bytes from log) - ${MAX_LOG_BYTES}),
     dropped as (
       delete from log_lines l using log where l.revision_id = log.revision_id and l.kind = log.kind and l.number > 0
-        and (l.number <= log.lines - ${LOG_LINES} or l.bytes_before < log.bytes - ${LOG_BYTES})
+        and (l.number <= log.lines - ${MAX_LOG_LINES} or l.bytes_before < log.bytes - ${MAX_LOG_BYTES})
       returning l.number, l.timestamp),
     gone as (
       select number, timestamp from dropped union all
-      select number, timestamp from added where number <= (select lines from log) - ${LOG_LINES} or bytes_before < (select bytes from log) - ${LOG_BYTES}),
+      select number, timestamp from added where number <= (select lines from log) - ${MAX_LOG_LINES} or bytes_before < (select bytes from log) - ${MAX_LOG_BYTES}),
     said as (
       insert into log_lines (organization_id, tenant_id, deployment_id, revision_id, kind, number, timestamp, severity, message, bytes_before)
       select r.organization_id, r.tenant_id, r.deployment_id, r.id, ${kind}, 0, max(gone.timestamp), ${levels.indexOf('WARNING')},
@@ -88,25 +91,30 @@ export function appendLogs({ revision, kind, stream, from }: Log, lines: NewLine
 
 // ---- read
 
-type OfDeployment = z.output<typeof schema.DeploymentRef>
-type OfRevision = z.output<typeof schema.RevisionRef>
+type DeploymentParams = z.output<typeof schema.DeploymentRef>
+type RevisionParams = z.output<typeof schema.RevisionRef>
 
-/** Whose lines they are: found by `owner`, and picked out of all by `lines`. */
-type Owner = { owner: SQL; lines: SQL; missing: Code }
+/** Whose lines they are: found by `ownerQuery`, and picked out of all by `linesCondition`. */
+type LogOwner = { ownerQuery: SQL; linesCondition: SQL; notFoundCode: Code }
 
-const deployment = (id: string): Owner => ({
-  owner: sql`select from deployments where id = ${id}::uuid and tenant_id = current_tenant()`,
-  lines: sql`l.deployment_id = ${id}::uuid`,
-  missing: 'deployment_not_found',
+const deploymentLogOwner = (id: string): LogOwner => ({
+  ownerQuery: sql`select from deployments where id = ${id}::uuid and tenant_id = current_tenant()`,
+  linesCondition: sql`l.deployment_id = ${id}::uuid`,
+  notFoundCode: 'deployment_not_found',
 })
-const revision = (id: string, deployment_id: string): Owner => ({
-  owner: sql`select from revisions where id = ${id}::uuid and deployment_id = ${deployment_id}::uuid and tenant_id = current_tenant()`,
-  lines: sql`l.revision_id = ${id}::uuid`,
-  missing: 'revision_not_found',
+const revisionLogOwner = (id: string, deployment_id: string): LogOwner => ({
+  ownerQuery: sql`select from revisions where id = ${id}::uuid and deployment_id = ${deployment_id}::uuid and tenant_id = current_tenant()`,
+  linesCondition: sql`l.revision_id = ${id}::uuid`,
+  notFoundCode: 'revision_not_found',
 })
 
 /** The lines that are asked for, behind the thing that they belong to: one that is not there is told from one without lines. */
-async function read(ctx: Ctx, query: LogQuery, kind: LogKind, { owner, lines, missing }: Owner): Promise<LogPage> {
+async function readLogPage(
+  ctx: Ctx,
+  query: LogQuery,
+  kind: LogKind,
+  { ownerQuery: owner, linesCondition: lines, notFoundCode: missing }: LogOwner,
+): Promise<LogPage> {
   const { level, query: part, start_time, end_time, offset } = query
   const limit = query.limit ?? 100
   const descending = query.order === 'desc'
@@ -128,36 +136,37 @@ async function read(ctx: Ctx, query: LogQuery, kind: LogKind, { owner, lines, mi
       from log_lines l where ${sql.join(conditions, sql` and `)}
       order by l.timestamp ${way}, l.revision_id ${way}, l.number ${way} limit ${limit + 1}) page on true`
   const rows = await run(ctx, statement)
-  found(rows, missing)
-  const all = (rows as Line[]).filter(([revision]) => revision !== null)
+  requireRow(rows, missing)
+  const all = (rows as LogRow[]).filter(([revision]) => revision !== null)
   const shown = all.slice(0, limit)
   const last = all.length > limit ? shown.at(-1) : undefined
-  return { logs: shown.map(lineToWire(kind)), ...(last && { next_offset: offsetOf(last) }) }
+  return { logs: shown.map(lineToWire(kind)), ...(last && { next_offset: encodeOffset(last) }) }
 }
 
-type Line = [revision_id: string, number: string, timestamp: string, severity: string, message: string]
+type LogRow = [revision_id: string, number: string, timestamp: string, severity: string, message: string]
 
 const lineToWire =
   (kind: LogKind) =>
-  ([revision_id, number, timestamp, severity, message]: Line): LogLine => ({
+  ([revision_id, number, timestamp, severity, message]: LogRow): LogLine => ({
     id: `${revision_id}-${kind}-${number}`,
-    timestamp: iso(timestamp),
+    timestamp: toIsoTime(timestamp),
     level: levels[Number(severity)]!,
     message,
   })
 
-const offsetOf = ([revision_id, number, timestamp]: Line): string =>
+const encodeOffset = ([revision_id, number, timestamp]: LogRow): string =>
   Buffer.from(`${timestamp}~${revision_id}~${number}`).toString('base64url')
 
-const ofRevision = (kind: LogKind) =>
-  verb('deployments:read', (ctx, { deployment_id, revision_id, ...query }: OfRevision & LogQuery) =>
-    read(ctx, query, kind, revision(revision_id, deployment_id)),
+const createLogVerb = (kind: LogKind) =>
+  verb('deployments:read', (ctx, { deployment_id, revision_id, ...query }: RevisionParams & LogQuery) =>
+    readLogPage(ctx, query, kind, revisionLogOwner(revision_id, deployment_id)),
   )
 
-export const readBuildLogs = ofRevision('build')
-export const readDeployLogs = ofRevision('deploy')
+export const readBuildLogs = createLogVerb('build')
+export const readDeployLogs = createLogVerb('deploy')
 
 export const readDeploymentLogs = verb(
   'deployments:read',
-  (ctx, { deployment_id, ...query }: OfDeployment & LogQuery) => read(ctx, query, 'deploy', deployment(deployment_id)),
+  (ctx, { deployment_id, ...query }: DeploymentParams & LogQuery) =>
+    readLogPage(ctx, query, 'deploy', deploymentLogOwner(deployment_id)),
 )

@@ -1,8 +1,8 @@
 // How HTTP reaches the registry's tokens.
-import { validate } from '../kernel/input.ts'
+import { validateInput } from '../kernel/input.ts'
 import { slice } from '../kernel/routes.ts'
 import * as s from './registry.schema.ts'
-import { grantAccess, offerPush } from './registry.ts'
+import { issueAccessToken, issuePushToken } from './registry.ts'
 import { DeploymentRef } from './schema.ts'
 
 export const registryRoutes = slice('Images', 'Container images for deployments of the source `internal_container`.')
@@ -14,7 +14,7 @@ export const registryRoutes = slice('Images', 'Container images for deployments 
     params: DeploymentRef,
     reply: s.PushToken,
     errors: ['deployment_not_found', 'deployment_deleting', 'source_rule', 'not_configured'],
-    verb: offerPush,
+    verb: issuePushToken,
   })
   .get('/v2/registry/token', {
     id: 'grantRegistryAccess',
@@ -25,9 +25,9 @@ export const registryRoutes = slice('Images', 'Container images for deployments 
     reply: s.AccessToken,
     errors: ['push_token_invalid', 'push_token_expired', 'registry_credential_ended', 'not_configured'],
     open: async (c, services) => {
-      validate(c.req, { query: s.AccessQuery }, '', [])
+      validateInput(c.req, { query: s.AccessQuery }, '', [])
       const { requestId } = c.var
       const asked = { authorization: c.req.header('Authorization'), scopes: c.req.queries('scope') ?? [], requestId }
-      return c.json(await grantAccess(services, asked), 200, { 'Cache-Control': 'no-store' })
+      return c.json(await issueAccessToken(services, asked), 200, { 'Cache-Control': 'no-store' })
     },
   })

@@ -1,6 +1,6 @@
 // What crosses the wire about moving revisions: rollbacks and their hold, waiting, explanations.
 import * as z from 'zod'
-import { Uuid, wholeNumber } from '../kernel/wire.ts'
+import { parseWholeNumber, Uuid } from '../protocol/wire.ts'
 
 export const Hold = z
   .object({
@@ -26,18 +26,18 @@ export const Rollback = z
   })
 export type Rollback = z.output<typeof Rollback>
 
-const LONGEST_WAIT = 60
+const MAX_WAIT_SECONDS = 60
 export const WaitQuery = z.object({
   until: z
     .enum(['terminal', 'active'])
     .default('terminal')
     .meta({ description: 'Its end, or the moment that it serves; whatever has ended is waited for no longer.' }),
   timeout: z
-    .preprocess(wholeNumber, z.int().min(0).max(LONGEST_WAIT).default(LONGEST_WAIT))
+    .preprocess(parseWholeNumber, z.int().min(0).max(MAX_WAIT_SECONDS).default(MAX_WAIT_SECONDS))
     .meta({ description: 'Seconds.' }),
 })
 
-export const obstacles = [
+export const obstacleCodes = [
   'deleting',
   'awaiting_database',
   'listener_silent',
@@ -59,7 +59,7 @@ export const obstacles = [
   'custom_url_lost',
 ] as const
 export const Explanation = z
-  .object({ resources: z.array(z.object({ code: z.enum(obstacles), detail: z.string() })) })
+  .object({ resources: z.array(z.object({ code: z.enum(obstacleCodes), detail: z.string() })) })
   .meta({
     id: 'Explanation',
     description: 'What stands between a deployment and being served as wanted, in order. Empty: nothing does.',

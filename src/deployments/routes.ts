@@ -1,22 +1,22 @@
 // How HTTP reaches deployments and their revisions.
 import { slice } from '../kernel/routes.ts'
-import * as again from './again.ts'
 import { explainDeployment } from './explain.ts'
 import { listDeployments } from './list.ts'
 import { patchDeployment, planPatch } from './patch.ts'
+import * as again from './redeploy.ts'
+import { waitForRevision } from './revision-wait.ts'
 import { Explanation, Rollback, WaitQuery } from './revisions.schema.ts'
 import * as revisions from './revisions.ts'
 import * as s from './schema.ts'
-import { revealDeployment } from './secrets.ts'
+import { revealDeployment } from './secret-reveal.ts'
 import * as deployments from './service.ts'
-import { waitForRevision } from './wait.ts'
 
 /** Of its `custom_url`. */
 const customUrlErrors = ['custom_host_taken', 'custom_url_taken', 'custom_host_reserved'] as const
 /** Of the integration that it comes through. */
 const integrationErrors = ['integration_unknown', 'integration_suspended', 'integration_revoked'] as const
 
-const COMMANDS =
+const COMMAND_PERMISSION_NOTE =
   'Changing `install_command`, `build_command`, or `init_containers` and `sidecars` of `resource_spec` takes `deployments:change-commands` besides.'
 
 export const deploymentRoutes = slice(
@@ -33,7 +33,7 @@ export const deploymentRoutes = slice(
   .post('/v2/deployments', {
     id: 'createDeployment',
     summary: 'Make a deployment, with its first revision and a tracing project of its name',
-    description: COMMANDS,
+    description: COMMAND_PERMISSION_NOTE,
     body: s.NewDeployment,
     status: 201,
     reply: s.Deployment,
@@ -69,7 +69,7 @@ export const deploymentRoutes = slice(
     summary: 'Change what is wanted of a deployment, which may make a revision',
     description:
       'With `dry_run=true` it answers with the plan instead. A plan’s `plan_digest`, sent as `Plan-Digest`, applies that plan or none. ' +
-      COMMANDS,
+      COMMAND_PERMISSION_NOTE,
     params: s.DeploymentRef,
     query: s.PatchQuery,
     body: s.DeploymentPatch,
@@ -124,7 +124,7 @@ export const deploymentRoutes = slice(
     summary: 'Deploy an older revision again, as a new one',
     description:
       'The new revision carries the commit or image, the configuration, the resources and the versions of the secrets of the old one, and they are what is wanted from then on. ' +
-      COMMANDS,
+      COMMAND_PERMISSION_NOTE,
     params: s.RevisionRef,
     query: s.DryRun,
     reply: s.Deployment,
@@ -154,7 +154,7 @@ export const deploymentRoutes = slice(
   .post('/v2/deployments/{deployment_id}/rollback', {
     id: 'rollBackDeployment',
     summary: 'Go back to an older revision, and hold automatic deploys',
-    description: `With \`dry_run=true\` it answers with the difference instead. ${COMMANDS}`,
+    description: `With \`dry_run=true\` it answers with the difference instead. ${COMMAND_PERMISSION_NOTE}`,
     params: s.DeploymentRef,
     query: s.DryRun,
     body: Rollback,
@@ -162,7 +162,7 @@ export const deploymentRoutes = slice(
     errors: ['deployment_not_found', 'revision_not_found', 'deployment_deleting', 'plan_stale'],
     versioned: true,
     variant: { on: 'dry_run', reply: s.Plan, verb: again.planRollback },
-    verb: again.rollBack,
+    verb: again.rollBackDeployment,
   })
   .delete('/v2/deployments/{deployment_id}/hold', {
     id: 'releaseHold',

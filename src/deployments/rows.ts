@@ -1,12 +1,12 @@
 // From rows to the wire: deployments, with every member there, and revisions.
-import { version } from '../kernel/routes.ts'
-import { columns, iso, whole } from '../kernel/rows.ts'
+import { etagVersion } from '../kernel/routes.ts'
+import { completeMembers, pickColumns, toIsoTime } from '../kernel/rows.ts'
+import { MASK, SourceConfig, SourceRevisionConfig } from '../protocol/parts.schema.ts'
 import { deployments, type revisions, type SecretVersion } from '../tables.ts'
-import { MASK, SourceConfig, SourceRevisionConfig } from './parts.schema.ts'
 import type { Deployment, Revision } from './schema.ts'
 
 /** The columns that reach the wire. */
-export const shown = columns(deployments, [
+export const wireColumns = pickColumns(deployments, [
   'id',
   'tenant_id',
   'name',
@@ -27,36 +27,39 @@ export const shown = columns(deployments, [
   'updated_at',
   'version',
 ])
-export type DeploymentRow = Pick<typeof deployments.$inferSelect, keyof typeof shown>
+export type DeploymentRow = Pick<typeof deployments.$inferSelect, keyof typeof wireColumns>
 export type RevisionRow = typeof revisions.$inferSelect
 
-const members = (schema: { shape: object }) => Object.keys(schema.shape)
-const [CONFIG, REVISION_CONFIG] = [members(SourceConfig), members(SourceRevisionConfig)]
-const NAMESPACE = ['k8s_namespace']
+const memberNames = (schema: { shape: object }) => Object.keys(schema.shape)
+const [CONFIG, REVISION_CONFIG] = [memberNames(SourceConfig), memberNames(SourceRevisionConfig)]
+const LISTENER_CONFIG = ['k8s_namespace']
 
-export function deploymentToWire(row: DeploymentRow): Deployment & { [version]: number } {
-  const config = whole(CONFIG, row.source_config)
-  if (config.listener_config) config.listener_config = whole(NAMESPACE, config.listener_config)
+export function deploymentToWire(row: DeploymentRow): Deployment & { [etagVersion]: number } {
+  const config = completeMembers(CONFIG, row.source_config)
+  if (config.listener_config) config.listener_config = completeMembers(LISTENER_CONFIG, config.listener_config)
   return {
     id: row.id,
     tenant_id: row.tenant_id,
     name: row.name,
     source: row.source as Deployment['source'],
     source_config: config as Deployment['source_config'],
-    source_revision_config: whole(REVISION_CONFIG, row.source_revision_config) as Deployment['source_revision_config'],
+    source_revision_config: completeMembers(
+      REVISION_CONFIG,
+      row.source_revision_config,
+    ) as Deployment['source_revision_config'],
     secrets: (row.secrets as SecretVersion[]).map(({ name }) => ({ name, value: MASK })),
     secret_references: row.secret_references as Deployment['secret_references'],
     status: row.status as Deployment['status'],
     image_version: row.image_version,
-    hold: row.hold && { ...row.hold, since: iso(row.hold.since) },
+    hold: row.hold && { ...row.hold, since: toIsoTime(row.hold.since) },
     latest_revision_id: row.latest_revision_id,
     active_revision_id: row.active_revision_id,
     parent_deployment_id: row.parent_deployment_id,
-    preview: row.preview && { ...row.preview, expires_at: iso(row.preview.expires_at) },
+    preview: row.preview && { ...row.preview, expires_at: toIsoTime(row.preview.expires_at) },
     url: row.url,
-    created_at: iso(row.created_at),
-    updated_at: iso(row.updated_at),
-    [version]: row.version,
+    created_at: toIsoTime(row.created_at),
+    updated_at: toIsoTime(row.updated_at),
+    [etagVersion]: row.version,
   }
 }
 
@@ -65,13 +68,16 @@ export const revisionToWire = (row: RevisionRow): Revision => ({
   deployment_id: row.deployment_id,
   number: row.number,
   source: row.source as Revision['source'],
-  source_revision_config: whole(REVISION_CONFIG, row.source_revision_config) as Revision['source_revision_config'],
+  source_revision_config: completeMembers(
+    REVISION_CONFIG,
+    row.source_revision_config,
+  ) as Revision['source_revision_config'],
   status: row.status as Revision['status'],
   status_message: row.status_message,
   actor: { kind: row.actor_kind, id: row.actor_id, name: row.actor_name } as Revision['actor'],
   commit: row.commit as Revision['commit'],
   reasons: row.reasons,
   from_revision_id: row.from_revision_id,
-  created_at: iso(row.created_at),
-  updated_at: iso(row.updated_at),
+  created_at: toIsoTime(row.created_at),
+  updated_at: toIsoTime(row.updated_at),
 })

@@ -1,9 +1,8 @@
 // What crosses the wire about deployments and their revisions.
 import * as z from 'zod'
-import { arrayOf, emptyAsAbsent, listOf, Page, text, truth, Uuid } from '../kernel/wire.ts'
-import { isObject, matching, namedOnce } from './kubernetes.schema.ts'
+import { checkUniqueNames, isObject, textMatching } from '../protocol/kubernetes.schema.ts'
 import {
-  CLEARABLE,
+  CLEARABLE_MEMBERS,
   DeploymentStatus,
   MASK,
   RevisionStatus,
@@ -15,17 +14,18 @@ import {
   SourceConfigInput,
   SourceRevisionConfig,
   SourceRevisionConfigInput,
-} from './parts.schema.ts'
-import { DeploymentType } from './resources.schema.ts'
+} from '../protocol/parts.schema.ts'
+import { DeploymentType } from '../protocol/resources.schema.ts'
+import { arrayOf, boundedText, emptyAsAbsent, listOf, Page, parseBoolean, Uuid } from '../protocol/wire.ts'
 import { Hold } from './revisions.schema.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
-const Times = { created_at: Time, updated_at: Time }
+const TimeMembers = { created_at: Time, updated_at: Time }
 
 // ---- deployments
 
-const MOST_SECRETS = 500
-const Name = matching(
+const MAX_SECRETS = 500
+const DeploymentName = textMatching(
   63,
   '[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?',
   'needs to be 1 to 63 lower-case letters, digits or inner hyphens',
@@ -33,26 +33,26 @@ const Name = matching(
 
 export const DeploymentRef = z.object({ deployment_id: Uuid })
 
-const variablesOnce = (body: { secrets?: unknown; secret_references?: unknown }, check: z.RefinementCtx) => {
+const checkUniqueVariables = (body: { secrets?: unknown; secret_references?: unknown }, check: z.RefinementCtx) => {
   const names = new Set()
-  namedOnce(check, 'secrets', body.secrets, names)
-  namedOnce(check, 'secret_references', body.secret_references, names)
+  checkUniqueNames(check, 'secrets', body.secrets, names)
+  checkUniqueNames(check, 'secret_references', body.secret_references, names)
 }
 /** Beside faults of single members too: an answer names every fault at once. */
-const always = { when: ({ value }: { value: unknown }) => isObject(value) }
+const alwaysCheck = { when: ({ value }: { value: unknown }) => isObject(value) }
 
 export const NewDeployment = z
   .object({
-    name: Name.meta({ description: 'Also the name of its tracing project. It cannot be changed.' }),
+    name: DeploymentName.meta({ description: 'Also the name of its tracing project. It cannot be changed.' }),
     source: Source,
     source_config: SourceConfigInput,
     source_revision_config: SourceRevisionConfigInput,
-    secrets: arrayOf(Secret, MOST_SECRETS),
-    secret_references: arrayOf(SecretReference, MOST_SECRETS)
+    secrets: arrayOf(Secret, MAX_SECRETS),
+    secret_references: arrayOf(SecretReference, MAX_SECRETS)
       .nullish()
       .meta({ description: 'Only for `external_container`.' }),
   })
-  .superRefine(variablesOnce, always)
+  .superRefine(checkUniqueVariables, alwaysCheck)
   .meta({
     id: 'NewDeployment',
     description: 'A deployment to be made, with what its source needs.',
@@ -71,14 +71,14 @@ export const DeploymentPatch = z
     revision_source: z.enum(revisionSources).nullish().meta({ description: 'Instead of `source`, for this revision.' }),
     source_config: SourceConfigInput.nullish(),
     source_revision_config: SourceRevisionConfigInput.nullish(),
-    secrets: arrayOf(Secret, MOST_SECRETS)
+    secrets: arrayOf(Secret, MAX_SECRETS)
       .nullish()
       .meta({ description: `Replaces them all; \`[]\` keeps them, and so does \`${MASK}\` for one of them.` }),
-    secret_references: arrayOf(SecretReference, MOST_SECRETS)
+    secret_references: arrayOf(SecretReference, MAX_SECRETS)
       .nullish()
       .meta({ description: 'Only for `external_container`. `[]` removes them.' }),
   })
-  .superRefine(variablesOnce, always)
+  .superRefine(checkUniqueVariables, alwaysCheck)
   .meta({
     id: 'DeploymentPatch',
     description: 'What is left out or null stays as it is.',
@@ -113,7 +113,7 @@ export const Deployment = z
     parent_deployment_id: Uuid.nullable().meta({ description: 'Of a preview: the deployment it is a preview of.' }),
     preview: Preview.nullable(),
     url: z.string().nullable().meta({ description: 'Where it answers, as its listener says; null before it did.' }),
-    ...Times,
+    ...TimeMembers,
   })
   .meta({ id: 'Deployment', description: 'An application that is hosted.' })
 export type Deployment = z.output<typeof Deployment>
@@ -122,9 +122,9 @@ export const DeploymentList = listOf(Deployment).meta({
   description: 'A page of deployments, newest first.',
 })
 
-const LONGEST_ITEM = 40
-const separated = <Item extends z.ZodType>(item: Item, most: number) =>
-  text(most * (LONGEST_ITEM + 1)).transform((joined, check): z.output<Item>[] => {
+const MAX_ITEM_LENGTH = 40
+const commaSeparated = <Item extends z.ZodType>(item: Item, most: number) =>
+  boundedText(most * (MAX_ITEM_LENGTH + 1)).transform((joined, check): z.output<Item>[] => {
     const items = joined.split(',')
     if (items.length > most) check.addIssue({ code: 'too_big', origin: 'array', maximum: most, input: items })
     return items.slice(0, most).map((one, i) => {
@@ -134,13 +134,13 @@ const separated = <Item extends z.ZodType>(item: Item, most: number) =>
       return z.NEVER
     })
   })
-const MOST_IDS = 100
+const MAX_IDS = 100
 /** Which to delete: unlike a filter, it may not be left out. */
 export const DeploymentIds = z
   .object({
-    deployment_ids: separated(Uuid, MOST_IDS).meta({
+    deployment_ids: commaSeparated(Uuid, MAX_IDS).meta({
       type: 'string',
-      description: `Ids separated by commas, at most ${MOST_IDS}.`,
+      description: `Ids separated by commas, at most ${MAX_IDS}.`,
     }),
   })
   .meta({ example: { deployment_ids: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11' } })
@@ -168,47 +168,49 @@ export type Plan = z.output<typeof Plan>
 
 export const DryRun = z.object({
   dry_run: z
-    .preprocess(truth, z.boolean().default(false))
+    .preprocess(parseBoolean, z.boolean().default(false))
     .meta({ description: 'Answers with the plan and changes nothing.' }),
 })
 export const RevealQuery = z.object({
-  reveal: z.preprocess(truth, z.boolean().default(false)).meta({
+  reveal: z.preprocess(parseBoolean, z.boolean().default(false)).meta({
     description: 'Shows the secrets’ values to a key that has `secrets:read` besides; the journal records it.',
   }),
 })
 export const PatchQuery = z.object({
   ...DryRun.shape,
   clear: z
-    .preprocess(emptyAsAbsent, separated(z.enum(CLEARABLE), CLEARABLE.length).default([]))
-    .meta({ type: 'string', description: `Members to empty, separated by commas: ${CLEARABLE.join(', ')}.` }),
+    .preprocess(emptyAsAbsent, commaSeparated(z.enum(CLEARABLE_MEMBERS), CLEARABLE_MEMBERS.length).default([]))
+    .meta({ type: 'string', description: `Members to empty, separated by commas: ${CLEARABLE_MEMBERS.join(', ')}.` }),
 })
 
 /** An empty value filters nothing. */
-const filter = <Schema extends z.ZodType>(schema: Schema) => z.preprocess(emptyAsAbsent, schema.optional())
+const optionalFilter = <Schema extends z.ZodType>(schema: Schema) => z.preprocess(emptyAsAbsent, schema.optional())
 
-const ids = (what: string) =>
-  filter(separated(Uuid, MOST_IDS)).meta({
+const idsFilter = (what: string) =>
+  optionalFilter(commaSeparated(Uuid, MAX_IDS)).meta({
     type: 'string',
-    description: `Ids of ${what}, separated by commas, at most ${MOST_IDS}.`,
+    description: `Ids of ${what}, separated by commas, at most ${MAX_IDS}.`,
   })
-const oneOrMore = <Status extends z.ZodEnum>(status: Status) =>
-  filter(separated(status, status.options.length)).meta({
+const statusFilter = <Status extends z.ZodEnum>(status: Status) =>
+  optionalFilter(commaSeparated(status, status.options.length)).meta({
     type: 'string',
     description: `One, or several separated by commas: ${status.options.map(one => `\`${one}\``).join(', ')}.`,
   })
-const truthFilter = filter(z.preprocess(truth, z.boolean()))
+const booleanFilter = optionalFilter(z.preprocess(parseBoolean, z.boolean()))
 
 export const DeploymentQuery = z.object({
   ...Page.shape,
-  name_contains: filter(z.string()).meta({ description: 'Part of the name; upper and lower case are the same.' }),
-  status: oneOrMore(DeploymentStatus),
-  remote_reconciled: truthFilter.meta({
+  name_contains: optionalFilter(z.string()).meta({
+    description: 'Part of the name; upper and lower case are the same.',
+  }),
+  status: statusFilter(DeploymentStatus),
+  remote_reconciled: booleanFilter.meta({
     description: 'Whether the data plane has acknowledged the newest that is wanted of it.',
   }),
-  tag_value_ids: ids('tag values: values of one key are alternatives, different keys must all match'),
-  image_version: filter(z.string()).meta({ description: 'The whole of it.' }),
-  deployment_type: filter(DeploymentType).meta({ description: 'The type it was created with.' }),
-  deployment_ids: ids('deployments'),
+  tag_value_ids: idsFilter('tag values: values of one key are alternatives, different keys must all match'),
+  image_version: optionalFilter(z.string()).meta({ description: 'The whole of it.' }),
+  deployment_type: optionalFilter(DeploymentType).meta({ description: 'The type it was created with.' }),
+  deployment_ids: idsFilter('deployments'),
 })
 export type DeploymentQuery = z.output<typeof DeploymentQuery>
 
@@ -238,7 +240,7 @@ export const Revision = z
       .meta({ description: 'The commit it is built from.' }),
     reasons: z.array(z.string()).meta({ description: 'What of the plan made it necessary.' }),
     from_revision_id: Uuid.nullable().meta({ description: 'The revision that it deploys again or rolls back to.' }),
-    ...Times,
+    ...TimeMembers,
   })
   .meta({ id: 'Revision', description: 'One version of a deployment, on its way to serving or past it.' })
 export type Revision = z.output<typeof Revision>
@@ -249,7 +251,7 @@ export const RevisionList = listOf(Revision).meta({
 
 export const RevisionQuery = z.object({
   ...Page.shape,
-  status: oneOrMore(RevisionStatus),
-  remote_reconciled: truthFilter.meta({ description: 'Whether the data plane has nothing left to do for it.' }),
+  status: statusFilter(RevisionStatus),
+  remote_reconciled: booleanFilter.meta({ description: 'Whether the data plane has nothing left to do for it.' }),
 })
 export type RevisionQuery = z.output<typeof RevisionQuery>

@@ -2,71 +2,71 @@
 import { and, eq, inArray, isNull, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { db, mine, run, touched, unmoved, uuidArray } from '../kernel/db.ts'
+import { bumpVersion, db, inTenant, run, uuidArray, versionMatches } from '../kernel/db.ts'
 import { type Fault, fail } from '../kernel/errors.ts'
 import { commit } from '../kernel/journal.ts'
-import { found } from '../kernel/rows.ts'
-import { statement } from '../kernel/statement.ts'
+import { requireRow } from '../kernel/rows.ts'
+import { prepareStatement } from '../kernel/statement.ts'
+import { hasDatabase } from '../protocol/resources.schema.ts'
 import { deployments, type Preview, type SecretVersion } from '../tables.ts'
-import { commandsAllowed } from './commands.ts'
+import { canAddCommands } from './command-permission.ts'
 import { refuseReservedUrl } from './custom-hosts.ts'
-import { firstStep } from './lifecycle.ts'
-import { created, imageVersion } from './queue.ts'
-import { asksForDatabase } from './resources.schema.ts'
-import { type DeploymentRow, deploymentToWire, shown } from './rows.ts'
+import { startState } from './lifecycle.ts'
+import { imageVersion, revisionCreatedData } from './revision-queue.ts'
+import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'
-import { sourceFaults } from './sources.ts'
+import { findSourceFaults } from './source-rules.ts'
 
-type Ref = z.output<typeof schema.DeploymentRef>
-type New = schema.NewDeployment
+type DeploymentParams = z.output<typeof schema.DeploymentRef>
+type NewDeployment = schema.NewDeployment
 
 /** Passes when the archive that a body names was uploaded in this workspace, and holds it until the write is done. */
-export const archiveOf = (made: { source_tarball_path?: string | null | undefined } | null | undefined): SQL =>
+export const isArchiveUploaded = (made: { source_tarball_path?: string | null | undefined } | null | undefined): SQL =>
   made?.source_tarball_path != null ? sql`uploaded(${made.source_tarball_path})` : sql`true`
 
 /** Passes when the integration that a body names is this workspace's, and its host answers for it. */
-export const integrationOf = (config: { integration_id?: string | null | undefined } | null | undefined): SQL =>
+export const isIntegrationUsable = (config: { integration_id?: string | null | undefined } | null | undefined): SQL =>
   config?.integration_id != null ? sql`integrated(${config.integration_id}::uuid)` : sql`true`
 
 /** One deployment of this workspace, by its id. */
-export const theOne = (id: string | Placeholder): SQL => and(eq(deployments.id, id), mine(deployments))!
+export const isDeployment = (id: string | Placeholder): SQL => and(eq(deployments.id, id), inTenant(deployments))!
 
-export const ruleBroken = (faults: Fault[]) =>
+export const sourceRuleError = (faults: Fault[]) =>
   fail('source_rule', {
     about: faults.map(({ loc, msg }) => `${loc.slice(1).join('.')} ${msg}`).join('; '),
     errors: faults,
   })
 
-const one = statement<Ref, DeploymentRow>(({ deployment_id }) =>
-  db.select(shown).from(deployments).where(theOne(deployment_id)),
+const deploymentStatement = prepareStatement<DeploymentParams, DeploymentRow>(({ deployment_id }) =>
+  db.select(wireColumns).from(deployments).where(isDeployment(deployment_id)),
 )
 
-export const readDeployment = verb('deployments:read', async (ctx, ref: Ref) =>
-  deploymentToWire(found(await run(ctx, one(ref)), 'deployment_not_found')),
+export const readDeployment = verb('deployments:read', async (ctx, ref: DeploymentParams) =>
+  deploymentToWire(requireRow(await run(ctx, deploymentStatement(ref)), 'deployment_not_found')),
 )
 
-export const createDeployment = verb('deployments:create', (ctx, input: New) => makeDeployment(ctx, input))
+export const createDeployment = verb('deployments:create', (ctx, input: NewDeployment) => insertDeployment(ctx, input))
 
 /** Of a preview: what it is of, whether it may be, and what else is written with it. */
-export type Child = {
+export type PreviewCreation = {
   parent_deployment_id: string
   preview: Preview
   commit: NonNullable<schema.Revision['commit']>
   /** Held before the statement looks. */
   lock: SQL
-  may: SQL
+  guard: SQL
   also: SQL[]
 }
 
-export async function makeDeployment(ctx: Ctx, input: New, child?: Child) {
-  const faults = sourceFaults(input, ctx.config)
-  if (faults.length > 0) throw ruleBroken(faults)
+export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: PreviewCreation) {
+  const faults = findSourceFaults(input, ctx.config)
+  if (faults.length > 0) throw sourceRuleError(faults)
   refuseReservedUrl(ctx, input.source_config)
   const id = crypto.randomUUID()
   const revision = crypto.randomUUID()
   const ready = hasArtifact(input)
   // A preview has the commands of its parent and of its policy, which were allowed when they were set.
-  const may = and(integrationOf(input.source_config), child ? undefined : commandsAllowed(input.source_config))!
+  const may = and(isIntegrationUsable(input.source_config), child ? undefined : canAddCommands(input.source_config))!
   const change = db
     .insert(deployments)
     .values({
@@ -75,16 +75,16 @@ export async function makeDeployment(ctx: Ctx, input: New, child?: Child) {
       tenant_id: sql`current_tenant()`,
       name: input.name,
       source: input.source,
-      deployment_type: typeOf(input),
-      status: wantsDatabase(input) ? 'AWAITING_DATABASE' : 'READY',
-      source_config: sql`case when ${may} then ${JSON.stringify({ ...input.source_config, deployment_type: typeOf(input) })}::json end`,
-      source_revision_config: sql`case when ${archiveOf(input.source_revision_config)} then ${JSON.stringify(input.source_revision_config)}::json end`,
+      deployment_type: deploymentTypeOf(input),
+      status: needsDatabase(input) ? 'AWAITING_DATABASE' : 'READY',
+      source_config: sql`case when ${may} then ${JSON.stringify({ ...input.source_config, deployment_type: deploymentTypeOf(input) })}::json end`,
+      source_revision_config: sql`case when ${isArchiveUploaded(input.source_revision_config)} then ${JSON.stringify(input.source_revision_config)}::json end`,
       image_version: imageVersion(sql`${input.source_revision_config.image_uri ?? null}::text`),
       secrets: input.secrets.map(({ name }): SecretVersion => ({ name, version: 1 })),
       secret_references: input.secret_references ?? null,
-      parent_deployment_id: child ? sql`case when ${child.may} then ${child.parent_deployment_id}::uuid end` : null,
+      parent_deployment_id: child ? sql`case when ${child.guard} then ${child.parent_deployment_id}::uuid end` : null,
       preview: child?.preview ?? null,
-      listener_id: listenerOf(input),
+      listener_id: assignListener(input),
       latest_revision_id: revision,
       in_flight_revision_id: ready ? revision : null,
       waiting_revision_id: ready ? null : revision,
@@ -93,47 +93,47 @@ export async function makeDeployment(ctx: Ctx, input: New, child?: Child) {
   const also = [
     sql`project as (insert into projects (organization_id, tenant_id, deployment_id, name)
       select organization_id, tenant_id, id, name from changed)`,
-    firstRevision(revision, ready ? firstStep(input.source) : 'CREATING', child?.commit ?? null),
+    insertFirstRevision(revision, ready ? startState(input.source) : 'CREATING', child?.commit ?? null),
     ...(child?.also ?? []),
-    await sealedSecrets(ctx, id, input.secrets, sql`1`),
+    await insertSecrets(ctx, id, input.secrets, sql`1`),
   ]
   const of = child && { parent_deployment_id: child.parent_deployment_id, preview: child.preview }
   const data = { name: input.name, source: input.source, ...of }
-  const others = sql`select 'revision.created', id, ${created} from revision`
+  const others = sql`select 'revision.created', id, ${revisionCreatedData} from revision`
   const made = await commit(ctx, 'deployment.created', change, data, {
     ...{ also, others },
-    lock: child?.lock ?? WORKSPACE_STAYS,
+    lock: child?.lock ?? LOCK_WORKSPACE,
   })
-  return deploymentToWire(found(made, 'workspace_not_found'))
+  return deploymentToWire(requireRow(made, 'workspace_not_found'))
 }
 
 /** The one that it names, if it may; whatever names none waits for a listener of the platform to take it up. */
-const listenerOf = ({ source, source_config: { listener_id, listener_config } }: New): SQL =>
+const assignListener = ({ source, source_config: { listener_id, listener_config } }: NewDeployment): SQL =>
   sql`serving_listener(${listener_id ?? null}::uuid, ${listener_config?.k8s_namespace ?? null}, ${source === 'external_container'})`
 
 /** Before the journal is held: the foreign key asks only at the end, and a workspace going away may then wait for those who wait for us. */
-const WORKSPACE_STAYS = sql`select from workspaces w where w.id = current_tenant() for key share`
+const LOCK_WORKSPACE = sql`select from workspaces w where w.id = current_tenant() for key share`
 
 /** Without what it is made from, the first revision waits for the patch that brings it. */
-function hasArtifact({ source, source_revision_config: made }: New): boolean {
+function hasArtifact({ source, source_revision_config: made }: NewDeployment): boolean {
   if (source === 'internal_container') return made.image_uri != null
   if (source === 'internal_source') return made.source_tarball_path != null
   return true
 }
 
-const typeOf = ({ source, source_config }: New) =>
+const deploymentTypeOf = ({ source, source_config }: NewDeployment) =>
   source === 'external_container' ? 'prod' : (source_config.deployment_type ?? 'dev')
 
-const wantsDatabase = ({ source_config }: New): boolean => asksForDatabase(source_config.resource_spec)
+const needsDatabase = ({ source_config }: NewDeployment): boolean => hasDatabase(source_config.resource_spec)
 
-const firstRevision = (id: string, status: string, commit: object | null): SQL => sql`revision as (
+const insertFirstRevision = (id: string, status: string, commit: object | null): SQL => sql`revision as (
   insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets,
     secret_references, status, reasons, "commit", actor_kind, actor_id)
   select ${id}::uuid, organization_id, tenant_id, id, 1, source, source_config, source_revision_config, secrets,
     secret_references, ${status}, '{created}', ${commit && JSON.stringify(commit)}::json, setting('actor_kind'), current_actor() from changed returning *)`
 
 /** Values are sealed here, under a key of their deployment's own and bound to their name, so that the database never sees one. */
-export async function sealedSecrets(
+export async function insertSecrets(
   { sealer }: Ctx,
   deployment: string,
   secrets: { name: string; value: string }[],
@@ -147,7 +147,7 @@ export async function sealedSecrets(
 }
 
 /** It reads AWAITING_DELETE until the data plane has removed it; its name is free at once, the project's too. */
-function remove(ctx: Ctx, which: SQL, lock?: SQL) {
+function markDeleting(ctx: Ctx, which: SQL, lock?: SQL) {
   const change = db
     .update(deployments)
     .set({
@@ -155,9 +155,9 @@ function remove(ctx: Ctx, which: SQL, lock?: SQL) {
       deleting_at: sql`clock()`,
       generation: sql`${deployments.generation} + 1`,
       remote_reconciled: false,
-      ...touched(deployments),
+      ...bumpVersion(deployments),
     })
-    .where(and(which, mine(deployments), isNull(deployments.deleting_at), unmoved(ctx, deployments)))
+    .where(and(which, inTenant(deployments), isNull(deployments.deleting_at), versionMatches(ctx, deployments)))
     .returning()
   const also = [
     sql`project as (delete from projects p using changed where p.deployment_id = changed.id and p.tenant_id = changed.tenant_id)`,
@@ -165,8 +165,8 @@ function remove(ctx: Ctx, which: SQL, lock?: SQL) {
   return commit(ctx, 'deployment.deleted', change, {}, { also, ...(lock && { lock }) })
 }
 
-export const deleteDeployment = verb('deployments:delete', async (ctx, { deployment_id }: Ref) => {
-  found(await remove(ctx, eq(deployments.id, deployment_id)), 'deployment_not_found')
+export const deleteDeployment = verb('deployments:delete', async (ctx, { deployment_id }: DeploymentParams) => {
+  requireRow(await markDeleting(ctx, eq(deployments.id, deployment_id)), 'deployment_not_found')
 })
 
 export const deleteDeployments = verb(
@@ -175,7 +175,7 @@ export const deleteDeployments = verb(
     // Held in one order, so that two who delete the same never wait for each other.
     const lock = sql`select from deployments where id = any(${uuidArray(deployment_ids)}) and tenant_id = current_tenant()
       order by id for update`
-    const removed = new Set((await remove(ctx, inArray(deployments.id, deployment_ids), lock)).map(row => row.id))
+    const removed = new Set((await markDeleting(ctx, inArray(deployments.id, deployment_ids), lock)).map(row => row.id))
     const results = deployment_ids.map(id =>
       removed.has(id) ? { id, status: 204, code: null } : { id, status: 404, code: 'deployment_not_found' as const },
     )

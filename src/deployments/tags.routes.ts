@@ -1,6 +1,6 @@
 // How HTTP reaches tags, and the tracing projects of deployments.
 import { slice } from '../kernel/routes.ts'
-import { Page } from '../kernel/wire.ts'
+import { Page } from '../protocol/wire.ts'
 import { listProjects, readProject } from './projects.ts'
 import { DeploymentRef } from './schema.ts'
 import * as s from './tags.schema.ts'
@@ -112,7 +112,7 @@ export const tagRoutes = slice('Tags', 'Keys and values that deployments are fou
   .delete('/v2/deployments/{deployment_id}/tags/{tag_value_id}', {
     id: 'removeTag',
     summary: 'Take a tag off a deployment',
-    params: s.BorneRef,
+    params: s.DeploymentTagRef,
     errors: ['deployment_not_found', 'tag_value_not_found'],
     verb: tags.removeTag,
   })

@@ -1,16 +1,16 @@
 // What crosses the wire about tags, and about tracing projects.
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
-import { arrayOf, listOf, Page, Uuid } from '../kernel/wire.ts'
+import { arrayOf, listOf, Page, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
-export const MOST_TAGS = 50
-export const MOST_KEYS = 100
-export const MOST_VALUES = 1000
+export const MAX_TAGS = 50
+export const MAX_KEYS = 100
+export const MAX_VALUES = 1000
 
 export const TagKeyRef = z.object({ tag_key_id: Uuid })
 export const TagValueRef = z.object({ tag_value_id: Uuid })
-export const BorneRef = z.object({ deployment_id: Uuid, tag_value_id: Uuid })
+export const DeploymentTagRef = z.object({ deployment_id: Uuid, tag_value_id: Uuid })
 
 export const TagKey = z
   .object({ id: Uuid, key: z.string(), created_at: Time })
@@ -39,9 +39,9 @@ export const Tags = z
     resources: z.array(z.object({ tag_value_id: Uuid, tag_key_id: Uuid, key: z.string(), value: z.string() })),
   })
   .meta({ id: 'Tags', description: 'The tags that a deployment bears, by key and value.' })
-export const NewTags = z.object({ tag_value_ids: arrayOf(Uuid, MOST_TAGS, 1) }).meta({
+export const NewTags = z.object({ tag_value_ids: arrayOf(Uuid, MAX_TAGS, 1) }).meta({
   id: 'NewTags',
-  description: `Added to those it bears, which may then be ${MOST_TAGS} at most.`,
+  description: `Added to those it bears, which may then be ${MAX_TAGS} at most.`,
   example: { tag_value_ids: ['5d41402a-bc4b-4a76-b971-9d911017c592'] },
 })
 

@@ -1,11 +1,11 @@
 // How HTTP reaches uploads.
-import { validate } from '../kernel/input.ts'
+import { validateInput } from '../kernel/input.ts'
 import { slice } from '../kernel/routes.ts'
 import { DeploymentRef } from './schema.ts'
 import * as s from './uploads.schema.ts'
 import { offerUpload, receiveUpload } from './uploads.ts'
 
-const link = { params: s.UploadRef, query: s.UploadSignature }
+const linkInput = { params: s.UploadRef, query: s.UploadSignature }
 
 export const uploadRoutes = slice('Uploads', 'Source archives for deployments of the source `internal_source`.')
   .post('/v2/deployments/{deployment_id}/upload-url', {
@@ -29,8 +29,8 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
     id: 'upload',
     summary: 'Upload a source archive, a gzip-compressed tar of at most 200 MiB',
     description: 'The address is an `upload_url`: its signature stands in for a key, and works once.',
-    ...link,
-    takes: 'application/gzip',
+    ...linkInput,
+    bodyMediaType: 'application/gzip',
     longBody: true,
     reply: s.Upload,
     errors: [
@@ -47,7 +47,7 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
       'storage_unavailable',
     ],
     open: async (c, services) => {
-      const input = validate(c.req, link, '', []) as Parameters<typeof receiveUpload>[1]
+      const input = validateInput(c.req, linkInput, '', []) as Parameters<typeof receiveUpload>[1]
       const length = c.req.header('Content-Length')
       const upload = await receiveUpload(services, input, {
         stream: c.req.raw.body as ReadableStream<Uint8Array> | null,

@@ -1,6 +1,6 @@
 // What crosses the wire of uploads.
 import * as z from 'zod'
-import { Uuid, wholeNumber } from '../kernel/wire.ts'
+import { parseWholeNumber, Uuid } from '../protocol/wire.ts'
 
 export const UploadTarget = z
   .object({
@@ -25,7 +25,7 @@ export const UploadRef = z.object({ workspace_id: Uuid, upload_id: Uuid })
 
 export const UploadSignature = z.object({
   expires: z
-    .preprocess(wholeNumber, z.int().min(0))
+    .preprocess(parseWholeNumber, z.int().min(0))
     .meta({ description: 'When the link ends, in milliseconds since 1970.' }),
   signature: z.string().max(200),
 })

@@ -2,31 +2,31 @@
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
-import { signer } from '../kernel/crypto.ts'
-import { type Row, runAsSystem, unless, uuidArray } from '../kernel/db.ts'
+import { createSigner } from '../kernel/crypto.ts'
+import { type Row, refuseUnless, runAsSystem, uuidArray } from '../kernel/db.ts'
 import { Failure, fail, notConfigured } from '../kernel/errors.ts'
-import { commit, systemEvents, systemSettings } from '../kernel/journal.ts'
+import { commit, journalSystemEvents, setSystemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
-import { found } from '../kernel/rows.ts'
-import { NO_UPLOADS } from '../kernel/storage.ts'
+import { requireRow } from '../kernel/rows.ts'
+import { MISSING_STORAGE } from '../kernel/storage.ts'
 import { deployments, type uploads } from '../tables.ts'
-import { ARCHIVE_BYTES, inspected } from './archive.ts'
+import { inspectArchive, MAX_ARCHIVE_BYTES } from './archive-inspection.ts'
 import type * as shared from './schema.ts'
-import { theOne } from './service.ts'
+import { isDeployment } from './service.ts'
 import type * as schema from './uploads.schema.ts'
 
-type Link = z.output<typeof schema.UploadRef> & z.output<typeof schema.UploadSignature>
+type UploadLink = z.output<typeof schema.UploadRef> & z.output<typeof schema.UploadSignature>
 type UploadRow = typeof uploads.$inferSelect
-type Keys = { sealingKeys: [kid: string, key: string][] }
+type SigningKeys = { sealingKeys: [kid: string, key: string][] }
 
-const linkSigner = ({ sealingKeys }: Keys) => signer(sealingKeys, 'upload links')
-const signed = ({ workspace_id, upload_id, expires }: Omit<Link, 'signature'>) =>
+const linkSigner = ({ sealingKeys }: SigningKeys) => createSigner(sealingKeys, 'upload links')
+const signedText = ({ workspace_id, upload_id, expires }: Omit<UploadLink, 'signature'>) =>
   ['PUT', workspace_id, upload_id, expires].join('\n')
 
 export const offerUpload = verb(
   'deployments:update',
   async (ctx, { deployment_id }: z.output<typeof shared.DeploymentRef>): Promise<schema.UploadTarget> => {
-    if (!ctx.config.uploads) throw notConfigured(NO_UPLOADS)
+    if (!ctx.config.uploads) throw notConfigured(MISSING_STORAGE)
     const id = crypto.randomUUID()
     const sourced = sql`case when ${deployments.source} = 'internal_source' then true
       else refuse('source_rule', 'source needs to be internal_source for an upload') end`
@@ -35,12 +35,12 @@ export const offerUpload = verb(
       select ${id}::uuid, organization_id, tenant_id, id, tenant_id || '/' || ${id}::text || '.tar.gz', clock() + interval '15 minutes',
         setting('actor_kind'), current_actor()
       from ${deployments}
-      where ${theOne(deployment_id)} and upload_links_left(tenant_id, ${LINKS}) and upload_room(tenant_id, 1, ${ctx.config.uploadBytes}) and ${unless('deployment_deleting', sql`${deployments.deleting_at} is null`)} and ${sourced}
+      where ${isDeployment(deployment_id)} and upload_links_left(tenant_id, ${MAX_UNUSED_LINKS}) and upload_room(tenant_id, 1, ${ctx.config.uploadBytes}) and ${refuseUnless('deployment_deleting', sql`${deployments.deleting_at} is null`)} and ${sourced}
       returning *`
-    const row = found(await commit(ctx, 'upload.offered', offered, { deployment_id }), 'deployment_not_found')
+    const row = requireRow(await commit(ctx, 'upload.offered', offered, { deployment_id }), 'deployment_not_found')
     const expires = Date.parse(row.expires_at)
     const link = { workspace_id: row.tenant_id, upload_id: row.id, expires }
-    const signature = await linkSigner(ctx.config).sign(signed(link))
+    const signature = await linkSigner(ctx.config).sign(signedText(link))
     return {
       upload_url: `${ctx.origin}/v2/uploads/${row.tenant_id}/${row.id}?${new URLSearchParams({ expires: String(expires), signature })}`,
       object_path: row.object_path,
@@ -48,63 +48,69 @@ export const offerUpload = verb(
   },
 )
 
-type Body = {
+type UploadBody = {
   stream: ReadableStream<Uint8Array> | null
   length: number | null
   type: string | undefined
   requestId: string
 }
 /** How many links of a workspace may be waiting to be used. */
-const LINKS = 100
-const TYPES = /^application\/(gzip|x-gzip|x-gtar|x-tgz|x-tar|octet-stream)\s*(;|$)/i
+const MAX_UNUSED_LINKS = 100
+const ARCHIVE_TYPES = /^application\/(gzip|x-gzip|x-gtar|x-tgz|x-tar|octet-stream)\s*(;|$)/i
 
 /** Takes the archive of a link. What can be refused by its headers leaves the link unused; what breaks later has spent it. */
-export async function receiveUpload({ config, database }: Services, link: Link, body: Body): Promise<schema.Upload> {
+export async function receiveUpload(
+  { config, database }: Services,
+  link: UploadLink,
+  body: UploadBody,
+): Promise<schema.Upload> {
   const { uploads: storage } = config
-  if (!(await linkSigner(config).verify(link.signature, signed(link)))) throw fail('upload_link_invalid')
+  if (!(await linkSigner(config).verify(link.signature, signedText(link)))) throw fail('upload_link_invalid')
   if (link.expires <= Date.now() + config.clockOffset()) throw fail('upload_link_expired')
-  if (body.type !== undefined && !TYPES.test(body.type)) throw fail('not_gzip_type')
-  if ((body.length ?? 0) > ARCHIVE_BYTES) throw fail('archive_too_large')
-  if (!storage) throw notConfigured(NO_UPLOADS)
+  if (body.type !== undefined && !ARCHIVE_TYPES.test(body.type)) throw fail('not_gzip_type')
+  if ((body.length ?? 0) > MAX_ARCHIVE_BYTES) throw fail('archive_too_large')
+  if (!storage) throw notConfigured(MISSING_STORAGE)
   if (!body.stream) throw fail('archive_invalid')
 
-  const settings = systemSettings(config, body.requestId)
+  const settings = setSystemSettings(config, body.requestId)
   const [, claimed] = await runAsSystem(
     database,
     settings,
-    claim(link, body.length || ARCHIVE_BYTES, config.uploadBytes),
+    claimUpload(link, body.length || MAX_ARCHIVE_BYTES, config.uploadBytes),
   )
-  const [path] = found(claimed as Row[], 'upload_link_expired') as [string]
-  const { stream, told } = inspected(body.stream, body.length)
+  const [path] = requireRow(claimed as Row[], 'upload_link_expired') as [string]
+  const { stream, told } = inspectArchive(body.stream, body.length)
   await storage.put(path, stream).catch(cause => {
     throw cause instanceof Failure ? cause : fail('storage_unavailable', { cause })
   })
-  const [, kept] = await runAsSystem(database, settings, stored(link, told))
-  found(kept as Row[], 'upload_link_expired')
+  const [, kept] = await runAsSystem(database, settings, markStored(link, told))
+  requireRow(kept as Row[], 'upload_link_expired')
   return { object_path: path, ...told }
 }
 
-const theLink = ({ workspace_id, upload_id }: Link): SQL =>
+const isUploadOfLink = ({ workspace_id, upload_id }: UploadLink): SQL =>
   sql`id = ${upload_id}::uuid and tenant_id = ${workspace_id}::uuid`
 
 /** Of two at once the second waits here, and then finds it used. */
-const claim = (link: Link, bytes: number, most: number): SQL<Row> => sql`
+const claimUpload = (link: UploadLink, bytes: number, most: number): SQL<Row> => sql`
   update uploads set state = 'receiving', used_at = clock(), reserved = ${bytes}
-  where ${theLink(link)} and expires_at > clock() and ${unless('upload_link_used', sql`used_at is null`)}
+  where ${isUploadOfLink(link)} and expires_at > clock() and ${refuseUnless('upload_link_used', sql`used_at is null`)}
     and upload_room(tenant_id, ${bytes}, ${most})
   returning object_path`
 
 /** Whoever asked for the link is who uploaded. */
-const stored = (link: Link, { size, sha256 }: { size: number; sha256: string }): SQL<Row> => sql`
+const markStored = (link: UploadLink, { size, sha256 }: { size: number; sha256: string }): SQL<Row> => sql`
   with changed as (
-    update uploads set state = 'stored', size = ${size}, sha256 = ${sha256} where ${theLink(link)} and state = 'receiving' returning *),
-  ${systemEvents(sql`select ${factsOf('upload.stored')}, actor_kind, actor_id from changed`, sql`t.actor_kind, t.actor_id`)}
+    update uploads set state = 'stored', size = ${size}, sha256 = ${sha256} where ${isUploadOfLink(link)} and state = 'receiving' returning *),
+  ${journalSystemEvents(sql`select ${uploadEventColumns('upload.stored')}, actor_kind, actor_id from changed`, sql`t.actor_kind, t.actor_id`)}
   select id from changed`
 
-const factsOf = (type: string): SQL => sql`tenant_id, organization_id, ${type}::text as type, id as subject_id,
+const uploadEventColumns = (
+  type: string,
+): SQL => sql`tenant_id, organization_id, ${type}::text as type, id as subject_id,
   json_build_object('deployment_id', deployment_id, 'object_path', object_path, 'size', size, 'sha256', sha256) as data`
 
-const AT_ONCE = 100
+const MAX_REMOVALS = 100
 
 /**
  * A day after its link has ended an archive that no revision names goes, the object first. Who is naming it just now holds its row
@@ -113,22 +119,22 @@ const AT_ONCE = 100
 export async function sweepUploads({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
   const { uploads: storage } = config
   if (!storage) return
-  const settings = systemSettings(config, `sweep-${crypto.randomUUID()}`)
+  const settings = setSystemSettings(config, `sweep-${crypto.randomUUID()}`)
   const old = sql`expires_at < clock() - interval '1 day' and not exists (
     select from revisions r where r.source_revision_config ->> 'source_tarball_path' = object_path)`
-  const locked = sql`select id from uploads where ${old} order by expires_at limit ${AT_ONCE} for update skip locked`
+  const locked = sql`select id from uploads where ${old} order by expires_at limit ${MAX_REMOVALS} for update skip locked`
   // A statement of its own, so that it sees what was written before the rows were held.
   const removing = sql<Row>`update uploads set state = 'removing'
     where id in (${locked}) and ${old} returning id, object_path`
   const [, , rows] = (await runAsSystem(database, settings, locked, removing)) as [unknown, unknown, Row[]]
   if (rows.length === 0) return
   await storage.remove(rows.map(([, path]) => path as string))
-  await runAsSystem(database, settings, removed(rows.map(([id]) => id as string)))
+  await runAsSystem(database, settings, deleteUploads(rows.map(([id]) => id as string)))
 }
 
 /** That a link was never used is nobody's change; that an archive is gone is one. */
-const removed = (ids: string[]): SQL => sql`
+const deleteUploads = (ids: string[]): SQL => sql`
   with gone as (delete from uploads where id = any(${uuidArray(ids)}) returning *),
   changed as (select * from gone where size is not null),
-  ${systemEvents(sql`select ${factsOf('upload.removed')} from changed`)}
+  ${journalSystemEvents(sql`select ${uploadEventColumns('upload.removed')} from changed`)}
   select from changed`

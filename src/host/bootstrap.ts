@@ -5,9 +5,9 @@ import { bootstrap } from '../access/bootstrap.ts'
 import { Email, Name } from '../access/schema.ts'
 import { readSystemUrl } from '../env.ts'
 import { connect } from '../kernel/db.ts'
-import { registerPlatformListener } from '../listeners/platform.ts'
-import { openHome } from './home.ts'
-import { reach, requireReady, requireRole } from './reach.ts'
+import { registerPlatformListener } from '../listeners/platform-listener.ts'
+import { openDatabase, requireReady, requireRole } from './database-connection.ts'
+import { openHome } from './home-folder.ts'
 
 const USAGE = `npm run bootstrap -- --organization NAME [--workspace NAME] [--email ADDRESS]... [--organization-key]
                       [--platform-listener NAME]
@@ -30,9 +30,9 @@ async function main() {
   if (values.help) return console.log(USAGE)
   if (!values.organization) throw new Error('Name the organisation: --organization NAME.')
   const wanted = {
-    organization: argument('organization', Name, values.organization),
-    workspace: argument('workspace', Name, values.workspace),
-    emails: values.email.flatMap(list => list.split(',')).map(address => argument('email', Email, address)),
+    organization: parseArgument('organization', Name, values.organization),
+    workspace: parseArgument('workspace', Name, values.workspace),
+    emails: values.email.flatMap(list => list.split(',')).map(address => parseArgument('email', Email, address)),
     scope: values['organization-key'] ? ('organization' as const) : ('workspace' as const),
   }
   const { DATABASE_SYSTEM_URL, DATABASE_URL = openHome().read('database-url') } = process.env
@@ -40,7 +40,7 @@ async function main() {
     throw new Error('Set DATABASE_SYSTEM_URL, or start `npm run dev` to use its database.')
 
   const url = readSystemUrl({ DATABASE_SYSTEM_URL, DATABASE_URL })
-  const { database: address, via, close } = reach({ url }, { poolSize: 1 })
+  const { database: address, via, close } = openDatabase({ url }, { poolSize: 1 })
   try {
     const database = connect({ database: address }, via)
     const name = DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL'
@@ -65,7 +65,7 @@ Agent's key   ${listener_key}`)
   }
 }
 
-function argument<T>(name: string, schema: z.ZodType<T>, text: string): T {
+function parseArgument<T>(name: string, schema: z.ZodType<T>, text: string): T {
   const parsed = schema.safeParse(text)
   if (parsed.success) return parsed.data
   throw new Error(`--${name} ${JSON.stringify(text)} is refused: ${parsed.error.issues[0]!.message}.`)

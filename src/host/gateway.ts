@@ -29,7 +29,7 @@ export type Gateway = {
   close(): Promise<void>
 }
 
-type Header = (name: string) => string | undefined
+type ReadHeader = (name: string) => string | undefined
 type Answer = { status: number; body: object }
 
 const BODY_LIMIT = 32 * 1024 * 1024
@@ -43,16 +43,16 @@ const ISOLATION = new Map([
   ['Serializable', 'SERIALIZABLE'],
 ])
 
-const UNAUTHORISED = refusal(401, '28P01', 'The connection string of this gateway is required')
-const TOO_LARGE = refusal(413, '54000', `A request may have ${BODY_LIMIT} bytes`)
-const MALFORMED = refusal(400, '08P01', 'This is not a request of the Neon driver')
+const UNAUTHORISED = refusalAnswer(401, '28P01', 'The connection string of this gateway is required')
+const TOO_LARGE = refusalAnswer(413, '54000', `A request may have ${BODY_LIMIT} bytes`)
+const MALFORMED = refusalAnswer(400, '08P01', 'This is not a request of the Neon driver')
 
 /** What the gateway of a token asks for: known before the gateway is. */
-export const connectionStringOf = (token: string, login: 'app' | 'system' = 'app'): string =>
+export const gatewayConnectionString = (token: string, login: 'app' | 'system' = 'app'): string =>
   `postgresql://${login}:${encodeURIComponent(token)}@localhost/slipway`
 
 /** Neon's own hosts speak the protocol themselves. */
-export const speaksHttp = (databaseUrl: string): boolean => /\.neon\.(tech|build)$/.test(new URL(databaseUrl).hostname)
+export const isNeonUrl = (databaseUrl: string): boolean => /\.neon\.(tech|build)$/.test(new URL(databaseUrl).hostname)
 
 export function createGateway({
   databaseUrl,
@@ -62,48 +62,48 @@ export function createGateway({
   ...options
 }: GatewayOptions): Gateway {
   const token = options.token || randomBytes(24).toString('base64url')
-  const connectionString = connectionStringOf(token)
-  const key = digest(new URL(connectionString).password)
+  const connectionString = gatewayConnectionString(token)
+  const key = sha256Digest(new URL(connectionString).password)
   const pool = openPool(databaseUrl, poolSize, statementTimeout)
   const systemPool = systemUrl === databaseUrl ? pool : openPool(systemUrl, poolSize, statementTimeout)
-  const poolOf = (header: Header) =>
+  const poolOf = (header: ReadHeader) =>
     new URL(header('neon-connection-string')!).username === 'system' ? systemPool : pool
 
   // Any page in a browser and any user can reach a loopback port, so reaching it must not be enough.
-  function authorised(header: Header): boolean {
+  function authorised(header: ReadHeader): boolean {
     const given = header('neon-connection-string')
-    return given !== undefined && URL.canParse(given) && timingSafeEqual(digest(new URL(given).password), key)
+    return given !== undefined && URL.canParse(given) && timingSafeEqual(sha256Digest(new URL(given).password), key)
   }
 
-  async function answer(header: Header, body: string): Promise<Answer> {
-    const request = parse(body)
-    const begin = beginOf(header)
+  async function answer(header: ReadHeader, body: string): Promise<Answer> {
+    const request = parseRequest(body)
+    const begin = beginCommand(header)
     if (!request || begin === undefined) return MALFORMED
     const { rewrite, onTrip } = options
     const queries = rewrite ? request.queries.map(q => ({ ...q, query: rewrite(q.query) })) : request.queries
     onTrip?.({ queries })
     try {
-      const results = await run(
+      const results = await runStatements(
         poolOf(header),
-        request.batch ? [command(begin), ...queries, command('COMMIT')] : queries,
+        request.batch ? [plainStatement(begin), ...queries, plainStatement('COMMIT')] : queries,
       )
-      const bodies = results.map(result => present(result, header('neon-array-mode') === 'true'))
+      const bodies = results.map(result => toNeonResult(result, header('neon-array-mode') === 'true'))
       return { status: 200, body: request.batch ? { results: bodies.slice(1, -1) } : (bodies[0] ?? {}) }
     } catch (error) {
       if (error instanceof pg.DatabaseError) return { status: 400, body: { ...error, message: error.message } }
-      const { code, message } = error instanceof Unavailable ? error : new Unavailable(error)
-      return refusal(503, code, message)
+      const { code, message } = error instanceof DatabaseUnavailableError ? error : new DatabaseUnavailableError(error)
+      return refusalAnswer(503, code, message)
     }
   }
 
   const server = createServer(
     { noDelay: true, keepAlive: true, keepAliveTimeout: 65_000 },
     async (request, response) => {
-      const header: Header = name => request.headers[name] as string | undefined
-      if (!authorised(header)) return send(response, UNAUTHORISED)
+      const header: ReadHeader = name => request.headers[name] as string | undefined
+      if (!authorised(header)) return sendAnswer(response, UNAUTHORISED)
       try {
-        const body = await read(request)
-        send(response, body === undefined ? TOO_LARGE : await answer(header, body))
+        const body = await readBody(request)
+        sendAnswer(response, body === undefined ? TOO_LARGE : await answer(header, body))
       } catch {
         response.destroy()
       }
@@ -112,10 +112,10 @@ export function createGateway({
 
   return {
     connectionString,
-    systemConnectionString: connectionStringOf(token, 'system'),
+    systemConnectionString: gatewayConnectionString(token, 'system'),
     async fetch(input, init) {
       const request = new Request(input, init)
-      const header: Header = name => request.headers.get(name) ?? undefined
+      const header: ReadHeader = name => request.headers.get(name) ?? undefined
       const body = authorised(header) ? await request.text() : undefined
       const oversized = body !== undefined && body.length > BODY_LIMIT
       const { status, body: answered } =
@@ -123,7 +123,7 @@ export function createGateway({
           ? UNAUTHORISED
           : oversized
             ? TOO_LARGE
-            : await Promise.race([answer(header, body), aborted(request.signal)])
+            : await Promise.race([answer(header, body), rejectOnAbort(request.signal)])
       return Response.json(answered, { status })
     },
     async listen(port = 0) {
@@ -152,9 +152,9 @@ function openPool(connectionString: string, max: number, statementTimeout: numbe
   return pool
 }
 
-async function run(pool: pg.Pool, statements: Statement[]): Promise<Result[]> {
+async function runStatements(pool: pg.Pool, statements: Statement[]): Promise<Result[]> {
   const client = await pool.connect().catch(error => {
-    throw new Unavailable(error)
+    throw new DatabaseUnavailableError(error)
   })
   try {
     const results = await runPipeline(client, statements)
@@ -166,19 +166,19 @@ async function run(pool: pg.Pool, statements: Statement[]): Promise<Result[]> {
     const usable = error instanceof pg.DatabaseError && !CONNECTION_GONE.test(error.code ?? '')
     const rolledBack = usable && (await client.query('ROLLBACK').catch(() => false))
     client.release(!rolledBack)
-    throw usable ? error : new Unavailable(error)
+    throw usable ? error : new DatabaseUnavailableError(error)
   }
 }
 
 /** As over HTTP, whoever has waited long enough is let go; what runs goes on, since it cannot be told how far it came. */
-const aborted = (signal: AbortSignal): Promise<never> =>
+const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
   new Promise((_, reject) => {
     if (signal.aborted) reject(signal.reason)
     signal.addEventListener('abort', () => reject(signal.reason), { once: true })
   })
 
 /** There is no connection to the database, or it was lost: the same request may succeed later. */
-class Unavailable extends Error {
+class DatabaseUnavailableError extends Error {
   readonly code: string
   constructor(cause: unknown) {
     super((cause instanceof Error && cause.message) || 'The database cannot be reached', { cause })
@@ -186,7 +186,7 @@ class Unavailable extends Error {
   }
 }
 
-function parse(body: string): { batch: boolean; queries: Statement[] } | undefined {
+function parseRequest(body: string): { batch: boolean; queries: Statement[] } | undefined {
   try {
     const request = JSON.parse(body)
     const batch = Array.isArray(request.queries)
@@ -202,7 +202,7 @@ function parse(body: string): { batch: boolean; queries: Statement[] } | undefin
 }
 
 /** The command that opens a batch's transaction; undefined when a header asks for a level that does not exist. */
-function beginOf(header: Header): string | undefined {
+function beginCommand(header: ReadHeader): string | undefined {
   const isolation = header('neon-batch-isolation-level')
   const level = ISOLATION.get(isolation ?? '')
   if (isolation !== undefined && level === undefined) return undefined
@@ -214,16 +214,16 @@ function beginOf(header: Header): string | undefined {
   return `BEGIN ${modes.join(', ')}`
 }
 
-const command = (query: string): Statement => ({ query, params: [] })
+const plainStatement = (query: string): Statement => ({ query, params: [] })
 
-function present({ rows, ...result }: Result, rowAsArray: boolean): object {
+function toNeonResult({ rows, ...result }: Result, rowAsArray: boolean): object {
   const named = (row: Result['rows'][number]) =>
     Object.fromEntries(row.map((value, i) => [result.fields[i]!.name, value]))
   return { ...result, rows: rowAsArray ? rows : rows.map(named), rowAsArray }
 }
 
 /** The body, or undefined when it is larger than allowed: what is too much is dropped as it comes. */
-function read(request: IncomingMessage): Promise<string | undefined> {
+function readBody(request: IncomingMessage): Promise<string | undefined> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
     let size = 0
@@ -238,17 +238,17 @@ function read(request: IncomingMessage): Promise<string | undefined> {
   })
 }
 
-function send(response: ServerResponse, { status, body }: Answer): void {
+function sendAnswer(response: ServerResponse, { status, body }: Answer): void {
   const text = Buffer.from(JSON.stringify(body))
   // A refused body may still be on its way: it is not waited for.
   if (status === 401 || status === 413) response.setHeader('connection', 'close')
   response.writeHead(status, { 'content-type': 'application/json', 'content-length': text.length }).end(text)
 }
 
-function refusal(status: number, code: string, message: string): Answer {
+function refusalAnswer(status: number, code: string, message: string): Answer {
   return { status, body: { message, code } }
 }
 
-function digest(text: string): Buffer {
+function sha256Digest(text: string): Buffer {
   return createHash('sha256').update(text).digest()
 }

@@ -14,27 +14,27 @@ export type MigrateOptions = {
   folder?: string
   log?: (line: string) => void
 }
-export type Applied = { name: string; ms: number }
+export type AppliedMigration = { name: string; ms: number }
 
 type Journal = { entries: { idx: number; tag: string }[] }
 
-const FOLDER = fileURLToPath(new URL('../../drizzle', import.meta.url))
-const LOCK = 7_547_929
+const MIGRATIONS_FOLDER = fileURLToPath(new URL('../../drizzle', import.meta.url))
+const MIGRATION_LOCK = 7_547_929
 
 /** One transaction, whose lock a second start waits for; it holds behind a transaction pooler too, as a session's would not. */
 export async function migrate(
   databaseUrl: string,
-  { to = Infinity, folder = FOLDER, log = console.log }: MigrateOptions = {},
+  { to = Infinity, folder = MIGRATIONS_FOLDER, log = console.log }: MigrateOptions = {},
 ) {
   const journal: Journal = JSON.parse(readFileSync(`${folder}/meta/_journal.json`, 'utf8'))
   const wanted = readMigrationFiles({ migrationsFolder: folder })
     .map((migration, i) => ({ migration, ...journal.entries[i]! }))
     .filter(({ idx }) => idx <= to)
 
-  const client = await connect(databaseUrl)
+  const client = await connectClient(databaseUrl)
   try {
     const applied = await drizzle(client).transaction(async tx => {
-      await tx.execute(sql`select pg_advisory_xact_lock(${LOCK})`)
+      await tx.execute(sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`)
       // drizzle's migrator opens a transaction of its own, which inside of ours has to be a savepoint.
       const session = {
         execute: tx.execute.bind(tx),
@@ -45,21 +45,24 @@ export async function migrate(
         new PgDialect().migrate(migrations, session, { migrationsFolder: folder })
 
       await run([]).catch(error => {
-        throw new Error(`The schema of migrations was not made: ${reasonOf(error)}${adviceFor(error)}`, {
+        throw new Error(`The schema of migrations was not made: ${innermostMessage(error)}${permissionAdvice(error)}`, {
           cause: error,
         })
       })
       const { rows } = await tx.execute(
         sql`select coalesce(max(created_at), 0) as last from drizzle.__drizzle_migrations`,
       )
-      const applied: Applied[] = []
+      const applied: AppliedMigration[] = []
       for (const { migration, tag } of wanted) {
         if (migration.folderMillis <= Number(rows[0]!.last)) continue
         const start = performance.now()
         await run([migration]).catch(error => {
-          throw new Error(`Migration ${tag} failed and none was applied: ${reasonOf(error)}${adviceFor(error)}`, {
-            cause: error,
-          })
+          throw new Error(
+            `Migration ${tag} failed and none was applied: ${innermostMessage(error)}${permissionAdvice(error)}`,
+            {
+              cause: error,
+            },
+          )
         })
         applied.push({ name: tag, ms: Math.round(performance.now() - start) })
       }
@@ -73,27 +76,27 @@ export async function migrate(
   }
 }
 
-export async function connect(databaseUrl: string): Promise<pg.Client> {
+export async function connectClient(databaseUrl: string): Promise<pg.Client> {
   try {
     const client = new pg.Client({ connectionString: databaseUrl, connectionTimeoutMillis: 10_000 })
     client.on('error', () => {})
     await client.connect()
     return client
   } catch (error) {
-    throw new Error(`The database cannot be reached: ${reasonOf(error)}`, { cause: error })
+    throw new Error(`The database cannot be reached: ${innermostMessage(error)}`, { cause: error })
   }
 }
 
 /** What to do where a permission is missing. */
-const adviceFor = (error: unknown): string =>
-  /permission denied/.test(reasonOf(error))
+const permissionAdvice = (error: unknown): string =>
+  /permission denied/.test(innermostMessage(error))
     ? '. Set DATABASE_OWNER_URL to the owner of the database, with the rights that docs/database-logins.md names.'
     : ''
 
 /** The innermost message: drizzle's own is the whole statement. An error's other properties may hold the password. */
-function reasonOf(error: unknown): string {
+function innermostMessage(error: unknown): string {
   const { message, cause, code } = error as { message?: string; cause?: unknown; code?: string }
-  return cause ? reasonOf(cause) : message || code || String(error)
+  return cause ? innermostMessage(cause) : message || code || String(error)
 }
 
 if (import.meta.main) {

@@ -1,34 +1,38 @@
 // Hosts the same app on plain Node: `npm start`, with the gateway in process where the database is not Neon's.
 import { once } from 'node:events'
 import { createApp } from '../app.ts'
-import { type Config, readAddress, readConfig, readTrustedProxies, readUploadsFolder } from '../env.ts'
-import { settled } from '../kernel/afterwards.ts'
-import { clientAddress, isRange } from './client-address.ts'
-import { pinnedFetch } from './pinned-fetch.ts'
-import { type OpenGateway, reach, requireReady, requireRole } from './reach.ts'
-import { scheduled } from './schedule.ts'
-import { serverOf } from './server.ts'
-import { inFolder } from './storage.ts'
+import { type Config, readConfig, readListenAddress, readTrustedProxies, readUploadsFolder } from '../env.ts'
+import { finishPendingWork } from '../kernel/wait-until.ts'
+import { createAddressReader, isRange } from './client-address.ts'
+import { type GatewaySettings, openDatabase, requireReady, requireRole } from './database-connection.ts'
+import { createFolderStorage } from './folder-storage.ts'
+import { createHttpServer } from './http-server.ts'
+import { createPinnedFetch } from './pinned-fetch.ts'
+import { scheduleEveryMinute } from './schedule.ts'
 
 const DRAIN_MS = 10_000
 const SIGNALS = ['SIGINT', 'SIGTERM'] as const
 
-export function hosted(env: Record<string, unknown>, overrides: Partial<Config> = {}, options: OpenGateway = {}) {
+export function createHost(
+  env: Record<string, unknown>,
+  overrides: Partial<Config> = {},
+  options: GatewaySettings = {},
+) {
   const config = readConfig(env, {
-    uploads: inFolder(readUploadsFolder(env)),
-    clientAddress: clientAddress(readTrustedProxies(env, isRange)),
+    uploads: createFolderStorage(readUploadsFolder(env)),
+    clientAddress: createAddressReader(readTrustedProxies(env, isRange)),
     ...overrides,
   })
-  const { database, via, gateway, close } = reach(config.database, options)
+  const { database, via, gateway, close } = openDatabase(config.database, options)
   config.database = database
-  config.outside = overrides.outside ?? pinnedFetch(config)
+  config.foreignFetch = overrides.foreignFetch ?? createPinnedFetch(config)
   const app = createApp(config, via)
   return { app, config, gateway, close }
 }
 
 async function main() {
-  const { HOST, PORT } = readAddress(process.env)
-  const { app, close } = hosted(process.env)
+  const { HOST, PORT } = readListenAddress(process.env)
+  const { app, close } = createHost(process.env)
   await requireReady(app.database)
   await requireRole(app.database, 'DATABASE_URL')
   await requireRole(
@@ -36,7 +40,7 @@ async function main() {
     'DATABASE_SYSTEM_URL',
     process.env.DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL',
   )
-  const server = serverOf(app.fetch)
+  const server = createHttpServer(app.fetch)
   await once(server.listen(PORT, HOST), 'listening').catch((error: NodeJS.ErrnoException) => {
     throw error.code === 'EADDRINUSE'
       ? new Error(`PORT ${PORT} is taken: set another one.`)
@@ -46,7 +50,7 @@ async function main() {
   const host = family === 'IPv6' ? `[${address}]` : address
   console.log(`Slipway serves http://${host}:${port}; its API pages are at /docs`)
 
-  const timer = scheduled(app.housekeep)
+  const timer = scheduleEveryMinute(app.housekeep)
   const stop = () => {
     // A second signal ends it at once, as if nobody listened.
     for (const name of SIGNALS) process.off(name, stop)
@@ -54,7 +58,7 @@ async function main() {
     // Whoever is being answered now is not kept waiting for.
     server.keepAliveTimeout = 1
     server.close(() =>
-      settled()
+      finishPendingWork()
         .then(close)
         .then(() => process.exit(0)),
     )

@@ -7,18 +7,18 @@ import { isIP, type LookupFunction } from 'node:net'
 import { pipeline, Readable } from 'node:stream'
 import { createBrotliDecompress, createGunzip, createInflate } from 'node:zlib'
 import type { Config } from '../env.ts'
-import { kindOf } from '../kernel/address-kind.ts'
-import { Unreachable } from '../kernel/guarded-fetch.ts'
+import { BlockedAddressError } from '../kernel/guarded-fetch.ts'
+import { classifyAddress } from '../protocol/address-kind.ts'
 
 export type Resolve = (name: string) => Promise<{ address: string; family: number }[]>
-type Way = Pick<Config, 'allowLoopback'> & { resolve?: Resolve; ca?: RequestOptions['ca'] }
+type PinnedFetchOptions = Pick<Config, 'allowLoopback'> & { resolve?: Resolve; ca?: RequestOptions['ca'] }
 
 /** The whole name: without its last dot, a resolver may try it within the domains of this machine first. */
-const resolved: Resolve = name => lookup(name === 'localhost' ? name : `${name}.`, { all: true, verbatim: true })
+const resolveName: Resolve = name => lookup(name === 'localhost' ? name : `${name}.`, { all: true, verbatim: true })
 
-export function pinnedFetch({ allowLoopback, resolve = resolved, ca }: Way): typeof fetch {
+export function createPinnedFetch({ allowLoopback, resolve = resolveName, ca }: PinnedFetchOptions): typeof fetch {
   const mayReach = (name: string, address: string): boolean => {
-    const kind = kindOf(address)
+    const kind = classifyAddress(address)
     const here = allowLoopback && (name === 'localhost' || isIP(name) !== 0)
     return here ? kind === 'loopback' : kind === 'unicast'
   }
@@ -28,7 +28,7 @@ export function pinnedFetch({ allowLoopback, resolve = resolved, ca }: Way): typ
     const addresses = family ? [{ address: name, family }] : await resolve(name)
     if (addresses.length === 0) throw new Error('no address')
     for (const { address } of addresses)
-      if (!mayReach(name, address)) throw new Unreachable('its name leads to an address that is not public')
+      if (!mayReach(name, address)) throw new BlockedAddressError('its name leads to an address that is not public')
     return addresses
   }
 
@@ -43,18 +43,18 @@ export function pinnedFetch({ allowLoopback, resolve = resolved, ca }: Way): typ
       method,
       headers: { 'accept-encoding': 'identity', ...Object.fromEntries(headers) },
       // A connection of its own: none that was opened for another address is used again.
-      ...{ agent: false, lookup: pin(addresses), signal, ...(ca && { ca }) },
+      ...{ agent: false, lookup: pinAddresses(addresses), signal, ...(ca && { ca }) },
     })
     // After its answer has begun, the answer's stream tells of it.
     outgoing.on('error', () => {})
     outgoing.end(body ? Buffer.from(await new Response(body).arrayBuffer()) : undefined)
     const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage]
-    return answered(incoming)
+    return toResponse(incoming)
   }
 }
 
 /** Whatever is looked up, these are the addresses. */
-const pin =
+const pinAddresses =
   (addresses: { address: string; family: number }[]): LookupFunction =>
   (_name, { all }, found) =>
     all ? found(null, addresses) : found(null, addresses[0]!.address, addresses[0]!.family)
@@ -65,13 +65,13 @@ const DECODERS: Record<string, () => NodeJS.ReadWriteStream> = {
   deflate: createInflate,
   br: createBrotliDecompress,
 }
-const BODILESS = [204, 205, 304]
+const BODILESS_STATUSES = [204, 205, 304]
 
-function answered(incoming: IncomingMessage): Response {
+function toResponse(incoming: IncomingMessage): Response {
   const headers = new Headers()
   const { rawHeaders, statusCode: status = 0 } = incoming
   for (let i = 0; i < rawHeaders.length; i += 2) headers.append(rawHeaders[i]!, rawHeaders[i + 1]!)
-  if (BODILESS.includes(status)) {
+  if (BODILESS_STATUSES.includes(status)) {
     incoming.resume()
     return new Response(null, { status, headers })
   }

@@ -11,7 +11,7 @@ export type Result = {
 }
 
 /** The part of node-postgres' connection that a query of our own drives. */
-type Wire = {
+type PgConnection = {
   stream: Duplex
   parse(message: { text: string }): void
   bind(message: { values: (string | null)[] }): void
@@ -45,7 +45,7 @@ class Pipeline {
   }
 
   submit(connection: pg.Connection) {
-    const wire = connection as unknown as Wire
+    const wire = connection as unknown as PgConnection
     wire.stream.cork()
     for (const { query, params } of this.#statements) {
       wire.parse({ text: query })

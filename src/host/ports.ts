@@ -15,7 +15,7 @@ export async function freePort(): Promise<number> {
 }
 
 /** Why the port cannot be bound, or undefined when it can. */
-export async function obstacleOf(port: number): Promise<string | undefined> {
+export async function findPortObstacle(port: number): Promise<string | undefined> {
   const server = createServer()
   try {
     await once(server.listen(port, LOOPBACK), 'listening')

@@ -2,5 +2,5 @@
 
 const EVERY_MS = 60_000
 
-export const scheduled = (work: () => Promise<unknown>): NodeJS.Timeout =>
+export const scheduleEveryMinute = (work: () => Promise<unknown>): NodeJS.Timeout =>
   setInterval(() => work().catch(error => console.error(error)), EVERY_MS)

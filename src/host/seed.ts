@@ -2,9 +2,9 @@
 import { parseArgs } from 'node:util'
 import { readOwnerUrl } from '../env.ts'
 import { connect } from '../kernel/db.ts'
-import { openHome } from './home.ts'
-import { reach, requireReady } from './reach.ts'
-import { seed } from './seeding.ts'
+import { openDatabase, requireReady } from './database-connection.ts'
+import { openHome } from './home-folder.ts'
+import { seed } from './seed-data.ts'
 
 const USAGE = `npm run seed -- [--tenants 1000] [--deployments 1000000]
 
@@ -20,16 +20,20 @@ async function main() {
     },
   })
   if (values.help) return console.log(USAGE)
-  const tenants = amount('tenants', values.tenants, 100_000)
-  const deployments = amount('deployments', values.deployments, 10_000_000)
+  const tenants = parseAmount('tenants', values.tenants, 100_000)
+  const deployments = parseAmount('deployments', values.deployments, 10_000_000)
   const { DATABASE_URL = openHome().read('database-url') } = process.env
   if (!DATABASE_URL) throw new Error('Set DATABASE_URL, or start `npm run dev` to use its database.')
   const url = readOwnerUrl({ ...process.env, DATABASE_URL })
 
-  const { database, via, close } = reach({ url }, { poolSize: 1 })
+  const { database, via, close } = openDatabase({ url }, { poolSize: 1 })
   await requireReady(connect({ database }, via)).finally(close)
   const began = performance.now()
-  const { counts, ...big } = await seed(url, { tenants, deployments, onProgress: done => progress(done, deployments) })
+  const { counts, ...big } = await seed(url, {
+    tenants,
+    deployments,
+    onProgress: done => showProgress(done, deployments),
+  })
   console.log(`${counts.workspaces} workspaces, ${counts.deployments} deployments, ${counts.revisions} revisions, in ${(
     (performance.now() - began) / 1000
   ).toFixed(1)} s
@@ -38,13 +42,13 @@ API key       ${big.api_key}`)
 }
 
 /** One line that fills on a terminal; elsewhere a line now and then. */
-function progress(done: number, all: number): void {
+function showProgress(done: number, all: number): void {
   const text = `${Math.floor((100 * done) / all)} %  ${done} of ${all} deployments`
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${done < all ? text : ''}`)
   else if (done === all || done % 200_000 === 0) process.stderr.write(`${text}\n`)
 }
 
-function amount(name: string, text: string, most: number): number {
+function parseAmount(name: string, text: string, most: number): number {
   const value = Number(text)
   if (/^\d+$/.test(text) && value >= 1 && value <= most) return value
   throw new Error(`--${name} ${text} is refused: give a whole number from 1 to ${most}.`)

@@ -1,18 +1,18 @@
 // The program that serves the Worker of `npm run dev`: as `wrangler dev` does, but without a debugger, which has no
 // password.
 import { unstable_startWorker } from 'wrangler'
-import { obstacleOf } from './ports.ts'
+import { findPortObstacle } from './ports.ts'
 
-export type Given = { config: string; envFile: string; persist: string; port: number }
+export type WranglerInput = { config: string; envFile: string; persist: string; port: number }
 
 function fail({ cause, message }: Error): never {
   console.error(cause instanceof Error ? cause.message : message)
   process.exit(1)
 }
 
-const { config, envFile, persist, port } = JSON.parse(process.argv[2]!) as Given
+const { config, envFile, persist, port } = JSON.parse(process.argv[2]!) as WranglerInput
 // It would wait for the port without a word.
-if (await obstacleOf(port)) fail(new Error(`Address already in use (127.0.0.1:${port}).`))
+if (await findPortObstacle(port)) fail(new Error(`Address already in use (127.0.0.1:${port}).`))
 const worker = await unstable_startWorker({
   config,
   envFiles: [envFile],

@@ -6,10 +6,10 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { setTimeout as delay } from 'node:timers/promises'
 import { SETTINGS } from '../env.ts'
-import { type Home, PROJECT } from './home.ts'
-import type { Given } from './wrangler-main.ts'
+import { type Home, PROJECT_ROOT } from './home-folder.ts'
+import type { WranglerInput } from './wrangler-main.ts'
 
-type Options = {
+type WranglerOptions = {
   home: Home
   port: number
   settings: Record<string, string>
@@ -20,11 +20,11 @@ type Options = {
 
 const HOUSEKEEPING_MS = 60_000
 
-export class PortTaken extends Error {}
+export class PortTakenError extends Error {}
 
 /** Each process of the chain leaves when the one above it is gone, even by SIGKILL. */
 const LEAVE_WITH_PARENT = `data:text/javascript,process.once('disconnect',()=>process.kill(process.pid,'SIGTERM'))`
-const QUIET = {
+const QUIET_ENVIRONMENT = {
   CLOUDFLARE_CF_FETCH_ENABLED: 'false',
   CLOUDFLARE_INCLUDE_PROCESS_ENV: 'false',
   WRANGLER_HIDE_BANNER: 'true',
@@ -34,7 +34,7 @@ const QUIET = {
   X_LOCAL_OBSERVABILITY: 'false',
 }
 /** They reach the Worker by its file; in an environment they would stay readable. */
-const OURS = new Set<string>(SETTINGS)
+const OWN_SETTINGS = new Set<string>(SETTINGS)
 const NOISE_BEGINS = ['⎔', '[wrangler:info]', 'Using secrets', 'Your Worker has access', 'Binding  ']
 const isNoise = (line: string) =>
   line === '' ||
@@ -42,26 +42,26 @@ const isNoise = (line: string) =>
   /^env\.\w+ \(/.test(line) ||
   /If you think this is a bug|newer version of Wrangler/.test(line)
 
-export function startWrangler({ home, port, settings, onLine, onTrouble }: Options) {
+export function startWrangler({ home, port, settings, onLine, onTrouble }: WranglerOptions) {
   // They hold what people upload, and their files have no modes of their own.
   for (const name of ['worker', 'registry', 'cache']) {
     mkdirSync(home.file(name), { recursive: true, mode: 0o700 })
     chmodSync(home.file(name), 0o700)
   }
-  const given: Given = {
-    config: configFor(home, settings),
-    envFile: home.write('worker.env', Object.entries(settings).map(assignment).join('')),
+  const given: WranglerInput = {
+    config: chooseConfig(home, settings),
+    envFile: home.write('worker.env', Object.entries(settings).map(envFileLine).join('')),
     persist: home.file('worker'),
     port,
   }
   const child = spawn(
     process.execPath,
-    ['--import', LEAVE_WITH_PARENT, join(PROJECT, 'src/host/wrangler-main.ts'), JSON.stringify(given)],
+    ['--import', LEAVE_WITH_PARENT, join(PROJECT_ROOT, 'src/host/wrangler-main.ts'), JSON.stringify(given)],
     {
-      cwd: PROJECT,
+      cwd: PROJECT_ROOT,
       env: {
-        ...Object.fromEntries(Object.entries(process.env).filter(([name]) => !OURS.has(name))),
-        ...QUIET,
+        ...Object.fromEntries(Object.entries(process.env).filter(([name]) => !OWN_SETTINGS.has(name))),
+        ...QUIET_ENVIRONMENT,
         WRANGLER_REGISTRY_PATH: home.file('registry'),
         NODE_COMPILE_CACHE: home.file('cache'),
       },
@@ -94,7 +94,7 @@ export function startWrangler({ home, port, settings, onLine, onTrouble }: Optio
     })
     exited.then(([code]) => {
       signal('SIGKILL')
-      if (said.includes('Address already in use')) resolve(new PortTaken(`Port ${port} is taken.`))
+      if (said.includes('Address already in use')) resolve(new PortTakenError(`Port ${port} is taken.`))
       else if (!stopping)
         resolve(new Error(`${following ? '' : said.trim()}\nwrangler dev has ended (${code}).`.trim()))
     })
@@ -128,20 +128,20 @@ export function startWrangler({ home, port, settings, onLine, onTrouble }: Optio
 }
 
 /** The binding's limit stands in wrangler.toml; another one that is asked for needs a configuration of its own. */
-function configFor(home: Home, { RATE_LIMIT_PER_MINUTE: limit }: Record<string, string>): string {
-  const file = join(PROJECT, 'wrangler.toml')
+function chooseConfig(home: Home, { RATE_LIMIT_PER_MINUTE: limit }: Record<string, string>): string {
+  const file = join(PROJECT_ROOT, 'wrangler.toml')
   if (!Number(limit)) return file
   const text = readFileSync(file, 'utf8')
   return home.write(
     'wrangler.toml',
     text
-      .replace(/^main = "(.*)"/m, (_, main) => `main = ${JSON.stringify(join(PROJECT, main))}`)
+      .replace(/^main = "(.*)"/m, (_, main) => `main = ${JSON.stringify(join(PROJECT_ROOT, main))}`)
       .replace(/limit = \d+/, `limit = ${Number(limit)}`),
   )
 }
 
 /** wrangler expands `$` in every kind of quotes, and takes a backslash before it for an escape. */
-function assignment([name, value]: [string, string]): string {
+function envFileLine([name, value]: [string, string]): string {
   const quote = [`'`, '`', '"'].find(one => !value.includes(one)) ?? `'`
   return `${name}=${quote}${value.replaceAll('$', '\\$')}${quote}\n`
 }

@@ -1,37 +1,37 @@
 // How HTTP reaches git hosts of a workspace.
 
 import { statusOf } from '../kernel/codes.ts'
-import { originOf } from '../kernel/origin.ts'
-import { oneOf, pageHeaders } from '../kernel/page.ts'
+import { pageHeaders, readSingleParameter } from '../kernel/html-page.ts'
+import { requestOrigin } from '../kernel/origin.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
-import { HOST_REFUSALS } from './asking.ts'
-import { type Answer, beginInstall, comeBack } from './install.ts'
-import { setupPage } from './page.ts'
-import { listRepositories } from './repos.ts'
+import { beginInstall, completeInstall, type SetupParameters } from './install.ts'
+import { setupPage } from './install-page.ts'
+import { listRepositories } from './repositories.ts'
+import { HOST_ERRORS } from './request.ts'
 import * as s from './schema.ts'
 import * as integrations from './service.ts'
 
-const setUp: Operation['open'] = async (c, services) => {
+const handleSetup: Operation['open'] = async (c, services) => {
   const headers = await pageHeaders()
   // Whoever only looks at where an address leads has not come back.
   if (c.req.method === 'HEAD') return c.body(null, 200, headers)
   const url = new URL(c.req.url)
-  const answer: Answer = {}
+  const answer: SetupParameters = {}
   for (const name of ['installation_id', 'setup_action', 'state', 'code'] as const) {
-    const value = oneOf(url.searchParams, name)
+    const value = readSingleParameter(url.searchParams, name)
     if (value !== undefined) answer[name] = value
   }
-  const origin = originOf(services.config, c.req.url)
-  const arrival = await comeBack(services, c.get('requestId'), origin, answer)
+  const origin = requestOrigin(services.config, c.req.url)
+  const arrival = await completeInstall(services, c.get('requestId'), origin, answer)
   if (arrival.failure) c.get('seen').code = arrival.failure
   const status = arrival.failure === null ? 200 : statusOf(arrival.failure)
   return c.body(setupPage(arrival), status as 200, headers)
 }
 
-const BASE = '/v1/integrations/forge/githost'
+const BASE_PATH = '/v1/integrations/forge/githost'
 
 export const integrationRoutes = slice('Git hosts', 'Where the repositories of a workspace’s deployments are.')
-  .post(`${BASE}/install`, {
+  .post(`${BASE_PATH}/install`, {
     id: 'beginInstall',
     summary: 'Where a person installs this installation’s own GitHub App',
     description:
@@ -41,28 +41,28 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
     errors: ['githost_app_missing', 'workspace_not_found'],
     verb: beginInstall,
   })
-  .get(`${BASE}/setup`, {
+  .get(`${BASE_PATH}/setup`, {
     id: 'setUpInstallation',
     summary: 'Where GitHub sends people back to: a page that says what happened',
     description: [
       'It is the App’s callback URL, and the App requests user authorization during installation.',
       'The `state` of the address stands in for a key and works once, for an hour. The `code` proves whose the installation is: GitHub has to list it for that person, who may see no less of it than the App does.',
     ].join('\n\n'),
-    gives: 'text/html',
+    pageMediaType: 'text/html',
     errors: [
       ...(['state_invalid', 'installation_requested', 'installation_unproven', 'integration_taken'] as const),
       ...(['integration_claimed', 'integration_suspended', 'integration_revoked', 'database_unavailable'] as const),
-      ...HOST_REFUSALS,
+      ...HOST_ERRORS,
     ],
-    open: setUp,
+    open: handleSetup,
   })
-  .get(`${BASE}/install`, {
+  .get(`${BASE_PATH}/install`, {
     id: 'listIntegrations',
     summary: 'The git hosts that this workspace is connected to, newest first',
     reply: s.Integrations,
     verb: integrations.listIntegrations,
   })
-  .post(BASE, {
+  .post(BASE_PATH, {
     id: 'connectIntegration',
     summary: 'Connect a git host with credentials: an installation of your own GitHub App, or an account of a Gitea',
     description:
@@ -70,12 +70,12 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
     body: s.NewIntegration,
     status: 201,
     reply: s.Integration,
-    location: ({ id }) => `${BASE}/${id}`,
-    errors: ['integration_taken', 'integration_claimed', 'workspace_not_found', ...HOST_REFUSALS],
-    asks: true,
+    location: ({ id }) => `${BASE_PATH}/${id}`,
+    errors: ['integration_taken', 'integration_claimed', 'workspace_not_found', ...HOST_ERRORS],
+    asksForeignServers: true,
     verb: integrations.connectIntegration,
   })
-  .get(`${BASE}/{integration_id}`, {
+  .get(`${BASE_PATH}/{integration_id}`, {
     id: 'readIntegration',
     summary: 'One git host that this workspace is connected to',
     params: s.IntegrationRef,
@@ -84,7 +84,7 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
     versioned: true,
     verb: integrations.readIntegration,
   })
-  .delete(`${BASE}/{integration_id}`, {
+  .delete(`${BASE_PATH}/{integration_id}`, {
     id: 'deleteIntegration',
     summary: 'Part from a git host',
     description:
@@ -94,7 +94,7 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
     versioned: true,
     verb: integrations.deleteIntegration,
   })
-  .post(`${BASE}/{integration_id}/recheck`, {
+  .post(`${BASE_PATH}/{integration_id}/recheck`, {
     id: 'recheckIntegration',
     summary: 'Ask the git host how the integration is, and tell it',
     description: 'Events of the host keep the state true; this is for when one was lost.',
@@ -105,12 +105,12 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
       'integration_taken',
       'integration_claimed',
       'githost_app_missing',
-      ...HOST_REFUSALS,
+      ...HOST_ERRORS,
     ],
-    asks: true,
+    asksForeignServers: true,
     verb: integrations.recheckIntegration,
   })
-  .get(`${BASE}/{integration_id}/repos`, {
+  .get(`${BASE_PATH}/{integration_id}/repos`, {
     id: 'listRepositories',
     summary: 'The repositories that the integration reaches, by owner and name',
     description:
@@ -120,8 +120,8 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
     reply: s.Repositories,
     errors: [
       ...(['integration_not_found', 'integration_suspended', 'integration_revoked', 'githost_app_missing'] as const),
-      ...HOST_REFUSALS,
+      ...HOST_ERRORS,
     ],
-    asks: true,
+    asksForeignServers: true,
     verb: listRepositories,
   })

@@ -1,44 +1,48 @@
 // From an integration's row to the wire, and the write by which one comes to be. Nothing that is sealed is told.
 import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type { Ctx } from '../kernel/context.ts'
-import { mine } from '../kernel/db.ts'
+import { inTenant } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
-import { version } from '../kernel/routes.ts'
-import { found, iso } from '../kernel/rows.ts'
+import { etagVersion } from '../kernel/routes.ts'
+import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { integrations } from '../tables.ts'
 import { type Integration, webhookPath } from './githost.ts'
-import type { Found } from './proof.ts'
+import type { ProvenAccount } from './ownership.ts'
 import type * as schema from './schema.ts'
 
-const { credentials: _1, token: _2, token_expires_at: _3, ...told } = getTableColumns(integrations)
+const { credentials: _1, token: _2, token_expires_at: _3, ...wireColumns } = getTableColumns(integrations)
 
-export { told }
-export type Told = Omit<Integration, 'credentials' | 'token' | 'token_expires_at'>
+export { wireColumns }
+export type PublicIntegration = Omit<Integration, 'credentials' | 'token' | 'token_expires_at'>
 
 /** One integration of this workspace. */
-export const theIntegration = (id: string): SQL => and(eq(integrations.id, id), mine(integrations))!
+export const isIntegration = (id: string): SQL => and(eq(integrations.id, id), inTenant(integrations))!
 
 /** An installation of the operator's App has no address of its own: GitHub knows where the App's deliveries go. */
-const isOperators = ({ host, app_id }: Told): boolean => host === 'github' && app_id === null
+const isOperatorsApp = ({ host, app_id }: PublicIntegration): boolean => host === 'github' && app_id === null
 
-export const toWire = (origin: string, row: Told): schema.Integration & { [version]: number } => ({
+export const toWire = (origin: string, row: PublicIntegration): schema.Integration & { [etagVersion]: number } => ({
   id: row.id,
   installation_id: row.installation_id,
   name: row.name,
   host: row.host,
   base_url: row.base_url,
   state: row.state,
-  webhook_url: origin + webhookPath(isOperators(row) ? undefined : row.id),
-  created_at: iso(row.created_at),
-  updated_at: iso(row.updated_at),
-  [version]: row.version,
+  webhook_url: origin + webhookPath(isOperatorsApp(row) ? undefined : row.id),
+  created_at: toIsoTime(row.created_at),
+  updated_at: toIsoTime(row.updated_at),
+  [etagVersion]: row.version,
 })
 
 /**
  * A host that was proved is connected. The integration that this workspace had with the same account, and that was revoked, comes back to
  * life, so that its deployments go on; the constraints see that an installation is one workspace's.
  */
-export async function connected(ctx: Ctx, proven: Found, sealed: string | null): Promise<Told> {
+export async function storeIntegration(
+  ctx: Ctx,
+  proven: ProvenAccount,
+  sealed: string | null,
+): Promise<PublicIntegration> {
   const { host, base_url, app_id, installation_id, account_id, name, state } = proven
   const revived = sql`revived as (
     update integrations i set app_id = ${app_id}, installation_id = ${installation_id}, name = ${name}, state = ${state},
@@ -51,9 +55,9 @@ export async function connected(ctx: Ctx, proven: Found, sealed: string | null):
       credentials, created_by)
     select current_organization(), current_tenant(), ${host}, ${base_url}, ${app_id}, ${installation_id}, ${account_id}, ${name}, ${state},
       ${sealed}, current_actor() where not exists (select from revived) returning i.*)`
-  const plain = sql.raw(Object.keys(told).join(', '))
-  const change = sql<Told>`select ${plain} from revived union all select ${plain} from made`
+  const plain = sql.raw(Object.keys(wireColumns).join(', '))
+  const change = sql<PublicIntegration>`select ${plain} from revived union all select ${plain} from made`
   const data = { host, base_url, installation_id, name }
   const rows = await commit(ctx, 'integration.connected', change, data, { first: [revived, made] })
-  return found(rows, 'workspace_not_found')
+  return requireRow(rows, 'workspace_not_found')
 }

@@ -1,6 +1,6 @@
 // What crosses the wire about git hosts that a workspace is connected to.
 import * as z from 'zod'
-import { text, Uuid, wholeNumber } from '../kernel/wire.ts'
+import { boundedText, parseWholeNumber, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 export const hosts = ['github', 'gitea'] as const
@@ -30,7 +30,7 @@ export const Integrations = z.array(Integration).meta({ description: 'All of the
 
 // ---- connecting
 
-const InstallationId = text(15).regex(/^\d+$/, { error: 'needs to be a number' })
+const InstallationId = boundedText(15).regex(/^\d+$/, { error: 'needs to be a number' })
 
 export const InstallWish = z
   .object({
@@ -50,7 +50,7 @@ export const Install = z
   .meta({ id: 'IntegrationInstall', description: 'The way to install this installation’s own App.' })
 export type Install = z.output<typeof Install>
 
-const BaseUrl = text(500)
+const BaseUrl = boundedText(500)
   .refine(one => /^https?:\/\/[^/?#\s@\\]+(\/[\w.~-]+)*\/?$/i.test(one) && URL.canParse(one), {
     error: 'needs to be the https address at which people see the host',
     abort: true,
@@ -58,14 +58,14 @@ const BaseUrl = text(500)
   .overwrite(one => new URL(one).href.replace(/\/$/, ''))
   .meta({ description: 'At which people see the host. `https://github.com` when left out of a GitHub.' })
 
-const PEM = /^-----BEGIN (RSA )?PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END (RSA )?PRIVATE KEY-----$/
-const PrivateKey = text(20_000)
+const PEM_PATTERN = /^-----BEGIN (RSA )?PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END (RSA )?PRIVATE KEY-----$/
+const PrivateKey = boundedText(20_000)
   .trim()
-  .regex(PEM, { error: 'needs to be the private key of the App, as the file that GitHub gives has it' })
+  .regex(PEM_PATTERN, { error: 'needs to be the private key of the App, as the file that GitHub gives has it' })
   .meta({ description: 'PKCS#1 or PKCS#8. Stored sealed, and never told again.' })
 
-const NEEDS = { github: ['app_id', 'private_key', 'installation_id'], gitea: ['base_url', 'token'] } as const
-const REFUSES = { github: ['token'], gitea: ['app_id', 'private_key', 'installation_id'] } as const
+const REQUIRED_MEMBERS = { github: ['app_id', 'private_key', 'installation_id'], gitea: ['base_url', 'token'] } as const
+const FORBIDDEN_MEMBERS = { github: ['token'], gitea: ['app_id', 'private_key', 'installation_id'] } as const
 
 export const NewIntegration = z
   .object({
@@ -74,13 +74,13 @@ export const NewIntegration = z
     app_id: InstallationId.nullish(),
     private_key: PrivateKey.nullish(),
     installation_id: InstallationId.nullish(),
-    token: text(500)
+    token: boundedText(500)
       .regex(/^[\x21-\x7e]+$/, { error: 'needs to be an access token' })
       .nullish()
       .meta({
         description: 'Of an account of a Gitea or Forgejo that may read repositories and write statuses and comments.',
       }),
-    webhook_secret: text(255)
+    webhook_secret: boundedText(255)
       .min(16)
       .regex(/^[\x21-\x7e]+$/, { error: 'needs 16 to 255 visible ASCII characters' })
       .meta({ description: 'With which the host signs what it sends.' }),
@@ -90,8 +90,8 @@ export const NewIntegration = z
       const { host } = body
       if (!hosts.includes(host)) return
       const fault = (name: string, message: string) => check.addIssue({ code: 'custom', path: [name], message })
-      for (const name of NEEDS[host]) if (body[name] == null) fault(name, `is needed by \`${host}\``)
-      for (const name of REFUSES[host]) if (body[name] != null) fault(name, `has no place in \`${host}\``)
+      for (const name of REQUIRED_MEMBERS[host]) if (body[name] == null) fault(name, `is needed by \`${host}\``)
+      for (const name of FORBIDDEN_MEMBERS[host]) if (body[name] != null) fault(name, `has no place in \`${host}\``)
     },
     { when: ({ value }) => typeof value === 'object' && value !== null && !Array.isArray(value) },
   )
@@ -111,7 +111,9 @@ export type NewIntegration = z.output<typeof NewIntegration>
 
 export const RepositoryQuery = z.object({
   name_contains: z.string().max(255).nullish().meta({ description: 'A part of the name, in either case.' }),
-  limit: z.preprocess(wholeNumber, z.int().min(1).max(10_000).optional()).meta({ description: 'The most to return.' }),
+  limit: z
+    .preprocess(parseWholeNumber, z.int().min(1).max(10_000).optional())
+    .meta({ description: 'The most to return.' }),
 })
 
 export const GithostRepository = z

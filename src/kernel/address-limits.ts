@@ -1,9 +1,9 @@
 // How often the callers of one address may fail to prove who they are, before a further attempt costs a trip to the
 // database.
 import { fail } from './errors.ts'
-import { recent } from './recent.ts'
+import { createExpiringMap } from './expiring-map.ts'
 
-const ADDRESSES = 10_000
+const MAX_ADDRESSES = 10_000
 const WINDOW_MS = 60_000
 
 /**
@@ -14,14 +14,14 @@ export type Attempt = { succeed(): void; fail(): void }
 const UNLIMITED: Attempt = { succeed() {}, fail() {} }
 
 /** A window begins with its first attempt and lasts a minute. A limit of 0 switches it off. */
-export function addressLimits(limit: number, now: () => number) {
-  const windows = recent<{ failed: number; running: number }>(ADDRESSES, now)
+export function createAddressLimits(limit: number, now: () => number) {
+  const windows = createExpiringMap<{ failed: number; running: number }>(MAX_ADDRESSES, now)
   const windowOf = (key: string) => windows.get(key) ?? windows.set(key, { failed: 0, running: 0 }, WINDOW_MS)
   return {
     /** Refuses where the address has used up its attempts. Without an address nothing is limited. */
     begin(kind: string, address: string | undefined): Attempt {
       if (limit === 0 || address === undefined) return UNLIMITED
-      const key = `${kind} ${networkOf(address)}`
+      const key = `${kind} ${toNetworkPrefix(address)}`
       const window = windowOf(key)
       if (window.failed + window.running >= limit) {
         const seconds = window.failed >= limit ? windows.secondsLeft(key) : 1
@@ -39,13 +39,13 @@ export function addressLimits(limit: number, now: () => number) {
     },
     /** Refuses every further attempt of this window. */
     exhaust(kind: string, address: string): void {
-      if (limit > 0) windowOf(`${kind} ${networkOf(address)}`).failed = limit
+      if (limit > 0) windowOf(`${kind} ${toNetworkPrefix(address)}`).failed = limit
     },
   }
 }
 
 /** Whoever has one IPv6 address usually has a whole /64. */
-export function networkOf(address: string): string {
+export function toNetworkPrefix(address: string): string {
   if (!address.includes(':')) return address
   const [head = '', tail] = address.split('::')
   const groups = (text = '') => text.split(':').filter(group => group !== '')

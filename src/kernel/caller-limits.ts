@@ -1,50 +1,50 @@
 // What an instance remembers of its callers, to refuse a flood before it costs a trip or a body is read. It lets nobody
 // in: a key that it remembers is still asked for in the database, with every request.
-import type { Asked, Config } from '../env.ts'
-import { type Attempt, addressLimits, networkOf } from './address-limits.ts'
+import type { Config, RequestHead } from '../env.ts'
+import { type Attempt, createAddressLimits, toNetworkPrefix } from './address-limits.ts'
 import type { Code } from './codes.ts'
 import type { Caller } from './context.ts'
-import { countLater, type Database } from './db.ts'
+import { countRefusedRequests, type Database } from './db.ts'
 import { Failure, fail } from './errors.ts'
-import { recent } from './recent.ts'
+import { createExpiringMap } from './expiring-map.ts'
 
-const KEYS = 10_000
-const LATELY_MS = 15 * 60_000
+const MAX_KEYS = 10_000
+const RECENT_KEY_MS = 15 * 60_000
 /**
  * Git hosts deliver for everybody from a few addresses, seldom for each integration, and do not repeat what was
  * refused.
  */
-const PROVEN_MS = 7 * 24 * 60 * 60_000
+const VERIFIED_NAME_MS = 7 * 24 * 60 * 60_000
 /** After this a trip that counts is taken to have ended with the request that it belonged to. */
-const STALE_MS = 10_000
+const COUNT_TIMEOUT_MS = 10_000
 
-const IDENTITY: Code[] = ['key_unknown', 'key_revoked', 'key_expired']
+const KEY_REFUSALS: Code[] = ['key_unknown', 'key_revoked', 'key_expired']
 const codeOf = (error: unknown): Code | undefined => (error instanceof Failure ? error.code : undefined)
 const rateLimited = (seconds: number) => fail('rate_limited', { headers: { 'Retry-After': String(seconds) } })
 
 /** A request whose key has the right shape, from before its body is read until it is answered. */
-export type Arrival = {
+export type KeyedRequest = {
   /** Whether this instance saw the key enter lately. */
-  isKnown(): boolean
-  entered(): void
-  failed(error: unknown, caller: Caller): void
+  isRecentlyAccepted(): boolean
+  recordAccepted(): void
+  recordFailure(error: unknown, caller: Caller): void
 }
-export type CallerLimits = ReturnType<typeof callerLimits>
+export type CallerLimits = ReturnType<typeof createCallerLimits>
 
-export function callerLimits({ config, database }: { config: Config; database: Database }) {
+export function createCallerLimits({ config, database }: { config: Config; database: Database }) {
   const { limiter } = config
   const now = () => Date.now() + config.clockOffset()
-  const addresses = addressLimits(config.unknownKeysPerMinute, now)
-  const known = recent<true>(KEYS, now)
+  const addresses = createAddressLimits(config.unknownKeysPerMinute, now)
+  const known = createExpiringMap<true>(MAX_KEYS, now)
   /** What other proofs were for. Apart from keys, so that many keys do not push them out. */
-  const proven = recent<true>(KEYS, now)
-  const overBudget = recent<true>(KEYS, now)
+  const proven = createExpiringMap<true>(MAX_KEYS, now)
+  const overBudget = createExpiringMap<true>(MAX_KEYS, now)
   const uncounted = new Map<string, { requests: number; attempts: Attempt[] }>()
   let countingSince = 0
 
-  const remember = (name: string) => void known.set(name, true, LATELY_MS)
+  const remember = (name: string) => void known.set(name, true, RECENT_KEY_MS)
 
-  async function arrive(hash: string, address: string | undefined): Promise<Arrival> {
+  async function arrive(hash: string, address: string | undefined): Promise<KeyedRequest> {
     const wait = overBudget.secondsLeft(hash)
     if (wait > 0) throw rateLimited(wait)
     if (limiter && !(await limiter.limit({ key: hash })).success) throw rateLimited(60)
@@ -54,12 +54,12 @@ export function callerLimits({ config, database }: { config: Config; database: D
       attempt?.succeed()
     }
     return {
-      isKnown: () => known.get(hash) === true,
-      entered,
-      failed(error, { seen, after }) {
+      isRecentlyAccepted: () => known.get(hash) === true,
+      recordAccepted: entered,
+      recordFailure(error, { requestInfo: seen, waitUntil: after }) {
         const code = codeOf(error)
-        if (!seen.asked) refusedUnasked(hash, attempt, after)
-        else if (code && IDENTITY.includes(code)) {
+        if (!seen.keyLookedUp) refusedUnasked(hash, attempt, after)
+        else if (code && KEY_REFUSALS.includes(code)) {
           known.delete(hash)
           attempt?.fail()
           askLimiter(address, after)
@@ -74,16 +74,16 @@ export function callerLimits({ config, database }: { config: Config; database: D
   }
 
   /** Workers count failures across instances too. */
-  function askLimiter(address: string | undefined, after: Caller['after']): void {
+  function askLimiter(address: string | undefined, after: Caller['waitUntil']): void {
     if (!limiter || address === undefined) return
-    const asked = limiter.limit({ key: `address:${networkOf(address)}` })
+    const asked = limiter.limit({ key: `address:${toNetworkPrefix(address)}` })
     after?.(asked.then(({ success }) => success || addresses.exhaust('key', address)))
   }
 
   /** A request that was refused before its key was looked up is counted after the answer, together with others. */
-  function refusedUnasked(hash: string, attempt: Attempt | undefined, after: Caller['after']): void {
+  function refusedUnasked(hash: string, attempt: Attempt | undefined, after: Caller['waitUntil']): void {
     if (!attempt && config.rateLimit === 0) return
-    if (uncounted.size >= KEYS) {
+    if (uncounted.size >= MAX_KEYS) {
       attempt?.fail()
       return
     }
@@ -91,7 +91,7 @@ export function callerLimits({ config, database }: { config: Config; database: D
     uncounted.set(hash, entry)
     entry.requests++
     if (attempt) entry.attempts.push(attempt)
-    if (Date.now() - countingSince < STALE_MS) return
+    if (Date.now() - countingSince < COUNT_TIMEOUT_MS) return
     after?.(countAll())
   }
 
@@ -112,7 +112,7 @@ export function callerLimits({ config, database }: { config: Config; database: D
 
   async function countThese(taken: typeof uncounted): Promise<void> {
     const requests = new Map([...taken].map(([hash, entry]) => [hash, entry.requests]))
-    const budgets = await countLater({ config, database }, requests)
+    const budgets = await countRefusedRequests({ config, database }, requests)
     for (const [hash, { attempts }] of taken) {
       const budget = budgets.get(hash)
       for (const attempt of attempts) budget ? attempt.succeed() : attempt.fail()
@@ -139,7 +139,7 @@ export function callerLimits({ config, database }: { config: Config; database: D
      * while made-up names fail. `refusal` is the code of an outcome that proves nothing.
      */
     async prove<T>(
-      request: Asked,
+      request: RequestHead,
       { route, name, refusal }: { route: string; name?: string | undefined; refusal: Code },
       look: () => Promise<T>,
       codeIn: (outcome: T) => Code | null = () => null,
@@ -150,7 +150,7 @@ export function callerLimits({ config, database }: { config: Config; database: D
       const settle = (code: Code | null | undefined) => {
         if (code === refusal) return attempt.fail()
         attempt.succeed()
-        if (caller && code === null) proven.set(caller, true, PROVEN_MS)
+        if (caller && code === null) proven.set(caller, true, VERIFIED_NAME_MS)
       }
       try {
         const outcome = await look()

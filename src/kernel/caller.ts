@@ -1,16 +1,16 @@
 // Who asks, and under which conditions: read from the headers before the body, and before any trip.
 import type { Context } from 'hono'
-import { afterwards } from './afterwards.ts'
+import { Uuid } from '../protocol/wire.ts'
 import type { Caller } from './context.ts'
 import { looksLikeApiKey } from './crypto.ts'
 import { sha256Hex } from './digest.ts'
 import { type Fault, fail } from './errors.ts'
-import { originOf } from './origin.ts'
-import { type Edge, type Operation, repeatable, type Services } from './routes.ts'
-import { Uuid } from './wire.ts'
+import { requestOrigin } from './origin.ts'
+import { type AppEnv, canUseIdempotencyKey, type Operation, type Services } from './routes.ts'
+import { waitUntil } from './wait-until.ts'
 
 /** The key that was sent, if it is of the right shape: what is missing or mistyped goes no further. */
-export function readKey(c: Context): string {
+export function readApiKey(c: Context): string {
   const bearer = /^Bearer +(\S+) *$/i.exec(c.req.header('Authorization') ?? '')?.[1]
   const key = c.req.header('X-Api-Key') ?? bearer
   if (!key) throw fail('key_missing')
@@ -18,8 +18,8 @@ export function readKey(c: Context): string {
   return key
 }
 
-export const callerWith = (
-  c: Context<Edge>,
+export const createKeyCaller = (
+  c: Context<AppEnv>,
   { config, database, sealer }: Services,
   hash: string,
   entered: () => void,
@@ -27,20 +27,20 @@ export const callerWith = (
   ...{ config, database, sealer },
   actor: { kind: 'key', hash },
   tenant: null,
-  origin: originOf(config, c.req.url),
+  origin: requestOrigin(config, c.req.url),
   requestId: c.get('requestId'),
   ifMatch: null,
   withoutIfMatch: false,
   idempotency: null,
   planDigest: c.req.header('Plan-Digest') ?? null,
-  gone: () => c.req.raw.signal,
-  after: work => afterwards(c, work),
-  entered,
-  seen: c.get('seen'),
+  disconnectSignal: () => c.req.raw.signal,
+  waitUntil: work => waitUntil(c, work),
+  onKeyAccepted: entered,
+  requestInfo: c.get('seen'),
 })
 
 /** Fills in what the other headers say, and returns their faults, to be reported with those of path, query and body. */
-export function readHeaders(c: Context<Edge>, operation: Operation, text: string, caller: Caller): Fault[] {
+export function readCallerHeaders(c: Context<AppEnv>, operation: Operation, text: string, caller: Caller): Fault[] {
   const faults: Fault[] = []
   const fault = (name: string, msg: string) => faults.push({ type: 'invalid_format', loc: ['header', name], msg })
 
@@ -51,11 +51,11 @@ export function readHeaders(c: Context<Edge>, operation: Operation, text: string
   if (operation.versioned && operation.method !== 'get') {
     const ifMatch = c.req.header('If-Match')
     caller.withoutIfMatch = ifMatch === undefined
-    caller.ifMatch = ifMatch === undefined || ifMatch.trim() === '*' ? null : versionsIn(ifMatch)
+    caller.ifMatch = ifMatch === undefined || ifMatch.trim() === '*' ? null : parseIfMatch(ifMatch)
   }
 
   const key = c.req.header('Idempotency-Key')
-  if (key !== undefined && repeatable(operation)) {
+  if (key !== undefined && canUseIdempotencyKey(operation)) {
     if (!/^[\x21-\x7e]{1,255}$/.test(key)) fault('Idempotency-Key', 'needs 1 to 255 visible ASCII characters')
     const { pathname, search } = new URL(c.req.url)
     const request = [c.req.method, pathname + search, tenant ?? '', text].join('\n')
@@ -65,5 +65,5 @@ export function readHeaders(c: Context<Edge>, operation: Operation, text: string
 }
 
 /** `"3", "4"` names versions 3 and 4; a weak or foreign tag names none, so that it never matches. */
-const versionsIn = (ifMatch: string): number[] =>
+const parseIfMatch = (ifMatch: string): number[] =>
   [...ifMatch.matchAll(/(?<!W\/)"(\d{1,9})"/g)].map(([, number]) => Number(number))

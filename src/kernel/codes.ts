@@ -539,10 +539,10 @@ export type Code = keyof typeof CODES
 export const codes = Object.keys(CODES) as Code[]
 export const isCode = (word: unknown): word is Code => typeof word === 'string' && Object.hasOwn(CODES, word)
 export const titleOf = (code: Code): string => CODES[code][1]
-export const sentenceOf = (code: Code): string => CODES[code][2].replace(/\.?$/, '.')
+export const detailOf = (code: Code): string => CODES[code][2].replace(/\.?$/, '.')
 export const statusOf = (code: Code): number => CODES[code][0]
 
 /** Every code with its status and sentence, for the document. */
-export const everyCode = () =>
+export const listCodes = () =>
   codes.map(code => ({ code, status: statusOf(code), title: CODES[code][1], detail: CODES[code][2] }))
-export const codesOf = (status: number) => everyCode().filter(one => one.status === status)
+export const codesWithStatus = (status: number) => listCodes().filter(one => one.status === status)

@@ -8,7 +8,7 @@ import { permissions } from './permissions.ts'
 /** A key is known by its hash until enter() has found it. */
 export type KeyActor = { kind: 'key'; hash: string }
 /** Who acts without a key, where an earlier trip found that it may: a person at a page, the schedule, a git host. */
-export type OwnActor = {
+export type KeylessActor = {
   kind: 'session' | 'cron' | 'push'
   id: string | null
   /** Whom another system knows by a name only. */
@@ -17,7 +17,7 @@ export type OwnActor = {
   tenant: string | null
 }
 /** Whoever asks. */
-type Actor = KeyActor | OwnActor
+type Actor = KeyActor | KeylessActor
 
 export type Ctx = {
   config: Config
@@ -38,20 +38,20 @@ export type Ctx = {
   /** The plan that a write applies, and no other. */
   planDigest: string | null
   /** Aborted when whoever asked is gone, where the host notices; made for those who look at it. */
-  gone?: () => AbortSignal
+  disconnectSignal?: () => AbortSignal
   /** Work that goes on after the answer; without it, whoever acts waits. */
-  after?: (work: Promise<unknown>) => void
+  waitUntil?: (work: Promise<unknown>) => void
   /** Called as soon as the database has let the key in. */
-  entered?: () => void
+  onKeyAccepted?: () => void
   /** Of the request; what it stores counts towards the day's changes. */
   bodyBytes?: number
   /** What is learnt on the way, for the answer's headers and the log. */
-  seen: Seen
+  requestInfo: RequestInfo
 }
 
-export type Seen = {
+export type RequestInfo = {
   /** The database was asked to let the key in. */
-  asked?: boolean
+  keyLookedUp?: boolean
   organization?: string
   tenant?: string | null
   actor?: string
@@ -64,20 +64,20 @@ export type Seen = {
 export type Caller = Omit<Ctx, 'permission'>
 
 /** Whoever acts without a key calls the same verbs, with nothing asked besides. */
-export const callerFor = (
+export const createKeylessCaller = (
   services: Pick<Ctx, 'config' | 'database' | 'sealer'>,
-  actor: OwnActor,
+  actor: KeylessActor,
   requestId: string,
   origin: string,
 ): Caller => ({
   ...services,
   ...{ actor, tenant: actor.tenant, origin, requestId },
-  ...{ ifMatch: null, withoutIfMatch: false, idempotency: null, planDigest: null, seen: {} },
+  ...{ ifMatch: null, withoutIfMatch: false, idempotency: null, planDigest: null, requestInfo: {} },
 })
 
 /** Between two looks of a request that waits: false when nobody waits for its answer any more. */
-export async function pause(ctx: Ctx, ms: number): Promise<boolean> {
-  const gone = ctx.gone?.()
+export async function pauseWhileConnected(ctx: Ctx, ms: number): Promise<boolean> {
+  const gone = ctx.disconnectSignal?.()
   if (gone?.aborted) return false
   await new Promise<void>(resolve => {
     const over = () => {
@@ -92,7 +92,7 @@ export async function pause(ctx: Ctx, ms: number): Promise<boolean> {
 }
 
 /** For the trips of a request after its first: it is one request, and counts once towards the rate. */
-export const uncounted = (ctx: Ctx): Ctx => ({ ...ctx, config: { ...ctx.config, rateLimit: 0 } })
+export const withoutRateLimit = (ctx: Ctx): Ctx => ({ ...ctx, config: { ...ctx.config, rateLimit: 0 } })
 
 export type Verb<Input, Output> = ((caller: Caller, input: Input) => Promise<Output>) & { permission: Permission }
 
@@ -104,5 +104,5 @@ export function verb<Input, Output>(
   return Object.assign((caller: Caller, input: Input) => act({ ...caller, permission }, input), { permission })
 }
 
-export const inWorkspace = ({ permission }: { permission: Permission }): boolean =>
+export const isWorkspaceScoped = ({ permission }: { permission: Permission }): boolean =>
   permissions[permission] === 'workspace'

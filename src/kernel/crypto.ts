@@ -1,9 +1,9 @@
 // API keys, sealing and signing, on WebCrypto alone, so that it runs the same at the edge and on Node.
 const utf8 = new TextEncoder()
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-const KEY = /^slw_([0-9A-Za-z]{36})([0-9A-Za-z]{6})$/
+const API_KEY = /^slw_([0-9A-Za-z]{36})([0-9A-Za-z]{6})$/
 
-const CRC = Int32Array.from({ length: 256 }, (_, crc) => {
+const CRC_TABLE = Int32Array.from({ length: 256 }, (_, crc) => {
   for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? (crc >>> 1) ^ 0xedb88320 : crc >>> 1
   return crc
 })
@@ -11,7 +11,7 @@ const CRC = Int32Array.from({ length: 256 }, (_, crc) => {
 /** CRC-32 of ASCII in base 62: finds typing errors, proves nothing. */
 function checksum(text: string): string {
   let crc = -1
-  for (let i = 0; i < text.length; i++) crc = (crc >>> 8) ^ CRC[(crc ^ text.charCodeAt(i)) & 0xff]!
+  for (let i = 0; i < text.length; i++) crc = (crc >>> 8) ^ CRC_TABLE[(crc ^ text.charCodeAt(i)) & 0xff]!
   let rest = ~crc >>> 0
   let digits = ''
   for (let i = 0; i < 6; i++, rest = Math.floor(rest / 62)) digits = ALPHABET[rest % 62] + digits
@@ -31,19 +31,19 @@ export function newApiKey(): string {
 }
 
 export function looksLikeApiKey(text: string): boolean {
-  const [, secret, sum] = KEY.exec(text) ?? []
+  const [, secret, sum] = API_KEY.exec(text) ?? []
   return secret !== undefined && checksum(secret) === sum
 }
 
 /** What may be shown of a key ever after. */
-export const hintOf = (key: string): string => `${key.slice(0, 8)}…${key.slice(-4)}`
+export const makeKeyHint = (key: string): string => `${key.slice(0, 8)}…${key.slice(-4)}`
 
 /**
  * Seals small secrets with AES-256-GCM: `kid.nonce.ciphertext`. A data key is derived for each owner (a workspace, an actor)
  * from the environment's key named by kid, and the ciphertext is bound to the place it is for, so that it opens nowhere else.
  * The first key seals; the others only open, so a new one is put in front and the old one stays until nothing needs it.
  */
-export function sealer(keys: [kid: string, key: string][]) {
+export function createSealer(keys: [kid: string, key: string][]) {
   const dataKey = async (kid: string, owner: string) => {
     const [, key] = keys.find(([name]) => name === kid) ?? []
     if (key === undefined) throw new Error(`no sealing key named ${kid}`)
@@ -69,7 +69,7 @@ export function sealer(keys: [kid: string, key: string][]) {
 }
 
 /** Signs what is handed out and comes back, as `kid.mac`, by a key derived for the purpose; WebCrypto compares in constant time. */
-export function signer(keys: [kid: string, key: string][], purpose: string) {
+export function createSigner(keys: [kid: string, key: string][], purpose: string) {
   const keyOf = async (key: string) => {
     const master = await crypto.subtle.importKey('raw', Buffer.from(key, 'base64url'), 'HKDF', false, ['deriveKey'])
     const derivation = { name: 'HKDF', hash: 'SHA-256', salt: new Uint8Array(), info: utf8.encode(purpose) }
@@ -93,4 +93,4 @@ export function signer(keys: [kid: string, key: string][], purpose: string) {
   }
 }
 
-export type Sealer = ReturnType<typeof sealer>
+export type Sealer = ReturnType<typeof createSealer>

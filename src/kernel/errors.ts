@@ -1,10 +1,11 @@
 // How a request fails: with a code, what it is about, and the one body that every error has.
+
+import type { OAuthFetch } from '../protocol/wire.ts'
 import { CODES, type Code } from './codes.ts'
-import type { OAuthFetch } from './wire.ts'
 
 /** One fault of a request: where it is and what is wrong there. */
 export type Fault = { type: string; loc: (string | number)[]; msg: string }
-type Extra = {
+type FailureDetails = {
   /** Instead of the code's own sentence. */
   detail?: string
   /** Names the thing at fault, at the end of the code's sentence. */
@@ -18,15 +19,15 @@ type Extra = {
 
 export class Failure extends Error {
   readonly code: Code
-  readonly extra: Extra
-  constructor(code: Code, extra: Extra = {}) {
+  readonly extra: FailureDetails
+  constructor(code: Code, extra: FailureDetails = {}) {
     super(code, { cause: extra.cause })
     this.code = code
     this.extra = extra
   }
 }
 
-export const fail = (code: Code, extra?: Extra): Failure => new Failure(code, extra)
+export const fail = (code: Code, extra?: FailureDetails): Failure => new Failure(code, extra)
 /** Something that only the operator can mend, perhaps soon: the log says what. */
 export const notConfigured = (why: string | Error): Failure => {
   const cause = typeof why === 'string' ? { name: 'not_configured', message: why } : why
@@ -34,7 +35,7 @@ export const notConfigured = (why: string | Error): Failure => {
 }
 
 /** The one body of every error. */
-export function problem({ code, extra }: Failure, requestId: string, origin = ''): Response {
+export function problemResponse({ code, extra }: Failure, requestId: string, origin = ''): Response {
   const [status, title, detail] = CODES[code]
   const body = {
     type: `${origin}/docs#error-${code}`,
@@ -53,8 +54,8 @@ export function problem({ code, extra }: Failure, requestId: string, origin = ''
 }
 
 /** Without its settings there is no app; the log names the one that is broken. */
-export function unconfigured(error: unknown): Response {
+export function settingsErrorResponse(error: unknown): Response {
   const requestId = crypto.randomUUID()
   console.error(JSON.stringify({ level: 'error', request_id: requestId, error: String(error) }))
-  return problem(notConfigured(String(error)), requestId)
+  return problemResponse(notConfigured(String(error)), requestId)
 }

@@ -8,22 +8,22 @@ import { slice } from './routes.ts'
 
 const Health = z.object({ status: z.literal('ok') }).meta({ id: 'Health' })
 const Readiness = z.object({ status: z.literal('ready'), migration: z.string() }).meta({ id: 'Readiness' })
-const newest = journal.entries.at(-1)!
+const newestMigration = journal.entries.at(-1)!
 
-const FRESH_MS = 1000
-const ready = new WeakMap<Database, { migration: string; at: number }>()
+const CACHE_MS = 1000
+const readyDatabases = new WeakMap<Database, { migration: string; at: number }>()
 
 /** Anyone may ask, so a good answer serves everyone for a second. */
-async function recentReadiness(database: Database): Promise<string> {
-  const last = ready.get(database)
-  if (last && Date.now() - last.at < FRESH_MS) return last.migration
-  const migration = await readiness(database)
-  ready.set(database, { migration, at: Date.now() })
+async function readCachedReadiness(database: Database): Promise<string> {
+  const last = readyDatabases.get(database)
+  if (last && Date.now() - last.at < CACHE_MS) return last.migration
+  const migration = await checkReadiness(database)
+  readyDatabases.set(database, { migration, at: Date.now() })
   return migration
 }
 
 /** The name of the newest migration, when the database answers and has it. */
-export async function readiness(database: Database): Promise<string> {
+export async function checkReadiness(database: Database): Promise<string> {
   const applied = sql`select max(created_at) from drizzle.__drizzle_migrations`
   const [[row]] = (await database([applied]).catch(error => {
     // The table of migrations is missing, or nothing has been granted to this login yet.
@@ -31,8 +31,8 @@ export async function readiness(database: Database): Promise<string> {
       ? fail('not_ready', { cause: error })
       : error
   })) as [[string[]]]
-  if (Number(row[0]) < newest.when) throw fail('not_ready')
-  return newest.tag
+  if (Number(row[0]) < newestMigration.when) throw fail('not_ready')
+  return newestMigration.tag
 }
 
 export const healthRoutes = slice('Health', 'For load balancers and for people.')
@@ -47,5 +47,5 @@ export const healthRoutes = slice('Health', 'For load balancers and for people.'
     summary: 'Does the database answer, with the schema that this build expects',
     reply: Readiness,
     errors: ['not_ready', 'database_unavailable'],
-    open: async (c, { database }) => c.json({ status: 'ready', migration: await recentReadiness(database) }),
+    open: async (c, { database }) => c.json({ status: 'ready', migration: await readCachedReadiness(database) }),
   })

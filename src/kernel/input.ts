@@ -3,26 +3,26 @@ import type { HonoRequest } from 'hono'
 import type * as z from 'zod'
 import { Failure, type Fault, fail } from './errors.ts'
 
-const BODY_BYTES = 1024 * 1024
+const MAX_BODY_BYTES = 1024 * 1024
 /** From here on it matters whose body it is, before it is read to its end and validated. */
 const LARGE_BYTES = 64 * 1024
-const FIRST_BYTES = 4096
-const DEPTH = 64
+const INITIAL_BUFFER_BYTES = 4096
+const MAX_DEPTH = 64
 /** Of one body, members of objects and elements of arrays alike. */
-const MOST_VALUES = 10_000
-const MOST_FAULTS = 100
-const LONGEST_NAME = 100
+const MAX_VALUES = 10_000
+const MAX_FAULTS = 100
+const MAX_NAME_LENGTH = 100
 
-export type Sources = {
+export type InputSchemas = {
   params?: z.ZodObject | undefined
   query?: z.ZodObject | undefined
   body?: z.ZodType | undefined
 }
-export type Raw = { text: string; json: unknown }
+export type RawBody = { text: string; json: unknown }
 
 const declaredSize = (request: HonoRequest): number => Number(request.header('content-length') ?? 0)
 
-export function refuseTooLarge(request: HonoRequest, most = BODY_BYTES): void {
+export function refuseLargeBody(request: HonoRequest, most = MAX_BODY_BYTES): void {
   if (declaredSize(request) > most) throw fail('body_too_large')
 }
 
@@ -31,12 +31,12 @@ type BeforeLarge = () => Promise<void> | undefined
 /** Reads the body, giving up as soon as it is too long. `beforeLarge` runs once, when the body is known to be large. */
 export async function readBytes(
   request: HonoRequest,
-  most = BODY_BYTES,
+  most = MAX_BODY_BYTES,
   beforeLarge?: BeforeLarge,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  refuseTooLarge(request, most)
+  refuseLargeBody(request, most)
   // Copied together as they come: kept apart, chunks of a byte each hold a hundred times their size.
-  let bytes = new Uint8Array(FIRST_BYTES)
+  let bytes = new Uint8Array(INITIAL_BUFFER_BYTES)
   let size = 0
   let asked = !beforeLarge
   const ask = async () => {
@@ -71,13 +71,13 @@ export const readForm = async (request: HonoRequest): Promise<URLSearchParams> =
   new URLSearchParams(new TextDecoder().decode(await readBytes(request, LARGE_BYTES)))
 
 export async function readBody(request: HonoRequest, beforeLarge?: BeforeLarge): Promise<string> {
-  const bytes = await readBytes(request, BODY_BYTES, beforeLarge)
+  const bytes = await readBytes(request, MAX_BODY_BYTES, beforeLarge)
   if (bytes.byteLength === 0) return ''
   if (!/^application\/(json|[\w.-]+\+json)\s*(;|$)/i.test(request.header('content-type') ?? '')) throw fail('not_json')
   try {
     return new TextDecoder('utf-8', { fatal: true }).decode(bytes)
   } catch {
-    throw invalid([{ type: 'utf8_invalid', loc: ['body'], msg: 'is not valid UTF-8' }])
+    throw invalidRequest([{ type: 'utf8_invalid', loc: ['body'], msg: 'is not valid UTF-8' }])
   }
 }
 
@@ -85,15 +85,15 @@ export async function readBody(request: HonoRequest, beforeLarge?: BeforeLarge):
  * Validates path, query and body, adds to the faults found so far, and refuses them all together. Otherwise it is one input,
  * in which a path parameter wins over a member of its name.
  */
-export function validate(
+export function validateInput(
   request: HonoRequest,
-  sources: Sources,
+  sources: InputSchemas,
   text: string,
   faults: Fault[],
 ): Record<string, unknown> {
   const parsed = (schema: z.ZodType | undefined, value: unknown, place: string): object => {
     if (!schema || value === undefined) return {}
-    const odd = oddities(value, place)
+    const odd = findInvalidValues(value, place)
     faults.push(...odd)
     if (odd.length > 0) return {}
     const result = schema.safeParse(value)
@@ -106,20 +106,20 @@ export function validate(
   const params = parsed(sources.params, request.param(), 'path')
   const query = parsed(sources.query, request.query(), 'query')
   const body = sources.body ? parsed(sources.body, parseJson(text, faults), 'body') : {}
-  if (faults.length > 0) throw invalid(faults)
+  if (faults.length > 0) throw invalidRequest(faults)
   return { ...query, ...body, ...params }
 }
 
-export function invalid(faults: Fault[]): Failure {
-  const errors = faults.slice(0, MOST_FAULTS).map(fault => ({ ...fault, loc: fault.loc.map(shortened) }))
+export function invalidRequest(faults: Fault[]): Failure {
+  const errors = faults.slice(0, MAX_FAULTS).map(fault => ({ ...fault, loc: fault.loc.map(shortenName) }))
   const named = errors.slice(0, 3).map(fault => `${fault.loc.join('.')}: ${fault.msg}`)
   const more = faults.length > 3 ? `; and ${faults.length - 3} more` : ''
   return fail('invalid_request', { detail: `${named.join('; ')}${more}.`, errors })
 }
 
 /** A caller's own names are repeated with every fault: cut, so that an answer stays small. */
-const shortened = (name: string | number) =>
-  typeof name === 'string' && name.length > LONGEST_NAME ? `${name.slice(0, LONGEST_NAME).toWellFormed()}…` : name
+const shortenName = (name: string | number) =>
+  typeof name === 'string' && name.length > MAX_NAME_LENGTH ? `${name.slice(0, MAX_NAME_LENGTH).toWellFormed()}…` : name
 
 function parseJson(text: string, faults: Fault[]): unknown {
   if (text === '') return {}
@@ -138,44 +138,44 @@ type Container = { value: object; name: string | number; above: Container | unde
  * before any schema and stops at its limits, so no schema meets a larger body. It walks without recursion, because depth is
  * one of the limits.
  */
-function oddities(body: unknown, root: string): Fault[] {
+function findInvalidValues(body: unknown, root: string): Fault[] {
   const faults: Fault[] = []
   const containers: Container[] = []
   let values = 0
   const visit = (value: unknown, name: string | number, above?: Container): boolean => {
-    const odd = oddityOf(value)
-    if (odd) faults.push({ type: odd[0], loc: pathOf(name, above), msg: odd[1] })
+    const odd = checkValue(value)
+    if (odd) faults.push({ type: odd[0], loc: faultPath(name, above), msg: odd[1] })
     else if (typeof value === 'object' && value !== null)
       containers.push({ value, name, above, depth: (above?.depth ?? 0) + 1 })
     values += 1
-    return values <= MOST_VALUES && faults.length < MOST_FAULTS
+    return values <= MAX_VALUES && faults.length < MAX_FAULTS
   }
   visit(body, root)
-  for (let next = containers.pop(); next && faults.length < MOST_FAULTS; next = containers.pop()) {
+  for (let next = containers.pop(); next && faults.length < MAX_FAULTS; next = containers.pop()) {
     const { value, name, above, depth } = next
-    if (depth > DEPTH) {
-      const loc = pathOf(name, above).slice(0, 4)
-      return [...faults, { type: 'too_deep', loc, msg: `is nested deeper than ${DEPTH}` }]
+    if (depth > MAX_DEPTH) {
+      const loc = faultPath(name, above).slice(0, 4)
+      return [...faults, { type: 'too_deep', loc, msg: `is nested deeper than ${MAX_DEPTH}` }]
     }
     if (Array.isArray(value)) {
       for (let i = 0; i < value.length; i++) if (!visit(value[i], i, next)) break
     } else {
       for (const key in value) {
-        if (oddityOf(key)) {
-          faults.push({ type: 'name_invalid', loc: pathOf(name, above), msg: 'has a member with an invalid name' })
+        if (checkValue(key)) {
+          faults.push({ type: 'name_invalid', loc: faultPath(name, above), msg: 'has a member with an invalid name' })
         } else if (!visit(value[key as keyof typeof value], key, next)) break
       }
     }
-    if (values > MOST_VALUES)
+    if (values > MAX_VALUES)
       return [
         ...faults,
-        { type: 'too_many_values', loc: [root], msg: `has more than ${MOST_VALUES} values: send fewer` },
+        { type: 'too_many_values', loc: [root], msg: `has more than ${MAX_VALUES} values: send fewer` },
       ]
   }
   return faults
 }
 
-function oddityOf(value: unknown): [type: string, msg: string] | undefined {
+function checkValue(value: unknown): [type: string, msg: string] | undefined {
   if (typeof value === 'string') {
     if (value.includes('\0')) return ['nul_character', 'holds a NUL character']
     if (!value.isWellFormed()) return ['lone_surrogate', 'holds a lone surrogate']
@@ -185,7 +185,7 @@ function oddityOf(value: unknown): [type: string, msg: string] | undefined {
   return undefined
 }
 
-function pathOf(name: string | number, above: Container | undefined): (string | number)[] {
+function faultPath(name: string | number, above: Container | undefined): (string | number)[] {
   const path = [name]
   for (let at = above; at; at = at.above) path.push(at.name)
   return path.reverse()

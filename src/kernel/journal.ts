@@ -5,7 +5,7 @@ import type { Ctx } from './context.ts'
 import { type Query, Replay, type Row, run } from './db.ts'
 import { Failure } from './errors.ts'
 
-type Parts = { first?: SQL[]; also?: SQL[]; others?: SQL; lock?: SQL; remember?: SQL }
+type WriteParts = { first?: SQL[]; also?: SQL[]; others?: SQL; lock?: SQL; remember?: SQL }
 
 /**
  * Runs a change (an insert, update or delete that returns rows with their `id`), writes an event for each changed row into the
@@ -21,7 +21,7 @@ export async function commit<T>(
   event: string | SQL,
   change: Query<T>,
   data: Record<string, unknown> | SQL = {},
-  { first = [], also = [], others, lock, remember }: Parts = {},
+  { first = [], also = [], others, lock, remember }: WriteParts = {},
 ): Promise<T[]> {
   const happened = is(event, SQL) ? sql` where ${event} is not null` : sql``
   const remembered = ctx.idempotency
@@ -32,27 +32,27 @@ export async function commit<T>(
     : sql``
   // The journal is asked after at the end, whatever is in it: what nobody reads, Postgres does not call.
   const statement = sql`
-    with ${listed(first)}changed as ${is(change, SQL) ? sql`(${change})` : (change as unknown as SQL)},
-    ${listed(also)}told as (
+    with ${joinCtes(first)}changed as ${is(change, SQL) ? sql`(${change})` : (change as unknown as SQL)},
+    ${joinCtes(also)}told as (
       select ${event}::text as type, changed.id as subject_id, ${is(data, SQL) ? data : sql`${JSON.stringify(data)}::json`} as data
       from changed${happened}${others ? sql` union all ${others}` : sql``}),
     journaled as (
-      select journal(array_agg(type), array_agg(subject_id), array_agg(data::json), ${eventsLeft(ctx)}::bigint,
-        greatest(${ctx.bodyBytes ?? 0}::bigint, ${STORED})) as seq from told having count(*) > 0)${remembered}
+      select journal(array_agg(type), array_agg(subject_id), array_agg(data::json), ${dailyEventLimit(ctx)}::bigint,
+        greatest(${ctx.bodyBytes ?? 0}::bigint, ${STORED_BYTES})) as seq from told having count(*) > 0)${remembered}
     select to_json(changed) from changed where (select count(seq) from journaled) >= 0` as SQL<Row>
   try {
     const rows = await run(ctx, statement, lock)
     return rows.map(([row]) => JSON.parse(row as string) as T)
   } catch (error) {
-    return answered(ctx, error)
+    return replayRows(ctx, error)
   }
 }
 
 /** The bytes of the rows that a change writes, about: what else it writes comes from its body. */
-const STORED = sql`(select sum(octet_length(to_json(changed)::text)) from changed)`
+const STORED_BYTES = sql`(select sum(octet_length(to_json(changed)::text)) from changed)`
 
 /** What the schedule ends must not be held up by what filled the day. */
-const eventsLeft = ({ actor, config }: Ctx): number | null =>
+const dailyEventLimit = ({ actor, config }: Ctx): number | null =>
   actor.kind === 'cron' || config.eventsPerDay === 0 ? null : config.eventsPerDay
 
 /**
@@ -60,14 +60,14 @@ const eventsLeft = ({ actor, config }: Ctx): number | null =>
  * not be able to keep an agent from reporting. Agents of the platform have no limit: one full workspace would stop
  * them for all.
  */
-export const agentsMost = ({ config }: Pick<Ctx, 'config'>): SQL =>
+export const agentEventLimit = ({ config }: Pick<Ctx, 'config'>): SQL =>
   sql`(select case when l.tenant_id is not null then nullif(${2 * config.eventsPerDay}::bigint, 0) end from listeners l where l.id = current_listener())`
 
 /**
  * For a statement of runAsSystem: an event for each row of `events`, which tells tenant_id, organization_id, type, subject_id and data, in
  * the journal of its own workspace. By whom is SQL over such a row (`t`), and so is in which order; the request's id is the transaction's.
  */
-export const systemEvents = (
+export const journalSystemEvents = (
   events: SQL,
   actor: SQL = sql`'cron', null::uuid`,
   order: SQL = sql``,
@@ -86,18 +86,18 @@ export const systemEvents = (
     from told t join numbered n on n.scope_id = t.tenant_id and journal_has_room(n.today, ${most}) window same as (partition by t.tenant_id))`
 
 /** What such a statement wants to know first: what time it is taken to be, and for which request it is. */
-export const systemSettings = (config: Pick<Config, 'clockOffset'>, requestId: string): SQL =>
-  sql`${clockOf(config)}, set_config('app.request_id', ${requestId}, true)`
+export const setSystemSettings = (config: Pick<Config, 'clockOffset'>, requestId: string): SQL =>
+  sql`${setClock(config)}, set_config('app.request_id', ${requestId}, true)`
 
 /** The former alone, for what is not journaled. */
-export const clockOf = ({ clockOffset }: Pick<Config, 'clockOffset'>): SQL =>
+export const setClock = ({ clockOffset }: Pick<Config, 'clockOffset'>): SQL =>
   sql`select set_config('app.clock_offset', ${`${clockOffset()} ms`}, true)`
 
 /**
  * The first trip of a write that asks a foreign server before its second: what it looks up or claims. Where the request was answered
  * before, the rows of that answer come instead, so that nobody is asked.
  */
-export async function prepare<Looked, Answer>(
+export async function prepareWrite<Looked, Answer>(
   ctx: Ctx,
   look: Query<Looked>,
   lock?: SQL,
@@ -105,29 +105,29 @@ export async function prepare<Looked, Answer>(
   try {
     return { looked: await run(ctx, look, lock) }
   } catch (error) {
-    return { answer: answered(ctx, error) }
+    return { answer: replayRows(ctx, error) }
   }
 }
 
-const LOOKS = 100
-const PAUSE_MS = 20
+const MAX_ATTEMPTS = 100
+const RETRY_PAUSE_MS = 20
 
 /** The second trip of such a write. A repeat that looks whether it was answered holds the key for a moment: this is what it looks for. */
-export async function conclude<T>(write: () => Promise<T>): Promise<T> {
+export async function concludeWrite<T>(write: () => Promise<T>): Promise<T> {
   for (let looks = 1; ; looks++) {
     try {
       return await write()
     } catch (error) {
-      if (!(error instanceof Failure) || error.code !== 'idempotency_in_flight' || looks === LOOKS) throw error
-      await new Promise(resolve => setTimeout(resolve, PAUSE_MS))
+      if (!(error instanceof Failure) || error.code !== 'idempotency_in_flight' || looks === MAX_ATTEMPTS) throw error
+      await new Promise(resolve => setTimeout(resolve, RETRY_PAUSE_MS))
     }
   }
 }
 
-function answered<T>(ctx: Ctx, error: unknown): T[] {
+function replayRows<T>(ctx: Ctx, error: unknown): T[] {
   if (!(error instanceof Replay)) throw error
-  ctx.seen.replayed = true
+  ctx.requestInfo.replayed = true
   return error.rows as T[]
 }
 
-const listed = (ctes: SQL[]): SQL => sql.join(ctes.map(cte => sql`${cte}, `))
+const joinCtes = (ctes: SQL[]): SQL => sql.join(ctes.map(cte => sql`${cte}, `))

@@ -1,16 +1,16 @@
 // The OpenAPI 3.1 document, made from the schemas that validate.
 import * as z from 'zod'
-import { codesOf, everyCode, statusOf } from './codes.ts'
-import { fixed } from './fixed.ts'
-import { type Operation, repeatable, slice } from './routes.ts'
-import { OAuthFetch } from './wire.ts'
+import { OAuthFetch } from '../protocol/wire.ts'
+import { codesWithStatus, listCodes, statusOf } from './codes.ts'
+import { canUseIdempotencyKey, type Operation, slice } from './routes.ts'
+import { serveStaticPage } from './static-page.ts'
 
 export type OpenApiDocument = {
   openapi: string
   info: Record<string, unknown>
   paths: Record<string, Record<string, unknown>>
 } & Record<string, unknown>
-type Json = Record<string, unknown>
+type JsonObject = Record<string, unknown>
 
 const INFO = {
   title: 'Slipway',
@@ -21,7 +21,9 @@ const INFO = {
 
 /** The document's own route, which stands in it too. */
 export function documentRoutes(operations: Operation[]) {
-  const answer = fixed('application/json', () => JSON.stringify(openApi([...operations, ...routes.operations])))
+  const answer = serveStaticPage('application/json', () =>
+    JSON.stringify(buildOpenApi([...operations, ...routes.operations])),
+  )
   const routes = slice('Document', 'What the API says of itself.').get('/openapi.json', {
     id: 'openapi',
     summary: 'This document',
@@ -50,35 +52,40 @@ const Problem = z
   })
   .meta({ id: 'Problem' })
 
-const header = (description: string, type = 'string') => ({ description, schema: { type } })
+const describeHeader = (description: string, type = 'string') => ({ description, schema: { type } })
 const HEADERS = {
-  ETag: header('The version; send it back in `If-Match`.'),
-  Link: header('The next page, on every page but the last.'),
-  Location: header('Where the new resource is.'),
-  'Idempotency-Replayed': header('`true` when this is the stored answer of an earlier request.'),
-  'Retry-After': header('Seconds to wait.', 'integer'),
-  Allow: header('The methods that the path has.'),
+  ETag: describeHeader('The version; send it back in `If-Match`.'),
+  Link: describeHeader('The next page, on every page but the last.'),
+  Location: describeHeader('Where the new resource is.'),
+  'Idempotency-Replayed': describeHeader('`true` when this is the stored answer of an earlier request.'),
+  'Retry-After': describeHeader('Seconds to wait.', 'integer'),
+  Allow: describeHeader('The methods that the path has.'),
 }
 
-const parameter = (name: string, where: string, description: string, schema: Json) => ({
+const describeParameter = (name: string, where: string, description: string, schema: JsonObject) => ({
   name,
   in: where,
   description,
   required: false,
   schema,
 })
-const TENANT = parameter('X-Tenant-Id', 'header', 'The workspace to act in. A workspace key falls back to its own.', {
-  type: 'string',
-  format: 'uuid',
-})
-const IDEMPOTENCY = parameter(
+const TENANT = describeParameter(
+  'X-Tenant-Id',
+  'header',
+  'The workspace to act in. A workspace key falls back to its own.',
+  {
+    type: 'string',
+    format: 'uuid',
+  },
+)
+const IDEMPOTENCY = describeParameter(
   'Idempotency-Key',
   'header',
   'Repeating a request with the same key acts once and answers the same, for 24 hours.',
   { type: 'string', maxLength: 255 },
 )
-const IF_MATCH = parameter('If-Match', 'header', 'The `ETag` it must still have.', { type: 'string' })
-const PLAN_DIGEST = parameter(
+const IF_MATCH = describeParameter('If-Match', 'header', 'The `ETag` it must still have.', { type: 'string' })
+const PLAN_DIGEST = describeParameter(
   'Plan-Digest',
   'header',
   'The `plan_digest` of the plan that this applies, and no other.',
@@ -86,20 +93,20 @@ const PLAN_DIGEST = parameter(
     type: 'string',
   },
 )
-const IF_NONE_MATCH = parameter('If-None-Match', 'header', 'An `ETag` already known; 304 if it still holds.', {
+const IF_NONE_MATCH = describeParameter('If-None-Match', 'header', 'An `ETag` already known; 304 if it still holds.', {
   type: 'string',
 })
 
-export function openApi(operations: Operation[]): OpenApiDocument {
-  const schemas: Json = {}
-  const schemaOf = (schema: z.ZodType, io: 'input' | 'output'): Json => {
+export function buildOpenApi(operations: Operation[]): OpenApiDocument {
+  const schemas: JsonObject = {}
+  const schemaOf = (schema: z.ZodType, io: 'input' | 'output'): JsonObject => {
     const {
       $defs = {},
       $schema: _,
       ...root
-    } = z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as Json & { $defs?: Json }
-    for (const [name, definition] of Object.entries($defs)) schemas[name] = referring(definition)
-    return referring(root) as Json
+    } = z.toJSONSchema(schema, { io, unrepresentable: 'any' }) as JsonObject & { $defs?: JsonObject }
+    for (const [name, definition] of Object.entries($defs)) schemas[name] = toComponentRefs(definition)
+    return toComponentRefs(root) as JsonObject
   }
 
   const parametersOf = (schema: z.ZodObject | undefined, where: 'path' | 'query') =>
@@ -109,22 +116,23 @@ export function openApi(operations: Operation[]): OpenApiDocument {
       return { name, in: where, required, ...(description ? { description } : {}), schema: json }
     })
 
-  const describe = (operation: Operation): Json => {
+  const describe = (operation: Operation): JsonObject => {
     const { method, verb, versioned } = operation
-    const status = operation.status ?? (operation.reply || operation.gives || operation.streams ? 200 : 204)
-    const media = operation.gives ?? operation.streams
+    const status =
+      operation.status ?? (operation.reply || operation.pageMediaType || operation.streamMediaType ? 200 : 204)
+    const media = operation.pageMediaType ?? operation.streamMediaType
     const page = media && { content: { [media]: { schema: { type: 'string' } } } }
     const reading = method === 'get'
     const parameters: unknown[] = [...parametersOf(operation.params, 'path'), ...parametersOf(operation.query, 'query')]
     if (verb) parameters.push(TENANT)
-    if (repeatable(operation)) parameters.push(IDEMPOTENCY)
+    if (canUseIdempotencyKey(operation)) parameters.push(IDEMPOTENCY)
     if (versioned) parameters.push(reading ? IF_NONE_MATCH : IF_MATCH)
     if (versioned && operation.variant?.on === 'dry_run') parameters.push(PLAN_DIGEST)
     const headers = {
       ...(versioned && { ETag: HEADERS.ETag }),
       ...(operation.query && 'cursor' in operation.query.shape && { Link: HEADERS.Link }),
       ...(operation.location && { Location: HEADERS.Location }),
-      ...(repeatable(operation) && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
+      ...(canUseIdempotencyKey(operation) && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
     }
     const content = (...schemas: z.ZodType[]) => {
       const [schema, ...others] = schemas.map(one => schemaOf(one, 'output'))
@@ -147,10 +155,10 @@ export function openApi(operations: Operation[]): OpenApiDocument {
           content: { 'application/json': { schema: schemaOf(operation.body, 'input') } },
         },
       }),
-      ...(operation.takes && {
+      ...(operation.bodyMediaType && {
         requestBody: {
           required: true,
-          content: { [operation.takes]: { schema: { type: 'string', format: 'binary' } } },
+          content: { [operation.bodyMediaType]: { schema: { type: 'string', format: 'binary' } } },
         },
       }),
       responses: {
@@ -165,10 +173,10 @@ export function openApi(operations: Operation[]): OpenApiDocument {
         ...(partial && { 207: { description: 'Some of it failed.', ...content(reply!) } }),
         ...(versioned && reading && { 304: { description: 'It is what you have.' } }),
         ...Object.fromEntries(
-          failures(operation).map(failure => [
+          errorStatuses(operation).map(failure => [
             failure,
             page
-              ? { description: 'It says what went wrong.', content: { ...page.content, ...PROBLEM } }
+              ? { description: 'It says what went wrong.', content: { ...page.content, ...PROBLEM_CONTENT } }
               : { $ref: `#/components/responses/${failure}` },
           ]),
         ),
@@ -176,12 +184,12 @@ export function openApi(operations: Operation[]): OpenApiDocument {
     }
   }
 
-  const paths: Record<string, Json> = {}
+  const paths: Record<string, JsonObject> = {}
   for (const operation of operations) {
     paths[operation.path] = { ...paths[operation.path], [operation.method]: describe(operation) }
   }
   schemaOf(Problem, 'output')
-  const failing = [...new Set(operations.flatMap(failures))].sort((a, b) => a - b)
+  const failing = [...new Set(operations.flatMap(errorStatuses))].sort((a, b) => a - b)
   return {
     openapi: '3.1.0',
     info: INFO,
@@ -189,10 +197,10 @@ export function openApi(operations: Operation[]): OpenApiDocument {
     security: [{ apiKey: [] }, { bearer: [] }],
     tags: [...new Set(operations.map(operation => operation.tag))],
     paths,
-    'x-errors': everyCode(),
+    'x-errors': listCodes(),
     components: {
       schemas,
-      responses: Object.fromEntries(failing.map(status => [status, failureOf(status)])),
+      responses: Object.fromEntries(failing.map(status => [status, describeErrorStatus(status)])),
       securitySchemes: {
         apiKey: { type: 'apiKey', in: 'header', name: 'X-Api-Key' },
         bearer: { type: 'http', scheme: 'bearer' },
@@ -202,33 +210,33 @@ export function openApi(operations: Operation[]): OpenApiDocument {
 }
 
 /** Every error status that an operation can answer with. */
-export function failures(operation: Operation): number[] {
+export function errorStatuses(operation: Operation): number[] {
   const { method, verb, query, params, body, versioned, errors = [] } = operation
   const statuses = [431, 500, ...errors.map(statusOf)]
   if (verb) statuses.push(401, 403, 422, 429, 503)
   if (query || params) statuses.push(422)
   if (verb && method !== 'get') statuses.push(400, 413, 415)
   if (body) statuses.push(422)
-  if (repeatable(operation)) statuses.push(409)
+  if (canUseIdempotencyKey(operation)) statuses.push(409)
   if (versioned && method !== 'get') statuses.push(412, 428)
   return [...new Set(statuses)].sort((a, b) => a - b)
 }
 
-function failureOf(status: number): Json {
-  const list = codesOf(status).map(({ code, detail }) => `- \`${code}\`: ${detail}`)
+function describeErrorStatus(status: number): JsonObject {
+  const list = codesWithStatus(status).map(({ code, detail }) => `- \`${code}\`: ${detail}`)
   const waits = status === 429 || status === 503
   return {
     description: list.join('\n'),
     ...(waits && { headers: { 'Retry-After': HEADERS['Retry-After'] } }),
-    content: PROBLEM,
+    content: PROBLEM_CONTENT,
   }
 }
 
-const PROBLEM = { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } }
+const PROBLEM_CONTENT = { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } }
 
 /** Definitions that zod nests are components of the document. */
-function referring(schema: unknown): unknown {
-  if (Array.isArray(schema)) return schema.map(referring)
+function toComponentRefs(schema: unknown): unknown {
+  if (Array.isArray(schema)) return schema.map(toComponentRefs)
   if (typeof schema !== 'object' || schema === null) return schema
   return Object.fromEntries(
     Object.entries(schema)
@@ -238,7 +246,7 @@ function referring(schema: unknown): unknown {
       .filter(([key, value]) => key !== 'additionalProperties' || value !== false)
       .map(([key, value]) => [
         key,
-        key === '$ref' ? String(value).replace('#/$defs/', '#/components/schemas/') : referring(value),
+        key === '$ref' ? String(value).replace('#/$defs/', '#/components/schemas/') : toComponentRefs(value),
       ]),
   )
 }

@@ -2,7 +2,7 @@
 // `organization`: on the organisation, or on whichever of its workspaces the key may see. `workspace`: inside one workspace.
 
 /** What a role of scope `workspace` cannot hold. */
-const beyondWorkspace = {
+const organizationOnly = {
   'organization:update': 'organization',
   'organization:manage-members': 'organization',
   'organization:manage-roles': 'organization',
@@ -14,7 +14,7 @@ const beyondWorkspace = {
 
 export const permissions = {
   'organization:read': 'organization',
-  ...beyondWorkspace,
+  ...organizationOnly,
   'workspaces:read': 'organization',
   'workspaces:update': 'organization',
   'workspaces:read-members': 'workspace',
@@ -45,4 +45,4 @@ export const permissions = {
 
 export type Permission = keyof typeof permissions
 export const permissionNames = Object.keys(permissions) as [Permission, ...Permission[]]
-export const permissionsBeyondWorkspace = Object.keys(beyondWorkspace) as Permission[]
+export const organizationPermissions = Object.keys(organizationOnly) as Permission[]

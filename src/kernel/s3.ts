@@ -3,28 +3,28 @@ import { AwsClient } from 'aws4fetch'
 import type { S3Settings } from '../env.ts'
 import type { Bucket } from './storage.ts'
 
-const TRIES = 3
-const PAUSE_MS = 200
-const ANSWER_MS = 60_000
-const AT_ONCE = 5
-const PASSING = [429, 500, 502, 503, 504]
+const MAX_TRIES = 3
+const RETRY_PAUSE_MS = 200
+const ANSWER_TIMEOUT_MS = 60_000
+const PARALLEL_DELETES = 5
+const RETRYABLE_STATUSES = [429, 500, 502, 503, 504]
 
 /** What the store refused, in its own code. What was sent and what it says of it are not for the log. */
-const refusal = (method: string, status: number, text: string): Error => {
+const refusalError = (method: string, status: number, text: string): Error => {
   const [, code = 'without a code'] = /<Code>(\w{1,64})<\/Code>/.exec(text) ?? []
   return new Error(`The S3 store answered ${status} to ${method}: ${code}`)
 }
-const silence = (method: string, cause: Error): Error =>
+const noAnswerError = (method: string, cause: Error): Error =>
   new Error(`The S3 store did not answer ${method}: ${((cause.cause as Error | undefined) ?? cause).message}`)
 
-export function s3Bucket({ endpoint, bucket, ...credentials }: S3Settings): Bucket {
+export function openS3Bucket({ endpoint, bucket, ...credentials }: S3Settings): Bucket {
   const client = new AwsClient({ ...credentials, service: 's3' })
   type Body = string | Uint8Array<ArrayBuffer>
 
   /** The limit is for the answer to begin: what it then streams may take its time. */
   async function once(method: string, url: string, body?: Body): Promise<Response> {
     const limit = new AbortController()
-    const timer = setTimeout(() => limit.abort(new Error('it took too long')), ANSWER_MS)
+    const timer = setTimeout(() => limit.abort(new Error('it took too long')), ANSWER_TIMEOUT_MS)
     try {
       // Signed for this address: a redirect is not followed.
       const init: RequestInit = { method, redirect: 'manual', ...(body !== undefined && { body }) }
@@ -37,16 +37,16 @@ export function s3Bucket({ endpoint, bucket, ...credentials }: S3Settings): Buck
   /** Tries again what may pass. A POST that went unanswered may have happened, and is not repeated. */
   async function ask(method: string, path: string, query = '', body?: Body): Promise<Response> {
     for (let attempt = 1; ; attempt++) {
-      const last = attempt === TRIES
+      const last = attempt === MAX_TRIES
       const answer = await once(method, `${endpoint}/${bucket}/${path}${query}`, body).catch((cause: Error) => {
-        if (last || method === 'POST') throw silence(method, cause)
+        if (last || method === 'POST') throw noAnswerError(method, cause)
       })
       if (answer) {
         if (answer.ok || (method === 'GET' && answer.status === 404)) return answer
         const text = await answer.text()
-        if (last || !PASSING.includes(answer.status)) throw refusal(method, answer.status, text)
+        if (last || !RETRYABLE_STATUSES.includes(answer.status)) throw refusalError(method, answer.status, text)
       }
-      await new Promise(resolve => setTimeout(resolve, PAUSE_MS * 2 ** attempt * Math.random()))
+      await new Promise(resolve => setTimeout(resolve, RETRY_PAUSE_MS * 2 ** attempt * Math.random()))
     }
   }
 
@@ -70,7 +70,7 @@ export function s3Bucket({ endpoint, bucket, ...credentials }: S3Settings): Buck
           const answer = await ask('POST', path, `?${upload}`, body)
           // It begins its answer before it knows, so a 200 may still say that it failed.
           const text = await answer.text()
-          if (!text.includes('<CompleteMultipartUploadResult')) throw refusal('POST', answer.status, text)
+          if (!text.includes('<CompleteMultipartUploadResult')) throw refusalError('POST', answer.status, text)
         },
         async abort() {
           await (await ask('DELETE', path, `?${upload}`)).body?.cancel()
@@ -85,8 +85,10 @@ export function s3Bucket({ endpoint, bucket, ...credentials }: S3Settings): Buck
     },
     /** One by one: what removes many at once wants a checksum, and each store another one. */
     async delete(paths) {
-      for (let at = 0; at < paths.length; at += AT_ONCE) {
-        const removed = paths.slice(at, at + AT_ONCE).map(async path => (await ask('DELETE', path)).body?.cancel())
+      for (let at = 0; at < paths.length; at += PARALLEL_DELETES) {
+        const removed = paths
+          .slice(at, at + PARALLEL_DELETES)
+          .map(async path => (await ask('DELETE', path)).body?.cancel())
         await Promise.all(removed)
       }
     },

@@ -2,18 +2,18 @@
 import { sql } from 'drizzle-orm'
 import { type Database, runAsSystem } from './db.ts'
 
-const EVENTS_AT_ONCE = 10_000
+const EVENT_BATCH = 10_000
 
 /**
  * Events are kept for 400 days. Answers kept for repeated requests, and the counts of keys that have gone quiet. None
  * of it is a change anyone made.
  */
-export async function sweep(database: Database): Promise<void> {
+export async function sweepExpiredRows(database: Database): Promise<void> {
   await runAsSystem(
     database,
     sql`with quiet as (delete from rate_windows where started_at < clock() - interval '1 day')
       delete from idempotency_keys where created_at < clock() - interval '24 hours'`,
     sql`delete from events where ctid = any(array(
-      select ctid from events where created_at < clock() - interval '400 days' limit ${EVENTS_AT_ONCE}))`,
+      select ctid from events where created_at < clock() - interval '400 days' limit ${EVENT_BATCH}))`,
   )
 }

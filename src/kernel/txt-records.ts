@@ -4,12 +4,12 @@ import type { Config } from '../env.ts'
 import { fail } from './errors.ts'
 
 const LOOKUP_MS = 5000
-const MOST_RECORDS = 100
+const MAX_RECORDS = 100
 /** What DNS answers where there is no such record. */
-const ABSENT = ['ENOTFOUND', 'ENODATA']
+const NOT_FOUND_CODES = ['ENOTFOUND', 'ENODATA']
 
 /** Through these servers, `address:port`, or through those of the system. */
-export const txtResolver =
+export const createTxtResolver =
   (servers?: string[]): NonNullable<Config['resolveTxt']> =>
   name => {
     const resolver = new Resolver({ timeout: 2000, tries: 2 })
@@ -18,15 +18,15 @@ export const txtResolver =
   }
 
 /** Their texts; none where the record does not exist. Throws `upstream_timeout` or `upstream_error`. */
-export async function txtRecords({ resolveTxt = txtResolver() }: Pick<Config, 'resolveTxt'>, name: string) {
+export async function lookUpTxtRecords({ resolveTxt = createTxtResolver() }: Pick<Config, 'resolveTxt'>, name: string) {
   const late = Promise.withResolvers<never>()
   const timer = setTimeout(() => late.reject(fail('upstream_timeout', { about: `DNS: ${name}` })), LOOKUP_MS)
   try {
     const records = await Promise.race([resolveTxt(name), late.promise])
-    return records.slice(0, MOST_RECORDS).map(chunks => chunks.join(''))
+    return records.slice(0, MAX_RECORDS).map(chunks => chunks.join(''))
   } catch (error) {
     const code = (error as { code?: string }).code ?? ''
-    if (ABSENT.includes(code)) return []
+    if (NOT_FOUND_CODES.includes(code)) return []
     if (code === 'upstream_timeout') throw error
     if (code === 'ETIMEOUT') throw fail('upstream_timeout', { about: `DNS: ${name}`, cause: error })
     throw fail('upstream_error', { about: `DNS: ${name}`, cause: error })

@@ -1,7 +1,7 @@
 // How HTTP reaches listeners.
 import { NewlyMadeApiKey } from '../access/schema.ts'
 import { slice } from '../kernel/routes.ts'
-import { Page } from '../kernel/wire.ts'
+import { Page } from '../protocol/wire.ts'
 import * as s from './schema.ts'
 import * as listeners from './service.ts'
 

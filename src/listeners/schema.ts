@@ -1,16 +1,16 @@
 // What crosses the wire about listeners: registered data planes.
 import * as z from 'zod'
-import { arrayOf, Instant, listOf, text, Uuid } from '../kernel/wire.ts'
+import { arrayOf, boundedText, Instant, listOf, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 
 export const ListenerRef = z.object({ listener_id: Uuid })
 
-const Namespace = text(63).regex(/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/, {
+const Namespace = boundedText(63).regex(/^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/, {
   error: 'needs to be 1 to 63 lower-case letters, digits or inner hyphens',
 })
 const ComputeType = z.enum(['k8s', 'local']).meta({ description: 'A cluster, or a machine.' })
-const ComputeId = text(253)
+const ComputeId = boundedText(253)
   .regex(/^[!-~]+$/, { error: 'needs 1 to 253 visible ASCII characters' })
   .meta({ description: 'The name of the cluster or the machine; one listener each in a workspace.' })
 const ComputeConfig = z

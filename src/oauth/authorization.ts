@@ -3,29 +3,32 @@ import { type SQL, sql } from 'drizzle-orm'
 import * as oauth from 'oauth4webapi'
 import * as z from 'zod'
 import { Failure, fail } from '../kernel/errors.ts'
-import type { Outside } from '../kernel/guarded-fetch.ts'
-import { text } from '../kernel/wire.ts'
+import type { GuardedClient } from '../kernel/guarded-fetch.ts'
+import { boundedText } from '../protocol/wire.ts'
 import type { oauthProviders } from '../tables.ts'
 
-const MEMBERS = [
+const PROVIDER_COLUMNS = [
   ...(['id', 'provider_id', 'name', 'provider_type', 'client_id', 'client_secret'] as const),
   ...(['token_endpoint_auth_method', 'registration_access_token', 'auth_url', 'token_url', 'revocation_url'] as const),
   ...(['redirect_uri', 'issuer', 'issuer_in_answers', 'resource', 'uses_pkce', 'client_secret_urls'] as const),
 ]
 /** What of a provider's row is needed, its secrets opened. */
-export type Provider = Pick<typeof oauthProviders.$inferSelect, (typeof MEMBERS)[number]>
+export type Provider = Pick<typeof oauthProviders.$inferSelect, (typeof PROVIDER_COLUMNS)[number]>
 
 /** The same as JSON, their secrets sealed, for statements that read a provider along with something else. */
 export const providerJson = (alias: string): SQL =>
-  sql.raw(`json_build_object(${MEMBERS.map(member => `'${member}', ${alias}.${member}`).join(', ')})`)
+  sql.raw(`json_build_object(${PROVIDER_COLUMNS.map(member => `'${member}', ${alias}.${member}`).join(', ')})`)
 
 // ---- the person's way
 
-export const newSecrets = () => ({ state: oauth.generateRandomState(), verifier: oauth.generateRandomCodeVerifier() })
-export type Secrets = ReturnType<typeof newSecrets>
+export const createFlowSecrets = () => ({
+  state: oauth.generateRandomState(),
+  verifier: oauth.generateRandomCodeVerifier(),
+})
+export type FlowSecrets = ReturnType<typeof createFlowSecrets>
 
 /** Where the person is sent. Whatever the provider's own address asks for stays. */
-export async function authorizationUrl(provider: Provider, secrets: Secrets, scopes: string[]): Promise<string> {
+export async function authorizationUrl(provider: Provider, secrets: FlowSecrets, scopes: string[]): Promise<string> {
   const url = new URL(provider.auth_url)
   const slack = provider.provider_type === 'slack'
   const scope = scopes.join(slack ? ',' : ' ')
@@ -60,18 +63,23 @@ export type Tokens = {
   scopes: string[] | null
 }
 
-export const exchange = (outside: Outside, provider: Provider, code: string, verifier: string): Promise<Tokens> =>
-  grant(outside, provider, 'authorization_code', {
+export const exchangeCode = (
+  outside: GuardedClient,
+  provider: Provider,
+  code: string,
+  verifier: string,
+): Promise<Tokens> =>
+  requestTokens(outside, provider, 'authorization_code', {
     code,
     redirect_uri: provider.redirect_uri,
     ...(provider.uses_pkce && { code_verifier: verifier }),
   })
 
-export const refresh = (outside: Outside, provider: Provider, refresh_token: string): Promise<Tokens> =>
-  grant(outside, provider, 'refresh_token', { refresh_token })
+export const requestRefresh = (outside: GuardedClient, provider: Provider, refresh_token: string): Promise<Tokens> =>
+  requestTokens(outside, provider, 'refresh_token', { refresh_token })
 
-async function grant(
-  outside: Outside,
+async function requestTokens(
+  outside: GuardedClient,
   provider: Provider,
   kind: string,
   parameters: Record<string, string>,
@@ -79,14 +87,14 @@ async function grant(
   const resource: Record<string, string> = provider.resource === null ? {} : { resource: provider.resource }
   const all = { ...parameters, ...resource }
   outside.stage('token')
-  const { server, client, authentication, options } = conversation(outside, provider, provider.token_url)
+  const { server, client, authentication, options } = prepareOAuthRequest(outside, provider, provider.token_url)
   const response = await oauth.genericTokenEndpointRequest(server, client, authentication, kind, all, options)
   return readTokens(response, provider.token_url)
 }
 
 /** RFC 7009, as well as it goes. A server that has no way to revoke keeps its tokens until they end. */
-export async function revoke(
-  outside: Outside,
+export async function revokeTokens(
+  outside: GuardedClient,
   provider: Provider,
   token: { access_token: string; refresh_token: string | null },
 ): Promise<'revoked' | 'unsupported' | 'failed'> {
@@ -95,7 +103,7 @@ export async function revoke(
   // The refresh token first: most servers end the other one with it.
   const both = Object.entries({ refresh_token: token.refresh_token, access_token: token.access_token })
   try {
-    const { server, client, authentication, options } = conversation(outside, provider, provider.revocation_url)
+    const { server, client, authentication, options } = prepareOAuthRequest(outside, provider, provider.revocation_url)
     for (const [token_type_hint, value] of both) {
       if (value === null) continue
       const hinted = { ...options, additionalParameters: { token_type_hint } }
@@ -110,7 +118,7 @@ export async function revoke(
   }
 }
 
-function conversation(outside: Outside, provider: Provider, endpoint: string) {
+function prepareOAuthRequest(outside: GuardedClient, provider: Provider, endpoint: string) {
   const server = {
     // Whoever was made by hand has none, and nothing here looks at it.
     issuer: provider.issuer ?? provider.token_url,
@@ -119,20 +127,20 @@ function conversation(outside: Outside, provider: Provider, endpoint: string) {
   }
   // Which addresses may be asked is the guard's to say.
   const options = { [oauth.customFetch]: outside.fetch, [oauth.allowInsecureRequests]: true }
-  const authentication = authenticationOf(provider, endpoint)
+  const authentication = chooseClientAuth(provider, endpoint)
   return { server, client: { client_id: provider.client_id }, authentication, options }
 }
 
-function authenticationOf(provider: Provider, endpoint: string): oauth.ClientAuth {
+function chooseClientAuth(provider: Provider, endpoint: string): oauth.ClientAuth {
   const { token_endpoint_auth_method: method, client_secret: secret } = provider
   if (secret === null || method === 'none') return oauth.None()
   if (!isSecretFor(provider, endpoint))
     throw fail('secret_required', { about: `client_secret for ${new URL(endpoint).host}` })
-  return method === 'client_secret_basic' ? basic(secret) : oauth.ClientSecretPost(secret)
+  return method === 'client_secret_basic' ? basicAuth(secret) : oauth.ClientSecretPost(secret)
 }
 
 /** The library's own encodes `-`, `_` and `.` too, which is allowed; servers that forget to decode then know nobody of that name. */
-const basic =
+const basicAuth =
   (secret: string): oauth.ClientAuth =>
   (_server, client, _body, headers) => {
     const credentials = [client.client_id, secret].map(encodeURIComponent).join(':')
@@ -151,51 +159,55 @@ export const isSameOrigin = (one: string, other: string): boolean => new URL(one
 // ---- what comes back
 
 /** What may stand in a header, so that whoever is handed it can send it. */
-const Token = text(32 * 1024).regex(/^[\x21-\x7e]+$/)
-const User = z.looseObject({ access_token: Token, refresh_token: Token.nullish(), scope: z.string().nullish() })
-const Answer = User.extend({ token_type: z.string().nullish(), expires_in: z.unknown().optional() })
+const TokenText = boundedText(32 * 1024).regex(/^[\x21-\x7e]+$/)
+const GrantedTokens = z.looseObject({
+  access_token: TokenText,
+  refresh_token: TokenText.nullish(),
+  scope: z.string().nullish(),
+})
+const TokenResponse = GrantedTokens.extend({ token_type: z.string().nullish(), expires_in: z.unknown().optional() })
 /** Slack hands a person's token inside, and beside it the bot's, if there is one. */
-const OfSlack = z.looseObject({ authed_user: Answer }).transform(({ authed_user }) => authed_user)
+const SlackTokenResponse = z.looseObject({ authed_user: TokenResponse }).transform(({ authed_user }) => authed_user)
 
 /** By the specification, and by those who have words of their own. */
-const GONE =
+const INVALID_GRANT_ERRORS =
   /^(invalid_grant|bad_(refresh_token|verification_code)|invalid_(refresh_token|code)|(token_)?(expired|revoked)(_token)?)$/
 /** Words of the specification may be repeated; whatever else a server says may be anything. */
-const KNOWN =
+const STANDARD_ERRORS =
   /^(invalid_(client|request|scope|target)|(unauthorized|unsupported)_(client|grant_type)|access_denied|server_error)$/
-const TYPES = /^(bearer|bot|user)$/i
-const [AN_HOUR, TEN_YEARS] = [3600, 315_360_000]
-const SCOPE = /^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/
+const TOKEN_TYPES = /^(bearer|bot|user)$/i
+const [HOUR_S, TEN_YEARS_S] = [3600, 315_360_000]
+const SCOPE_PATTERN = /^[\x21\x23-\x5b\x5d-\x7e]{1,256}$/
 
 async function readTokens(response: Response, token_url: string): Promise<Tokens> {
   const { host } = new URL(token_url)
-  const body = await jsonOf(response)
-  const error = z.looseObject({ error: text(1000) }).safeParse(body).data?.error
-  if (error !== undefined && GONE.test(error) && response.status < 500) throw fail('grant_refused')
+  const body = await readJsonOrNull(response)
+  const error = z.looseObject({ error: boundedText(1000) }).safeParse(body).data?.error
+  if (error !== undefined && INVALID_GRANT_ERRORS.test(error) && response.status < 500) throw fail('grant_refused')
   const about = `the token request to ${host} was answered ${response.status}`
   if (response.status === 429 || response.status >= 500 || (response.status >= 300 && response.status < 400)) {
     throw fail('upstream_error', { about })
   }
   if (!response.ok || error !== undefined) {
-    throw fail('client_refused', { about: error && KNOWN.test(error) ? `${about} ${error}` : about })
+    throw fail('client_refused', { about: error && STANDARD_ERRORS.test(error) ? `${about} ${error}` : about })
   }
-  const answer = OfSlack.or(Answer).safeParse(body)
-  if (!answer.success || !TYPES.test(answer.data.token_type ?? 'bearer')) {
+  const answer = SlackTokenResponse.or(TokenResponse).safeParse(body)
+  if (!answer.success || !TOKEN_TYPES.test(answer.data.token_type ?? 'bearer')) {
     throw fail('token_answer_invalid', { about: `the token request to ${host}` })
   }
   const { access_token, refresh_token = null, scope, expires_in } = answer.data
-  const seconds = Math.min(Math.floor(Number.parseFloat(String(expires_in))), TEN_YEARS)
+  const seconds = Math.min(Math.floor(Number.parseFloat(String(expires_in))), TEN_YEARS_S)
   // A server that does not say when, but can refresh, is asked again after an hour.
-  const unsaid = refresh_token === null ? null : AN_HOUR
+  const unsaid = refresh_token === null ? null : HOUR_S
   const scopes = scope
     ?.split(/[\s,]+/)
-    .filter(one => SCOPE.test(one))
+    .filter(one => SCOPE_PATTERN.test(one))
     .slice(0, 100)
   return { access_token, refresh_token, expires_in: seconds > 0 ? seconds : unsaid, scopes: scopes ?? null }
 }
 
 /** What is no JSON is nothing; what the guard refuses while it is read is refused. */
-const jsonOf = (response: Response): Promise<unknown> =>
+const readJsonOrNull = (response: Response): Promise<unknown> =>
   response.json().catch((error: unknown) => {
     if (error instanceof Failure) throw error
     return null

@@ -2,22 +2,22 @@
 import { and, eq, getTableColumns, or, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { db, mine, run } from '../kernel/db.ts'
-import { outside } from '../kernel/guarded-fetch.ts'
+import { db, inTenant, run } from '../kernel/db.ts'
+import { createGuardedClient } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
-import { beyond, bounds, listed, newestFirst } from '../kernel/paging.ts'
-import { found, iso } from '../kernel/rows.ts'
+import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { oauthProviders, oauthTokens } from '../tables.ts'
-import { type Provider, providerJson, revoke } from './authorization.ts'
+import { type Provider, providerJson, revokeTokens } from './authorization.ts'
 import type * as schema from './flow.schema.ts'
-import { heldProvider, opened } from './rows.ts'
+import { lockProvider, openProviderSecrets } from './rows.ts'
 import { openToken } from './tokens.ts'
 
 type TokenRow = typeof oauthTokens.$inferSelect
 
-const { access_token: _1, refresh_token: _2, ...columns } = getTableColumns(oauthTokens)
-const shown = {
-  ...columns,
+const { access_token: _1, refresh_token: _2, ...unsealedColumns } = getTableColumns(oauthTokens)
+const connectionColumns = {
+  ...unsealedColumns,
   provider: oauthProviders.provider_id,
   refreshable: sql<boolean>`${oauthTokens.refresh_token} is not null`.as('refreshable'),
   connected: sql<boolean>`${oauthTokens.revoked_at} is null and ${oauthTokens.bound_to} = oauth_binding(oauth_providers)
@@ -25,46 +25,46 @@ const shown = {
     'connected',
   ),
 }
-type Shown = Omit<TokenRow, 'access_token' | 'refresh_token'> & {
+type ConnectionRow = Omit<TokenRow, 'access_token' | 'refresh_token'> & {
   provider: string
   refreshable: boolean
   connected: boolean
 }
 
-const toWire = (row: Shown): z.output<typeof schema.Connection> => ({
+const toWire = (row: ConnectionRow): z.output<typeof schema.Connection> => ({
   id: row.id,
   provider_id: row.provider,
   user_id: row.user_id,
   scopes: row.scopes,
-  expires_at: iso(row.expires_at),
+  expires_at: toIsoTime(row.expires_at),
   refreshable: row.refreshable,
   connected: row.connected,
-  created_at: iso(row.created_at),
-  updated_at: iso(row.updated_at),
+  created_at: toIsoTime(row.created_at),
+  updated_at: toIsoTime(row.updated_at),
 })
 
-const named = (provider: string): SQL =>
+const isProviderNamed = (provider: string): SQL =>
   or(eq(oauthProviders.provider_id, provider), sql`${oauthProviders.id}::text = ${provider}`)!
 
 export const listConnections = verb('tokens:use', async (ctx, query: z.output<typeof schema.ConnectionQuery>) => {
-  const { limit, offset } = bounds(query)
+  const { limit, offset } = pageBounds(query)
   const { provider, user_id } = query
   const rows = db
-    .select(shown)
+    .select(connectionColumns)
     .from(oauthTokens)
     .innerJoin(oauthProviders, eq(oauthProviders.id, oauthTokens.provider_id))
     .where(
       and(
-        mine(oauthTokens),
-        beyond(oauthTokens, query),
-        provider === undefined ? undefined : named(provider),
+        inTenant(oauthTokens),
+        afterCursor(oauthTokens, query),
+        provider === undefined ? undefined : isProviderNamed(provider),
         user_id === undefined ? undefined : eq(oauthTokens.user_id, user_id),
       ),
     )
     .orderBy(...newestFirst(oauthTokens))
     .limit(limit)
     .offset(offset)
-  return listed(await run(ctx, rows), query, toWire)
+  return toListPage(await run(ctx, rows), query, toWire)
 })
 
 /** Gone here first, so that nobody is handed it any more; then at the server, as well as it goes. */
@@ -79,9 +79,9 @@ export const disconnect = verb('tokens:use', async (ctx, asked: z.output<typeof 
     delete from oauth_tokens t using oauth_providers p
     where p.id = t.provider_id and t.tenant_id = current_tenant() and ${which}
     returning t.*, ${providerJson('p')} as provider, t.bound_to = oauth_binding(p) as bound`
-  const lock = heldProvider(sql`exists (select from oauth_tokens t
+  const lock = lockProvider(sql`exists (select from oauth_tokens t
     where p.id = t.provider_id and t.tenant_id = current_tenant() and ${which})`)
-  const row = found(await commit(ctx, 'oauth_token.deleted', change, asked, { lock }), 'token_not_found')
+  const row = requireRow(await commit(ctx, 'oauth_token.deleted', change, asked, { lock }), 'token_not_found')
   // The server that gave these tokens is no longer the provider's, and no other one is shown them.
   if (!row.bound) return { id: row.id, revocation: 'unsupported' as const }
   return { id: row.id, revocation: await revokeAtServer(ctx, row.provider, row) }
@@ -93,6 +93,6 @@ export async function revokeAtServer(
   provider: Provider,
   row: TokenRow,
 ) {
-  const way = outside(ctx.config, ctx.origin)
-  return revoke(way, await opened(ctx.sealer, provider), await openToken(ctx.sealer, row))
+  const way = createGuardedClient(ctx.config, ctx.origin)
+  return revokeTokens(way, await openProviderSecrets(ctx.sealer, provider), await openToken(ctx.sealer, row))
 }

@@ -1,21 +1,27 @@
 // How HTTP reaches connections: an application asks for a token, a person comes back with a code.
 
 import { statusOf } from '../kernel/codes.ts'
-import { logged } from '../kernel/edge.ts'
 import { Failure } from '../kernel/errors.ts'
+import { pageHeaders, readSingleParameter } from '../kernel/html-page.ts'
 import { readForm } from '../kernel/input.ts'
-import { originOf } from '../kernel/origin.ts'
-import { oneOf, pageHeaders } from '../kernel/page.ts'
+import { logFailureCause } from '../kernel/middleware.ts'
+import { requestOrigin } from '../kernel/origin.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
+import { callbackPage } from './callback-page.ts'
 import { disconnect, listConnections } from './connections.ts'
 import * as s from './flow.schema.ts'
-import { type Answer, type Arrival, authenticate, callback, waitForConnection } from './flow.ts'
-import { arrivalPage } from './page.ts'
+import {
+  authenticate,
+  type CallbackParameters,
+  type CallbackResult,
+  completeCallback,
+  waitForConnection,
+} from './flow.ts'
 
-type Open = NonNullable<Operation['open']>
+type OpenHandler = NonNullable<Operation['open']>
 
 /** What asking an authorization server for a token may come to. */
-const SERVER_REFUSALS = [
+const TOKEN_SERVER_ERRORS = [
   'secret_required',
   'client_refused',
   'token_answer_invalid',
@@ -24,24 +30,24 @@ const SERVER_REFUSALS = [
   'upstream_timeout',
 ] as const
 
-const receive =
-  (read: (c: Parameters<Open>[0]) => Promise<URLSearchParams>): Open =>
+const callbackHandler =
+  (read: (c: Parameters<OpenHandler>[0]) => Promise<URLSearchParams>): OpenHandler =>
   async (c, services) => {
     const headers = await pageHeaders()
     // Whoever only looks at where an address leads has not come back.
     if (c.req.method === 'HEAD') return c.body(null, 200, headers)
     const given = await read(c)
-    const answer = { provider_id: c.req.param('provider_id')! } as Answer
+    const answer = { provider_id: c.req.param('provider_id')! } as CallbackParameters
     for (const name of ['state', 'code', 'iss', 'error'] as const) {
-      const value = oneOf(given, name)
+      const value = readSingleParameter(given, name)
       if (value !== undefined) answer[name] = value
     }
-    const origin = originOf(services.config, c.req.url)
+    const origin = requestOrigin(services.config, c.req.url)
     const requestId = c.get('requestId')
     // A person is told by a page even when it could not be found out of which provider.
-    const unnamed = (error: unknown): Arrival => {
+    const unnamed = (error: unknown): CallbackResult => {
       if (!(error instanceof Failure)) throw error
-      logged(error, requestId, services.config)
+      logFailureCause(error, requestId, services.config)
       return { provider: null, failure: error.code }
     }
     const proof = { route: 'callback', refusal: 'state_invalid' } as const
@@ -49,18 +55,18 @@ const receive =
       .prove(
         c,
         proof,
-        () => callback(services, requestId, origin, answer),
+        () => completeCallback(services, requestId, origin, answer),
         ({ failure }) => failure,
       )
       .catch(unnamed)
     if (arrival.failure) c.get('seen').code = arrival.failure
     const status = arrival.failure === null ? 200 : statusOf(arrival.failure)
-    return c.body(arrivalPage(arrival), status as 200, headers)
+    return c.body(callbackPage(arrival), status as 200, headers)
   }
 
-const comeBack = {
+const callbackOperation = {
   params: s.CallbackRef,
-  gives: 'text/html',
+  pageMediaType: 'text/html',
   errors: [
     'state_invalid',
     'answer_issuer_mismatch',
@@ -68,7 +74,7 @@ const comeBack = {
     'authorization_denied',
     'authorization_refused',
     'grant_refused',
-    ...SERVER_REFUSALS,
+    ...TOKEN_SERVER_ERRORS,
     'address_rate_limited',
     'database_unavailable',
   ],
@@ -82,8 +88,8 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
       'Where a server refuses a token for want of scopes (403 with `insufficient_scope`), name those of its challenge in `scopes`: the person is asked for them, and for those of before.',
     body: s.AuthenticationWish,
     reply: s.Authentication,
-    errors: ['provider_not_found', ...SERVER_REFUSALS],
-    asks: true,
+    errors: ['provider_not_found', ...TOKEN_SERVER_ERRORS],
+    asksForeignServers: true,
     verb: authenticate,
   })
   .get('/v2/auth/wait/{auth_id}', {
@@ -93,8 +99,8 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
     params: s.AuthRef,
     query: s.AuthWaitQuery,
     reply: s.Authentication,
-    errors: ['flow_not_found', ...SERVER_REFUSALS],
-    asks: true,
+    errors: ['flow_not_found', ...TOKEN_SERVER_ERRORS],
+    asksForeignServers: true,
     verb: waitForConnection,
   })
   .get('/v2/auth/callback/{provider_id}', {
@@ -102,16 +108,16 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
     summary: 'Where a provider sends people back to: a page that says what happened',
     description: 'The `state` of the address stands in for a key, and works once.',
     query: s.CallbackQuery,
-    ...comeBack,
-    open: receive(async c => new URL(c.req.url).searchParams),
+    ...callbackOperation,
+    open: callbackHandler(async c => new URL(c.req.url).searchParams),
   })
   .post('/v2/auth/callback/{provider_id}', {
     id: 'comeBackByForm',
     summary: 'The same for providers that answer by a form (`response_mode=form_post`)',
-    takes: 'application/x-www-form-urlencoded',
-    ...comeBack,
-    errors: [...comeBack.errors, 'body_cut', 'body_too_large'],
-    open: receive(c => readForm(c.req)),
+    bodyMediaType: 'application/x-www-form-urlencoded',
+    ...callbackOperation,
+    errors: [...callbackOperation.errors, 'body_cut', 'body_too_large'],
+    open: callbackHandler(c => readForm(c.req)),
   })
   .get('/v2/auth/tokens', {
     id: 'listConnections',
@@ -126,6 +132,6 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
     query: s.ConnectionRef,
     reply: s.Disconnection,
     errors: ['token_not_found'],
-    asks: true,
+    asksForeignServers: true,
     verb: disconnect,
   })

@@ -1,14 +1,14 @@
 // What crosses the wire when people are connected to a provider, and when their tokens are handed out.
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
-import { arrayOf, listOf, Page, Uuid, wholeNumber } from '../kernel/wire.ts'
+import { arrayOf, listOf, Page, parseWholeNumber, Uuid } from '../protocol/wire.ts'
 import { Scope } from './schema.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 /** By its `provider_id`, or by its `id`. */
 const ProviderName = label(255).meta({ description: 'The `provider_id` of a provider, or its `id`.' })
-const User = label(255)
-const OWN = 'Whoever the connection is for, in your own words; left out, the key that asks.'
+const UserId = label(255)
+const USER_ID_DESCRIPTION = 'Whoever the connection is for, in your own words; left out, the key that asks.'
 
 export const AuthenticationWish = z
   .object({
@@ -16,7 +16,7 @@ export const AuthenticationWish = z
     scopes: arrayOf(Scope, 100).default([]).meta({
       description: 'What the token needs to be good for. None: what the provider was found to need.',
     }),
-    user_id: User.nullish().meta({ description: OWN }),
+    user_id: UserId.nullish().meta({ description: USER_ID_DESCRIPTION }),
     force_new: z.boolean().default(false).meta({ description: 'Connect again, whatever is there.' }),
   })
   .meta({ id: 'AuthenticationWish', example: { provider: 'github', scopes: ['read:user'], user_id: 'ada' } })
@@ -48,7 +48,7 @@ export type Authentication = z.output<typeof Authentication>
 export const AuthRef = z.object({ auth_id: Uuid.meta({ description: 'From `POST /v2/auth/authenticate`.' }) })
 export const AuthWaitQuery = z.object({
   timeout: z
-    .preprocess(wholeNumber, z.int().min(0).max(60).default(30))
+    .preprocess(parseWholeNumber, z.int().min(0).max(60).default(30))
     .meta({ description: 'Seconds to wait at most.' }),
 })
 
@@ -81,14 +81,14 @@ export const ConnectionList = listOf(Connection).meta({ id: 'ConnectionList' })
 export const ConnectionQuery = z.object({
   ...Page.shape,
   provider: ProviderName.optional(),
-  user_id: User.optional().meta({ description: 'Of this user only, as the connection was asked for.' }),
+  user_id: UserId.optional().meta({ description: 'Of this user only, as the connection was asked for.' }),
 })
 
 export const ConnectionRef = z
   .object({
     token_id: Uuid.optional().meta({ description: 'The `id` of a connection.' }),
     provider: ProviderName.optional(),
-    user_id: User.optional().meta({ description: OWN }),
+    user_id: UserId.optional().meta({ description: USER_ID_DESCRIPTION }),
   })
   .refine(({ token_id, provider }) => (token_id === undefined) !== (provider === undefined), {
     error: 'needs either `token_id` or `provider`',

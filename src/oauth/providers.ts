@@ -2,23 +2,23 @@
 import { and, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
-import { db, ours, run, touched, unmoved } from '../kernel/db.ts'
-import { checkedUrl } from '../kernel/guarded-fetch.ts'
+import { bumpVersion, db, inOrganization, run, versionMatches } from '../kernel/db.ts'
+import { requireAllowedUrl } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
 import { newestFirst } from '../kernel/paging.ts'
-import { found, supplied } from '../kernel/rows.ts'
+import { requireRow, withoutNulls } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables.ts'
-import { redirectUri } from './identity.ts'
+import { redirectUri } from './client-document.ts'
 import {
+  isProvider,
   lockProviderToChange,
   type ProviderRow,
-  scopesOf,
-  seal,
-  settled,
-  theProvider,
+  scopesArray,
+  sealMember,
+  settleGrants,
   toDetails,
-  told,
   toWire,
+  wireColumns,
 } from './rows.ts'
 import type * as schema from './schema.ts'
 
@@ -26,47 +26,47 @@ type Ref = z.output<typeof schema.ProviderRef>
 
 export const listProviders = verb('deployments:read', async ctx => {
   const all = db
-    .select(told)
+    .select(wireColumns)
     .from(oauthProviders)
-    .where(ours(oauthProviders))
+    .where(inOrganization(oauthProviders))
     .orderBy(...newestFirst(oauthProviders))
   return (await run(ctx, all)).map(row => toWire(row as ProviderRow))
 })
 
 export const readProvider = verb('deployments:read', async (ctx, { provider_id }: Ref) => {
-  const rows = await run(ctx, db.select(told).from(oauthProviders).where(theProvider(provider_id)))
-  return toDetails(found(rows as ProviderRow[], 'provider_not_found'))
+  const rows = await run(ctx, db.select(wireColumns).from(oauthProviders).where(isProvider(provider_id)))
+  return toDetails(requireRow(rows as ProviderRow[], 'provider_not_found'))
 })
 
 /** A name that is being registered upstream is taken. */
-export const unreserved = (provider_id: string): SQL => sql`not exists (select from oauth_reservations r
+export const isNameUnreserved = (provider_id: string): SQL => sql`not exists (select from oauth_reservations r
   where r.organization_id = current_organization() and r.provider_id = ${provider_id} and r.expires_at > clock())`
 
 /** The name, where the condition holds. */
-export const freeName = (provider_id: string, condition: SQL): SQL =>
+export const requireFreeName = (provider_id: string, condition: SQL): SQL =>
   sql`case when ${condition} then ${provider_id} else refuse('provider_id_conflict', ${provider_id})::text end`
 
 /** Whoever takes a name holds it first: between a reservation that ends and the provider that it was for nobody slips in. */
-export const heldName = (provider_id: string): SQL =>
+export const lockProviderName = (provider_id: string): SQL =>
   sql`select pg_advisory_xact_lock(hashtextextended(current_organization() || ' provider ' || ${provider_id}, 0))`
 
-type Addresses = Partial<Pick<schema.ProviderPatch, 'auth_url' | 'token_url' | 'revocation_url'>>
-function checkAddresses({ config, origin }: Ctx, { auth_url, token_url, revocation_url }: Addresses): void {
-  for (const url of [auth_url, token_url, revocation_url]) if (url != null) checkedUrl(config, origin, url)
+type EndpointUrls = Partial<Pick<schema.ProviderPatch, 'auth_url' | 'token_url' | 'revocation_url'>>
+function checkEndpointUrls({ config, origin }: Ctx, { auth_url, token_url, revocation_url }: EndpointUrls): void {
+  for (const url of [auth_url, token_url, revocation_url]) if (url != null) requireAllowedUrl(config, origin, url)
 }
 
 export const createProvider = verb('deployments:create', async (ctx, input: schema.NewProvider) => {
-  checkAddresses(ctx, input)
+  checkEndpointUrls(ctx, input)
   const { provider_id, name, client_secret, uses_pkce } = input
   const change = db
     .insert(oauthProviders)
     .values({
       organization_id: sql`current_organization()`,
       made_by_workspace: sql`current_tenant()`,
-      provider_id: freeName(provider_id, unreserved(provider_id)),
+      provider_id: requireFreeName(provider_id, isNameUnreserved(provider_id)),
       name,
       client_id: input.client_id,
-      client_secret: await seal(ctx.sealer, provider_id, 'client_secret', client_secret),
+      client_secret: await sealMember(ctx.sealer, provider_id, 'client_secret', client_secret),
       auth_url: input.auth_url,
       token_url: input.token_url,
       revocation_url: input.revocation_url ?? null,
@@ -78,14 +78,14 @@ export const createProvider = verb('deployments:create', async (ctx, input: sche
       registration: 'given',
       // Whoever registers by hand needs it before there is a provider, so it bears the name and not the row's id.
       redirect_uri: redirectUri(ctx.origin, provider_id),
-      scopes: scopesOf(input.scopes),
+      scopes: scopesArray(input.scopes),
     })
-    .returning(told)
+    .returning(wireColumns)
   const data = { provider_id, name, registration: 'given' }
   const rows = (await commit(ctx, 'oauth_provider.created', change, data, {
-    lock: heldName(provider_id),
+    lock: lockProviderName(provider_id),
   })) as ProviderRow[]
-  return toWire(found(rows, 'organization_not_found'))
+  return toWire(requireRow(rows, 'organization_not_found'))
 })
 
 // ---- changing
@@ -93,21 +93,21 @@ export const createProvider = verb('deployments:create', async (ctx, input: sche
 const MASK = '********'
 
 /** Passes where the member is as it was said to be, or may be changed. */
-const onlyIf = (member: string, condition: SQL): SQL =>
+const immutableUnless = (member: string, condition: SQL): SQL =>
   sql`case when ${condition} then true else refuse('member_immutable', ${member}) end`
 
-const BY_HAND = sql`${oauthProviders.provider_type} is distinct from 'mcp'`
-const GIVEN = sql`${oauthProviders.registration} = 'given'`
+const IS_NOT_DISCOVERED = sql`${oauthProviders.provider_type} is distinct from 'mcp'`
+const HAS_GIVEN_CLIENT = sql`${oauthProviders.registration} = 'given'`
 
 /** What of a patch depends on how the provider was made. Naming the value that stands is no change. */
-function guards({ renamed, ...patch }: schema.ProviderPatch): SQL[] {
+function immutabilityGuards({ renamed, ...patch }: schema.ProviderPatch): SQL[] {
   const rules = {
-    auth_url: BY_HAND,
-    token_url: BY_HAND,
-    revocation_url: BY_HAND,
-    uses_pkce: BY_HAND,
-    client_id: GIVEN,
-    token_endpoint_auth_method: GIVEN,
+    auth_url: IS_NOT_DISCOVERED,
+    token_url: IS_NOT_DISCOVERED,
+    revocation_url: IS_NOT_DISCOVERED,
+    uses_pkce: IS_NOT_DISCOVERED,
+    client_id: HAS_GIVEN_CLIENT,
+    token_endpoint_auth_method: HAS_GIVEN_CLIENT,
     provider_type: sql`false`,
     mcp_server_url: sql`false`,
   } as const
@@ -115,10 +115,10 @@ function guards({ renamed, ...patch }: schema.ProviderPatch): SQL[] {
   const guarded = members
     .filter(member => patch[member] != null)
     .map(member =>
-      onlyIf(member, sql`${oauthProviders[member]} is not distinct from ${patch[member]} or ${rules[member]}`),
+      immutableUnless(member, sql`${oauthProviders[member]} is not distinct from ${patch[member]} or ${rules[member]}`),
     )
-  if (renamed != null) guarded.push(onlyIf('provider_id', sql`${oauthProviders.provider_id} = ${renamed}`))
-  if (patch.client_secret != null) guarded.push(onlyIf('client_secret', GIVEN))
+  if (renamed != null) guarded.push(immutableUnless('provider_id', sql`${oauthProviders.provider_id} = ${renamed}`))
+  if (patch.client_secret != null) guarded.push(immutableUnless('client_secret', HAS_GIVEN_CLIENT))
   return guarded
 }
 
@@ -128,7 +128,7 @@ const ENDPOINTS = ['auth_url', 'token_url', 'revocation_url'] as const
  * A stored secret was given for the stored endpoints: whoever names another endpoint gives it again, or does without
  * one.
  */
-function secretWithEndpoints(patch: schema.ProviderPatch): SQL | undefined {
+function requireSecretForEndpoints(patch: schema.ProviderPatch): SQL | undefined {
   const sent = ENDPOINTS.filter(member => patch[member] != null)
   if (sent.length === 0 || patch.client_secret != null || patch.token_endpoint_auth_method === 'none') return undefined
   const stays = sent.map(member => sql`${oauthProviders[member]} is not distinct from ${patch[member]}`)
@@ -142,7 +142,7 @@ async function secretChanges(ctx: Ctx, provider_id: string, patch: schema.Provid
   const { token_endpoint_auth_method: stored } = oauthProviders
   if (client_secret != null)
     return {
-      client_secret: await seal(ctx.sealer, provider_id, 'client_secret', client_secret),
+      client_secret: await sealMember(ctx.sealer, provider_id, 'client_secret', client_secret),
       token_endpoint_auth_method:
         method ?? sql`case when ${stored} = 'none' then 'client_secret_post' else ${stored} end`,
     }
@@ -152,23 +152,30 @@ async function secretChanges(ctx: Ctx, provider_id: string, patch: schema.Provid
 export const changeProvider = verb(
   'deployments:update',
   async (ctx, { provider_id, ...patch }: Ref & schema.ProviderPatch) => {
-    checkAddresses(ctx, patch)
+    checkEndpointUrls(ctx, patch)
     const { name, client_id, auth_url, token_url, revocation_url, uses_pkce, scopes } = patch
-    const changes = supplied({ name, client_id, auth_url, token_url, revocation_url, uses_pkce })
+    const changes = withoutNulls({ name, client_id, auth_url, token_url, revocation_url, uses_pkce })
     const change = db
       .update(oauthProviders)
       .set({
         ...changes,
         ...(uses_pkce != null && { code_challenge_method: uses_pkce ? 'S256' : null }),
-        ...(scopes && { scopes: scopesOf(scopes) }),
+        ...(scopes && { scopes: scopesArray(scopes) }),
         ...(await secretChanges(ctx, provider_id, patch)),
-        ...touched(oauthProviders),
+        ...bumpVersion(oauthProviders),
       })
-      .where(and(theProvider(provider_id), unmoved(ctx, oauthProviders), ...guards(patch), secretWithEndpoints(patch)))
-      .returning(told)
-    const data = settled(supplied({ ...changes, scopes, client_secret: patch.client_secret && MASK }))
+      .where(
+        and(
+          isProvider(provider_id),
+          versionMatches(ctx, oauthProviders),
+          ...immutabilityGuards(patch),
+          requireSecretForEndpoints(patch),
+        ),
+      )
+      .returning(wireColumns)
+    const data = settleGrants(withoutNulls({ ...changes, scopes, client_secret: patch.client_secret && MASK }))
     const lock = lockProviderToChange(provider_id)
     const rows = (await commit(ctx, 'oauth_provider.updated', change, data, { lock })) as ProviderRow[]
-    return toDetails(found(rows, 'provider_not_found'))
+    return toDetails(requireRow(rows, 'provider_not_found'))
   },
 )

@@ -1,10 +1,10 @@
 // How HTTP reaches OAuth providers.
 import type { Code } from '../kernel/codes.ts'
 import { slice } from '../kernel/routes.ts'
-import { discoverProvider, previewProvider } from './discover.ts'
-import { deleteProvider } from './ending.ts'
+import { deleteProvider } from './provider-deletion.ts'
+import { discoverProvider, previewProvider } from './provider-discovery.ts'
+import { recheckProvider } from './provider-recheck.ts'
 import * as providers from './providers.ts'
-import { recheckProvider } from './recheck.ts'
 import * as s from './schema.ts'
 
 const discoveryErrors: Code[] = [
@@ -57,7 +57,7 @@ export const providerRoutes = slice(
     body: s.McpServer,
     reply: s.OAuthProvider,
     errors: ['provider_id_conflict', 'blocked_url', ...discoveryErrors],
-    asks: true,
+    asksForeignServers: true,
     variant: { on: 'dry_run', reply: s.DiscoveryPreview, verb: previewProvider },
     verb: discoverProvider,
   })
@@ -95,7 +95,7 @@ export const providerRoutes = slice(
     params: s.ProviderRef,
     errors: ['provider_not_found', 'provider_not_yours'],
     versioned: true,
-    asks: true,
+    asksForeignServers: true,
     verb: deleteProvider,
   })
   .post('/v2/auth/providers/{provider_id}/recheck', {
@@ -113,6 +113,6 @@ export const providerRoutes = slice(
     params: s.ProviderRef,
     reply: s.OAuthProviderDetails,
     errors: ['provider_not_found'],
-    asks: true,
+    asksForeignServers: true,
     verb: recheckProvider,
   })

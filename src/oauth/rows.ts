@@ -1,43 +1,43 @@
 // From a provider's row to the wire, and its sealed members: nothing of them is told, and only here are they opened.
 import { getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type { Sealer } from '../kernel/crypto.ts'
-import { ours, textArray } from '../kernel/db.ts'
-import type { Hop } from '../kernel/guarded-fetch.ts'
-import { version } from '../kernel/routes.ts'
-import { iso } from '../kernel/rows.ts'
-import type { OAuthFetch } from '../kernel/wire.ts'
+import { inOrganization, textArray } from '../kernel/db.ts'
+import type { FetchRecord } from '../kernel/guarded-fetch.ts'
+import { etagVersion } from '../kernel/routes.ts'
+import { toIsoTime } from '../kernel/rows.ts'
+import type { OAuthFetch } from '../protocol/wire.ts'
 import { oauthProviders } from '../tables.ts'
-import type { Client } from './clients.ts'
+import type { Client } from './client-registration.ts'
 import type { OAuthProvider, OAuthProviderDetails } from './schema.ts'
 
 const {
   client_secret: _1,
   registration_access_token: _2,
   client_secret_urls: _3,
-  ...columns
+  ...unsealedColumns
 } = getTableColumns(oauthProviders)
-type Stored = typeof oauthProviders.$inferSelect
-export type ProviderRow = Omit<Stored, 'client_secret' | 'registration_access_token' | 'client_secret_urls'>
+type StoredProvider = typeof oauthProviders.$inferSelect
+export type ProviderRow = Omit<StoredProvider, 'client_secret' | 'registration_access_token' | 'client_secret_urls'>
 
 /** What servers did is for those who may do something about it. */
 const forAdministrators = (column: typeof oauthProviders.warnings | typeof oauthProviders.trace): SQL =>
   sql`case when 'deployments:update' = any(actor_permissions()) then ${column} end`.mapWith(column)
 
-export const told = {
-  ...columns,
+export const wireColumns = {
+  ...unsealedColumns,
   warnings: forAdministrators(oauthProviders.warnings).as('warnings'),
   trace: forAdministrators(oauthProviders.trace).as('trace'),
 }
 
 /** One provider of this organisation, by its name in addresses. */
-export const theProvider = (provider_id: string): SQL =>
-  sql`${oauthProviders.provider_id} = ${provider_id} and ${ours(oauthProviders)}`
+export const isProvider = (provider_id: string): SQL =>
+  sql`${oauthProviders.provider_id} = ${provider_id} and ${inOrganization(oauthProviders)}`
 
 /**
  * Held before anything that belongs to a provider is written: deleting a provider takes the provider first and then all of that, and
  * whoever took them the other way round would wait for it while it waits for them. Those who hold it so do not keep each other waiting.
  */
-export const heldProvider = (which: SQL): SQL => sql`select p.id from oauth_providers p where ${which} for key share`
+export const lockProvider = (which: SQL): SQL => sql`select p.id from oauth_providers p where ${which} for key share`
 
 /**
  * The lock of a change or a deletion. It refuses a caller that may not: a provider belongs to the organization, and
@@ -49,7 +49,7 @@ export const lockProviderToChange = (provider_id: string): SQL => sql`select loc
  * An event's data for a change of a provider. Building it ends what was granted under another binding, in every
  * workspace; what was granted under the binding `follows` is bound to the present one instead.
  */
-export const settled = (data: Record<string, unknown>, follows: string | null = null): SQL =>
+export const settleGrants = (data: Record<string, unknown>, follows: string | null = null): SQL =>
   sql`(${JSON.stringify(data)}::jsonb || jsonb_build_object('connections_ended', settle_grants(changed.id, ${follows})))::json`
 
 export const toWire = (row: ProviderRow): OAuthProvider => ({
@@ -66,57 +66,61 @@ export const toWire = (row: ProviderRow): OAuthProvider => ({
   mcp_server_url: row.mcp_server_url,
   token_endpoint_auth_method: row.token_endpoint_auth_method,
   is_dynamic_client: row.registration === 'dynamic',
-  created_at: iso(row.created_at),
-  updated_at: iso(row.updated_at),
+  created_at: toIsoTime(row.created_at),
+  updated_at: toIsoTime(row.updated_at),
 })
 
-export const toDetails = (row: ProviderRow): OAuthProviderDetails & { [version]: number } => ({
+export const toDetails = (row: ProviderRow): OAuthProviderDetails & { [etagVersion]: number } => ({
   ...toWire(row),
   scopes: row.scopes,
   redirect_uri: row.redirect_uri,
   registration: row.registration,
   revocation_url: row.revocation_url,
   issuer: row.issuer,
-  client_secret_expires_at: iso(row.client_secret_expires_at),
+  client_secret_expires_at: toIsoTime(row.client_secret_expires_at),
   health: row.health as OAuthProviderDetails['health'],
   health_detail: row.health_detail,
-  checked_at: iso(row.checked_at),
+  checked_at: toIsoTime(row.checked_at),
   made_by_workspace: row.made_by_workspace,
   warnings: row.warnings as OAuthProviderDetails['warnings'],
-  trace: (row.trace as Hop[] | null)?.map(hopToWire) ?? null,
-  [version]: row.version,
+  trace: (row.trace as FetchRecord[] | null)?.map(hopToWire) ?? null,
+  [etagVersion]: row.version,
 })
 
-export const hopToWire = (hop: Hop): OAuthFetch => ({
+export const hopToWire = (hop: FetchRecord): OAuthFetch => ({
   ...hop,
   status: hop.status ?? null,
   outcome: hop.outcome ?? null,
 })
 
 /** Drizzle would spread them. */
-export const scopesOf = (scopes: string[]): SQL => textArray(scopes)
+export const scopesArray = (scopes: string[]): SQL => textArray(scopes)
 
 // ---- sealed members
 
-type Sealed = 'client_secret' | 'registration_access_token'
-const place = (member: Sealed) => `oauth_providers.${member}`
+type SealedMember = 'client_secret' | 'registration_access_token'
+const sealContext = (member: SealedMember) => `oauth_providers.${member}`
 
 /**
  * Bound to the provider's name and the member. The name and not the row's id: a patch knows the name before its one trip, and a name is
  * never changed.
  */
-export const seal = async (sealer: Sealer, provider_id: string, member: Sealed, plain: string | null | undefined) =>
-  plain == null ? null : sealer.seal(plain, provider_id, place(member))
+export const sealMember = async (
+  sealer: Sealer,
+  provider_id: string,
+  member: SealedMember,
+  plain: string | null | undefined,
+) => (plain == null ? null : sealer.seal(plain, provider_id, sealContext(member)))
 
 /** What is kept of a client. */
 export const clientColumns = async (sealer: Sealer, provider_id: string, client: Client) => ({
   registration: client.registration,
   client_id: client.client_id,
-  client_secret: await seal(sealer, provider_id, 'client_secret', client.client_secret),
+  client_secret: await sealMember(sealer, provider_id, 'client_secret', client.client_secret),
   client_secret_expires_at: client.client_secret_expires_at,
   token_endpoint_auth_method: client.token_endpoint_auth_method,
   registration_client_uri: client.registration_client_uri,
-  registration_access_token: await seal(
+  registration_access_token: await sealMember(
     sealer,
     provider_id,
     'registration_access_token',
@@ -125,9 +129,12 @@ export const clientColumns = async (sealer: Sealer, provider_id: string, client:
 })
 
 /** The secrets of a row, for whoever speaks to its server. */
-export async function opened<Row extends Pick<Stored, 'provider_id' | Sealed>>(sealer: Sealer, row: Row): Promise<Row> {
-  const open = async (member: Sealed) =>
-    row[member] === null ? null : sealer.open(row[member], row.provider_id, place(member))
+export async function openProviderSecrets<Row extends Pick<StoredProvider, 'provider_id' | SealedMember>>(
+  sealer: Sealer,
+  row: Row,
+): Promise<Row> {
+  const open = async (member: SealedMember) =>
+    row[member] === null ? null : sealer.open(row[member], row.provider_id, sealContext(member))
   return {
     ...row,
     client_secret: await open('client_secret'),

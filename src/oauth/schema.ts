@@ -1,20 +1,20 @@
 // What crosses the wire about OAuth providers.
 import * as z from 'zod'
 import { Name } from '../access/schema.ts'
-import { arrayOf, OAuthFetch, text, truth, Uuid } from '../kernel/wire.ts'
+import { arrayOf, boundedText, OAuthFetch, parseBoolean, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 /** In a patch, null means the same as left out: keep. */
-const kept = <S extends z.ZodType>(schema: S) => schema.nullish()
+const optionalMember = <S extends z.ZodType>(schema: S) => schema.nullish()
 
 export const registrations = ['given', 'metadata_document', 'dynamic'] as const
-const healths = ['healthy', 'degraded', 'as_changed', 'unreachable', 'client_expired'] as const
+const healthStates = ['healthy', 'degraded', 'as_changed', 'unreachable', 'client_expired'] as const
 const authMethods = ['client_secret_post', 'client_secret_basic', 'none'] as const
 
 // ---- members
 
 /** It stands in addresses, also in that to which people come back. */
-const ProviderId = text(63)
+const ProviderId = boundedText(63)
   .regex(/^[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$/, {
     error: 'needs to be 1 to 63 lower-case letters, digits, or inner hyphens and underscores',
   })
@@ -25,18 +25,18 @@ const NewProviderId = ProviderId.refine(id => !Uuid.safeParse(id).success && id 
   error: 'needs to be no UUID, and not mcp-discover',
 })
 
-const visible = (longest: number) =>
-  text(longest).regex(/^[\x20-\x7e]+$/, { error: `needs 1 to ${longest} ASCII characters` })
-const ClientId = visible(2048)
-const ClientSecret = visible(4096).meta({ description: 'Stored sealed, and never told again.' })
+const printableText = (longest: number) =>
+  boundedText(longest).regex(/^[\x20-\x7e]+$/, { error: `needs 1 to ${longest} ASCII characters` })
+const ClientId = printableText(2048)
+const ClientSecret = printableText(4096).meta({ description: 'Stored sealed, and never told again.' })
 
-export const Scope = text(256).regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, {
+export const Scope = boundedText(256).regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, {
   error: 'needs to be one scope, without spaces, quotes and backslashes',
 })
 /** A set: naming one twice is naming it once. */
 const Scopes = arrayOf(Scope, 100).overwrite(names => [...new Set(names)])
 
-const Endpoint = text(2048).refine(url => /^https?:\/\//i.test(url) && URL.canParse(url) && !url.includes('#'), {
+const Endpoint = boundedText(2048).refine(url => /^https?:\/\//i.test(url) && URL.canParse(url) && !url.includes('#'), {
   error: 'needs to be an https address without a fragment',
 })
 
@@ -44,7 +44,7 @@ const providerTypes = ['microsoft', 'salesforce', 'slack'] as const
 
 // ---- answers
 
-const contract = {
+const providerMembers = {
   id: Uuid,
   organization_id: Uuid,
   provider_id: z.string(),
@@ -65,7 +65,7 @@ const contract = {
   updated_at: Time,
 }
 export const OAuthProvider = z
-  .object(contract)
+  .object(providerMembers)
   .meta({ id: 'OAuthProvider', description: 'Where people of the organisation connect their accounts.' })
 export type OAuthProvider = z.output<typeof OAuthProvider>
 export const OAuthProviders = z.array(OAuthProvider).meta({ description: 'All of the organisation, newest first.' })
@@ -74,30 +74,30 @@ export const Warning = z
   .object({ code: z.string(), detail: z.string() })
   .meta({ id: 'OAuthWarning', description: 'Something remarkable that a server says or does.' })
 
-const remarks = {
+const discoveryMembers = {
   warnings: z.array(Warning),
   trace: z.array(OAuthFetch),
 }
 export const OAuthProviderDetails = z
   .object({
-    ...contract,
+    ...providerMembers,
     scopes: z.array(z.string()).meta({ description: 'Asked for when a flow names none.' }),
     redirect_uri: z.string().meta({ description: 'Where the server sends people back to; it needs to know it.' }),
     registration: z.enum(registrations).meta({ description: 'How its client came to be.' }),
     revocation_url: z.string().nullable(),
     issuer: z.string().nullable().meta({ description: 'As the authorization server calls itself.' }),
     client_secret_expires_at: Time.nullable(),
-    health: z.enum(healths),
+    health: z.enum(healthStates),
     health_detail: z.string().nullable(),
     checked_at: Time,
     made_by_workspace: Uuid.nullable().meta({
       description:
         'The workspace that may change it while no other workspace is connected through it. Every other change needs `organization:manage-providers`.',
     }),
-    warnings: remarks.warnings
+    warnings: discoveryMembers.warnings
       .nullable()
       .meta({ description: 'Of the last check; null without `deployments:update`.' }),
-    trace: remarks.trace.nullable().meta({
+    trace: discoveryMembers.trace.nullable().meta({
       description: 'Every fetch of the last check; null without `deployments:update`.',
     }),
   })
@@ -129,7 +129,7 @@ export const DiscoveryPreview = z
       .string()
       .nullable()
       .meta({ description: 'Where people would come back to; null where it is made with the provider.' }),
-    ...remarks,
+    ...discoveryMembers,
   })
   .meta({
     id: 'OAuthDiscovery',
@@ -143,10 +143,13 @@ export const ProviderRef = z.object({ provider_id: ProviderId })
 
 const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null
 /** Beside faults of single members too: an answer names every fault at once. */
-const always = { when: ({ value }: { value: unknown }) => isObject(value) }
+const alwaysCheck = { when: ({ value }: { value: unknown }) => isObject(value) }
 
-type Client = { client_secret?: unknown; token_endpoint_auth_method?: unknown }
-const secretFits = ({ client_secret, token_endpoint_auth_method: method }: Client, check: z.RefinementCtx) => {
+type ClientAuthInput = { client_secret?: unknown; token_endpoint_auth_method?: unknown }
+const checkSecret = (
+  { client_secret, token_endpoint_auth_method: method }: ClientAuthInput,
+  check: z.RefinementCtx,
+) => {
   if (method == null || (method === 'none') === (client_secret == null)) return
   const message = method === 'none' ? 'has no place with `none`' : `is needed for \`${String(method)}\``
   check.addIssue({ code: 'custom', path: ['client_secret'], message })
@@ -162,17 +165,17 @@ export const NewProvider = z
     provider_id: NewProviderId,
     name: Name,
     client_id: ClientId,
-    client_secret: kept(ClientSecret),
+    client_secret: optionalMember(ClientSecret),
     auth_url: Endpoint,
     token_url: Endpoint,
-    revocation_url: kept(Endpoint),
+    revocation_url: optionalMember(Endpoint),
     scopes: Scopes.default([]).meta({ description: 'Asked for when a flow names none.' }),
     uses_pkce: Pkce.default(true),
-    code_challenge_method: kept(z.literal('S256')),
-    token_endpoint_auth_method: kept(AuthMethod),
-    provider_type: kept(z.enum(providerTypes)),
+    code_challenge_method: optionalMember(z.literal('S256')),
+    token_endpoint_auth_method: optionalMember(AuthMethod),
+    provider_type: optionalMember(z.enum(providerTypes)),
   })
-  .superRefine(secretFits, always)
+  .superRefine(checkSecret, alwaysCheck)
   .meta({
     id: 'NewOAuthProvider',
     description:
@@ -189,8 +192,8 @@ export const NewProvider = z
   })
 export type NewProvider = z.output<typeof NewProvider>
 
-type Given = { client_id?: unknown; client_secret?: unknown; registration?: unknown }
-const clientFits = ({ client_id, client_secret, registration }: Given, check: z.RefinementCtx) => {
+type ClientInput = { client_id?: unknown; client_secret?: unknown; registration?: unknown }
+const checkClient = ({ client_id, client_secret, registration }: ClientInput, check: z.RefinementCtx) => {
   const fault = (member: string, message: string) => check.addIssue({ code: 'custom', path: [member], message })
   if (client_secret != null && client_id == null) fault('client_id', 'is needed with a `client_secret`')
   if (registration === 'given' && client_id == null) fault('client_id', 'is needed for `given`')
@@ -203,15 +206,15 @@ export const McpServer = z
     provider_id: NewProviderId,
     name: Name,
     mcp_server_url: z.string().min(1).max(2048).meta({ description: 'The address of an MCP server that wants OAuth.' }),
-    client_id: kept(ClientId).meta({ description: 'Of a client that was registered by hand.' }),
-    client_secret: kept(ClientSecret),
-    scopes: kept(Scopes).meta({ description: 'Instead of those that the server asks for.' }),
+    client_id: optionalMember(ClientId).meta({ description: 'Of a client that was registered by hand.' }),
+    client_secret: optionalMember(ClientSecret),
+    scopes: optionalMember(Scopes).meta({ description: 'Instead of those that the server asks for.' }),
     registration: z
       .enum(['auto', ...registrations])
       .default('auto')
       .meta({ description: 'How the client comes to be; `auto` takes the first that the server offers.' }),
   })
-  .superRefine(clientFits, always)
+  .superRefine(checkClient, alwaysCheck)
   .meta({
     id: 'McpServer',
     description: 'An MCP server, from whose address everything else is found out.',
@@ -221,26 +224,26 @@ export type McpServer = z.output<typeof McpServer>
 
 export const DiscoverQuery = z.object({
   dry_run: z
-    .preprocess(truth, z.boolean().default(false))
+    .preprocess(parseBoolean, z.boolean().default(false))
     .meta({ description: 'Answers with what it would make, registers nothing and writes nothing.' }),
 })
 
 export const ProviderPatch = z
   .object({
-    name: kept(Name),
-    client_id: kept(ClientId).meta({ description: 'Only of a client that was given.' }),
-    client_secret: kept(ClientSecret),
-    token_endpoint_auth_method: kept(AuthMethod),
-    scopes: kept(Scopes),
-    auth_url: kept(Endpoint).meta({ description: 'Only of a provider made by hand, as those that follow.' }),
-    token_url: kept(Endpoint),
-    revocation_url: kept(Endpoint),
-    uses_pkce: kept(Pkce),
-    provider_id: kept(z.string()).meta({ description: 'It cannot be changed.' }),
-    provider_type: kept(z.string()).meta({ description: 'It cannot be changed.' }),
-    mcp_server_url: kept(z.string()).meta({ description: 'It cannot be changed.' }),
+    name: optionalMember(Name),
+    client_id: optionalMember(ClientId).meta({ description: 'Only of a client that was given.' }),
+    client_secret: optionalMember(ClientSecret),
+    token_endpoint_auth_method: optionalMember(AuthMethod),
+    scopes: optionalMember(Scopes),
+    auth_url: optionalMember(Endpoint).meta({ description: 'Only of a provider made by hand, as those that follow.' }),
+    token_url: optionalMember(Endpoint),
+    revocation_url: optionalMember(Endpoint),
+    uses_pkce: optionalMember(Pkce),
+    provider_id: optionalMember(z.string()).meta({ description: 'It cannot be changed.' }),
+    provider_type: optionalMember(z.string()).meta({ description: 'It cannot be changed.' }),
+    mcp_server_url: optionalMember(z.string()).meta({ description: 'It cannot be changed.' }),
   })
-  .superRefine(secretFits, always)
+  .superRefine(checkSecret, alwaysCheck)
   // The address has a member of that name too, and wins.
   .transform(({ provider_id, ...patch }) => ({ ...patch, renamed: provider_id }))
   .meta({

@@ -1,26 +1,26 @@
 // What crosses the wire about previews: the policy that makes them, and what there is of them.
 import * as z from 'zod'
-import { namedOnce } from '../deployments/kubernetes.schema.ts'
-import { MASK, Secret } from '../deployments/parts.schema.ts'
-import { ResourceSpec } from '../deployments/resources.schema.ts'
 import { DeploymentRef } from '../deployments/schema.ts'
-import { arrayOf, listOf, Page, text, Uuid } from '../kernel/wire.ts'
+import { checkUniqueNames } from '../protocol/kubernetes.schema.ts'
+import { MASK, Secret } from '../protocol/parts.schema.ts'
+import { ResourceSpec } from '../protocol/resources.schema.ts'
+import { arrayOf, boundedText, listOf, Page, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
 const DAY = 86_400
-const MOST_PREVIEWS = 50
-const MOST_STARS = 8
-const A_GLOB = `needs to be a pattern like \`feature/*\`, with at most ${MOST_STARS} stars and 200 characters`
-const Glob = text(201, A_GLOB)
-  .regex(/^!?[^\s\0]{1,200}$/, { error: A_GLOB })
-  .refine(glob => glob.replaceAll('**', '*').split('*').length - 1 <= MOST_STARS, { error: A_GLOB })
+const MAX_PREVIEWS = 50
+const MAX_STARS = 8
+const GLOB_ERROR = `needs to be a pattern like \`feature/*\`, with at most ${MAX_STARS} stars and 200 characters`
+const Glob = boundedText(201, GLOB_ERROR)
+  .regex(/^!?[^\s\0]{1,200}$/, { error: GLOB_ERROR })
+  .refine(glob => glob.replaceAll('**', '*').split('*').length - 1 <= MAX_STARS, { error: GLOB_ERROR })
 /** What every preview is told about itself. */
 const PREVIEW_VARIABLES = ['PREVIEW_ID', 'PREVIEW_BRANCH', 'PREVIEW_URL']
 const Overlay = Secret.refine(({ name }) => !PREVIEW_VARIABLES.includes(name), {
   error: 'is what a preview is told about itself; choose another name',
   path: ['name'],
 })
-const HookUrl = text(2048)
+const HookUrl = boundedText(2048)
   .regex(/^https?:\/\/[^\s\0]+$/, { error: 'needs to be an http(s) address', abort: true })
   .refine(url => URL.canParse(url), { error: 'needs to be an http(s) address' })
 
@@ -28,7 +28,7 @@ const Hooks = z
   .object({
     on_create: HookUrl.nullish().meta({ description: 'Told when a preview is made.' }),
     on_delete: HookUrl.nullish().meta({ description: 'Told when it goes.' }),
-    secret: text(255)
+    secret: boundedText(255)
       .min(8)
       .meta({
         description: `What they are signed with, as in Standard Webhooks; \`whsec_\` and base64, or any text. In an answer \`${MASK}\`, which sent back keeps it.`,
@@ -39,7 +39,7 @@ const Hooks = z
     description: 'Addresses that are told, so that a preview can have a database branch of its own.',
   })
 
-const members = {
+const policyMembers = {
   branches: arrayOf(Glob, 20, 1).meta({
     description: '`*` stays between slashes, `**` does not; `!` in front excludes.',
   }),
@@ -51,7 +51,7 @@ const members = {
   max: z
     .int()
     .min(1)
-    .max(MOST_PREVIEWS)
+    .max(MAX_PREVIEWS)
     .meta({ description: 'The most at once; a pull request beyond is refused and told so.' }),
   forks: z
     .enum(['deny', 'approve'])
@@ -64,15 +64,15 @@ const members = {
 
 export const NewPreviewPolicy = z
   .object({
-    branches: members.branches,
-    ttl: members.ttl.default(7 * DAY),
-    max: members.max.default(10),
-    forks: members.forks.default('deny'),
+    branches: policyMembers.branches,
+    ttl: policyMembers.ttl.default(7 * DAY),
+    max: policyMembers.max.default(10),
+    forks: policyMembers.forks.default('deny'),
     secrets: arrayOf(Overlay, 100).default([]),
     resource_spec: ResourceSpec.nullish(),
     hooks: Hooks.nullish(),
   })
-  .superRefine((body, check) => namedOnce(check, 'secrets', body.secrets))
+  .superRefine((body, check) => checkUniqueNames(check, 'secrets', body.secrets))
   .meta({
     id: 'NewPreviewPolicy',
     description: 'Which pull requests get a preview, and what it is made of.',
@@ -91,7 +91,7 @@ export type NewPreviewPolicy = z.output<typeof NewPreviewPolicy>
 export const PreviewPolicy = z
   .object({
     deployment_id: Uuid,
-    ...members,
+    ...policyMembers,
     hooks: z
       .object({ on_create: z.string().nullable(), on_delete: z.string().nullable(), secret: z.string() })
       .nullable(),
@@ -103,7 +103,7 @@ export type PreviewPolicy = z.output<typeof PreviewPolicy>
 
 export const PreviewQuery = Page
 /** What is no number is of no pull request. */
-const PullNumber = text(200)
+const PullNumber = boundedText(200)
   .transform(number => (/^[1-9]\d{0,8}$/.test(number) ? Number(number) : 0))
   .meta({ type: 'integer', description: 'Of the pull request.' })
 export const PreviewRef = z.object({ ...DeploymentRef.shape, number: PullNumber })

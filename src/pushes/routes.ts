@@ -2,16 +2,16 @@
 import { DeploymentRef } from '../deployments/schema.ts'
 import { IntegrationRef } from '../integrations/schema.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
-import { readPolicy, removePolicy, setPolicy } from './policy.ts'
+import { readPolicy, removePolicy, setPolicy } from './preview-policy.ts'
 import * as s from './previews.schema.ts'
 import { approvePreview, listPreviews } from './previews.ts'
-import { receive } from './receiver.ts'
+import { receiveDelivery } from './webhook-receiver.ts'
 
-const delivery = {
-  takes: 'application/json',
+const deliveryOperation = {
+  bodyMediaType: 'application/json',
   status: 202,
   // What it leads to is journaled by the work that follows, each thing in its own workspace.
-  reads: true,
+  isReadOnly: true,
   errors: [
     'delivery_unsigned',
     'body_cut',
@@ -22,7 +22,7 @@ const delivery = {
     'invalid_request',
     'database_unavailable',
   ],
-  open: receive,
+  open: receiveDelivery,
 } satisfies Partial<Operation>
 
 export const deliveryRoutes = slice('Deliveries', 'What git hosts tell of pushes, pull requests and installations.')
@@ -31,20 +31,20 @@ export const deliveryRoutes = slice('Deliveries', 'What git hosts tell of pushes
     summary: 'Where the operator’s GitHub App delivers',
     description:
       'The signature of the body (`X-Hub-Signature-256`) stands in for a key; a delivery that is not signed is never taken. Answered once it is stored; a repeat changes nothing.',
-    ...delivery,
+    ...deliveryOperation,
   })
   .post('/v1/integrations/forge/githost/{integration_id}/webhook', {
     id: 'receiveOwnDelivery',
     summary: 'Where an App of a workspace’s own, or Gitea, delivers',
     params: IntegrationRef,
     description: 'Signed with the integration’s own webhook secret, in `X-Hub-Signature-256` or `X-Gitea-Signature`.',
-    ...delivery,
-    errors: [...delivery.errors, 'address_rate_limited'],
+    ...deliveryOperation,
+    errors: [...deliveryOperation.errors, 'address_rate_limited'],
     // The integration is looked up before its signature can be checked.
     open: (c, services) => {
       const name = c.req.param('integration_id')?.toLowerCase()
       return c.var.limits.prove(c, { route: 'delivery', name, refusal: 'delivery_unsigned' }, () =>
-        receive(c, services),
+        receiveDelivery(c, services),
       )
     },
   })

@@ -3,19 +3,19 @@ import { hmacSha256, isSameDigest } from '../kernel/digest.ts'
 import { type Failure, fail } from '../kernel/errors.ts'
 
 /** The most that GitHub delivers; it drops whatever is larger. */
-export const MOST_BYTES = 25 * 1024 * 1024
+export const MAX_BODY_BYTES = 25 * 1024 * 1024
 /**
  * Of all bodies that this instance holds at once: anyone can send them until the signature is checked, which is at
  * the end.
  */
-const MOST_HELD = 32 * 1024 * 1024
+const MAX_BUFFERED_BYTES = 32 * 1024 * 1024
 /** GitHub gives up after ten seconds, Gitea after five. */
-const WITHIN_MS = 15_000
-const RETRY_S = '10'
+const READ_TIMEOUT_MS = 15_000
+const RETRY_AFTER_S = '10'
 
-let held = 0
+let bufferedBytes = 0
 
-type Delivered = {
+type SignedBody = {
   stream: ReadableStream<Uint8Array> | null
   /** As declared; null where the sender does not say. */
   length: number | null
@@ -26,10 +26,10 @@ type Delivered = {
 }
 
 /** Reads the text of a body that bears the signature. `use` has it while it still counts as held. */
-export async function withSignedBody<T>(delivered: Delivered, use: (text: string) => T): Promise<T> {
-  const { stream, length, secret, signature, withinMs = WITHIN_MS } = delivered
-  if ((length ?? 0) > MOST_BYTES) throw fail('delivery_too_large')
-  if (held + (length ?? 0) > MOST_HELD) throw busy()
+export async function withSignedBody<T>(delivered: SignedBody, use: (text: string) => T): Promise<T> {
+  const { stream, length, secret, signature, withinMs = READ_TIMEOUT_MS } = delivered
+  if ((length ?? 0) > MAX_BODY_BYTES) throw fail('delivery_too_large')
+  if (bufferedBytes + (length ?? 0) > MAX_BUFFERED_BYTES) throw busyFailure()
   const mac = hmacSha256(secret)
   const decoder = new TextDecoder()
   const parts: string[] = []
@@ -48,9 +48,9 @@ export async function withSignedBody<T>(delivered: Delivered, use: (text: string
   try {
     for (let next = await read(); next && !next.done; next = await read()) {
       size += next.value.byteLength
-      held += next.value.byteLength
-      if (size > MOST_BYTES) throw fail('delivery_too_large')
-      if (held > MOST_HELD) throw busy()
+      bufferedBytes += next.value.byteLength
+      if (size > MAX_BODY_BYTES) throw fail('delivery_too_large')
+      if (bufferedBytes > MAX_BUFFERED_BYTES) throw busyFailure()
       mac.update(next.value)
       parts.push(decoder.decode(next.value, { stream: true }))
     }
@@ -63,8 +63,8 @@ export async function withSignedBody<T>(delivered: Delivered, use: (text: string
   } finally {
     clearTimeout(timer)
     cancel()
-    held -= size
+    bufferedBytes -= size
   }
 }
 
-const busy = (): Failure => fail('deliveries_busy', { headers: { 'Retry-After': RETRY_S } })
+const busyFailure = (): Failure => fail('deliveries_busy', { headers: { 'Retry-After': RETRY_AFTER_S } })

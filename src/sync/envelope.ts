@@ -3,13 +3,13 @@ import { fail } from '../kernel/errors.ts'
 
 const utf8 = new TextEncoder()
 const CURVE = { name: 'ECDH', namedCurve: 'P-256' } as const
-const INFO = utf8.encode('slipway sync v1')
+const KEY_INFO = utf8.encode('slipway sync v1')
 const base64url = (bytes: ArrayBuffer | Uint8Array) => Buffer.from(bytes as Uint8Array).toString('base64url')
 
 export type Seal = (plain: unknown, place: string) => Promise<string>
 
 /** A point that is not on the curve is refused here, before anything is asked. */
-export async function sealTo(publicKey: string): Promise<Seal> {
+export async function createSeal(publicKey: string): Promise<Seal> {
   const raw = Buffer.from(publicKey, 'base64url')
   const theirs = await crypto.subtle.importKey('raw', raw, CURVE, false, []).catch(() => {
     const fault = { type: 'invalid_format', loc: ['body', 'public_key'], msg: 'is not a point of P-256' }
@@ -21,7 +21,7 @@ export async function sealTo(publicKey: string): Promise<Seal> {
     const shared = await crypto.subtle.deriveBits({ name: 'ECDH', public: theirs }, own.privateKey, 256)
     const secret = await crypto.subtle.importKey('raw', shared, 'HKDF', false, ['deriveKey'])
     const salt = Buffer.concat([new Uint8Array(ephemeral), raw])
-    const derivation = { name: 'HKDF', hash: 'SHA-256', salt, info: INFO }
+    const derivation = { name: 'HKDF', hash: 'SHA-256', salt, info: KEY_INFO }
     const key = await crypto.subtle.deriveKey(derivation, secret, { name: 'AES-GCM', length: 256 }, false, ['encrypt'])
     const iv = crypto.getRandomValues(new Uint8Array(12))
     const cipher = { name: 'AES-GCM', iv, additionalData: utf8.encode(place) }

@@ -4,17 +4,20 @@ import type * as z from 'zod'
 import { appendLogs } from '../deployments/logs.ts'
 import { verb } from '../kernel/context.ts'
 import { type Row, run } from '../kernel/db.ts'
-import { found } from '../kernel/rows.ts'
-import { heldLease } from './lease.ts'
-import type { LogBatch, LogReceipt } from './logs.schema.ts'
+import { requireRow } from '../kernel/rows.ts'
+import type { LogBatch, LogReceipt } from '../protocol/logs.schema.ts'
+import { lockLease } from './lease.ts'
 
-export const takeLogs = verb('listeners:sync', async (ctx, input: LogBatch): Promise<z.output<typeof LogReceipt>> => {
-  const { revision_id, deployment_id, kind, stream, from, lines } = input
-  const revision = sql`select r.tenant_id, r.id from revisions r join deployments d on d.id = r.deployment_id
+export const receiveLogs = verb(
+  'listeners:sync',
+  async (ctx, input: LogBatch): Promise<z.output<typeof LogReceipt>> => {
+    const { revision_id, deployment_id, kind, stream, from, lines } = input
+    const revision = sql`select r.tenant_id, r.id from revisions r join deployments d on d.id = r.deployment_id
     where r.id = ${revision_id}::uuid and d.id = ${deployment_id}::uuid and d.listener_id = current_listener()`
-  // A repeat waits for the first to be done, and then sees what came.
-  const taking = sql`select from revisions where id = ${revision_id}::uuid for no key update`
-  const rows = await run(ctx, appendLogs({ revision, kind, stream, from }, lines), [heldLease(input), taking])
-  const [next] = found(rows, 'revision_not_found') as Row
-  return { next: Number(next) }
-})
+    // A repeat waits for the first to be done, and then sees what came.
+    const taking = sql`select from revisions where id = ${revision_id}::uuid for no key update`
+    const rows = await run(ctx, appendLogs({ revision, kind, stream, from }, lines), [lockLease(input), taking])
+    const [next] = requireRow(rows, 'revision_not_found') as Row
+    return { next: Number(next) }
+  },
+)

@@ -1,20 +1,20 @@
 // How HTTP reaches the protocol between the control plane and agents.
-import { HOST_REFUSALS } from '../integrations/asking.ts'
-import { validate } from '../kernel/input.ts'
+import { HOST_ERRORS } from '../integrations/request.ts'
+import { validateInput } from '../kernel/input.ts'
 import { slice } from '../kernel/routes.ts'
-import { openArchive } from './archives.ts'
-import { CredentialWish, GivenCredential } from './credentials.schema.ts'
-import { giveCredential } from './credentials.ts'
-import { LogBatch, LogReceipt } from './logs.schema.ts'
-import { takeLogs } from './logs.ts'
-import { Changes, Poll, Release } from './poll.schema.ts'
+import { CredentialWish, GivenCredential } from '../protocol/credentials.schema.ts'
+import { LogBatch, LogReceipt } from '../protocol/logs.schema.ts'
+import { Changes, Poll, Release } from '../protocol/poll.schema.ts'
+import { ReportResults, Reports } from '../protocol/report.schema.ts'
+import { ArchiveRef, ArchiveSignature } from '../protocol/work.schema.ts'
+import { openArchive } from './archive-download.ts'
+import { issueCredential } from './credentials.ts'
+import { releaseLease } from './lease-release.ts'
+import { receiveLogs } from './logs.ts'
 import { poll } from './poll.ts'
-import { release } from './release.ts'
-import { ReportResults, Reports } from './report.schema.ts'
 import { report } from './report.ts'
-import { ArchiveRef, ArchiveSignature } from './work.schema.ts'
 
-const link = { params: ArchiveRef, query: ArchiveSignature }
+const archiveLinkInput = { params: ArchiveRef, query: ArchiveSignature }
 
 export const syncRoutes = slice(
   'Sync',
@@ -37,7 +37,7 @@ export const syncRoutes = slice(
     body: Release,
     idempotent: true,
     errors: ['listener_not_found', 'fence_stale'],
-    verb: release,
+    verb: releaseLease,
   })
   .post('/v1/sync/report', {
     id: 'report',
@@ -57,7 +57,7 @@ export const syncRoutes = slice(
     reply: LogReceipt,
     idempotent: true,
     errors: ['listener_not_found', 'revision_not_found', 'fence_stale'],
-    verb: takeLogs,
+    verb: receiveLogs,
   })
   .post('/v1/sync/credentials', {
     id: 'giveCredential',
@@ -66,21 +66,21 @@ export const syncRoutes = slice(
       'For a repository its git host is asked, by the integration that the deployment was made with. For the registry of this installation nobody is asked: what is given logs in there for an hour, to pull, and to push where the agent builds the image itself.',
     body: CredentialWish,
     reply: GivenCredential,
-    asks: true,
+    asksForeignServers: true,
     idempotent: true,
     errors: [
       ...(['listener_not_found', 'revision_not_found', 'fence_stale', 'repository_not_found'] as const),
       ...(['integration_not_found', 'integration_suspended', 'integration_revoked'] as const),
-      ...HOST_REFUSALS,
+      ...HOST_ERRORS,
     ],
-    verb: giveCredential,
+    verb: issueCredential,
   })
   .get('/v1/sync/archives/{workspace_id}/{upload_id}', {
     id: 'downloadArchive',
     summary: 'Download a source archive',
     description: 'The address is that of an `archive` of a poll: its signature stands in for a key.',
-    ...link,
-    streams: 'application/gzip',
+    ...archiveLinkInput,
+    streamMediaType: 'application/gzip',
     errors: [
       'download_link_invalid',
       'download_link_expired',
@@ -89,7 +89,7 @@ export const syncRoutes = slice(
       'storage_unavailable',
     ],
     open: async (c, services) => {
-      const input = validate(c.req, link, '', []) as Parameters<typeof openArchive>[1]
+      const input = validateInput(c.req, archiveLinkInput, '', []) as Parameters<typeof openArchive>[1]
       const headers = { 'Content-Type': 'application/gzip', 'Cache-Control': 'no-store' }
       return c.body(await openArchive(services, input), 200, headers)
     },

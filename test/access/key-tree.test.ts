@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, it } from 'vitest'
 import { NewListener } from '../../src/listeners/schema.ts'
-import { clock, eventsOf, newTenant, nobody, type Tenant } from '../support/app.ts'
+import { clock, newTenant, readEvents, type Tenant, unusedId } from '../support/app.ts'
 
 const HOUR = 3_600_000
 
@@ -51,10 +51,10 @@ describe('revoking a key', () => {
       await makeKey(tenant.as(maker.key), { 'X-Tenant-Id': second }),
     ]
     const below = await makeKey(tenant.as(there.key))
-    const requestId = `revoke-${nobody()}`
+    const requestId = `revoke-${unusedId()}`
     await owner.delete(`/orgs/current/api-keys/${maker.id}`, undefined, { 'X-Request-Id': requestId })
     for (const key of [maker, here, there, below]) expect(await codeOf(tenant, key)).toBe('key_revoked')
-    const events = await eventsOf(requestId)
+    const events = await readEvents(requestId)
     const told = events.map(({ type, subject_id, scope_id }) => [type, subject_id, scope_id])
     const wanted = [
       ['api_key.revoked', maker.id, organization_id],
@@ -123,7 +123,7 @@ describe('revoking a key', () => {
     )
     expect(replies.filter(({ status }) => status === 204).length).toBeGreaterThan(0)
     for (const { status } of replies) expect([204, 404]).toContain(status)
-    const events = (await Promise.all(replies.map(({ headers }) => eventsOf(headers.get('X-Request-Id')!)))).flat()
+    const events = (await Promise.all(replies.map(({ headers }) => readEvents(headers.get('X-Request-Id')!)))).flat()
     expect(events.map(event => event.subject_id).toSorted()).toEqual([first!.id, second!.id, third!.id].toSorted())
   })
 })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { ADMIN, EDITOR, ORGANIZATION_ADMIN, ORGANIZATION_USER } from '../../src/access/built-in.ts'
-import { newTenant, nobody, startApp } from '../support/app.ts'
+import { ADMIN, EDITOR, ORGANIZATION_ADMIN, ORGANIZATION_USER } from '../../src/access/built-in-roles.ts'
+import { newTenant, startApp, unusedId } from '../support/app.ts'
 
 describe('members of the organisation', () => {
   it('are added, read, listed, changed and removed', async () => {
@@ -36,7 +36,7 @@ describe('members of the organisation', () => {
     expect((await owner.post('/orgs/current/members', { email: 'a@example.com', role_id: EDITOR })).body.code).toBe(
       'role_not_found',
     )
-    expect((await owner.post('/orgs/current/members', { email: 'a@example.com', role_id: nobody() })).body.code).toBe(
+    expect((await owner.post('/orgs/current/members', { email: 'a@example.com', role_id: unusedId() })).body.code).toBe(
       'role_not_found',
     )
   })
@@ -89,7 +89,7 @@ describe('members of a workspace', () => {
     expect((await tenant.post('/workspaces/current/members', { member_id: added.body.member_id })).body.code).toBe(
       'workspace_member_exists',
     )
-    expect((await tenant.post('/workspaces/current/members', { member_id: nobody() })).body.code).toBe(
+    expect((await tenant.post('/workspaces/current/members', { member_id: unusedId() })).body.code).toBe(
       'member_not_found',
     )
     expect((await tenant.post('/workspaces/current/members', {})).status).toBe(422)

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest'
-import { newTenant, nobody } from '../support/app.ts'
+import { newTenant, unusedId } from '../support/app.ts'
 
 describe('the organisation', () => {
   it('is told to any of its keys', async () => {
@@ -117,7 +117,10 @@ describe('workspaces', () => {
 
   it('are not found under an id that is nobody’s', async () => {
     const { owner } = await newTenant()
-    for (const reply of [await owner.get(`/workspaces/${nobody()}`), await owner.delete(`/workspaces/${nobody()}`)]) {
+    for (const reply of [
+      await owner.get(`/workspaces/${unusedId()}`),
+      await owner.delete(`/workspaces/${unusedId()}`),
+    ]) {
       expect([reply.status, reply.body.code]).toEqual([404, 'workspace_not_found'])
     }
   })

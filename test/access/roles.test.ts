@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
-import { VIEWER } from '../../src/access/built-in.ts'
+import { VIEWER } from '../../src/access/built-in-roles.ts'
 import { permissionNames } from '../../src/kernel/permissions.ts'
-import { newTenant, nobody } from '../support/app.ts'
+import { newTenant, unusedId } from '../support/app.ts'
 
 const named = (roles: { display_name: string }[]) => roles.map(role => role.display_name).sort()
 
@@ -66,7 +66,7 @@ describe('roles', () => {
       'role_built_in',
     )
     expect((await owner.delete(`/orgs/current/roles/${VIEWER}`)).body.code).toBe('role_built_in')
-    expect((await owner.get(`/orgs/current/roles/${nobody()}`)).body.code).toBe('role_not_found')
+    expect((await owner.get(`/orgs/current/roles/${unusedId()}`)).body.code).toBe('role_not_found')
   })
 
   it('have names that are unique in their organisation', async () => {

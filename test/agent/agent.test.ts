@@ -7,14 +7,21 @@ import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
-import { controlAt } from '../../src/agent/control.ts'
+import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
-import { gzip, tar } from '../support/archives.ts'
-import { eventually } from '../support/commands.ts'
-import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
-import { ask, closeAgents, folder, LOOPBACK, QUICK, run } from '../support/engine.ts'
-import { type GitServer, gitServer } from '../support/git-http.ts'
+import { gzip, makeTar } from '../support/archives.ts'
+import { waitFor } from '../support/commands.ts'
+import { type ControlPlane, startControlPlane } from '../support/fake-control-plane.ts'
+import { type GitServer, startGitServer } from '../support/git-server.ts'
+import {
+  closeAgents,
+  FAST_LIMITS,
+  LOOPBACK_NETWORKS,
+  makeTempFolder,
+  requestRouter,
+  runAgent,
+} from '../support/process-engine.ts'
 
 let home: string
 let control: ControlPlane
@@ -22,11 +29,11 @@ let git: GitServer
 let id: string
 
 beforeEach(async () => {
-  home = folder()
+  home = makeTempFolder()
   id = randomUUID()
   ;[control, git] = await Promise.all([
-    controlPlane(),
-    gitServer({ username: 'x-access-token', password: 'hush-clone' }),
+    startControlPlane(),
+    startGitServer({ username: 'x-access-token', password: 'hush-clone' }),
   ])
 })
 afterEach(async () => {
@@ -40,14 +47,14 @@ function start({
   agent_id = 'agent-1',
   ...limits
 }: Partial<Limits> & { at?: string; agent_id?: string } = {}) {
-  const engine = new ProcessEngine({ home: at, port: 0, limits: { ...QUICK, ...limits } })
+  const engine = new ProcessEngine({ home: at, port: 0, limits: { ...FAST_LIMITS, ...limits } })
   const said: string[] = []
   const agent = new Agent({
-    ...{ agent_id, version: 'test', home: at, engine, networks: LOOPBACK, wait: 5, retry: 50 },
-    control: controlAt({ url: control.url, key: 'key' }),
-    say: line => void said.push(line),
+    ...{ agent_id, version: 'test', home: at, engine, networks: LOOPBACK_NETWORKS, wait: 5, retry: 50 },
+    control: createControlPlaneClient({ url: control.url, key: 'key' }),
+    logToOperator: line => void said.push(line),
   })
-  run(agent)
+  runAgent(agent)
   return { agent, said }
 }
 
@@ -65,7 +72,7 @@ const source = (more = {}) => ({
   ...more,
 })
 const ended = (revision: string) =>
-  eventually(() => control.reports.find(one => one.revision_id === revision && /deployed|failed/.test(one.state)))
+  waitFor(() => control.reports.find(one => one.revision_id === revision && /deployed|failed/.test(one.state)))
 const urlOf = () => control.reports.findLast(({ url }) => url)!.url!
 
 /** Asks without end, until it is told to stop; every answer counts. */
@@ -77,7 +84,7 @@ function polling(url: string) {
   })
   const loop = (async () => {
     while (on) {
-      const answer = await ask(url).then(
+      const answer = await requestRouter(url).then(
         ({ status, body }) => `${status} ${body}`,
         error => `failed ${error.message}`,
       )
@@ -86,7 +93,7 @@ function polling(url: string) {
   })()
   return {
     seen,
-    until: (answer: string) => eventually(() => seen.has(answer)),
+    until: (answer: string) => waitFor(() => seen.has(answer)),
     async stop() {
       on = false
       await loop
@@ -109,8 +116,8 @@ test('what was changed while a revision was on its way is not taken for known, a
   expect(await ended(one)).toMatchObject({ state: 'deployed', generation })
   control.odd.deaf = false
   expect(
-    await eventually(
-      async () => (await ask(urlOf(), '/below', { headers: { host: 'shop.example.com' } })).status === 200,
+    await waitFor(
+      async () => (await requestRouter(urlOf(), '/below', { headers: { host: 'shop.example.com' } })).status === 200,
     ),
   ).toBe(true)
 })
@@ -145,11 +152,11 @@ test('a repository: deployed, pushed to, redeployed, rolled back, while a client
   const asked = git.seen.length
   const back = control.want(id, source({ git: { ...source().git, commit_sha: first } }), { secrets: { TOKEN: '!' } })
   expect(await ended(back)).toMatchObject({ state: 'deployed' })
-  await eventually(async () => (await ask(urlOf())).body === 'one!')
+  await waitFor(async () => (await requestRouter(urlOf())).body === 'one!')
   expect(await client.stop()).toEqual(['200 one!', '200 two'])
   // It was still there.
   expect(git.seen).toHaveLength(asked)
-  await eventually(() =>
+  await waitFor(() =>
     control.logs.some(({ of, kind, message }) => of === back && kind === 'deploy' && message === 'serving one'),
   )
   expect(control.logs.some(({ of, kind, message }) => of === one && kind === 'build' && message.includes(first))).toBe(
@@ -158,7 +165,7 @@ test('a repository: deployed, pushed to, redeployed, rolled back, while a client
   // What was left behind is gone, or kept for another rollback.
   const made = () => fs.readdirSync(join(home, 'builds', id)).filter(name => name !== 'cache' && name !== 'source')
   const kept = (name: string) => fs.existsSync(join(home, 'builds', id, name, 'kept.json'))
-  await eventually(
+  await waitFor(
     () =>
       made()
         .filter(name => !kept(name))
@@ -177,13 +184,13 @@ test('the templates: each answers', async () => {
     const deployment = randomUUID()
     const report = await ended(control.want(deployment, { source: 'internal_template', template_id }))
     expect(report).toMatchObject({ state: 'deployed' })
-    answers.push((await ask(report.url!, path)).body.trim())
+    answers.push((await requestRouter(report.url!, path)).body.trim())
   }
   expect(answers).toEqual(['[]', expect.stringContaining('It is served'), '{"ok":true}'])
 })
 
 test('an archive whose link is over by the time that it is built gets another one', async () => {
-  const file = await gzip(tar('hello'))
+  const file = await gzip(makeTar('hello'))
   const asked: string[] = []
   const server = createServer((req, res) => {
     asked.push(req.url!)
@@ -201,7 +208,7 @@ test('an archive whose link is over by the time that it is built gets another on
   const revision = control.want(id, { source: 'internal_source', archive })
   await ended(revision)
   expect(asked).toEqual(expect.arrayContaining(['/old', '/new']))
-  await eventually(() => control.logs.some(({ message }) => /link to the archive is over/.test(message)))
+  await waitFor(() => control.logs.some(({ message }) => /link to the archive is over/.test(message)))
 })
 
 describe('a failure is told in a sentence, and the old revision serves', () => {
@@ -214,9 +221,9 @@ describe('a failure is told in a sentence, and the old revision serves', () => {
     const revision = control.want(id, source(more))
     const report = await ended(revision)
     const asked = client.seen.get('200 old') ?? 0
-    await eventually(() => client.seen.get('200 old')! > asked + 5)
+    await waitFor(() => client.seen.get('200 old')! > asked + 5)
     expect(await client.stop()).toEqual(['200 old'])
-    await eventually(() => !fs.existsSync(join(home, 'process', id, 'revisions', revision)))
+    await waitFor(() => !fs.existsSync(join(home, 'process', id, 'revisions', revision)))
     return report
   }
   const running = (code: string, more = {}) => ({ ...serving('new'), 'main.mjs': code, ...more })
@@ -297,11 +304,11 @@ test('that an application is used is told once, and not with each request', asyn
   start({ asked_ms: 25, used_ms: 500 })
   await ended(control.want(id, source()))
   const told = () => control.reports.filter(one => one.state === 'serving').map(one => one.last_request_at)
-  const counted = await eventually(() => told().at(-1))
-  await eventually(() => Date.now() > Date.parse(counted) + 600)
+  const counted = await waitFor(() => told().at(-1))
+  await waitFor(() => Date.now() > Date.parse(counted) + 600)
   const [reports, asking] = [control.reports.length, Date.now()]
-  while (Date.now() < asking + 300) await ask(urlOf())
-  const used = await eventually(() => told().find(at => at! > counted))
+  while (Date.now() < asking + 300) await requestRouter(urlOf())
+  const used = await waitFor(() => told().find(at => at! > counted))
   expect(Date.parse(used!)).toBeGreaterThanOrEqual(asking)
   expect(control.reports.length - reports).toBeLessThanOrEqual(2)
 })
@@ -311,13 +318,13 @@ test('an interrupted build ends with all that it started; the old one serves', a
   start()
   await ended(control.want(id, source()))
   const revision = control.want(id, source({ build_command: 'echo begun && sleep 1000' }))
-  await eventually(() => control.logs.some(({ of, message }) => of === revision && message === 'begun'))
-  await eventually(() => control.said(revision).includes('building'))
+  await waitFor(() => control.logs.some(({ of, message }) => of === revision && message === 'begun'))
+  await waitFor(() => control.said(revision).includes('building'))
   control.interrupt(id)
-  await eventually(() => control.reports.at(-1)?.state === 'serving')
-  await eventually(() => !fs.existsSync(join(home, 'builds', id, revision)))
-  await eventually(() => control.logs.some(({ of, message }) => of === revision && message.includes('interrupted')))
-  expect((await ask(urlOf())).body).toBe('old')
+  await waitFor(() => control.reports.at(-1)?.state === 'serving')
+  await waitFor(() => !fs.existsSync(join(home, 'builds', id, revision)))
+  await waitFor(() => control.logs.some(({ of, message }) => of === revision && message.includes('interrupted')))
+  expect((await requestRouter(urlOf())).body).toBe('old')
 })
 
 test('a deleted deployment is removed, and told so', async () => {
@@ -325,9 +332,9 @@ test('a deleted deployment is removed, and told so', async () => {
   const { said } = start()
   await ended(control.want(id, source()))
   control.unwant(id)
-  await eventually(() => control.reports.some(({ state }) => state === 'removed'))
-  expect((await ask(urlOf())).status).toBe(404)
-  await eventually(() => said.some(line => /^shop-.*: removed$/.test(line)))
+  await waitFor(() => control.reports.some(({ state }) => state === 'removed'))
+  expect((await requestRouter(urlOf())).status).toBe(404)
+  await waitFor(() => said.some(line => /^shop-.*: removed$/.test(line)))
   for (const place of ['builds', 'process']) expect(fs.readdirSync(join(home, place))).toEqual([])
 })
 
@@ -338,7 +345,7 @@ test('the control plane gone for a while: what runs runs on, and a build that en
   const client = polling(urlOf())
   git.push(serving('new'))
   const revision = control.want(id, source({ build_command: 'sleep 2' }))
-  await eventually(() => control.said(revision).includes('building'))
+  await waitFor(() => control.said(revision).includes('building'))
   control.away(true)
   await client.until('200 new')
   control.away(false)
@@ -352,7 +359,7 @@ describe('a credential that the control plane does not give', () => {
     git.push(serving('one'))
     start()
     const revision = control.want(id, source())
-    await eventually(ready)
+    await waitFor(ready)
     return revision
   }
   test('is waited for while it is away, for as long as the revision is wanted', async () => {
@@ -362,8 +369,8 @@ describe('a credential that the control plane does not give', () => {
   test('is waited for no more when the revision is interrupted', async () => {
     const revision = await asked({ left: 1e9 }, () => control.refusing.told > 6)
     control.interrupt(id)
-    await eventually(() => control.reports.at(-1)?.state === 'serving')
-    await eventually(() => !fs.existsSync(join(home, 'builds', id, revision)))
+    await waitFor(() => control.reports.at(-1)?.state === 'serving')
+    await waitFor(() => !fs.existsSync(join(home, 'builds', id, revision)))
   })
 
   test.each([
@@ -385,8 +392,8 @@ test('two agents for one listener: one works, the other waits; the one that lost
   const count = control.reports.length
   const revision = control.want(id, source())
   const second = start({ at: join(home, 'second'), agent_id: 'agent-2' })
-  await eventually(() => second.said.some(line => line.includes('Held')))
-  expect((await ask(url)).body).toBe('one')
+  await waitFor(() => second.said.some(line => line.includes('Held')))
+  expect((await requestRouter(url)).body).toBe('one')
   expect(control.reports.length).toBe(count)
   control.giveBack()
   expect(await ended(revision)).toMatchObject({ state: 'deployed' })
@@ -397,7 +404,7 @@ test('two agents for one listener: the one that ends gives its lease back, and t
   const first = start()
   await ended(control.want(id, source()))
   const second = start({ at: join(home, 'second'), agent_id: 'agent-2' })
-  await eventually(() => second.said.some(line => line.includes('Held')))
+  await waitFor(() => second.said.some(line => line.includes('Held')))
   await first.agent.close({ stop: false })
   expect(await ended(control.want(id, source()))).toMatchObject({ state: 'deployed' })
 })

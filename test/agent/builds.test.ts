@@ -10,25 +10,25 @@ import { promisify } from 'node:util'
 import { gzipSync } from 'node:zlib'
 import { packTar, type TarEntry } from 'modern-tar'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
-import { ARCHIVE_LIMITS, unpack } from '../../src/agent/builds/archive.ts'
+import { parseNetworks, resolveAllowedAddress } from '../../src/agent/builds/allowed-address.ts'
+import { ARCHIVE_LIMITS, unpackArchive } from '../../src/agent/builds/archive.ts'
 import { Builds } from '../../src/agent/builds/builds.ts'
 import { runCommand } from '../../src/agent/builds/command.ts'
-import { configurationAt } from '../../src/agent/builds/configuration.ts'
-import { settingsOf } from '../../src/agent/builds/git.ts'
-import { type Origin, obtain } from '../../src/agent/builds/tree.ts'
-import { Passing, type Task } from '../../src/agent/engines/engine.ts'
-import { PATH } from '../../src/agent/engines/process/environment.ts'
+import { gitSettings } from '../../src/agent/builds/git-checkout.ts'
+import { readRuntimeConfiguration } from '../../src/agent/builds/runtime-configuration.ts'
+import { type BuildSource, loadSourceTree } from '../../src/agent/builds/source-tree.ts'
+import { type BuildTask, TransientError } from '../../src/agent/engines/engine.ts'
+import { DEFAULT_PATH } from '../../src/agent/engines/process/environment.ts'
 import { prepare } from '../../src/agent/engines/process/prepare.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
-import { networksIn, reach } from '../../src/agent/reach.ts'
-import { aliveOf, eventually, heard } from '../support/commands.ts'
-import { LOOPBACK, folder as newFolder, unit } from '../support/engine.ts'
-import { type GitServer, gitServer } from '../support/git-http.ts'
+import { filterRunning, silenceRejection, waitFor } from '../support/commands.ts'
+import { type GitServer, startGitServer } from '../support/git-server.ts'
+import { LOOPBACK_NETWORKS, makeUnit, makeTempFolder as newFolder } from '../support/process-engine.ts'
 
 let home: string
 let lines: string[]
 let controller: AbortController
-let task: Task
+let task: BuildTask
 const revision = randomUUID()
 
 beforeEach(() => {
@@ -39,7 +39,7 @@ beforeEach(() => {
     log: message => void lines.push(message),
     signal: controller.signal,
     cache: join(home, 'cache'),
-    running: join(home, 'running'),
+    runningFolder: join(home, 'running'),
   }
   fs.mkdirSync(task.cache)
 })
@@ -49,15 +49,15 @@ afterEach(() => {
   fs.rmSync(home, { recursive: true, force: true, maxRetries: 9 })
 })
 
-const nothing: Origin = {
+const nothing: BuildSource = {
   ...{ git: null, archive: null, template_id: null },
   ...{ platform_config_path: null, install_command: null, build_command: null },
 }
 let trees = 0
-const tree = (origin: Partial<Origin>, networks = LOOPBACK) =>
-  obtain(
+const tree = (origin: Partial<BuildSource>, networks = LOOPBACK_NETWORKS) =>
+  loadSourceTree(
     { ...nothing, ...origin },
-    { revision, task, folder: join(home, `tree-${++trees}`), path: PATH, disk_mb: 64, networks },
+    { revision, task, folder: join(home, `tree-${++trees}`), path: DEFAULT_PATH, disk_mb: 64, networks },
   )
 /** The origin of a server of the test's own. */
 async function listening(answer: RequestListener): Promise<string> {
@@ -77,7 +77,7 @@ describe('a repository', () => {
   const PACKAGE = { 'package.json': '{}' }
 
   test('is fetched at a branch, a tag or a commit, and told of', async () => {
-    server = await gitServer()
+    server = await startGitServer()
     const first = server.push({ ...PACKAGE, 'a.txt': 'one' }, 'Begin')
     server.tag('v1')
     const second = server.push({ 'a.txt': 'two' }, 'Go on')
@@ -99,7 +99,7 @@ describe('a repository', () => {
   })
 
   test('a ref that is not there, a server that is not', async () => {
-    server = await gitServer()
+    server = await startGitServer()
     server.push(PACKAGE)
     await expect(tree(git('nowhere'))).rejects.toThrow(/no branch, tag or whole commit id `nowhere`/)
     await expect(tree(git('main', { commit_sha: 'a'.repeat(40) }))).rejects.toThrow(/cannot be fetched/)
@@ -108,7 +108,7 @@ describe('a repository', () => {
   })
 
   test('a credential opens it, and is nowhere else', async () => {
-    server = await gitServer({ username: 'x-access-token', password: 'hunter2hunter2' })
+    server = await startGitServer({ username: 'x-access-token', password: 'hunter2hunter2' })
     server.push(PACKAGE)
     const refused = await tree(git('main')).catch(error => error.message)
     expect(refused).toMatch(/cannot be read/)
@@ -134,7 +134,7 @@ describe('a repository', () => {
   })
 
   test('a redirect is not followed, and the other origin gets neither a request nor the credential', async () => {
-    server = await gitServer()
+    server = await startGitServer()
     server.push(PACKAGE)
     const url = await listening((req, res) =>
       res.writeHead(302, { Location: `${new URL(server.url).origin}${req.url}` }).end(),
@@ -146,7 +146,7 @@ describe('a repository', () => {
   })
 
   test('of branches without end the first are read', async () => {
-    server = await gitServer()
+    server = await startGitServer()
     const sha = server.push(PACKAGE)
     const names = [...Array.from({ length: 40_000 }, (_, i) => `refs/a/${i}/main`), 'refs/heads/main']
     const refs = names.map(name => `${sha}\t${name}\n`).join('')
@@ -163,7 +163,7 @@ describe('a repository', () => {
       asked.push(req.url!)
       res.writeHead(404).end()
     })
-    server = await gitServer()
+    server = await startGitServer()
     const sha = server.push(PACKAGE)
     const url = await listening((req, res) => {
       const files: Record<string, string> = {
@@ -190,7 +190,7 @@ describe('a repository', () => {
     ['https://ada:hush@example.com/acme/shop.git', /user name or password/],
     ['ssh://git@example.com/acme/shop.git', /not `https`/],
   ])('%s is not reached', async (url, why) => {
-    server = await gitServer()
+    server = await startGitServer()
     const reason = await tree(git('main', { url }), []).catch(error => error.message)
     expect(reason).toMatch(why)
     expect(reason).not.toContain('hush')
@@ -202,26 +202,28 @@ describe('a repository', () => {
     ['metadata', ['169.254.169.254']],
     ['one of several that is not public', ['93.184.216.34', '::ffff:10.0.0.7']],
   ])('a public name that leads to an address that is not is refused: %s', async (_, addresses) => {
-    server = await gitServer()
+    server = await startGitServer()
     const resolve = async () => addresses.map(address => ({ address }))
-    const asking = (networks: Parameters<typeof reach>[1]) =>
-      reach('https://git.example.com/acme/shop.git', networks, resolve)
+    const asking = (networks: Parameters<typeof resolveAllowedAddress>[1]) =>
+      resolveAllowedAddress('https://git.example.com/acme/shop.git', networks, resolve)
     await expect(asking([])).rejects.toThrow(/leads to an address that is not public/)
-    await expect(asking(networksIn('127.0.0.0/8, 10.0.0.0/8, 169.254.0.0/16'))).resolves.toMatchObject({ addresses })
+    await expect(asking(parseNetworks('127.0.0.0/8, 10.0.0.0/8, 169.254.0.0/16'))).resolves.toMatchObject({ addresses })
   })
 
   test('git connects to the address that was judged, whatever the name leads to by then', async () => {
-    server = await gitServer()
+    server = await startGitServer()
     const sha = server.push(PACKAGE)
     const { port } = new URL(server.url)
     // Nobody else can look this name up.
-    const { url, addresses } = await reach(`http://git.example.invalid:${port}/app.git`, LOOPBACK, async () => [
-      { address: '127.0.0.1' },
-    ])
-    const { settings } = settingsOf({ url, addresses }, null)
+    const { url, addresses } = await resolveAllowedAddress(
+      `http://git.example.invalid:${port}/app.git`,
+      LOOPBACK_NETWORKS,
+      async () => [{ address: '127.0.0.1' }],
+    )
+    const { settings } = gitSettings({ url, addresses }, null)
     const flags = settings.flatMap(([name, value]) => ['-c', `${name}=${value}`])
     const said = await promisify(execFile)('git', [...flags, 'ls-remote', url.href, 'refs/heads/main'], {
-      env: { PATH, GIT_TERMINAL_PROMPT: '0' },
+      env: { PATH: DEFAULT_PATH, GIT_TERMINAL_PROMPT: '0' },
     })
     expect(said.stdout).toContain(sha)
   })
@@ -232,7 +234,7 @@ describe('a repository', () => {
       asked.push(req.url!)
       res.writeHead(404).end()
     })
-    server = await gitServer({ username: 'x-access-token', password: 'hunter2hunter2' })
+    server = await startGitServer({ username: 'x-access-token', password: 'hunter2hunter2' })
     const pointer = 'version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n'
     server.push({
       ...PACKAGE,
@@ -249,7 +251,7 @@ describe('a repository', () => {
   })
 
   test('what a build wrote into the mirror does not tell git how to work', async () => {
-    server = await gitServer()
+    server = await startGitServer()
     server.push(PACKAGE)
     await tree(git('main'))
     const mirror = join(task.cache, 'git')
@@ -269,7 +271,7 @@ describe('a repository', () => {
   })
 
   test('its mirror is kept, and one that is spoilt is made anew', async () => {
-    server = await gitServer()
+    server = await startGitServer()
     server.push(PACKAGE)
     await tree(git('main'))
     const objects = join(task.cache, 'git/objects')
@@ -291,7 +293,7 @@ describe('an archive', () => {
     const packed = join(home, 'a.tgz')
     fs.writeFileSync(packed, gzipSync(await packTar(entries)))
     const folder = join(home, `unpacked-${++trees}`)
-    await unpack(packed, folder, task, { ...ARCHIVE_LIMITS, ...limits })
+    await unpackArchive(packed, folder, task, { ...ARCHIVE_LIMITS, ...limits })
     return folder
   }
 
@@ -337,7 +339,9 @@ describe('an archive', () => {
     const broken = [bytes.subarray(0, bytes.length / 2), Buffer.from('hello'), gzipSync('a'.repeat(2000))]
     for (const [i, some] of broken.entries()) {
       fs.writeFileSync(join(home, 'b.tgz'), some)
-      await expect(unpack(join(home, 'b.tgz'), join(home, `b-${i}`), task), String(i)).rejects.toThrow(/is damaged/)
+      await expect(unpackArchive(join(home, 'b.tgz'), join(home, `b-${i}`), task), String(i)).rejects.toThrow(
+        /is damaged/,
+      )
     }
   })
 
@@ -361,7 +365,7 @@ describe('an archive', () => {
     onTestFinished(() => void server.close())
     await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
     const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/a`
-    await expect(tree({ archive: { url, sha256: '0'.repeat(64), size: 1000 } })).rejects.toThrow(Passing)
+    await expect(tree({ archive: { url, sha256: '0'.repeat(64), size: 1000 } })).rejects.toThrow(TransientError)
   })
 })
 
@@ -381,7 +385,7 @@ describe('a template', () => {
 describe('the runtime configuration', () => {
   const written = (text: string) => {
     fs.writeFileSync(join(home, 'c.json'), text)
-    return () => configurationAt(home, 'c.json')
+    return () => readRuntimeConfiguration(home, 'c.json')
   }
 
   test('is read, other members passed over', () => {
@@ -392,7 +396,7 @@ describe('the runtime configuration', () => {
       env: { A: 'b' },
       build_command: null,
     })
-    expect(configurationAt(home, 'none.json')).toBeUndefined()
+    expect(readRuntimeConfiguration(home, 'none.json')).toBeUndefined()
   })
 
   test.each([
@@ -406,7 +410,7 @@ describe('the runtime configuration', () => {
   test('a link to what is ours is refused', () => {
     fs.mkdirSync(join(home, 'app'))
     fs.symlinkSync('/etc/passwd', join(home, 'app/c.json'))
-    expect(() => configurationAt(join(home, 'app'), 'c.json')).toThrow(/leads out/)
+    expect(() => readRuntimeConfiguration(join(home, 'app'), 'c.json')).toThrow(/leads out/)
   })
 
   test.each([
@@ -419,11 +423,11 @@ describe('the runtime configuration', () => {
     make(join(folder, 'package.json'))
     const found = { ...nothing, folder, commit: null, start_command: null, health_path: null, env: {} }
     const ref = { deployment_id: randomUUID(), revision_id: revision }
-    await expect(prepare(unit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(reason)
+    await expect(prepare(makeUnit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(reason)
   })
 
   test('the deployment’s own commands win; without a start command it is npm start; without either it is refused', async () => {
-    const server = await gitServer()
+    const server = await startGitServer()
     onTestFinished(() => server.stop())
     const commands = { install_command: 'echo theirs', build_command: 'echo theirs' }
     server.push({ 'app.json': JSON.stringify(commands), 'package.json': '{"scripts": {"start": "node main.mjs"}}' })
@@ -435,13 +439,15 @@ describe('the runtime configuration', () => {
     })
     const found = await tree(origin)
     const ref = { deployment_id: randomUUID(), revision_id: revision }
-    expect((await prepare(unit(ref), found, task, { disk_mb: 64 })).start_command).toBe('npm start --silent')
+    expect((await prepare(makeUnit(ref), found, task, { disk_mb: 64 })).start_command).toBe('npm start --silent')
     fs.writeFileSync(join(found.folder, 'package.json'), '{}')
-    await expect(prepare(unit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(/`start` script to its package.json/)
+    await expect(prepare(makeUnit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(
+      /`start` script to its package.json/,
+    )
     fs.writeFileSync(join(found.folder, 'server.js'), '')
-    expect((await prepare(unit(ref), found, task, { disk_mb: 64 })).start_command).toBe('npm start --silent')
+    expect((await prepare(makeUnit(ref), found, task, { disk_mb: 64 })).start_command).toBe('npm start --silent')
     fs.rmSync(join(found.folder, 'package.json'))
-    await expect(prepare(unit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(/start_command/)
+    await expect(prepare(makeUnit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(/start_command/)
     expect((await tree({ ...origin, platform_config_path: 'no.json' })).start_command).toBeNull()
   })
 })
@@ -451,46 +457,53 @@ test('what the operator lends is seen by the commands of a build, and is its own
   fs.mkdirSync(location)
   const own = { folder: location, commit: null, health_path: null, install_command: null, env: {} }
   const wanted = { ...own, start_command: 'node main.mjs', build_command: 'echo "$HTTPS_PROXY $CITY $HOME" > seen' }
-  const of = unit({ deployment_id: randomUUID(), revision_id: revision }, { secrets: { CITY: 'Bergen' } })
+  const of = makeUnit({ deployment_id: randomUUID(), revision_id: revision }, { secrets: { CITY: 'Bergen' } })
   await prepare(of, wanted, task, { disk_mb: 64, lent: { HTTPS_PROXY: 'http://proxy', CITY: 'Oslo', HOME: '/root' } })
   expect(fs.readFileSync(join(location, 'seen'), 'utf8')).toBe(`http://proxy Bergen ${join(task.cache, 'home')}\n`)
 })
 
 test('a build that waits for its turn is interrupted at once', async () => {
   const engine = new ProcessEngine({ home, port: 0 })
-  const builds = new Builds({ home, engine, changed() {}, stale() {}, log() {} })
+  const builds = new Builds({ home, engine, onChange() {}, onLinkExpired() {}, log() {} })
   onTestFinished(() => builds.close())
   const install_command = `while [ ! -e ${home}/go ]; do sleep 0.02; done`
-  const all = [1, 2, 3].map(() => unit({ deployment_id: randomUUID(), revision_id: randomUUID() }))
+  const all = [1, 2, 3].map(() => makeUnit({ deployment_id: randomUUID(), revision_id: randomUUID() }))
   for (const one of all) builds.start(one, { ...nothing, template_id: 'static-site', install_command })
   await builds.interrupt(all[2]!)
   expect(all.map(one => builds.isBuilding(one))).toEqual([true, true, false])
   fs.writeFileSync(join(home, 'go'), '')
-  await eventually(() => builds.made(all[0]!) && builds.made(all[1]!))
-  expect(builds.made(all[2]!)).toBeUndefined()
+  await waitFor(() => builds.readRecord(all[0]!) && builds.readRecord(all[1]!))
+  expect(builds.readRecord(all[2]!)).toBeUndefined()
 })
 
 test('one whose outcome cannot be written down is tried again', async () => {
   const said: string[] = []
   const engine = new ProcessEngine({ home, port: 0 })
   const log = (_: unknown, message: string) => void said.push(message)
-  const builds = new Builds({ home, engine, changed() {}, stale() {}, log, again_ms: 0 })
+  const builds = new Builds({ home, engine, onChange() {}, onLinkExpired() {}, log, retry_ms: 0 })
   onTestFinished(() => builds.close())
-  const of = unit({ deployment_id: randomUUID(), revision_id: randomUUID() })
+  const of = makeUnit({ deployment_id: randomUUID(), revision_id: randomUUID() })
   const record = join(home, 'builds', of.deployment_id, of.revision_id, 'record.json')
   const failing = (build_command: string) => {
     builds.start(of, { ...nothing, template_id: 'static-site', build_command })
-    return eventually(() => !builds.isBuilding(of))
+    return waitFor(() => !builds.isBuilding(of))
   }
   await failing(`mkdir ${record}; exit 1`)
-  expect(builds.made(of)).toBeUndefined()
+  expect(builds.readRecord(of)).toBeUndefined()
   await failing('exit 1')
-  expect(builds.made(of)).toMatchObject({ state: 'broken' })
+  expect(builds.readRecord(of)).toMatchObject({ state: 'broken' })
 })
 
 describe('a command of a build', () => {
   const run = (command: string, more = {}) =>
-    runCommand(['/bin/sh', '-c', command], { cwd: home, env: { PATH }, revision, task, what: 'It', ...more })
+    runCommand(['/bin/sh', '-c', command], {
+      cwd: home,
+      env: { PATH: DEFAULT_PATH },
+      revision,
+      task,
+      label: 'It',
+      ...more,
+    })
 
   test('its lines are told as they come; it sees nothing of our environment', async () => {
     process.env.OURS = 'secret'
@@ -508,10 +521,10 @@ describe('a command of a build', () => {
   })
 
   test('a line without an end is told before it has one', async () => {
-    const running = heard(
+    const running = silenceRejection(
       run(`head -c 100000 /dev/zero | tr '\\0' x; while [ ! -e told ]; do sleep 0.02; done; echo; echo; echo end`),
     )
-    await eventually(() => lines.length > 0)
+    await waitFor(() => lines.length > 0)
     fs.writeFileSync(join(home, 'told'), '')
     await running
     expect(lines.map(line => line.length)).toEqual([16 * 1024 + 1, 0, 3])
@@ -521,24 +534,24 @@ describe('a command of a build', () => {
     const of = { deployment_id: randomUUID(), revision_id: revision }
     const folder = join(home, 'builds', of.deployment_id, revision)
     fs.mkdirSync(folder, { recursive: true })
-    const env = { PATH, SLIPWAY_REVISION_ID: revision }
+    const env = { PATH: DEFAULT_PATH, SLIPWAY_REVISION_ID: revision }
     const daemon = spawn('sleep', ['1000'], { env, detached: true, stdio: 'ignore' })
     onTestFinished(() => void daemon.kill('SIGKILL'))
     const builds = new Builds({
       home,
       engine: new ProcessEngine({ home, port: 0 }),
-      changed() {},
-      stale() {},
+      onChange() {},
+      onLinkExpired() {},
       log() {},
     })
     await builds.open()
     expect(fs.existsSync(folder)).toBe(false)
-    await eventually(() => aliveOf([daemon.pid!]).length === 0)
+    await waitFor(() => filterRunning([daemon.pid!]).length === 0)
   })
 
   test('a daemon in a session of its own holds nothing up, and ends with it', async () => {
     await run(`setsid sh -c 'echo $$ > pid; exec sleep 1000' & while [ ! -s pid ]; do sleep 0.02; done`)
-    await eventually(() => aliveOf([Number(read(home, 'pid'))]).length === 0)
+    await waitFor(() => filterRunning([Number(read(home, 'pid'))]).length === 0)
   })
 
   test.each([
@@ -551,10 +564,10 @@ describe('a command of a build', () => {
       () => 'it ended well',
       error => error.message,
     )
-    const pids = (await eventually(() => lines.find(line => /^\d+ \d+$/.test(line)))).split(' ').map(Number)
+    const pids = (await waitFor(() => lines.find(line => /^\d+ \d+$/.test(line)))).split(' ').map(Number)
     then()
     expect(await outcome).toMatch(reason)
-    await eventually(() => aliveOf(pids).length === 0)
-    expect(fs.existsSync(task.running)).toBe(false)
+    await waitFor(() => filterRunning(pids).length === 0)
+    expect(fs.existsSync(task.runningFolder)).toBe(false)
   })
 })

@@ -1,12 +1,12 @@
 // What the agent asks for to pull and push, how long it keeps it, and what a refusal or an absence comes to.
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
-import { Refused } from '../../src/agent/control.ts'
-import { Credentials } from '../../src/agent/credentials.ts'
-import { Passing, Unworkable } from '../../src/agent/engines/engine.ts'
-import { makeKeys } from '../../src/agent/envelope.ts'
-import type { RegistryCredential } from '../../src/sync/credentials.schema.ts'
-import { sealTo } from '../../src/sync/envelope.ts'
+import { RequestRefused } from '../../src/agent/control-plane/client.ts'
+import { Credentials } from '../../src/agent/control-plane/credentials.ts'
+import { makeAgentKeys } from '../../src/agent/control-plane/envelope.ts'
+import { PermanentError, TransientError } from '../../src/agent/engines/engine.ts'
+import type { RegistryCredential } from '../../src/protocol/credentials.schema.ts'
+import { createSeal } from '../../src/sync/envelope.ts'
 
 const HOST = 'registry.example.com'
 const ref = () => ({ deployment_id: randomUUID(), revision_id: randomUUID() })
@@ -17,7 +17,7 @@ const login = (more: Partial<RegistryCredential> = {}): RegistryCredential => ({
 
 /** A control plane that gives what the test says, each time; without a word, it is away. */
 function asking(...says: (RegistryCredential | null | Error)[]) {
-  const keys = makeKeys()
+  const keys = makeAgentKeys()
   const asked: object[] = []
   const ending = new AbortController()
   let leased = true
@@ -28,11 +28,11 @@ function asking(...says: (RegistryCredential | null | Error)[]) {
         const said = says.shift()
         if (said === undefined || said instanceof Error) throw said ?? new Error('fetch failed')
         const place = `listener/${deployment_id}/${revision_id}/registry`
-        return { credential: said && (await (await sealTo(public_key))(said, place)) }
+        return { credential: said && (await (await createSeal(public_key))(said, place)) }
       },
     },
     keys,
-    who: () => (leased ? { agent_id: 'agent', fence: 7, listener: 'listener' } : undefined),
+    currentLease: () => (leased ? { agent_id: 'agent', fence: 7, listener: 'listener' } : undefined),
     signal: ending.signal,
     retry_ms: 1,
     hide: () => {},
@@ -87,23 +87,23 @@ test('where the installation has no registry nobody is asked again', async () =>
 })
 
 test('a refusal is told, and a control plane that is away is asked again', async () => {
-  const refused = new Refused(404, 'revision_not_found', 'There is no such revision.', null)
-  await expect(asking(refused).credentials.registry(ref())).rejects.toThrow(Unworkable)
+  const refused = new RequestRefused(404, 'revision_not_found', 'There is no such revision.', null)
+  await expect(asking(refused).credentials.registry(ref())).rejects.toThrow(PermanentError)
   const given = login()
-  const busy = asking(new Error('fetch failed'), new Refused(503, '', 'Away.', 1), given)
+  const busy = asking(new Error('fetch failed'), new RequestRefused(503, '', 'Away.', 1), given)
   expect(await busy.credentials.registry(ref())).toEqual(given)
   const away = asking()
-  await expect(away.credentials.registry(ref())).rejects.toThrow(Passing)
+  await expect(away.credentials.registry(ref())).rejects.toThrow(TransientError)
   expect(away.asked).toHaveLength(5)
-  await expect(away.credentials.registry(ref())).rejects.toThrow(Passing)
+  await expect(away.credentials.registry(ref())).rejects.toThrow(TransientError)
   expect(away.asked).toHaveLength(6)
 })
 
 test('a git host that stays away is the end of it, told as the control plane does', async () => {
-  const away = new Refused(502, 'upstream_error', 'git.example.com answers nothing.', 60)
+  const away = new RequestRefused(502, 'upstream_error', 'git.example.com answers nothing.', 60)
   const { credentials, asked } = asking(away, away, away, away, away)
   await expect(credentials.repository(ref(), new AbortController().signal)).rejects.toThrow(
-    new Unworkable(away.message),
+    new PermanentError(away.message),
   )
   expect(asked).toHaveLength(5)
 })
@@ -111,7 +111,7 @@ test('a git host that stays away is the end of it, told as the control plane doe
 test('without the lease nobody is asked, and it passes', async () => {
   const { credentials, asked, lose } = asking(login())
   lose()
-  await expect(credentials.registry(ref())).rejects.toThrow(Passing)
+  await expect(credentials.registry(ref())).rejects.toThrow(TransientError)
   expect(asked).toEqual([])
 })
 
@@ -119,5 +119,5 @@ test('an agent that ends meanwhile gives nothing up', async () => {
   const { credentials, end } = asking(new Error('fetch failed'))
   const asked = credentials.registry(ref())
   end()
-  await expect(asked).rejects.toThrow(Passing)
+  await expect(asked).rejects.toThrow(TransientError)
 })

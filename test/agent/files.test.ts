@@ -3,17 +3,17 @@ import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { sizeOf } from '../../src/agent/files.ts'
-import { folder } from '../support/engine.ts'
+import { measureMegabytes } from '../../src/agent/system/files.ts'
+import { makeTempFolder } from '../support/process-engine.ts'
 
 test('a folder that its owner may not write into is removed too, and what links lead to stays', () => {
-  const home = folder()
+  const home = makeTempFolder()
   const [cache, other] = [join(home, 'cache'), join(home, 'other')]
   for (const at of [join(cache, 'mod/deep'), other]) fs.mkdirSync(at, { recursive: true })
   for (const at of [join(cache, 'mod/deep/file'), join(other, 'file')]) fs.writeFileSync(at, '')
   fs.symlinkSync(other, join(cache, 'mod/link'))
   for (const at of [join(cache, 'mod/deep'), join(cache, 'mod'), other]) fs.chmodSync(at, 0o555)
-  const script = `import { remove } from '${join(import.meta.dirname, '../../src/agent/files.ts')}'; await remove('${cache}')`
+  const script = `import { remove } from '${join(import.meta.dirname, '../../src/agent/system/files.ts')}'; await remove('${cache}')`
   // Root may do anything, so it is one that may not.
   const bounds = ['--bounding-set=-dac_override,-dac_read_search', '--inh-caps=-dac_override,-dac_read_search']
   const as = process.getuid?.() === 0 ? ['setpriv', ...bounds] : []
@@ -26,13 +26,13 @@ test('a folder that its owner may not write into is removed too, and what links 
 })
 
 test('empty files, and what is deeper than any path, count', async () => {
-  const home = folder()
+  const home = makeTempFolder()
   for (let i = 0; i < 1000; i++) fs.writeFileSync(join(home, `${i}`), '')
-  expect(await sizeOf(home)).toBeGreaterThan(3)
+  expect(await measureMegabytes(home)).toBeGreaterThan(3)
   const [upper, lower] = ['upper', 'lower'].map(name => join(home, name, ...Array(15).fill('n'.repeat(200))))
   for (const at of [upper!, lower!]) fs.mkdirSync(at, { recursive: true })
   fs.writeFileSync(join(lower!, 'file'), '')
   fs.renameSync(join(home, 'lower'), join(upper!, 'lower'))
-  expect(await sizeOf(home)).toBe(Number.POSITIVE_INFINITY)
+  expect(await measureMegabytes(home)).toBe(Number.POSITIVE_INFINITY)
   execFileSync('rm', ['-rf', home])
 })

@@ -3,7 +3,7 @@ import { once } from 'node:events'
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net'
 import { afterEach, expect, test } from 'vitest'
 import { probe } from '../../src/agent/engines/local/health.ts'
-import { eventually } from '../support/commands.ts'
+import { waitFor } from '../support/commands.ts'
 
 const OK = 'HTTP/1.1 200 OK\r\n'
 const open = new Set<Socket>()
@@ -29,11 +29,11 @@ async function application(first: string, more: string): Promise<number> {
 test('an answer without an end is well, and is not read forever', async () => {
   const port = await application(`${OK}\r\n`, '')
   expect(await probe(port, '/', 300)).toMatchObject({ ok: true })
-  await eventually(() => open.size === 0)
+  await waitFor(() => open.size === 0)
 })
 
 test('a head without an end is no answer', async () => {
   const port = await application(`${OK}X: `, 'x')
   expect(await probe(port, '/', 300)).toMatchObject({ ok: false })
-  await eventually(() => open.size === 0)
+  await waitFor(() => open.size === 0)
 })

@@ -1,7 +1,7 @@
 // Which lines of a log a failure brings along: those that say what happened.
 import { expect, test } from 'vitest'
-import { cutAt, lastOf, withLast } from '../../src/agent/last-lines.ts'
-import { cut } from '../../src/agent/work.ts'
+import { cutMessage } from '../../src/agent/reconcile/work.ts'
+import { appendLastLines, selectLastLines, truncateText } from '../../src/agent/redaction/last-lines.ts'
 
 test('of a Node that threw, what it threw and where, and nothing else', () => {
   const said = `
@@ -22,7 +22,7 @@ Error: DATABASE_URL is not set
 Node.js v24.21.0
 npm error
 npm error A complete log of this run can be found in: /home/x/.npm/_logs/1.log`
-  expect(lastOf(said.split('\n'))).toEqual([
+  expect(selectLastLines(said.split('\n'))).toEqual([
     'connecting',
     '/app/main.cjs:1',
     "throw new Error('DATABASE_URL is not set')",
@@ -35,14 +35,14 @@ npm error A complete log of this run can be found in: /home/x/.npm/_logs/1.log`
 
 test('the newest of many, and a sentence alone where there are none', () => {
   const many = Array.from({ length: 50 }, (_, i) => `line ${i}`)
-  expect(lastOf(many).at(-1)).toBe('line 49')
-  expect(lastOf(many).length).toBeLessThan(20)
-  expect(withLast('It ended.', ['', '> start'])).toBe('It ended.')
-  expect(lastOf(['\x1b[31merror\x1b[39m TS2304\0', '\x1b[2m\x1b[22m'])).toEqual(['error TS2304'])
-  expect(withLast('It ended.', ['why'])).toBe('It ended. Its last lines:\nwhy')
+  expect(selectLastLines(many).at(-1)).toBe('line 49')
+  expect(selectLastLines(many).length).toBeLessThan(20)
+  expect(appendLastLines('It ended.', ['', '> start'])).toBe('It ended.')
+  expect(selectLastLines(['\x1b[31merror\x1b[39m TS2304\0', '\x1b[2m\x1b[22m'])).toEqual(['error TS2304'])
+  expect(appendLastLines('It ended.', ['why'])).toBe('It ended. Its last lines:\nwhy')
 })
 
 test('no character is cut in two, which the control plane would not take', () => {
   for (const text of ['🚀'.repeat(2000), `a${'🚀'.repeat(2000)}`, `${'🚀'.repeat(2000)}a`])
-    expect([cut(text).isWellFormed(), cutAt(text, 1001).isWellFormed()]).toEqual([true, true])
+    expect([cutMessage(text).isWellFormed(), truncateText(text, 1001).isWellFormed()]).toEqual([true, true])
 })

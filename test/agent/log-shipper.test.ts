@@ -1,16 +1,16 @@
 // What of a log is sent on: its lines, each once and in their order, and nothing that stood beside the ids of whose they are.
 import { expect, test } from 'vitest'
-import { LogShipper } from '../../src/agent/log-shipper.ts'
-import type { LogBatch } from '../../src/sync/logs.schema.ts'
-import { unit } from '../support/engine.ts'
+import { LogShipper } from '../../src/agent/control-plane/log-shipper.ts'
+import type { LogBatch } from '../../src/protocol/logs.schema.ts'
+import { makeUnit } from '../support/process-engine.ts'
 
 const shipperTo = (
   control: { logs: (batch: LogBatch) => Promise<{ next: number }> },
   knows = (): boolean | null => true,
 ) =>
   new LogShipper({
-    ...{ control, knows, who: () => ({ agent_id: 'agent-1', fence: 1 }) },
-    redacted: (_, text) => text.replaceAll('hush', '********'),
+    ...{ control, areSecretsKnown: knows, currentLease: () => ({ agent_id: 'agent-1', fence: 1 }) },
+    redact: (_, text) => text.replaceAll('hush', '********'),
   })
 
 test('whoever logs with a whole unit sends no secret of it', async () => {
@@ -20,7 +20,7 @@ test('whoever logs with a whole unit sends no secret of it', async () => {
     return { next: batch.from + batch.lines.length }
   }
   const shipper = shipperTo({ logs })
-  const of = unit({ deployment_id: 'deployment', revision_id: 'revision' }, { secrets: { TOKEN: 'hush' } })
+  const of = makeUnit({ deployment_id: 'deployment', revision_id: 'revision' }, { secrets: { TOKEN: 'hush' } })
   shipper.add(of, 'deploy', 'started', 'INFO')
   await shipper.flush()
   expect(Object.keys(sent[0]!).sort()).toEqual(

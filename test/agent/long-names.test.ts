@@ -9,13 +9,13 @@ import { gzipSync } from 'node:zlib'
 import { packTar } from 'modern-tar'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { Agent } from '../../src/agent/agent.ts'
-import { controlAt } from '../../src/agent/control.ts'
+import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
-import type { RevisionWork } from '../../src/sync/work.schema.ts'
-import { eventually } from '../support/commands.ts'
-import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
-import { closeAgents, folder, LOOPBACK, QUICK, run } from '../support/engine.ts'
-import { type GitServer, gitServer } from '../support/git-http.ts'
+import type { RevisionWork } from '../../src/protocol/work.schema.ts'
+import { waitFor } from '../support/commands.ts'
+import { type ControlPlane, startControlPlane } from '../support/fake-control-plane.ts'
+import { type GitServer, startGitServer } from '../support/git-server.ts'
+import { closeAgents, FAST_LIMITS, LOOPBACK_NETWORKS, makeTempFolder, runAgent } from '../support/process-engine.ts'
 
 const LONG = 'n'.repeat(300)
 const DEEP = 'deep/'.repeat(60)
@@ -28,15 +28,23 @@ const files = new Map<string, Buffer>()
 const server = createServer((req, res) => void res.end(files.get(req.url!)))
 
 beforeAll(async () => {
-  home = fs.realpathSync(folder())
-  ;[control, git] = await Promise.all([controlPlane(), gitServer()])
+  home = fs.realpathSync(makeTempFolder())
+  ;[control, git] = await Promise.all([startControlPlane(), startGitServer()])
   git.push({ 'package.json': '{"scripts":{"start":"true"}}' })
   await once(server.listen(0, '127.0.0.1'), 'listening')
   archives = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
   const at = join(home, 'agent')
-  const engine = new ProcessEngine({ home: at, port: 0, limits: QUICK })
-  const options = { agent_id: 'one', version: 'test', home: at, wait: 5, retry: 50, networks: LOOPBACK, say: () => {} }
-  run(new Agent({ ...options, engine, control: controlAt({ url: control.url, key: 'key' }) }))
+  const engine = new ProcessEngine({ home: at, port: 0, limits: FAST_LIMITS })
+  const options = {
+    agent_id: 'one',
+    version: 'test',
+    home: at,
+    wait: 5,
+    retry: 50,
+    networks: LOOPBACK_NETWORKS,
+    logToOperator: () => {},
+  }
+  runAgent(new Agent({ ...options, engine, control: createControlPlaneClient({ url: control.url, key: 'key' }) }))
 })
 afterAll(async () => {
   await closeAgents()
@@ -73,7 +81,7 @@ test.each<[string, () => Promise<Partial<RevisionWork>> | Partial<RevisionWork>]
 ])('%s', async (_, wanted) => {
   const id = randomUUID()
   const revision = control.want(id, await wanted())
-  const report = await eventually(() =>
+  const report = await waitFor(() =>
     control.reports.find(one => one.revision_id === revision && one.state === 'failed'),
   )
   const lines = control.logs.filter(({ of }) => of === revision).map(({ message }) => message)

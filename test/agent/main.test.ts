@@ -5,27 +5,30 @@ import { createServer, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { command, stopAll } from '../support/commands.ts'
-import { folder } from '../support/engine.ts'
+import { startCommand, stopCommands } from '../support/commands.ts'
+import { makeTempFolder } from '../support/process-engine.ts'
 
 let home: string
 let server: Server
 let url: string
 
 beforeEach(async () => {
-  home = folder()
+  home = makeTempFolder()
   server = createServer((_, res) => res.writeHead(401, { 'Content-Type': 'application/json' }).end('{}'))
   await once(server.listen(0, '127.0.0.1'), 'listening')
   url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 })
 afterEach(async () => {
-  await stopAll()
+  await stopCommands()
   server.close()
   fs.rmSync(home, { recursive: true, force: true })
 })
 
 const agent = (args: string[], SLIPWAY_URL = url) =>
-  command('src/agent/main.ts', ['--home', home, '--port', '0', ...args], { SLIPWAY_URL, SLIPWAY_LISTENER_KEY: 'key' })
+  startCommand('src/agent/main.ts', ['--home', home, '--port', '0', ...args], {
+    SLIPWAY_URL,
+    SLIPWAY_LISTENER_KEY: 'key',
+  })
 
 describe('ends at once, touching nothing, with', () => {
   test.each([

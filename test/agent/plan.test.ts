@@ -1,6 +1,13 @@
 // The agent's plan: from what is wanted and what is there to what is done now, and what is told.
 import { describe, expect, test } from 'vitest'
-import { type Action, type Observed, type Phase, plan, stateOf, type Wanted } from '../../src/agent/plan.ts'
+import {
+  type Action,
+  type Observed,
+  type Phase,
+  plan,
+  reportedStateOf,
+  type Wanted,
+} from '../../src/agent/reconcile/plan.ts'
 
 const wanted = (target: string | null, serving: string | null): Wanted => ({
   present: true,
@@ -12,7 +19,7 @@ const gone: Wanted = { present: false, target: null, serving: null, database: fa
 const observed = (revisions: Record<string, Phase>, routed: string | null = null, left = true): Observed => ({
   revisions,
   routed,
-  left,
+  hasRemains: left,
   database: 'none',
 })
 const told = (actions: Action[]) =>
@@ -134,7 +141,7 @@ function settle(want: Wanted, world: Observed, fate: { build?: 'broken'; start?:
 
 function apply(world: Observed, actions: Action[], _fate: object): boolean {
   for (const action of actions) {
-    if (action.do === 'remove') world.left = false
+    if (action.do === 'remove') world.hasRemains = false
     else if ('revision' in action) {
       const { revision } = action
       if (action.do === 'switch') world.routed = revision
@@ -149,7 +156,7 @@ function apply(world: Observed, actions: Action[], _fate: object): boolean {
           give_up: 'failed',
         } as const
         world.revisions[revision] = becomes[action.do]
-        world.left = true
+        world.hasRemains = true
       }
     }
   }
@@ -219,7 +226,7 @@ describe('followed to its end', () => {
       for (const other of phases) {
         const world = observed({ one, other }, 'one')
         settle(gone, world)
-        expect([world.revisions, world.left], `${one}, ${other}`).toEqual([{}, false])
+        expect([world.revisions, world.hasRemains], `${one}, ${other}`).toEqual([{}, false])
       }
   })
 })
@@ -237,7 +244,7 @@ test.each<[Phase | undefined, string | null, string | null, string | null]>([
   ['failed', 'failed', 'failed', 'failed'],
 ])('%s is told as %s, with the requests %s, without a build %s', (phase, elsewhere, routed, imaged) => {
   const revisions: Record<string, Phase> = phase ? { new: phase } : {}
-  expect(stateOf('new', { builds: true, observed: { revisions, routed: 'old' } })).toBe(elsewhere)
-  expect(stateOf('new', { builds: true, observed: { revisions, routed: 'new' } })).toBe(routed)
-  expect(stateOf('new', { builds: false, observed: { revisions, routed: 'old' } })).toBe(imaged)
+  expect(reportedStateOf('new', { builds: true, observed: { revisions, routed: 'old' } })).toBe(elsewhere)
+  expect(reportedStateOf('new', { builds: true, observed: { revisions, routed: 'new' } })).toBe(routed)
+  expect(reportedStateOf('new', { builds: false, observed: { revisions, routed: 'old' } })).toBe(imaged)
 })

@@ -7,8 +7,8 @@ import { join } from 'node:path'
 import { afterEach, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { createRouter } from '../../src/agent/engines/local/router.ts'
 import { RouterClient } from '../../src/agent/engines/local/router-client.ts'
-import { eventually } from '../support/commands.ts'
-import { folder } from '../support/engine.ts'
+import { waitFor } from '../support/commands.ts'
+import { makeTempFolder } from '../support/process-engine.ts'
 
 const open: Server[] = []
 const sockets: Socket[] = []
@@ -24,7 +24,7 @@ async function listen<S extends Server>(server: S): Promise<number> {
   await once(server.listen(0, '127.0.0.1'), 'listening')
   return (server.address() as AddressInfo).port
 }
-const lead = (to: number) =>
+const routeTo = (to: number) =>
   router.apply([{ host: 'app.localhost', path: '/', targets: [{ host: '127.0.0.1', port: to }], of: 'app' }])
 
 /** An application that answers everything alike, upgrades too. */
@@ -39,11 +39,11 @@ async function application(answer: (req: http.IncomingMessage) => string = () =>
     socket.write(answer(req), 'latin1')
   })
   app.on('connection', socket => socket.prependListener('data', (chunk: Buffer) => (raw += chunk.toString('latin1'))))
-  lead(await listen(app))
+  routeTo(await listen(app))
 }
 /** One that does not understand HTTP: nothing that it hears is refused. */
 async function listener(answer: string) {
-  lead(
+  routeTo(
     await listen(
       createServer(socket => {
         socket.on('data', chunk => (raw += chunk.toString('latin1')))
@@ -104,13 +104,13 @@ describe('an upgrade is a tunnel only once the application has said 101', () => 
     await listener(answer)
     const { client, said, closed } = dial()
     client.write(request(UPGRADE) + SMUGGLED)
-    await eventually(() => said().includes('\r\n\r\n'))
+    await waitFor(() => said().includes('\r\n\r\n'))
     client.write(SMUGGLED)
     await closed
     expect(raw.match(/ HTTP\/1\.1\r\n/g)).toHaveLength(1)
     expect(raw).not.toContain('smuggled')
     expect(said()).toMatch(/^HTTP\/1\.1 (200|404|426|502) .*\r\nConnection: close\r\n/s)
-    await eventually(() => Object.keys(router.inFlight()).length === 0)
+    await waitFor(() => Object.keys(router.inFlight()).length === 0)
   })
 
   test('what came early arrives after it, and the tunnel is whole', async () => {
@@ -122,12 +122,12 @@ describe('an upgrade is a tunnel only once the application has said 101', () => 
         socket.write(chunk)
       })
     })
-    lead(await listen(app))
+    routeTo(await listen(app))
     const { client, said, closed } = dial()
     client.write(`${request(UPGRADE)}early`)
-    await eventually(() => said().includes('helloearly'))
+    await waitFor(() => said().includes('helloearly'))
     client.write('late')
-    await eventually(() => said().endsWith('late'))
+    await waitFor(() => said().endsWith('late'))
     client.end()
     await closed
     expect(raw).toBe('earlylate')
@@ -147,10 +147,10 @@ describe('an upgrade is a tunnel only once the application has said 101', () => 
     const body = headers.includes('chunked') ? '0\r\n\r\n' : headers.includes('Length') ? SMUGGLED : ''
     const { client, said } = dial()
     client.write(request(headers) + body)
-    await eventually(() => said().includes('ok'))
+    await waitFor(() => said().includes('ok'))
     // The connection is still ours: the next request takes its own way, with our word about who asks.
     client.write(SMUGGLED)
-    await eventually(() => heard.length === 2)
+    await waitFor(() => heard.length === 2)
     expect(heard.map(({ url }) => url)).toEqual(['/', '/smuggled'])
     expect(heard[0]!.headers.upgrade).toBeUndefined()
     expect(heard[0]!.headers['http2-settings']).toBeUndefined()
@@ -261,7 +261,7 @@ describe('one request is one request', () => {
     await listener(answer)
     const { client, said } = dial()
     client.write(request(''))
-    await eventually(() => said().includes('\r\n\r\n'))
+    await waitFor(() => said().includes('\r\n\r\n'))
     expect(said()).toMatch(/^HTTP\/1\.1 502 /)
     expect(said()).not.toMatch(/^set-cookie/im)
   })
@@ -273,7 +273,7 @@ test.each(['identity', 'chunked, identity', 'xchunked', 'gzip, chunked'])(
     await listener(`HTTP/1.1 200 OK\r\nTransfer-Encoding: ${coding}\r\nConnection: close\r\n\r\n2\r\nok\r\n0\r\n\r\n`)
     const { client, said } = dial()
     client.write(request('Connection: close\r\n'))
-    await eventually(() => said().includes('ok'))
+    await waitFor(() => said().includes('ok'))
     expect(said().match(/^transfer-encoding: .*$/gim)).toEqual(['Transfer-Encoding: chunked'])
   },
 )
@@ -293,7 +293,7 @@ test('a port of which somebody else has the other half is not taken', async () =
     () => undefined,
   )
   if (taken === undefined) return
-  const home = folder()
+  const home = makeTempFolder()
   const client = new RouterClient(join(home, 'router.json'), taken)
   onTestFinished(async () => {
     await client.close()
@@ -312,7 +312,7 @@ describe('nobody holds a connection without doing anything', () => {
   ])('%s are ended with 408', async (_, bytes) => {
     await application(req => (req.method === 'POST' ? '' : OK))
     expect(await converse(bytes)).toMatch(/^HTTP\/1\.1 408 /)
-    await eventually(() => Object.keys(router.inFlight()).length === 0)
+    await waitFor(() => Object.keys(router.inFlight()).length === 0)
   })
 
   test.each([
@@ -322,8 +322,8 @@ describe('nobody holds a connection without doing anything', () => {
     await listener('')
     const { client, said } = dial()
     client.write(request(more))
-    await eventually(() => said().includes('\r\n\r\n'))
+    await waitFor(() => said().includes('\r\n\r\n'))
     expect(said()).toMatch(/^HTTP\/1\.1 504 /)
-    await eventually(() => Object.keys(router.inFlight()).length === 0)
+    await waitFor(() => Object.keys(router.inFlight()).length === 0)
   })
 })

@@ -4,7 +4,7 @@ import * as http from 'node:http'
 import { type AddressInfo, connect, createServer, type Server } from 'node:net'
 import { afterEach, beforeEach, expect, test } from 'vitest'
 import { createRouter } from '../../src/agent/engines/local/router.ts'
-import { eventually, heard } from '../support/commands.ts'
+import { silenceRejection, waitFor } from '../support/commands.ts'
 
 const open: Server[] = []
 let router: ReturnType<typeof createRouter>
@@ -18,7 +18,7 @@ async function listen<S extends Server>(server: S, at = 0): Promise<number> {
 }
 const serve = (handler: http.RequestListener) => listen(http.createServer(handler))
 const target = (port: number) => ({ host: '127.0.0.1', port })
-const lead = (...ports: number[]) => router.apply([{ host: 'app.localhost', path: '/', targets: ports.map(target) }])
+const routeTo = (...ports: number[]) => router.apply([{ host: 'app.localhost', path: '/', targets: ports.map(target) }])
 
 beforeEach(async () => {
   router = createRouter()
@@ -45,7 +45,7 @@ async function answered(options: Parameters<typeof send>[0] = {}) {
 }
 
 test('what is sent arrives as it was: method, path, body, headers, and who asked', async () => {
-  lead(
+  routeTo(
     await serve(async (req, res) => {
       let body = ''
       for await (const chunk of req.setEncoding('utf8')) body += chunk
@@ -65,7 +65,7 @@ test('what is sent arrives as it was: method, path, body, headers, and who asked
 
 test('a stream arrives piece by piece, both ways', async () => {
   const release = Promise.withResolvers<void>()
-  lead(
+  routeTo(
     await serve(async (req, res) => {
       res.writeHead(200, { 'Content-Type': 'text/event-stream' }).write('data: 1\n\n')
       for await (const chunk of req) res.write(`data: ${chunk}\n\n`)
@@ -78,9 +78,9 @@ test('a stream arrives piece by piece, both ways', async () => {
   const [res] = (await once(asked, 'response')) as [http.IncomingMessage]
   let body = ''
   res.setEncoding('utf8').on('data', chunk => (body += chunk))
-  await eventually(() => body.includes('data: 1') && body.includes('first'))
+  await waitFor(() => body.includes('data: 1') && body.includes('first'))
   asked.end('second')
-  await eventually(() => body.includes('second'))
+  await waitFor(() => body.includes('second'))
   release.resolve()
   await once(res, 'end')
   expect(body.endsWith('data: end\n\n')).toBe(true)
@@ -92,7 +92,7 @@ test('a WebSocket’s upgrade and whatever follows it', async () => {
     socket.write(`HTTP/1.1 101 Switching Protocols\r\nUpgrade: ${req.headers.upgrade}\r\nConnection: Upgrade\r\n\r\n`)
     socket.on('data', chunk => socket.write(`echo ${chunk}`))
   })
-  lead(await listen(app))
+  routeTo(await listen(app))
   const headers = { host: 'app.localhost', Connection: 'Upgrade', Upgrade: 'websocket' }
   const asked = http.request({ port, headers, agent: false }).end()
   const [, socket] = (await once(asked, 'upgrade')) as [unknown, import('node:net').Socket]
@@ -100,17 +100,17 @@ test('a WebSocket’s upgrade and whatever follows it', async () => {
   expect(String((await once(socket, 'data'))[0])).toBe('echo hello')
   expect(Object.values(router.inFlight())).toEqual([1])
   socket.destroy()
-  await eventually(() => Object.keys(router.inFlight()).length === 0)
+  await waitFor(() => Object.keys(router.inFlight()).length === 0)
 })
 
 test('whoever offers HTTP/2 is answered without it, and its next request finds its own way', async () => {
-  lead(await serve((_, res) => res.end('old')))
+  routeTo(await serve((_, res) => res.end('old')))
   const offer = 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n'
   const client = connect(port, '127.0.0.1').setEncoding('utf8')
   client.write(`GET / HTTP/1.1\r\nHost: app.localhost\r\n${offer}\r\n`)
   const read = (text: string) => new Promise(seen => client.on('data', chunk => chunk.includes(text) && seen(text)))
   await read('old')
-  lead(await serve((_, res) => res.end('new')))
+  routeTo(await serve((_, res) => res.end('new')))
   client.write('GET / HTTP/1.1\r\nHost: app.localhost\r\n\r\n')
   expect(await read('new')).toBe('new')
   client.destroy()
@@ -122,7 +122,7 @@ test('who asked is our word for an upgrade, too', async () => {
     const said = `Connection: Upgrade\r\nUpgrade: websocket\r\nX-For: ${req.headers['x-forwarded-for']}`
     socket.end(`HTTP/1.1 101 Switching Protocols\r\n${said}\r\n\r\n`)
   })
-  lead(await listen(app))
+  routeTo(await listen(app))
   const headers = { Connection: 'Upgrade', Upgrade: 'websocket', 'X-Forwarded-For': '6.6.6.6' }
   const [res] = (await once(send({ headers }), 'upgrade')) as [http.IncomingMessage]
   expect(res.headers['x-for']).toBe('127.0.0.1')
@@ -138,9 +138,9 @@ test.each([
   ['a status that is none', OK.replace('200', '099'), 502],
   ['an upgrade that nobody asked for', 'HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n', 502],
 ])('%s from one application ends nobody’s service', async (_, said, status) => {
-  lead(await listen(createServer(socket => socket.once('data', () => socket.write(said, 'latin1')))))
+  routeTo(await listen(createServer(socket => socket.once('data', () => socket.write(said, 'latin1')))))
   expect((await answered()).status).toBe(status)
-  lead(await serve((_, res) => res.end()))
+  routeTo(await serve((_, res) => res.end()))
   expect((await answered()).status).toBe(200)
 })
 
@@ -148,12 +148,12 @@ test('a copy that takes no connection is passed over; a request waits while ther
   const dead = await serve(() => {})
   await new Promise(closed => open.pop()!.close(closed))
   const alive = await serve((_, res) => res.end('alive'))
-  lead(dead, alive)
+  routeTo(dead, alive)
   const answers = await Promise.all(Array.from({ length: 10 }, () => answered({ method: 'POST', body: 'x' })))
   expect(new Set(answers.map(({ body }) => body))).toEqual(new Set(['alive']))
 
-  lead(dead)
-  const waiting = heard(answered({ method: 'POST', body: 'later' }))
+  routeTo(dead)
+  const waiting = silenceRejection(answered({ method: 'POST', body: 'later' }))
   let got = ''
   await listen(
     http.createServer(async (req, res) => {
@@ -171,7 +171,7 @@ test('what was sent is not sent again', async () => {
     times++
     socket.once('data', () => socket.destroy())
   })
-  lead(await listen(app))
+  routeTo(await listen(app))
   const { status, headers } = await answered({ method: 'GET' })
   expect([status, headers['content-type'], times]).toEqual([502, 'application/problem+json', 1])
 })
@@ -183,17 +183,17 @@ test('an answer that breaks off breaks off; a client that leaves is let go', asy
     if (req.url === '/break') setImmediate(() => res.destroy())
     res.once('close', left.resolve)
   })
-  lead(at)
+  routeTo(at)
   await expect(answered({ path: '/break' })).rejects.toThrow()
   const asked = send()
   await once(asked, 'response')
   asked.destroy()
   await left.promise
-  await eventually(() => Object.keys(router.inFlight()).length === 0)
+  await waitFor(() => Object.keys(router.inFlight()).length === 0)
 })
 
 test('an early answer to a long upload reaches the client', async () => {
-  lead(await serve((_, res) => res.writeHead(413).end('too much')))
+  routeTo(await serve((_, res) => res.writeHead(413).end('too much')))
   const asked = http.request({ port, method: 'POST', headers: { host: 'app.localhost' }, agent: false })
   asked.on('error', () => {})
   asked.write(Buffer.alloc(1e6))
@@ -207,12 +207,12 @@ test('until it is told who is served, everybody waits', async () => {
   const [early, lost] = [answered(), answered({ headers: { host: 'nobody.localhost' } })]
   const first = await Promise.race([early, lost, new Promise(resolve => setTimeout(resolve, 100, 'nobody yet'))])
   expect(first).toBe('nobody yet')
-  lead(at)
+  routeTo(at)
   expect([(await early).body, (await lost).status]).toEqual(['here', 404])
 })
 
 test('an unknown host is told so; garbage does no harm', async () => {
-  lead(await serve((_, res) => res.end()))
+  routeTo(await serve((_, res) => res.end()))
   expect((await answered({ headers: { host: 'nobody.localhost' } })).status).toBe(404)
   const socket = connect(port, '127.0.0.1')
   socket.end('GARBAGE\r\n\r\n')
@@ -234,12 +234,12 @@ test('when each deployment was asked is known, until it is gone; who is unknown 
   const { one: first } = router.asked()
   expect(router.asked()).toEqual({ one: expect.any(Number) })
   // Whoever is still being answered is using it.
-  const long = heard(answered({ path: '/long' }))
-  await eventually(() => Object.keys(router.inFlight()).length === 1)
-  await eventually(() => Date.now() > first! + 20)
+  const long = silenceRejection(answered({ path: '/long' }))
+  await waitFor(() => Object.keys(router.inFlight()).length === 1)
+  await waitFor(() => Date.now() > first! + 20)
   held.resolve()
   await long
-  await eventually(() => router.asked().one! > first! + 10)
+  await waitFor(() => router.asked().one! > first! + 10)
   router.apply([route('other.localhost', 'two')])
   expect(router.asked()).toEqual({})
 })

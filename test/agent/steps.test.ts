@@ -4,51 +4,52 @@ import * as fs from 'node:fs'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { FakeEngine } from '../../protocol-kit/fake-engine.ts'
 import { Builds } from '../../src/agent/builds/builds.ts'
-import { makeKeys } from '../../src/agent/envelope.ts'
-import { type Known, refresh, type Steps } from '../../src/agent/steps.ts'
-import { find, originOf, unitOf } from '../../src/agent/work.ts'
-import { revisionOf, workOf } from '../support/control-plane.ts'
-import { folder } from '../support/engine.ts'
+import { makeAgentKeys } from '../../src/agent/control-plane/envelope.ts'
+import { type DeploymentState, refreshRevisions, type StepContext } from '../../src/agent/reconcile/steps.ts'
+import { buildSourceOf, observeDeployment, unitOf } from '../../src/agent/reconcile/work.ts'
+import { makeRevisionWork, makeWork } from '../support/fake-control-plane.ts'
+import { makeTempFolder } from '../support/process-engine.ts'
 
 const MINUTE = 60_000
 const id = randomUUID()
-const serving = revisionOf({ source: 'internal_container', image_uri: 'registry.example.com/shop:1' })
+const serving = makeRevisionWork({ source: 'internal_container', image_uri: 'registry.example.com/shop:1' })
 const ref = { deployment_id: id, revision_id: serving.id }
 let home: string
 let builds: Builds
 let built: PromiseWithResolvers<void>
-let steps: Steps
-let known: Known
+let steps: StepContext
+let known: DeploymentState
 
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['performance', 'setTimeout', 'clearTimeout'] })
-  home = folder()
+  home = makeTempFolder()
   built = Promise.withResolvers()
   const engine = new FakeEngine()
-  builds = new Builds({ home, engine, changed: () => built.resolve(), log: () => {}, stale: () => {} })
-  const opening = { keys: makeKeys(), listener: 'listener', credential: async () => null }
-  steps = { id, engine, builds, opening, say: () => {}, log: () => {}, later: vi.fn() }
-  known = { work: { ...workOf(id), serving }, generation: 1, given: new Map(), lost: new Map() }
-  builds.refuse(ref, 'Its packages are not there.')
+  builds = new Builds({ home, engine, onChange: () => built.resolve(), log: () => {}, onLinkExpired: () => {} })
+  const opening = { keys: makeAgentKeys(), listener: 'listener', credential: async () => null }
+  steps = { id, engine, builds, secretAccess: opening, logToOperator: () => {}, log: () => {}, enqueueAfter: vi.fn() }
+  known = { work: { ...makeWork(id), serving }, generation: 1, startedGenerations: new Map(), brokenSince: new Map() }
+  builds.recordFailure(ref, 'Its packages are not there.')
 })
 afterEach(() => {
   vi.useRealTimers()
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-const look = async () => refresh(steps, known, await find(id, builds, await steps.engine.observe(id)))
+const look = async () =>
+  refreshRevisions(steps, known, await observeDeployment(id, builds, await steps.engine.observe(id)))
 
 test('what serves and was lost is forgotten a minute after, however often it was looked at; and never what was built of it anew', async () => {
   for (const left of [MINUTE, MINUTE / 2]) {
     await look()
-    expect(steps.later).toHaveBeenLastCalledWith(left)
+    expect(steps.enqueueAfter).toHaveBeenLastCalledWith(left)
     // Whatever is changed meanwhile.
     known.generation++
     await vi.advanceTimersByTimeAsync(MINUTE / 2)
   }
   await look()
-  expect(builds.made(ref)).toBeUndefined()
-  builds.start(unitOf(known.work, serving, steps.opening), originOf(known.work, serving, steps.opening))
+  expect(builds.readRecord(ref)).toBeUndefined()
+  builds.start(unitOf(known.work, serving, steps.secretAccess), buildSourceOf(known.work, serving, steps.secretAccess))
   await built.promise
   const forget = vi.spyOn(builds, 'forget')
   await vi.advanceTimersByTimeAsync(MINUTE)
@@ -62,5 +63,5 @@ test('what cannot be forgotten is trouble like any other, and is tried again', a
   vi.spyOn(builds, 'forget').mockRejectedValueOnce(new Error('The disk is away.'))
   await expect(look()).rejects.toThrow()
   await look()
-  expect(builds.made(ref)).toBeUndefined()
+  expect(builds.readRecord(ref)).toBeUndefined()
 })

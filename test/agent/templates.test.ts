@@ -5,18 +5,18 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { TEMPLATES } from '../../src/agent/builds/tree.ts'
-import { freePort } from '../../src/agent/ports.ts'
-import { signalGroup } from '../../src/agent/processes.ts'
-import { eventually, listens } from '../support/commands.ts'
-import { folder } from '../support/engine.ts'
+import { TEMPLATES_FOLDER } from '../../src/agent/builds/source-tree.ts'
+import { findFreePort } from '../../src/agent/system/ports.ts'
+import { signalGroup } from '../../src/agent/system/processes.ts'
+import { isListening, waitFor } from '../support/commands.ts'
+import { makeTempFolder } from '../support/process-engine.ts'
 
 let home: string
 let stop: () => unknown = () => {}
 let url: string
 
 beforeEach(() => {
-  home = folder()
+  home = makeTempFolder()
 })
 afterEach(async () => {
   await stop()
@@ -24,8 +24,8 @@ afterEach(async () => {
 })
 
 async function start(template: string) {
-  fs.cpSync(join(TEMPLATES, template), home, { recursive: true })
-  const port = await freePort()
+  fs.cpSync(join(TEMPLATES_FOLDER, template), home, { recursive: true })
+  const port = await findFreePort()
   const env = { PATH: process.env.PATH, HOME: home, PORT: String(port) }
   const child = spawn('npm', ['start'], { cwd: home, env, stdio: 'ignore', detached: true })
   const ended = once(child, 'close')
@@ -34,7 +34,7 @@ async function start(template: string) {
     return ended
   }
   url = `http://127.0.0.1:${port}`
-  await eventually(() => listens(port))
+  await waitFor(() => isListening(port))
 }
 const send = (path: string, method = 'GET', body?: unknown) =>
   fetch(url + path, {

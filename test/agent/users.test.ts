@@ -6,15 +6,15 @@ import * as fs from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { afterAll, beforeAll, describe, expect, test } from 'vitest'
-import { ProcessCopy } from '../../src/agent/engines/process/copy.ts'
-import { groundFor, parseRunAs } from '../../src/agent/run-as.ts'
-import { killAllOf, userForEach } from '../../src/agent/users.ts'
-import { openHome } from '../../src/host/home.ts'
-import { startPostgres } from '../../src/host/postgres.ts'
-import { aliveOf, type Command, command, eventually, stopAll } from '../support/commands.ts'
-import { type ControlPlane, controlPlane } from '../support/control-plane.ts'
-import { ask, folder } from '../support/engine.ts'
-import { gitServer } from '../support/git-http.ts'
+import { ProcessReplica } from '../../src/agent/engines/process/replica.ts'
+import { chooseIsolation, parseRunAs } from '../../src/agent/system/run-as.ts'
+import { killUserProcesses, userPerDeployment } from '../../src/agent/system/users.ts'
+import { startPostgres } from '../../src/host/embedded-postgres.ts'
+import { openHome } from '../../src/host/home-folder.ts'
+import { type Command, filterRunning, startCommand, stopCommands, waitFor } from '../support/commands.ts'
+import { type ControlPlane, startControlPlane } from '../support/fake-control-plane.ts'
+import { startGitServer } from '../support/git-server.ts'
+import { makeTempFolder, requestRouter } from '../support/process-engine.ts'
 
 const isRoot = process.platform === 'linux' && process.getuid?.() === 0
 
@@ -51,28 +51,28 @@ describe.runIf(isRoot)('as root', () => {
   const [one, other] = [randomUUID(), randomUUID()]
   const urls = new Map<string, string>()
   const query = async (id: string, what: string, of: string | number) =>
-    (await ask(urls.get(id)!, `/?${what}=${encodeURIComponent(of)}`)).body
-  const self = async (id: string) => JSON.parse((await ask(urls.get(id)!)).body)
+    (await requestRouter(urls.get(id)!, `/?${what}=${encodeURIComponent(of)}`)).body
+  const self = async (id: string) => JSON.parse((await requestRouter(urls.get(id)!)).body)
 
   beforeAll(async () => {
-    root = folder()
+    root = makeTempFolder()
     fs.chmodSync(root, 0o755)
     home = openHome(join(root, '.slipway'))
     home.writeState({ url: 'http://127.0.0.1:1', api_key: 'secret', organization_id: '', tenant_id: '', pid: 1 })
     home.secrets()
     home.write('database-url', 'secret')
     const [plane, git, postgres] = await Promise.all([
-      controlPlane(),
-      gitServer(),
+      startControlPlane(),
+      startGitServer(),
       startPostgres({ dataDir: home.file('postgres'), durable: false }),
     ])
     control = plane
     git.push(FILES)
-    agent = command('src/agent/main.ts', ['--home', home.file('agent'), '--port', '20000', '--stop'], {
+    agent = startCommand('src/agent/main.ts', ['--home', home.file('agent'), '--port', '20000', '--stop'], {
       ...{ SLIPWAY_URL: control.url, SLIPWAY_LISTENER_KEY: 'key', AGENT_ALLOWED_NETWORKS: '127.0.0.0/8' },
     })
     stop = async () => {
-      await stopAll()
+      await stopCommands()
       await Promise.all([postgres.stop(), control.stop(), git.stop()])
       fs.rmSync(root, { recursive: true, force: true })
     }
@@ -129,44 +129,44 @@ describe.runIf(isRoot)('as root', () => {
     const { pid } = await self(other)
     control.unwant(other)
     await agent.until(() => !fs.existsSync(home.file(`agent/builds/${other}`)))
-    expect(aliveOf([pid])).toEqual([])
+    expect(filterRunning([pid])).toEqual([])
     for (const kept of [`agent/process/${other}`, `agent/users/${other}.json`])
-      await eventually(() => !fs.existsSync(home.file(kept)))
+      await waitFor(() => !fs.existsSync(home.file(kept)))
   })
 })
 
 test.runIf(isRoot)('a port on which another user listens is not taken for its own', async () => {
-  const home = folder()
+  const home = makeTempFolder()
   const server = createServer()
   await once(server.listen(0, '127.0.0.1'), 'listening')
   const { port } = server.address() as AddressInfo
   const listening = `node -e "require('node:http').createServer().listen(process.env.PORT)"`
   const launch = (command: string, env: object) => {
     const how = { command, cwd: '/', user: { uid: 1_900_000_001, gid: 1_900_000_001 } }
-    return ProcessCopy.launch(home, { ...how, port, env: { PATH: process.env.PATH!, ...env } })
+    return ProcessReplica.launch(home, { ...how, port, env: { PATH: process.env.PATH!, ...env } })
   }
   const waiting = launch('sleep 600', {})
   expect(await waiting.probe(null, 1000)).toMatchObject({ ok: false, reason: expect.stringContaining(String(port)) })
   await waiting.end(0)
   server.close()
   const own = launch(listening, { PORT: String(port) })
-  await eventually(async () => (await own.probe(null, 1000)).ok)
+  await waitFor(async () => (await own.probe(null, 1000)).ok)
   await own.end(0)
   fs.rmSync(home, { recursive: true, force: true })
 })
 
 test('of two deployments none has the user of the other, of an account or of what runs', () => {
-  const home = folder()
+  const home = makeTempFolder()
   const range = { first: 1_950_000_000, last: 1_950_000_002 }
-  const users = userForEach(home, range)
+  const users = userPerDeployment(home, range)
   const ids = [randomUUID(), randomUUID(), randomUUID()]
   const given = ids.map(id => users.of(id).uid)
   expect(new Set(given).size).toBe(3)
-  expect(ids.map(id => userForEach(home, range).of(id).uid)).toEqual(given)
+  expect(ids.map(id => userPerDeployment(home, range).of(id).uid)).toEqual(given)
   expect(() => users.of(randomUUID())).toThrow(/in use/)
   users.forget(ids[1]!)
   expect(users.of(randomUUID()).uid).toBe(given[1])
-  expect(() => userForEach(folder(), { first: 0, last: 0 }).of(ids[0]!)).toThrow(/in use/)
+  expect(() => userPerDeployment(makeTempFolder(), { first: 0, last: 0 }).of(ids[0]!)).toThrow(/in use/)
   fs.rmSync(home, { recursive: true, force: true })
 })
 
@@ -184,28 +184,31 @@ test.each<[string, unknown]>([
 })
 
 test.runIf(isRoot)('where users cannot get to the home, the folders of applications are elsewhere', () => {
-  const closed = folder()
+  const closed = makeTempFolder()
   const home = join(closed, 'agent')
-  const { users, apps } = groundFor({ home })
-  expect(users?.own).toBe(true)
+  const { users, apps } = chooseIsolation({ home })
+  expect(users?.isPerDeployment).toBe(true)
   expect(apps).toMatch(/^\/var\/lib\/slipway\//)
   fs.rmdirSync(apps)
-  const open = folder()
-  expect(groundFor({ home: open }).apps).toBe(open)
-  expect(groundFor({ home: open, run_as: 'root' })).toMatchObject({ users: undefined, reason: expect.any(String) })
+  const open = makeTempFolder()
+  expect(chooseIsolation({ home: open }).apps).toBe(open)
+  expect(chooseIsolation({ home: open, run_as: 'root' })).toMatchObject({
+    users: undefined,
+    reason: expect.any(String),
+  })
   for (const made of [closed, open]) fs.rmSync(made, { recursive: true, force: true })
 })
 
 test.runIf(isRoot)('what the agent tries or ends as such a user inherits nothing of its environment', () => {
-  const [home, traced] = [folder(), folder()]
+  const [home, traced] = [makeTempFolder(), makeTempFolder()]
   fs.chmodSync(traced, 0o777)
   const user = { uid: 1_900_000_003, gid: 1_900_000_003 }
   // Where a program inherits these, its loader writes a file.
   const traces = { LD_DEBUG: 'statistics', LD_DEBUG_OUTPUT: join(traced, 'inherited') }
   Object.assign(process.env, traces)
   try {
-    groundFor({ home, run_as: `${user.uid}:${user.gid}` })
-    killAllOf(user)
+    chooseIsolation({ home, run_as: `${user.uid}:${user.gid}` })
+    killUserProcesses(user)
   } finally {
     for (const name of Object.keys(traces)) delete process.env[name]
   }

@@ -2,22 +2,22 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { describe, expect, it } from 'vitest'
-import { patternsIn, slownessOf } from '../support/patterns.ts'
+import { explainSlowness, findPatterns } from '../support/regular-expressions.ts'
 
 const src = join(import.meta.dirname, '../../src')
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(path => path.endsWith('.ts'))
-const found = files.map(file => ({ file, ...patternsIn(readFileSync(join(src, file), 'utf8')) }))
-const slow = (source: string) => patternsIn(source).literals.map(slownessOf)
+const found = files.map(file => ({ file, ...findPatterns(readFileSync(join(src, file), 'utf8')) }))
+const slow = (source: string) => findPatterns(source).literals.map(explainSlowness)
 
 /** What they make patterns of is their own, and `request-bounds.test.ts` judges those of the schemas. */
-const MAKE_PATTERNS = ['agent/places.ts', 'deployments/kubernetes.schema.ts']
+const MAKE_PATTERNS = ['agent/redaction/redact-paths.ts', 'protocol/kubernetes.schema.ts']
 
 describe('regular expressions', () => {
   it('match in linear time', () => {
     const patterns = found.flatMap(({ file, literals }) => literals.map(one => ({ file, ...one })))
     expect(patterns.length).toBeGreaterThan(200)
     const refused = patterns
-      .map(one => `${one.file}: /${one.pattern}/${one.flags} ${slownessOf(one) ?? ''}`)
+      .map(one => `${one.file}: /${one.pattern}/${one.flags} ${explainSlowness(one) ?? ''}`)
       .filter(line => !line.endsWith(' '))
     expect(refused).toEqual([])
   }, 120_000)
@@ -39,6 +39,6 @@ describe('the judgement', () => {
 
   it.each(['new RegExp(a)', 'RegExp(a)', 'globalThis.RegExp("a")', 'a.match("a+$")', 'a.search(`b`)'])(
     'finds that %s makes a pattern',
-    source => expect(patternsIn(source).dynamic).toBe(1),
+    source => expect(findPatterns(source).dynamic).toBe(1),
   )
 })

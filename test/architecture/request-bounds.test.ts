@@ -1,15 +1,15 @@
 // No schema of what others send looks at more than a bounded part of it before it refuses it.
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
+import { RuntimeConfiguration } from '../../src/agent/builds/runtime.schema.ts'
 import { KubernetesSettings } from '../../src/agent/engines/kubernetes/settings.ts'
-import { RuntimeConfiguration } from '../../src/agent/runtime.schema.ts'
 import { operations } from '../../src/app.ts'
-import * as hosts from '../../src/integrations/host-answers.ts'
-import { arrayOf, recordOf, text, Uuid } from '../../src/kernel/wire.ts'
-import * as documents from '../../src/oauth/documents.ts'
-import * as deliveries from '../../src/pushes/events.ts'
-import { slownessOf } from '../support/patterns.ts'
-import { patternsOf, unboundedIn } from '../support/schemas.ts'
+import * as hosts from '../../src/integrations/host-responses.ts'
+import * as documents from '../../src/oauth/metadata-documents.ts'
+import { arrayOf, boundedText, recordOf, Uuid } from '../../src/protocol/wire.ts'
+import * as deliveries from '../../src/pushes/webhook-payloads.ts'
+import { explainSlowness } from '../support/regular-expressions.ts'
+import { findUnbounded, listPatterns } from '../support/schema-bounds.ts'
 
 const schemasIn = (exported: object) =>
   Object.entries(exported).filter((entry): entry is [string, z.ZodType] => entry[1] instanceof z.ZodType)
@@ -20,7 +20,7 @@ describe('a request', () => {
       schema ? [[`${id} ${place}`, schema as z.ZodType] as const] : [],
     ),
   )
-  it.each(schemas)('%s is bounded', (_, schema) => expect(unboundedIn(schema)).toEqual([]), 120_000)
+  it.each(schemas)('%s is bounded', (_, schema) => expect(findUnbounded(schema)).toEqual([]), 120_000)
 })
 
 it.each([
@@ -30,11 +30,13 @@ it.each([
   ['RuntimeConfiguration', RuntimeConfiguration] as const,
 ])('%s, which a git host, an OAuth server or a repository sends, is bounded', (_, schema) => {
   // They cut what is too long before they look at it.
-  expect(unboundedIn(schema).filter(fault => !fault.includes('turns a text'))).toEqual([])
+  expect(findUnbounded(schema).filter(fault => !fault.includes('turns a text'))).toEqual([])
 })
 
 it('the settings of a cluster match in linear time', () => {
-  const slow = patternsOf(KubernetesSettings).filter(({ source, flags }) => slownessOf({ pattern: source, flags }))
+  const slow = listPatterns(KubernetesSettings).filter(({ source, flags }) =>
+    explainSlowness({ pattern: source, flags }),
+  )
   expect(slow).toEqual([])
 }, 120_000)
 
@@ -48,15 +50,20 @@ describe('what is not bounded is found', () => {
     ['a format', z.email().nullish(), 1],
     ['a format within a check', z.string().check(z.iso.datetime()), 1],
     ['a transformation', z.string().transform(Number), 1],
-    ['a preparation', z.preprocess(String, text(9)), 1],
+    ['a preparation', z.preprocess(String, boundedText(9)), 1],
     ['a list', z.object({ a: z.array(Uuid) }), 1],
     ['a list in a list', arrayOf(z.object({ a: z.array(Uuid) }), 9), 1],
-    ['a record', z.record(text(9), Uuid).optional(), 1],
-    ['a slow pattern', text(99).regex(/^\s+[a\s]+\s+$/), 1],
+    ['a record', z.record(boundedText(9), Uuid).optional(), 1],
+    ['a slow pattern', boundedText(99).regex(/^\s+[a\s]+\s+$/), 1],
     [
       'nothing',
-      z.object({ a: text(9).regex(A), b: arrayOf(Uuid, 9), c: recordOf(text(9), Uuid, 9), d: z.string() }),
+      z.object({
+        a: boundedText(9).regex(A),
+        b: arrayOf(Uuid, 9),
+        c: recordOf(boundedText(9), Uuid, 9),
+        d: z.string(),
+      }),
       0,
     ],
-  ])('%s', (_, schema, faults) => expect(unboundedIn(schema)).toHaveLength(faults))
+  ])('%s', (_, schema, faults) => expect(findUnbounded(schema)).toHaveLength(faults))
 })

@@ -1,26 +1,26 @@
 // Everything together: the control plane on Node, a real database, the agent as the program it is, and a real Podman.
 import * as fs from 'node:fs'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
+import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { freePort } from '../../src/host/ports.ts'
-import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
-import { command, eventually, listens, stopAll } from '../support/commands.ts'
-import { ask, folder } from '../support/engine.ts'
+import { isListening, startCommand, stopCommands, waitFor } from '../support/commands.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
+import { makeTempFolder, requestRouter } from '../support/process-engine.ts'
 
 let podman: Podman
 let postgres: Postgres
 let root: string
 
 beforeAll(async () => {
-  root = folder()
+  root = makeTempFolder()
   ;[podman, postgres] = await Promise.all([
     startPodman(),
     startPostgres({ dataDir: `${root}/postgres`, durable: false }),
   ])
   await migrate(postgres.url, { log: () => {} })
 })
-afterEach(stopAll)
+afterEach(stopCommands)
 afterAll(async () => {
   await Promise.all([podman.stop(), postgres.stop()])
   fs.rmSync(root, { recursive: true, force: true })
@@ -50,11 +50,11 @@ async function installation(mode: 'saas' | 'self_hosted') {
     ...{ PORT: String(port), SLIPWAY_HOME: `${root}/${mode}`, SLIPWAY_MODE: mode },
   }
   const args = ['--organization', mode, '--email', `${mode}@example.com`]
-  const operator = command('src/host/bootstrap.ts', [...args, '--platform-listener', mode], settings)
+  const operator = startCommand('src/host/bootstrap.ts', [...args, '--platform-listener', mode], settings)
   await operator.exited
   const [own, listener] = operator.said.out.match(/slw_\w+/g)!
-  const node = command('src/host/node.ts', [], settings)
-  await node.until(() => listens(port))
+  const node = startCommand('src/host/node.ts', [], settings)
+  await node.until(() => isListening(port))
   const api = async (method: string, path: string, body?: unknown) => {
     const headers = { 'X-Api-Key': own!, 'Content-Type': 'application/json' }
     const answer = await fetch(url + path, {
@@ -67,7 +67,7 @@ async function installation(mode: 'saas' | 'self_hosted') {
   const agent = async (key = listener!) => {
     const settings = { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: key, CONTAINER_SOCKET: podman.socket }
     const port = String(await freePort())
-    return command(
+    return startCommand(
       'src/agent/main.ts',
       ['--home', `${root}/${mode}/agent`, '--engine', 'container', '--port', port, '--stop'],
       settings,
@@ -75,7 +75,7 @@ async function installation(mode: 'saas' | 'self_hosted') {
   }
   /** The newest revision, once nothing more is to be expected of it. */
   const settled = (id: string) =>
-    eventually(async () => {
+    waitFor(async () => {
       const { body } = await api('GET', `/v2/deployments/${id}/revisions?limit=1`)
       const newest = body.resources[0]!
       return /DEPLOYED|FAILED/.test(newest.status) ? newest : undefined
@@ -98,35 +98,35 @@ test('an internal_container is served, outlives a failure and its agent, is roll
   const deployed = (await api('GET', `/v2/deployments/${id}`)).body
   expect(deployed).toMatchObject({ active_revision_id: deployed.latest_revision_id })
   const url = deployed.url!
-  const before = (await ask(url)).body
-  expect((await ask(url, '/health')).body).toBe('well\n')
+  const before = (await requestRouter(url)).body
+  expect((await requestRouter(url, '/health')).body).toBe('well\n')
 
   const missing = `${podman.registry}/nothing:1`
   await api('PATCH', `/v2/deployments/${id}`, { source_revision_config: { image_uri: missing } })
   const failed = await settled(id)
   expect(failed).toMatchObject({ status: 'DEPLOY_FAILED' })
   expect(failed.status_message).toContain(`There is no image ${missing}`)
-  expect((await ask(url)).body).toBe(before)
+  expect((await requestRouter(url)).body).toBe(before)
 
   await first.stop('SIGKILL')
-  expect((await ask(url)).body).toBe(before)
+  expect((await requestRouter(url)).body).toBe(before)
   await agent()
   await api('PATCH', `/v2/deployments/${id}`, { source_revision_config: { image_uri: podman.image } })
   expect(await settled(id)).toMatchObject({ status: 'DEPLOYED' })
-  const after = (await ask(url)).body
+  const after = (await requestRouter(url)).body
   expect(after).not.toBe(before)
-  await eventually(async () => (await containers(id)).split('\n').length === 1)
-  expect((await ask(url)).body).toBe(after)
+  await waitFor(async () => (await containers(id)).split('\n').length === 1)
+  expect((await requestRouter(url)).body).toBe(after)
 
   const { latest_revision_id } = (await api('GET', `/v2/deployments/${id}`)).body
   const logs = `/v1/projects/${id}/revisions/${latest_revision_id}/deploy_logs`
-  await eventually(async () =>
+  await waitFor(async () =>
     (await api('POST', logs, { limit: 100, order: 'asc' })).body.logs.some(({ message }) =>
       message.includes('response:200'),
     ),
   )
   expect((await api('DELETE', `/v2/deployments/${id}`)).status).toBe(204)
-  await eventually(async () => (await api('GET', `/v2/deployments/${id}`)).status === 404)
+  await waitFor(async () => (await api('GET', `/v2/deployments/${id}`)).status === 404)
   expect(await containers(id)).toBe('')
 })
 
@@ -139,7 +139,7 @@ test('an external_container of a listener that a workspace registered itself', a
   const { id } = (await api('POST', '/v2/deployments', wanted)).body
   expect(await settled(id)).toMatchObject({ status: 'DEPLOYED' })
   const { url } = (await api('GET', `/v2/deployments/${id}`)).body
-  expect((await ask(url!, '/health')).body).toBe('well\n')
+  expect((await requestRouter(url!, '/health')).body).toBe('well\n')
   await api('DELETE', `/v2/deployments/${id}`)
-  await eventually(async () => (await api('GET', `/v2/deployments/${id}`)).status === 404)
+  await waitFor(async () => (await api('GET', `/v2/deployments/${id}`)).status === 404)
 })

@@ -3,19 +3,19 @@ import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import * as http from 'node:http'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
-import { ContainerApi } from '../../src/agent/engines/container/api.ts'
 import type { ContainerEngine } from '../../src/agent/engines/container.ts'
-import type { Ref, Tree } from '../../src/agent/engines/engine.ts'
-import { eventually } from '../support/commands.ts'
-import { containersOf, SERVE } from '../support/containers.ts'
-import { ask } from '../support/engine.ts'
-import { DOCKER, type Podman, startPodman } from '../support/podman.ts'
+import type { RevisionRef, SourceTree } from '../../src/agent/engines/engine.ts'
+import { DockerApi } from '../../src/agent/images/docker-api.ts'
+import { waitFor } from '../support/commands.ts'
+import { SERVE_COMMAND, setUpContainerEngines } from '../support/container-engine.ts'
+import { DOCKER_SOCKET, type Podman, startPodman } from '../support/podman.ts'
+import { requestRouter } from '../support/process-engine.ts'
 
 let podman: Podman
-let ref: Ref
-const pods = containersOf(() => podman)
+let ref: RevisionRef
+const pods = setUpContainerEngines(() => podman)
 const { unit, task, until } = pods
-const next = (): Ref => ({ ...ref, revision_id: randomUUID() })
+const next = (): RevisionRef => ({ ...ref, revision_id: randomUUID() })
 
 beforeAll(async () => {
   podman = await startPodman()
@@ -27,12 +27,17 @@ beforeEach(() => {
 })
 afterEach(() => pods.end())
 
-const failure = (work: Promise<unknown>) =>
+const rejectionOf = (work: Promise<unknown>) =>
   work.then(
     () => 'nothing failed',
     (error: Error) => `${error.name}: ${error.message}`,
   )
-const built = async (engine: ContainerEngine, one: Ref, tree: Tree, secrets: Record<string, string> = {}) => {
+const buildRevision = async (
+  engine: ContainerEngine,
+  one: RevisionRef,
+  tree: SourceTree,
+  secrets: Record<string, string> = {},
+) => {
   const lines: string[] = []
   const artifact = await engine.prepare(
     unit(one, {}, { source: 'internal_source', secrets }),
@@ -41,15 +46,19 @@ const built = async (engine: ContainerEngine, one: Ref, tree: Tree, secrets: Rec
   )
   return { artifact, lines }
 }
-const serves = async (engine: ContainerEngine, one: Ref, artifact: Awaited<ReturnType<typeof built>>['artifact']) => {
+const serves = async (
+  engine: ContainerEngine,
+  one: RevisionRef,
+  artifact: Awaited<ReturnType<typeof buildRevision>>['artifact'],
+) => {
   await engine.start(unit(one), artifact)
   await until(engine, one, 'healthy')
   await engine.route(unit(one))
-  return (await ask(await pods.url(engine, one))).body
+  return (await requestRouter(await pods.url(engine, one))).body
 }
 
 /** The registry of the tests behind a password, which `image_pull_secrets: [{ name: 'registry' }]` has. */
-async function behindPassword() {
+async function protectedRegistry() {
   const auth = Buffer.from('ada:hush').toString('base64')
   const server = http.createServer((req, res) => {
     if (req.headers.authorization !== `Basic ${auth}`)
@@ -71,8 +80,8 @@ async function behindPassword() {
 describe('with a Dockerfile', () => {
   test('it is built by it, line by line, and runs', async () => {
     const { engine } = await pods.open()
-    const Dockerfile = `FROM ${podman.image}\nCOPY . /www/\nRUN echo building it; ls /www; mv /www/page /www/index.html\nCMD ["/bin/sh", "-c", "${SERVE}"]\n`
-    const { artifact, lines } = await built(
+    const Dockerfile = `FROM ${podman.image}\nCOPY . /www/\nRUN echo building it; ls /www; mv /www/page /www/index.html\nCMD ["/bin/sh", "-c", "${SERVE_COMMAND}"]\n`
+    const { artifact, lines } = await buildRevision(
       engine,
       ref,
       pods.tree({ Dockerfile, page: 'built', notes: 'own', '.dockerignore': 'no*\n' }),
@@ -83,21 +92,21 @@ describe('with a Dockerfile', () => {
     expect(await serves(engine, ref, artifact)).toBe('built')
   })
 
-  test.runIf(DOCKER)('where Docker has BuildKit, it may use what only that knows', async ({ skip }) => {
-    if (!(await new ContainerApi(podman.socket).hasBuildKit())) skip()
+  test.runIf(DOCKER_SOCKET)('where Docker has BuildKit, it may use what only that knows', async ({ skip }) => {
+    if (!(await new DockerApi(podman.socket).hasBuildKit())) skip()
     const { engine } = await pods.open()
     const Dockerfile = `FROM ${podman.image}\nRUN --mount=type=cache,target=/cache touch /cache/a; ls /cache\nRUN <<EOF\necho heard\nEOF\n`
-    const { lines } = await built(engine, ref, pods.tree({ Dockerfile }))
+    const { lines } = await buildRevision(engine, ref, pods.tree({ Dockerfile }))
     expect(lines).toEqual(expect.arrayContaining(['a', 'heard']))
   })
 
   test('from an image that takes a password', async () => {
-    const { host, secrets, close } = await behindPassword()
+    const { host, secrets, close } = await protectedRegistry()
     const { engine } = await pods.open({}, { secrets })
     const build = (names: string[]) => {
       const spec = { image_pull_secrets: names.map(name => ({ name })) }
       const tree = pods.tree({ Dockerfile: `FROM ${host}/web:1\nRUN echo built\n` })
-      return failure(engine.prepare(unit(ref, spec, { source: 'internal_source' }), tree, task()))
+      return rejectionOf(engine.prepare(unit(ref, spec, { source: 'internal_source' }), tree, task()))
     }
     expect(await build([])).toMatch(/^Unworkable: The image cannot be built/)
     expect(await build(['registry'])).toBe('nothing failed')
@@ -108,14 +117,16 @@ describe('with a Dockerfile', () => {
   test('what was built for another deployment is nothing to begin with', async () => {
     const { engine } = await pods.open()
     const FROM = (image: string) => pods.tree({ Dockerfile: `FROM ${image}\nRUN echo begun\n` })
-    const { artifact } = await built(engine, ref, FROM(podman.image))
-    expect((await built(engine, next(), FROM(artifact.location))).lines).toContain('begun')
+    const { artifact } = await buildRevision(engine, ref, FROM(podman.image))
+    expect((await buildRevision(engine, next(), FROM(artifact.location))).lines).toContain('begun')
     const other = { deployment_id: randomUUID(), revision_id: randomUUID() }
     const named = `ARG ID=${artifact.location.replace('sha256:', '')}\nARG BASE="$ID"\nFROM \${BASE}\n`
     const copied = `FROM ${podman.image}\nCOPY --from=${artifact.location.slice('sha256:'.length, 20)} /www /other\n`
     for (const Dockerfile of [`FROM ${artifact.location}\n`, named, copied]) {
-      expect(await failure(built(engine, next(), pods.tree({ Dockerfile }))), Dockerfile).toBe('nothing failed')
-      expect(await failure(built(engine, other, pods.tree({ Dockerfile }))), Dockerfile).toMatch(
+      expect(await rejectionOf(buildRevision(engine, next(), pods.tree({ Dockerfile }))), Dockerfile).toBe(
+        'nothing failed',
+      )
+      expect(await rejectionOf(buildRevision(engine, other, pods.tree({ Dockerfile }))), Dockerfile).toMatch(
         /^Unworkable: (?!The image cannot be built)/,
       )
     }
@@ -123,8 +134,8 @@ describe('with a Dockerfile', () => {
 
   test('what was built for an earlier revision is used again while its image is there', async () => {
     const { engine } = await pods.open()
-    const files = pods.tree({ Dockerfile: `FROM ${podman.image}\nCMD ["/bin/sh", "-c", "${SERVE}"]\n` })
-    const { artifact } = await built(engine, ref, files)
+    const files = pods.tree({ Dockerfile: `FROM ${podman.image}\nCMD ["/bin/sh", "-c", "${SERVE_COMMAND}"]\n` })
+    const { artifact } = await buildRevision(engine, ref, files)
     const back = next()
     expect(await engine.reuse(unit(back, {}, { source: 'internal_source' }), artifact, task())).toEqual(artifact)
     await engine.start(unit(back), artifact)
@@ -139,7 +150,7 @@ describe('with a Dockerfile', () => {
   test('what was built goes with the deployment', async () => {
     const { engine } = await pods.open()
     for (const page of ['one', 'two'])
-      await built(engine, next(), pods.tree({ Dockerfile: `FROM ${podman.image}\nRUN echo ${page}\n` }))
+      await buildRevision(engine, next(), pods.tree({ Dockerfile: `FROM ${podman.image}\nRUN echo ${page}\n` }))
     const kept = () => podman.podman('images', '--quiet', '--filter', `label=slipway.deployment=${ref.deployment_id}`)
     expect((await kept()).split('\n')).toHaveLength(2)
     await engine.remove(ref.deployment_id)
@@ -149,7 +160,7 @@ describe('with a Dockerfile', () => {
   test('a step that fails is told with its last lines', async () => {
     const { engine } = await pods.open()
     const Dockerfile = `FROM ${podman.image}\nRUN echo no such luck; exit 7\n`
-    const said = await failure(built(engine, ref, pods.tree({ Dockerfile })))
+    const said = await rejectionOf(buildRevision(engine, ref, pods.tree({ Dockerfile })))
     expect(said).toMatch(/^Unworkable: The image cannot be built: .*\b7\b/)
     expect(said).toMatch(/Its last lines:\n(.*\n)*no such luck/)
   })
@@ -160,14 +171,14 @@ describe('with a Dockerfile', () => {
     const Dockerfile = `FROM ${podman.image}\nRUN echo begun; sleep 600\n`
     const lines: string[] = []
     const wanted = unit(ref, {}, { source: 'internal_source' })
-    const building = failure(
+    const building = rejectionOf(
       engine.prepare(
         wanted,
         pods.tree({ Dockerfile }),
         task(line => lines.push(line), controller.signal),
       ),
     )
-    await eventually(() => lines.includes('begun'))
+    await waitFor(() => lines.includes('begun'))
     controller.abort(new Error('interrupted'))
     expect(await building).toBe('Error: interrupted')
   })
@@ -175,19 +186,19 @@ describe('with a Dockerfile', () => {
 
 describe('without one, in a base image', () => {
   const base = async () => (await pods.open({}, { base_image: podman.image })).engine
-  const commands = (more: Partial<Tree> = {}) => ({
+  const commands = (more: Partial<SourceTree> = {}) => ({
     ...{
       install_command: 'touch /cache/runs; cat /cache/runs; echo run >> /cache/runs',
       build_command: 'cp page /www/index.html',
     },
-    ...{ start_command: SERVE, ...more },
+    ...{ start_command: SERVE_COMMAND, ...more },
   })
 
   test('its commands run there, with a cache that stays, and no secret in the image', async () => {
     const engine = await base()
-    const first = await built(engine, ref, pods.tree({ page: 'one' }, commands()), { TOKEN: "it's hush" })
+    const first = await buildRevision(engine, ref, pods.tree({ page: 'one' }, commands()), { TOKEN: "it's hush" })
     const second = next()
-    const again = await built(
+    const again = await buildRevision(
       engine,
       second,
       pods.tree({ page: 'two' }, commands({ build_command: 'echo $TOKEN > /www/index.html' })),
@@ -203,7 +214,9 @@ describe('without one, in a base image', () => {
 
   test('one that fails is told with its last lines, and leaves no container', async () => {
     const engine = await base()
-    const said = await failure(built(engine, ref, pods.tree({}, commands({ build_command: 'echo oh no; exit 4' }))))
+    const said = await rejectionOf(
+      buildRevision(engine, ref, pods.tree({}, commands({ build_command: 'echo oh no; exit 4' }))),
+    )
     expect(said).toMatch(/^Unworkable: The build ended with code 4\. Its last lines:\n(.*\n)*oh no$/)
     expect(await pods.all(ref)).toEqual([])
   })
@@ -214,14 +227,14 @@ describe('without one, in a base image', () => {
     const lines: string[] = []
     const tree = pods.tree({}, commands({ build_command: 'echo begun; sleep 600' }))
     const wanted = unit(ref, {}, { source: 'internal_source' })
-    const building = failure(
+    const building = rejectionOf(
       engine.prepare(
         wanted,
         tree,
         task(line => lines.push(line), controller.signal),
       ),
     )
-    await eventually(() => lines.includes('begun'))
+    await waitFor(() => lines.includes('begun'))
     const [name] = await pods.all(ref)
     expect(name).toContain('build')
     await pods.open({}, { base_image: podman.image })
@@ -232,11 +245,13 @@ describe('without one, in a base image', () => {
 
   test('without a base image it says what to do', async () => {
     const { engine } = await pods.open()
-    expect(await failure(built(engine, ref, pods.tree({}, commands())))).toMatch(/^Unworkable: It has no Dockerfile/)
+    expect(await rejectionOf(buildRevision(engine, ref, pods.tree({}, commands())))).toMatch(
+      /^Unworkable: It has no Dockerfile/,
+    )
   })
 })
 
-test.runIf(process.getuid?.() === 0 && !DOCKER)(
+test.runIf(process.getuid?.() === 0 && !DOCKER_SOCKET)(
   'a full disk fails a pull and a build with what to do',
   async () => {
     const small = await startPodman(24)
@@ -244,7 +259,7 @@ test.runIf(process.getuid?.() === 0 && !DOCKER)(
       const { engine } = await pods.open({}, { socket: small.socket })
       const fill = 'RUN dd if=/dev/urandom of=/big bs=1M count=48'
       const Dockerfile = (from: string) => `FROM ${from}\n${fill}\n`
-      expect(await failure(built(engine, ref, pods.tree({ Dockerfile: Dockerfile(small.image) })))).toMatch(
+      expect(await rejectionOf(buildRevision(engine, ref, pods.tree({ Dockerfile: Dockerfile(small.image) })))).toMatch(
         /No space left/i,
       )
 
@@ -253,7 +268,7 @@ test.runIf(process.getuid?.() === 0 && !DOCKER)(
       await podman.podman('build', '-t', image_uri, '-f', `${pods.home}/Dockerfile`, pods.home)
       await podman.push(image_uri)
       await podman.podman('rmi', image_uri)
-      expect(await failure(engine.prepare(unit(ref, {}, { image_uri }), null, task()))).toMatch(
+      expect(await rejectionOf(engine.prepare(unit(ref, {}, { image_uri }), null, task()))).toMatch(
         /^Unworkable: The disk of the container engine is full/,
       )
     } finally {
@@ -307,7 +322,7 @@ describe('pulled', () => {
       task(),
     )
     await engine.start(unit(serving), { ...made, location, start_command: 'exit 1' })
-    await eventually(() => lines.some(line => line.startsWith('ERROR')))
+    await waitFor(() => lines.some(line => line.startsWith('ERROR')))
     for (const tag of ['7', '8', '9']) {
       const one = next()
       const artifact = await engine.prepare(unit(one, {}, { image_uri: await pushed(tag) }), null, task())
@@ -328,11 +343,11 @@ describe('pulled', () => {
   })
 
   test('a registry that wants a password gets the one of image_pull_secrets', async () => {
-    const { host, secrets, close } = await behindPassword()
+    const { host, secrets, close } = await protectedRegistry()
     const { engine } = await pods.open({}, { secrets })
     const image_uri = `${host}/private:1`
     const pull = (names: string[]) =>
-      failure(
+      rejectionOf(
         engine.prepare(unit(ref, { image_pull_secrets: names.map(name => ({ name })) }, { image_uri }), null, task()),
       )
     expect(await pull([])).toMatch(/^Unworkable: The registry does not let this agent have the image/)

@@ -5,13 +5,18 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import { type Tree, UNHEARD } from '../../src/agent/engines/engine.ts'
+import { NO_EVENTS, type SourceTree } from '../../src/agent/engines/engine.ts'
 import { KubernetesEngine } from '../../src/agent/engines/kubernetes.ts'
-import { eventually } from '../support/commands.ts'
-import { folder } from '../support/engine.ts'
-import { DEPLOYMENT_ID, revisionId, settingsOf, unitOf } from '../support/kubernetes.ts'
+import { waitFor } from '../support/commands.ts'
 import { KubernetesApi } from '../support/kubernetes-api.ts'
+import {
+  DEPLOYMENT_ID,
+  makeKubernetesSettings,
+  makeKubernetesUnit,
+  makeRevisionId,
+} from '../support/kubernetes-fixtures.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
+import { makeTempFolder } from '../support/process-engine.ts'
 
 const SERVE = 'exec httpd -f -p $PORT -h /app'
 let podman: Podman
@@ -24,7 +29,7 @@ beforeAll(async () => {
 })
 afterAll(() => podman.stop())
 beforeEach(async () => {
-  home = folder()
+  home = makeTempFolder()
   api = await new KubernetesApi().open()
 })
 afterEach(async () => {
@@ -37,17 +42,18 @@ afterEach(async () => {
 })
 
 async function open(more: Record<string, string> = {}) {
-  const settings = settingsOf({
+  const settings = makeKubernetesSettings({
     ...{ K8S_BUILD_SOCKET: podman.socket, K8S_BUILD_BASE_IMAGE: podman.image },
     ...{ K8S_BUILD_REGISTRY: `${podman.registry}/built`, K8S_HTTP_REGISTRIES: podman.registry, ...more },
   })
   const engine = new KubernetesEngine({ settings, config: api.config, pause_ms: 2, agent_id: 'one' })
-  await engine.open(UNHEARD)
+  await engine.open(NO_EVENTS)
   engines.push(engine)
   return engine
 }
-const unit = (number = 1) => unitOf({ number, source: 'internal_source', image_uri: null, secrets: { TOKEN: 'hush' } })
-function tree(files: Record<string, string>, more: Partial<Tree> = {}): Tree {
+const unit = (number = 1) =>
+  makeKubernetesUnit({ number, source: 'internal_source', image_uri: null, secrets: { TOKEN: 'hush' } })
+function tree(files: Record<string, string>, more: Partial<SourceTree> = {}): SourceTree {
   const at = fs.mkdtempSync(join(home, 'tree-'))
   for (const [name, text] of Object.entries(files)) fs.writeFileSync(join(at, name), text)
   const nothing = { start_command: null, health_path: null, install_command: null, build_command: null }
@@ -55,14 +61,14 @@ function tree(files: Record<string, string>, more: Partial<Tree> = {}): Tree {
 }
 const lines: string[] = []
 const task = (signal = new AbortController().signal) => ({
-  ...{ log: (line: string) => void lines.push(line), signal, cache: home, running: home },
+  ...{ log: (line: string) => void lines.push(line), signal, cache: home, runningFolder: home },
 })
-const failure = (work: Promise<unknown>) =>
+const rejectionOf = (work: Promise<unknown>) =>
   work.then(
     () => 'nothing failed',
     (error: Error) => `${error.name}: ${error.message}`,
   )
-const kept = async () =>
+const keptImages = async () =>
   (await podman.podman('images', '--format', '{{.Repository}}:{{.Tag}}', '--filter', 'label=slipway.owner'))
     .split('\n')
     .filter(Boolean)
@@ -105,7 +111,7 @@ test('in the base image, as nobody’s root, and runs from the registry alone', 
     SERVE,
   )
   const inside = (command: string) => podman.podman('exec', name, '/bin/sh', '-c', command)
-  expect(await eventually(() => inside('wget -qO- http://127.0.0.1:$PORT/index.html').catch(() => ''))).toBe('built')
+  expect(await waitFor(() => inside('wget -qO- http://127.0.0.1:$PORT/index.html').catch(() => ''))).toBe('built')
   expect(await inside('echo a > /tmp/a && echo b > $HOME/b && echo c > c && pwd && echo $HOME')).toBe('/app\n/home/app')
   expect(await inside('env')).not.toContain('hush')
   await podman.podman('rm', '--force', '--time', '0', name)
@@ -126,21 +132,21 @@ test('by its Dockerfile, and the older images of the builder go', async () => {
   expect(await engine.reuse(unit(3), gone, task())).toBeNull()
   const elsewhere = { ...first, location: first.location.replace(DEPLOYMENT_ID, randomUUID()) }
   expect(await engine.reuse(unit(3), elsewhere, task())).toBeNull()
-  expect((await kept()).map(name => name.replace('docker.io/', ''))).toEqual([
-    `slipway/${DEPLOYMENT_ID}:${revisionId(2)}`,
+  expect((await keptImages()).map(name => name.replace('docker.io/', ''))).toEqual([
+    `slipway/${DEPLOYMENT_ID}:${makeRevisionId(2)}`,
   ])
   await engine.remove(DEPLOYMENT_ID)
-  expect(await kept()).toEqual([])
+  expect(await keptImages()).toEqual([])
 })
 
 test('one that the cluster would not let run is told before it is pushed', async () => {
   const engine = await open()
-  const said = await failure(engine.prepare(unit(), tree({ Dockerfile: `FROM ${podman.image}\n` }), task()))
+  const said = await rejectionOf(engine.prepare(unit(), tree({ Dockerfile: `FROM ${podman.image}\n` }), task()))
   expect(said).toMatch(/^Unworkable: .*runs as root/)
   const named = tree({ Dockerfile: `FROM ${podman.image}\nUSER web\n` })
-  expect(await failure(engine.prepare(unit(), named, task()))).toMatch(/^Unworkable: .*`USER 1000`/)
+  expect(await rejectionOf(engine.prepare(unit(), named, task()))).toMatch(/^Unworkable: .*`USER 1000`/)
   const lenient = await open({ K8S_RUN_AS_USER: '2000' })
-  expect(await failure(lenient.prepare(unit(), tree({ Dockerfile: `FROM ${podman.image}\n` }), task()))).toBe(
+  expect(await rejectionOf(lenient.prepare(unit(), tree({ Dockerfile: `FROM ${podman.image}\n` }), task()))).toBe(
     'nothing failed',
   )
 })
@@ -151,8 +157,8 @@ test('what was built for another deployment is nothing to begin with', async () 
   await engine.prepare(other, tree({}, { build_command: 'echo mine > page', start_command: SERVE }), task())
   const name = `slipway/${other.deployment_id}:${other.revision_id}`
   const begins = () => tree({ Dockerfile: `FROM ${name}\nUSER 1000\n` })
-  expect(await failure(engine.prepare(unit(), begins(), task()))).toMatch(/^Unworkable: .*slipway\//)
-  expect(await failure(engine.prepare({ ...other, revision_id: randomUUID() }, begins(), task()))).toBe(
+  expect(await rejectionOf(engine.prepare(unit(), begins(), task()))).toMatch(/^Unworkable: .*slipway\//)
+  expect(await rejectionOf(engine.prepare({ ...other, revision_id: randomUUID() }, begins(), task()))).toBe(
     'nothing failed',
   )
   await engine.remove(other.deployment_id)
@@ -161,12 +167,12 @@ test('what was built for another deployment is nothing to begin with', async () 
 test('a build that fails, and one that is interrupted, leave no container', async () => {
   const engine = await open()
   const commands = (build_command: string) => tree({}, { build_command, start_command: SERVE })
-  expect(await failure(engine.prepare(unit(), commands('echo oh no; exit 4'), task()))).toMatch(
+  expect(await rejectionOf(engine.prepare(unit(), commands('echo oh no; exit 4'), task()))).toMatch(
     /^Unworkable: The build ended with code 4\. Its last lines:\n(.*\n)*oh no$/,
   )
   const controller = new AbortController()
-  const building = failure(engine.prepare(unit(), commands('echo begun; sleep 600'), task(controller.signal)))
-  await eventually(() => lines.includes('begun'))
+  const building = rejectionOf(engine.prepare(unit(), commands('echo begun; sleep 600'), task(controller.signal)))
+  await waitFor(() => lines.includes('begun'))
   controller.abort(new Error('interrupted'))
   expect(await building).toBe('Error: interrupted')
   expect(await podman.podman('ps', '--all', '--quiet')).toBe('')
@@ -175,14 +181,14 @@ test('a build that fails, and one that is interrupted, leave no container', asyn
 test('what an earlier agent was building is gone when the next one builds', async () => {
   const first = await open()
   const controller = new AbortController()
-  const building = failure(
+  const building = rejectionOf(
     first.prepare(
       unit(),
       tree({}, { build_command: 'echo away; sleep 600', start_command: SERVE }),
       task(controller.signal),
     ),
   )
-  await eventually(() => lines.includes('away'))
+  await waitFor(() => lines.includes('away'))
   const next = await open()
   const files = tree({}, { build_command: 'true', start_command: SERVE })
   await next.prepare(unit(2), files, task())
@@ -194,16 +200,16 @@ test('what an earlier agent was building is gone when the next one builds', asyn
 test('a registry that is away, or lets nobody in', async () => {
   const engine = await open({ K8S_BUILD_REGISTRY: podman.spare })
   const files = () => tree({}, { build_command: 'true', start_command: SERVE })
-  expect(await failure(engine.prepare(unit(), files(), task()))).toMatch(
+  expect(await rejectionOf(engine.prepare(unit(), files(), task()))).toMatch(
     /^Unworkable: The registry .* cannot be reached/,
   )
   const nowhere = await open({ K8S_BUILD_SOCKET: join(home, 'nothing') })
-  expect(await failure(nowhere.prepare(unit(), files(), task()))).toMatch(/^Unworkable: .*nothing listens there/)
+  expect(await rejectionOf(nowhere.prepare(unit(), files(), task()))).toMatch(/^Unworkable: .*nothing listens there/)
 })
 
 test('what a tag means is asked of a real registry', async () => {
   const engine = await open()
-  const { location } = await engine.prepare(unitOf({ image_uri: podman.image }), null, task())
+  const { location } = await engine.prepare(makeKubernetesUnit({ image_uri: podman.image }), null, task())
   const asked = ['inspect', '--tls-verify=false', '--format', '{{.Digest}}', `docker://${podman.image}`]
   const { stdout } = await promisify(execFile)('skopeo', asked)
   expect(location).toBe(`${podman.image.replace(/:1$/, '')}@${stdout.trim()}`)

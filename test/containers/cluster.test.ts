@@ -5,19 +5,19 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { V1Deployment } from '@kubernetes/client-node'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { freePort } from '../../src/host/ports.ts'
-import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
-import { certificateFor } from '../support/certificate.ts'
-import { command, eventually, listens, stopAll } from '../support/commands.ts'
-import { folder } from '../support/engine.ts'
+import { makeCertificate } from '../support/certificate.ts'
+import { isListening, startCommand, stopCommands, waitFor } from '../support/commands.ts'
 import { KubernetesApi } from '../support/kubernetes-api.ts'
-import { autopilot } from '../support/kubernetes-pods.ts'
+import { bringUpAutomatically } from '../support/kubernetes-pods.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
+import { makeTempFolder } from '../support/process-engine.ts'
 
 const run = promisify(execFile)
 const SERVE = 'exec httpd -f -p $PORT -h /app'
-const root = folder()
+const root = makeTempFolder()
 let podman: Podman
 let postgres: Postgres
 let registry: ReturnType<typeof spawn>
@@ -39,7 +39,7 @@ beforeAll(async () => {
     new KubernetesApi().open(),
   ])
   await migrate(postgres.url, { log: () => {} })
-  autopilot(cluster)
+  bringUpAutomatically(cluster)
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   // Podman takes that one over plain http.
@@ -48,7 +48,7 @@ beforeAll(async () => {
     fs.writeFileSync(join(root, name), text)
     return join(root, name)
   }
-  const { key, cert } = certificateFor('slipway')
+  const { key, cert } = makeCertificate('slipway')
   const rootcertbundle = file('certificate.pem', cert)
   const serving = {
     ...{ version: 0.1, log: { level: 'error' }, http: { addr: host } },
@@ -65,11 +65,11 @@ beforeAll(async () => {
     ...{ PORT: String(port), SLIPWAY_HOME: root, REGISTRY_URL: `${host}/apps`, REGISTRY_SIGNING_KEY: key + cert },
   }
   const people = ['--organization', 'acme', '--email', 'a@example.com', '--platform-listener', 'platform']
-  const operator = command('src/host/bootstrap.ts', people, settings)
+  const operator = startCommand('src/host/bootstrap.ts', people, settings)
   await operator.exited
   const [own, listener] = operator.said.out.match(/slw_\w+/g)!
-  await command('src/host/node.ts', [], settings).until(() => listens(port))
-  await eventually(() => listens(host.split(':')[1]!))
+  await startCommand('src/host/node.ts', [], settings).until(() => isListening(port))
+  await waitFor(() => isListening(host.split(':')[1]!))
   api = async (method, path, body) => {
     const headers = { 'X-Api-Key': own!, 'Content-Type': 'application/json' }
     const answer = await fetch(url + path, {
@@ -79,20 +79,20 @@ beforeAll(async () => {
     })
     return { ...((answer.status === 204 ? {} : await answer.json()) as Answer), status: String(answer.status) }
   }
-  command('src/agent/main.ts', ['--home', join(root, 'agent'), '--engine', 'kubernetes'], {
+  startCommand('src/agent/main.ts', ['--home', join(root, 'agent'), '--engine', 'kubernetes'], {
     ...{ SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: listener!, KUBECONFIG: file('config', cluster.config.exportConfig()) },
     ...{ K8S_NAMESPACES: 'apps', K8S_DRAIN_SECONDS: '0', K8S_HTTP_REGISTRIES: host },
     ...{ K8S_BUILD_SOCKET: podman.socket, K8S_BUILD_BASE_IMAGE: podman.image },
   })
 })
 afterAll(async () => {
-  await stopAll()
+  await stopCommands()
   registry.kill()
   await Promise.all([podman.stop(), postgres.stop(), cluster.close()])
   fs.rmSync(root, { recursive: true })
 })
 
-async function uploaded(id: string, files: Record<string, string>): Promise<string> {
+async function uploadSource(id: string, files: Record<string, string>): Promise<string> {
   const at = fs.mkdtempSync(join(root, 'source-'))
   for (const [name, text] of Object.entries(files)) fs.writeFileSync(join(at, name), text)
   const { stdout } = await run('tar', ['czf', '-', '-C', at, '.'], { encoding: 'buffer' })
@@ -101,8 +101,8 @@ async function uploaded(id: string, files: Record<string, string>): Promise<stri
   expect((await fetch(upload_url, { method: 'PUT', headers, body: Uint8Array.from(stdout) })).status).toBe(200)
   return object_path
 }
-const settled = (id: string) =>
-  eventually(async () => {
+const waitUntilSettled = (id: string) =>
+  waitFor(async () => {
     const [newest] = (await api('GET', `/v2/deployments/${id}/revisions?limit=1`)).resources
     return newest && /DEPLOYED|FAILED/.test(newest.status) ? newest : undefined
   })
@@ -116,9 +116,9 @@ test('an archive becomes an image of the installation’s registry, which pods p
     ...wanted,
   })
   const configuration = { start_command: SERVE, build_command: 'cp page index.html', env: { MODE: 'fast' } }
-  const path = await uploaded(id, { page: 'built', 'slipway.json': JSON.stringify(configuration) })
+  const path = await uploadSource(id, { page: 'built', 'slipway.json': JSON.stringify(configuration) })
   await api('PATCH', `/v2/deployments/${id}`, { source_revision_config: { source_tarball_path: path } })
-  const revision = await settled(id)
+  const revision = await waitUntilSettled(id)
   expect([revision.status, revision.status_message]).toEqual(['DEPLOYED', null])
   const [deployment] = cluster.all('Deployment') as unknown as V1Deployment[]
   const { containers, imagePullSecrets } = deployment!.spec!.template.spec!
@@ -137,7 +137,7 @@ test('an archive becomes an image of the installation’s registry, which pods p
   const [shell, ...args] = command
   await podman.podman('run', '--detach', '--name', 'pod', ...confines, ...given, '--entrypoint', shell!, image, ...args)
   const answer = () => fetch(`http://127.0.0.1:${port}/index.html`).then(res => res.text())
-  expect(await eventually(() => answer().catch(() => ''))).toBe('built')
+  expect(await waitFor(() => answer().catch(() => ''))).toBe('built')
   expect(await podman.podman('exec', 'pod', 'cat', '/proc/1/status')).toMatch(/^Uid:\s+1000/m)
 
   const [repository, tag] = [image.split('@')[0], deployment!.metadata!.labels!['slipway/revision-id']]
@@ -148,12 +148,12 @@ test('an archive becomes an image of the installation’s registry, which pods p
     secrets: [],
     ...named,
   })
-  expect((await settled(other.id)).source_revision_config.image_uri).toBe(image)
+  expect((await waitUntilSettled(other.id)).source_revision_config.image_uri).toBe(image)
 
   await podman.podman('rm', '--force', '--time', '0', 'pod')
   for (const one of [id, other.id]) {
     await api('DELETE', `/v2/deployments/${one}`)
-    await eventually(async () => (await api('GET', `/v2/deployments/${one}`)).status === '404')
+    await waitFor(async () => (await api('GET', `/v2/deployments/${one}`)).status === '404')
   }
   expect(cluster.all()).toEqual([])
   expect(await podman.podman('volume', 'ls', '--quiet')).toBe('')

@@ -3,20 +3,20 @@ import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import type { ContainerEngine } from '../../src/agent/engines/container.ts'
-import type { Ref } from '../../src/agent/engines/engine.ts'
+import type { RevisionRef } from '../../src/agent/engines/engine.ts'
 import type { Limits } from '../../src/agent/engines/local/limits.ts'
-import type { ResourceSpec } from '../../src/deployments/resources.schema.ts'
-import { eventually } from '../support/commands.ts'
-import { containersOf, SERVE, STAY } from '../support/containers.ts'
-import { ask } from '../support/engine.ts'
+import type { ResourceSpec } from '../../src/protocol/resources.schema.ts'
+import { waitFor } from '../support/commands.ts'
+import { SERVE_COMMAND, SIDECAR_COMMAND, setUpContainerEngines } from '../support/container-engine.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
+import { requestRouter } from '../support/process-engine.ts'
 
 let podman: Podman
-let ref: Ref
-const pods = containersOf(() => podman)
+let ref: RevisionRef
+const pods = setUpContainerEngines(() => podman)
 const { unit, running, task, until } = pods
 const open = pods.open.bind(pods)
-const next = (): Ref => ({ ...ref, revision_id: randomUUID() })
+const next = (): RevisionRef => ({ ...ref, revision_id: randomUUID() })
 const url = (engine: ContainerEngine) => pods.url(engine, ref)
 const containers = () => pods.all(ref)
 
@@ -34,7 +34,7 @@ describe('a rollout', () => {
   test('of a pulled image runs beside, switches, drains, stops; a client that polls sees not one failure', async () => {
     const { engine, lines } = await open()
     const said: string[] = []
-    const rollOut = async (one: Ref, text: string) => {
+    const rollOut = async (one: RevisionRef, text: string) => {
       const wanted = unit(one, { min_scale: 2 }, { secrets: { TEXT: text } })
       const artifact = await engine.prepare(
         wanted,
@@ -42,7 +42,7 @@ describe('a rollout', () => {
         task(line => said.push(line)),
       )
       expect(artifact.location).toMatch(/\/web@sha256:[0-9a-f]{64}$/)
-      artifact.start_command = `echo "$TEXT" > /www/index.html; echo serving; ${SERVE}`
+      artifact.start_command = `echo "$TEXT" > /www/index.html; echo serving; ${SERVE_COMMAND}`
       await engine.start(wanted, artifact)
       await until(engine, one, 'healthy')
       await engine.route(wanted)
@@ -50,14 +50,14 @@ describe('a rollout', () => {
     await rollOut(ref, 'old')
     expect(said.join()).toContain('Pulled')
     const at = await url(engine)
-    expect((await ask(at)).body.trim()).toBe('old')
+    expect((await requestRouter(at)).body.trim()).toBe('old')
     expect(await containers()).toHaveLength(2)
 
     const answers = new Set<string>()
     let polling = true
     const poll = async () => {
       while (polling) {
-        const { status, body } = await ask(at)
+        const { status, body } = await requestRouter(at)
         answers.add(`${status} ${body.trim()}`)
       }
     }
@@ -67,7 +67,7 @@ describe('a rollout', () => {
     await engine.drain(ref)
     await until(engine, ref, 'drained')
     await engine.stop(ref)
-    expect((await ask(at)).body.trim()).toBe('new')
+    expect((await requestRouter(at)).body.trim()).toBe('new')
     polling = false
     await Promise.all(clients)
     expect([...answers].sort()).toEqual(['200 new', '200 old'])
@@ -82,7 +82,7 @@ describe('a rollout', () => {
       volumes: [{ name: 'data', persistentVolumeClaim: { claimName: 'data' } }],
       volume_mounts: [{ name: 'data', mountPath: '/data' }],
     })
-    await engine.start(wanted, running(SERVE))
+    await engine.start(wanted, running(SERVE_COMMAND))
     await until(engine, ref, 'healthy')
     const [name] = (await containers())[0]!.split(' ')
     const [{ HostConfig, NetworkSettings }] = JSON.parse(await podman.podman('inspect', name!))
@@ -98,7 +98,7 @@ describe('a rollout', () => {
     expect(await podman.podman('volume', 'ls', '-q', '--filter', label)).toBe('')
     expect(await podman.podman('network', 'ls', '-q', '--filter', label)).toBe('')
     expect(await engine.deployments()).toEqual([])
-    expect(await engine.observe(ref.deployment_id)).toMatchObject({ running: [], left: false, routed: null })
+    expect(await engine.observe(ref.deployment_id)).toMatchObject({ running: [], hasRemains: false, routed: null })
   })
 })
 
@@ -129,7 +129,7 @@ describe('what goes with a copy', () => {
           {
             ...script(
               'beside',
-              `while ! wget -q -O- 127.0.0.1:$APP/order; do sleep 0.1; done; echo $TOKEN > /shared/token; ${STAY}`,
+              `while ! wget -q -O- 127.0.0.1:$APP/order; do sleep 0.1; done; echo $TOKEN > /shared/token; ${SIDECAR_COMMAND}`,
             ),
             env: [
               { name: 'APP', value: '8000' },
@@ -141,13 +141,13 @@ describe('what goes with a copy', () => {
       { secret_references: [{ name: 'REF', secret_name: 'team', secret_key: 'token' }] },
     )
     await engine.prepare(wanted, null, task())
-    await engine.start(wanted, running(`echo $REF > /shared/ref; ${SERVE.replace('/www', '/shared')}`))
+    await engine.start(wanted, running(`echo $REF > /shared/ref; ${SERVE_COMMAND.replace('/www', '/shared')}`))
     await until(engine, ref, 'healthy')
     await engine.route(wanted)
     const at = await url(engine)
-    expect((await ask(at, '/order')).body).toBe('1\n2 env\n')
-    expect((await ask(at, '/ref')).body).toBe('hush\n')
-    await eventually(async () => (await ask(at, '/token')).body === 'hush\n')
+    expect((await requestRouter(at, '/order')).body).toBe('1\n2 env\n')
+    expect((await requestRouter(at, '/ref')).body).toBe('hush\n')
+    await waitFor(async () => (await requestRouter(at, '/token')).body === 'hush\n')
     expect(lines).toContain('INFO [first] first was here')
     expect(lines).toContain('INFO [beside] 2 env')
     expect(await containers()).toHaveLength(2)
@@ -172,11 +172,11 @@ describe('what goes with a copy', () => {
       [ref, 'x\n'],
       [next(), 'x\nx\n'],
     ] as const) {
-      await engine.start(unit(one, spec), running(`${write}; ${SERVE}`))
+      await engine.start(unit(one, spec), running(`${write}; ${SERVE_COMMAND}`))
       await until(engine, one, 'healthy')
       await engine.route(unit(one, spec))
       const at = await url(engine)
-      expect([(await ask(at, '/kept')).body, (await ask(at, '/fresh')).body]).toEqual([kept, 'x\n'])
+      expect([(await requestRouter(at, '/kept')).body, (await requestRouter(at, '/fresh')).body]).toEqual([kept, 'x\n'])
       await engine.stop(one)
     }
   })
@@ -217,7 +217,7 @@ describe('failures', () => {
   })
 
   test('a port that is never opened', async () => {
-    const { reason } = await failing(`echo up; ${STAY}`, { limits: { ready_ms: 2_000 } })
+    const { reason } = await failing(`echo up; ${SIDECAR_COMMAND}`, { limits: { ready_ms: 2_000 } })
     expect(reason).toMatch(
       /^It was not healthy within 2 s: nothing in the container listens on the port that PORT names/,
     )
@@ -231,7 +231,7 @@ describe('failures', () => {
   })
 
   test('a health check that fails', async () => {
-    const { reason } = await failing(SERVE, { limits: { ready_ms: 2_000 }, health: '/nowhere' })
+    const { reason } = await failing(SERVE_COMMAND, { limits: { ready_ms: 2_000 }, health: '/nowhere' })
     expect(reason).toMatch(/^It was not healthy within 2 s: GET \/nowhere answers 404/)
   })
 
@@ -242,20 +242,20 @@ describe('failures', () => {
 
   test('more on disk than it may have', async () => {
     const { engine, lines } = await open({ disk_mb: 4 })
-    await engine.start(unit(ref), running(`(sleep 1; dd if=/dev/zero of=/big bs=1M count=8) & ${SERVE}`))
-    await eventually(() => lines.some(line => /^ERROR Killed: it wrote more than the 4 MB/.test(line)))
+    await engine.start(unit(ref), running(`(sleep 1; dd if=/dev/zero of=/big bs=1M count=8) & ${SERVE_COMMAND}`))
+    await waitFor(() => lines.some(line => /^ERROR Killed: it wrote more than the 4 MB/.test(line)))
     expect(await until(engine, ref, 'unhealthy')).toMatchObject({ reason: expect.stringContaining('4 MB') })
   })
 
   test('one that ends before what is beside it is there', async () => {
-    const sidecars = [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', STAY] }]
+    const sidecars = [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', SIDECAR_COMMAND] }]
     const { reason } = await failing('echo no such key; exit 3', { spec: { sidecars } })
     expect(reason).toMatch(/ended with code 3\b.*no such key/s)
   })
 
   test('a sidecar that does not stay', async () => {
     const sidecars = [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', 'echo no; exit 5'] }]
-    const { reason } = await failing(SERVE, { spec: { sidecars }, limits: { ready_ms: 4_000 } })
+    const { reason } = await failing(SERVE_COMMAND, { spec: { sidecars }, limits: { ready_ms: 4_000 } })
     // By the reason or by its last lines, as it was between two starts or just begun again when the time was up.
     expect(reason).toMatch(/sidecar `beside` (.* )?ended with code 5/)
     expect(reason).toContain('[beside] no')
@@ -264,7 +264,7 @@ describe('failures', () => {
   test('an init container that fails', async () => {
     const { image } = podman
     const init = { init_containers: [{ name: 'migrate', image, command: ['/bin/sh', '-c', 'echo no table; exit 2'] }] }
-    const { reason } = await failing(SERVE, { spec: init })
+    const { reason } = await failing(SERVE_COMMAND, { spec: init })
     expect(reason).toContain('its init container `migrate` ended with code 2')
     expect(reason).toContain('[migrate] no table')
   })

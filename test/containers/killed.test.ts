@@ -2,15 +2,15 @@
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
-import type { Ref } from '../../src/agent/engines/engine.ts'
-import { command, eventually, stopAll } from '../support/commands.ts'
-import { containersOf, SERVE, STAY } from '../support/containers.ts'
-import { ask } from '../support/engine.ts'
+import type { RevisionRef } from '../../src/agent/engines/engine.ts'
+import { startCommand, stopCommands, waitFor } from '../support/commands.ts'
+import { SERVE_COMMAND, SIDECAR_COMMAND, setUpContainerEngines } from '../support/container-engine.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
+import { requestRouter } from '../support/process-engine.ts'
 
 let podman: Podman
-let ref: Ref
-const pods = containersOf(() => podman)
+let ref: RevisionRef
+const pods = setUpContainerEngines(() => podman)
 const { unit, running, until } = pods
 
 beforeAll(async () => {
@@ -22,25 +22,25 @@ beforeEach(() => {
   ref = { deployment_id: randomUUID(), revision_id: randomUUID() }
 })
 afterEach(async () => {
-  await stopAll()
+  await stopCommands()
   await pods.end()
 })
 
-const beside = () => ({
+const withSidecars = () => ({
   volumes: [{ name: 'shared', emptyDir: {} }],
   volume_mounts: [{ name: 'shared', mountPath: '/shared' }],
   init_containers: [{ name: 'first', image: podman.image, command: ['/bin/sh', '-c', 'sleep 0.2'] }],
-  sidecars: [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', STAY] }],
+  sidecars: [{ name: 'beside', image: podman.image, command: ['/bin/sh', '-c', SIDECAR_COMMAND] }],
 })
 const volumes = async () =>
   podman.podman('volume', 'ls', '--quiet', '--filter', `label=slipway.deployment=${ref.deployment_id}`)
 
 test('killed at any moment of a start, it leaves what the next one makes whole: two copies, each with its sidecar', async () => {
-  const wanted = unit(ref, { ...beside(), min_scale: 2 })
-  const artifact = running(SERVE)
+  const wanted = unit(ref, { ...withSidecars(), min_scale: 2 })
+  const artifact = running(SERVE_COMMAND)
   // Between the first request and the last line of a start of some two seconds.
   for (const ms of [0, 150, 300, 450, 600, 800, 1_000, 1_300, 1_700, 2_500]) {
-    const agent = command('test/support/container-agent.ts', [
+    const agent = startCommand('test/support/container-engine-program.ts', [
       JSON.stringify({ options: pods.options, unit: wanted, artifact }),
     ])
     await agent.until(() => agent.said.out.includes('open'))
@@ -51,34 +51,34 @@ test('killed at any moment of a start, it leaves what the next one makes whole: 
   await engine.start(wanted, artifact)
   await engine.route(wanted)
   await until(engine, ref, 'healthy')
-  const names = await eventually(async () => {
+  const names = await waitFor(async () => {
     const all = await pods.all(ref)
     return all.length === 4 && all.every(line => line.includes(' Up')) ? all : undefined
   })
   expect(names.filter(name => name.includes('beside'))).toHaveLength(2)
   expect((await volumes()).split('\n')).toHaveLength(2)
-  expect((await ask(await pods.url(engine, ref), '/health')).status).toBe(200)
+  expect((await requestRouter(await pods.url(engine, ref), '/health')).status).toBe(200)
   await engine.remove(ref.deployment_id)
   expect([await pods.all(ref), await volumes()]).toEqual([[], ''])
 })
 
 test('copies serve on while no agent is there, and the next one takes over the same, with every line once', async () => {
   const first = await pods.open()
-  const count = `i=0; while :; do i=$((i+1)); echo line $i; sleep 0.05; done & ${SERVE}`
+  const count = `i=0; while :; do i=$((i+1)); echo line $i; sleep 0.05; done & ${SERVE_COMMAND}`
   await first.engine.start(unit(ref), running(count))
   await until(first.engine, ref, 'healthy')
   await first.engine.route(unit(ref))
   const at = await pods.url(first.engine, ref)
   const before = await pods.all(ref)
-  await eventually(() => first.lines.length > 20)
+  await waitFor(() => first.lines.length > 20)
   await first.engine.close({ stop: false })
-  expect((await ask(at, '/health')).body).toBe('well\n')
+  expect((await requestRouter(at, '/health')).body).toBe('well\n')
 
   const second = await pods.open()
   expect((await second.engine.observe(ref.deployment_id)).running).toMatchObject([{ phase: 'healthy' }])
-  expect((await ask(at, '/health')).body).toBe('well\n')
+  expect((await requestRouter(at, '/health')).body).toBe('well\n')
   await second.engine.start(unit(ref), running(count))
-  await eventually(() => second.lines.length > 20)
+  await waitFor(() => second.lines.length > 20)
   const names = (lines: string[]) => lines.map(line => line.split(' ')[0])
   expect(names(await pods.all(ref))).toEqual(names(before))
   const told = [...first.lines, ...second.lines].filter(line => line.startsWith('INFO line'))
@@ -87,8 +87,8 @@ test('copies serve on while no agent is there, and the next one takes over the s
 
 test('a copy that ended meanwhile is cleared away; one that is killed is started again; a sidecar too', async () => {
   const first = await pods.open()
-  const wanted = unit(ref, beside())
-  await first.engine.start(wanted, running(SERVE))
+  const wanted = unit(ref, withSidecars())
+  await first.engine.start(wanted, running(SERVE_COMMAND))
   await until(first.engine, ref, 'healthy')
   await first.engine.close({ stop: false })
   const [old] = (await pods.all(ref)).map(line => line.split(' ')[0]!).filter(name => !name.includes('beside'))
@@ -97,12 +97,12 @@ test('a copy that ended meanwhile is cleared away; one that is killed is started
   expect((await engine.observe(ref.deployment_id)).running).toEqual([])
   expect([await pods.all(ref), await volumes()]).toEqual([[], ''])
 
-  await engine.start(wanted, running(SERVE))
+  await engine.start(wanted, running(SERVE_COMMAND))
   await until(engine, ref, 'healthy')
   const [app, sidecar] = (await pods.all(ref)).map(line => line.split(' ')[0]!).sort((a, b) => a.length - b.length)
   await podman.podman('kill', sidecar!)
-  await eventually(() => lines.some(line => line.includes('The sidecar `beside` was killed')))
-  await eventually(async () => (await pods.all(ref)).every(line => line.includes(' Up')))
+  await waitFor(() => lines.some(line => line.includes('The sidecar `beside` was killed')))
+  await waitFor(async () => (await pods.all(ref)).every(line => line.includes(' Up')))
   expect((await pods.all(ref)).map(line => line.split(' ')[0])).toContain(app)
 
   await podman.podman('kill', app!)
@@ -124,7 +124,7 @@ test('what others run on the same engine is left alone', async () => {
     '1000',
   )
   const { engine } = await pods.open()
-  await engine.start(unit(ref), running(SERVE))
+  await engine.start(unit(ref), running(SERVE_COMMAND))
   await until(engine, ref, 'healthy')
   await engine.remove(ref.deployment_id)
   expect(await podman.podman('ps', '--quiet', '--filter', 'name=foreign')).not.toBe('')

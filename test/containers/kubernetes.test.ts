@@ -1,29 +1,31 @@
 // What a cluster is asked for, played by Podman: pods that run as they are told, with their limits, secrets and volumes, and may do the least.
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
-import { revisionObjects } from '../../src/agent/engines/kubernetes/objects.ts'
-import { storesOf } from '../../src/agent/engines/kubernetes/stores.ts'
-import { eventually } from '../support/commands.ts'
-import { artifactOf, settingsOf, unitOf } from '../support/kubernetes.ts'
-import { IMAGE, type Play, STORE, startPlay } from '../support/kubernetes-play.ts'
+import { revisionObjects } from '../../src/agent/engines/kubernetes/revision-objects.ts'
+import { storesFor } from '../../src/agent/engines/kubernetes/store-objects.ts'
+import { waitFor } from '../support/commands.ts'
+import { makeArtifact, makeKubernetesSettings, makeKubernetesUnit } from '../support/kubernetes-fixtures.ts'
+import { APPLICATION_IMAGE, type PodmanPlay, STORE_IMAGE, startPodmanPlay } from '../support/podman-play.ts'
 
 const NAME = 'shop-aaaaaaaa00-r1'
 const APP = `${NAME}-pod-0-app`
 const SMALL = { cpu: 0.2, cpu_limit: 0.5, memory_mb: 64, memory_limit_mb: 96 }
-let play: Play
+let play: PodmanPlay
 beforeAll(async () => {
-  play = await startPlay()
+  play = await startPodmanPlay()
 })
 afterEach(() => play.clear())
 afterAll(() => play.stop())
 
-const revision = (more: Parameters<typeof unitOf>[0] = {}, artifact = {}) =>
-  revisionObjects(settingsOf(), unitOf({ spec: SMALL, ...more }), artifactOf({ location: IMAGE, ...artifact }))
+const revision = (more: Parameters<typeof makeKubernetesUnit>[0] = {}, artifact = {}) =>
+  revisionObjects(
+    makeKubernetesSettings(),
+    makeKubernetesUnit({ spec: SMALL, ...more }),
+    makeArtifact({ location: APPLICATION_IMAGE, ...artifact }),
+  )
 
 test('an application runs, on its port, with its secrets, within its limits, and may do the least', async () => {
   await play.play(revision({ secrets: { TOKEN: 'hush' } }, { env: { MODE: 'fast' } }))
-  expect(await eventually(() => play.inside(APP, 'wget -qO- http://127.0.0.1:8000/health').catch(() => ''))).toBe(
-    'well',
-  )
+  expect(await waitFor(() => play.inside(APP, 'wget -qO- http://127.0.0.1:8000/health').catch(() => ''))).toBe('well')
   const env = await play.inside(APP, 'env')
   for (const one of ['TOKEN=hush', 'MODE=fast', 'PORT=8000', 'SLIPWAY_ROLE=web']) expect(env).toContain(one)
   const status = await play.inside(APP, 'cat /proc/1/status')
@@ -48,7 +50,7 @@ test('what it is told to start with is a command of a shell', async () => {
       { start_command: 'echo "from $MODE" > /www/said && exec httpd -f -p $PORT -h /www', env: { MODE: 'here' } },
     ),
   )
-  expect(await eventually(() => play.inside(APP, 'wget -qO- http://127.0.0.1:8000/said').catch(() => ''))).toBe(
+  expect(await waitFor(() => play.inside(APP, 'wget -qO- http://127.0.0.1:8000/said').catch(() => ''))).toBe(
     'from here',
   )
 })
@@ -56,7 +58,7 @@ test('what it is told to start with is a command of a shell', async () => {
 test('what comes before it, stands beside it, and is shared between them', async () => {
   const mounts = [{ name: 'shared', mountPath: '/shared' }]
   const shell = (name: string, script: string) => ({
-    ...{ name, image: IMAGE, command: ['/bin/sh', '-c', script], volumeMounts: mounts },
+    ...{ name, image: APPLICATION_IMAGE, command: ['/bin/sh', '-c', script], volumeMounts: mounts },
   })
   const spec = {
     ...SMALL,
@@ -66,20 +68,23 @@ test('what comes before it, stands beside it, and is shared between them', async
     sidecars: [shell('beside', 'exec sleep 1000000')],
   }
   await play.play(revision({ spec }))
-  expect(await eventually(() => play.inside(APP, 'cat /shared/first').catch(() => ''))).toBe('before')
+  expect(await waitFor(() => play.inside(APP, 'cat /shared/first').catch(() => ''))).toBe('before')
   expect(await play.inside(`${NAME}-pod-0-beside`, 'cat /shared/first')).toBe('before')
 })
 
 test('it is asked to end, and ends within its time', async () => {
   await play.play(revision({}, { start_command: 'trap "exit 7" TERM; while :; do sleep 0.1; done' }))
-  await eventually(async () => (await play.podman('inspect', APP, '--format', '{{.State.Status}}')) === 'running')
+  await waitFor(async () => (await play.podman('inspect', APP, '--format', '{{.State.Status}}')) === 'running')
   await play.podman('stop', '--time', '30', APP)
   expect(await play.podman('inspect', APP, '--format', '{{.State.ExitCode}}')).toBe('7')
 })
 
 test('a store keeps its data on its volume, is told its limits, and is found ready by its own probe', async () => {
-  const settings = settingsOf({ K8S_POSTGRES_IMAGE: STORE })
-  const [store] = storesOf(settings, unitOf({ spec: { db_max_connections: 42, db_cpu: 0.1, db_memory_mb: 64 } }))
+  const settings = makeKubernetesSettings({ K8S_POSTGRES_IMAGE: STORE_IMAGE })
+  const [store] = storesFor(
+    settings,
+    makeKubernetesUnit({ spec: { db_max_connections: 42, db_cpu: 0.1, db_memory_mb: 64 } }),
+  )
   const objects = [store!.secret('generated'), ...store!.objects]
   // Podman makes a volume the root's, and knows no fsGroup: the user of a store could not write it.
   const container = 'shop-aaaaaaaa00-db-postgres'
@@ -94,21 +99,19 @@ test('a store keeps its data on its volume, is told its limits, and is found rea
     `${at}:/volume`,
     '--entrypoint',
     '/bin/chmod',
-    STORE,
+    STORE_IMAGE,
     '777',
     '/volume',
   )
   await play.play(objects.filter(({ kind }) => kind === 'StatefulSet'))
-  expect(await eventually(() => play.inside(container, 'cat /data/pg/told').catch(() => ''))).toBe(
-    '-c max_connections=42',
-  )
+  expect(await waitFor(() => play.inside(container, 'cat /data/pg/told').catch(() => ''))).toBe('-c max_connections=42')
   expect(await play.inside(container, 'env')).toContain('POSTGRES_PASSWORD=generated')
   expect(await play.inside(container, 'cat /proc/1/status')).toMatch(/^Uid:\s+999/m)
   const [probe] = objects.flatMap(object => (object as never as Probed).spec?.template?.spec.containers ?? [])
   await play.podman('exec', container, ...probe!.readinessProbe.exec.command)
   await play.podman('pod', 'rm', '--all', '--force', '--time', '0')
   await play.play(objects.filter(({ kind }) => kind === 'StatefulSet'))
-  await eventually(
+  await waitFor(
     async () => (await play.inside(container, 'cat /data/pg/told').catch(() => '')).split('\n').length === 2,
   )
 })

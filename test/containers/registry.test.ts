@@ -6,13 +6,13 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { freePort } from '../../src/host/ports.ts'
-import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
-import { certificateFor } from '../support/certificate.ts'
-import { type Command, command, eventually, listens, stopAll } from '../support/commands.ts'
-import { ask } from '../support/engine.ts'
+import { makeCertificate } from '../support/certificate.ts'
+import { type Command, isListening, startCommand, stopCommands, waitFor } from '../support/commands.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
+import { requestRouter } from '../support/process-engine.ts'
 
 const run = promisify(execFile)
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-registry-'))
@@ -40,7 +40,7 @@ beforeAll(async () => {
   const url = `http://127.0.0.1:${ourPort}`
   // Podman takes that one over plain http.
   host = podman.spare
-  const { key, cert } = certificateFor('slipway')
+  const { key, cert } = makeCertificate('slipway')
   fs.writeFileSync(join(root, 'certificate.pem'), cert)
   fs.writeFileSync(
     join(root, 'registry.json'),
@@ -70,7 +70,7 @@ beforeAll(async () => {
     ...{ PORT: String(ourPort), SLIPWAY_HOME: root, REGISTRY_URL: `${host}/apps`, REGISTRY_SIGNING_KEY: key + cert },
   }
   const bootstrapped = async (name: string, more: string[] = []) => {
-    const operator = command(
+    const operator = startCommand(
       'src/host/bootstrap.ts',
       ['--organization', name, '--email', `${name}@x.org`, ...more],
       settings,
@@ -80,8 +80,8 @@ beforeAll(async () => {
   }
   const [own, listener] = await bootstrapped('acme', ['--platform-listener', 'platform'])
   const [theirs] = await bootstrapped('other')
-  await command('src/host/node.ts', [], settings).until(() => listens(ourPort))
-  await eventually(() => listens(host.split(':')[1]!))
+  await startCommand('src/host/node.ts', [], settings).until(() => isListening(ourPort))
+  await waitFor(() => isListening(host.split(':')[1]!))
   const asking = (key: string) => async (method: string, path: string, body?: unknown) => {
     const headers = { 'X-Api-Key': key, 'Content-Type': 'application/json' }
     const init = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) }
@@ -91,11 +91,11 @@ beforeAll(async () => {
   stranger = asking(theirs!)
   const args = ['--home', join(root, 'agent'), '--engine', 'container', '--port', String(agentPort), '--stop']
   const known = { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: listener!, CONTAINER_SOCKET: podman.socket }
-  started = () => command('src/agent/main.ts', args, known)
+  started = () => startCommand('src/agent/main.ts', args, known)
   agent = started()
 })
 afterAll(async () => {
-  await stopAll()
+  await stopCommands()
   registry.kill()
   await Promise.all([podman.stop(), postgres.stop()])
   fs.rmSync(root, { recursive: true })
@@ -123,18 +123,18 @@ function image(): string {
   return `oci:${folder}:latest`
 }
 
-const created = async (name: string, source_revision_config = {}, as = api) =>
+const createDeployment = async (name: string, source_revision_config = {}, as = api) =>
   as('POST', '/v2/deployments', {
     ...{ name, source: 'internal_container', source_revision_config, secrets: [] },
     source_config: { resource_spec: { cpu: 0.1, memory_mb: 64 } },
   })
-const offered = ({ id }: { id: string }) => api('POST', `/v2/deployments/${id}/push-token`)
+const requestPushToken = ({ id }: { id: string }) => api('POST', `/v2/deployments/${id}/push-token`)
 const push = (to: string, token: string) =>
   run('skopeo', ['copy', '--dest-tls-verify=false', '--dest-creds', `slipway:${token}`, image(), `docker://${to}`])
 
 test('an image is pushed with the token of its deployment, and becomes what is wanted', async () => {
-  const deployment = await created('pushed')
-  const { token, registry_url } = await offered(deployment)
+  const deployment = await createDeployment('pushed')
+  const { token, registry_url } = await requestPushToken(deployment)
   const name = `${registry_url}/web:1.0`
   await push(name, token)
   const read = ['inspect', '--tls-verify=false', '--format', '{{.Digest}}', `docker://${name}`]
@@ -148,7 +148,10 @@ test('an image is pushed with the token of its deployment, and becomes what is w
 })
 
 test('the token of one deployment pushes to no other', async () => {
-  const [own, other] = [await offered(await created('one')), await offered(await created('other'))]
+  const [own, other] = [
+    await requestPushToken(await createDeployment('one')),
+    await requestPushToken(await createDeployment('other')),
+  ]
   await expect(push(`${other.registry_url}/web:1.0`, own.token)).rejects.toThrow(/denied|unauthorized/i)
   await expect(push(`${host}/apps/web:1.0`, own.token)).rejects.toThrow(/denied|unauthorized/i)
   await expect(push(`${own.registry_url}/web:1.0`, `${own.token}x`)).rejects.toThrow(/unauthorized|authentication/i)
@@ -156,36 +159,36 @@ test('the token of one deployment pushes to no other', async () => {
 })
 
 /** The newest revision, once nothing more is to be expected of it; and where it answers. */
-const settled = ({ id }: { id: string }, as = api) =>
-  eventually(async () => {
+const waitUntilSettled = ({ id }: { id: string }, as = api) =>
+  waitFor(async () => {
     const [newest] = (await as('GET', `/v2/deployments/${id}/revisions?limit=1`)).resources
     if (!/DEPLOYED|FAILED/.test(newest!.status)) return undefined
     const { url } = await as('GET', `/v2/deployments/${id}`)
     return { ...newest!, url }
   })
-const well = async (url: string) => (await ask(url, '/health')).body === 'well\n'
+const isHealthy = async (url: string) => (await requestRouter(url, '/health')).body === 'well\n'
 
 test('what was pushed is run, also when its agent, its copy and its image are lost, by its deployment and others of its workspace alone', async () => {
-  const shop = await created('shop')
-  const { token, registry_url } = await offered(shop)
+  const shop = await createDeployment('shop')
+  const { token, registry_url } = await requestPushToken(shop)
   const image_uri = `${registry_url}/web:1.0`
   const to = ['--dest-tls-verify=false', '--dest-creds', `slipway:${token}`, `docker://${image_uri}`]
   await run('skopeo', ['copy', '--src-tls-verify=false', `docker://${podman.image}`, ...to])
   await api('PATCH', `/v2/deployments/${shop.id}`, { source_revision_config: { image_uri } })
-  const { url, ...deployed } = await settled(shop)
+  const { url, ...deployed } = await waitUntilSettled(shop)
   expect([deployed.status, deployed.status_message]).toEqual(['DEPLOYED', null])
-  expect(await well(url)).toBe(true)
+  expect(await isHealthy(url)).toBe(true)
 
   await agent.stop('SIGKILL')
   await podman.podman('rmi', '--all', '--force')
   expect(await podman.podman('images', '--quiet')).toBe('')
   agent = started()
-  await eventually(() => well(url).catch(() => false))
+  await waitFor(() => isHealthy(url).catch(() => false))
 
-  const copy = await created('copy', { image_uri })
-  expect((await settled(copy)).status).toBe('DEPLOYED')
-  const theirs = await created('theirs', { image_uri }, stranger)
-  expect(await settled(theirs, stranger)).toMatchObject({
+  const copy = await createDeployment('copy', { image_uri })
+  expect((await waitUntilSettled(copy)).status).toBe('DEPLOYED')
+  const theirs = await createDeployment('theirs', { image_uri }, stranger)
+  expect(await waitUntilSettled(theirs, stranger)).toMatchObject({
     status: 'DEPLOY_FAILED',
     status_message: expect.stringContaining(image_uri),
   })

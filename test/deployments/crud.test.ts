@@ -1,10 +1,10 @@
 // Deployments made, read and deleted, by every source in its mode.
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
-import type { Source } from '../../src/deployments/parts.schema.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { newTenant, nobody, startApp, type Tenant, theApp } from '../support/app.ts'
-import { integrationOf, newIntegration, repositoryBody, repositoryOf } from '../support/integrations.ts'
+import type { Source } from '../../src/protocol/parts.schema.ts'
+import { getApp, newTenant, startApp, type Tenant, unusedId } from '../support/app.ts'
+import { getIntegration, makeRepositoryBody, makeRepositoryConfig, newIntegration } from '../support/integrations.ts'
 
 const parts: Record<Exclude<Source, 'githost'>, Record<string, unknown>> = {
   external_container: {
@@ -17,17 +17,17 @@ const parts: Record<Exclude<Source, 'githost'>, Record<string, unknown>> = {
   internal_template: { source_config: { template_id: 'chat' }, source_revision_config: {} },
 }
 const body = (source: keyof typeof parts, over: Record<string, unknown> = {}) => ({
-  name: `a${nobody()}`,
+  name: `a${unusedId()}`,
   source,
   secrets: [],
   ...parts[source],
   ...over,
 })
 const bodyOf = async (tenant: Tenant, source: Source, over: Record<string, unknown> = {}) =>
-  source === 'githost' ? repositoryBody(tenant, { secrets: [], ...over }) : body(source, over)
+  source === 'githost' ? makeRepositoryBody(tenant, { secrets: [], ...over }) : body(source, over)
 const selfHosted = startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
 const tenantOf = (source: Source) => newTenant(source === 'external_container' ? { app: selfHosted } : {})
-const made = async (tenant: Tenant, over?: Record<string, unknown>) =>
+const createContainer = async (tenant: Tenant, over?: Record<string, unknown>) =>
   (await tenant.post('/v2/deployments', body('internal_container', over))).body
 const outcome = ({ status, body }: { status: number; body: { code?: string } }) => [status, body?.code]
 
@@ -121,17 +121,17 @@ describe('a new deployment', () => {
 
   it('awaits the database that it asks for', async () => {
     const spec = { resource_spec: { db_cpu: 1 } }
-    expect((await made(await newTenant(), { source_config: spec })).status).toBe('AWAITING_DATABASE')
+    expect((await createContainer(await newTenant(), { source_config: spec })).status).toBe('AWAITING_DATABASE')
   })
 
   it('is made through an integration of its own workspace that its host answers for, and no other', async () => {
     const [tenant, other] = await Promise.all([newTenant(), newTenant()])
     const made = async (integration_id: string) => {
-      const source_config = { ...(await repositoryOf(tenant)), integration_id }
+      const source_config = { ...(await makeRepositoryConfig(tenant)), integration_id }
       return outcome(await tenant.post('/v2/deployments', await bodyOf(tenant, 'githost', { source_config })))
     }
-    const theirs = await integrationOf(other)
-    for (const id of [nobody(), theirs]) expect(await made(id)).toEqual([400, 'integration_unknown'])
+    const theirs = await getIntegration(other)
+    for (const id of [unusedId(), theirs]) expect(await made(id)).toEqual([400, 'integration_unknown'])
     for (const state of ['suspended', 'revoked'] as const)
       expect(await made(await newIntegration(tenant, { state }))).toEqual([409, `integration_${state}`])
     expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
@@ -140,10 +140,10 @@ describe('a new deployment', () => {
   it('looks no ref up through an integration that is no more, and changes in other ways', async () => {
     const tenant = await newTenant()
     const integration_id = await newIntegration(tenant)
-    const source_config = { ...(await repositoryOf(tenant)), integration_id }
+    const source_config = { ...(await makeRepositoryConfig(tenant)), integration_id }
     const { id } = (await tenant.post('/v2/deployments', await bodyOf(tenant, 'githost', { source_config }))).body
     await runAsSystem(
-      theApp().database,
+      getApp().database,
       sql`update integrations set state = 'revoked' where id = ${integration_id}::uuid`,
     )
     const path = `/v2/deployments/${id}`
@@ -152,14 +152,14 @@ describe('a new deployment', () => {
         409,
         'integration_revoked',
       ])
-    await runAsSystem(theApp().database, sql`delete from integrations where id = ${integration_id}::uuid`)
+    await runAsSystem(getApp().database, sql`delete from integrations where id = ${integration_id}::uuid`)
     expect(outcome(await tenant.patch(path, { revision_source: 'githost' }))).toEqual([400, 'integration_unknown'])
     expect((await tenant.patch(path, { source_config: { install_command: 'make' } })).status).toBe(200)
   })
 
   it('takes the members of a listed repository as they are', async () => {
     const tenant = await newTenant()
-    const { integration_id, repo_url } = await repositoryOf(tenant)
+    const { integration_id, repo_url } = await makeRepositoryConfig(tenant)
     const listed = {
       ...{ host_integration_id: integration_id, id: 42, name: 'app', owner: 'acme' },
       ...{ url: repo_url, default_branch: 'trunk' },
@@ -204,12 +204,12 @@ const is =
 describe('a name', () => {
   it('is taken while its deployment lives, and free in another workspace and after', async () => {
     const tenant = await newTenant()
-    const first = await made(tenant, { name: 'shop' })
+    const first = await createContainer(tenant, { name: 'shop' })
     const taken = await tenant.post('/v2/deployments', body('internal_container', { name: 'shop' }))
     expect(outcome(taken)).toEqual([409, 'deployment_name_taken'])
-    expect((await made(await newTenant(), { name: 'shop' })).name).toBe('shop')
+    expect((await createContainer(await newTenant(), { name: 'shop' })).name).toBe('shop')
     await tenant.delete(`/v2/deployments/${first.id}`)
-    const second = await made(tenant, { name: 'shop' })
+    const second = await createContainer(tenant, { name: 'shop' })
     expect(second.id).not.toBe(first.id)
     const { resources } = (await tenant.get('/v2/deployments?name_contains=shop')).body
     expect(resources.map((one: { status: string }) => one.status)).toEqual(['READY', 'AWAITING_DELETE'])
@@ -219,7 +219,7 @@ describe('a name', () => {
   it('may be a tracing project’s, and then nothing is made', async () => {
     const tenant = await newTenant()
     await runAsSystem(
-      theApp().database,
+      getApp().database,
       sql`insert into projects (organization_id, tenant_id, name) values (${tenant.organization_id}::uuid, ${tenant.tenant_id}::uuid, 'shop')`,
     )
     const taken = await tenant.post('/v2/deployments', body('internal_container', { name: 'shop' }))
@@ -239,7 +239,7 @@ describe('a name', () => {
 describe('deleting', () => {
   it('one makes it read AWAITING_DELETE, once', async () => {
     const tenant = await newTenant()
-    const { id } = await made(tenant)
+    const { id } = await createContainer(tenant)
     const path = `/v2/deployments/${id}`
     expect((await tenant.delete(path)).status).toBe(204)
     expect((await tenant.get(path)).body).toMatchObject({ id, status: 'AWAITING_DELETE' })
@@ -252,8 +252,8 @@ describe('deleting', () => {
 
   it('many tells what became of each', async () => {
     const [tenant, stranger] = [await newTenant(), await newTenant()]
-    const ids = await Promise.all(Array.from({ length: 3 }, async () => (await made(tenant)).id as string))
-    const theirs = (await made(stranger)).id
+    const ids = await Promise.all(Array.from({ length: 3 }, async () => (await createContainer(tenant)).id as string))
+    const theirs = (await createContainer(stranger)).id
     const gone = (id: string) => ({ id, status: 204, code: null })
     const missing = (id: string) => ({ id, status: 404, code: 'deployment_not_found' })
     const whole = await tenant.delete(`/v2/deployments?deployment_ids=${ids.slice(0, 2)}`)
@@ -270,7 +270,7 @@ describe('deleting', () => {
 describe('conditions', () => {
   it('answer 304 to what is known, and 412 to what has moved', async () => {
     const tenant = await newTenant()
-    const path = `/v2/deployments/${(await made(tenant)).id}`
+    const path = `/v2/deployments/${(await createContainer(tenant)).id}`
     const old = (await tenant.get(path)).headers.get('ETag')!
     const known = await tenant.get(path, { 'If-None-Match': old })
     expect([known.status, known.text, known.headers.get('ETag')]).toEqual([304, '', old])
@@ -287,7 +287,7 @@ describe('conditions', () => {
 
   it('are demanded where the workspace demands them', async () => {
     const tenant = await newTenant()
-    const path = `/v2/deployments/${(await made(tenant)).id}`
+    const path = `/v2/deployments/${(await createContainer(tenant)).id}`
     await tenant.owner.patch(`/workspaces/${tenant.tenant_id}`, { require_if_match: true })
     for (const reply of [await tenant.patch(path, {}), await tenant.delete(path)])
       expect(outcome(reply)).toEqual([428, 'if_match_required'])
@@ -305,9 +305,9 @@ describe('the image’s version', () => {
     ['registry.example.com:5000/acme/app', null],
   ])('of %s is %s, when made and when patched, and the list finds it', async (image_uri, version) => {
     const tenant = await newTenant()
-    const whole = await made(tenant, { source_revision_config: { image_uri } })
+    const whole = await createContainer(tenant, { source_revision_config: { image_uri } })
     expect(whole.image_version).toBe(version)
-    const path = `/v2/deployments/${(await made(tenant, { source_revision_config: { image_uri: 'app:old' } })).id}`
+    const path = `/v2/deployments/${(await createContainer(tenant, { source_revision_config: { image_uri: 'app:old' } })).id}`
     const patched = await tenant.patch(path, { source_revision_config: { image_uri } })
     expect(patched.body.image_version).toBe(version)
     const kept = await tenant.patch(path, { source_config: { build_command: 'make' } })

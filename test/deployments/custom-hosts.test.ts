@@ -1,12 +1,12 @@
 // Custom hosts: one owner in the installation, served by shared agents only once DNS proves it.
 import { sql } from 'drizzle-orm'
 import { afterAll, describe, expect, it } from 'vitest'
-import { recordOf } from '../../src/deployments/custom-hosts.ts'
+import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { registerPlatformListener } from '../../src/listeners/platform.ts'
-import { agentOf, newListener } from '../support/agent.ts'
-import { newTenant, nobody, type Reply, startApp, type Tenant, txt } from '../support/app.ts'
-import { image } from '../support/deployments.ts'
+import { registerPlatformListener } from '../../src/listeners/platform-listener.ts'
+import { newTenant, type Reply, startApp, type Tenant, txtRecords, unusedId } from '../support/app.ts'
+import { imageConfig } from '../support/deployments.ts'
+import { makeSyncAgent, newListener } from '../support/sync-agent.ts'
 
 const settings = {
   SLIPWAY_MODE: 'self_hosted',
@@ -18,12 +18,12 @@ const app = startApp({ settings })
 afterAll(() => runAsSystem(app.database, sql`delete from deployments`))
 
 const tenantHere = () => newTenant({ app })
-const newHost = () => `${nobody()}.example.com`
+const newHost = () => `${unusedId()}.example.com`
 const container = (source_config: object) => ({
-  name: `app-${nobody()}`,
+  name: `app-${unusedId()}`,
   source: 'external_container',
   source_config: { resource_spec: {}, ...source_config },
-  source_revision_config: image,
+  source_revision_config: imageConfig,
   secrets: [],
 })
 const create = (tenant: Tenant, custom_url?: string, more: object = {}) =>
@@ -34,12 +34,12 @@ const outcome = ({ status, body }: Reply) => (status < 300 ? status : body.code)
 const verify = (tenant: Tenant, host: string, headers?: Record<string, string>) =>
   tenant.post(`/v2/custom-hosts/${host}/verification`, undefined, headers)
 /** The DNS of a host has the records of these workspaces, and no other. */
-async function proves(host: string, ...tenants: Tenant[]) {
-  const records = await Promise.all(tenants.map(({ tenant_id }) => recordOf(app, tenant_id, host)))
-  txt.set(`_slipway.${host}`, ['v=spf1 -all', ...records.map(({ value }) => value)])
+async function setProofRecords(host: string, ...tenants: Tenant[]) {
+  const records = await Promise.all(tenants.map(({ tenant_id }) => createVerificationRecord(app, tenant_id, host)))
+  txtRecords.set(`_slipway.${host}`, ['v=spf1 -all', ...records.map(({ value }) => value)])
 }
 const hostsOf = async (tenant: Tenant) => (await tenant.get('/v2/custom-hosts')).body.resources
-const explained = async (tenant: Tenant, id: string) =>
+const explainCodes = async (tenant: Tenant, id: string) =>
   (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources.map(({ code }: { code: string }) => code)
 const eventsOf = async (tenant: Tenant, host: string) => {
   const query = sql`select type from events where tenant_id = ${tenant.tenant_id}::uuid and data ->> 'host' = ${host} order by seq`
@@ -50,9 +50,9 @@ const eventsOf = async (tenant: Tenant, host: string) => {
 /** An agent that serves every workspace without listeners of its own. */
 async function sharedAgent(tenant: Tenant) {
   const { organization_id } = tenant
-  const wanted = { organization_id, compute_id: `shared-${nobody()}`, compute_type: 'local' as const }
+  const wanted = { organization_id, compute_id: `shared-${unusedId()}`, compute_type: 'local' as const }
   const { listener_key } = await registerPlatformListener(app.database, wanted)
-  const agent = agentOf(tenant, listener_key)
+  const agent = makeSyncAgent(tenant, listener_key)
   const told = new Map<string, string | null>()
   /** The custom URLs that the agent was told last, by deployment. */
   return async () => {
@@ -149,17 +149,17 @@ describe('verification', () => {
       [record.value.slice(0, -1)],
       [`${record.value}x`, 'a'.repeat(60_000)],
     ]) {
-      txt.set(record.name, wrong)
+      txtRecords.set(record.name, wrong)
       expect(outcome(await verify(tenant, host))).toBe('custom_host_unproven')
     }
-    await proves(host, other)
+    await setProofRecords(host, other)
     expect(outcome(await verify(tenant, host))).toBe('custom_host_unproven')
-    expect(await explained(tenant, id)).toContain('custom_url_unverified')
-    await proves(host, tenant)
+    expect(await explainCodes(tenant, id)).toContain('custom_url_unverified')
+    await setProofRecords(host, tenant)
     const { body } = await verify(tenant, host.toUpperCase())
     expect(body).toEqual({ host, verified_at: expect.any(String), record, served: true })
     expect(await hostsOf(tenant)).toEqual([body])
-    expect(await explained(tenant, id)).not.toContain('custom_url_unverified')
+    expect(await explainCodes(tenant, id)).not.toContain('custom_url_unverified')
     expect(await eventsOf(tenant, host)).toEqual(['custom_host.verified'])
   })
 
@@ -167,10 +167,10 @@ describe('verification', () => {
     const [squatter, owner] = await Promise.all([tenantHere(), tenantHere()])
     const host = newHost()
     const { id } = (await create(squatter, host)).body
-    await proves(host, owner)
+    await setProofRecords(host, owner)
     expect(outcome(await verify(owner, host))).toBe(200)
     expect(await hostsOf(squatter)).toEqual([])
-    expect(await explained(squatter, id)).toContain('custom_url_lost')
+    expect(await explainCodes(squatter, id)).toContain('custom_url_lost')
     expect(await eventsOf(squatter, host)).toEqual(['custom_host.lost'])
     expect(await eventsOf(owner, host)).toEqual(['custom_host.verified'])
     expect(outcome(await create(owner, host))).toBe(201)
@@ -187,12 +187,12 @@ describe('verification', () => {
     const [first, second] = await Promise.all([tenantHere(), tenantHere()])
     const host = newHost()
     await create(first, host)
-    await proves(host, first)
+    await setProofRecords(host, first)
     await verify(first, host)
-    await proves(host, first, second)
+    await setProofRecords(host, first, second)
     expect(outcome(await verify(second, host))).toBe('custom_host_taken')
     expect(outcome(await verify(first, host))).toBe(200)
-    await proves(host, second)
+    await setProofRecords(host, second)
     expect(outcome(await verify(second, host))).toBe(200)
     expect(await eventsOf(first, host)).toContain('custom_host.lost')
     expect(await hostsOf(first)).toEqual([])
@@ -202,7 +202,7 @@ describe('verification', () => {
     const tenants = await Promise.all([tenantHere(), tenantHere()])
     const host = newHost()
     await Promise.all(tenants.map(tenant => create(tenant, host)))
-    await proves(host, ...tenants)
+    await setProofRecords(host, ...tenants)
     const outcomes = await Promise.all(tenants.map(async tenant => outcome(await verify(tenant, host))))
     expect(outcomes.sort()).toEqual([200, 'custom_host_taken'])
     const owned = await Promise.all(tenants.map(hostsOf))
@@ -212,7 +212,7 @@ describe('verification', () => {
   it('and changes of the same hosts, side by side, wait for each other and never in a circle', async () => {
     const tenants = await Promise.all([tenantHere(), tenantHere()])
     const hosts = [newHost(), newHost()] as const
-    for (const host of hosts) await proves(host, ...tenants)
+    for (const host of hosts) await setProofRecords(host, ...tenants)
     const ids = await Promise.all(tenants.map(async tenant => (await create(tenant)).body.id))
     const acts = Array.from({ length: 10 }, (_, round) =>
       tenants.flatMap((tenant, i) => [
@@ -229,10 +229,10 @@ describe('verification', () => {
   it('is answered once under an idempotency key', async () => {
     const tenant = await tenantHere()
     const host = newHost()
-    await proves(host, tenant)
+    await setProofRecords(host, tenant)
     const key = { 'Idempotency-Key': 'once' }
     const { body } = await verify(tenant, host, key)
-    txt.clear()
+    txtRecords.clear()
     const again = await verify(tenant, host, key)
     expect([again.headers.get('Idempotency-Replayed'), again.body]).toEqual(['true', body])
   })
@@ -245,13 +245,13 @@ describe('an agent', () => {
     const host = newHost()
     const squatting = (await create(other, `https://${host}/pay`)).body
     expect((await told()).get(squatting.id)).toBeNull()
-    await proves(host, own)
+    await setProofRecords(host, own)
     await verify(own, host)
     const shop = (await create(own, host)).body
     expect((await told()).get(shop.id)).toBe(host)
     expect((await told()).get(squatting.id)).toBeNull()
     // The owner’s record goes, another one’s comes: the host moves on the agent too.
-    await proves(host, other)
+    await setProofRecords(host, other)
     await verify(other, host)
     const after = await told()
     expect([after.get(shop.id), after.get(squatting.id)]).toEqual([null, `https://${host}/pay`])
@@ -262,13 +262,13 @@ describe('an agent', () => {
     const { listener, key } = await newListener(tenant)
     const host = newHost()
     const { id } = (await create(tenant, host, { listener_id: listener.id })).body
-    const agent = agentOf(tenant, key)
+    const agent = makeSyncAgent(tenant, key)
     expect(await agent.work()).toMatchObject([{ deployment_id: id, custom_url: host }])
     expect(await hostsOf(tenant)).toMatchObject([{ verified_at: null, served: true }])
-    expect(await explained(tenant, id)).not.toContain('custom_url_unverified')
+    expect(await explainCodes(tenant, id)).not.toContain('custom_url_unverified')
     // Somebody else proves it: the agent hears of that.
     const owner = await tenantHere()
-    await proves(host, owner)
+    await setProofRecords(host, owner)
     await verify(owner, host)
     expect(await agent.work()).toMatchObject([{ deployment_id: id, custom_url: null }])
   })
@@ -277,10 +277,10 @@ describe('an agent', () => {
     const tenant = await tenantHere()
     const { id } = (await create(tenant)).body
     const host = newHost()
-    const { value } = await recordOf(app, tenant.tenant_id, host)
+    const { value } = await createVerificationRecord(app, tenant.tenant_id, host)
     const warnings = async () => (await patch(tenant, id, host, '?dry_run=true')).body.warnings
     expect(await warnings()).toEqual([expect.stringContaining(value)])
-    await proves(host, tenant)
+    await setProofRecords(host, tenant)
     await verify(tenant, host)
     expect(await warnings()).toEqual([])
   })

@@ -1,21 +1,27 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { obstaclesOf } from '../../src/deployments/explain.ts'
+import { listObstacles } from '../../src/deployments/explain.ts'
 import { UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
-import { type RevisionStatus, revisionStatuses } from '../../src/deployments/parts.schema.ts'
-import { obstacles } from '../../src/deployments/revisions.schema.ts'
+import { obstacleCodes } from '../../src/deployments/revisions.schema.ts'
 import { sweepRevisions } from '../../src/deployments/sweep.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { alone, later, newTenant, type Tenant, theApp } from '../support/app.ts'
-import { bare, bring, image, move, newDeployment } from '../support/deployments.ts'
-import { newIntegration, repositoryOf } from '../support/integrations.ts'
+import { type RevisionStatus, revisionStatuses } from '../../src/protocol/parts.schema.ts'
+import { deleteOrganizations, getApp, newTenant, type Tenant, withClockAhead } from '../support/app.ts'
+import {
+  advanceRevisionTo,
+  imageConfig,
+  minimalBody,
+  newDeployment,
+  setRevisionStatus,
+} from '../support/deployments.ts'
+import { makeRepositoryConfig, newIntegration } from '../support/integrations.ts'
 
-beforeAll(alone)
+beforeAll(deleteOrganizations)
 
 const hold = { since: '', revision_id: 'r', from_commit: null, until: 'released' as const }
 const facts = { status: 'READY', hold: null, latest_revision_id: 'r', in_flight_revision_id: null, integration: null }
-const codesOf = (over: Partial<Parameters<typeof obstaclesOf>[0]>, status: RevisionStatus = 'DEPLOYED') =>
-  obstaclesOf({ ...facts, ...over }, [{ id: 'r', number: 1, status, status_message: null }]).map(one => one.code)
+const codesOf = (over: Partial<Parameters<typeof listObstacles>[0]>, status: RevisionStatus = 'DEPLOYED') =>
+  listObstacles({ ...facts, ...over }, [{ id: 'r', number: 1, status, status_message: null }]).map(one => one.code)
 
 describe('what stands in the way', () => {
   const table: Record<RevisionStatus, string[]> = {
@@ -49,7 +55,7 @@ describe('what stands in the way', () => {
     expect(codesOf({ status: 'AWAITING_DELETE', hold }, 'BUILD_FAILED')).toEqual(['deleting'])
     expect(codesOf({ hold, integration: 'suspended' })).toEqual(['held_by_rollback', 'integration_suspended'])
     expect(codesOf({ integration: 'active' })).toEqual([])
-    expect(new Set(obstacles).size).toBe(obstacles.length)
+    expect(new Set(obstacleCodes).size).toBe(obstacleCodes.length)
   })
 })
 
@@ -68,10 +74,10 @@ describe('GET explain', () => {
     expect(waits.code).toBe('waiting_behind')
     expect(waits.detail).toMatch(/2 .* 1\b.*AWAITING_BUILD/)
     const { id: second } = (await tenant.get(`/v2/deployments/${id}/revisions?limit=1`)).body.resources[0]
-    await move(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILD_FAILED', {
+    await setRevisionStatus(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILD_FAILED', {
       message: 'image not found',
     })
-    await bring(tenant, id, second)
+    await advanceRevisionTo(tenant, id, second)
     expect(await codes(tenant, id)).toEqual([])
     await tenant.post(`/v2/deployments/${id}/rollback`, { revision_id: second })
     expect(await codes(tenant, id)).toEqual(['in_progress', 'held_by_rollback'])
@@ -82,10 +88,10 @@ describe('GET explain', () => {
   it('tells of an integration that its repository is reached by no more', async () => {
     const tenant = await newTenant()
     const integration_id = await newIntegration(tenant)
-    const source_config = { ...(await repositoryOf(tenant)), integration_id }
+    const source_config = { ...(await makeRepositoryConfig(tenant)), integration_id }
     const { id, latest_revision_id } = await newDeployment(tenant, { source_config })
-    await bring(tenant, id, latest_revision_id)
-    const { database } = theApp()
+    await advanceRevisionTo(tenant, id, latest_revision_id)
+    const { database } = getApp()
     for (const state of ['suspended', 'revoked']) {
       await runAsSystem(database, sql`update integrations set state = ${state} where id = ${integration_id}::uuid`)
       expect(await codes(tenant, id)).toEqual([`integration_${state}`])
@@ -98,21 +104,24 @@ describe('GET explain', () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
     const ids = { deployment_id: id, revision_id: latest_revision_id }
-    await move(tenant, ids, 'BUILD_FAILED', { message: 'image not found' })
+    await setRevisionStatus(tenant, ids, 'BUILD_FAILED', { message: 'image not found' })
     expect((await explain(tenant, id))[0].detail).toContain('image not found')
   })
 
   it('names the artifact, the database and the idleness', async () => {
     const tenant = await newTenant()
-    const waiting = await newDeployment(tenant, bare)
+    const waiting = await newDeployment(tenant, minimalBody)
     expect(await codes(tenant, waiting.id)).toEqual(['awaiting_artifact'])
     const spec = { resource_spec: { db_cpu: 1 } }
-    const database = await newDeployment(tenant, { ...bare, source_config: spec })
+    const database = await newDeployment(tenant, { ...minimalBody, source_config: spec })
     expect(await codes(tenant, database.id)).toEqual(['awaiting_database', 'awaiting_artifact'])
-    const { id, latest_revision_id } = await newDeployment(tenant, { ...bare, source_revision_config: image })
+    const { id, latest_revision_id } = await newDeployment(tenant, {
+      ...minimalBody,
+      source_revision_config: imageConfig,
+    })
     const ids = { deployment_id: id, revision_id: latest_revision_id }
-    for (const to of ['DEPLOYING', 'DEPLOYED'] as const) await move(tenant, ids, to)
-    await later(UNUSED_AFTER + 1000, () => sweepRevisions(theApp()))
+    for (const to of ['DEPLOYING', 'DEPLOYED'] as const) await setRevisionStatus(tenant, ids, to)
+    await withClockAhead(UNUSED_AFTER + 1000, () => sweepRevisions(getApp()))
     expect(await codes(tenant, id)).toEqual(['unused'])
   })
 })

@@ -1,20 +1,20 @@
 import { describe, expect, it } from 'vitest'
 import {
+  canFollow,
   DEADLINES,
-  firstStep,
   inFlightStates,
+  LISTENER_LOST,
   LISTENER_SILENT_AFTER,
-  LOST,
-  mayFollow,
-  next,
+  nextStates,
+  startState,
   terminalStates,
   UNUSED_AFTER,
   waitingStates,
 } from '../../src/deployments/lifecycle.ts'
-import { type RevisionStatus, revisionStatuses, type Source, sources } from '../../src/deployments/parts.schema.ts'
-import * as fc from '../support/fuzz.ts'
+import { type RevisionStatus, revisionStatuses, type Source, sources } from '../../src/protocol/parts.schema.ts'
+import * as fc from '../support/seeded-fast-check.ts'
 
-const built: Source[] = ['githost', 'internal_source']
+const builtSources: Source[] = ['githost', 'internal_source']
 const LEGAL_BUILT = [
   'CREATING>QUEUED CREATING>CREATE_FAILED CREATING>SKIPPED CREATING>INTERRUPTED',
   'QUEUED>AWAITING_BUILD QUEUED>SKIPPED QUEUED>INTERRUPTED',
@@ -27,9 +27,9 @@ const LEGAL_BUILT = [
 const LEGAL_UNBUILT = LEGAL_BUILT.filter(step => !step.includes('BUILD')).concat('QUEUED>AWAITING_DEPLOY')
 
 describe.each(sources)('a revision from %s', source => {
-  const legal = built.includes(source) ? LEGAL_BUILT : LEGAL_UNBUILT
+  const legal = builtSources.includes(source) ? LEGAL_BUILT : LEGAL_UNBUILT
   it.each(revisionStatuses)('moves on from %s as it may, and no other way', from => {
-    for (const to of revisionStatuses) expect(mayFollow(source, from, to), to).toBe(legal.includes(`${from}>${to}`))
+    for (const to of revisionStatuses) expect(canFollow(source, from, to), to).toBe(legal.includes(`${from}>${to}`))
   })
 
   it('reaches an end from everywhere, and never comes back', () => {
@@ -38,7 +38,7 @@ describe.each(sources)('a revision from %s', source => {
       fc.property(walk, choices => {
         const seen: RevisionStatus[] = ['CREATING']
         for (const choice of choices) {
-          const open = next(source, seen.at(-1)!)
+          const open = nextStates(source, seen.at(-1)!)
           if (open.length > 0) seen.push(open[choice % open.length]!)
         }
         expect(new Set(seen).size).toBe(seen.length)
@@ -48,7 +48,7 @@ describe.each(sources)('a revision from %s', source => {
   })
 
   it('takes a first step that is legal', () => {
-    expect(mayFollow(source, 'QUEUED', firstStep(source))).toBe(true)
+    expect(canFollow(source, 'QUEUED', startState(source))).toBe(true)
   })
 })
 
@@ -67,7 +67,7 @@ describe('deadlines', () => {
     ['DEPLOYING', 15, 'DEPLOY_FAILED'],
   ] as const)('%s lasts %i minutes and becomes %s', (state, minutes, becomes) => {
     expect(DEADLINES[state]).toEqual({ after: minutes * 60_000, becomes, message: expect.stringMatching(/\S/) })
-    expect(sources.some(source => mayFollow(source, state, becomes))).toBe(true)
+    expect(sources.some(source => canFollow(source, state, becomes))).toBe(true)
   })
 
   it('hold for everything in flight, and for nothing at its end', () => {
@@ -75,7 +75,7 @@ describe('deadlines', () => {
   })
 
   it('what a listener was deploying may be lost, and a deployment idles for 28 days before it is unused', () => {
-    expect(mayFollow('githost', 'DEPLOYING', LOST.becomes)).toBe(true)
+    expect(canFollow('githost', 'DEPLOYING', LISTENER_LOST.becomes)).toBe(true)
     expect(LISTENER_SILENT_AFTER).toBeLessThan(DEADLINES.DEPLOYING!.after)
     expect(UNUSED_AFTER).toBe(28 * 24 * 3_600_000)
   })

@@ -1,10 +1,10 @@
 // The list against a model in memory: the same filters, the same order, the same pages.
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
-import { deploymentStatuses } from '../../src/deployments/parts.schema.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { newTenant, nobody, type Reply, type Tenant, theApp } from '../support/app.ts'
-import * as fc from '../support/fuzz.ts'
+import { deploymentStatuses } from '../../src/protocol/parts.schema.ts'
+import { getApp, newTenant, type Reply, type Tenant, unusedId } from '../support/app.ts'
+import * as fc from '../support/seeded-fast-check.ts'
 
 const TYPES = ['dev_free', 'dev', 'prod'] as const
 const VERSIONS = [null, '1', '1.0', '1.0.0', 'latest', '%']
@@ -56,7 +56,7 @@ beforeAll(async () => {
   })[0]!
   // Names repeat among those that are being deleted, as they may.
   await runAsSystem(
-    theApp().database,
+    getApp().database,
     sql`insert into deployments (organization_id, tenant_id, id, name, status, image_version, deployment_type, remote_reconciled,
         tag_value_ids, created_at, source, source_config, source_revision_config, secrets, deleting_at)
       select ${tenant.organization_id}::uuid, ${tenant.tenant_id}::uuid, r.*, 'internal_container', '{}', '{}', '[]', clock()
@@ -101,12 +101,12 @@ const queries = () =>
       remote_reconciled: fc.constantFrom('true', 'false', ''),
       tag_value_ids: fc.oneof(
         { weight: 5, arbitrary: some(keys.flat(), 4) },
-        some([...keys.flat(), nobody()], 3),
+        some([...keys.flat(), unusedId()], 3),
         fc.constant(''),
       ),
       image_version: fc.constantFrom(...VERSIONS.filter(version => version !== null), '2', ''),
       deployment_type: fc.constantFrom(...TYPES, ''),
-      deployment_ids: fc.oneof(some([...rows.map(({ id }) => id), nobody()], 100), fc.constant('')),
+      deployment_ids: fc.oneof(some([...rows.map(({ id }) => id), unusedId()], 100), fc.constant('')),
     },
     { requiredKeys: [] },
   ) as fc.Arbitrary<Query>
@@ -177,8 +177,8 @@ describe('the list', () => {
     expect(await asked(a, b)).toEqual(bearing(tags => tags.includes(a) || tags.includes(b)))
     expect(await asked(a, c)).toEqual(bearing(tags => tags.includes(a) && tags.includes(c)))
     expect(await asked(a, b, c, a)).toEqual(bearing(tags => (tags.includes(a) || tags.includes(b)) && tags.includes(c)))
-    expect(await asked(nobody())).toEqual([])
-    expect(await asked(a, nobody())).toEqual([])
+    expect(await asked(unusedId())).toEqual([])
+    expect(await asked(a, unusedId())).toEqual([])
   })
 
   it('is twenty long unless asked, and refuses what is out of bounds', async () => {
@@ -199,7 +199,7 @@ describe('the list', () => {
 describe('while deployments are added', () => {
   const add = async (tenant: Tenant) => {
     const source = { source: 'internal_container', source_config: {}, source_revision_config: {}, secrets: [] }
-    return (await tenant.post('/v2/deployments', { name: `a${nobody()}`, ...source })).body.id as string
+    return (await tenant.post('/v2/deployments', { name: `a${unusedId()}`, ...source })).body.id as string
   }
 
   it.each(['cursor', 'offset'] as const)('by %s none of those that were there is skipped', async way => {

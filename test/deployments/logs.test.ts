@@ -1,18 +1,25 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
-import { appendLogs, harmless, LINE_BYTES, LOG_LINES, type LogKind, type NewLine } from '../../src/deployments/logs.ts'
+import {
+  appendLogs,
+  type LogKind,
+  MAX_LINE_BYTES,
+  MAX_LOG_LINES,
+  type NewLogLine,
+  sanitizeMessage,
+} from '../../src/deployments/logs.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { eventsOf, newTenant, nobody, type Tenant, theApp } from '../support/app.ts'
+import { getApp, newTenant, readEvents, type Tenant, unusedId } from '../support/app.ts'
 
 const at = (second: number) => new Date(Date.UTC(2026, 0, 1) + second * 1000).toISOString()
-const line = (second: number, message = `line ${second}`, level: NewLine['level'] = 'INFO'): NewLine => ({
+const line = (second: number, message = `line ${second}`, level: NewLogLine['level'] = 'INFO'): NewLogLine => ({
   timestamp: at(second),
   level,
   message,
 })
 
-async function made(tenant: Tenant) {
+async function createLogs(tenant: Tenant) {
   const { body } = await tenant.post('/v2/deployments', NewDeployment.meta()!.example)
   const { id, latest_revision_id } = body as { id: string; latest_revision_id: string }
   const project = `/v1/projects/${id}`
@@ -21,10 +28,10 @@ async function made(tenant: Tenant) {
     build: `${project}/revisions/${latest_revision_id}/build_logs`,
     deploy: `${project}/revisions/${latest_revision_id}/deploy_logs`,
     all: `${project}/deploy_logs`,
-    append: async (lines: NewLine[], kind: LogKind = 'build', tenant_id = tenant.tenant_id) => {
+    append: async (lines: NewLogLine[], kind: LogKind = 'build', tenant_id = tenant.tenant_id) => {
       const revision = sql`select ${tenant_id}::uuid as tenant_id, ${latest_revision_id}::uuid as id`
-      const statement = appendLogs({ revision, kind, stream: nobody(), from: 0 }, lines)
-      const [rows] = (await runAsSystem(theApp().database, statement)) as [string[][]]
+      const statement = appendLogs({ revision, kind, stream: unusedId(), from: 0 }, lines)
+      const [rows] = (await runAsSystem(getApp().database, statement)) as [string[][]]
       return rows.map(([, written]) => [written])
     },
   }
@@ -36,7 +43,7 @@ const messages = (logs: Line[]) => logs.map(({ message }) => message)
 describe('logs', () => {
   it('are read in order, by kind, of one revision or of all', async () => {
     const tenant = await newTenant()
-    const { append, build, deploy, all } = await made(tenant)
+    const { append, build, deploy, all } = await createLogs(tenant)
     await append([line(2), line(1)])
     await append([line(3, 'up')], 'deploy')
     const { body } = await tenant.post(build, {})
@@ -52,7 +59,7 @@ describe('logs', () => {
 
   it('are paged to the end without a gap, though lines share a time', async () => {
     const tenant = await newTenant()
-    const { append, build } = await made(tenant)
+    const { append, build } = await createLogs(tenant)
     await append(Array.from({ length: 25 }, (_, i) => line(Math.floor(i / 10), `n ${i}`)))
     const whole = messages((await tenant.post(build, { limit: 1000 })).body.logs)
     for (const order of ['asc', 'desc']) {
@@ -69,7 +76,7 @@ describe('logs', () => {
 
   it('are narrowed by level, text and time', async () => {
     const tenant = await newTenant()
-    const { append, build } = await made(tenant)
+    const { append, build } = await createLogs(tenant)
     await append([
       line(1, 'quiet', 'DEBUG'),
       line(2, '100% Done_'),
@@ -97,7 +104,7 @@ describe('logs', () => {
 
   it('are refused where they are asked for wrongly', async () => {
     const tenant = await newTenant()
-    const { build, deploy, all } = await made(tenant)
+    const { build, deploy, all } = await createLogs(tenant)
     const wrong = [
       { limit: 0 },
       { limit: 1001 },
@@ -106,31 +113,31 @@ describe('logs', () => {
       { offset: 'x' },
       { start_time: 'now' },
     ]
-    const forged = Buffer.from(`${at(1)}~${nobody()}~-1`).toString('base64url')
+    const forged = Buffer.from(`${at(1)}~${unusedId()}~-1`).toString('base64url')
     for (const body of [...wrong, { offset: forged }]) {
       expect((await tenant.post(build, body)).status, JSON.stringify(body)).toBe(422)
     }
     for (const path of [build, deploy, all]) {
-      const elsewhere = path.replace(/projects\/[^/]+/, `projects/${nobody()}`)
+      const elsewhere = path.replace(/projects\/[^/]+/, `projects/${unusedId()}`)
       expect((await tenant.post(elsewhere, {})).status).toBe(404)
     }
   })
 
   it('are asked for without a trace: no event, and no key that a repeat would need', async () => {
     const tenant = await newTenant()
-    const { append, build } = await made(tenant)
+    const { append, build } = await createLogs(tenant)
     const headers = { 'Idempotency-Key': 'k' }
     const first = await tenant.post(build, {}, headers)
     await append([line(1)])
     const second = await tenant.post(build, {}, headers)
     expect([first.body.logs.length, second.body.logs.length]).toEqual([0, 1])
     expect(second.headers.has('Idempotency-Replayed')).toBe(false)
-    expect(await eventsOf(second.headers.get('X-Request-Id')!)).toEqual([])
+    expect(await readEvents(second.headers.get('X-Request-Id')!)).toEqual([])
   })
 
   it('are a reader’s to read, and another workspace’s neither to read nor to write', async () => {
     const [own, other] = await Promise.all([newTenant(), newTenant()])
-    const { append, build, all } = await made(own)
+    const { append, build, all } = await createLogs(own)
     expect(await append([line(1)], 'build', other.tenant_id)).toEqual([])
     expect((await own.post(build, {})).body.logs).toEqual([])
     for (const path of [build, all]) expect((await other.post(path, {})).status).toBe(404)
@@ -140,14 +147,14 @@ describe('logs', () => {
 describe('a log', () => {
   it('keeps its newest lines and says how many it has dropped', async () => {
     const tenant = await newTenant()
-    const { append, build } = await made(tenant)
-    await append(Array.from({ length: LOG_LINES }, (_, i) => line(i)))
+    const { append, build } = await createLogs(tenant)
+    await append(Array.from({ length: MAX_LOG_LINES }, (_, i) => line(i)))
     expect(messages((await tenant.post(build, { limit: 1 })).body.logs)).toEqual(['line 0'])
     for (const [more, dropped] of [
       [3, 3],
       [2, 5],
     ] as const) {
-      await append(Array.from({ length: more }, (_, i) => line(LOG_LINES + dropped - more + i)))
+      await append(Array.from({ length: more }, (_, i) => line(MAX_LOG_LINES + dropped - more + i)))
       const [said, oldest] = (await tenant.post(build, { limit: 2 })).body.logs
       expect([said.level, said.message.split(' ')[0], oldest.message]).toEqual([
         'WARNING',
@@ -156,18 +163,18 @@ describe('a log', () => {
       ])
     }
     const [newest] = (await tenant.post(build, { limit: 1, order: 'desc' })).body.logs
-    expect(newest.message).toBe(`line ${LOG_LINES + 4}`)
+    expect(newest.message).toBe(`line ${MAX_LOG_LINES + 4}`)
     const [[[count]]] = (await runAsSystem(
-      theApp().database,
+      getApp().database,
       sql`select count(*) from log_lines where tenant_id = ${tenant.tenant_id}::uuid and number > 0`,
     )) as [[[string]]]
-    expect(Number(count)).toBe(LOG_LINES)
+    expect(Number(count)).toBe(MAX_LOG_LINES)
   })
 
   it('keeps 4 MiB, of one large batch too', async () => {
     const tenant = await newTenant()
-    const { append, build } = await made(tenant)
-    const big = 'x'.repeat(LINE_BYTES)
+    const { append, build } = await createLogs(tenant)
+    const big = 'x'.repeat(MAX_LINE_BYTES)
     await append(Array.from({ length: 300 }, (_, i) => line(i, big)))
     const { logs } = (await tenant.post(build, { limit: 1000 })).body
     expect([logs.length, logs[0].message.split(' ')[0], logs[1].timestamp]).toEqual([257, '44', at(44)])
@@ -178,7 +185,7 @@ describe('a log', () => {
 
   it('keeps its bounds and its numbers when many write at once', async () => {
     const tenant = await newTenant()
-    const { append, build } = await made(tenant)
+    const { append, build } = await createLogs(tenant)
     await Promise.all(Array.from({ length: 10 }, (_, i) => append([line(i), line(i)])))
     const { logs } = (await tenant.post(build, {})).body
     expect(new Set(logs.map(({ id }: Line) => id)).size).toBe(20)
@@ -188,12 +195,12 @@ describe('a log', () => {
 describe('a line', () => {
   it('is cut at 16 KiB, never within a character', () => {
     for (const text of ['x'.repeat(20_000), 'é'.repeat(20_000), `x${'😀'.repeat(10_000)}`]) {
-      const cut = harmless(text)
-      expect(Buffer.byteLength(cut)).toBeLessThanOrEqual(LINE_BYTES)
-      expect(Buffer.byteLength(cut)).toBeGreaterThan(LINE_BYTES - 8)
+      const cut = sanitizeMessage(text)
+      expect(Buffer.byteLength(cut)).toBeLessThanOrEqual(MAX_LINE_BYTES)
+      expect(Buffer.byteLength(cut)).toBeGreaterThan(MAX_LINE_BYTES - 8)
       expect(cut).toMatch(/[xé😀] … \(cut\)$/u)
     }
-    expect(harmless('x'.repeat(LINE_BYTES))).toHaveLength(LINE_BYTES)
+    expect(sanitizeMessage('x'.repeat(MAX_LINE_BYTES))).toHaveLength(MAX_LINE_BYTES)
   })
 
   it.each([
@@ -204,6 +211,6 @@ describe('a line', () => {
     ['\ud800', '�'],
     ['Grüße 😀', 'Grüße 😀'],
   ])('shows %j', (given, shown) => {
-    expect(harmless(given)).toBe(shown)
+    expect(sanitizeMessage(given)).toBe(shown)
   })
 })

@@ -1,13 +1,13 @@
 import { describe, expect, it } from 'vitest'
 import { newTenant, startApp, type Tenant } from '../support/app.ts'
-import { move } from '../support/deployments.ts'
-import { repositoryBody, repositoryOf } from '../support/integrations.ts'
+import { setRevisionStatus } from '../support/deployments.ts'
+import { makeRepositoryBody, makeRepositoryConfig } from '../support/integrations.ts'
 
 const SHA = 'a'.repeat(40)
 const body = async (tenant: Tenant, over: Record<string, unknown>) =>
-  repositoryBody(tenant, {
+  makeRepositoryBody(tenant, {
     source_config: {
-      ...(await repositoryOf(tenant)),
+      ...(await makeRepositoryConfig(tenant)),
       resource_spec: { cpu: 1, memory_mb: 512 },
       install_command: 'npm ci',
     },
@@ -18,7 +18,7 @@ const body = async (tenant: Tenant, over: Record<string, unknown>) =>
     ...over,
   })
 
-const made = async (tenant: Tenant, over: Record<string, unknown> = {}) =>
+const createFromRepository = async (tenant: Tenant, over: Record<string, unknown> = {}) =>
   (await tenant.post('/v2/deployments', await body(tenant, over))).body
 const revisionsOf = async (tenant: Tenant, id: string) =>
   (await tenant.get(`/v2/deployments/${id}/revisions`)).body.resources as {
@@ -82,7 +82,7 @@ describe('a patch', () => {
 
   it.each(table)('of %s is planned and applied alike', async (_, patch, reasons) => {
     const tenant = await newTenant()
-    const { id } = await made(tenant)
+    const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
     const planned = (await tenant.patch(`${path}?dry_run=true`, patch)).body
     expect([planned.creates_revision, planned.reasons]).toEqual([reasons.length > 0, reasons])
@@ -101,7 +101,7 @@ describe('a patch', () => {
     ['template_id', { template_id: 'web' }],
   ])('of %s is refused', async (member, source_config) => {
     const tenant = await newTenant()
-    const { id } = await made(tenant)
+    const { id } = await createFromRepository(tenant)
     const refused = await tenant.patch(`/v2/deployments/${id}`, { source_config })
     expect([refused.status, refused.body.code]).toEqual([400, 'member_immutable'])
     expect(refused.body.detail).toContain(`source_config.${member}`)
@@ -111,7 +111,7 @@ describe('a patch', () => {
 
   it('merges configurations, replaces the specification whole, and empties what the query names', async () => {
     const tenant = await newTenant()
-    const { id } = await made(tenant)
+    const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
     await tenant.patch(path, { source_config: { build_command: 'npm run build', resource_spec: { cpu: 2 } } })
     const { body } = await tenant.get(path)
@@ -132,7 +132,7 @@ describe('a patch', () => {
 
   it('does not empty what the source needs', async () => {
     const tenant = await newTenant({ app: selfHosted })
-    const { id } = await made(tenant, external)
+    const { id } = await createFromRepository(tenant, external)
     const refused = await tenant.patch(`/v2/deployments/${id}?clear=resource_spec`, {})
     expect([refused.status, refused.body.code]).toEqual([400, 'source_rule'])
     expect((await tenant.patch(`/v2/deployments/${id}?clear=custom_url`, {})).status).toBe(200)
@@ -144,7 +144,7 @@ describe('a patch', () => {
 
   it('lets one revision fly and the newest wait, and skips the others', async () => {
     const tenant = await newTenant()
-    const { id } = await made(tenant)
+    const { id } = await createFromRepository(tenant)
     for (const repo_ref of ['a', 'b', 'c'])
       await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: { repo_ref } })
     const revisions = await revisionsOf(tenant, id)
@@ -158,7 +158,7 @@ describe('a patch', () => {
 
   it('that brings what a deployment is made from supersedes the revision that waited for it', async () => {
     const tenant = await newTenant()
-    const { id } = await made(tenant, {
+    const { id } = await createFromRepository(tenant, {
       source: 'internal_container',
       source_config: {},
       source_revision_config: {},
@@ -175,7 +175,7 @@ describe('a patch', () => {
 
   it('is held to the rules of its source', async () => {
     const tenant = await newTenant()
-    const { id } = await made(tenant)
+    const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
     for (const patch of [
       { source_revision_config: { image_uri: 'nginx' } },
@@ -192,7 +192,7 @@ describe('a patch', () => {
 
   it('is refused when planned as when applied', async () => {
     const tenant = await newTenant()
-    const { id } = await made(tenant)
+    const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
     const tag = { source_revision_config: { repo_ref: 'refs/tags/v1' }, source_config: { build_on_push: true } }
     const cases: [Record<string, unknown>, Record<string, string>, string][] = [
@@ -212,11 +212,11 @@ describe('a patch', () => {
 
   it('keeps the commit that was found until the ref is said anew, and the plan shows that it goes', async () => {
     const tenant = await newTenant()
-    const { id, latest_revision_id } = await made(tenant)
+    const { id, latest_revision_id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
     const etag = (await tenant.get(path)).headers.get('ETag')
     const commit = { sha: SHA, message: null, author: null }
-    await move(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILDING', { commit })
+    await setRevisionStatus(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILDING', { commit })
     const found = await tenant.get(path)
     expect(found.body.source_revision_config).toMatchObject({ repo_ref: 'main', repo_commit_sha: SHA })
     expect(found.headers.get('ETag')).not.toBe(etag)
@@ -235,9 +235,9 @@ describe('a patch', () => {
   it('that says a commit again keeps it, and makes no revision', async () => {
     const tenant = await newTenant()
     const ref = { source_revision_config: { repo_ref: SHA, platform_config_path: 'platform.json' } }
-    const { id, latest_revision_id } = await made(tenant, ref)
+    const { id, latest_revision_id } = await createFromRepository(tenant, ref)
     const commit = { sha: SHA, message: null, author: null }
-    await move(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILDING', { commit })
+    await setRevisionStatus(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILDING', { commit })
     const { body } = await tenant.patch(`/v2/deployments/${id}`, ref)
     expect(body).toMatchObject({ latest_revision_id, source_revision_config: { repo_commit_sha: SHA } })
   })
@@ -246,7 +246,7 @@ describe('a patch', () => {
     const tenant = await newTenant({ app: selfHosted })
     const reference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
     const secret = (name: string) => ({ name, value: 'hush' })
-    const { id } = await made(tenant, {
+    const { id } = await createFromRepository(tenant, {
       source: 'external_container',
       source_config: { resource_spec: {} },
       source_revision_config: { image_uri: 'nginx' },
@@ -272,7 +272,7 @@ describe('a patch', () => {
 
   it('applies the plan that it names or none', async () => {
     const tenant = await newTenant()
-    const { id } = await made(tenant)
+    const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
     const patch = { source_config: { install_command: 'npm install' } }
     const { plan_digest } = (await tenant.patch(`${path}?dry_run=true`, patch)).body
@@ -285,7 +285,7 @@ describe('a patch', () => {
 
   it('numbers revisions densely, whoever patches at once', async () => {
     const tenant = await newTenant()
-    const { id } = await made(tenant)
+    const { id } = await createFromRepository(tenant)
     const writer = async (n: number) => {
       for (let i = 0; i < 6; i++) {
         const { status } = await tenant.patch(`/v2/deployments/${id}`, {

@@ -1,11 +1,11 @@
 // What makes a revision and what does not, member by member; and a client that reads a deployment, changes one, and sends all back.
 import { describe, expect, it } from 'vitest'
-import { plan } from '../../src/deployments/plan.ts'
+import { planPatchChanges } from '../../src/deployments/plan.ts'
 import { DeploymentPatch } from '../../src/deployments/schema.ts'
 import { newTenant, startApp } from '../support/app.ts'
-import { imageBody } from '../support/bodies.ts'
-import { bare, revisionsOf } from '../support/deployments.ts'
-import { GITEA, repositoryBody } from '../support/integrations.ts'
+import { makeImageBody } from '../support/deployment-bodies.ts'
+import { listRevisions, minimalBody } from '../support/deployments.ts'
+import { GITEA_URL, makeRepositoryBody } from '../support/integrations.ts'
 
 const ID = '9f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
 const OTHER_ID = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
@@ -15,7 +15,7 @@ const reference = (name: string) => ({ name, secret_name: 'app', secret_key: 'ke
 /** What is stored, something else, what the other comes to, and whether the stored, said again, makes a revision. */
 const MEMBERS: [path: string, stored: unknown, other: unknown, effect: string, again?: true][] = [
   ['source_config.integration_id', OTHER_ID, ID, 'immutable'],
-  ['source_config.repo_url', `${GITEA}/acme/app`, 'https://git.example.com/acme/else', 'immutable'],
+  ['source_config.repo_url', `${GITEA_URL}/acme/app`, 'https://git.example.com/acme/else', 'immutable'],
   ['source_config.deployment_type', 'dev', 'prod', 'immutable'],
   ['source_config.template_id', 'web', 'chat', 'immutable'],
   ['source_config.listener_id', OTHER_ID, ID, 'immutable'],
@@ -56,13 +56,13 @@ describe('a member of a patch', () => {
     const put = (value: unknown) => ({ [outer]: inner ? { [inner]: value } : value })
     const nothing = { version: 1, source_config: {}, source_revision_config: {}, secret_references: null, secrets: [] }
     const wanted = { ...nothing, ...(outer === 'revision_source' ? {} : put(stored)) }
-    const said = plan(wanted, put(other) as DeploymentPatch)
+    const said = planPatchChanges(wanted, put(other) as DeploymentPatch)
     expect(said.changes.map(change => [change.path, change.effect])).toEqual([[path, effect]])
     expect(said.reasons).toEqual(effect === 'revision' ? [path] : [])
-    const repeated = plan(wanted, put(stored) as DeploymentPatch)
+    const repeated = planPatchChanges(wanted, put(stored) as DeploymentPatch)
     expect(repeated.reasons).toEqual(again ? [path] : [])
-    expect(plan(wanted, put(null) as DeploymentPatch).changes).toEqual([])
-    expect(plan(nothing, put(other) as DeploymentPatch).creates_revision).toBe(
+    expect(planPatchChanges(wanted, put(null) as DeploymentPatch).changes).toEqual([])
+    expect(planPatchChanges(nothing, put(other) as DeploymentPatch).creates_revision).toBe(
       effect === 'revision' && !(Array.isArray(other) && other.length === 0),
     )
   })
@@ -79,10 +79,10 @@ const external = {
 describe('a whole deployment, read and sent back', () => {
   it('loses nothing, and makes the one revision that a branch makes', async () => {
     const tenant = await newTenant()
-    const before = (await tenant.post('/v2/deployments', await repositoryBody(tenant))).body
+    const before = (await tenant.post('/v2/deployments', await makeRepositoryBody(tenant))).body
     const { body } = await tenant.patch(`/v2/deployments/${before.id}`, before)
     expect(body).toEqual({ ...before, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
-    expect((await revisionsOf(tenant, before.id)).map(one => one.reasons)).toEqual([
+    expect((await listRevisions(tenant, before.id)).map(one => one.reasons)).toEqual([
       ['source_revision_config.repo_ref'],
       ['created'],
     ])
@@ -90,11 +90,11 @@ describe('a whole deployment, read and sent back', () => {
 
   it('can be sent back after a revision from another source', async () => {
     const tenant = await newTenant()
-    const { id } = (await tenant.post('/v2/deployments', await repositoryBody(tenant))).body
+    const { id } = (await tenant.post('/v2/deployments', await makeRepositoryBody(tenant))).body
     const path = `/v2/deployments/${id}`
     const pushed = { revision_source: 'internal_container', source_revision_config: pinned }
     const { body } = await tenant.patch(path, pushed)
-    expect((await revisionsOf(tenant, id))[0]).toMatchObject({ source: 'internal_container', status: 'QUEUED' })
+    expect((await listRevisions(tenant, id))[0]).toMatchObject({ source: 'internal_container', status: 'QUEUED' })
     const back = await tenant.patch(path, body)
     expect(back.body.source_revision_config).toEqual(body.source_revision_config)
     const other = await tenant.patch(path, { source_revision_config: { image_uri: 'other' } })
@@ -108,20 +108,20 @@ describe('a whole deployment, read and sent back', () => {
     ['internal_template', { source_config: { template_id: 'web' }, source_revision_config: {} }],
   ])('of %s changes nothing, and with one member changed only that', async (source, over) => {
     const tenant = await newTenant(source === 'external_container' ? { app: selfHosted } : {})
-    const before = (await tenant.post('/v2/deployments', imageBody({ source, ...over }))).body
+    const before = (await tenant.post('/v2/deployments', makeImageBody({ source, ...over }))).body
     const path = `/v2/deployments/${before.id}`
     expect((await tenant.patch(`${path}?dry_run=true`, before)).body).toMatchObject({ changes: [] })
     expect((await tenant.patch(path, before)).body).toEqual(before)
     const sent = { ...before, source_config: { ...before.source_config, install_command: 'make deps' } }
     const { body } = await tenant.patch(path, sent)
     expect(body).toEqual({ ...sent, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
-    expect(await revisionsOf(tenant, before.id)).toHaveLength(2)
+    expect(await listRevisions(tenant, before.id)).toHaveLength(2)
   })
 })
 
 it('a revision is from another source only where that has what it needs, and in its mode', async () => {
   const tenant = await newTenant()
-  const { id } = (await tenant.post('/v2/deployments', imageBody(bare))).body
+  const { id } = (await tenant.post('/v2/deployments', makeImageBody(minimalBody))).body
   const githost = await tenant.patch(`/v2/deployments/${id}`, { revision_source: 'githost' })
   expect([githost.status, githost.body.code]).toEqual([400, 'source_rule'])
   expect(githost.body.detail).toMatch(/repo_url.*repo_ref/)
@@ -129,7 +129,7 @@ it('a revision is from another source only where that has what it needs, and in 
   expect(own.status).toBe(200)
   const elsewhere = await newTenant({ app: selfHosted })
   const { source_config, ...rest } = external
-  const body = imageBody({
+  const body = makeImageBody({
     source: 'external_container',
     ...rest,
     source_config: { ...source_config, custom_url: null },

@@ -3,11 +3,11 @@ import { sql } from 'drizzle-orm'
 import { afterEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
-import { agentOf, newListener, servedBy } from '../support/agent.ts'
-import { clock, later, newTenant, type Reply, send, startApp, type Tenant, theApp } from '../support/app.ts'
-import { archive, streamOf } from '../support/archives.ts'
-import { bare } from '../support/deployments.ts'
-import { source } from '../support/uploads.ts'
+import { clock, getApp, newTenant, type Reply, send, startApp, type Tenant, withClockAhead } from '../support/app.ts'
+import { makeArchive, streamChunks } from '../support/archives.ts'
+import { minimalBody } from '../support/deployments.ts'
+import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
+import { makeSourceBody } from '../support/uploads-suite.ts'
 
 type Asking = Pick<Tenant, 'post'>
 const MINUTE = 60_000
@@ -17,10 +17,10 @@ afterEach(() => {
 })
 
 describe('archives', () => {
-  const bytes = archive()
+  const bytes = makeArchive()
   const room = async (archives: number) => startApp({ overrides: { uploadBytes: archives * (await bytes).length } })
   const offer = async (tenant: Tenant) => {
-    const { body } = await tenant.post('/v2/deployments', source())
+    const { body } = await tenant.post('/v2/deployments', makeSourceBody())
     return tenant.post(`/v2/deployments/${body.id}/upload-url`)
   }
   const put = async ({ body }: Reply, app: ReturnType<typeof startApp>) => {
@@ -51,7 +51,7 @@ describe('archives', () => {
     const tenant = await newTenant({ app })
     const { body } = await offer(tenant)
     const { pathname, search } = new URL(body.upload_url)
-    const stream = streamOf(await bytes)
+    const stream = streamChunks(await bytes)
     expect(outcome(await send('PUT', pathname + search, { raw: stream, app }))).toEqual([409, 'uploads_full'])
   })
 
@@ -59,7 +59,7 @@ describe('archives', () => {
     const tenant = await newTenant()
     const first = await offer(tenant)
     await runAsSystem(
-      theApp().database,
+      getApp().database,
       sql`insert into uploads (organization_id, tenant_id, deployment_id, object_path, expires_at)
         select organization_id, tenant_id, deployment_id, object_path || n, expires_at from uploads, generate_series(1, 99) n
         where tenant_id = ${tenant.tenant_id}::uuid`,
@@ -67,7 +67,7 @@ describe('archives', () => {
     expect(outcome(first)).toEqual([200, undefined])
     expect(outcome(await offer(tenant))).toEqual([409, 'upload_links_full'])
     expect(outcome(await offer(await newTenant()))).toEqual([200, undefined])
-    expect(outcome(await later(16 * MINUTE, () => offer(tenant)))).toEqual([200, undefined])
+    expect(outcome(await withClockAhead(16 * MINUTE, () => offer(tenant)))).toEqual([200, undefined])
   })
 })
 
@@ -84,14 +84,14 @@ describe('the journal', () => {
     expect(wait).toBeLessThanOrEqual(24 * 60 * 60)
     expect((await tenant.get('/v2/tag-keys')).status).toBe(200)
     expect((await other.post('/v2/tag-keys', { key: 'a' })).status).toBe(201)
-    const next = await later((wait + 1) * 1000, () => tenant.post('/v2/tag-keys', { key: 'tomorrow' }))
+    const next = await withClockAhead((wait + 1) * 1000, () => tenant.post('/v2/tag-keys', { key: 'tomorrow' }))
     expect(outcome(next)).toEqual([201, undefined])
   })
 
   it('counts what a change stores as well, so that a workspace cannot fill the disk with few changes', async () => {
     const app = startApp({ overrides: { eventsPerDay: 300 } })
     const tenant = await newTenant({ app })
-    const large = (name: string) => ({ ...bare, name, secrets: [{ name: 'LARGE', value: 'x'.repeat(800_000) }] })
+    const large = (name: string) => ({ ...minimalBody, name, secrets: [{ name: 'LARGE', value: 'x'.repeat(800_000) }] })
     const [first, second] = [
       await tenant.post('/v2/deployments', large('a')),
       await tenant.post('/v2/deployments', large('b')),
@@ -106,8 +106,11 @@ describe('the journal', () => {
     const app = startApp({ overrides: { eventsPerDay: 20 } })
     const tenant = await newTenant({ app })
     const { listener, key } = await newListener(tenant)
-    const agent = agentOf(tenant, key)
-    await tenant.post('/v2/deployments', servedBy(listener, { name: 'a', secrets: [{ name: 'TOKEN', value: 'hush' }] }))
+    const agent = makeSyncAgent(tenant, key)
+    await tenant.post(
+      '/v2/deployments',
+      makeListenerDeployment(listener, { name: 'a', secrets: [{ name: 'TOKEN', value: 'hush' }] }),
+    )
     const asked = []
     // Each time it asks for everything, and each time the secrets that it gets are journaled.
     for (let i = 0; i < 45; i++) {
@@ -127,9 +130,9 @@ describe('the journal', () => {
     const aged = (days: number) =>
       sql`update events set created_at = now() - ${`${days} days`}::interval where tenant_id = ${tenant_id}::uuid`
     const left = async (days: number) => {
-      await runAsSystem(theApp().database, aged(days))
-      await theApp().housekeep()
-      return (await runAsSystem(theApp().database, count)) as unknown
+      await runAsSystem(getApp().database, aged(days))
+      await getApp().housekeep()
+      return (await runAsSystem(getApp().database, count)) as unknown
     }
     expect(await left(399)).toEqual([[['1']]])
     expect(await left(401)).toEqual([[['0']]])
@@ -150,17 +153,17 @@ describe('a request adds rows up to a limit, and whoever deletes some has room a
       200,
       (t: Tenant) => t.post('/v2/listeners', { compute_type: 'local', compute_id: 'more', compute_config: {} }),
     ],
-    ['deployments', 10_000, (t: Tenant) => t.post('/v2/deployments', source({ name: 'more' }))],
+    ['deployments', 10_000, (t: Tenant) => t.post('/v2/deployments', makeSourceBody({ name: 'more' }))],
   ] as const)('%s: %i', async (table, most, add) => {
     const tenant = await newTenant()
     const { organization_id, tenant_id } = tenant
     const from = sql`from (select ${organization_id}::uuid o, ${tenant_id}::uuid t) w, generate_series(1, ${most}::integer) n`
-    await runAsSystem(theApp().database, sql`insert into ${sql.raw(table)} ${filled[table]} ${from}`)
+    await runAsSystem(getApp().database, sql`insert into ${sql.raw(table)} ${filled[table]} ${from}`)
     const refused = await add(tenant)
     expect(outcome(refused)).toEqual([409, 'quota_full'])
     expect(refused.body.detail).toContain(`${most} ${table}`)
     const one = sql`select id from ${sql.raw(table)} where organization_id = ${organization_id}::uuid limit 1`
-    await runAsSystem(theApp().database, sql`delete from ${sql.raw(table)} where id in (${one})`)
+    await runAsSystem(getApp().database, sql`delete from ${sql.raw(table)} where id in (${one})`)
     expect((await add(tenant)).status).toBe(201)
   })
 
@@ -184,7 +187,7 @@ describe('a request adds rows up to a limit, and whoever deletes some has room a
     const { owner, organization_id, ...tenant } = await newTenant()
     const second = (await owner.post('/workspaces', { display_name: 'Second' })).body.id
     const from = sql`from (select ${organization_id}::uuid o, ${tenant.tenant_id}::uuid t) w, generate_series(1, ${most}::integer) n`
-    await runAsSystem(theApp().database, sql`insert into ${sql.raw(table)} ${filled} ${from}`)
+    await runAsSystem(getApp().database, sql`insert into ${sql.raw(table)} ${filled} ${from}`)
     expect(outcome(await add(tenant))).toEqual([409, 'quota_full'])
     expect((await add(owner, { 'X-Tenant-Id': second })).body.code).toBeUndefined()
   })

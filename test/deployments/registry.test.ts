@@ -1,24 +1,24 @@
 // Push tokens: offered for one deployment, and traded for no more access than that.
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
-import { type App, clock, eventsOf, newTenant, send, startApp, type Tenant } from '../support/app.ts'
-import { repositoryBody } from '../support/integrations.ts'
-import { signingRegistry } from '../support/signing-registry.ts'
-import { source } from '../support/uploads.ts'
+import { type App, clock, newTenant, readEvents, send, startApp, type Tenant } from '../support/app.ts'
+import { makeRepositoryBody } from '../support/integrations.ts'
+import { makeSigningRegistry } from '../support/signing-registry.ts'
+import { makeSourceBody } from '../support/uploads-suite.ts'
 
 const MINUTE = 60_000
 let app: App
-let registry: Awaited<ReturnType<typeof signingRegistry>>
+let registry: Awaited<ReturnType<typeof makeSigningRegistry>>
 
 beforeAll(async () => {
-  registry = await signingRegistry()
+  registry = await makeSigningRegistry()
   app = startApp({ settings: registry.settings })
 })
 afterEach(() => {
   clock.ahead = 0
 })
 
-async function offered(tenant: Tenant, headers = {}) {
-  const { id } = (await tenant.post('/v2/deployments', source({ source: 'internal_container' }))).body
+async function offerPushToken(tenant: Tenant, headers = {}) {
+  const { id } = (await tenant.post('/v2/deployments', makeSourceBody({ source: 'internal_container' }))).body
   return {
     id,
     path: `${tenant.tenant_id}/${id}`,
@@ -26,25 +26,25 @@ async function offered(tenant: Tenant, headers = {}) {
   }
 }
 
-const asked = (password: string, ...scopes: string[]) => registry.ask(app, password, scopes)
+const requestAccess = (password: string, ...scopes: string[]) => registry.ask(app, password, scopes)
 const claimsOf = (token: string) => registry.claimsOf(token)
 
 describe('a push token', () => {
   it('is offered with where to push, and leaves its event', async () => {
     const tenant = await newTenant({ app })
-    const { id, path, status, body, headers } = await offered(tenant)
+    const { id, path, status, body, headers } = await offerPushToken(tenant)
     expect([status, body]).toEqual([
       200,
       { token: expect.stringMatching(/^slwp\./), registry_url: `registry.example.com:5000/apps/${path}` },
     ])
-    const events = await eventsOf(headers.get('X-Request-Id')!, app)
+    const events = await readEvents(headers.get('X-Request-Id')!, app)
     expect(events).toMatchObject([{ type: 'deployment.push_offered', subject_id: id, actor_kind: 'key' }])
     expect(JSON.stringify(events)).not.toContain(body.token)
   })
 
   it('is the same when the request is repeated under its key', async () => {
     const tenant = await newTenant({ app })
-    const { id, body } = await offered(tenant, { 'Idempotency-Key': 'k' })
+    const { id, body } = await offerPushToken(tenant, { 'Idempotency-Key': 'k' })
     const again = await tenant.post(`/v2/deployments/${id}/push-token`, undefined, { 'Idempotency-Key': 'k' })
     expect([again.headers.get('Idempotency-Replayed'), again.body]).toEqual(['true', body])
   })
@@ -52,9 +52,9 @@ describe('a push token', () => {
   it.each(['githost', 'internal_source', 'internal_template'])('is not for %s', async other => {
     const tenant = await newTenant({ app })
     const given: Record<string, object> = {
-      githost: await repositoryBody(tenant),
-      internal_source: source(),
-      internal_template: source({ source: other, source_config: { template_id: 'web-service' } }),
+      githost: await makeRepositoryBody(tenant),
+      internal_source: makeSourceBody(),
+      internal_template: makeSourceBody({ source: other, source_config: { template_id: 'web-service' } }),
     }
     const { id } = (await tenant.post('/v2/deployments', given[other])).body
     const { status, body } = await tenant.post(`/v2/deployments/${id}/push-token`)
@@ -63,7 +63,7 @@ describe('a push token', () => {
 
   it('is not for a deployment that is being deleted', async () => {
     const tenant = await newTenant({ app })
-    const { id } = await offered(tenant)
+    const { id } = await offerPushToken(tenant)
     await tenant.delete(`/v2/deployments/${id}`)
     const { status, body } = await tenant.post(`/v2/deployments/${id}/push-token`)
     expect([status, body.code]).toEqual([409, 'deployment_deleting'])
@@ -73,7 +73,7 @@ describe('a push token', () => {
     const lines: Record<string, unknown>[] = []
     const log = (line: Record<string, unknown>) => void lines.push(line)
     const without = startApp({ overrides: { registry: undefined, log } })
-    const { status, body } = await offered(await newTenant({ app: without }))
+    const { status, body } = await offerPushToken(await newTenant({ app: without }))
     expect([status, body.code]).toEqual([503, 'not_configured'])
     const token = await send('GET', '/v2/registry/token', { app: without })
     expect([token.status, token.body.code]).toEqual([503, 'not_configured'])
@@ -86,8 +86,8 @@ describe('a push token', () => {
 
 describe('the registry’s token', () => {
   it('lets its bearer pull and push below the deployment’s path, for five minutes', async () => {
-    const { path, body } = await offered(await newTenant({ app }))
-    const reply = await asked(body.token, `repository:apps/${path}/web:pull,push`)
+    const { path, body } = await offerPushToken(await newTenant({ app }))
+    const reply = await requestAccess(body.token, `repository:apps/${path}/web:pull,push`)
     expect(reply.body).toMatchObject({ token: reply.body.access_token, expires_in: 300 })
     const { access, iss, aud, sub, iat, nbf, exp } = await claimsOf(reply.body.token)
     expect(access).toEqual([{ type: 'repository', name: `apps/${path}/web`, actions: ['pull', 'push'] }])
@@ -96,7 +96,10 @@ describe('the registry’s token', () => {
   })
 
   it('grants what of the scopes is the deployment’s own, and nothing else', async () => {
-    const [own, other] = [await offered(await newTenant({ app })), await offered(await newTenant({ app }))]
+    const [own, other] = [
+      await offerPushToken(await newTenant({ app })),
+      await offerPushToken(await newTenant({ app })),
+    ]
     const base = `apps/${own.path}`
     const scopes = [
       `repository:${base}:pull`,
@@ -109,7 +112,7 @@ describe('the registry’s token', () => {
       'registry:catalog:*',
       '::',
     ]
-    const { body } = await asked(own.body.token, ...scopes)
+    const { body } = await requestAccess(own.body.token, ...scopes)
     expect((await claimsOf(body.token)).access).toEqual([
       { type: 'repository', name: base, actions: ['pull'] },
       { type: 'repository', name: `${base}/a`, actions: ['push'] },
@@ -118,21 +121,24 @@ describe('the registry’s token', () => {
   })
 
   it('is given for a login alone, without access', async () => {
-    const { body } = await offered(await newTenant({ app }))
-    expect((await claimsOf((await asked(body.token)).body.token)).access).toEqual([])
+    const { body } = await offerPushToken(await newTenant({ app }))
+    expect((await claimsOf((await requestAccess(body.token)).body.token)).access).toEqual([])
   })
 
   it('is not given once the push token is an hour old', async () => {
-    const { body } = await offered(await newTenant({ app }))
+    const { body } = await offerPushToken(await newTenant({ app }))
     clock.ahead = 59 * MINUTE
-    expect((await asked(body.token)).status).toBe(200)
+    expect((await requestAccess(body.token)).status).toBe(200)
     clock.ahead = 61 * MINUTE
-    const late = await asked(body.token)
+    const late = await requestAccess(body.token)
     expect([late.status, late.body.code]).toEqual([401, 'push_token_expired'])
   })
 
   it('is not given for anything but a push token, whole', async () => {
-    const [own, other] = [await offered(await newTenant({ app })), await offered(await newTenant({ app }))]
+    const [own, other] = [
+      await offerPushToken(await newTenant({ app })),
+      await offerPushToken(await newTenant({ app })),
+    ]
     const [, , expires = ''] = own.body.token.split('.')
     const wrong = [
       '',
@@ -142,7 +148,7 @@ describe('the registry’s token', () => {
       own.body.token.replace(expires, String(Number(expires) + 60_000)),
     ]
     for (const password of wrong) {
-      const { status, body, headers } = await asked(password)
+      const { status, body, headers } = await requestAccess(password)
       expect([status, body.code, headers.get('WWW-Authenticate')]).toEqual([
         ...[401, 'push_token_invalid'],
         'Basic realm="slipway"',

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
-import { deploymentTypes, ResourceSpec, withDefaults } from '../../src/deployments/resources.schema.ts'
-import * as fc from '../support/fuzz.ts'
+import { deploymentTypes, ResourceSpec, withDefaults } from '../../src/protocol/resources.schema.ts'
+import * as fc from '../support/seeded-fast-check.ts'
 
 const faults = (spec: unknown) => ResourceSpec.safeParse(spec).error?.issues.map(issue => issue.path.join('.')) ?? []
 

@@ -1,7 +1,15 @@
 import { describe, expect, it } from 'vitest'
-import { newTenant, nobody, startApp, type Tenant } from '../support/app.ts'
-import { bare, bring, image, move, newDeployment, revisionsOf, statusesOf } from '../support/deployments.ts'
-import { repositoryOf } from '../support/integrations.ts'
+import { newTenant, startApp, type Tenant, unusedId } from '../support/app.ts'
+import {
+  advanceRevisionTo,
+  imageConfig,
+  listRevisions,
+  listStatuses,
+  minimalBody,
+  newDeployment,
+  setRevisionStatus,
+} from '../support/deployments.ts'
+import { makeRepositoryConfig } from '../support/integrations.ts'
 
 const commit = { sha: 'a'.repeat(40), message: 'First', author: 'Ada' }
 
@@ -9,9 +17,9 @@ const commit = { sha: 'a'.repeat(40), message: 'First', author: 'Ada' }
 async function twoRevisions(tenant: Tenant) {
   const { id, latest_revision_id: first } = await newDeployment(tenant)
   const path = `/v2/deployments/${id}`
-  await move(tenant, { deployment_id: id, revision_id: first }, 'BUILDING', { commit })
+  await setRevisionStatus(tenant, { deployment_id: id, revision_id: first }, 'BUILDING', { commit })
   for (const step of ['AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'] as const)
-    await move(tenant, { deployment_id: id, revision_id: first }, step)
+    await setRevisionStatus(tenant, { deployment_id: id, revision_id: first }, step)
   const before = (await tenant.get(path)).body
   const changed = await tenant.patch(path, {
     source_config: { resource_spec: { cpu: 2 }, install_command: 'npm ci', build_on_push: false },
@@ -32,7 +40,7 @@ describe('a revision on request', () => {
     expect(reply.body).toMatchObject({ number: 2, status: 'QUEUED', reasons: ['requested'], source_revision_config })
     expect((await tenant.get(`/v2/deployments/${id}`)).body.latest_revision_id).toBe(reply.body.id)
     await tenant.post(`/v2/deployments/${id}/revisions`)
-    expect(await statusesOf(tenant, id)).toEqual([
+    expect(await listStatuses(tenant, id)).toEqual([
       [3, 'QUEUED'],
       [2, 'SKIPPED'],
       [1, 'AWAITING_BUILD'],
@@ -44,19 +52,19 @@ describe('a revision on request', () => {
     const { id } = await newDeployment(tenant)
     const once = () => tenant.post(`/v2/deployments/${id}/revisions`, undefined, { 'Idempotency-Key': 'once' })
     expect((await once()).body).toEqual((await once()).body)
-    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+    expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
   it('waits for what it is made from, if that is not there yet', async () => {
     const tenant = await newTenant()
-    const { id } = await newDeployment(tenant, bare)
+    const { id } = await newDeployment(tenant, minimalBody)
     expect((await tenant.post(`/v2/deployments/${id}/revisions`)).body.status).toBe('CREATING')
-    expect(await statusesOf(tenant, id)).toEqual([
+    expect(await listStatuses(tenant, id)).toEqual([
       [2, 'CREATING'],
       [1, 'SKIPPED'],
     ])
-    await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: image })
-    expect((await revisionsOf(tenant, id))[0]!.status).toBe('AWAITING_DEPLOY')
+    await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: imageConfig })
+    expect((await listRevisions(tenant, id))[0]!.status).toBe('AWAITING_DEPLOY')
   })
 
   it('is not made of a deployment that goes, nor of none', async () => {
@@ -70,7 +78,7 @@ describe('a revision on request', () => {
       tenant.post(`${path}/rollback`, { revision_id: latest_revision_id }),
     ])
       expect((await call).body.code).toBe('deployment_deleting')
-    expect((await tenant.post(`/v2/deployments/${nobody()}/revisions`)).body.code).toBe('deployment_not_found')
+    expect((await tenant.post(`/v2/deployments/${unusedId()}/revisions`)).body.code).toBe('deployment_not_found')
   })
 })
 
@@ -92,14 +100,14 @@ describe.each(['redeploy', 'rollback'] as const)('a %s', way => {
       'source_revision_config.repo_commit_sha',
       'source_revision_config.repo_ref',
     ])
-    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+    expect(await listRevisions(tenant, id)).toHaveLength(2)
     const reply = await call(tenant, path, first, '', { 'Plan-Digest': plan.plan_digest })
     expect(reply.status).toBe(200)
     // Whether pushes deploy is the deployment's own, and no revision's.
     expect(reply.body.source_config).toEqual({ ...before.source_config, build_on_push: false })
     expect(reply.body.source_revision_config).toEqual({ ...before.source_revision_config, repo_commit_sha: commit.sha })
     expect(reply.body.secrets).toEqual(before.secrets)
-    const [made] = await revisionsOf(tenant, id)
+    const [made] = await listRevisions(tenant, id)
     expect(made).toMatchObject({ number: 3, status: 'QUEUED', from_revision_id: first, commit, reasons: plan.reasons })
     expect(reply.body.hold === null).toBe(way === 'redeploy')
     const again = (await call(tenant, path, first, '?dry_run=true')).body
@@ -127,7 +135,7 @@ describe.each(['redeploy', 'rollback'] as const)('a %s', way => {
   it('does not bring back a tag while pushes deploy', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant, {
-      source_config: await repositoryOf(tenant),
+      source_config: await makeRepositoryConfig(tenant),
       source_revision_config: { repo_ref: 'refs/tags/v1', platform_config_path: 'p.json' },
     })
     const path = `/v2/deployments/${id}`
@@ -141,7 +149,7 @@ it('a redeploy does not bring back an address that was cleared since', async () 
   const { id, latest_revision_id } = await newDeployment(tenant, {
     source: 'external_container',
     source_config: { resource_spec: {}, custom_url: 'https://app.example.com' },
-    source_revision_config: image,
+    source_revision_config: imageConfig,
     secrets: [],
   })
   const path = `/v2/deployments/${id}`
@@ -160,7 +168,7 @@ describe('the hold of a rollback', () => {
     const tenant = await newTenant()
     const { path, id, first, second } = await twoRevisions(tenant)
     const left = { sha: 'b'.repeat(40), message: null, author: null }
-    await move(tenant, { deployment_id: id, revision_id: second }, 'BUILDING', { commit: left })
+    await setRevisionStatus(tenant, { deployment_id: id, revision_id: second }, 'BUILDING', { commit: left })
     const { body } = await tenant.post(`${path}/rollback`, { revision_id: first, release_on_newer_commit: flag })
     expect(body.hold).toEqual({
       since: expect.any(String),
@@ -221,7 +229,7 @@ describe('waiting for a revision', () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
     const waiting = tenant.get(`/v2/deployments/${id}/revisions/${latest_revision_id}/wait?until=active&timeout=20`)
-    await bring(tenant, id, latest_revision_id)
+    await advanceRevisionTo(tenant, id, latest_revision_id)
     expect((await waiting).body.status).toBe('DEPLOYED')
   })
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
-import { MASK, sources } from '../../src/deployments/parts.schema.ts'
 import * as schemas from '../../src/deployments/schema.ts'
-import * as fc from '../support/fuzz.ts'
+import { MASK, sources } from '../../src/protocol/parts.schema.ts'
+import * as fc from '../support/seeded-fast-check.ts'
 
 const { Deployment, DeploymentPatch, NewDeployment, Revision } = schemas
 

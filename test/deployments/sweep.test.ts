@@ -1,35 +1,44 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { DEADLINES, UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
-import type { RevisionStatus } from '../../src/deployments/parts.schema.ts'
 import { sweepRevisions } from '../../src/deployments/sweep.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { alone, later, newTenant, type Tenant, theApp } from '../support/app.ts'
-import { bare, bring, image, move, newDeployment, queueOf, revisionsOf, told } from '../support/deployments.ts'
+import type { RevisionStatus } from '../../src/protocol/parts.schema.ts'
+import { deleteOrganizations, getApp, newTenant, type Tenant, withClockAhead } from '../support/app.ts'
+import {
+  advanceRevisionTo,
+  expectCompleteJournal,
+  imageConfig,
+  listRevisions,
+  minimalBody,
+  newDeployment,
+  readRevisionQueue,
+  setRevisionStatus,
+} from '../support/deployments.ts'
 
-beforeAll(alone)
+beforeAll(deleteOrganizations)
 
 const sweep = (ahead: number, times = 1) =>
-  later(ahead, () => Promise.all(Array.from({ length: times }, () => sweepRevisions(theApp()))))
+  withClockAhead(ahead, () => Promise.all(Array.from({ length: times }, () => sweepRevisions(getApp()))))
 async function journalOf({ tenant_id }: Tenant) {
   const query = sql`select seq, type, subject_id, actor_kind from events where scope_id = ${tenant_id}::uuid order by seq`
-  const [rows] = await runAsSystem(theApp().database, query)
+  const [rows] = await runAsSystem(getApp().database, query)
   return (rows as string[][]).map(([seq, type, subject, actor]) => ({ seq: Number(seq), type, subject, actor }))
 }
 
 describe('a revision past its deadline', () => {
   it.each(Object.entries(DEADLINES))('in %s fails, says why, and frees the queue', async (state, deadline) => {
     const tenant = await newTenant()
-    const { id, latest_revision_id } = await newDeployment(tenant, state === 'CREATING' ? bare : {})
-    await bring(tenant, id, latest_revision_id, state as RevisionStatus)
+    const { id, latest_revision_id } = await newDeployment(tenant, state === 'CREATING' ? minimalBody : {})
+    await advanceRevisionTo(tenant, id, latest_revision_id, state as RevisionStatus)
     if (state !== 'CREATING') await tenant.post(`/v2/deployments/${id}/revisions`)
-    const statuses = async () => (await revisionsOf(tenant, id)).map(one => [one.status, one.status_message])
+    const statuses = async () => (await listRevisions(tenant, id)).map(one => [one.status, one.status_message])
     await sweep(deadline.after - 30_000)
     expect((await statuses()).at(-1)).toEqual([state, null])
     await sweep(deadline.after + 1000)
     expect((await statuses()).at(-1)).toEqual([deadline.becomes, deadline.message])
     const creating = state === 'CREATING'
-    expect(await queueOf(id)).toEqual({
+    expect(await readRevisionQueue(id)).toEqual({
       inFlight: creating ? null : 'AWAITING_BUILD',
       waiting: null,
       flying: creating ? 0 : 1,
@@ -41,18 +50,18 @@ describe('a revision past its deadline', () => {
     expect(failed).toMatchObject({ subject: latest_revision_id, actor: 'cron' })
     const turns = journal.filter(one => one.type === 'revision.awaiting_build').map(one => one.actor)
     expect(turns).toEqual(creating ? [] : ['cron'])
-    await told(tenant, id)
+    await expectCompleteJournal(tenant, id)
   })
 
   it('is counted from when it entered its state', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
     const ids = { deployment_id: id, revision_id: latest_revision_id }
-    await later(9 * 60_000, () => move(tenant, ids, 'BUILDING'))
+    await withClockAhead(9 * 60_000, () => setRevisionStatus(tenant, ids, 'BUILDING'))
     await sweep(38 * 60_000)
-    expect((await revisionsOf(tenant, id))[0]!.status).toBe('BUILDING')
+    expect((await listRevisions(tenant, id))[0]!.status).toBe('BUILDING')
     await sweep(40 * 60_000)
-    expect((await revisionsOf(tenant, id))[0]!.status).toBe('BUILD_FAILED')
+    expect((await listRevisions(tenant, id))[0]!.status).toBe('BUILD_FAILED')
   })
 
   it('leaves one that waits in the queue, which has no deadline, its turn and its own time', async () => {
@@ -61,7 +70,7 @@ describe('a revision past its deadline', () => {
     await tenant.post(`/v2/deployments/${id}/revisions`)
     await sweep(11 * 60_000)
     await sweep(12 * 60_000)
-    expect((await revisionsOf(tenant, id)).map(one => one.status)).toEqual(['AWAITING_BUILD', 'BUILD_FAILED'])
+    expect((await listRevisions(tenant, id)).map(one => one.status)).toEqual(['AWAITING_BUILD', 'BUILD_FAILED'])
   })
 
   it('fails in many workspaces at once, each in its own journal', async () => {
@@ -71,7 +80,7 @@ describe('a revision past its deadline', () => {
     )
     await sweep(11 * 60_000, 2)
     await sweep(11 * 60_000)
-    for (const [tenant, id] of made) expect((await revisionsOf(tenant, id))[0]!.status).toBe('BUILD_FAILED')
+    for (const [tenant, id] of made) expect((await listRevisions(tenant, id))[0]!.status).toBe('BUILD_FAILED')
     for (const tenant of tenants) {
       const journal = await journalOf(tenant)
       expect(journal.filter(one => one.type === 'revision.build_failed')).toHaveLength(3)
@@ -82,9 +91,10 @@ describe('a revision past its deadline', () => {
 
 describe('an idle deployment', () => {
   const serving = async (tenant: Tenant) => {
-    const { id } = await newDeployment(tenant, { ...bare, source_revision_config: image })
-    const revision_id = (await revisionsOf(tenant, id))[0]!.id
-    for (const to of ['DEPLOYING', 'DEPLOYED'] as const) await move(tenant, { deployment_id: id, revision_id }, to)
+    const { id } = await newDeployment(tenant, { ...minimalBody, source_revision_config: imageConfig })
+    const revision_id = (await listRevisions(tenant, id))[0]!.id
+    for (const to of ['DEPLOYING', 'DEPLOYED'] as const)
+      await setRevisionStatus(tenant, { deployment_id: id, revision_id }, to)
     return id
   }
   const statusOf = async (tenant: Tenant, id: string) => (await tenant.get(`/v2/deployments/${id}`)).body.status
@@ -110,12 +120,15 @@ describe('an idle deployment', () => {
 
   it('whose revision fails now has its turn the next time', async () => {
     const tenant = await newTenant()
-    const { id } = await newDeployment(tenant, bare)
+    const { id } = await newDeployment(tenant, minimalBody)
     await sweep(UNUSED_AFTER + 1000)
-    expect([(await revisionsOf(tenant, id))[0]!.status, await statusOf(tenant, id)]).toEqual(['CREATE_FAILED', 'READY'])
+    expect([(await listRevisions(tenant, id))[0]!.status, await statusOf(tenant, id)]).toEqual([
+      'CREATE_FAILED',
+      'READY',
+    ])
     await sweep(UNUSED_AFTER + 1000)
     expect(await statusOf(tenant, id)).toBe('UNUSED')
-    await told(tenant, id)
+    await expectCompleteJournal(tenant, id)
   })
 
   it('is told of in the order of its workspace, beside those that fail, however many sweep at once', async () => {
@@ -148,6 +161,6 @@ describe('an idle deployment', () => {
 it('sweeps everything on schedule, and nothing before its time', async () => {
   const tenant = await newTenant()
   const { id } = await newDeployment(tenant)
-  await theApp().housekeep()
-  expect((await revisionsOf(tenant, id))[0]!.status).toBe('AWAITING_BUILD')
+  await getApp().housekeep()
+  expect((await listRevisions(tenant, id))[0]!.status).toBe('AWAITING_BUILD')
 })

@@ -2,20 +2,20 @@ import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { NewDeployment } from '../../src/deployments/schema.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { eventsOf, newTenant, nobody, startApp, type Tenant, theApp } from '../support/app.ts'
+import { getApp, newTenant, readEvents, startApp, type Tenant, unusedId } from '../support/app.ts'
 
-const made = async (tenant: Tenant) =>
-  (await tenant.post('/v2/deployments', { ...(NewDeployment.meta()!.example as object), name: `a${nobody()}` })).body
+const createDeployment = async (tenant: Tenant) =>
+  (await tenant.post('/v2/deployments', { ...(NewDeployment.meta()!.example as object), name: `a${unusedId()}` })).body
     .id as string
 const makeKey = async (tenant: Tenant, key: string): Promise<string> =>
   (await tenant.post('/v2/tag-keys', { key })).body.id
 const makeValue = async (tenant: Tenant, key: string, value: string): Promise<string> =>
   (await tenant.post(`/v2/tag-keys/${key}/values`, { value })).body.id
-const bears = async (tenant: Tenant, id: string): Promise<string[]> =>
+const tagsOf = async (tenant: Tenant, id: string): Promise<string[]> =>
   (await tenant.get(`/v2/deployments/${id}/tags`)).body.resources.map(
     (one: { key: string; value: string }) => `${one.key}=${one.value}`,
   )
-const put = (tenant: Tenant, id: string, ...tag_value_ids: string[]) =>
+const addTags = (tenant: Tenant, id: string, ...tag_value_ids: string[]) =>
   tenant.post(`/v2/deployments/${id}/tags`, { tag_value_ids })
 const outcome = ({ status, body }: { status: number; body: { code?: string } }) => [status, body?.code]
 
@@ -66,14 +66,14 @@ describe('tag keys and values', () => {
 describe('tags', () => {
   it('are renamed, and who bears them stays', async () => {
     const [tenant, stranger] = [await newTenant(), await newTenant()]
-    const id = await made(tenant)
+    const id = await createDeployment(tenant)
     const team = await makeKey(tenant, 'team')
     const [search, shop] = [await makeValue(tenant, team, 'search'), await makeValue(tenant, team, 'shop')]
-    await put(tenant, id, search)
+    await addTags(tenant, id, search)
     const renamed = await tenant.patch(`/v2/tag-keys/${team}`, { key: 'squad' })
     expect([renamed.status, renamed.body.key]).toEqual([200, 'squad'])
     expect((await tenant.patch(`/v2/tag-values/${search}`, { value: 'find' })).body.value).toBe('find')
-    expect(await bears(tenant, id)).toEqual(['squad=find'])
+    expect(await tagsOf(tenant, id)).toEqual(['squad=find'])
     await makeKey(tenant, 'team')
     expect(outcome(await tenant.patch(`/v2/tag-keys/${team}`, { key: 'team' }))).toEqual([409, 'tag_key_taken'])
     expect(outcome(await tenant.patch(`/v2/tag-values/${shop}`, { value: 'find' }))).toEqual([409, 'tag_value_taken'])
@@ -88,7 +88,7 @@ describe('tags', () => {
     const fill = (table: string, columns: string, to: number) => sql`
       insert into ${sql.raw(`${table} (organization_id, tenant_id, ${columns})`)}
       select ${organization_id}::uuid, ${tenant_id}::uuid, ${sql.raw(table === 'tag_keys' ? '' : `'${key}',`)} n from generate_series(1, ${to}::integer) n`
-    await runAsSystem(theApp().database, fill('tag_keys', 'key', 96), fill('tag_values', 'tag_key_id, value', 997))
+    await runAsSystem(getApp().database, fill('tag_keys', 'key', 96), fill('tag_values', 'tag_key_id, value', 997))
     const asked = Array.from({ length: 6 }, (_, i) => `more ${i}`)
     const keys = await Promise.all(asked.map(name => tenant.post('/v2/tag-keys', { key: name })))
     const values = await Promise.all(asked.map(value => tenant.post(`/v2/tag-keys/${key}/values`, { value })))
@@ -102,7 +102,7 @@ describe('tags', () => {
 describe('a deployment', () => {
   it('bears tags by key and value, each once, and is found by them; its version stays', async () => {
     const tenant = await newTenant()
-    const [id, other] = [await made(tenant), await made(tenant)]
+    const [id, other] = [await createDeployment(tenant), await createDeployment(tenant)]
     const { headers } = await tenant.get(`/v2/deployments/${id}`)
     const [team, stage] = [await makeKey(tenant, 'team'), await makeKey(tenant, 'stage')]
     const [search, shop, live] = [
@@ -110,21 +110,21 @@ describe('a deployment', () => {
       await makeValue(tenant, team, 'shop'),
       await makeValue(tenant, stage, 'live'),
     ]
-    expect(await bears(tenant, id)).toEqual([])
-    const reply = await put(tenant, id, shop, live, shop)
+    expect(await tagsOf(tenant, id)).toEqual([])
+    const reply = await addTags(tenant, id, shop, live, shop)
     expect(reply.body.resources).toEqual([
       { tag_value_id: live, tag_key_id: stage, key: 'stage', value: 'live' },
       { tag_value_id: shop, tag_key_id: team, key: 'team', value: 'shop' },
     ])
-    await put(tenant, id, shop, search)
-    await put(tenant, other, search)
-    expect(await bears(tenant, id)).toEqual(['stage=live', 'team=search', 'team=shop'])
+    await addTags(tenant, id, shop, search)
+    await addTags(tenant, other, search)
+    expect(await tagsOf(tenant, id)).toEqual(['stage=live', 'team=search', 'team=shop'])
     const found = async (...ids: string[]) =>
       (await tenant.get(`/v2/deployments?tag_value_ids=${ids}`)).body.resources.map((one: { id: string }) => one.id)
     expect(await found(search)).toEqual([other, id])
     expect(await found(shop, search)).toEqual([other, id])
     expect(await found(search, live)).toEqual([id])
-    expect(await found(search, nobody())).toEqual([])
+    expect(await found(search, unusedId())).toEqual([])
 
     expect((await tenant.delete(`/v2/deployments/${id}/tags/${search}`)).status).toBe(204)
     expect(await found(search)).toEqual([other])
@@ -134,67 +134,67 @@ describe('a deployment', () => {
 
   it('loses a tag with its value, and all of a key with the key, in the same write', async () => {
     const tenant = await newTenant()
-    const [id, other] = [await made(tenant), await made(tenant)]
+    const [id, other] = [await createDeployment(tenant), await createDeployment(tenant)]
     const [team, stage] = [await makeKey(tenant, 'team'), await makeKey(tenant, 'stage')]
     const [search, shop] = [await makeValue(tenant, team, 'search'), await makeValue(tenant, team, 'shop')]
     const live = await makeValue(tenant, stage, 'live')
-    for (const one of [id, other]) await put(tenant, one, search, shop, live)
+    for (const one of [id, other]) await addTags(tenant, one, search, shop, live)
     const { headers } = await tenant.delete(`/v2/tag-values/${search}`)
-    expect(await eventsOf(headers.get('X-Request-Id')!)).toMatchObject([
+    expect(await readEvents(headers.get('X-Request-Id')!)).toMatchObject([
       { type: 'tag_value.deleted', subject_id: search },
     ])
-    for (const one of [id, other]) expect(await bears(tenant, one)).toEqual(['stage=live', 'team=shop'])
+    for (const one of [id, other]) expect(await tagsOf(tenant, one)).toEqual(['stage=live', 'team=shop'])
     await tenant.delete(`/v2/tag-keys/${team}`)
-    for (const one of [id, other]) expect(await bears(tenant, one)).toEqual(['stage=live'])
+    for (const one of [id, other]) expect(await tagsOf(tenant, one)).toEqual(['stage=live'])
     expect((await tenant.get(`/v2/deployments?tag_value_ids=${shop}`)).body.resources).toEqual([])
   })
 
   it('takes no value that is not there, none of another workspace, and none once it is being deleted', async () => {
     const [tenant, stranger] = [await newTenant(), await newTenant()]
-    const id = await made(tenant)
+    const id = await createDeployment(tenant)
     const theirs = await makeValue(stranger, await makeKey(stranger, 'team'), 'theirs')
     const own = await makeValue(tenant, await makeKey(tenant, 'team'), 'own')
-    expect(outcome(await put(tenant, id, own, theirs))).toEqual([404, 'tag_value_not_found'])
-    expect(outcome(await put(tenant, id, nobody()))).toEqual([404, 'tag_value_not_found'])
-    expect(await bears(tenant, id)).toEqual([])
-    expect(outcome(await put(stranger, id, theirs))).toEqual([404, 'deployment_not_found'])
+    expect(outcome(await addTags(tenant, id, own, theirs))).toEqual([404, 'tag_value_not_found'])
+    expect(outcome(await addTags(tenant, id, unusedId()))).toEqual([404, 'tag_value_not_found'])
+    expect(await tagsOf(tenant, id)).toEqual([])
+    expect(outcome(await addTags(stranger, id, theirs))).toEqual([404, 'deployment_not_found'])
     await tenant.delete(`/v2/deployments/${id}`)
-    expect(outcome(await put(tenant, id, own))).toEqual([409, 'deployment_deleting'])
+    expect(outcome(await addTags(tenant, id, own))).toEqual([409, 'deployment_deleting'])
   })
 
   it('finds nothing foreign even without the first wall', async () => {
     const app = startApp({ through: 'unwalled' })
     const [tenant, stranger] = [await newTenant({ app }), await newTenant({ app })]
-    const id = await made(tenant)
+    const id = await createDeployment(tenant)
     const theirs = await makeValue(stranger, await makeKey(stranger, 'team'), 'theirs')
-    expect(outcome(await put(tenant, id, theirs))).toEqual([404, 'tag_value_not_found'])
+    expect(outcome(await addTags(tenant, id, theirs))).toEqual([404, 'tag_value_not_found'])
   })
 
   it('bears fifty at most, whoever else puts some on', async () => {
     const tenant = await newTenant()
-    const id = await made(tenant)
+    const id = await createDeployment(tenant)
     const key = await makeKey(tenant, 'n')
     const values = await Promise.all(Array.from({ length: 60 }, (_, i) => makeValue(tenant, key, `${i}`)))
-    expect((await put(tenant, id, ...values.slice(0, 45))).status).toBe(200)
-    const more = await Promise.all(values.slice(45).map(value => put(tenant, id, value)))
+    expect((await addTags(tenant, id, ...values.slice(0, 45))).status).toBe(200)
+    const more = await Promise.all(values.slice(45).map(value => addTags(tenant, id, value)))
     expect(more.map(outcome).sort()).toEqual([
       ...Array(5).fill([200, undefined]),
       ...Array(10).fill([400, 'tags_full']),
     ])
-    expect(await bears(tenant, id)).toHaveLength(50)
-    expect((await put(tenant, id, ...values.slice(0, 5))).status).toBe(200)
+    expect(await tagsOf(tenant, id)).toHaveLength(50)
+    expect((await addTags(tenant, id, ...values.slice(0, 5))).status).toBe(200)
   })
 
   it('bears no value that is deleted while it is put on', async () => {
     const tenant = await newTenant()
-    const ids = await Promise.all(Array.from({ length: 6 }, () => made(tenant)))
+    const ids = await Promise.all(Array.from({ length: 6 }, () => createDeployment(tenant)))
     for (let round = 0; round < 8; round++) {
       const key = await makeKey(tenant, `k${round}`)
       const value = await makeValue(tenant, key, 'v')
       const path = round % 2 ? `/v2/tag-values/${value}` : `/v2/tag-keys/${key}`
       const body = { source_config: { build_command: `make ${round}` } }
       const patches = ids.map(id => tenant.patch(`/v2/deployments/${id}`, body))
-      const [gone, ...puts] = await Promise.all([tenant.delete(path), ...ids.map(id => put(tenant, id, value))])
+      const [gone, ...puts] = await Promise.all([tenant.delete(path), ...ids.map(id => addTags(tenant, id, value))])
       for (const one of await Promise.all(patches)) expect(one.status).toBe(200)
       expect(gone.status).toBe(204)
       for (const one of puts) expect([200, 404]).toContain(one.status)
@@ -207,7 +207,7 @@ describe('tracing projects', () => {
   it('come and go with their deployments, are found by part of their name, and need their own permission', async () => {
     const tenant = await newTenant()
     const deployment = (await tenant.post('/v2/deployments', NewDeployment.meta()!.example)).body
-    await made(tenant)
+    await createDeployment(tenant)
     const { resources, offset } = (await tenant.get('/sessions?name_contains=SHOP-')).body
     expect(offset).toBe(1)
     expect(resources).toEqual([

@@ -1,21 +1,21 @@
 import { expect, inject, it } from 'vitest'
-import { lines, newTenant, send, startApp } from '../support/app.ts'
-import { archive } from '../support/archives.ts'
-import { source, uploads } from '../support/uploads.ts'
+import { logLines, newTenant, send, startApp } from '../support/app.ts'
+import { makeArchive } from '../support/archives.ts'
+import { describeUploads, makeSourceBody } from '../support/uploads-suite.ts'
 
 const settings = inject('s3')
 
-uploads(settings)
+describeUploads(settings)
 
 it('a store that refuses us is told as unavailable; the log has its code and no secret', async () => {
   const app = startApp({ settings: { ...settings, UPLOADS_S3_SECRET_ACCESS_KEY: 'hunter3' } })
   const tenant = await newTenant({ app })
-  const { body } = await tenant.post('/v2/deployments', source())
+  const { body } = await tenant.post('/v2/deployments', makeSourceBody())
   const offered = await tenant.post(`/v2/deployments/${body.id}/upload-url`)
   const { pathname, search } = new URL(offered.body.upload_url)
-  const refused = await send('PUT', pathname + search, { raw: await archive(), app })
+  const refused = await send('PUT', pathname + search, { raw: await makeArchive(), app })
   expect([refused.status, refused.body.code]).toEqual([503, 'storage_unavailable'])
-  const logged = lines.filter(line => line.request_id === refused.headers.get('X-Request-Id'))
+  const logged = logLines.filter(line => line.request_id === refused.headers.get('X-Request-Id'))
   expect(logged).toContainEqual(expect.objectContaining({ message: expect.stringContaining('SignatureDoesNotMatch') }))
   for (const text of [refused.text, JSON.stringify(logged)]) expect(text).not.toMatch(/hunter|S3RVER/)
 })

@@ -2,8 +2,8 @@ import { env } from 'cloudflare:workers'
 import { expect, it } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import type { Config } from '../../src/env.ts'
-import { settled } from '../../src/kernel/afterwards.ts'
 import { newApiKey } from '../../src/kernel/crypto.ts'
+import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { newTenant, send, startApp } from '../support/app.ts'
 
 const limited = () => startApp({ settings: { ...env, RATE_LIMIT_PER_MINUTE: '3' } })
@@ -36,11 +36,11 @@ it('counts the failures of an address across instances', async () => {
   const [one, two] = [instance(), instance()]
   for (let i = 0; i < 4; i++) {
     expect((await send('GET', '/workspaces', { headers: headers(), app: one })).status).toBe(401)
-    await settled()
+    await finishPendingWork()
   }
   expect((await send('GET', '/workspaces', { headers: headers(), app: one })).body.code).toBe('address_rate_limited')
   // The other instance hears of it with the first failure of its own.
   expect((await send('GET', '/workspaces', { headers: headers(), app: two })).status).toBe(401)
-  await settled()
+  await finishPendingWork()
   expect((await send('GET', '/workspaces', { headers: headers(), app: two })).status).toBe(429)
 })

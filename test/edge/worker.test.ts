@@ -2,7 +2,7 @@ import { expect, it } from 'vitest'
 import { newApiKey } from '../../src/kernel/crypto.ts'
 import worker from '../../src/worker.ts'
 import { SEALING_KEYS } from '../support/app.ts'
-import { database } from '../support/database.ts'
+import { database } from '../support/file-database.ts'
 
 it('answers that it lacks its settings, and keeps which to the log', async () => {
   const context = { waitUntil() {}, passThroughOnException() {}, props: {} }

@@ -1,6 +1,6 @@
 // A short version of each trial of `npm run chaos` that counts: the same code with smaller counts. R13 measures time, and stays there.
 import { afterEach, expect, inject, it } from 'vitest'
-import { trials } from '../../chaos/trials.ts'
+import { loadTrials } from '../../chaos/trials.ts'
 
 const { seed } = inject('fuzz')
 let own = new AsyncDisposableStack()
@@ -12,7 +12,7 @@ afterEach(async () => {
 
 /** Of the full counts. */
 const shares: Record<string, number> = { R5: 0.2, R7: 0.02 }
-const counting = (await trials()).filter(({ id }) => id !== 'R13')
+const counting = (await loadTrials()).filter(({ id }) => id !== 'R13')
 
 it.each(counting.map(trial => [trial.id, trial.what, trial] as const))(
   `%s: %s (seed ${seed})`,

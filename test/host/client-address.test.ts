@@ -4,13 +4,13 @@ import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createAdaptorServer } from '@hono/node-server'
 import { describe, expect, it, onTestFinished } from 'vitest'
-import { clientAddress, isRange } from '../../src/host/client-address.ts'
-import { hosted } from '../../src/host/node.ts'
+import { createAddressReader, isRange } from '../../src/host/client-address.ts'
+import { createHost } from '../../src/host/node.ts'
 import { newApiKey } from '../../src/kernel/crypto.ts'
 
 const NOBODY = undefined
 const addressOf = (trusted: string[], remoteAddress: string | undefined, forwarded?: string) =>
-  clientAddress(trusted)({
+  createAddressReader(trusted)({
     req: { header: name => (name === 'X-Forwarded-For' ? forwarded : undefined) },
     env: { incoming: { socket: { remoteAddress } } },
   })
@@ -56,7 +56,7 @@ it('limits an address before the database is asked, whatever the client forwards
     UNKNOWN_KEYS_PER_MINUTE: '3',
     TRUSTED_PROXIES: '10.0.0.0/8',
   }
-  const { app, close } = hosted(settings, { log: () => {} })
+  const { app, close } = createHost(settings, { log: () => {} })
   const server = createAdaptorServer({ fetch: app.fetch }) as Server
   await once(server.listen(0, '127.0.0.1'), 'listening')
   onTestFinished(async () => {

@@ -2,12 +2,12 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
-import { startPlane } from '../../protocol-kit/plane.ts'
+import { startControlPlane } from '../../protocol-kit/control-plane.ts'
 import { Agent } from '../../src/agent/agent.ts'
-import { controlAt } from '../../src/agent/control.ts'
+import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
-import { eventually } from '../support/commands.ts'
-import { ask, closeAgents, folder, QUICK, run } from '../support/engine.ts'
+import { waitFor } from '../support/commands.ts'
+import { closeAgents, FAST_LIMITS, makeTempFolder, requestRouter, runAgent } from '../support/process-engine.ts'
 
 const APP = `
 const { createRequire } = require('node:module')
@@ -20,17 +20,25 @@ require('node:http').createServer(async (_, res) => {
 `
 
 test('a deployment that asks for a database awaits it, then answers from it', async () => {
-  const home = folder()
-  const plane = await startPlane()
+  const home = makeTempFolder()
+  const plane = await startControlPlane()
   const { call, listener_id, listener_key } = await plane.newWorkspace()
   const templates = join(home, 'templates')
   fs.mkdirSync(join(templates, 'asking'), { recursive: true })
   fs.writeFileSync(join(templates, 'asking/slipway.json'), JSON.stringify({ start_command: 'node main.cjs' }))
   fs.writeFileSync(join(templates, 'asking/main.cjs'), APP)
-  const engine = new ProcessEngine({ home: join(home, 'agent'), port: 0, limits: QUICK })
+  const engine = new ProcessEngine({ home: join(home, 'agent'), port: 0, limits: FAST_LIMITS })
   const agent = new Agent({
-    ...{ agent_id: 'one', version: 'test', home: join(home, 'agent'), engine, templates, wait: 2, say: () => {} },
-    control: controlAt({ url: plane.url, key: listener_key }),
+    ...{
+      agent_id: 'one',
+      version: 'test',
+      home: join(home, 'agent'),
+      engine,
+      templates,
+      wait: 2,
+      logToOperator: () => {},
+    },
+    control: createControlPlaneClient({ url: plane.url, key: listener_key }),
   })
   try {
     const { status, body } = await call('POST', '/v2/deployments', {
@@ -40,16 +48,16 @@ test('a deployment that asks for a database awaits it, then answers from it', as
     expect(status, JSON.stringify(body)).toBe(201)
     expect(body.status).toBe('AWAITING_DATABASE')
     const look = async () => (await call('GET', `/v2/deployments/${body.id}`)).body
-    run(agent)
-    const ready = await eventually(async () => {
+    runAgent(agent)
+    const ready = await waitFor(async () => {
       const one = await look()
       return one.active_revision_id && one.url ? one : undefined
     })
     expect(ready.status).toBe('READY')
-    expect((await ask(ready.url)).body).toBe(`app_${body.id.replaceAll('-', '')}`)
+    expect((await requestRouter(ready.url)).body).toBe(`app_${body.id.replaceAll('-', '')}`)
 
     await call('DELETE', `/v2/deployments/${body.id}`)
-    await eventually(async () => (await call('GET', `/v2/deployments/${body.id}`)).status === 404)
+    await waitFor(async () => (await call('GET', `/v2/deployments/${body.id}`)).status === 404)
     expect(await engine.deployments()).toEqual([])
   } finally {
     await closeAgents()

@@ -5,11 +5,19 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
-import type { DevState } from '../../src/host/home.ts'
+import { startPostgres } from '../../src/host/embedded-postgres.ts'
+import type { DevState } from '../../src/host/home-folder.ts'
 import { freePort } from '../../src/host/ports.ts'
-import { startPostgres } from '../../src/host/postgres.ts'
-import { archive } from '../support/archives.ts'
-import { aliveOf, type Command, command, eventually, familyOf, listens, stopAll } from '../support/commands.ts'
+import { makeArchive } from '../support/archives.ts'
+import {
+  type Command,
+  filterRunning,
+  isListening,
+  listProcessTree,
+  startCommand,
+  stopCommands,
+  waitFor,
+} from '../support/commands.ts'
 import { query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-dev-'))
@@ -21,11 +29,11 @@ let homes = 0
 beforeEach(() => {
   home = join(root, `home-${++homes}`)
 })
-afterEach(stopAll)
+afterEach(stopCommands)
 afterAll(() => fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 }))
 
 const dev = (args: string[] = [], env: Record<string, string> = {}) =>
-  command('src/host/dev.ts', args, { SLIPWAY_HOME: home, ...env })
+  startCommand('src/host/dev.ts', args, { SLIPWAY_HOME: home, ...env })
 const stateFile = () => join(home, 'dev.json')
 const state = (): DevState => JSON.parse(fs.readFileSync(stateFile(), 'utf8'))
 
@@ -72,7 +80,7 @@ test('starts, refuses a second of its kind, stops without a trace, and comes bac
   expect(await second.exited).toBe(1)
   expect(second.said.err).toContain(String(first.pid))
 
-  const operator = command('src/host/bootstrap.ts', ['--organization', 'Acme', '--organization-key'], {
+  const operator = startCommand('src/host/bootstrap.ts', ['--organization', 'Acme', '--organization-key'], {
     SLIPWAY_HOME: home,
   })
   expect(await operator.exited).toBe(0)
@@ -82,7 +90,7 @@ test('starts, refuses a second of its kind, stops without a trace, and comes bac
 
   for (const name of ['dev.json', 'listener.json', 'secrets.json', 'worker.env', 'database-url'])
     expect(fs.statSync(join(home, name)).mode & 0o777, name).toBe(0o600)
-  const family = familyOf(first.pid)
+  const family = listProcessTree(first.pid)
   const database = new URL(fs.readFileSync(join(home, 'database-url'), 'utf8'))
   expect(family.length).toBeGreaterThan(4)
   // A debugger of the Worker would let every local process read its memory.
@@ -92,8 +100,8 @@ test('starts, refuses a second of its kind, stops without a trace, and comes bac
   })
   expect((await Promise.all(debuggers)).join()).not.toContain('webSocketDebuggerUrl')
   expect(await first.stop('SIGINT')).toBe(0)
-  await eventually(() => aliveOf(family).length === 0)
-  expect(await Promise.all([port, database.port].map(listens))).toEqual([false, false])
+  await waitFor(() => filterRunning(family).length === 0)
+  expect(await Promise.all([port, database.port].map(isListening))).toEqual([false, false])
   expect(fs.existsSync(join(home, 'worker.env'))).toBe(false)
 
   // The default port, or one after it, whoever has it here.
@@ -107,10 +115,10 @@ test('starts, refuses a second of its kind, stops without a trace, and comes bac
   expect((await info(again.url, made.api_key)).status).toBe(200)
   expect((await info(again.url, acme)).status).toBe(200)
 
-  const orphans = familyOf(third.pid)
+  const orphans = listProcessTree(third.pid)
   await third.stop('SIGKILL')
   // Elsewhere than on Linux nothing tells Postgres that its parent was killed.
-  if (process.platform === 'linux') await eventually(() => aliveOf(orphans).length === 0)
+  if (process.platform === 'linux') await waitFor(() => filterRunning(orphans).length === 0)
 })
 
 test('uses the Postgres of DATABASE_URL, hands the settings on, and makes a key there when its own is of another', async () => {
@@ -126,10 +134,10 @@ test('uses the Postgres of DATABASE_URL, hands the settings on, and makes a key 
     const { headers } = await fetch(`${url}/healthz`, { headers: { Origin: settings.CORS_ORIGINS } })
     expect(headers.get('Access-Control-Allow-Origin')).toBe(settings.CORS_ORIGINS)
     expect(fs.existsSync(join(home, 'postgres'))).toBe(false)
-    const family = familyOf(running.pid)
+    const family = listProcessTree(running.pid)
     expect(await running.stop('SIGTERM')).toBe(0)
-    await eventually(() => aliveOf(family).length === 0)
-    expect(await listens(postgres.port)).toBe(true)
+    await waitFor(() => filterRunning(family).length === 0)
+    expect(await isListening(postgres.port)).toBe(true)
   } finally {
     await postgres.stop()
   }
@@ -148,7 +156,7 @@ test('its housekeeping reaches the bucket of the Worker: an archive that nobody 
     ...{ source_config: {}, source_revision_config: {}, secrets: [] },
   })
   const { upload_url } = await post(`/v2/deployments/${id}/upload-url`)
-  expect((await fetch(upload_url!, { method: 'PUT', body: await archive() })).status).toBe(200)
+  expect((await fetch(upload_url!, { method: 'PUT', body: await makeArchive() })).status).toBe(200)
   const blobs = () =>
     fs
       .readdirSync(join(home, 'worker'), { recursive: true, encoding: 'utf8' })
@@ -183,9 +191,9 @@ test('a database that is killed is started again, at the same address', async ()
     return status?.trim() === 'ready' && pid !== killed && pid
   })
   expect(again).not.toBe(killed)
-  const family = familyOf(running.pid)
+  const family = listProcessTree(running.pid)
   await running.stop('SIGTERM')
-  await eventually(() => aliveOf(family).length === 0)
+  await waitFor(() => filterRunning(family).length === 0)
 })
 
 describe('refuses in one sentence that names it', () => {

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type pg from 'pg'
 import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
-import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
 import { connect } from '../support/postgres.ts'
 
 /** Which table a column refers to. A column whose name is not here is named by its table, too. */

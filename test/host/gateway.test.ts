@@ -4,9 +4,9 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { NeonDbError, neon, neonConfig } from '@neondatabase/serverless'
 import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test, vi } from 'vitest'
+import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { createGateway, type Gateway } from '../../src/host/gateway.ts'
-import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
-import { eventually } from '../support/commands.ts'
+import { waitFor } from '../support/commands.ts'
 import { query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-gateway-'))
@@ -279,7 +279,7 @@ describe('when things break', () => {
     const sql = inProcess(gateway)
     const [row] = await sql`select pg_backend_pid() as pid`
     await query(server.url, `select pg_terminate_backend(${row?.pid}, 5000)`)
-    await eventually(() => sql`select 1 as n`.catch(() => undefined))
+    await waitFor(() => sql`select 1 as n`.catch(() => undefined))
     await gateway.close()
   })
 
@@ -338,7 +338,7 @@ describe('when things break', () => {
     expect(await statusOf(gateway, 'select 1')).toMatchObject({ status: 200 })
     const underway = statusOf(gateway, 'select pg_sleep(30)')
     const sleeping = `select from pg_stat_activity where query like 'select pg_sleep%'`
-    await eventually(async () => (await query(first.url, sleeping)).length === 1)
+    await waitFor(async () => (await query(first.url, sleeping)).length === 1)
     await first.stop()
     expect((await underway).status).toBe(503)
     const start = performance.now()

@@ -4,12 +4,12 @@ import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
-import { type Plane, startPlane } from '../../protocol-kit/plane.ts'
+import { type ControlPlane, startControlPlane } from '../../protocol-kit/control-plane.ts'
 import { Agent } from '../../src/agent/agent.ts'
-import { controlAt } from '../../src/agent/control.ts'
+import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
 import { ProcessEngine } from '../../src/agent/engines/process.ts'
-import { eventually } from '../support/commands.ts'
-import { closeAgents, folder, QUICK, run } from '../support/engine.ts'
+import { waitFor } from '../support/commands.ts'
+import { closeAgents, FAST_LIMITS, makeTempFolder, runAgent } from '../support/process-engine.ts'
 
 const TOKEN = `to"ken&${randomBytes(12).toString('base64')}`
 const KEY = `-----BEGIN KEY-----\n${randomBytes(90).toString('base64')}\n-----END KEY-----`
@@ -39,11 +39,11 @@ if (process.env.CRASH) { console.error('gave up with ' + process.env.TOKEN); pro
 require('node:http').createServer((_, res) => res.end('ok')).listen(process.env.PORT)
 `
 
-let plane: Plane
+let plane: ControlPlane
 let home: string
 beforeAll(async () => {
-  plane = await startPlane()
-  home = folder()
+  plane = await startControlPlane()
+  home = makeTempFolder()
   fs.mkdirSync(join(home, 'templates/leaky'), { recursive: true })
   const configuration = { start_command: 'node main.cjs', build_command: 'env; env | base64; env | base64 -w 0' }
   fs.writeFileSync(join(home, 'templates/leaky/slipway.json'), JSON.stringify(configuration))
@@ -76,10 +76,10 @@ test('a build that prints its environment and an application that does leak noth
   const { call, listener_id, listener_key } = await plane.newWorkspace()
   const at = join(home, 'agent')
   const start = () => {
-    const engine = new ProcessEngine({ home: at, port: 0, limits: QUICK })
-    const control = controlAt({ url: plane.url, key: listener_key })
-    const options = { agent_id: 'one', version: 'test', home: at, wait: 2, say: () => {} }
-    return run(new Agent({ ...options, engine, control, templates: join(home, 'templates') }))
+    const engine = new ProcessEngine({ home: at, port: 0, limits: FAST_LIMITS })
+    const control = createControlPlaneClient({ url: plane.url, key: listener_key })
+    const options = { agent_id: 'one', version: 'test', home: at, wait: 2, logToOperator: () => {} }
+    return runAgent(new Agent({ ...options, engine, control, templates: join(home, 'templates') }))
   }
   const agent = start()
   const { status, body } = await call('POST', '/v2/deployments', {
@@ -88,19 +88,19 @@ test('a build that prints its environment and an application that does leak noth
   })
   expect(status, JSON.stringify(body)).toBe(201)
   const deployment = `/v2/deployments/${body.id}`
-  await eventually(async () => (await call('GET', deployment)).body.active_revision_id)
+  await waitFor(async () => (await call('GET', deployment)).body.active_revision_id)
   const revision = (await call('GET', deployment)).body.active_revision_id
   const logs = async (path: string): Promise<string[]> => {
     const { body: page } = await call('POST', `/v1/projects/${body.id}/${path}`, { limit: 100, order: 'asc' })
     return page.logs.map(({ message }: { message: string }) => message)
   }
   const said = (lines: string[]) => lines.filter(line => line === 'said').length
-  const build = await eventually(async () => {
+  const build = await waitFor(async () => {
     const lines = await logs(`revisions/${revision}/build_logs`)
     return lines.some(line => line.startsWith('Built in')) ? lines : undefined
   })
   expect(build).toContain('TOKEN=********')
-  const deploy = await eventually(async () => {
+  const deploy = await waitFor(async () => {
     const lines = await logs('deploy_logs')
     return said(lines) === 1 ? lines : undefined
   })
@@ -112,7 +112,7 @@ test('a build that prints its environment and an application that does leak noth
   const { uri } = JSON.parse(fs.readFileSync(join(at, 'process', body.id, 'database.json'), 'utf8'))
   const crash = { secrets: [...secrets, { name: 'CRASH', value: 'yes' }] }
   expect((await call('PATCH', deployment, crash)).status).toBe(200)
-  const failed = await eventually(async () => {
+  const failed = await waitFor(async () => {
     const { body: page } = await call('GET', `${deployment}/revisions`)
     return page.resources.find((one: { status: string }) => one.status === 'DEPLOY_FAILED')
   })

@@ -6,12 +6,12 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
+import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
 import { freePort } from '../../src/host/ports.ts'
-import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
-import { PKCS1 } from '../support/app-key.ts'
-import { command, listens, stopAll } from '../support/commands.ts'
-import { APP } from '../support/githosts.ts'
+import { isListening, startCommand, stopCommands } from '../support/commands.ts'
+import { GITHUB_APP } from '../support/fake-git-hosts.ts'
+import { PKCS1 } from '../support/github-app-key.ts'
 import { query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-node-'))
@@ -32,14 +32,14 @@ beforeEach(async () => {
     SLIPWAY_HOME: root,
   }
 })
-afterEach(stopAll)
+afterEach(stopCommands)
 afterAll(async () => {
   await postgres.stop()
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
-const start = (env: Record<string, string> = {}) => command('src/host/node.ts', [], { ...settings, ...env })
-const operator = (...args: string[]) => command('src/host/bootstrap.ts', args, settings)
+const start = (env: Record<string, string> = {}) => startCommand('src/host/node.ts', [], { ...settings, ...env })
+const operator = (...args: string[]) => startCommand('src/host/bootstrap.ts', args, settings)
 
 test('a database without the schema is refused, by the server and for a first key, with what to do', async () => {
   const bare = crypto.randomUUID()
@@ -58,7 +58,7 @@ test('serves, lets a request that it has accepted finish, and stops', async () =
 
   const server = start()
   const url = `http://127.0.0.1:${settings.PORT}`
-  await server.until(() => listens(settings.PORT!))
+  await server.until(() => isListening(settings.PORT!))
   expect((await fetch(`${url}/readyz`)).status).toBe(200)
   const members = await fetch(`${url}/workspaces/current/members`, { headers })
   const { resources } = (await members.json()) as { resources: { email: string; tenant_id: string }[] }
@@ -72,7 +72,7 @@ test('serves, lets a request that it has accepted finish, and stops', async () =
   late.flushHeaders()
   await once(late, 'continue')
   const stopped = server.stop('SIGTERM')
-  await server.until(async () => !(await listens(settings.PORT!)))
+  await server.until(async () => !(await isListening(settings.PORT!)))
   const [answer] = await once(late.end('{"display_name":"Late"}'), 'response')
   expect(answer.statusCode).toBe(200)
   expect(await stopped).toBe(0)
@@ -82,9 +82,16 @@ test.runIf(process.platform === 'linux')(
   'deliveries that are not signed are not held whole: eight of 25 MiB take less than 128 MiB together',
   async () => {
     const names = ['ID', 'SLUG', 'PRIVATE_KEY', 'CLIENT_ID', 'CLIENT_SECRET', 'WEBHOOK_SECRET']
-    const values = [APP.id, APP.slug, PKCS1, APP.clientId, APP.clientSecret, 'hush-webhook-secret']
+    const values = [
+      GITHUB_APP.id,
+      GITHUB_APP.slug,
+      PKCS1,
+      GITHUB_APP.clientId,
+      GITHUB_APP.clientSecret,
+      'hush-webhook-secret',
+    ]
     const server = start(Object.fromEntries(names.map((name, i) => [`GITHUB_APP_${name}`, values[i]!])))
-    await server.until(() => listens(settings.PORT!))
+    await server.until(() => isListening(settings.PORT!))
     const mibOf = (what: 'VmRSS' | 'VmHWM') =>
       Number(new RegExp(`${what}:\\s+(\\d+)`).exec(fs.readFileSync(`/proc/${server.pid}/status`, 'utf8'))![1]) / 1024
     const address = `http://127.0.0.1:${settings.PORT}/v1/integrations/forge/githost`

@@ -9,12 +9,12 @@ import { Provider } from 'oidc-provider'
 import type pg from 'pg'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
-import { EDITOR } from '../../src/access/built-in.ts'
+import { EDITOR } from '../../src/access/built-in-roles.ts'
+import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
-import { hosted } from '../../src/host/node.ts'
-import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
-import { demoServer, openServer, stopAll } from '../support/commands.ts'
-import { walk } from '../support/person.ts'
+import { createHost } from '../../src/host/node.ts'
+import { startDemoServer, startPublicMcpServer, stopCommands } from '../support/commands.ts'
+import { completeSignIn } from '../support/headless-user.ts'
 import { connect } from '../support/postgres.ts'
 
 const PUBLIC_URL = 'https://slipway.example.com'
@@ -24,7 +24,7 @@ const clock = { ahead: 0 }
 const lines: unknown[] = []
 let postgres: Postgres
 let watch: pg.Client
-let slipway: ReturnType<typeof hosted>
+let slipway: ReturnType<typeof createHost>
 let key: string
 let provider: Provider
 let mcp: string
@@ -62,7 +62,7 @@ beforeAll(async () => {
     ...{ DATABASE_URL: postgres.url, SEALING_KEYS: `first:${Buffer.alloc(32, 7).toString('base64url')}` },
     ...{ PUBLIC_URL, ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
   }
-  slipway = hosted(settings, { clockOffset: () => clock.ahead, log: line => void lines.push(line) })
+  slipway = createHost(settings, { clockOffset: () => clock.ahead, log: line => void lines.push(line) })
   key = (await bootstrap(slipway.app.database, { organization: 'Acme', emails: ['a@example.com'] })).api_key
   mcp = await listen(origin => (request, response) => {
     const metadata = { resource: `${origin}/mcp`, authorization_servers: [issuer], scopes_supported: ['read'] }
@@ -83,7 +83,7 @@ beforeAll(async () => {
 beforeEach(() => {
   clock.ahead = 0
 })
-afterEach(stopAll)
+afterEach(stopCommands)
 afterAll(async () => {
   for (const server of servers) {
     server.close()
@@ -138,7 +138,7 @@ test('a person is connected to a discovered server, and disconnected', async () 
   const begun = await api('POST', '/v2/auth/authenticate', { provider: 'ours', user_id: 'ada' })
   expect(begun.body.status, begun.text).toBe('pending')
   expect(new URL(begun.body.url).searchParams.get('resource')).toBe(`${mcp}/mcp`)
-  const back = new URL(await walk(begun.body.url, PUBLIC_URL))
+  const back = new URL(await completeSignIn(begun.body.url, PUBLIC_URL))
   expect(back.searchParams.get('iss')).toBe(new URL(made.body.auth_url).origin)
   const page = await api('GET', back.pathname + back.search)
   expect(page.status, page.text).toBe(200)
@@ -170,7 +170,7 @@ test('no transaction is open while a foreign server answers', async () => {
   await discovered('watched')
   expect((await api('POST', '/v2/auth/providers/watched/recheck')).body.health).toBe('healthy')
   const begun = await api('POST', '/v2/auth/authenticate', { provider: 'watched', user_id: 'cyd' })
-  const back = new URL(await walk(begun.body.url, PUBLIC_URL))
+  const back = new URL(await completeSignIn(begun.body.url, PUBLIC_URL))
   await api('GET', back.pathname + back.search)
   clock.ahead = 3_600_000
   expect((await api('POST', '/v2/auth/authenticate', { provider: 'watched', user_id: 'cyd' })).body.status).toBe(
@@ -215,7 +215,7 @@ test('another server that a provider is pointed to receives nothing of what the 
   }
   expect((await api('POST', '/v2/auth/providers', made, editor)).status).toBe(200)
   const ask = () => api('POST', '/v2/auth/authenticate', { provider: 'hand', user_id: 'ada' })
-  const back = new URL(await walk((await ask()).body.url, PUBLIC_URL))
+  const back = new URL(await completeSignIn((await ask()).body.url, PUBLIC_URL))
   const page = await api('GET', back.pathname + back.search)
   expect(page.status, page.text).toBe(200)
   const { token } = (await ask()).body
@@ -247,7 +247,7 @@ test('what a person refuses is told to whoever waits', async () => {
 test('what is deleted here ends at the server: the tokens, and the client', async () => {
   await discovered('ended')
   const begun = await api('POST', '/v2/auth/authenticate', { provider: 'ended', user_id: 'eve' })
-  const back = new URL(await walk(begun.body.url, PUBLIC_URL))
+  const back = new URL(await completeSignIn(begun.body.url, PUBLIC_URL))
   await api('GET', back.pathname + back.search)
   const { token } = (await api('GET', `/v2/auth/wait/${begun.body.auth_id}`)).body
   const client = new URL(begun.body.url).searchParams.get('client_id')!
@@ -260,7 +260,7 @@ test('what is deleted here ends at the server: the tokens, and the client', asyn
 // It registers without management, gives tokens of an hour without refresh tokens, and has nowhere to revoke them: there is nothing to
 // refresh, and what is ended here runs out there.
 test('the demo server of the MCP SDK hands a person a token that it takes', async () => {
-  const server = `${(await demoServer()).mcp}/mcp`
+  const server = `${(await startDemoServer()).mcp}/mcp`
   const made = await api('POST', '/v2/auth/providers/mcp-discover', {
     ...{ provider_id: 'demo', name: 'Demo', mcp_server_url: server },
   })
@@ -271,7 +271,7 @@ test('the demo server of the MCP SDK hands a person a token that it takes', asyn
 
   const ask = () => api('POST', '/v2/auth/authenticate', { provider: 'demo', user_id: 'ada' })
   const begun = await ask()
-  const back = new URL(await walk(begun.body.url, PUBLIC_URL))
+  const back = new URL(await completeSignIn(begun.body.url, PUBLIC_URL))
   expect((await api('GET', back.pathname + back.search)).status).toBe(200)
   const { token } = (await api('GET', `/v2/auth/wait/${begun.body.auth_id}`)).body
   const initialize = { method: 'initialize', params: { protocolVersion: '2025-11-25', capabilities: {} } }
@@ -298,7 +298,7 @@ test('the demo server of the MCP SDK hands a person a token that it takes', asyn
 })
 
 test('a server that asks nobody who they are needs no provider', async () => {
-  const mcp_server_url = await openServer()
+  const mcp_server_url = await startPublicMcpServer()
   const wish = { provider_id: 'open', name: 'Open', mcp_server_url }
   for (const path of ['/v2/auth/providers/mcp-discover?dry_run=true', '/v2/auth/providers/mcp-discover']) {
     const { status, body } = await api('POST', path, wish)

@@ -1,12 +1,12 @@
 import { createConfig, lintFromString } from '@redocly/openapi-core'
 import { expect, it } from 'vitest'
 import { operations } from '../../src/app.ts'
-import { openApi } from '../../src/kernel/openapi.ts'
+import { buildOpenApi } from '../../src/kernel/openapi.ts'
 
 it('passes the linter without an error or a warning', async () => {
   const config = await createConfig({ extends: ['recommended-strict'], rules: { 'no-server-example.com': 'off' } })
   const problems = await lintFromString({
-    source: JSON.stringify(openApi(operations)),
+    source: JSON.stringify(buildOpenApi(operations)),
     absoluteRef: 'openapi.json',
     config,
   })

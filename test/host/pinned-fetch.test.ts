@@ -5,13 +5,13 @@ import type { AddressInfo, Socket } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib'
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest'
-import { pinnedFetch, type Resolve } from '../../src/host/pinned-fetch.ts'
-import { kindOf } from '../../src/kernel/address-kind.ts'
+import { createPinnedFetch, type Resolve } from '../../src/host/pinned-fetch.ts'
 import { Failure } from '../../src/kernel/errors.ts'
-import { outside, Unreachable } from '../../src/kernel/guarded-fetch.ts'
-import { carriers, PUBLIC, V4, V6 } from '../support/addresses.ts'
-import { certificateFor } from '../support/certificate.ts'
-import { eventually } from '../support/commands.ts'
+import { BlockedAddressError, createGuardedClient } from '../../src/kernel/guarded-fetch.ts'
+import { classifyAddress } from '../../src/protocol/address-kind.ts'
+import { embedInIpv6, PUBLIC_ADDRESSES, RESERVED_IPV4, RESERVED_IPV6 } from '../support/address-cases.ts'
+import { makeCertificate } from '../support/certificate.ts'
+import { waitFor } from '../support/commands.ts'
 
 const running: Server[] = []
 afterEach(() => {
@@ -43,25 +43,29 @@ const caught = async (work: Promise<unknown>): Promise<unknown> =>
   )
 
 describe('an address', () => {
-  it.each(PUBLIC)('%s is public', address => expect(kindOf(address)).toBe('unicast'))
-  it.each(PUBLIC.filter(one => !one.includes(':')).flatMap(carriers))('%s carries a public one', address =>
-    expect(kindOf(address)).toBe('unicast'),
+  it.each(PUBLIC_ADDRESSES)('%s is public', address => expect(classifyAddress(address)).toBe('unicast'))
+  it.each(PUBLIC_ADDRESSES.filter(one => !one.includes(':')).flatMap(embedInIpv6))('%s carries a public one', address =>
+    expect(classifyAddress(address)).toBe('unicast'),
   )
-  it.each([...V4, ...V6, ...V4.flatMap(carriers)])('%s is not', address => expect(kindOf(address)).not.toBe('unicast'))
+  it.each([...RESERVED_IPV4, ...RESERVED_IPV6, ...RESERVED_IPV4.flatMap(embedInIpv6)])('%s is not', address =>
+    expect(classifyAddress(address)).not.toBe('unicast'),
+  )
   it.each(['', '1', '127.1', '0x7f.1', '0177.0.0.1', '8.8.8', '8.8.8.8.', 'example.com', '2606:4700::1%eth0', '[::1]'])(
     '%j is none that a resolver gives',
-    address => expect(kindOf(address)).not.toBe('unicast'),
+    address => expect(classifyAddress(address)).not.toBe('unicast'),
   )
 })
 
 describe('a name', () => {
-  it.each([...V4, ...V6, ...V4.flatMap(carriers)])(
+  it.each([...RESERVED_IPV4, ...RESERVED_IPV6, ...RESERVED_IPV4.flatMap(embedInIpv6)])(
     'that leads to %s is not connected to, nor if another of it is public',
     async address => {
       for (const addresses of [[address], ['93.184.216.34', address], [address, '93.184.216.34']]) {
         const resolve = answering(addresses)
-        const error = await caught(pinnedFetch({ allowLoopback: false, resolve })('https://mcp.example.com:8443/'))
-        expect(error).toBeInstanceOf(Unreachable)
+        const error = await caught(
+          createPinnedFetch({ allowLoopback: false, resolve })('https://mcp.example.com:8443/'),
+        )
+        expect(error).toBeInstanceOf(BlockedAddressError)
       }
     },
   )
@@ -69,17 +73,17 @@ describe('a name', () => {
   it('of this machine leads nowhere else, even where loopback is allowed', async () => {
     for (const address of ['10.0.0.1', '93.184.216.34', '169.254.169.254'])
       for (const host of ['localhost', address]) {
-        const reach = pinnedFetch({ allowLoopback: true, resolve: answering([address]) })
-        expect(await caught(reach(`http://${host}:3001/`))).toBeInstanceOf(Unreachable)
+        const reach = createPinnedFetch({ allowLoopback: true, resolve: answering([address]) })
+        expect(await caught(reach(`http://${host}:3001/`))).toBeInstanceOf(BlockedAddressError)
       }
-    const reach = pinnedFetch({ allowLoopback: true, resolve: answering(['127.0.0.1']) })
-    expect(await caught(reach('https://mcp.example.com/'))).toBeInstanceOf(Unreachable)
+    const reach = createPinnedFetch({ allowLoopback: true, resolve: answering(['127.0.0.1']) })
+    expect(await caught(reach('https://mcp.example.com/'))).toBeInstanceOf(BlockedAddressError)
   })
 
   it('that leads nowhere, or whose resolver fails, is an error of the connection', async () => {
     for (const resolve of [answering([]), vi.fn<Resolve>().mockRejectedValue(new Error('ENOTFOUND'))]) {
-      const error = await caught(pinnedFetch({ allowLoopback: false, resolve })('https://mcp.example.com/'))
-      expect(error).not.toBeInstanceOf(Unreachable)
+      const error = await caught(createPinnedFetch({ allowLoopback: false, resolve })('https://mcp.example.com/'))
+      expect(error).not.toBeInstanceOf(BlockedAddressError)
     }
   })
 
@@ -94,7 +98,7 @@ describe('a name', () => {
     const port = await listening(tell('127.0.0.1'))
     await listening(tell('127.0.0.2'), '127.0.0.2', port)
     const resolve = answering(['127.0.0.1'], ['127.0.0.2'])
-    const reach = pinnedFetch({ allowLoopback: true, resolve })
+    const reach = createPinnedFetch({ allowLoopback: true, resolve })
     expect(await (await reach(`http://localhost:${port}/`)).text()).toBe('127.0.0.1')
     expect(resolve).toHaveBeenCalledTimes(1)
     // No connection of the first is used again: the second is resolved, checked and connected to anew.
@@ -111,21 +115,23 @@ describe('a name', () => {
     // Public by its class, and nobody's.
     const resolve = answering(['192.0.1.1'], ['127.0.0.1'])
     const signal = AbortSignal.timeout(300)
-    const reach = pinnedFetch({ allowLoopback: false, resolve })
-    expect(await caught(reach(`https://rebound.example.com:${port}/`, { signal }))).not.toBeInstanceOf(Unreachable)
+    const reach = createPinnedFetch({ allowLoopback: false, resolve })
+    expect(await caught(reach(`https://rebound.example.com:${port}/`, { signal }))).not.toBeInstanceOf(
+      BlockedAddressError,
+    )
     expect([reached, resolve.mock.calls]).toEqual([false, [['rebound.example.com']]])
   })
 })
 
 describe('over TLS', () => {
-  const { key, cert } = certificateFor('localhost')
+  const { key, cert } = makeCertificate('localhost')
   const secure = (pair: { key: string; cert: string }) => {
     const names: unknown[] = []
     const server = createSecureServer(pair, (_, response) => response.end('sealed'))
     server.on('secureConnection', socket => names.push(socket.servername))
     return { server, names }
   }
-  const reach = pinnedFetch({ allowLoopback: true, resolve: answering(['127.0.0.1']), ca: [cert] })
+  const reach = createPinnedFetch({ allowLoopback: true, resolve: answering(['127.0.0.1']), ca: [cert] })
 
   it('the name is what the server is asked for and what its certificate must be for', async () => {
     const { server, names } = secure({ key, cert })
@@ -135,17 +141,17 @@ describe('over TLS', () => {
   })
 
   it('a certificate for another name, or that nobody vouches for, is refused', async () => {
-    const other = certificateFor('other.example.com')
+    const other = makeCertificate('other.example.com')
     const port = await served(secure(other).server)
     const resolve = answering(['127.0.0.1'])
-    const trusting = pinnedFetch({ allowLoopback: true, resolve, ca: [other.cert] })
+    const trusting = createPinnedFetch({ allowLoopback: true, resolve, ca: [other.cert] })
     expect(await caught(trusting(`https://localhost:${port}/`))).toMatchObject({ code: 'ERR_TLS_CERT_ALTNAME_INVALID' })
     expect(await caught(reach(`https://localhost:${port}/`))).toBeInstanceOf(Error)
   })
 })
 
 describe('a request', () => {
-  const reach = pinnedFetch({ allowLoopback: true })
+  const reach = createPinnedFetch({ allowLoopback: true })
 
   it('carries method, headers and body, and its answer comes as it was', async () => {
     const seen: unknown[] = []
@@ -205,7 +211,7 @@ describe('a request', () => {
     const begun = await reach(`http://127.0.0.1:${port}/begun`, { signal: late.signal })
     late.abort()
     expect(await caught(begun.text())).toBeInstanceOf(Error)
-    await eventually(() => closed === 2)
+    await waitFor(() => closed === 2)
   })
 })
 
@@ -233,14 +239,18 @@ describe('behind the guard', () => {
     port = await served(server)
   })
   const asking = (path: string) => {
-    const config = { outside: pinnedFetch({ allowLoopback: true }), allowLoopback: true, publicUrl: undefined }
-    return outside(config, 'http://127.0.0.1:1').fetch(`http://127.0.0.1:${port}${path}`)
+    const config = {
+      foreignFetch: createPinnedFetch({ allowLoopback: true }),
+      allowLoopback: true,
+      publicUrl: undefined,
+    }
+    return createGuardedClient(config, 'http://127.0.0.1:1').fetch(`http://127.0.0.1:${port}${path}`)
   }
   const outcome = async (work: Promise<unknown>) => ((await caught(work)) as Failure).code
 
   it.each(['/endless', '/bomb'])('%s is read up to 64 KiB, and its connection closed', async path => {
     expect(await outcome(asking(path).then(answer => answer.text()))).toBe('upstream_error')
-    await eventually(() => sockets.size === 0)
+    await waitFor(() => sockets.size === 0)
   })
 
   it('a server that says nothing, or goes on by drops, is left after 5 s', async () => {
@@ -251,13 +261,13 @@ describe('behind the guard', () => {
     ])
     expect(outcomes).toEqual(['upstream_timeout', 'upstream_timeout'])
     expect(Date.now() - started).toBeGreaterThanOrEqual(4990)
-    await eventually(() => sockets.size === 0)
+    await waitFor(() => sockets.size === 0)
   })
 
   it('a body that nobody wants is closed when it is cancelled', async () => {
     const answer = await asking('/drops')
     await answer.body!.cancel()
-    await eventually(() => sockets.size === 0)
+    await waitFor(() => sockets.size === 0)
   })
 
   it('a connection that is refused is an upstream error, and a name of this network a blocked address', async () => {
@@ -266,11 +276,13 @@ describe('behind the guard', () => {
     expect(await outcome(asking('/'))).toBe('upstream_error')
     const resolve = answering(['10.0.0.1'])
     const config = {
-      outside: pinnedFetch({ allowLoopback: false, resolve }),
+      foreignFetch: createPinnedFetch({ allowLoopback: false, resolve }),
       allowLoopback: false,
       publicUrl: undefined,
     }
-    const error = await caught(outside(config, 'https://slipway.example.com').fetch('https://mcp.example.com/'))
+    const error = await caught(
+      createGuardedClient(config, 'https://slipway.example.com').fetch('https://mcp.example.com/'),
+    )
     expect(error).toBeInstanceOf(Failure)
     expect(error).toMatchObject({ code: 'blocked_url', extra: { about: expect.stringContaining('mcp.example.com') } })
     expect(JSON.stringify(error)).not.toContain('10.0.0.1')

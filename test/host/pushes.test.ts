@@ -9,17 +9,17 @@ import { promisify } from 'node:util'
 import { createAdaptorServer } from '@hono/node-server'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { bootstrap } from '../../src/access/bootstrap.ts'
+import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
-import { hosted } from '../../src/host/node.ts'
-import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
-import { settled } from '../../src/kernel/afterwards.ts'
-import { gitHost } from '../support/git-host.ts'
+import { createHost } from '../../src/host/node.ts'
+import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { startLocalGitea } from '../support/local-gitea.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pushes-'))
 let postgres: Postgres
-let slipway: ReturnType<typeof hosted>
+let slipway: ReturnType<typeof createHost>
 let server: Server
-let githost: Awaited<ReturnType<typeof gitHost>>
+let githost: Awaited<ReturnType<typeof startLocalGitea>>
 let headers: Record<string, string>
 let id: string
 let work: string
@@ -45,7 +45,7 @@ const soon = async (wanted: () => Promise<void>) => {
   await expect
     .poll(
       async () => {
-        await settled()
+        await finishPendingWork()
         return wanted().then(
           () => null,
           error => String(error),
@@ -65,7 +65,7 @@ beforeAll(async () => {
     ...{ PUBLIC_URL: 'https://slipway.example.com', APPS_DOMAIN: 'apps.example.com' },
     ...{ ALLOW_LOOPBACK: 'true', UPLOADS_DIR: root, RATE_LIMIT_PER_MINUTE: '0' },
   }
-  slipway = hosted(settings, { log: () => {} })
+  slipway = createHost(settings, { log: () => {} })
   const { app } = slipway
   server = createAdaptorServer({ fetch: app.fetch, createServer }) as Server
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
@@ -75,7 +75,7 @@ beforeEach(async () => {
   const { api_key } = await bootstrap(slipway.app.database, { organization: folder, emails: ['a@example.com'] })
   headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
   work = join(folder, 'work')
-  githost = await gitHost(join(folder, 'git'))
+  githost = await startLocalGitea(join(folder, 'git'))
   const clone = githost.create('acme/shop')
   await run('clone', '-q', clone, work)
   await commit('Begun')
@@ -140,7 +140,7 @@ test('a branch that is asked to be pulled gets a preview with its address, which
   const sha = await commit('A feature')
   await git('push', '-q', 'origin', 'HEAD:feature/cart')
   await githost.pull('acme/shop', 7, 'feature/cart', 'opened')
-  await settled()
+  await finishPendingWork()
   const [preview] = (await call('GET', `/v2/deployments/${id}/previews`)).resources
   expect(preview).toMatchObject({ number: 7, state: 'live', head_sha: sha, url: 'https://shop-pr-7.apps.example.com' })
   const child = await call('GET', `/v2/deployments/${preview.deployment_id}?reveal=true`)

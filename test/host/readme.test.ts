@@ -6,10 +6,10 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, expect, test } from 'vitest'
 import { freePort } from '../../src/host/ports.ts'
-import { command, demoServer, stopAll } from '../support/commands.ts'
+import { startCommand, startDemoServer, stopCommands } from '../support/commands.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-readme-'))
-afterEach(stopAll)
+afterEach(stopCommands)
 afterAll(() => fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 }))
 
 const readme = fs.readFileSync(join(import.meta.dirname, '../../README.md'), 'utf8')
@@ -29,9 +29,9 @@ const meant = (answer: string) => new RegExp(`^${bare(answer).split('…').map(l
 test('what the README pastes is what its commands answer', async () => {
   expect(blocks.length).toBeGreaterThan(4)
   const home = join(root, '.slipway')
-  const dev = command('src/host/dev.ts', [`--port=${await freePort()}`], { SLIPWAY_HOME: home })
+  const dev = startCommand('src/host/dev.ts', [`--port=${await freePort()}`], { SLIPWAY_HOME: home })
   await dev.until(() => fs.existsSync(join(home, 'dev.json')))
-  const demo = await demoServer()
+  const demo = await startDemoServer()
   // The ports of the README may be somebody's here.
   const here = (text: string) =>
     text.replaceAll('http://localhost:3000', demo.mcp).replaceAll('http://localhost:3001', demo.auth)

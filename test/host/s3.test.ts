@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type Config, readConfig } from '../../src/env.ts'
-import { storageOf } from '../../src/kernel/storage.ts'
-import { refuse, type S3, startS3 } from '../support/s3.ts'
+import { chooseStorage } from '../../src/kernel/storage.ts'
+import { refuseRequest, type S3, startS3 } from '../support/s3.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'slipway-s3-'))
 const MIB = 1024 * 1024
@@ -29,7 +29,7 @@ const configured = (over: Record<string, string> = {}): Config =>
     ...s3.settings,
     ...over,
   })
-const storage = (over?: Record<string, string>) => storageOf(configured(over))!
+const storage = (over?: Record<string, string>) => chooseStorage(configured(over))!
 
 /** Of so many MiB, each of them different. */
 const pieces = (count: number) => Array.from({ length: count }, (_, i) => new Uint8Array(MIB).fill(i + 1))
@@ -106,7 +106,7 @@ describe('a store that fails', () => {
     s3.interfere((request, response) => s3.heard.at(-1) === kind && left-- > 0 && how(request, response))
   }
   const busy: Parameters<S3['interfere']>[0] = (request, response) => {
-    refuse(request, response, 503, 'SlowDown')
+    refuseRequest(request, response, 503, 'SlowDown')
     return true
   }
   const hangUp: Parameters<S3['interfere']>[0] = request => {
@@ -141,7 +141,7 @@ describe('a store that fails', () => {
 
   it('after it began a good answer has failed all the same', async () => {
     failing(END, 1, (request, response) => {
-      refuse(request, response, 200, 'InternalError')
+      refuseRequest(request, response, 200, 'InternalError')
       return true
     })
     const { outcome, heard } = await during(() => storage().put('t/late.tar.gz', streamOf(pieces(1))))

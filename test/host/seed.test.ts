@@ -3,10 +3,10 @@ import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, beforeAll, expect, test } from 'vitest'
+import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
-import { type Postgres, startPostgres } from '../../src/host/postgres.ts'
-import { seed } from '../../src/host/seeding.ts'
-import { command, stopAll } from '../support/commands.ts'
+import { seed } from '../../src/host/seed-data.ts'
+import { startCommand, stopCommands } from '../support/commands.ts'
 import { query } from '../support/postgres.ts'
 
 let folder: string
@@ -18,13 +18,13 @@ beforeAll(async () => {
   await migrate(postgres.url, { log: () => {} })
 }, 60_000)
 afterAll(async () => {
-  await stopAll()
+  await stopCommands()
   await postgres?.stop()
   await rm(folder, { recursive: true, force: true })
 })
 
 test('seeded deployments are of listeners without an agent', async () => {
-  const operator = command('src/host/bootstrap.ts', ['--organization', 'Acme', '--platform-listener', 'here'], {
+  const operator = startCommand('src/host/bootstrap.ts', ['--organization', 'Acme', '--platform-listener', 'here'], {
     PUBLIC_URL: 'http://slipway.test',
     DATABASE_URL: postgres.url,
   })

@@ -1,12 +1,12 @@
 // TXT records, asked of a real DNS server on this machine.
 import { afterAll, beforeAll, expect, it } from 'vitest'
-import { txtRecords, txtResolver } from '../../src/kernel/txt-records.ts'
-import { dnsServer } from '../support/dns-server.ts'
+import { createTxtResolver, lookUpTxtRecords } from '../../src/kernel/txt-records.ts'
+import { startDnsServer } from '../support/dns-server.ts'
 
-let server: Awaited<ReturnType<typeof dnsServer>>
+let server: Awaited<ReturnType<typeof startDnsServer>>
 const long = `slipway-host=${'a'.repeat(600)}`
 beforeAll(async () => {
-  server = await dnsServer({
+  server = await startDnsServer({
     '_slipway.app.example.com': ['v=spf1 -all', long],
     '_slipway.empty.example.com': 'empty',
     '_slipway.silent.example.com': 'silence',
@@ -16,7 +16,8 @@ beforeAll(async () => {
 })
 afterAll(() => server.close())
 
-const ask = (name: string) => txtRecords({ resolveTxt: txtResolver([server.address]) }, name).catch(error => error.code)
+const ask = (name: string) =>
+  lookUpTxtRecords({ resolveTxt: createTxtResolver([server.address]) }, name).catch(error => error.code)
 
 it('come whole, however many strings a text is cut into', async () => {
   expect((await ask('_slipway.app.example.com')).sort()).toEqual([long, 'v=spf1 -all'])
@@ -33,7 +34,9 @@ it.each([
 
 it('are waited for five seconds, whether a server or a resolver does not answer', async () => {
   const before = performance.now()
-  const never = txtRecords({ resolveTxt: () => new Promise<never>(() => {}) }, '_slipway.a.b').catch(({ code }) => code)
+  const never = lookUpTxtRecords({ resolveTxt: () => new Promise<never>(() => {}) }, '_slipway.a.b').catch(
+    ({ code }) => code,
+  )
   const outcomes = await Promise.all([ask('_slipway.silent.example.com'), never])
   expect(outcomes).toEqual(['upstream_timeout', 'upstream_timeout'])
   expect(performance.now() - before).toBeLessThan(9000)

@@ -1,38 +1,49 @@
 // What is asked of a git host besides its listing: commits, statuses, comments and credentials, of both kinds alike.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { sealCredentials, webhookSecretOf } from '../../src/integrations/credentials.ts'
-import { type Githost, githostOf, type Integration, repositoryAt } from '../../src/integrations/githost.ts'
+import { openWebhookSecret, sealCredentials } from '../../src/integrations/credentials.ts'
+import { createGithost, type Githost, type Integration, parseRepositoryUrl } from '../../src/integrations/githost.ts'
 import { Failure } from '../../src/kernel/errors.ts'
-import { abroad, services } from '../support/app.ts'
-import { PKCS1 } from '../support/app-key.ts'
-import { APP, gitea, github, hosts, MINTED, repositories } from '../support/githosts.ts'
+import { foreignServers, getServices } from '../support/app.ts'
+import {
+  combineHosts,
+  GITHUB_APP,
+  makeGitea,
+  makeGithub,
+  makeRepositories,
+  TOKEN_PREFIX,
+} from '../support/fake-git-hosts.ts'
+import { PKCS1 } from '../support/github-app-key.ts'
 
 const ORIGIN = 'http://slipway.test'
 const SHA = 'a'.repeat(40)
-const nowhere = abroad.fetch
-let cloud = github()
-let enterprise = github('https://ghe.example.com')
-let forge = gitea('https://gitea.example.com/git')
-let world = hosts(cloud, enterprise, forge)
+const originalFetch = foreignServers.fetch
+let cloud = makeGithub()
+let enterprise = makeGithub('https://ghe.example.com')
+let forge = makeGitea('https://gitea.example.com/git')
+let world = combineHosts(cloud, enterprise, forge)
 beforeEach(() => {
-  ;[cloud, enterprise, forge] = [github(), github('https://ghe.example.com'), gitea('https://gitea.example.com/git')]
+  ;[cloud, enterprise, forge] = [
+    makeGithub(),
+    makeGithub('https://ghe.example.com'),
+    makeGitea('https://gitea.example.com/git'),
+  ]
   for (const host of [cloud, enterprise])
-    host.installations.set(1, { account: { id: 1, login: 'acme' }, repositories: repositories(2) })
-  forge.accounts.set('hush-token', { id: 1, login: 'bot', repositories: repositories(2) })
+    host.installations.set(1, { account: { id: 1, login: 'acme' }, repositories: makeRepositories(2) })
+  forge.accounts.set('hush-token', { id: 1, login: 'bot', repositories: makeRepositories(2) })
   for (const host of [cloud, enterprise, forge]) {
     host.commits.set('main', { sha: SHA, message: 'First', author: 'ada' })
     host.commits.set('feature/a#b', { sha: 'b'.repeat(40), message: 'Other', author: 'bob' })
     host.commits.set('v1', { sha: 'c'.repeat(40), message: 'Tagged', author: 'ada' })
     host.commits.set(SHA, { sha: SHA, message: 'First', author: 'ada' })
   }
-  world = hosts(cloud, enterprise, forge)
-  abroad.fetch = world
+  world = combineHosts(cloud, enterprise, forge)
+  foreignServers.fetch = world
 })
 afterEach(() => {
-  abroad.fetch = nowhere
+  foreignServers.fetch = originalFetch
 })
 
-const bare = {
+const baseRow = {
   id: crypto.randomUUID(),
   organization_id: crypto.randomUUID(),
   tenant_id: crypto.randomUUID(),
@@ -41,11 +52,11 @@ const bare = {
 } as const
 async function rowOf(kind: 'cloud' | 'enterprise' | 'forge'): Promise<Integration> {
   const { base } = { cloud, enterprise, forge }[kind]
-  const row: Integration = { ...bare, host: kind === 'forge' ? 'gitea' : 'github', base_url: base }
+  const row: Integration = { ...baseRow, host: kind === 'forge' ? 'gitea' : 'github', base_url: base }
   if (kind === 'cloud') return row
   const own = kind === 'forge' ? { token: 'hush-token' } : { private_key: PKCS1 }
-  if (kind === 'enterprise') row.app_id = APP.id
-  row.credentials = await sealCredentials(services().sealer, row, { ...own, webhook_secret: 'hush-webhook' })
+  if (kind === 'enterprise') row.app_id = GITHUB_APP.id
+  row.credentials = await sealCredentials(getServices().sealer, row, { ...own, webhook_secret: 'hush-webhook' })
   return row
 }
 const codeOf = (work: Promise<unknown>) =>
@@ -60,7 +71,7 @@ describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
   let site: { written: { method: string; path: string; body: Record<string, unknown> }[]; comments: Set<number> }
   beforeEach(async () => {
     const row = await rowOf(kind)
-    host = githostOf(services(), ORIGIN, row)
+    host = createGithost(getServices(), ORIGIN, row)
     repo = `${row.base_url}/acme/repo-00001`
     site = { cloud, enterprise, forge }[kind]
   })
@@ -115,7 +126,7 @@ describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
     const { username, password, expires_at } = await host.credential(repo)
     if (kind === 'forge') expect([username, password, expires_at]).toEqual(['oauth2', 'hush-token', null])
     else {
-      expect([username, password.startsWith(MINTED)]).toEqual(['x-access-token', true])
+      expect([username, password.startsWith(TOKEN_PREFIX)]).toEqual(['x-access-token', true])
       expect(Date.parse(expires_at!)).toBeGreaterThan(Date.now() + 3_000_000)
       const minting = world.requests.findLast(({ url }) => url.endsWith('/access_tokens'))!
       expect(JSON.parse(minting.body)).toEqual({ repositories: ['repo-00001'], permissions: { contents: 'read' } })
@@ -126,13 +137,13 @@ describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
   it('is asked for one token, however many ask at once', async () => {
     await Promise.all(Array.from({ length: 5 }, () => host.commit(repo, 'main')))
     expect(world.requests.filter(({ url }) => url.endsWith('/access_tokens'))).toHaveLength(kind === 'forge' ? 0 : 1)
-    expect(host.minted()?.token.startsWith(MINTED) ?? false).toBe(kind !== 'forge')
+    expect(host.mintedToken()?.token.startsWith(TOKEN_PREFIX) ?? false).toBe(kind !== 'forge')
   })
 })
 
 it('a repository that was renamed is found and written to where it is now', async () => {
   cloud.renamed.set('acme/before', 1000)
-  const host = githostOf(services(), ORIGIN, await rowOf('cloud'))
+  const host = createGithost(getServices(), ORIGIN, await rowOf('cloud'))
   const before = 'https://github.com/acme/before'
   expect((await host.commit(before, 'main'))?.sha).toBe(SHA)
   await host.setStatus(before, SHA, { state: 'success', url: null, description: '', context: 'slipway' })
@@ -142,14 +153,14 @@ it('a repository that was renamed is found and written to where it is now', asyn
 
 it('credentials open for their account in their workspace only', async () => {
   const row = await rowOf('forge')
-  const { sealer } = services()
-  expect(await webhookSecretOf(sealer, row)).toBe('hush-webhook')
+  const { sealer } = getServices()
+  expect(await openWebhookSecret(sealer, row)).toBe('hush-webhook')
   for (const other of [
     { tenant_id: crypto.randomUUID() },
     { account_id: '2' },
     { base_url: 'https://git.example.com' },
   ])
-    await expect(webhookSecretOf(sealer, { ...row, ...other })).rejects.toThrow()
+    await expect(openWebhookSecret(sealer, { ...row, ...other })).rejects.toThrow()
 })
 
 it.each([
@@ -163,6 +174,6 @@ it.each([
   ['https://github.com', 'https://github.com/acme/..', null],
   ['https://github.com', 'https://github.com/acme/.git', null],
 ])('at %s, %s is %s', (base, url, named) => {
-  const found = repositoryAt(base, url)
+  const found = parseRepositoryUrl(base, url)
   expect(found && `${found.owner}/${found.name}`).toBe(named)
 })

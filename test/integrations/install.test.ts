@@ -4,87 +4,87 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { sweepInstalls } from '../../src/integrations/install.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import {
-  abroad,
   clock,
-  eventsOf,
-  lines,
+  foreignServers,
+  getApp,
+  logLines,
   newTenant,
-  nobody,
+  readEvents,
   send,
   startApp,
   type Tenant,
-  theApp,
+  unusedId,
 } from '../support/app.ts'
-import { APP, github, hosts, repositories } from '../support/githosts.ts'
+import { combineHosts, GITHUB_APP, makeGithub, makeRepositories } from '../support/fake-git-hosts.ts'
 import { newIntegration } from '../support/integrations.ts'
 
-const BASE = '/v1/integrations/forge/githost'
-const nowhere = abroad.fetch
-let host = github()
-let world = hosts(host)
+const BASE_PATH = '/v1/integrations/forge/githost'
+const originalFetch = foreignServers.fetch
+let host = makeGithub()
+let world = combineHosts(host)
 beforeEach(() => {
-  host = github()
-  world = hosts(host)
-  abroad.fetch = world
+  host = makeGithub()
+  world = combineHosts(host)
+  foreignServers.fetch = world
 })
 afterEach(() => {
-  abroad.fetch = nowhere
+  foreignServers.fetch = originalFetch
   clock.ahead = 0
 })
 
-let next = 500_000
+let nextInstallation = 500_000
 /** An account that installed the App, and the code that a person of it comes back with. */
-function account(login = 'acme', installation = next++) {
+function account(login = 'acme', installation = nextInstallation++) {
   host.installations.set(installation, {
     account: { id: installation + 1_000_000, login },
-    repositories: repositories(5, login),
+    repositories: makeRepositories(5, login),
   })
-  const code = `code-${nobody()}`
+  const code = `code-${unusedId()}`
   host.people.set(code, { installations: [installation] })
   return { installation, code }
 }
-const begun = async (tenant: Tenant) =>
-  new URL((await tenant.post(`${BASE}/install`)).body.url).searchParams.get('state')!
-const back = (query: Record<string, string | number>) =>
-  send('GET', `${BASE}/setup?${new URLSearchParams(query as Record<string, string>)}`)
-const listed = async (tenant: Tenant) => (await tenant.get(`${BASE}/install`)).body
+const beginInstall = async (tenant: Tenant) =>
+  new URL((await tenant.post(`${BASE_PATH}/install`)).body.url).searchParams.get('state')!
+const comeBack = (query: Record<string, string | number>) =>
+  send('GET', `${BASE_PATH}/setup?${new URLSearchParams(query as Record<string, string>)}`)
+const listIntegrations = async (tenant: Tenant) => (await tenant.get(`${BASE_PATH}/install`)).body
 async function connect(tenant: Tenant, { installation, code }: ReturnType<typeof account>) {
-  return back({ installation_id: installation, setup_action: 'install', state: await begun(tenant), code })
+  return comeBack({ installation_id: installation, setup_action: 'install', state: await beginInstall(tenant), code })
 }
 
 describe('a person who installs the App', () => {
   it('goes to its page with a state, comes back with a proof, and the workspace has an integration', async () => {
     const tenant = await newTenant()
-    const begin = await tenant.post(`${BASE}/install`)
+    const begin = await tenant.post(`${BASE_PATH}/install`)
     expect(begin.body.url).toMatch(
-      new RegExp(`^https://github\\.com/apps/${APP.slug}/installations/new\\?state=[\\w.-]+$`),
+      new RegExp(`^https://github\\.com/apps/${GITHUB_APP.slug}/installations/new\\?state=[\\w.-]+$`),
     )
     expect(Date.parse(begin.body.expires_at) - Date.now()).toBeGreaterThan(3_500_000)
     const one = account()
     const page = await connect(tenant, one)
     expect([page.status, page.text]).toEqual([200, expect.stringContaining('acme is connected')])
-    expect(await listed(tenant)).toEqual([
+    expect(await listIntegrations(tenant)).toEqual([
       {
         id: expect.any(String),
         ...{ installation_id: String(one.installation), name: 'acme', host: 'github', base_url: 'https://github.com' },
-        ...{ state: 'active', webhook_url: `http://slipway.test${BASE}/webhook` },
+        ...{ state: 'active', webhook_url: `http://slipway.test${BASE_PATH}/webhook` },
         ...{ created_at: expect.any(String), updated_at: expect.any(String) },
       },
     ])
-    const [event] = await eventsOf(page.headers.get('X-Request-Id')!)
+    const [event] = await readEvents(page.headers.get('X-Request-Id')!)
     expect(event).toMatchObject({ type: 'integration.connected', actor_kind: 'session', tenant_id: tenant.tenant_id })
-    const [{ id }] = await listed(tenant)
-    expect((await tenant.get(`${BASE}/${id}/repos`)).body).toHaveLength(5)
+    const [{ id }] = await listIntegrations(tenant)
+    expect((await tenant.get(`${BASE_PATH}/${id}/repos`)).body).toHaveLength(5)
   })
 
   it('comes back once: a state that was used, is too old, made up or of another’s signature is none', async () => {
     const tenant = await newTenant()
     const one = account()
-    const state = await begun(tenant)
+    const state = await beginInstall(tenant)
     const with_ = (state: string) =>
-      back({ installation_id: one.installation, setup_action: 'install', state, code: one.code })
+      comeBack({ installation_id: one.installation, setup_action: 'install', state, code: one.code })
     const asked = world.requests.length
-    for (const wrong of ['', 'x', state.slice(0, -1), `${nobody()}${state.slice(36)}`, `${state}x`]) {
+    for (const wrong of ['', 'x', state.slice(0, -1), `${unusedId()}${state.slice(36)}`, `${state}x`]) {
       const page = await with_(wrong)
       expect([page.status, page.text]).toEqual([400, expect.stringContaining('This address works no more')])
     }
@@ -92,7 +92,7 @@ describe('a person who installs the App', () => {
     const [id, , kid, mac] = state.split('.') as [string, string, string, string]
     const forged = `${id}..${kid}.${[...mac].reverse().join('').replace(/.$/, 'A')}`
     expect((await with_(forged)).status).toBe(400)
-    const late = await begun(tenant)
+    const late = await beginInstall(tenant)
     clock.ahead = 3_601_000
     expect((await with_(late)).status).toBe(400)
     clock.ahead = 0
@@ -100,72 +100,72 @@ describe('a person who installs the App', () => {
     const both = await Promise.all([with_(state), with_(state)])
     expect(both.map(({ status }) => status).sort()).toEqual([200, 400])
     expect((await with_(state)).status).toBe(400)
-    expect(await listed(tenant)).toHaveLength(1)
+    expect(await listIntegrations(tenant)).toHaveLength(1)
   })
 
   it('proves it: not without a code, with another’s, of what they cannot see, or see less of than the App', async () => {
     const tenant = await newTenant()
     const [theirs, own] = [account('theirs'), account('own')]
-    const member = `code-${nobody()}`
+    const member = `code-${unusedId()}`
     host.people.set(member, { installations: [theirs.installation], sees: { [theirs.installation]: 4 } })
     const tries: Record<string, string | number>[] = [
       { installation_id: theirs.installation },
       { installation_id: theirs.installation, code: 'made-up' },
       { installation_id: theirs.installation, code: own.code },
       { installation_id: theirs.installation, code: member },
-      { installation_id: next++, code: own.code },
+      { installation_id: nextInstallation++, code: own.code },
       { installation_id: '1;drop', code: own.code },
       { code: own.code },
     ]
     for (const query of tries) {
-      const page = await back({ setup_action: 'install', state: await begun(tenant), ...query })
+      const page = await comeBack({ setup_action: 'install', state: await beginInstall(tenant), ...query })
       expect([page.status, page.text], JSON.stringify(query)).toEqual([
         403,
         expect.stringContaining('Not yours to connect'),
       ])
-      expect((await eventsOf(page.headers.get('X-Request-Id')!)).map(({ type }) => type)).toEqual([
+      expect((await readEvents(page.headers.get('X-Request-Id')!)).map(({ type }) => type)).toEqual([
         'integration.install_failed',
       ])
     }
-    expect(await listed(tenant)).toEqual([])
+    expect(await listIntegrations(tenant)).toEqual([])
   })
 
   it('connects an installation that is there already, by saying who they are, and no other', async () => {
     const tenant = await newTenant()
     const [one, other] = [account(), account()]
     const of = async () =>
-      new URL((await tenant.post(`${BASE}/install`, { installation_id: String(one.installation) })).body.url)
+      new URL((await tenant.post(`${BASE_PATH}/install`, { installation_id: String(one.installation) })).body.url)
     const url = await of()
     expect([url.origin + url.pathname, url.searchParams.get('client_id')]).toEqual([
       'https://github.com/login/oauth/authorize',
-      APP.clientId,
+      GITHUB_APP.clientId,
     ])
     const state = url.searchParams.get('state')!
     expect(
-      (await back({ state: state.replace(String(one.installation), String(other.installation)), code: other.code }))
+      (await comeBack({ state: state.replace(String(one.installation), String(other.installation)), code: other.code }))
         .status,
     ).toBe(400)
-    expect((await back({ state: (await of()).searchParams.get('state')!, code: other.code })).status).toBe(403)
+    expect((await comeBack({ state: (await of()).searchParams.get('state')!, code: other.code })).status).toBe(403)
     const both = { state: (await of()).searchParams.get('state')!, code: one.code, installation_id: other.installation }
-    expect((await back(both)).status).toBe(403)
-    expect((await back({ state, code: one.code })).status).toBe(200)
-    expect(await listed(tenant)).toMatchObject([{ installation_id: String(one.installation) }])
-    expect((await tenant.post(`${BASE}/install`, { installation_id: 'one' })).status).toBe(422)
+    expect((await comeBack(both)).status).toBe(403)
+    expect((await comeBack({ state, code: one.code })).status).toBe(200)
+    expect(await listIntegrations(tenant)).toMatchObject([{ installation_id: String(one.installation) }])
+    expect((await tenant.post(`${BASE_PATH}/install`, { installation_id: 'one' })).status).toBe(422)
   })
 
   it('is told to wait for an owner, and the state still works when they have approved', async () => {
     const tenant = await newTenant()
     const one = account()
-    const state = await begun(tenant)
-    const page = await back({ setup_action: 'request', state, code: one.code })
+    const state = await beginInstall(tenant)
+    const page = await comeBack({ setup_action: 'request', state, code: one.code })
     expect([page.status, page.text]).toEqual([400, expect.stringContaining('Waiting for an owner')])
     expect(
-      (await back({ installation_id: one.installation, setup_action: 'install', state, code: one.code })).status,
+      (await comeBack({ installation_id: one.installation, setup_action: 'install', state, code: one.code })).status,
     ).toBe(200)
   })
 
   it('who only changes its repositories at GitHub is told so, and nothing happens', async () => {
-    const page = await back({ installation_id: 1, setup_action: 'update', code: 'x' })
+    const page = await comeBack({ installation_id: 1, setup_action: 'update', code: 'x' })
     expect([page.status, page.text]).toEqual([200, expect.stringContaining('The installation was changed')])
     expect(world.requests).toEqual([])
   })
@@ -174,26 +174,26 @@ describe('a person who installs the App', () => {
     const tenant = await newTenant()
     const one = account()
     const evil = '<script>alert(1)</script>"\'&hush-evil'
-    lines.length = 0
+    logLines.length = 0
     for (const name of ['installation_id', 'setup_action', 'state', 'code']) {
       const query = {
         installation_id: one.installation,
         setup_action: 'install',
-        state: await begun(tenant),
+        state: await beginInstall(tenant),
         code: one.code,
         [name]: evil,
       }
-      const page = await back(query)
+      const page = await comeBack(query)
       expect(page.text).not.toMatch(/hush|<script|alert/)
     }
     const twice = await send(
       'GET',
-      `${BASE}/setup?state=${await begun(tenant)}&code=${one.code}&code=x&installation_id=${one.installation}`,
+      `${BASE_PATH}/setup?state=${await beginInstall(tenant)}&code=${one.code}&code=x&installation_id=${one.installation}`,
     )
     expect(twice.status).toBe(403)
-    expect(JSON.stringify(lines)).not.toMatch(/hush|ghu_|ghs_/)
+    expect(JSON.stringify(logLines)).not.toMatch(/hush|ghu_|ghs_/)
     const tellers = sql`select string_agg(data::text, '') from events where tenant_id = ${tenant.tenant_id}::uuid`
-    expect(JSON.stringify(await runAsSystem(theApp().database, tellers))).not.toMatch(/hush|ghu_|ghs_|BEGIN/)
+    expect(JSON.stringify(await runAsSystem(getApp().database, tellers))).not.toMatch(/hush|ghu_|ghs_|BEGIN/)
   })
 })
 
@@ -205,11 +205,11 @@ describe('an installation', () => {
     const [claimed, taken] = [await connect(second, one), await connect(first, one)]
     expect([claimed.status, claimed.text]).toEqual([409, expect.stringContaining('Connected elsewhere')])
     expect([taken.status, taken.text]).toEqual([409, expect.stringContaining('Connected already')])
-    const [{ id }] = await listed(first)
-    expect((await first.delete(`${BASE}/${id}`)).status).toBe(204)
+    const [{ id }] = await listIntegrations(first)
+    expect((await first.delete(`${BASE_PATH}/${id}`)).status).toBe(204)
     expect((await connect(second, one)).status).toBe(200)
-    const [theirs] = await listed(second)
-    await runAsSystem(theApp().database, sql`update integrations set state = 'revoked' where id = ${theirs.id}::uuid`)
+    const [theirs] = await listIntegrations(second)
+    await runAsSystem(getApp().database, sql`update integrations set state = 'revoked' where id = ${theirs.id}::uuid`)
     expect((await connect(first, one)).status).toBe(200)
   })
 
@@ -224,8 +224,8 @@ describe('an installation', () => {
     const tenant = await newTenant()
     const one = account()
     await connect(tenant, one)
-    const [before] = await listed(tenant)
-    await runAsSystem(theApp().database, sql`update integrations set state = 'revoked' where id = ${before.id}::uuid`)
+    const [before] = await listIntegrations(tenant)
+    await runAsSystem(getApp().database, sql`update integrations set state = 'revoked' where id = ${before.id}::uuid`)
     const known = host.installations.get(one.installation)!
     host.installations.delete(one.installation)
     const anew = account()
@@ -234,21 +234,21 @@ describe('an installation', () => {
       account: { ...known.account, login: 'renamed' },
     })
     expect((await connect(tenant, anew)).status).toBe(200)
-    expect(await listed(tenant)).toEqual([
+    expect(await listIntegrations(tenant)).toEqual([
       { ...before, installation_id: String(anew.installation), name: 'renamed', updated_at: expect.any(String) },
     ])
-    expect((await tenant.get(`${BASE}/${before.id}/repos`)).body).toHaveLength(5)
+    expect((await tenant.get(`${BASE_PATH}/${before.id}/repos`)).body).toHaveLength(5)
   })
 
   it('goes with its workspace', async () => {
     const tenant = await newTenant()
     const { id: tenant_id } = (await tenant.owner.post('/workspaces', { display_name: 'Short-lived' })).body
-    await tenant.owner.post(`${BASE}/install`, undefined, { 'X-Tenant-Id': tenant_id })
+    await tenant.owner.post(`${BASE_PATH}/install`, undefined, { 'X-Tenant-Id': tenant_id })
     const id = await newIntegration({ organization_id: tenant.organization_id, tenant_id })
     expect((await tenant.owner.delete(`/workspaces/${tenant_id}`)).status).toBe(204)
     const left = sql`select (select count(*) from integrations where id = ${id}::uuid) +
       (select count(*) from integration_installs where tenant_id = ${tenant_id}::uuid)`
-    expect(await runAsSystem(theApp().database, left)).toEqual([[['0']]])
+    expect(await runAsSystem(getApp().database, left)).toEqual([[['0']]])
   })
 })
 
@@ -260,22 +260,22 @@ it('without an App of the operator’s there is none to install', async () => {
     ]),
   )
   const tenant = await newTenant({ app: startApp({ settings: none }) })
-  expect((await tenant.post(`${BASE}/install`)).body.code).toBe('githost_app_missing')
+  expect((await tenant.post(`${BASE_PATH}/install`)).body.code).toBe('githost_app_missing')
 })
 
 it('an Enterprise Server’s App is installed at its own address', async () => {
   const tenant = await newTenant({ app: startApp({ settings: { GITHUB_BASE_URL: 'https://ghe.example.com' } }) })
-  const { url } = (await tenant.post(`${BASE}/install`)).body
+  const { url } = (await tenant.post(`${BASE_PATH}/install`)).body
   expect(url).toMatch(/^https:\/\/ghe\.example\.com\/github-apps\/slipway-test\/installations\/new\?state=/)
 })
 
 it('whoever never came back is forgotten', async () => {
   const tenant = await newTenant()
-  await begun(tenant)
+  await beginInstall(tenant)
   const left = sql`select count(*) from integration_installs where tenant_id = ${tenant.tenant_id}::uuid`
-  await sweepInstalls(theApp())
-  expect(await runAsSystem(theApp().database, left)).toEqual([[['1']]])
+  await sweepInstalls(getApp())
+  expect(await runAsSystem(getApp().database, left)).toEqual([[['1']]])
   clock.ahead = 3_601_000
-  await sweepInstalls(theApp())
-  expect(await runAsSystem(theApp().database, left)).toEqual([[['0']]])
+  await sweepInstalls(getApp())
+  expect(await runAsSystem(getApp().database, left)).toEqual([[['0']]])
 })

@@ -1,38 +1,38 @@
 // Git hosts connected with credentials of a workspace's own: proved, told, asked again, parted from; and what hosts say of installations.
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
-import { type InstallationNews, noteInstallation } from '../../src/integrations/events.ts'
+import { applyInstallationChange, type InstallationChange } from '../../src/integrations/installation-events.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { abroad, eventsOf, lines, newTenant, nobody, type Tenant, theApp } from '../support/app.ts'
-import { PKCS1, PKCS8 } from '../support/app-key.ts'
-import { APP, gitea, github, hosts, repositories } from '../support/githosts.ts'
+import { foreignServers, getApp, logLines, newTenant, readEvents, type Tenant, unusedId } from '../support/app.ts'
+import { combineHosts, GITHUB_APP, makeGitea, makeGithub, makeRepositories } from '../support/fake-git-hosts.ts'
+import { PKCS1, PKCS8 } from '../support/github-app-key.ts'
 import { newIntegration } from '../support/integrations.ts'
 
-const BASE = '/v1/integrations/forge/githost'
-const nowhere = abroad.fetch
-let [enterprise, forge] = [github('https://ghe.example.com'), gitea()]
+const BASE_PATH = '/v1/integrations/forge/githost'
+const originalFetch = foreignServers.fetch
+let [enterprise, forge] = [makeGithub('https://ghe.example.com'), makeGitea()]
 beforeEach(() => {
-  ;[enterprise, forge] = [github('https://ghe.example.com'), gitea()]
-  abroad.fetch = hosts(enterprise, forge)
+  ;[enterprise, forge] = [makeGithub('https://ghe.example.com'), makeGitea()]
+  foreignServers.fetch = combineHosts(enterprise, forge)
 })
 afterEach(() => {
-  abroad.fetch = nowhere
+  foreignServers.fetch = originalFetch
 })
 
-let next = 700_000
+let nextId = 700_000
 const SECRET = 'hush-webhook-secret'
-function account(login = 'bot', id = next++) {
-  const token = `hush-${nobody()}`
-  forge.accounts.set(token, { id, login, repositories: repositories(2, login) })
+function account(login = 'bot', id = nextId++) {
+  const token = `hush-${unusedId()}`
+  forge.accounts.set(token, { id, login, repositories: makeRepositories(2, login) })
   return { host: 'gitea', base_url: forge.base, token, webhook_secret: SECRET }
 }
-function installation(login = 'corp', id = next++) {
-  enterprise.installations.set(id, { account: { id: id + 1_000_000, login }, repositories: repositories(2, login) })
-  const own = { app_id: APP.id, private_key: PKCS1, installation_id: String(id) }
+function installation(login = 'corp', id = nextId++) {
+  enterprise.installations.set(id, { account: { id: id + 1_000_000, login }, repositories: makeRepositories(2, login) })
+  const own = { app_id: GITHUB_APP.id, private_key: PKCS1, installation_id: String(id) }
   return { host: 'github', base_url: enterprise.base, ...own, webhook_secret: SECRET }
 }
-const outcome = ({ status, body }: { status: number; body: { code?: string } }) => [status, body?.code]
-const repos = async (tenant: Tenant, id: string) => (await tenant.get(`${BASE}/${id}/repos`)).body
+const statusAndCode = ({ status, body }: { status: number; body: { code?: string } }) => [status, body?.code]
+const listRepositories = async (tenant: Tenant, id: string) => (await tenant.get(`${BASE_PATH}/${id}/repos`)).body
 
 describe('a host that is connected with credentials', () => {
   it.each([
@@ -42,27 +42,27 @@ describe('a host that is connected with credentials', () => {
   ])('%s proves them, and is told without them', async (_, make) => {
     const tenant = await newTenant()
     const sent = make()
-    lines.length = 0
-    const reply = await tenant.post(BASE, { ...sent, base_url: `${sent.base_url}/` })
+    logLines.length = 0
+    const reply = await tenant.post(BASE_PATH, { ...sent, base_url: `${sent.base_url}/` })
     expect(reply.status).toBe(201)
     const { id } = reply.body
-    expect(reply.headers.get('Location')).toBe(`${BASE}/${id}`)
+    expect(reply.headers.get('Location')).toBe(`${BASE_PATH}/${id}`)
     expect(reply.body).toMatchObject({ host: sent.host, base_url: sent.base_url, state: 'active' })
-    expect(reply.body.webhook_url).toBe(`http://slipway.test${BASE}/${id}/webhook`)
-    expect((await tenant.get(`${BASE}/${id}`)).body).toEqual(reply.body)
-    expect((await tenant.get(`${BASE}/install`)).body).toEqual([reply.body])
-    expect(await repos(tenant, id)).toHaveLength(2)
+    expect(reply.body.webhook_url).toBe(`http://slipway.test${BASE_PATH}/${id}/webhook`)
+    expect((await tenant.get(`${BASE_PATH}/${id}`)).body).toEqual(reply.body)
+    expect((await tenant.get(`${BASE_PATH}/install`)).body).toEqual([reply.body])
+    expect(await listRepositories(tenant, id)).toHaveLength(2)
     const everything = sql`select (select string_agg(data::text, '') from events where tenant_id = ${tenant.tenant_id}::uuid)
       || (select string_agg(to_json(i)::text, '') from integrations i where i.tenant_id = ${tenant.tenant_id}::uuid)`
-    const kept = JSON.stringify(await runAsSystem(theApp().database, everything))
-    expect(reply.text + JSON.stringify(lines) + kept).not.toMatch(/hush|PRIVATE/)
+    const kept = JSON.stringify(await runAsSystem(getApp().database, everything))
+    expect(reply.text + JSON.stringify(logLines) + kept).not.toMatch(/hush|PRIVATE/)
   })
 
   it('names every member that is missing or out of place at once', async () => {
     const tenant = await newTenant()
     const faults = async (body: object) => {
-      const reply = await tenant.post(BASE, body)
-      expect(outcome(reply)).toEqual([422, 'invalid_request'])
+      const reply = await tenant.post(BASE_PATH, body)
+      expect(statusAndCode(reply)).toEqual([422, 'invalid_request'])
       return reply.body.errors.map(({ loc }: { loc: string[] }) => loc.at(-1)).sort()
     }
     expect(await faults({ host: 'github', token: 'x' })).toEqual([
@@ -92,7 +92,7 @@ describe('a host that is connected with credentials', () => {
 
   it('is refused what the host refuses, and what is no host', async () => {
     const tenant = await newTenant()
-    const code = async (body: object) => outcome(await tenant.post(BASE, body))
+    const code = async (body: object) => statusAndCode(await tenant.post(BASE_PATH, body))
     expect(await code({ ...account(), token: 'made-up' })).toEqual([422, 'githost_refused'])
     expect(await code({ ...installation(), app_id: '1' })).toEqual([422, 'githost_refused'])
     expect(await code({ ...installation(), installation_id: '1' })).toEqual([422, 'githost_refused'])
@@ -107,63 +107,66 @@ describe('a host that is connected with credentials', () => {
       'https://gitea.example.com:22',
     ])
       expect(await code({ ...account(), base_url }), base_url).toEqual([422, 'blocked_url'])
-    expect((await tenant.get(`${BASE}/install`)).body).toEqual([])
+    expect((await tenant.get(`${BASE_PATH}/install`)).body).toEqual([])
   })
 
   it('has an installation once, and an account once for each workspace', async () => {
     const [first, second] = await Promise.all([newTenant(), newTenant()])
     const [one, other] = [installation(), account()]
     for (const body of [one, other]) {
-      expect((await first.post(BASE, body)).status).toBe(201)
-      expect(outcome(await first.post(BASE, body))).toEqual([409, 'integration_taken'])
+      expect((await first.post(BASE_PATH, body)).status).toBe(201)
+      expect(statusAndCode(await first.post(BASE_PATH, body))).toEqual([409, 'integration_taken'])
     }
-    expect(outcome(await second.post(BASE, one))).toEqual([409, 'integration_claimed'])
-    expect((await second.post(BASE, other)).status).toBe(201)
+    expect(statusAndCode(await second.post(BASE_PATH, one))).toEqual([409, 'integration_claimed'])
+    expect((await second.post(BASE_PATH, other)).status).toBe(201)
   })
 
   it('answers a repeat from memory, and asks nobody', async () => {
     const tenant = await newTenant()
     const body = account()
     const headers = { 'Idempotency-Key': 'once' }
-    const first = await tenant.post(BASE, body, headers)
-    abroad.fetch = nowhere
-    const again = await tenant.post(BASE, body, headers)
+    const first = await tenant.post(BASE_PATH, body, headers)
+    foreignServers.fetch = originalFetch
+    const again = await tenant.post(BASE_PATH, body, headers)
     expect([again.status, again.body, again.headers.get('Idempotency-Replayed')]).toEqual([201, first.body, 'true'])
   })
 
   it('is parted from, on its version where one is named', async () => {
     const tenant = await newTenant()
-    const { id } = (await tenant.post(BASE, account())).body
-    const path = `${BASE}/${id}`
+    const { id } = (await tenant.post(BASE_PATH, account())).body
+    const path = `${BASE_PATH}/${id}`
     expect((await tenant.get(path)).headers.get('ETag')).toBe('"1"')
-    expect(outcome(await tenant.delete(path, undefined, { 'If-Match': '"2"' }))).toEqual([412, 'precondition_failed'])
+    expect(statusAndCode(await tenant.delete(path, undefined, { 'If-Match': '"2"' }))).toEqual([
+      412,
+      'precondition_failed',
+    ])
     const gone = await tenant.delete(path, undefined, { 'If-Match': '"1"' })
     expect(gone.status).toBe(204)
-    expect((await eventsOf(gone.headers.get('X-Request-Id')!))[0]).toMatchObject({
+    expect((await readEvents(gone.headers.get('X-Request-Id')!))[0]).toMatchObject({
       type: 'integration.deleted',
       subject_id: id,
     })
     for (const reply of [await tenant.get(path), await tenant.delete(path), await tenant.get(`${path}/repos`)])
-      expect(outcome(reply)).toEqual([404, 'integration_not_found'])
+      expect(statusAndCode(reply)).toEqual([404, 'integration_not_found'])
   })
 })
 
 describe('asked again', () => {
-  const state = async (tenant: Tenant, id: string) => (await tenant.post(`${BASE}/${id}/recheck`)).body.state
+  const state = async (tenant: Tenant, id: string) => (await tenant.post(`${BASE_PATH}/${id}/recheck`)).body.state
 
   it('an installation is as its host says', async () => {
     const tenant = await newTenant()
     const body = installation()
-    const { id } = (await tenant.post(BASE, body)).body
+    const { id } = (await tenant.post(BASE_PATH, body)).body
     const known = enterprise.installations.get(Number(body.installation_id))!
     known.suspended = true
     known.account.login = 'renamed'
-    const rechecked = await tenant.post(`${BASE}/${id}/recheck`)
+    const rechecked = await tenant.post(`${BASE_PATH}/${id}/recheck`)
     expect(rechecked.body).toMatchObject({ state: 'suspended', name: 'renamed' })
-    expect(outcome(await tenant.get(`${BASE}/${id}/repos`))).toEqual([409, 'integration_suspended'])
+    expect(statusAndCode(await tenant.get(`${BASE_PATH}/${id}/repos`))).toEqual([409, 'integration_suspended'])
     known.suspended = false
     expect(await state(tenant, id)).toBe('active')
-    expect(await repos(tenant, id)).toHaveLength(2)
+    expect(await listRepositories(tenant, id)).toHaveLength(2)
     enterprise.installations.delete(Number(body.installation_id))
     expect(await state(tenant, id)).toBe('revoked')
   })
@@ -171,35 +174,35 @@ describe('asked again', () => {
   it('an account whose token was ended is revoked, and comes back under its id with a new one', async () => {
     const tenant = await newTenant()
     const body = account()
-    const { id } = (await tenant.post(BASE, body)).body
+    const { id } = (await tenant.post(BASE_PATH, body)).body
     const known = forge.accounts.get(body.token)!
     forge.accounts.delete(body.token)
     expect(await state(tenant, id)).toBe('revoked')
     forge.accounts.set('hush-anew', known)
-    const back = await tenant.post(BASE, { ...body, token: 'hush-anew' })
+    const back = await tenant.post(BASE_PATH, { ...body, token: 'hush-anew' })
     expect([back.status, back.body.id, back.body.state]).toEqual([201, id, 'active'])
-    expect(await repos(tenant, id)).toHaveLength(2)
+    expect(await listRepositories(tenant, id)).toHaveLength(2)
   })
 
   it('a host that is away changes nothing', async () => {
     const tenant = await newTenant()
-    const { id } = (await tenant.post(BASE, account())).body
-    abroad.fetch = nowhere
-    expect(outcome(await tenant.post(`${BASE}/${id}/recheck`))).toEqual([502, 'upstream_error'])
-    expect((await tenant.get(`${BASE}/${id}`)).body.state).toBe('active')
+    const { id } = (await tenant.post(BASE_PATH, account())).body
+    foreignServers.fetch = originalFetch
+    expect(statusAndCode(await tenant.post(`${BASE_PATH}/${id}/recheck`))).toEqual([502, 'upstream_error'])
+    expect((await tenant.get(`${BASE_PATH}/${id}`)).body.state).toBe('active')
   })
 })
 
 describe('what a host says of an installation', () => {
-  const note = async (news: Omit<InstallationNews, 'sender'>) => {
-    const requestId = `note-${nobody()}`
-    const noted = await noteInstallation(theApp(), requestId, { ...news, sender: 'ada' })
-    return { noted, events: await eventsOf(requestId) }
+  const note = async (news: Omit<InstallationChange, 'sender'>) => {
+    const requestId = `note-${unusedId()}`
+    const noted = await applyInstallationChange(getApp(), requestId, { ...news, sender: 'ada' })
+    return { noted, events: await readEvents(requestId) }
   }
 
   it('is its state from then on, in the host’s name', async () => {
     const tenant = await newTenant()
-    const installation_id = String(next++)
+    const installation_id = String(nextId++)
     const known = { base_url: 'https://github.com', app_id: null, installation_id }
     const id = await newIntegration(tenant, { host: 'github', ...known }, null)
     const steps = [
@@ -221,7 +224,7 @@ describe('what a host says of an installation', () => {
         }),
       ])
       expect(JSON.parse(events[0]!.data as string)).toEqual({ installation_id, sender: 'ada' })
-      expect((await tenant.get(`${BASE}/${id}`)).body.state).toBe(state)
+      expect((await tenant.get(`${BASE_PATH}/${id}`)).body.state).toBe(state)
     }
     for (const action of ['unsuspend', 'suspend', 'repositories', 'deleted'] as const)
       expect(await note({ ...known, action })).toEqual({ noted: [], events: [] })
@@ -229,8 +232,8 @@ describe('what a host says of an installation', () => {
 
   it('concerns that installation of that App at that host, and no other', async () => {
     const tenant = await newTenant()
-    const installation_id = String(next++)
-    const known = { base_url: enterprise.base, app_id: APP.id, installation_id }
+    const installation_id = String(nextId++)
+    const known = { base_url: enterprise.base, app_id: GITHUB_APP.id, installation_id }
     const id = await newIntegration(
       tenant,
       { host: 'github', ...known },
@@ -243,18 +246,18 @@ describe('what a host says of an installation', () => {
       { installation_id: '1' },
     ])
       expect((await note({ ...known, ...other, action: 'deleted' })).noted).toEqual([])
-    expect((await tenant.get(`${BASE}/${id}`)).body.state).toBe('active')
+    expect((await tenant.get(`${BASE_PATH}/${id}`)).body.state).toBe('active')
   })
 
   it('makes the next listing ask again', async () => {
     const tenant = await newTenant()
     const body = installation()
-    const { id } = (await tenant.post(BASE, body)).body
-    expect(await repos(tenant, id)).toHaveLength(2)
+    const { id } = (await tenant.post(BASE_PATH, body)).body
+    expect(await listRepositories(tenant, id)).toHaveLength(2)
     enterprise.installations.get(Number(body.installation_id))!.repositories.pop()
-    expect(await repos(tenant, id)).toHaveLength(2)
+    expect(await listRepositories(tenant, id)).toHaveLength(2)
     const { base_url, app_id, installation_id } = body
     await note({ base_url, app_id, installation_id, action: 'repositories' })
-    expect(await repos(tenant, id)).toHaveLength(1)
+    expect(await listRepositories(tenant, id)).toHaveLength(1)
   })
 })

@@ -1,12 +1,12 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { tripsOf } from '#runtime'
-import { networkOf } from '../../src/kernel/address-limits.ts'
-import { settled } from '../../src/kernel/afterwards.ts'
+import { countTrips } from '#runtime'
+import { toNetworkPrefix } from '../../src/kernel/address-limits.ts'
 import { newApiKey } from '../../src/kernel/crypto.ts'
-import { recent } from '../../src/kernel/recent.ts'
-import { clock, later, newTenant, nobody, send, startApp, type Tenant } from '../support/app.ts'
+import { createExpiringMap } from '../../src/kernel/expiring-map.ts'
+import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { clock, newTenant, send, startApp, type Tenant, unusedId, withClockAhead } from '../support/app.ts'
 import { newIntegration } from '../support/integrations.ts'
-import { signed } from '../support/pushes.ts'
+import { signBody } from '../support/pushes.ts'
 
 afterEach(() => {
   clock.ahead = 0
@@ -26,7 +26,7 @@ const count = (replies: { status: number }[], status: number) => replies.filter(
 describe('keys that nobody made', () => {
   it('cost no more trips than an address may fail, in parallel or one by one', async () => {
     const app = instance()
-    const requestId = `trip-${nobody()}`
+    const requestId = `trip-${unusedId()}`
     const headers = { 'X-Request-Id': requestId, ...from('192.0.2.1') }
     const guess = () => send('GET', '/workspaces', { headers: { ...headers, 'X-Api-Key': newApiKey() }, app })
     const parallel = await burst(500, guess)
@@ -37,7 +37,7 @@ describe('keys that nobody made', () => {
       expect(Number(refused.headers.get('Retry-After'))).toBeGreaterThan(30)
       expect(refused.headers.get('RateLimit')).toBeNull()
     }
-    expect(await tripsOf(requestId)).toBe(60)
+    expect(await countTrips(requestId)).toBe(60)
     clock.ahead = 61_000
     expect((await guess()).status).toBe(401)
   })
@@ -74,13 +74,13 @@ describe('keys that nobody made', () => {
 describe('a key that enters', () => {
   it.each<[string, (tenant: Tenant) => Promise<{ status: number }>, number]>([
     ['goes well', tenant => tenant.get('/workspaces', from('192.0.2.1')), 200],
-    ['is not found', tenant => tenant.delete(`/v2/listeners/${nobody()}`, undefined, from('192.0.2.1')), 404],
+    ['is not found', tenant => tenant.delete(`/v2/listeners/${unusedId()}`, undefined, from('192.0.2.1')), 404],
     ['does not fit', tenant => tenant.post('/v2/tag-keys', {}, from('192.0.2.1')), 422],
   ])('is no failure of its address, where its request %s', async (_, act, status) => {
     const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '3' })
     for (let i = 0; i < 6; i++) {
       expect((await act(await newTenant({ app }))).status).toBe(status)
-      await settled()
+      await finishPendingWork()
     }
   })
 })
@@ -110,7 +110,7 @@ describe('what an address fails by', () => {
       send('POST', '/v2/tag-keys', { body: {}, headers: { ...from('192.0.2.1'), 'X-Api-Key': newApiKey() }, app })
     const replies = await burst(50, post)
     expect([count(replies, 422), count(replies, 429)]).toEqual([5, 45])
-    await settled()
+    await finishPendingWork()
     expect((await post()).status).toBe(429)
   })
 })
@@ -135,8 +135,8 @@ describe('a large body', () => {
       [2, 9],
       [1, 8],
     ]) {
-      const requestId = `trip-${nobody()}`
-      const listener = { compute_type: 'local', compute_id: nobody(), compute_config: { k8s_namespaces: [] } }
+      const requestId = `trip-${unusedId()}`
+      const listener = { compute_type: 'local', compute_id: unusedId(), compute_config: { k8s_namespaces: [] } }
       const spaces = ' '.repeat(100_000)
       const reply = await send('POST', '/v2/listeners', {
         raw: JSON.stringify(listener) + spaces,
@@ -145,7 +145,7 @@ describe('a large body', () => {
       })
       expect(reply.status).toBe(201)
       expect(reply.headers.get('RateLimit')).toBe(`"key";r=${left};t=60`)
-      expect(await tripsOf(requestId)).toBe(trips)
+      expect(await countTrips(requestId)).toBe(trips)
     }
   })
 
@@ -170,12 +170,12 @@ describe('a large body', () => {
 describe('a route without a key', () => {
   it('looks for made-up states only so often for an address', async () => {
     const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
-    const requestId = `trip-${nobody()}`
+    const requestId = `trip-${unusedId()}`
     const state = () => Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString('base64url')
     const headers = { ...from('192.0.2.1'), 'X-Request-Id': requestId }
     const replies = await burst(50, () => send('GET', `/v2/auth/callback/acme?state=${state()}`, { headers, app }))
     expect([count(replies, 400), count(replies, 429)]).toEqual([5, 45])
-    expect(await tripsOf(requestId)).toBe(5)
+    expect(await countTrips(requestId)).toBe(5)
   })
 
   it('looks for integrations of unsigned deliveries only so often, not for one that signed before', async () => {
@@ -187,18 +187,18 @@ describe('a route without a key', () => {
         raw: '{}',
         headers: {
           ...{ ...from('192.0.2.1'), 'Content-Type': 'application/json', 'X-GitHub-Event': 'ping' },
-          ...{ 'X-GitHub-Delivery': nobody(), 'X-Hub-Signature-256': `sha256=${signature}` },
+          ...{ 'X-GitHub-Delivery': unusedId(), 'X-Hub-Signature-256': `sha256=${signature}` },
         },
         app,
       })
-    const signature = await signed('{}')
+    const signature = await signBody('{}')
     expect((await deliver(own, signature)).status).toBe(202)
-    const madeUp = await burst(50, () => deliver(nobody()))
+    const madeUp = await burst(50, () => deliver(unusedId()))
     expect([count(madeUp, 401), count(madeUp, 429)]).toEqual([5, 45])
     expect((await deliver(own, signature)).status).toBe(202)
     // A git host delivers for everybody from the same addresses, and for most repositories not every day.
-    await later(6 * DAY, async () => {
-      await burst(50, () => deliver(nobody()))
+    await withClockAhead(6 * DAY, async () => {
+      await burst(50, () => deliver(unusedId()))
       expect((await deliver(own, signature)).status).toBe(202)
     })
     // Who knows the id of an integration, and not its secret, is limited as well.
@@ -211,7 +211,7 @@ describe('a route without a key', () => {
 
 describe('what is remembered', () => {
   it('is bounded, and the oldest goes first', () => {
-    const entries = recent<number>(3, () => 0)
+    const entries = createExpiringMap<number>(3, () => 0)
     for (let i = 0; i < 10; i++) entries.set(String(i), i, 1000)
     entries.set('7', 70, 1000)
     entries.set('10', 10, 1000)
@@ -220,7 +220,7 @@ describe('what is remembered', () => {
 
   it('ends', () => {
     let now = 0
-    const entries = recent<number>(3, () => now)
+    const entries = createExpiringMap<number>(3, () => now)
     entries.set('a', 1, 1500)
     expect(entries.secondsLeft('a')).toBe(2)
     now = 1500
@@ -233,5 +233,5 @@ describe('what is remembered', () => {
     ['2001:0db8:0:1:2:3:4:5', '2001:db8:0:1::/64'],
     ['::1', '0:0:0:0::/64'],
     ['fe80::', 'fe80:0:0:0::/64'],
-  ])('of %s is %s', (address, network) => expect(networkOf(address)).toBe(network))
+  ])('of %s is %s', (address, network) => expect(toNetworkPrefix(address)).toBe(network))
 })

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest'
 import { readConfig, readTrustedProxies, SettingsError } from '../../src/env.ts'
-import { lines, SEALING_KEYS, send, startApp } from '../support/app.ts'
-import { PKCS1, PKCS8 } from '../support/app-key.ts'
+import { logLines, SEALING_KEYS, send, startApp } from '../support/app.ts'
+import { PKCS1, PKCS8 } from '../support/github-app-key.ts'
 
 const whole = {
   PUBLIC_URL: 'https://slipway.example.com',
@@ -225,7 +225,7 @@ CCCC
   })
 
   it('of the old name are announced once, and only where they are set', async () => {
-    const announced = () => lines.filter(line => String(line.notice).includes('USAGE_EXPORT_ADMIN_EMAILS')).length
+    const announced = () => logLines.filter(line => String(line.notice).includes('USAGE_EXPORT_ADMIN_EMAILS')).length
     const before = announced()
     const app = startApp({ settings: { USAGE_EXPORT_ADMIN_EMAILS: 'old@example.com' } })
     for (let i = 0; i < 3; i++) await send('GET', '/healthz', { app })

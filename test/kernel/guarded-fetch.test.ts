@@ -1,22 +1,22 @@
 import { afterEach, beforeEach, describe, expect, inject, it, vi } from 'vitest'
 import { Failure } from '../../src/kernel/errors.ts'
-import { type Limits, outside, Unreachable } from '../../src/kernel/guarded-fetch.ts'
-import { startApp, theApp } from '../support/app.ts'
+import { BlockedAddressError, createGuardedClient, type FetchLimits } from '../../src/kernel/guarded-fetch.ts'
+import { getApp, startApp } from '../support/app.ts'
 
 const KIB = 1024
 const MCP = 'https://mcp.example.com'
 type Answer = (request: Request) => Response | Promise<Response>
 
 /** The way out onto a foreign network of one function, which remembers what it was asked. */
-function way(answer: Answer, policy: { allowLoopback?: boolean } = {}, limits?: Limits) {
+function way(answer: Answer, policy: { allowLoopback?: boolean } = {}, limits?: FetchLimits) {
   const asked: Request[] = []
   const foreign = (async (url: string, init: RequestInit) => {
     const request = new Request(url, init)
     asked.push(request)
     return answer(request)
   }) as typeof fetch
-  const config = { outside: foreign, publicUrl: undefined, allowLoopback: false, ...policy }
-  return { ...outside(config, 'https://slipway.example.com', limits), asked }
+  const config = { foreignFetch: foreign, publicUrl: undefined, allowLoopback: false, ...policy }
+  return { ...createGuardedClient(config, 'https://slipway.example.com', limits), asked }
 }
 
 const failure = async (work: Promise<unknown>): Promise<Failure> => {
@@ -91,9 +91,12 @@ describe('what is asked', () => {
 
 it('a server of this machine is really reached where that is allowed, and nowhere else', async () => {
   const url = `${inject('trips')}/nobody?a=b`
-  const { config } = startApp({ settings: { ALLOW_LOOPBACK: 'true' }, overrides: { outside: fetch.bind(globalThis) } })
-  expect(await (await outside(config, 'http://slipway.test').fetch(url)).text()).toBe('0')
-  expect(await outcome(outside(theApp().config, 'http://slipway.test').fetch(url))).toBe('blocked_url')
+  const { config } = startApp({
+    settings: { ALLOW_LOOPBACK: 'true' },
+    overrides: { foreignFetch: fetch.bind(globalThis) },
+  })
+  expect(await (await createGuardedClient(config, 'http://slipway.test').fetch(url)).text()).toBe('0')
+  expect(await outcome(createGuardedClient(getApp().config, 'http://slipway.test').fetch(url))).toBe('blocked_url')
 })
 
 describe('a redirect', () => {
@@ -152,7 +155,7 @@ describe('a redirect', () => {
 
 describe('an answer’s body', () => {
   it('is read up to as much, and as many as, an operation says that it needs', async () => {
-    const limits = { oneMs: 1000, allMs: 1000, fetches: 2, bytes: 100 * KIB }
+    const limits = { fetchMs: 1000, totalMs: 1000, fetches: 2, bytes: 100 * KIB }
     const { fetch } = way(() => new Response(stream(100).body), {}, limits)
     expect(await (await fetch(MCP)).text()).toHaveLength(100 * KIB)
     const more = way(() => new Response(stream(101).body), {}, limits)
@@ -200,7 +203,7 @@ describe('what goes wrong', () => {
   it('with the connection is an upstream error; what the host’s fetch refuses, a blocked address', async () => {
     const throwing = (error: Error) => () => Promise.reject(error)
     expect(await outcome(way(throwing(new TypeError('ECONNREFUSED'))).fetch(MCP))).toBe('upstream_error')
-    expect(await outcome(way(throwing(new Unreachable('private'))).fetch(MCP))).toBe('blocked_url')
+    expect(await outcome(way(throwing(new BlockedAddressError('private'))).fetch(MCP))).toBe('blocked_url')
   })
 
   it('is told with stage and host, never with path, query, user or what was answered', async () => {

@@ -1,7 +1,7 @@
 // A Host header is anybody's word: no address that an answer gives is made of it.
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newTenant, startApp, type Tenant } from '../support/app.ts'
-import { thingsOf } from '../support/things.ts'
+import { newPathParameters } from '../support/path-parameters.ts'
 
 const FOREIGN = 'http://evil.example'
 const OURS = 'https://slipway.example.com'
@@ -13,7 +13,7 @@ let things: Record<string, string>
 let archived: string
 beforeAll(async () => {
   tenant = await newTenant()
-  things = await thingsOf(tenant)
+  things = await newPathParameters(tenant)
   const sourced = {
     name: 'sourced',
     source: 'internal_source',

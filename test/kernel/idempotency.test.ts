@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { sweep } from '../../src/kernel/sweep.ts'
-import { clock, lines, newTenant, theApp } from '../support/app.ts'
+import { sweepExpiredRows } from '../../src/kernel/sweep.ts'
+import { clock, getApp, logLines, newTenant } from '../support/app.ts'
 
 const DAY = 86_400_000
 const once = (key: string) => ({ 'Idempotency-Key': key })
@@ -40,9 +40,9 @@ describe('an idempotency key', () => {
     const again = await tenant.post('/workspaces/current/api-keys', { description: 'x' }, once('a'))
     expect(again.body.key).toBe(first.body.key)
     const query = sql`select result from idempotency_keys where result::text like ${`%${first.body.id}%`}`
-    const [[[stored]]] = (await runAsSystem(theApp().database, query)) as [[[string]]]
+    const [[[stored]]] = (await runAsSystem(getApp().database, query)) as [[[string]]]
     expect(stored).not.toContain(first.body.key.slice(4, 20))
-    expect(JSON.stringify(lines)).not.toContain(first.body.key.slice(4, 20))
+    expect(JSON.stringify(logLines)).not.toContain(first.body.key.slice(4, 20))
   })
 
   it('belongs to one request: another body, path or workspace is refused', async () => {
@@ -79,7 +79,7 @@ describe('an idempotency key', () => {
     const later = await owner.post('/orgs/current/members', { email: 'b@example.com' }, once('a'))
     expect([later.status, later.headers.get('Idempotency-Replayed')]).toEqual([201, null])
     expect(later.body.id).not.toBe(first.body.id)
-    await sweep(theApp().database)
+    await sweepExpiredRows(getApp().database)
     expect(
       (await owner.post('/orgs/current/members', { email: 'b@example.com' }, once('a'))).headers.get(
         'Idempotency-Replayed',

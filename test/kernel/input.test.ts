@@ -2,7 +2,7 @@ import type { HonoRequest } from 'hono'
 import { describe, expect, it } from 'vitest'
 import { readBytes } from '../../src/kernel/input.ts'
 import { newTenant, send } from '../support/app.ts'
-import { nested } from '../support/hostile-values.ts'
+import { nestBrackets } from '../support/hostile-values.ts'
 
 type Expected = [status: number, code: string, ...faults: string[]]
 const PATH = '/orgs/current/roles'
@@ -33,7 +33,7 @@ describe('a body', () => {
     ['with a NUL in a name', unknown('{"a\\u0000":1}'), invalid('body.unknown name_invalid')],
     ['with a number past 2^53', unknown('9007199254740993'), invalid('body.unknown number_too_large')],
     ['with an infinite number', unknown('-1e400'), invalid('body.unknown number_too_large')],
-    ['nested too deep', unknown(nested(10_000, '[', ']')), invalid('body.unknown.0.0 too_deep')],
+    ['nested too deep', unknown(nestBrackets(10_000, '[', ']')), invalid('body.unknown.0.0 too_deep')],
     ['that names a permission there is not', role('["a"]'), invalid('body.permissions.0 invalid_value')],
     [
       'with every member broken',
@@ -47,7 +47,7 @@ describe('a body', () => {
   it('may hold unknown members, a mark of its byte order, __proto__, and deep but not too deep values', async () => {
     const { owner } = await newTenant()
     const headers = { 'X-Api-Key': owner.key, 'Content-Type': 'application/json' }
-    const deep = nested(60, '[', ']')
+    const deep = nestBrackets(60, '[', ']')
     const raw = `\ufeff{"display_name":"a","permissions":[],"__proto__":{"display_name":"b"},"toString":1,"x":${deep}}`
     const { status, body } = await send('POST', PATH, { raw, headers })
     expect([status, body.display_name]).toEqual([201, 'a'])

@@ -1,13 +1,13 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { changeWorkspace } from '../../src/access/service.ts'
-import { callerFor } from '../../src/kernel/context.ts'
+import { createKeylessCaller } from '../../src/kernel/context.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { eventsOf, newTenant, nobody, services, theApp } from '../support/app.ts'
+import { getApp, getServices, newTenant, readEvents, unusedId } from '../support/app.ts'
 
 const sequence = async (scope: string) => {
   const query = sql`select seq, type from events where scope_id = ${scope} order by seq`
-  const [rows] = await runAsSystem(theApp().database, query)
+  const [rows] = await runAsSystem(getApp().database, query)
   return rows as [string, string][]
 }
 
@@ -16,9 +16,9 @@ describe('the journal', () => {
 
   it('says who did what to what, in which request', async () => {
     const { owner, tenant_id, organization_id } = await newTenant()
-    const headers = { 'X-Tenant-Id': tenant_id, 'X-Request-Id': `journal-${nobody()}` }
+    const headers = { 'X-Tenant-Id': tenant_id, 'X-Request-Id': `journal-${unusedId()}` }
     const made = await owner.post('/workspaces/current/api-keys', { description: 'CI' }, headers)
-    const [event, ...more] = await eventsOf(headers['X-Request-Id'])
+    const [event, ...more] = await readEvents(headers['X-Request-Id'])
     expect(more).toEqual([])
     expect(event).toMatchObject({
       type: 'api_key.created',
@@ -35,18 +35,18 @@ describe('the journal', () => {
 
   it('keeps what an organisation key does to the whole under the organisation', async () => {
     const { owner, organization_id } = await newTenant()
-    const headers = { 'X-Request-Id': `journal-${nobody()}` }
+    const headers = { 'X-Request-Id': `journal-${unusedId()}` }
     await owner.post('/workspaces', { display_name: 'Staging' }, headers)
-    expect(await eventsOf(headers['X-Request-Id'])).toMatchObject([{ scope_id: organization_id, tenant_id: null }])
+    expect(await readEvents(headers['X-Request-Id'])).toMatchObject([{ scope_id: organization_id, tenant_id: null }])
   })
 
   it('names who acted without a key, behind the same walls', async () => {
     const [mine, other] = [await newTenant(), await newTenant()]
     const { tenant_id, organization_id } = mine
     const standing = { kind: 'cron' as const, id: null, organization: organization_id, tenant: tenant_id }
-    const caller = callerFor(services(), standing, `cron-${nobody()}`, 'http://slipway.test')
+    const caller = createKeylessCaller(getServices(), standing, `cron-${unusedId()}`, 'http://slipway.test')
     await changeWorkspace(caller, { workspace_id: tenant_id, display_name: 'Tidied' })
-    expect(await eventsOf(caller.requestId)).toMatchObject([
+    expect(await readEvents(caller.requestId)).toMatchObject([
       {
         type: 'workspace.updated',
         subject_id: tenant_id,
@@ -63,11 +63,11 @@ describe('the journal', () => {
 
   it('gets nothing from a request that changed nothing', async () => {
     const { owner, tenant_id } = await newTenant()
-    const headers = { 'X-Request-Id': `journal-${nobody()}` }
+    const headers = { 'X-Request-Id': `journal-${unusedId()}` }
     await owner.patch(`/workspaces/${tenant_id}`, { display_name: 'X' }, { ...headers, 'If-Match': '"9"' })
-    await owner.delete(`/workspaces/${nobody()}`, undefined, headers)
+    await owner.delete(`/workspaces/${unusedId()}`, undefined, headers)
     await owner.post('/orgs/current/members', { email: 'owner@example.com' }, headers)
-    expect(await eventsOf(headers['X-Request-Id'])).toEqual([])
+    expect(await readEvents(headers['X-Request-Id'])).toEqual([])
   })
 
   it('numbers a workspace’s events densely, whoever writes at once', async () => {

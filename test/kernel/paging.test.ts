@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { newTenant, nobody, type Tenant, theApp } from '../support/app.ts'
-import * as fc from '../support/fuzz.ts'
+import { getApp, newTenant, type Tenant, unusedId } from '../support/app.ts'
+import * as fc from '../support/seeded-fast-check.ts'
 
 const KEYS = '/workspaces/current/api-keys'
 const INVALID = '/workspaces?cursor='
@@ -29,12 +29,12 @@ describe('a list', () => {
     const copies = sql`insert into api_keys (organization_id, tenant_id, description, hint, key_hash, role_id, created_at)
       select organization_id, tenant_id, 'copy', hint, gen_random_uuid()::text, role_id, created_at
       from api_keys, generate_series(1, 4) where tenant_id = ${tenant.tenant_id}`
-    await runAsSystem(theApp().database, copies)
+    await runAsSystem(getApp().database, copies)
     const rows = await whole(tenant)
     expect(rows).toHaveLength(35)
     expect(new Set(rows.map(row => row.created_at)).size).toBeLessThan(35)
     const order = sql`select id from api_keys where tenant_id = ${tenant.tenant_id} order by created_at desc, id desc`
-    const [expected] = (await runAsSystem(theApp().database, order)) as [[string][]]
+    const [expected] = (await runAsSystem(getApp().database, order)) as [[string][]]
     expect(rows.map(row => [row.id])).toEqual(expected)
     const paged: string[] = []
     for (let path: string | undefined = `${KEYS}?limit=2`; path; ) {
@@ -131,7 +131,7 @@ describe('a cursor', () => {
     const path = nextOf(await tenant.get(`${KEYS}?limit=2`))!
     const [time, id] = Buffer.from(cursorOf(path), 'base64url').toString().split('~') as [string, string]
     const shift = sql`select (${time}::timestamptz at time zone 'Asia/Kolkata')::text || '+05:30'`
-    const [[[shifted]]] = (await runAsSystem(theApp().database, shift)) as [[[string]]]
+    const [[[shifted]]] = (await runAsSystem(getApp().database, shift)) as [[[string]]]
     const elsewhere = Buffer.from(`${shifted}~${id}`).toString('base64url')
     expect(elsewhere).not.toBe(cursorOf(path))
     expect(idsOf(await tenant.get(`${KEYS}?limit=2&cursor=${elsewhere}`))).toEqual(idsOf(await tenant.get(path)))
@@ -140,15 +140,15 @@ describe('a cursor', () => {
   it.each([
     '',
     '2030-01-01 00:00:00+00',
-    `~${nobody()}`,
+    `~${unusedId()}`,
     `2030-01-01 00:00:00+00~${'-'.repeat(36)}`,
-    `0000-01-01 00:00:00+00~${nobody()}`,
-    `2030-02-30 00:00:00+00~${nobody()}`,
-    `2030-01-01 24:00:00+00~${nobody()}`,
-    `2030-01-01 00:00:60+00~${nobody()}`,
-    `2030-01-01 00:00:00+99~${nobody()}`,
-    `infinity~${nobody()}`,
-    `2030-01-01 00:00:00+00~${nobody()}' or true --`,
+    `0000-01-01 00:00:00+00~${unusedId()}`,
+    `2030-02-30 00:00:00+00~${unusedId()}`,
+    `2030-01-01 24:00:00+00~${unusedId()}`,
+    `2030-01-01 00:00:60+00~${unusedId()}`,
+    `2030-01-01 00:00:00+99~${unusedId()}`,
+    `infinity~${unusedId()}`,
+    `2030-01-01 00:00:00+00~${unusedId()}' or true --`,
   ])('that says %j was forged', async plain => {
     const tenant = await newTenant()
     const { status, body } = await tenant.get(INVALID + Buffer.from(plain).toString('base64url'))

@@ -1,12 +1,12 @@
 // A statement's text comes of which members are given and never of their values; a request's values go beside it.
 import { sql } from 'drizzle-orm'
 import { expect, it } from 'vitest'
-import { statement } from '../../src/kernel/statement.ts'
-import * as fc from '../support/fuzz.ts'
+import { prepareStatement } from '../../src/kernel/statement.ts'
+import * as fc from '../support/seeded-fast-check.ts'
 
 type Asked = { name?: unknown; within?: { id?: unknown }; ids?: unknown[] }
 const write = () =>
-  statement<Asked, unknown>(({ name, within, ids }) => {
+  prepareStatement<Asked, unknown>(({ name, within, ids }) => {
     const asked = [name && sql`name = ${name}`, within?.id && sql`id = ${within.id}`, ids && sql`id = any(${ids})`]
     return sql`select ${sql.join(
       asked.filter(one => one !== undefined),
@@ -44,6 +44,6 @@ it('takes an instance for a value, and not for members', () => {
 })
 
 it('knows members that are none from members that are not there', () => {
-  const made = statement<{ within?: object }, unknown>(({ within }) => sql`select ${within ? sql`1` : sql`0`}`)
+  const made = prepareStatement<{ within?: object }, unknown>(({ within }) => sql`select ${within ? sql`1` : sql`0`}`)
   expect([made({}).sql, made({ within: {} }).sql]).toEqual(['select 0', 'select 1'])
 })

@@ -1,9 +1,17 @@
 import { beforeAll, describe, expect, it } from 'vitest'
 import { LISTENER_SILENT_AFTER, UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
 import { sweepRevisions } from '../../src/deployments/sweep.ts'
-import { agentOf, newListener, servedBy } from '../support/agent.ts'
-import { alone, later, newTenant, nobody, startApp, type Tenant, theApp } from '../support/app.ts'
-import { newDeployment, revisionsOf, told } from '../support/deployments.ts'
+import {
+  deleteOrganizations,
+  getApp,
+  newTenant,
+  startApp,
+  type Tenant,
+  unusedId,
+  withClockAhead,
+} from '../support/app.ts'
+import { expectCompleteJournal, listRevisions, newDeployment } from '../support/deployments.ts'
+import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 
 const cluster = { compute_type: 'k8s', compute_id: 'cluster', compute_config: { k8s_namespaces: ['apps', 'more'] } }
 
@@ -40,7 +48,7 @@ describe('a listener', () => {
     const { listener, key } = await newListener(tenant)
     const path = `/v2/listeners/${listener.id}`
     const before = await tenant.get(path)
-    await agentOf(tenant, key).poll({ version: '1.2.3' })
+    await makeSyncAgent(tenant, key).poll({ version: '1.2.3' })
     const after = await tenant.get(path)
     expect(after.body).toMatchObject({ version: '1.2.3', last_seen_at: expect.any(String) })
     expect(after.headers.get('ETag')).toBe(before.headers.get('ETag'))
@@ -49,7 +57,7 @@ describe('a listener', () => {
   it('goes with its workspace', async () => {
     const tenant = await newTenant()
     const { listener } = await newListener(tenant)
-    await newDeployment(tenant, servedBy(listener))
+    await newDeployment(tenant, makeListenerDeployment(listener))
     expect((await tenant.owner.delete(`/workspaces/${tenant.tenant_id}`)).status).toBe(204)
   })
 })
@@ -63,12 +71,12 @@ describe('the key of an agent', () => {
       listener_id: listener.id,
       permissions: ['listeners:sync'],
     })
-    await agentOf(tenant, key).poll()
+    await makeSyncAgent(tenant, key).poll()
     await tenant.delete(`/workspaces/current/api-keys/${key_id}`)
-    expect((await agentOf(tenant, key).ask()).body.code).toBe('key_revoked')
+    expect((await makeSyncAgent(tenant, key).ask()).body.code).toBe('key_revoked')
     const other = (await tenant.post(`/v2/listeners/${listener.id}/keys`, {})).body.key
     await tenant.delete(`/v2/listeners/${listener.id}`)
-    expect((await agentOf(tenant, other).ask()).body.code).toBe('key_unknown')
+    expect((await makeSyncAgent(tenant, other).ask()).body.code).toBe('key_unknown')
   })
 
   it('is made only by who may do what it can', async () => {
@@ -84,7 +92,7 @@ describe('the key of an agent', () => {
 describe('a deployment that names a listener', () => {
   const selfHosted = () => startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
   const container = (source_config: object) => ({
-    name: `app-${nobody()}`,
+    name: `app-${unusedId()}`,
     source: 'external_container',
     source_config: { resource_spec: {}, ...source_config },
     source_revision_config: { image_uri: 'registry.example.com/app:1' },
@@ -106,7 +114,7 @@ describe('a deployment that names a listener', () => {
     const inside = (k8s_namespace: string) => ({ listener_config: { k8s_namespace } })
     const table: [object, unknown][] = [
       [{}, ['source_rule', LISTENER]],
-      [{ listener_id: nobody() }, ['source_rule', LISTENER]],
+      [{ listener_id: unusedId() }, ['source_rule', LISTENER]],
       [{ listener_id: theirs.id }, ['source_rule', LISTENER]],
       [{ listener_id: id }, ['source_rule', NAMESPACE]],
       [{ listener_id: id, ...inside('kube-system') }, ['source_rule', NAMESPACE]],
@@ -127,7 +135,7 @@ describe('a deployment that names a listener', () => {
     for (let round = 0; round < 8; round++) {
       const { listener } = await newListener(tenant)
       const [made, removed] = await Promise.all([
-        tenant.post('/v2/deployments', { name: `app-${nobody()}`, ...servedBy(listener) }),
+        tenant.post('/v2/deployments', { name: `app-${unusedId()}`, ...makeListenerDeployment(listener) }),
         tenant.delete(`/v2/listeners/${listener.id}`),
       ])
       expect([
@@ -139,13 +147,13 @@ describe('a deployment that names a listener', () => {
 })
 
 describe('silence', () => {
-  beforeAll(alone)
-  const sweep = (ahead: number) => later(ahead, () => sweepRevisions(theApp()))
+  beforeAll(deleteOrganizations)
+  const sweep = (ahead: number) => withClockAhead(ahead, () => sweepRevisions(getApp()))
   async function serving() {
     const tenant = await newTenant()
     const { listener, key } = await newListener(tenant)
-    const agent = agentOf(tenant, key)
-    const { id } = await newDeployment(tenant, servedBy(listener))
+    const agent = makeSyncAgent(tenant, key)
+    const { id } = await newDeployment(tenant, makeListenerDeployment(listener))
     const [work] = (await agent.poll()).changes
     const read = async () => (await tenant.get(`/v2/deployments/${id}`)).body.status
     const explained = async () => (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources
@@ -157,13 +165,15 @@ describe('silence', () => {
     await agent.say(work, { state: 'deployed' })
     await sweep(LISTENER_SILENT_AFTER - 10_000)
     expect(await read()).toBe('READY')
-    const [told] = await later(4 * 60_000, explained)
+    const [told] = await withClockAhead(4 * 60_000, explained)
     expect(told.code).toBe('listener_silent')
     expect(told.detail).toContain(' 4 minutes')
     await sweep(LISTENER_SILENT_AFTER + 1000)
     expect(await read()).toBe('UNKNOWN')
-    expect((await later(7 * 60_000, explained)).map((one: { code: string }) => one.code)).toEqual(['listener_silent'])
-    await later(LISTENER_SILENT_AFTER + 60_000, () => agent.poll())
+    expect((await withClockAhead(7 * 60_000, explained)).map((one: { code: string }) => one.code)).toEqual([
+      'listener_silent',
+    ])
+    await withClockAhead(LISTENER_SILENT_AFTER + 60_000, () => agent.poll())
     await sweep(LISTENER_SILENT_AFTER + 61_000)
     expect(await read()).toBe('READY')
     expect((await tenant.get(`/v2/deployments?deployment_ids=${id}&status=READY`)).body.resources).toHaveLength(1)
@@ -174,9 +184,9 @@ describe('silence', () => {
       const known = await serving()
       await known.agent.say(known.work, { state: 'deploying' })
       await sweep(16 * 60_000)
-      const statuses = async () => (await revisionsOf(known.tenant, known.id)).map(({ status }) => status)
+      const statuses = async () => (await listRevisions(known.tenant, known.id)).map(({ status }) => status)
       expect(await statuses()).toEqual(['UNKNOWN'])
-      const back = (task: () => Promise<void>) => later(17 * 60_000, task)
+      const back = (task: () => Promise<void>) => withClockAhead(17 * 60_000, task)
       return { ...known, statuses, back }
     }
 
@@ -191,7 +201,7 @@ describe('silence', () => {
         expect(await agent.say(work, { state, ...message })).toMatchObject({ outcome: 'accepted' })
       })
       expect(await statuses()).toEqual([status])
-      await told(tenant, id)
+      await expectCompleteJournal(tenant, id)
     })
 
     it('which whoever comes back is told to go on with', async () => {
@@ -209,7 +219,7 @@ describe('silence', () => {
       expect(await statuses()).toEqual(['DEPLOYED'])
       const reconciled = await tenant.get(`/v2/deployments?deployment_ids=${id}&remote_reconciled=true`)
       expect(reconciled.body.resources).toHaveLength(1)
-      await told(tenant, id)
+      await expectCompleteJournal(tenant, id)
     })
 
     it('which nobody goes on with when something newer is wanted', async () => {
@@ -222,7 +232,7 @@ describe('silence', () => {
         expect((await agent.poll()).changes.map(({ revision }) => revision)).toEqual([null])
       })
       expect(await statuses()).toEqual(['DEPLOY_FAILED', 'UNKNOWN'])
-      await told(tenant, id)
+      await expectCompleteJournal(tenant, id)
     })
   })
 
@@ -232,14 +242,14 @@ describe('silence', () => {
     const [now] = (await agent.poll()).changes
     const serves = { ...now!, revision: now!.serving }
     const used = (ahead: number) =>
-      later(ahead, async () => {
+      withClockAhead(ahead, async () => {
         await agent.poll()
         return agent.say(serves, { state: 'serving', last_request_at: new Date(Date.now() + ahead).toISOString() })
       })
     await used(UNUSED_AFTER - 60_000)
     await sweep(UNUSED_AFTER + 1000)
     expect(await read()).toBe('READY')
-    await later(2 * UNUSED_AFTER, () => agent.poll())
+    await withClockAhead(2 * UNUSED_AFTER, () => agent.poll())
     await sweep(2 * UNUSED_AFTER)
     expect(await read()).toBe('UNUSED')
     expect(await used(2 * UNUSED_AFTER + 1000)).toMatchObject({ outcome: 'accepted' })
@@ -265,7 +275,7 @@ describe('silence', () => {
   it('of an agent that cannot tell of use makes none UNUSED', async () => {
     const { agent, work, read } = await serving()
     await agent.say(work, { state: 'deployed' })
-    await later(UNUSED_AFTER, () => agent.poll())
+    await withClockAhead(UNUSED_AFTER, () => agent.poll())
     await sweep(UNUSED_AFTER + 1000)
     expect(await read()).toBe('READY')
   })

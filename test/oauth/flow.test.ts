@@ -1,19 +1,29 @@
 import { beforeEach, describe, expect, it } from 'vitest'
-import { tripsOf } from '#runtime'
+import { countTrips } from '#runtime'
 import { fail } from '../../src/kernel/errors.ts'
-import { callback } from '../../src/oauth/flow.ts'
-import { clock, eventsOf, lines, newTenant, nobody, send, services, startApp, withTrips } from '../support/app.ts'
+import { completeCallback } from '../../src/oauth/flow.ts'
+import {
+  clock,
+  getServices,
+  logLines,
+  newTenant,
+  readEvents,
+  send,
+  startApp,
+  unusedId,
+  wrapTrips,
+} from '../support/app.ts'
 import * as as from '../support/authorization-server.ts'
 
-const { server, app } = as.authorizationServer()
+const { server, app } = as.makeAuthorizationServer()
 beforeEach(() => {
   clock.ahead = 0
-  server.token = () => as.tokens()
+  server.token = () => as.respondWithTokens()
 })
 
 describe('a person’s way', () => {
   it('goes to the server and back, and ends with a token', async () => {
-    const { tenant } = await as.setUp(app, {}, { resource: 'https://mcp.example.com/mcp/', issuer: as.ISSUER })
+    const { tenant } = await as.setUpProvider(app, {}, { resource: 'https://mcp.example.com/mcp/', issuer: as.ISSUER })
     const first = await tenant.post('/v2/auth/authenticate', {
       provider: 'example',
       scopes: ['read', 'write'],
@@ -38,7 +48,7 @@ describe('a person’s way', () => {
       auth_id: first.body.auth_id,
     })
 
-    const page = await as.comeBack(app, first.body, { iss: as.ISSUER })
+    const page = await as.visitCallback(app, first.body, { iss: as.ISSUER })
     expect([page.status, page.headers.get('Cache-Control')]).toEqual([200, 'no-store'])
     expect(page.text).toContain('Example is connected')
     const { form } = server.asked.at(-1)!
@@ -49,26 +59,26 @@ describe('a person’s way', () => {
       code_verifier: expect.stringMatching(/^[\w-]{43}$/),
       resource: 'https://mcp.example.com/mcp/',
       client_id: 'Iv1.8a61f9b3a7aba766',
-      client_secret: as.SECRET,
+      client_secret: as.CLIENT_SECRET,
     })
     const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(form.get('code_verifier')!))
     expect(Buffer.from(digest).toString('base64url')).toBe(url.searchParams.get('code_challenge'))
 
     const waited = await tenant.get(`/v2/auth/wait/${first.body.auth_id}`)
     expect(waited.body).toEqual({ status: 'completed', auth_id: first.body.auth_id, token: expect.any(String) })
-    const again = await as.begin(tenant, { scopes: ['write'] })
+    const again = await as.beginAuthentication(tenant, { scopes: ['write'] })
     expect(again).toEqual({ status: 'completed', token: waited.body.token })
-    expect((await as.begin(tenant, { scopes: ['more'] })).status).toBe('pending')
+    expect((await as.beginAuthentication(tenant, { scopes: ['more'] })).status).toBe('pending')
   })
 
   it.each([
-    ['client_secret_post', { client_id: expect.anything(), client_secret: as.SECRET }, undefined],
-    ['client_secret_basic', {}, `Basic ${btoa(`Iv1.8a61f9b3a7aba766:${as.SECRET}`)}`],
+    ['client_secret_post', { client_id: expect.anything(), client_secret: as.CLIENT_SECRET }, undefined],
+    ['client_secret_basic', {}, `Basic ${btoa(`Iv1.8a61f9b3a7aba766:${as.CLIENT_SECRET}`)}`],
     ['none', { client_id: expect.anything() }, undefined],
   ])('proves the client by %s', async (token_endpoint_auth_method, told, header) => {
-    const client_secret = token_endpoint_auth_method === 'none' ? undefined : as.SECRET
-    const { tenant } = await as.setUp(app, { token_endpoint_auth_method, client_secret })
-    await as.connect(app, tenant)
+    const client_secret = token_endpoint_auth_method === 'none' ? undefined : as.CLIENT_SECRET
+    const { tenant } = await as.setUpProvider(app, { token_endpoint_auth_method, client_secret })
+    await as.completeAuthentication(app, tenant)
     const { form, headers } = server.asked.at(-1)!
     const { client_id, client_secret: secret } = Object.fromEntries(form)
     expect({ ...(client_id && { client_id }), ...(secret && { client_secret: secret }) }).toEqual(told)
@@ -76,8 +86,8 @@ describe('a person’s way', () => {
   })
 
   it('leaves PKCE out where the provider has none', async () => {
-    const { tenant } = await as.setUp(app, { uses_pkce: false })
-    const begun = await as.connect(app, tenant)
+    const { tenant } = await as.setUpProvider(app, { uses_pkce: false })
+    const begun = await as.completeAuthentication(app, tenant)
     expect(new URL(begun.url).searchParams.has('code_challenge')).toBe(false)
     expect(server.asked.at(-1)!.form.has('code_verifier')).toBe(false)
   })
@@ -89,71 +99,71 @@ describe('a person’s way', () => {
     [undefined, ['a', 'offline_access'], { scope: 'a offline_access', prompt: 'consent' }],
     [undefined, [], {}],
   ])('asks as %s wants it', async (provider_type, scopes, wanted) => {
-    const { tenant } = await as.setUp(app, { provider_type })
-    const { searchParams } = new URL((await as.begin(tenant, { scopes })).url)
+    const { tenant } = await as.setUpProvider(app, { provider_type })
+    const { searchParams } = new URL((await as.beginAuthentication(tenant, { scopes })).url)
     const { scope, user_scope, prompt } = Object.fromEntries(searchParams)
     expect(JSON.parse(JSON.stringify({ scope, user_scope, prompt }))).toEqual(wanted)
   })
 
   it('takes the person’s token of Slack, not the bot’s', async () => {
-    const { tenant } = await as.setUp(app, { provider_type: 'slack' })
+    const { tenant } = await as.setUpProvider(app, { provider_type: 'slack' })
     server.token = () =>
       Response.json({ ok: true, authed_user: { id: 'U1', access_token: 'xoxp-1', token_type: 'user', scope: 'a,b' } })
-    await as.connect(app, tenant)
-    expect((await as.begin(tenant, { scopes: ['a', 'b'] })).token).toBe('xoxp-1')
+    await as.completeAuthentication(app, tenant)
+    expect((await as.beginAuthentication(tenant, { scopes: ['a', 'b'] })).token).toBe('xoxp-1')
   })
 
   it('comes back by a form too', async () => {
-    const { tenant } = await as.setUp(app)
-    const begun = await as.begin(tenant)
-    const raw = new URLSearchParams({ state: as.stateOf(begun), code: 'x' }).toString()
+    const { tenant } = await as.setUpProvider(app)
+    const begun = await as.beginAuthentication(tenant)
+    const raw = new URLSearchParams({ state: as.readState(begun), code: 'x' }).toString()
     const headers = { 'Content-Type': 'application/x-www-form-urlencoded' }
     expect((await send('POST', '/v2/auth/callback/example', { app, raw, headers })).status).toBe(200)
   })
 
   it('is not spent by who only looks at the address', async () => {
-    const { tenant } = await as.setUp(app)
-    const begun = await as.begin(tenant)
-    const look = `/v2/auth/callback/example?state=${as.stateOf(begun)}&code=x`
+    const { tenant } = await as.setUpProvider(app)
+    const begun = await as.beginAuthentication(tenant)
+    const look = `/v2/auth/callback/example?state=${as.readState(begun)}&code=x`
     expect((await app.fetch(new Request(`http://slipway.test${look}`, { method: 'HEAD' }))).status).toBe(200)
-    expect((await as.comeBack(app, begun)).status).toBe(200)
+    expect((await as.visitCallback(app, begun)).status).toBe(200)
   })
 
   it('asks for what was granted before as well, so that nobody loses it', async () => {
-    const { tenant } = await as.setUp(app)
-    await as.connect(app, tenant, { scopes: ['read'] })
-    const more = await as.begin(tenant, { scopes: ['write'] })
+    const { tenant } = await as.setUpProvider(app)
+    await as.completeAuthentication(app, tenant, { scopes: ['read'] })
+    const more = await as.beginAuthentication(tenant, { scopes: ['write'] })
     expect(new URL(more.url).searchParams.get('scope')).toBe('write read')
   })
 
   it('begins anew on demand, and what was there serves until the person is back', async () => {
-    const { tenant } = await as.setUp(app)
-    await as.connect(app, tenant)
-    const { token } = await as.begin(tenant)
-    const anew = await as.begin(tenant, { force_new: true })
+    const { tenant } = await as.setUpProvider(app)
+    await as.completeAuthentication(app, tenant)
+    const { token } = await as.beginAuthentication(tenant)
+    const anew = await as.beginAuthentication(tenant, { force_new: true })
     expect(anew.status).toBe('pending')
-    expect((await as.begin(tenant)).token).toBe(token)
-    await as.comeBack(app, anew)
-    expect((await as.begin(tenant)).token).not.toBe(token)
+    expect((await as.beginAuthentication(tenant)).token).toBe(token)
+    await as.visitCallback(app, anew)
+    expect((await as.beginAuthentication(tenant)).token).not.toBe(token)
   })
 
   it('is the key’s own where no user is named, and takes the provider by its id', async () => {
-    const { tenant, provider } = await as.setUp(app)
+    const { tenant, provider } = await as.setUpProvider(app)
     const { body } = await tenant.post('/v2/auth/authenticate', { provider: provider.id, user_id: null })
-    expect((await as.comeBack(app, body, {}, { as: provider.id })).status).toBe(200)
+    expect((await as.visitCallback(app, body, {}, { as: provider.id })).status).toBe(200)
     expect((await tenant.post('/v2/auth/authenticate', { provider: 'example' })).body.status).toBe('completed')
-    expect((await as.begin(tenant)).status).toBe('pending')
+    expect((await as.beginAuthentication(tenant)).status).toBe('pending')
   })
 
   it('is repeated by its idempotency key, but a token is never told from memory', async () => {
-    const { tenant } = await as.setUp(app)
+    const { tenant } = await as.setUpProvider(app)
     const wish = { provider: 'example', user_id: 'ada' }
     const once = { 'Idempotency-Key': 'once' }
     const first = await tenant.post('/v2/auth/authenticate', wish, once)
     const second = await tenant.post('/v2/auth/authenticate', wish, once)
     expect(second.body).toEqual(first.body)
     expect(second.headers.get('Idempotency-Replayed')).toBe('true')
-    await as.comeBack(app, first.body)
+    await as.visitCallback(app, first.body)
     const other = { 'Idempotency-Key': 'other' }
     const third = await tenant.post('/v2/auth/authenticate', wish, other)
     clock.ahead = 3_600_000
@@ -164,9 +174,9 @@ describe('a person’s way', () => {
 })
 
 const withIssuer = { issuer: as.ISSUER }
-const says = { ...withIssuer, issuer_in_answers: true }
-const ok = () => as.tokens()
-const never = () => {
+const withIssuerInAnswers = { ...withIssuer, issuer_in_answers: true }
+const respondWithTokens = () => as.respondWithTokens()
+const expectNoRequest = () => {
   throw new Error('it must not be asked')
 }
 type Case = [
@@ -178,61 +188,85 @@ type Case = [
 ]
 
 const cases: Case[] = [
-  ['iss as stored, announced', { iss: as.ISSUER }, ok, null, says],
-  ['iss as stored, not announced', { iss: as.ISSUER }, ok, null, withIssuer],
-  ['no iss, not announced', {}, ok, null, withIssuer],
-  ['no iss though announced', {}, never, 'answer_issuer_mismatch', says],
-  ['an empty iss', { iss: '' }, never, 'answer_issuer_mismatch', says],
-  ['another iss', { iss: 'https://evil.example' }, never, 'answer_issuer_mismatch', says],
-  ['another iss, not announced', { iss: 'https://evil.example' }, never, 'answer_issuer_mismatch', withIssuer],
-  ['iss with a slash more', { iss: `${as.ISSUER}/` }, never, 'answer_issuer_mismatch', says],
-  ['iss in upper case', { iss: 'https://AS.example.com' }, never, 'answer_issuer_mismatch', says],
-  ['iss with the default port', { iss: `${as.ISSUER}:443` }, never, 'answer_issuer_mismatch', says],
-  ['another iss with an error', { iss: 'x', error: 'access_denied' }, never, 'answer_issuer_mismatch', withIssuer],
-  ['iss of a provider by hand', { iss: 'https://whoever.example' }, ok, null],
-  ['denied', { error: 'access_denied', code: undefined }, never, 'authorization_denied'],
-  ['denied, with a code', { error: 'access_denied' }, never, 'authorization_denied'],
-  ['another error', { error: 'server_error', code: undefined }, never, 'authorization_refused'],
-  ['an error of markup', { error: '<script>alert(1)</script>' }, never, 'authorization_refused'],
-  ['no code', { code: undefined }, never, 'authorization_refused'],
-  ['an empty code', { code: '' }, never, 'authorization_refused'],
-  ['code refused', {}, () => as.refusal('invalid_grant'), 'grant_refused'],
-  ['code refused with 200', {}, () => as.refusal('bad_verification_code', 200), 'grant_refused'],
-  ['client refused', {}, () => as.refusal('invalid_client', 401), 'client_refused'],
+  ['iss as stored, announced', { iss: as.ISSUER }, respondWithTokens, null, withIssuerInAnswers],
+  ['iss as stored, not announced', { iss: as.ISSUER }, respondWithTokens, null, withIssuer],
+  ['no iss, not announced', {}, respondWithTokens, null, withIssuer],
+  ['no iss though announced', {}, expectNoRequest, 'answer_issuer_mismatch', withIssuerInAnswers],
+  ['an empty iss', { iss: '' }, expectNoRequest, 'answer_issuer_mismatch', withIssuerInAnswers],
+  ['another iss', { iss: 'https://evil.example' }, expectNoRequest, 'answer_issuer_mismatch', withIssuerInAnswers],
+  [
+    'another iss, not announced',
+    { iss: 'https://evil.example' },
+    expectNoRequest,
+    'answer_issuer_mismatch',
+    withIssuer,
+  ],
+  ['iss with a slash more', { iss: `${as.ISSUER}/` }, expectNoRequest, 'answer_issuer_mismatch', withIssuerInAnswers],
+  [
+    'iss in upper case',
+    { iss: 'https://AS.example.com' },
+    expectNoRequest,
+    'answer_issuer_mismatch',
+    withIssuerInAnswers,
+  ],
+  [
+    'iss with the default port',
+    { iss: `${as.ISSUER}:443` },
+    expectNoRequest,
+    'answer_issuer_mismatch',
+    withIssuerInAnswers,
+  ],
+  [
+    'another iss with an error',
+    { iss: 'x', error: 'access_denied' },
+    expectNoRequest,
+    'answer_issuer_mismatch',
+    withIssuer,
+  ],
+  ['iss of a provider by hand', { iss: 'https://whoever.example' }, respondWithTokens, null],
+  ['denied', { error: 'access_denied', code: undefined }, expectNoRequest, 'authorization_denied'],
+  ['denied, with a code', { error: 'access_denied' }, expectNoRequest, 'authorization_denied'],
+  ['another error', { error: 'server_error', code: undefined }, expectNoRequest, 'authorization_refused'],
+  ['an error of markup', { error: '<script>alert(1)</script>' }, expectNoRequest, 'authorization_refused'],
+  ['no code', { code: undefined }, expectNoRequest, 'authorization_refused'],
+  ['an empty code', { code: '' }, expectNoRequest, 'authorization_refused'],
+  ['code refused', {}, () => as.respondWithError('invalid_grant'), 'grant_refused'],
+  ['code refused with 200', {}, () => as.respondWithError('bad_verification_code', 200), 'grant_refused'],
+  ['client refused', {}, () => as.respondWithError('invalid_client', 401), 'client_refused'],
   [
     'client refused with a challenge',
     {},
     () => new Response('no', { status: 401, headers: { 'WWW-Authenticate': 'Basic' } }),
     'client_refused',
   ],
-  ['an error nobody knows', {}, () => as.refusal('<b>odd</b>'), 'client_refused'],
+  ['an error nobody knows', {}, () => as.respondWithError('<b>odd</b>'), 'client_refused'],
   ['a bad gateway', {}, () => new Response('<html>', { status: 502 }), 'upstream_error'],
-  ['too many requests', {}, () => as.refusal('slow_down', 429), 'upstream_error'],
+  ['too many requests', {}, () => as.respondWithError('slow_down', 429), 'upstream_error'],
   ['a redirect', {}, () => Response.redirect(`${as.ISSUER}/elsewhere`, 302), 'upstream_error'],
   ['a connection that breaks', {}, () => Promise.reject(new TypeError('broken')), 'upstream_error'],
   ['a page', {}, () => new Response('<html>', { headers: { 'Content-Type': 'text/html' } }), 'token_answer_invalid'],
   ['nothing', {}, () => new Response(null), 'token_answer_invalid'],
   ['a list', {}, () => Response.json([]), 'token_answer_invalid'],
   ['null', {}, () => Response.json(null), 'token_answer_invalid'],
-  ['no token', {}, () => as.tokens({ access_token: undefined }), 'token_answer_invalid'],
-  ['a token that is a number', {}, () => as.tokens({ access_token: 7 }), 'token_answer_invalid'],
-  ['a token with a line break', {}, () => as.tokens({ access_token: 'a\r\nb' }), 'token_answer_invalid'],
-  ['a token with a NUL', {}, () => as.tokens({ access_token: 'a\0' }), 'token_answer_invalid'],
-  ['a token bound to a key', {}, () => as.tokens({ token_type: 'DPoP' }), 'token_answer_invalid'],
-  ['a type nobody knows', {}, () => as.tokens({ token_type: 'mac' }), 'token_answer_invalid'],
-  ['a type in capitals', {}, () => as.tokens({ token_type: 'BEARER' }), null],
-  ['no type', {}, () => as.tokens({ token_type: undefined }), null],
-  ['null members', {}, () => as.tokens({ refresh_token: null, scope: null, expires_in: null }), null],
-  ['odd scopes', {}, () => as.tokens({ scope: 'a\0b  "x" ok' }), null],
+  ['no token', {}, () => as.respondWithTokens({ access_token: undefined }), 'token_answer_invalid'],
+  ['a token that is a number', {}, () => as.respondWithTokens({ access_token: 7 }), 'token_answer_invalid'],
+  ['a token with a line break', {}, () => as.respondWithTokens({ access_token: 'a\r\nb' }), 'token_answer_invalid'],
+  ['a token with a NUL', {}, () => as.respondWithTokens({ access_token: 'a\0' }), 'token_answer_invalid'],
+  ['a token bound to a key', {}, () => as.respondWithTokens({ token_type: 'DPoP' }), 'token_answer_invalid'],
+  ['a type nobody knows', {}, () => as.respondWithTokens({ token_type: 'mac' }), 'token_answer_invalid'],
+  ['a type in capitals', {}, () => as.respondWithTokens({ token_type: 'BEARER' }), null],
+  ['no type', {}, () => as.respondWithTokens({ token_type: undefined }), null],
+  ['null members', {}, () => as.respondWithTokens({ refresh_token: null, scope: null, expires_in: null }), null],
+  ['odd scopes', {}, () => as.respondWithTokens({ scope: 'a\0b  "x" ok' }), null],
   ['an answer without end', {}, () => new Response('x'.repeat(100_000)), 'upstream_error'],
 ]
 
 describe('the answer', () => {
   it.each(cases)('%s', async (_, answer, token, expected, columns = {}) => {
-    const { tenant } = await as.setUp(app, {}, columns)
+    const { tenant } = await as.setUpProvider(app, {}, columns)
     server.token = token
-    const begun = await as.begin(tenant)
-    const page = await as.comeBack(app, begun, answer)
+    const begun = await as.beginAuthentication(tenant)
+    const page = await as.visitCallback(app, begun, answer)
     const waited = await tenant.get(`/v2/auth/wait/${begun.auth_id}?timeout=0`)
     if (expected === null) {
       expect([page.status, waited.body.status], page.text).toEqual([200, 'completed'])
@@ -241,16 +275,16 @@ describe('the answer', () => {
       expect(page.text).toContain('Example is not connected')
       expect(waited.body).toMatchObject({ status: 'connection_required', error: expected, auth_id: begun.auth_id })
       expect(waited.body.detail).toBeTruthy()
-      expect((await as.begin(tenant)).status).toBe('pending')
+      expect((await as.beginAuthentication(tenant)).status).toBe('pending')
     }
-    expect((await as.comeBack(app, begun, answer)).text).toContain('works no more')
+    expect((await as.visitCallback(app, begun, answer)).text).toContain('works no more')
   })
 
   it('is given five seconds', async () => {
-    const { tenant } = await as.setUp(app)
+    const { tenant } = await as.setUpProvider(app)
     server.token = () => new Promise(() => {})
-    const begun = await as.begin(tenant)
-    expect((await as.comeBack(app, begun)).status).toBe(504)
+    const begun = await as.beginAuthentication(tenant)
+    expect((await as.visitCallback(app, begun)).status).toBe(504)
     expect((await tenant.get(`/v2/auth/wait/${begun.auth_id}?timeout=0`)).body.error).toBe('upstream_timeout')
   })
 
@@ -264,19 +298,19 @@ describe('the answer', () => {
     ['a word', 'soon', 3600],
     ['an object', { a: 1 }, 3600],
   ])('may say of its end %s', async (_, expires_in, seconds) => {
-    const { tenant } = await as.setUp(app)
-    server.token = () => as.tokens({ expires_in })
-    await as.connect(app, tenant)
+    const { tenant } = await as.setUpProvider(app)
+    server.token = () => as.respondWithTokens({ expires_in })
+    await as.completeAuthentication(app, tenant)
     const [{ expires_at }] = (await tenant.get('/v2/auth/tokens')).body.resources
     expect(Math.abs(Date.parse(expires_at) - Date.now() - seconds * 1000)).toBeLessThan(60_000)
   })
 
   it('without an end and without a refresh token lasts', async () => {
-    const { tenant } = await as.setUp(app)
-    server.token = () => as.tokens({ expires_in: undefined, refresh_token: undefined })
-    await as.connect(app, tenant)
+    const { tenant } = await as.setUpProvider(app)
+    server.token = () => as.respondWithTokens({ expires_in: undefined, refresh_token: undefined })
+    await as.completeAuthentication(app, tenant)
     clock.ahead = 400 * 86_400_000
-    expect((await as.begin(tenant)).status).toBe('completed')
+    expect((await as.beginAuthentication(tenant)).status).toBe('completed')
   })
 })
 
@@ -287,55 +321,55 @@ describe('a state', () => {
   }
 
   it('that nobody gave out, or none, leads nowhere', async () => {
-    await as.setUp(app)
+    await as.setUpProvider(app)
     const url = (state: string) => ({ url: `https://x.example/?state=${state}` })
-    await lost(as.comeBack(app, url('made-up')))
-    await lost(as.comeBack(app, url('x'.repeat(5000))))
-    await lost(as.comeBack(app, url('%00')))
-    await lost(as.comeBack(app, url('x'), { state: undefined }))
+    await lost(as.visitCallback(app, url('made-up')))
+    await lost(as.visitCallback(app, url('x'.repeat(5000))))
+    await lost(as.visitCallback(app, url('%00')))
+    await lost(as.visitCallback(app, url('x'), { state: undefined }))
     await lost(send('GET', '/v2/auth/callback/example', { app }))
     await lost(send('GET', '/v2/auth/callback/%00?state=x', { app }))
     await lost(send('POST', '/v2/auth/callback/example', { app }))
   })
 
   it('that comes twice is none', async () => {
-    const { tenant } = await as.setUp(app)
-    const state = as.stateOf(await as.begin(tenant))
+    const { tenant } = await as.setUpProvider(app)
+    const state = as.readState(await as.beginAuthentication(tenant))
     await lost(send('GET', `/v2/auth/callback/example?state=${state}&state=${state}&code=x`, { app }))
   })
 
   it('works once, also for two at once', async () => {
-    const { tenant } = await as.setUp(app)
-    const begun = await as.begin(tenant)
-    const all = await Promise.all(Array.from({ length: 5 }, () => as.comeBack(app, begun)))
+    const { tenant } = await as.setUpProvider(app)
+    const begun = await as.beginAuthentication(tenant)
+    const all = await Promise.all(Array.from({ length: 5 }, () => as.visitCallback(app, begun)))
     expect(all.map(({ status }) => status).sort()).toEqual([200, 400, 400, 400, 400])
   })
 
   it('works for ten minutes, and whoever waits learns that nobody came', async () => {
-    const { tenant } = await as.setUp(app)
-    const begun = await as.begin(tenant)
+    const { tenant } = await as.setUpProvider(app)
+    const begun = await as.beginAuthentication(tenant)
     clock.ahead = 10 * 60_000 + 1000
-    await lost(as.comeBack(app, begun))
+    await lost(as.visitCallback(app, begun))
     const { body } = await tenant.get(`/v2/auth/wait/${begun.auth_id}`)
     expect(body).toMatchObject({ status: 'connection_required', error: 'flow_expired' })
   })
 
   it('is of one provider', async () => {
-    const { tenant } = await as.setUp(app)
+    const { tenant } = await as.setUpProvider(app)
     await as.newProvider(tenant, app, { provider_id: 'another' })
-    const begun = await as.begin(tenant)
-    await lost(as.comeBack(app, begun, {}, { as: 'another' }))
-    expect((await as.comeBack(app, begun)).status).toBe(200)
+    const begun = await as.beginAuthentication(tenant)
+    await lost(as.visitCallback(app, begun, {}, { as: 'another' }))
+    expect((await as.visitCallback(app, begun)).status).toBe(200)
   })
 
   it('takes no code to a server or client that the provider was given meanwhile', async () => {
     const elsewhere = { token_url: 'https://evil.example/token', client_secret: 'other' }
     for (const change of [elsewhere, { client_id: 'another' }]) {
-      const { tenant } = await as.setUp(app)
-      const begun = await as.begin(tenant)
+      const { tenant } = await as.setUpProvider(app)
+      const begun = await as.beginAuthentication(tenant)
       await tenant.patch('/v2/auth/providers/example', change)
       const before = server.asked.length
-      expect((await as.comeBack(app, begun)).status).toBe(400)
+      expect((await as.visitCallback(app, begun)).status).toBe(400)
       expect(server.asked.length).toBe(before)
       const { body } = await tenant.get(`/v2/auth/wait/${begun.auth_id}?timeout=0`)
       expect(body).toMatchObject({ status: 'connection_required', error: 'provider_changed' })
@@ -343,8 +377,8 @@ describe('a state', () => {
   })
 
   it('is swept away a day after its end', async () => {
-    const { tenant } = await as.setUp(app)
-    const begun = await as.begin(tenant)
+    const { tenant } = await as.setUpProvider(app)
+    const begun = await as.beginAuthentication(tenant)
     clock.ahead = 25 * 3_600_000
     await app.housekeep()
     clock.ahead = 0
@@ -357,15 +391,20 @@ describe('a database that is away when a person is back', () => {
   async function backThrough(begun: { url: string }, away: (trip: number) => 'before' | 'after' | false) {
     let trip = 0
     const sound = app.database
-    const database = withTrips(sound, act => async statements => {
+    const database = wrapTrips(sound, act => async statements => {
       const when = away(++trip)
       if (when === 'before') throw fail('database_unavailable')
       const results = await act(statements)
       if (when === 'after') throw fail('database_unavailable')
       return results
     })
-    const answer = { provider_id: 'example', state: as.stateOf(begun), code: 'x' }
-    const arrival = await callback({ ...services(app), database }, `back-${nobody()}`, 'http://slipway.test', answer)
+    const answer = { provider_id: 'example', state: as.readState(begun), code: 'x' }
+    const arrival = await completeCallback(
+      { ...getServices(app), database },
+      `back-${unusedId()}`,
+      'http://slipway.test',
+      answer,
+    )
     return arrival.failure
   }
 
@@ -373,8 +412,8 @@ describe('a database that is away when a person is back', () => {
     ['twice', (trip: number) => (trip === 2 || trip === 3 ? ('before' as const) : false)],
     ['only for the reply', (trip: number) => (trip === 2 ? ('after' as const) : false)],
   ])('%s', async (_, away) => {
-    const { tenant } = await as.setUp(app)
-    const begun = await as.begin(tenant)
+    const { tenant } = await as.setUpProvider(app)
+    const begun = await as.beginAuthentication(tenant)
     const exchanges = server.asked.length
     expect(await backThrough(begun, away)).toBeNull()
     expect(server.asked.length).toBe(exchanges + 1)
@@ -383,31 +422,31 @@ describe('a database that is away when a person is back', () => {
   })
 
   it('for long: the person is told by a page', async () => {
-    const { tenant } = await as.setUp(app)
-    const begun = await as.begin(tenant)
+    const { tenant } = await as.setUpProvider(app)
+    const begun = await as.beginAuthentication(tenant)
     const nowhere = 'postgres://nobody@127.0.0.1:1/none'
     const gone = startApp({ settings: { DATABASE_URL: nowhere, DATABASE_SYSTEM_URL: nowhere } })
-    const page = await as.comeBack(gone, begun)
+    const page = await as.visitCallback(gone, begun)
     expect([page.status, page.headers.get('Content-Type')]).toEqual([503, 'text/html; charset=utf-8'])
-    const told = lines.filter(({ request_id }) => request_id === page.headers.get('X-Request-Id'))
+    const told = logLines.filter(({ request_id }) => request_id === page.headers.get('X-Request-Id'))
     expect(told).toMatchObject([{ message: expect.any(String) }, { status: 503, code: 'database_unavailable' }])
-    expect((await as.comeBack(app, begun)).status).toBe(200)
+    expect((await as.visitCallback(app, begun)).status).toBe(200)
   })
 })
 
 describe('waiting', () => {
   it('ends as soon as the person is back', async () => {
-    const { tenant } = await as.setUp(app)
-    const begun = await as.begin(tenant)
+    const { tenant } = await as.setUpProvider(app)
+    const begun = await as.beginAuthentication(tenant)
     const waiting = tenant.get(`/v2/auth/wait/${begun.auth_id}?timeout=30`)
-    await as.comeBack(app, begun)
+    await as.visitCallback(app, begun)
     expect((await waiting).body.status).toBe('completed')
   })
 
   it('tells what has become of it since, and begins nothing', async () => {
-    const { tenant } = await as.setUp(app)
-    server.token = () => as.tokens({ refresh_token: undefined })
-    const begun = await as.connect(app, tenant)
+    const { tenant } = await as.setUpProvider(app)
+    server.token = () => as.respondWithTokens({ refresh_token: undefined })
+    const begun = await as.completeAuthentication(app, tenant)
     clock.ahead = 3_600_000
     expect((await tenant.get(`/v2/auth/wait/${begun.auth_id}`)).body).toEqual({
       status: 'token_expired',
@@ -419,23 +458,23 @@ describe('waiting', () => {
 })
 
 it('makes one trip to begin, one with a token at hand, and two to come back', async () => {
-  const { tenant } = await as.setUp(app)
-  const [first, second, third] = [as.trip(), as.trip(), as.trip()]
+  const { tenant } = await as.setUpProvider(app)
+  const [first, second, third] = [as.newTripId(), as.newTripId(), as.newTripId()]
   const wish = { provider: 'example', user_id: 'ada' }
   const { body } = await tenant.post('/v2/auth/authenticate', wish, { 'X-Request-Id': first })
-  await as.comeBack(app, body, {}, { headers: { 'X-Request-Id': second } })
+  await as.visitCallback(app, body, {}, { headers: { 'X-Request-Id': second } })
   await tenant.post('/v2/auth/authenticate', wish, { 'X-Request-Id': third })
-  expect(await Promise.all([first, second, third].map(tripsOf))).toEqual([1, 2, 1])
+  expect(await Promise.all([first, second, third].map(countTrips))).toEqual([1, 2, 1])
 })
 
 it('says who acted', async () => {
-  const { tenant } = await as.setUp(app)
-  const ids = [nobody(), nobody(), nobody()]
+  const { tenant } = await as.setUpProvider(app)
+  const ids = [unusedId(), unusedId(), unusedId()]
   const wish = { provider: 'example', user_id: 'ada' }
   const { body } = await tenant.post('/v2/auth/authenticate', wish, { 'X-Request-Id': ids[0]! })
-  await as.comeBack(app, body, {}, { headers: { 'X-Request-Id': ids[1]! } })
+  await as.visitCallback(app, body, {}, { headers: { 'X-Request-Id': ids[1]! } })
   await tenant.post('/v2/auth/authenticate', wish, { 'X-Request-Id': ids[2]! })
-  const events = (await Promise.all(ids.map(id => eventsOf(id, app)))).flat()
+  const events = (await Promise.all(ids.map(id => readEvents(id, app)))).flat()
   expect(events.map(({ type, actor_kind }) => [type, actor_kind])).toEqual([
     ['oauth_flow.started', 'key'],
     ['oauth_token.connected', 'session'],
@@ -444,7 +483,7 @@ it('says who acted', async () => {
   expect(events.every(({ tenant_id }) => tenant_id === tenant.tenant_id)).toBe(true)
 })
 
-const HOSTILE = [
+const HOSTILE_TEXTS = [
   '<script>alert(1)</script>',
   '"><img src=x onerror=alert(1)>',
   "javascript:alert('1')",
@@ -452,13 +491,13 @@ const HOSTILE = [
   '{{7*7}}',
 ]
 
-describe.each(HOSTILE)('a page told %s', hostile => {
+describe.each(HOSTILE_TEXTS)('a page told %s', hostile => {
   it.each(['state', 'code', 'iss', 'error', 'error_description', 'error_uri', 'whatever'])(
     'as %s repeats nothing of it',
     async name => {
-      const { tenant } = await as.setUp(app, {}, withIssuer)
-      const begun = await as.begin(tenant)
-      const { text, headers } = await as.comeBack(app, begun, { [name]: hostile })
+      const { tenant } = await as.setUpProvider(app, {}, withIssuer)
+      const begun = await as.beginAuthentication(tenant)
+      const { text, headers } = await as.visitCallback(app, begun, { [name]: hostile })
       expect(text).not.toContain(hostile)
       expect(text).not.toMatch(/<(script|img|iframe|a|form)\b|49/)
       expect(headers.get('Content-Security-Policy')).toMatch(/^default-src 'none'; style-src 'sha256-[^']+'; base-uri/)
@@ -466,16 +505,16 @@ describe.each(HOSTILE)('a page told %s', hostile => {
   )
 
   it('as the provider’s name writes it harmlessly', async () => {
-    const { tenant } = await as.setUp(app, { name: `Name ${hostile}` })
-    const { text } = await as.comeBack(app, await as.begin(tenant))
+    const { tenant } = await as.setUpProvider(app, { name: `Name ${hostile}` })
+    const { text } = await as.visitCallback(app, await as.beginAuthentication(tenant))
     expect(text).toContain('is connected')
     expect(text.replaceAll(/<\/?(html|meta|title|style|h1|p|!doctype)[^<>]*>/g, '')).not.toMatch(/[<>]/)
   })
 })
 
 it('keeps every secret to itself', async () => {
-  lines.length = 0
-  const { tenant } = await as.setUp(app)
+  logLines.length = 0
+  const { tenant } = await as.setUpProvider(app)
   const texts: string[] = []
   const seen = async (reply: Promise<{ text: string; headers: Headers }>) => {
     const { text, headers } = await reply
@@ -483,28 +522,28 @@ it('keeps every secret to itself', async () => {
     return text
   }
   const begun = JSON.parse(await seen(tenant.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada' })))
-  const state = as.stateOf(begun)
+  const state = as.readState(begun)
   texts.length = 0
-  await seen(as.comeBack(app, begun))
+  await seen(as.visitCallback(app, begun))
   const { form } = server.asked.at(-1)!
   const { body } = await tenant.get(`/v2/auth/wait/${begun.auth_id}`)
   await seen(tenant.get('/v2/auth/tokens'))
   await seen(tenant.get('/v2/auth/providers'))
   await seen(tenant.get('/v2/auth/providers/example'))
-  server.token = () => Response.json({ error: 'invalid_client', error_description: as.SECRET }, { status: 401 })
-  const other = await as.begin(tenant, { user_id: 'bob' })
-  await seen(as.comeBack(app, other))
+  server.token = () => Response.json({ error: 'invalid_client', error_description: as.CLIENT_SECRET }, { status: 401 })
+  const other = await as.beginAuthentication(tenant, { user_id: 'bob' })
+  await seen(as.visitCallback(app, other))
   await seen(tenant.get(`/v2/auth/wait/${other.auth_id}`))
   clock.ahead = 3_600_000
   await seen(tenant.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada' }))
-  const stored = await everythingOf(tenant.tenant_id)
+  const stored = await readStoredText(tenant.tenant_id)
   const refresh = body.token.replace('access', 'refresh')
-  for (const secret of [state, 'the-code-secret', form.get('code_verifier')!, as.SECRET, body.token, refresh]) {
-    for (const text of [...texts, JSON.stringify(lines), stored]) expect(text).not.toContain(secret)
+  for (const secret of [state, 'the-code-secret', form.get('code_verifier')!, as.CLIENT_SECRET, body.token, refresh]) {
+    for (const text of [...texts, JSON.stringify(logLines), stored]) expect(text).not.toContain(secret)
   }
 })
 
-async function everythingOf(tenant_id: string): Promise<string> {
+async function readStoredText(tenant_id: string): Promise<string> {
   const { runAsSystem } = await import('../../src/kernel/db.ts')
   const { sql } = await import('drizzle-orm')
   const query = sql`select (select json_agg(e)::text from events e where e.tenant_id = ${tenant_id}::uuid)
@@ -516,8 +555,8 @@ async function everythingOf(tenant_id: string): Promise<string> {
 }
 
 it('finds nothing of another workspace or organisation', async () => {
-  const { tenant } = await as.setUp(app)
-  const begun = await as.connect(app, tenant)
+  const { tenant } = await as.setUpProvider(app)
+  const begun = await as.completeAuthentication(app, tenant)
   const stranger = await newTenant({ app })
   expect((await stranger.get(`/v2/auth/wait/${begun.auth_id}`)).status).toBe(404)
   expect((await stranger.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada' })).body.code).toBe(

@@ -1,19 +1,19 @@
 import { afterEach, describe, expect, it } from 'vitest'
-import { tripsOf } from '#runtime'
+import { countTrips } from '#runtime'
 import { NewProvider } from '../../src/oauth/schema.ts'
-import { clock, eventsOf, lines, newTenant, nobody } from '../support/app.ts'
-import { PROVIDERS, pathOf, rowOf } from '../support/providers.ts'
+import { clock, logLines, newTenant, readEvents, unusedId } from '../support/app.ts'
+import { getProviderPath, PROVIDERS_PATH, readProvider } from '../support/providers.ts'
 
 const SECRET = 'very-secret-7261'
-const byHand = (over: Record<string, unknown> = {}) => ({
+const givenProvider = (over: Record<string, unknown> = {}) => ({
   ...NewProvider.meta()!.example!,
   provider_id: 'hand',
   client_secret: SECRET,
   ...over,
 })
-const once = (key: string) => ({ 'Idempotency-Key': key })
+const idempotencyHeader = (key: string) => ({ 'Idempotency-Key': key })
 
-const CONTRACT = [
+const CONTRACT_MEMBERS = [
   ...['id', 'organization_id', 'provider_id', 'name', 'client_id', 'auth_url', 'token_url', 'uses_pkce'],
   ...['code_challenge_method', 'created_at', 'updated_at', 'provider_type', 'mcp_server_url'],
   ...['token_endpoint_auth_method', 'is_dynamic_client'],
@@ -26,9 +26,9 @@ afterEach(() => {
 describe('a provider by hand', () => {
   it('is made with the members of the contract, all of them there, and never tells its secret', async () => {
     const tenant = await newTenant()
-    const made = await tenant.post(PROVIDERS, byHand())
+    const made = await tenant.post(PROVIDERS_PATH, givenProvider())
     expect(made.status).toBe(200)
-    expect(Object.keys(made.body).sort()).toEqual(CONTRACT)
+    expect(Object.keys(made.body).sort()).toEqual(CONTRACT_MEMBERS)
     expect(made.body).toMatchObject({
       organization_id: tenant.organization_id,
       provider_id: 'hand',
@@ -39,9 +39,9 @@ describe('a provider by hand', () => {
       token_endpoint_auth_method: 'client_secret_post',
       is_dynamic_client: false,
     })
-    const list = await tenant.get(PROVIDERS)
+    const list = await tenant.get(PROVIDERS_PATH)
     expect([list.status, list.body]).toEqual([200, [made.body]])
-    const one = await tenant.get(pathOf('hand'))
+    const one = await tenant.get(getProviderPath('hand'))
     expect(one.body).toMatchObject({
       ...made.body,
       scopes: ['read:user'],
@@ -52,21 +52,21 @@ describe('a provider by hand', () => {
       trace: [],
     })
     expect([made, list, one].map(reply => reply.text).join()).not.toContain(SECRET)
-    expect((await rowOf(tenant, 'hand')).client_secret).toBe(SECRET)
+    expect((await readProvider(tenant, 'hand')).client_secret).toBe(SECRET)
   })
 
   it('is public without a secret, goes without PKCE where that is said, and knows the types of the contract', async () => {
     const tenant = await newTenant()
     const over = { client_secret: null, uses_pkce: false, provider_type: 'slack', scopes: ['a', 'b', 'a'] }
-    const { body } = await tenant.post(PROVIDERS, byHand(over))
+    const { body } = await tenant.post(PROVIDERS_PATH, givenProvider(over))
     expect(body).toMatchObject({
       token_endpoint_auth_method: 'none',
       uses_pkce: false,
       code_challenge_method: null,
       provider_type: 'slack',
     })
-    expect((await tenant.get(pathOf('hand'))).body.scopes).toEqual(['a', 'b'])
-    expect((await rowOf(tenant, 'hand')).client_secret).toBe(null)
+    expect((await tenant.get(getProviderPath('hand'))).body.scopes).toEqual(['a', 'b'])
+    expect((await readProvider(tenant, 'hand')).client_secret).toBe(null)
   })
 
   it.each([
@@ -75,7 +75,7 @@ describe('a provider by hand', () => {
     [{ provider_id: 'a'.repeat(64) }, 'provider_id'],
     [{ provider_id: 'a/b' }, 'provider_id'],
     [{ provider_id: '' }, 'provider_id'],
-    [{ provider_id: nobody() }, 'provider_id'],
+    [{ provider_id: unusedId() }, 'provider_id'],
     [{ provider_id: 'mcp-discover' }, 'provider_id'],
     [{ auth_url: 'not an address' }, 'auth_url'],
     [{ auth_url: 'file:///etc/passwd' }, 'auth_url'],
@@ -88,7 +88,7 @@ describe('a provider by hand', () => {
     [{ scopes: ['a b'] }, 'scopes'],
     [{ client_id: '' }, 'client_id'],
   ])('is refused with %j', async (over, member) => {
-    const { status, body } = await (await newTenant()).post(PROVIDERS, byHand(over))
+    const { status, body } = await (await newTenant()).post(PROVIDERS_PATH, givenProvider(over))
     expect([status, body.code, body.errors[0].loc[1]]).toEqual([422, 'invalid_request', member])
   })
 
@@ -98,33 +98,33 @@ describe('a provider by hand', () => {
     ['revocation_url', 'https://metadata.internal/r'],
     ['auth_url', 'https://user:pass@example.com/a'],
   ])('is refused where %s is %s', async (member, url) => {
-    const { status, body } = await (await newTenant()).post(PROVIDERS, byHand({ [member]: url }))
+    const { status, body } = await (await newTenant()).post(PROVIDERS_PATH, givenProvider({ [member]: url }))
     expect([status, body.code]).toEqual([422, 'blocked_url'])
   })
 
   it('has a name of its own in the organisation, whichever workspace made it', async () => {
     const [one, other] = await Promise.all([newTenant(), newTenant()])
-    await one.post(PROVIDERS, byHand())
+    await one.post(PROVIDERS_PATH, givenProvider())
     const second = (await one.owner.post('/workspaces', { display_name: 'Second' })).body.id
     const inside = { 'X-Tenant-Id': second }
-    const again = await one.owner.post(PROVIDERS, byHand(), inside)
+    const again = await one.owner.post(PROVIDERS_PATH, givenProvider(), inside)
     expect([again.status, again.body.code]).toEqual([409, 'provider_id_conflict'])
-    expect((await one.owner.get(PROVIDERS, inside)).body).toHaveLength(1)
-    expect((await other.post(PROVIDERS, byHand())).status).toBe(200)
-    expect((await other.get(PROVIDERS)).body).toHaveLength(1)
+    expect((await one.owner.get(PROVIDERS_PATH, inside)).body).toHaveLength(1)
+    expect((await other.post(PROVIDERS_PATH, givenProvider())).status).toBe(200)
+    expect((await other.get(PROVIDERS_PATH)).body).toHaveLength(1)
   })
 
   it('is made once by many at the same time', async () => {
     const tenant = await newTenant()
-    const replies = await Promise.all(Array.from({ length: 8 }, () => tenant.post(PROVIDERS, byHand())))
+    const replies = await Promise.all(Array.from({ length: 8 }, () => tenant.post(PROVIDERS_PATH, givenProvider())))
     expect(replies.map(reply => reply.status).sort()).toEqual([200, ...Array(7).fill(409)])
   })
 
   it('is the same when the request is repeated under its key', async () => {
     const tenant = await newTenant()
     const [first, again] = [
-      await tenant.post(PROVIDERS, byHand(), once('k')),
-      await tenant.post(PROVIDERS, byHand(), once('k')),
+      await tenant.post(PROVIDERS_PATH, givenProvider(), idempotencyHeader('k')),
+      await tenant.post(PROVIDERS_PATH, givenProvider(), idempotencyHeader('k')),
     ]
     expect([again.text, again.headers.get('Idempotency-Replayed')]).toEqual([first.text, 'true'])
   })
@@ -132,10 +132,10 @@ describe('a provider by hand', () => {
   it('needs to know its workspace from an organisation key', async () => {
     const { owner, tenant_id } = await newTenant()
     const inside = { 'X-Tenant-Id': tenant_id }
-    expect((await owner.post(PROVIDERS, byHand())).body.code).toBe('workspace_required')
-    expect((await owner.get(PROVIDERS)).body.code).toBe('workspace_required')
-    expect((await owner.post(PROVIDERS, byHand(), inside)).status).toBe(200)
-    expect((await owner.get(PROVIDERS, inside)).body).toHaveLength(1)
+    expect((await owner.post(PROVIDERS_PATH, givenProvider())).body.code).toBe('workspace_required')
+    expect((await owner.get(PROVIDERS_PATH)).body.code).toBe('workspace_required')
+    expect((await owner.post(PROVIDERS_PATH, givenProvider(), inside)).status).toBe(200)
+    expect((await owner.get(PROVIDERS_PATH, inside)).body).toHaveLength(1)
   })
 })
 
@@ -144,47 +144,49 @@ describe('the list', () => {
     const tenant = await newTenant()
     for (const [i, provider_id] of ['a', 'c', 'b'].entries()) {
       clock.ahead = i * 1000
-      await tenant.post(PROVIDERS, byHand({ provider_id }))
+      await tenant.post(PROVIDERS_PATH, givenProvider({ provider_id }))
     }
-    const ids = (await tenant.get(PROVIDERS)).body.map((one: { provider_id: string }) => one.provider_id)
+    const ids = (await tenant.get(PROVIDERS_PATH)).body.map((one: { provider_id: string }) => one.provider_id)
     expect(ids).toEqual(['b', 'c', 'a'])
   })
 
   it('is a bare array, also when it is empty', async () => {
-    expect((await (await newTenant()).get(PROVIDERS)).body).toEqual([])
+    expect((await (await newTenant()).get(PROVIDERS_PATH)).body).toEqual([])
   })
 })
 
 describe('reading one', () => {
   it('answers 304 to who has it, and 404 to who asks for another', async () => {
     const tenant = await newTenant()
-    await tenant.post(PROVIDERS, byHand())
-    const tag = (await tenant.get(pathOf('hand'))).headers.get('ETag')!
-    expect((await tenant.get(pathOf('hand'), { 'If-None-Match': tag })).status).toBe(304)
-    for (const other of ['other', nobody()]) {
-      const { status, body } = await tenant.get(pathOf(other))
+    await tenant.post(PROVIDERS_PATH, givenProvider())
+    const tag = (await tenant.get(getProviderPath('hand'))).headers.get('ETag')!
+    expect((await tenant.get(getProviderPath('hand'), { 'If-None-Match': tag })).status).toBe(304)
+    for (const other of ['other', unusedId()]) {
+      const { status, body } = await tenant.get(getProviderPath(other))
       expect([status, body.code]).toEqual([404, 'provider_not_found'])
     }
   })
 
   it('shows warnings and trace to those who may change it, and the rest to those who may read', async () => {
     const tenant = await newTenant()
-    await tenant.post(PROVIDERS, byHand())
+    await tenant.post(PROVIDERS_PATH, givenProvider())
     const role_id = '00000000-0000-4000-8000-000000000003'
     const { key } = (await tenant.post('/workspaces/current/api-keys', { description: 'viewer', role_id })).body
     const viewer = tenant.as(key)
-    const [own, theirs] = [await tenant.get(pathOf('hand')), await viewer.get(pathOf('hand'))]
+    const [own, theirs] = [await tenant.get(getProviderPath('hand')), await viewer.get(getProviderPath('hand'))]
     expect(theirs.body).toEqual({ ...own.body, warnings: null, trace: null })
-    expect((await viewer.post(PROVIDERS, byHand({ provider_id: 'x' }))).body.code).toBe('permission_missing')
-    expect((await viewer.patch(pathOf('hand'), { name: 'x' })).body.code).toBe('permission_missing')
-    expect((await viewer.delete(pathOf('hand'))).body.code).toBe('permission_missing')
+    expect((await viewer.post(PROVIDERS_PATH, givenProvider({ provider_id: 'x' }))).body.code).toBe(
+      'permission_missing',
+    )
+    expect((await viewer.patch(getProviderPath('hand'), { name: 'x' })).body.code).toBe('permission_missing')
+    expect((await viewer.delete(getProviderPath('hand'))).body.code).toBe('permission_missing')
   })
 })
 
 describe('a patch', () => {
   it('changes what it names and keeps the rest', async () => {
     const tenant = await newTenant()
-    const made = await tenant.post(PROVIDERS, byHand())
+    const made = await tenant.post(PROVIDERS_PATH, givenProvider())
     const patch = {
       name: ' Renamed ',
       client_id: 'new-client',
@@ -194,7 +196,7 @@ describe('a patch', () => {
       token_url: null,
       uses_pkce: false,
     }
-    const patched = await tenant.patch(pathOf('hand'), patch)
+    const patched = await tenant.patch(getProviderPath('hand'), patch)
     expect(patched.status).toBe(200)
     expect(patched.body).toMatchObject({
       ...made.body,
@@ -207,76 +209,82 @@ describe('a patch', () => {
       updated_at: expect.any(String),
     })
     expect(patched.headers.get('ETag')).toBe('"2"')
-    expect((await tenant.get(pathOf('hand'))).body).toEqual(patched.body)
-    expect((await rowOf(tenant, 'hand')).client_secret).toBe('new-secret-9313')
+    expect((await tenant.get(getProviderPath('hand'))).body).toEqual(patched.body)
+    expect((await readProvider(tenant, 'hand')).client_secret).toBe('new-secret-9313')
   })
 
   it('makes a public client of a confidential one, and the other way', async () => {
     const tenant = await newTenant()
-    await tenant.post(PROVIDERS, byHand())
-    const none = await tenant.patch(pathOf('hand'), { token_endpoint_auth_method: 'none' })
+    await tenant.post(PROVIDERS_PATH, givenProvider())
+    const none = await tenant.patch(getProviderPath('hand'), { token_endpoint_auth_method: 'none' })
     expect(none.body.token_endpoint_auth_method).toBe('none')
-    expect((await rowOf(tenant, 'hand')).client_secret).toBe(null)
-    const back = await tenant.patch(pathOf('hand'), { client_secret: SECRET })
+    expect((await readProvider(tenant, 'hand')).client_secret).toBe(null)
+    const back = await tenant.patch(getProviderPath('hand'), { client_secret: SECRET })
     expect(back.body.token_endpoint_auth_method).toBe('client_secret_post')
     const basic = { client_secret: SECRET, token_endpoint_auth_method: 'client_secret_basic' }
-    expect((await tenant.patch(pathOf('hand'), basic)).body.token_endpoint_auth_method).toBe('client_secret_basic')
-    const without = await tenant.patch(pathOf('hand'), { token_endpoint_auth_method: 'client_secret_post' })
+    expect((await tenant.patch(getProviderPath('hand'), basic)).body.token_endpoint_auth_method).toBe(
+      'client_secret_basic',
+    )
+    const without = await tenant.patch(getProviderPath('hand'), { token_endpoint_auth_method: 'client_secret_post' })
     expect(without.body.code).toBe('invalid_request')
   })
 
   it('takes what stands, and refuses what cannot change', async () => {
     const tenant = await newTenant()
-    await tenant.post(PROVIDERS, byHand())
-    expect((await tenant.patch(pathOf('hand'), { provider_id: 'hand', mcp_server_url: null })).status).toBe(200)
+    await tenant.post(PROVIDERS_PATH, givenProvider())
+    expect((await tenant.patch(getProviderPath('hand'), { provider_id: 'hand', mcp_server_url: null })).status).toBe(
+      200,
+    )
     for (const patch of [
       { provider_id: 'other' },
       { mcp_server_url: 'https://mcp.example.com/mcp' },
       { provider_type: 'slack' },
     ]) {
-      const { status, body } = await tenant.patch(pathOf('hand'), patch)
+      const { status, body } = await tenant.patch(getProviderPath('hand'), patch)
       expect([status, body.code]).toEqual([400, 'member_immutable'])
       expect(body.detail).toContain(Object.keys(patch)[0])
     }
-    expect((await tenant.patch(pathOf('hand'), { auth_url: 'https://10.0.0.1/' })).body.code).toBe('blocked_url')
+    expect((await tenant.patch(getProviderPath('hand'), { auth_url: 'https://10.0.0.1/' })).body.code).toBe(
+      'blocked_url',
+    )
   })
 
   it('holds to If-Match', async () => {
     const tenant = await newTenant()
-    await tenant.post(PROVIDERS, byHand())
+    await tenant.post(PROVIDERS_PATH, givenProvider())
     const stale = { 'If-Match': '"1"' }
-    expect((await tenant.patch(pathOf('hand'), { name: 'A' }, stale)).status).toBe(200)
-    expect((await tenant.patch(pathOf('hand'), { name: 'B' }, stale)).status).toBe(412)
-    expect((await tenant.delete(pathOf('hand'), undefined, stale)).status).toBe(412)
-    expect((await tenant.delete(pathOf('hand'), undefined, { 'If-Match': '"2"' })).status).toBe(204)
+    expect((await tenant.patch(getProviderPath('hand'), { name: 'A' }, stale)).status).toBe(200)
+    expect((await tenant.patch(getProviderPath('hand'), { name: 'B' }, stale)).status).toBe(412)
+    expect((await tenant.delete(getProviderPath('hand'), undefined, stale)).status).toBe(412)
+    expect((await tenant.delete(getProviderPath('hand'), undefined, { 'If-Match': '"2"' })).status).toBe(204)
   })
 })
 
 describe('deleting', () => {
   it('frees the name', async () => {
     const tenant = await newTenant()
-    await tenant.post(PROVIDERS, byHand())
-    expect((await tenant.delete(pathOf('hand'))).status).toBe(204)
-    expect((await tenant.delete(pathOf('hand'))).body.code).toBe('provider_not_found')
-    expect((await tenant.post(PROVIDERS, byHand())).status).toBe(200)
+    await tenant.post(PROVIDERS_PATH, givenProvider())
+    expect((await tenant.delete(getProviderPath('hand'))).status).toBe(204)
+    expect((await tenant.delete(getProviderPath('hand'))).body.code).toBe('provider_not_found')
+    expect((await tenant.post(PROVIDERS_PATH, givenProvider())).status).toBe(200)
   })
 })
 
 it('every change is journaled, and a secret stands in no event and no line of the log', async () => {
   const tenant = await newTenant()
   const replies = [
-    await tenant.post(PROVIDERS, byHand()),
-    await tenant.patch(pathOf('hand'), { client_secret: 'other-secret-5521', scopes: ['x'] }),
-    await tenant.delete(pathOf('hand')),
+    await tenant.post(PROVIDERS_PATH, givenProvider()),
+    await tenant.patch(getProviderPath('hand'), { client_secret: 'other-secret-5521', scopes: ['x'] }),
+    await tenant.delete(getProviderPath('hand')),
   ]
-  const events = (await Promise.all(replies.map(reply => eventsOf(reply.headers.get('X-Request-Id')!)))).flat()
+  const events = (await Promise.all(replies.map(reply => readEvents(reply.headers.get('X-Request-Id')!)))).flat()
   expect(events.map(event => event.type)).toEqual([
     'oauth_provider.created',
     'oauth_provider.updated',
     'oauth_provider.deleted',
   ])
   expect(new Set(events.map(event => event.subject_id)).size).toBe(1)
-  for (const text of [JSON.stringify(events), JSON.stringify(lines), ...replies.map(reply => reply.text)]) {
+  for (const text of [JSON.stringify(events), JSON.stringify(logLines), ...replies.map(reply => reply.text)]) {
     expect(text).not.toContain(SECRET)
     expect(text).not.toContain('other-secret-5521')
   }
@@ -285,16 +293,16 @@ it('every change is journaled, and a secret stands in no event and no line of th
 it('each takes one trip', async () => {
   const tenant = await newTenant()
   const counted = async (call: (headers: Record<string, string>) => Promise<unknown>) => {
-    const id = `trip-provider-${nobody()}`
+    const id = `trip-provider-${unusedId()}`
     await call({ 'X-Request-Id': id })
-    return tripsOf(id)
+    return countTrips(id)
   }
   const secret = { client_secret: 'other' }
   expect([
-    await counted(headers => tenant.post(PROVIDERS, byHand(), headers)),
-    await counted(headers => tenant.get(PROVIDERS, headers)),
-    await counted(headers => tenant.get(pathOf('hand'), headers)),
-    await counted(headers => tenant.patch(pathOf('hand'), secret, headers)),
-    await counted(headers => tenant.delete(pathOf('hand'), undefined, headers)),
+    await counted(headers => tenant.post(PROVIDERS_PATH, givenProvider(), headers)),
+    await counted(headers => tenant.get(PROVIDERS_PATH, headers)),
+    await counted(headers => tenant.get(getProviderPath('hand'), headers)),
+    await counted(headers => tenant.patch(getProviderPath('hand'), secret, headers)),
+    await counted(headers => tenant.delete(getProviderPath('hand'), undefined, headers)),
   ]).toEqual([1, 1, 1, 1, 1])
 })

@@ -1,13 +1,26 @@
 // Real servers with their real faults: what becomes of each, and what it was asked.
 import { describe, expect, it } from 'vitest'
-import { RESOURCE, SERVER, type Way, walk } from '../support/mcp.ts'
-import { real } from '../support/real-servers.ts'
+import {
+  type DiscoveryScenario,
+  discoverAndRegister,
+  RESOURCE_METADATA_PATH,
+  SERVER_METADATA_PATH,
+} from '../support/mcp-sites.ts'
+import { realServers } from '../support/real-servers.ts'
 
-type Case = [name: string, server: { server: string; sites: Parameters<typeof walk>[0] }, out: object, way?: Way]
-const { github, atlassian, slack, google, sentry, figma, entra, cognito, retool, linear, ...others } = real
+type Case = [
+  name: string,
+  server: { server: string; sites: Parameters<typeof discoverAndRegister>[0] },
+  out: object,
+  way?: DiscoveryScenario,
+]
+const { github, atlassian, slack, google, sentry, figma, entra, cognito, retool, linear, ...others } = realServers
 const DOCUMENT = 'https://slipway.example.com/.well-known/oauth-client.json/p'
-const own = { wish: { client_id: 'ours', client_secret: 'hush' } }
-const assuming = (host: string): Way => ({ ...own, options: { assumeS256: one => one === host } })
+const ownClient = { wish: { client_id: 'ours', client_secret: 'hush' } }
+const assumeS256At = (host: string): DiscoveryScenario => ({
+  ...ownClient,
+  options: { assumeS256: one => one === host },
+})
 
 const cases: Case[] = [
   ['GitHub registers nobody', github, { code: 'registration_unsupported' }],
@@ -19,7 +32,7 @@ const cases: Case[] = [
       ...{ token_url: 'https://github.com/login/oauth/access_token', scopes: ['repo', 'read:org'] },
       ...{ registration: 'given', client_id: 'ours', token_endpoint_auth_method: 'client_secret_basic' },
     },
-    own,
+    ownClient,
   ],
   ['Atlassian names an issuer without its path', atlassian, { code: 'issuer_mismatch' }],
   [
@@ -28,7 +41,7 @@ const cases: Case[] = [
     { code: 'issuer_mismatch' },
     { server: 'https://mcp.atlassian.com/v1/mcp' },
   ],
-  ['Slack names the issuer of another host', slack, { code: 'issuer_mismatch' }, own],
+  ['Slack names the issuer of another host', slack, { code: 'issuer_mismatch' }, ownClient],
   ['Google registers nobody', google, { code: 'registration_unsupported' }],
   [
     'Google is listed with a slash, and has its tokens elsewhere',
@@ -37,7 +50,7 @@ const cases: Case[] = [
       ...{ issuer: 'https://accounts.google.com', token_url: 'https://oauth2.googleapis.com/token' },
       ...{ token_endpoint_auth_method: 'client_secret_post', warnings: ['issuer_slash'] },
     },
-    own,
+    ownClient,
   ],
   ['Sentry names two places, of which the first is none', sentry, { resource: sentry.server, registration: 'dynamic' }],
   ['Figma does not know us', figma, { code: 'registration_rejected', about: '403 “Forbidden”' }],
@@ -47,19 +60,19 @@ const cases: Case[] = [
     { registration: 'dynamic', client_id: 'made', scopes: ['mcp:connect'] },
     { wish: { name: 'Known' } },
   ],
-  ['Entra lists no methods of PKCE', entra, { code: 'pkce_unsupported' }, own],
+  ['Entra lists no methods of PKCE', entra, { code: 'pkce_unsupported' }, ownClient],
   [
     'Entra, where the organisation assumes them',
     entra,
     { registration: 'given', scopes: ['offline_access'], uses_pkce: true, warnings: ['pkce_assumed'] },
-    assuming('login.microsoftonline.com'),
+    assumeS256At('login.microsoftonline.com'),
   ],
-  ['Cognito lists no methods of PKCE', cognito, { code: 'pkce_unsupported' }, own],
+  ['Cognito lists no methods of PKCE', cognito, { code: 'pkce_unsupported' }, ownClient],
   [
     'Cognito, where the organisation assumes them',
     cognito,
     { auth_url: 'https://acme.auth.us-east-1.amazoncognito.com/oauth2/authorize', warnings: ['pkce_assumed'] },
-    assuming('cognito-idp.us-east-1.amazonaws.com'),
+    assumeS256At('cognito-idp.us-east-1.amazonaws.com'),
   ],
   ['Retool keeps one document to itself, and shows the other', retool, { resource: retool.server, warnings: [] }],
   [
@@ -81,12 +94,12 @@ const cases: Case[] = [
     others.supabase,
     { issuer: 'https://api.supabase.com', warnings: [] },
   ],
-  ['an open server', others.open, { code: 'oauth_not_required' }, own],
+  ['an open server', others.open, { code: 'oauth_not_required' }, ownClient],
 ]
 
 describe('real servers', () => {
   it.each(cases)('%s', async (_, { server, sites }, out, way) => {
-    const { found, asked, world } = walk(sites, { server, ...way })
+    const { found, asked, world } = discoverAndRegister(sites, { server, ...way })
     const outcome = await found.catch(({ code, extra }) => ({ code, about: extra.about }))
     const { about = '', ...rest } = out as { about?: string }
     expect(outcome).toMatchObject(rest)
@@ -97,12 +110,12 @@ describe('real servers', () => {
   })
 
   it('GitHub is asked below its path only', async () => {
-    const { found, asked } = walk(github.sites, { server: github.server, ...own })
+    const { found, asked } = discoverAndRegister(github.sites, { server: github.server, ...ownClient })
     await found
     expect(asked()).toEqual([
       'POST https://api.githubcopilot.com/mcp/',
-      `GET https://api.githubcopilot.com${RESOURCE}/mcp/`,
-      `GET https://github.com${SERVER}/login/oauth`,
+      `GET https://api.githubcopilot.com${RESOURCE_METADATA_PATH}/mcp/`,
+      `GET https://github.com${SERVER_METADATA_PATH}/login/oauth`,
     ])
   })
 })

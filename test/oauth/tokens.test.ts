@@ -1,125 +1,125 @@
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
-import { tripsOf } from '#runtime'
+import { countTrips } from '#runtime'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { clock, eventsOf, newTenant, nobody, type Tenant } from '../support/app.ts'
+import { clock, newTenant, readEvents, type Tenant, unusedId } from '../support/app.ts'
 import * as as from '../support/authorization-server.ts'
 
-const { server, app } = as.authorizationServer()
+const { server, app } = as.makeAuthorizationServer()
 beforeEach(() => {
   clock.ahead = 0
-  server.token = () => as.tokens()
+  server.token = () => as.respondWithTokens()
   server.revocation = () => new Response(null)
   server.revoked.length = 0
 })
 
 const HOUR = 3_600_000
-const wish = { provider: 'example', user_id: 'ada' }
-const ask = async (tenant: Tenant, headers: Record<string, string> = {}) =>
-  tenant.post('/v2/auth/authenticate', wish, headers)
+const tokenRequest = { provider: 'example', user_id: 'ada' }
+const requestToken = async (tenant: Tenant, headers: Record<string, string> = {}) =>
+  tenant.post('/v2/auth/authenticate', tokenRequest, headers)
 
 /** A server that takes each refresh token once, and ends everything when one comes again. */
-function rotating() {
+function rotatingServer() {
   let current: string | null = null
   let asked = 0
   const give = () => {
-    const given = as.grant()
+    const given = as.makeTokens()
     current = given.refresh_token
     return Response.json(given)
   }
   return {
     asked: () => asked,
-    answer: async ({ form }: as.Asked) => {
+    answer: async ({ form }: as.TokenRequest) => {
       if (form.get('grant_type') === 'authorization_code') return give()
       asked++
       if (form.get('refresh_token') === current) return give()
       current = null
-      return as.refusal('invalid_grant')
+      return as.respondWithError('invalid_grant')
     },
   }
 }
 
 describe('a fresh token', () => {
   it('is the one at hand until a minute before its end, and then another', async () => {
-    const { tenant } = await as.setUp(app)
-    await as.connect(app, tenant)
-    const { token } = (await ask(tenant)).body
+    const { tenant } = await as.setUpProvider(app)
+    await as.completeAuthentication(app, tenant)
+    const { token } = (await requestToken(tenant)).body
     clock.ahead = HOUR - 65_000
-    expect((await ask(tenant)).body.token).toBe(token)
+    expect((await requestToken(tenant)).body.token).toBe(token)
     clock.ahead = HOUR - 55_000
-    const id = as.trip()
-    const { body } = await ask(tenant, { 'X-Request-Id': id })
+    const id = as.newTripId()
+    const { body } = await requestToken(tenant, { 'X-Request-Id': id })
     expect(body).toEqual({ status: 'completed', token: expect.not.stringContaining(token) })
-    expect(await tripsOf(id)).toBe(2)
-    expect((await eventsOf(id, app)).map(({ type }) => type)).toEqual(['oauth_token.refreshed'])
-    expect((await ask(tenant)).body.token).toBe(body.token)
+    expect(await countTrips(id)).toBe(2)
+    expect((await readEvents(id, app)).map(({ type }) => type)).toEqual(['oauth_token.refreshed'])
+    expect((await requestToken(tenant)).body.token).toBe(body.token)
   })
 
   it('names the resource and the client when it is refreshed', async () => {
-    const { tenant } = await as.setUp(app, {}, { resource: 'https://mcp.example.com/mcp/' })
-    await as.connect(app, tenant)
+    const { tenant } = await as.setUpProvider(app, {}, { resource: 'https://mcp.example.com/mcp/' })
+    await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
-    await ask(tenant)
+    await requestToken(tenant)
     expect(Object.fromEntries(server.asked.at(-1)!.form)).toEqual({
       grant_type: 'refresh_token',
       refresh_token: expect.stringMatching(/^refresh-secret/),
       resource: 'https://mcp.example.com/mcp/',
       client_id: expect.anything(),
-      client_secret: as.SECRET,
+      client_secret: as.CLIENT_SECRET,
     })
   })
 
   it('keeps the refresh token where the server gives no other', async () => {
-    const { tenant } = await as.setUp(app)
-    await as.connect(app, tenant)
-    server.token = () => as.tokens({ refresh_token: undefined })
+    const { tenant } = await as.setUpProvider(app)
+    await as.completeAuthentication(app, tenant)
+    server.token = () => as.respondWithTokens({ refresh_token: undefined })
     clock.ahead = HOUR
-    await ask(tenant)
+    await requestToken(tenant)
     const first = server.asked.at(-1)!.form.get('refresh_token')
     clock.ahead = 2 * HOUR
-    expect((await ask(tenant)).body.status).toBe('completed')
+    expect((await requestToken(tenant)).body.status).toBe('completed')
     expect(server.asked.at(-1)!.form.get('refresh_token')).toBe(first)
   })
 
   it('is asked for once by twenty at once, and all have it', async () => {
-    const { tenant } = await as.setUp(app)
-    const server_ = rotating()
+    const { tenant } = await as.setUpProvider(app)
+    const server_ = rotatingServer()
     server.token = server_.answer
-    await as.connect(app, tenant)
+    await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
-    const all = await Promise.all(Array.from({ length: 20 }, () => ask(tenant)))
+    const all = await Promise.all(Array.from({ length: 20 }, () => requestToken(tenant)))
     expect(new Set(all.map(({ body }) => `${body.status} ${body.token}`)).size).toBe(1)
     expect(all[0]!.body.status).toBe('completed')
     expect(server_.asked()).toBe(1)
     clock.ahead = 2 * HOUR
-    expect((await ask(tenant)).body.status).toBe('completed')
+    expect((await requestToken(tenant)).body.status).toBe('completed')
   })
 
   it('is not to be had where the server takes the refresh token no longer: the person connects again', async () => {
-    const { tenant } = await as.setUp(app)
-    await as.connect(app, tenant)
+    const { tenant } = await as.setUpProvider(app)
+    await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
-    server.token = () => as.refusal('invalid_grant')
-    const id = as.trip()
-    const { body } = await ask(tenant, { 'X-Request-Id': id })
+    server.token = () => as.respondWithError('invalid_grant')
+    const id = as.newTripId()
+    const { body } = await requestToken(tenant, { 'X-Request-Id': id })
     expect(body).toEqual({ status: 'connection_required', url: expect.any(String), auth_id: expect.any(String) })
-    expect(await tripsOf(id)).toBe(2)
+    expect(await countTrips(id)).toBe(2)
     const asked = server.asked.length
-    expect((await ask(tenant)).body.status).toBe('connection_required')
+    expect((await requestToken(tenant)).body.status).toBe('connection_required')
     expect(server.asked.length).toBe(asked)
     expect((await tenant.get('/v2/auth/tokens')).body.resources[0].connected).toBe(false)
-    server.token = () => as.tokens()
-    await as.comeBack(app, body)
-    expect((await ask(tenant)).body.status).toBe('completed')
+    server.token = () => as.respondWithTokens()
+    await as.visitCallback(app, body)
+    expect((await requestToken(tenant)).body.status).toBe('completed')
     expect((await tenant.get('/v2/auth/tokens')).body.resources[0].connected).toBe(true)
   })
 
   it('is not to be had where it has run out without a refresh token', async () => {
-    const { tenant } = await as.setUp(app)
-    server.token = () => as.tokens({ refresh_token: undefined })
-    await as.connect(app, tenant)
+    const { tenant } = await as.setUpProvider(app)
+    server.token = () => as.respondWithTokens({ refresh_token: undefined })
+    await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
-    expect((await ask(tenant)).body).toEqual({
+    expect((await requestToken(tenant)).body).toEqual({
       status: 'token_expired',
       url: expect.any(String),
       auth_id: expect.any(String),
@@ -128,58 +128,58 @@ describe('a fresh token', () => {
 
   it.each([
     ['a bad gateway', () => new Response('<html>', { status: 502 }), 502, 'upstream_error'],
-    ['a refused client', () => as.refusal('invalid_client', 401), 422, 'client_refused'],
+    ['a refused client', () => as.respondWithError('invalid_client', 401), 422, 'client_refused'],
     ['a page', () => new Response('<html>'), 422, 'token_answer_invalid'],
   ])('that fails by %s can be asked for again at once', async (_, answer, status, code) => {
-    const { tenant } = await as.setUp(app)
-    await as.connect(app, tenant)
+    const { tenant } = await as.setUpProvider(app)
+    await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
     server.token = answer
-    const id = as.trip()
-    const reply = await ask(tenant, { 'X-Request-Id': id })
-    expect([reply.status, reply.body.code, await tripsOf(id)]).toEqual([status, code, 2])
-    server.token = () => as.tokens()
-    expect((await ask(tenant)).body.status).toBe('completed')
+    const id = as.newTripId()
+    const reply = await requestToken(tenant, { 'X-Request-Id': id })
+    expect([reply.status, reply.body.code, await countTrips(id)]).toEqual([status, code, 2])
+    server.token = () => as.respondWithTokens()
+    expect((await requestToken(tenant)).body.status).toBe('completed')
   })
 
   it('is refreshed by the next one where whoever was at it has died', async () => {
-    const { tenant } = await as.setUp(app)
-    await as.connect(app, tenant)
+    const { tenant } = await as.setUpProvider(app)
+    await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
     await runAsSystem(
       app.database,
       sql`update oauth_tokens set leased_until = now() + interval '1 hour 1 second' where tenant_id = ${tenant.tenant_id}::uuid`,
     )
     const asked = server.asked.length
-    const asking = ask(tenant)
+    const asking = requestToken(tenant)
     clock.ahead = HOUR + 2000
     expect((await asking).body.status).toBe('completed')
     expect(server.asked.length).toBe(asked + 1)
   })
 
   it('of whoever was overtaken is the one that is stored', async () => {
-    const { tenant } = await as.setUp(app)
-    await as.connect(app, tenant)
+    const { tenant } = await as.setUpProvider(app)
+    await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
     let overtaken = false
     server.token = async () => {
       if (!overtaken) {
         overtaken = true
         clock.ahead += 40_000
-        await ask(tenant)
-        return as.refusal('invalid_grant')
+        await requestToken(tenant)
+        return as.respondWithError('invalid_grant')
       }
-      return as.tokens()
+      return as.respondWithTokens()
     }
-    const { body } = await ask(tenant)
+    const { body } = await requestToken(tenant)
     expect(body.status).toBe('completed')
-    expect((await ask(tenant)).body.token).toBe(body.token)
+    expect((await requestToken(tenant)).body.token).toBe(body.token)
   })
 
   it('is kept even if the key that asked is revoked meanwhile, and not told', async () => {
-    const { tenant } = await as.setUp(app)
-    server.token = rotating().answer
-    await as.connect(app, tenant)
+    const { tenant } = await as.setUpProvider(app)
+    server.token = rotatingServer().answer
+    await as.completeAuthentication(app, tenant)
     const made = await tenant.post('/workspaces/current/api-keys', { description: 'short' })
     clock.ahead = HOUR
     const before = server.token
@@ -187,35 +187,35 @@ describe('a fresh token', () => {
       await tenant.delete(`/workspaces/current/api-keys/${made.body.id}`)
       return before(asked)
     }
-    const refused = await tenant.as(made.body.key).post('/v2/auth/authenticate', wish)
+    const refused = await tenant.as(made.body.key).post('/v2/auth/authenticate', tokenRequest)
     expect([refused.status, refused.body.code]).toEqual([401, 'key_revoked'])
     server.token = before
-    expect((await ask(tenant)).body.status).toBe('completed')
+    expect((await requestToken(tenant)).body.status).toBe('completed')
     clock.ahead = 2 * HOUR
-    expect((await ask(tenant)).body.status).toBe('completed')
+    expect((await requestToken(tenant)).body.status).toBe('completed')
   })
 
   it('is never asked of a server or for a client that the provider was given since', async () => {
-    const { tenant } = await as.setUp(app)
-    await as.connect(app, tenant)
+    const { tenant } = await as.setUpProvider(app)
+    await as.completeAuthentication(app, tenant)
     await tenant.patch('/v2/auth/providers/example', {
       token_url: 'https://evil.example/token',
       client_secret: 'other',
     })
     clock.ahead = HOUR
     const asked = server.asked.length
-    expect((await ask(tenant)).body.status).toBe('connection_required')
+    expect((await requestToken(tenant)).body.status).toBe('connection_required')
     expect(server.asked.length).toBe(asked)
   })
 })
 
 describe('the connections', () => {
   it('are listed without their tokens, by provider and user', async () => {
-    const { tenant, provider } = await as.setUp(app)
+    const { tenant, provider } = await as.setUpProvider(app)
     await as.newProvider(tenant, app, { provider_id: 'another' })
-    server.token = () => as.tokens({ scope: 'read,extra' })
-    await as.connect(app, tenant, { scopes: ['read', 'write'] })
-    await as.connect(app, tenant, { user_id: 'bob' })
+    server.token = () => as.respondWithTokens({ scope: 'read,extra' })
+    await as.completeAuthentication(app, tenant, { scopes: ['read', 'write'] })
+    await as.completeAuthentication(app, tenant, { user_id: 'bob' })
     const { body } = await tenant.get('/v2/auth/tokens?user_id=ada')
     expect(body).toEqual({
       offset: 1,
@@ -245,24 +245,24 @@ describe('the connections', () => {
   })
 
   it('are ended here and at the server', async () => {
-    const { tenant } = await as.setUp(app)
-    const given = as.grant()
+    const { tenant } = await as.setUpProvider(app)
+    const given = as.makeTokens()
     server.token = () => Response.json(given)
-    await as.connect(app, tenant)
+    await as.completeAuthentication(app, tenant)
     const [{ id }] = (await tenant.get('/v2/auth/tokens')).body.resources
-    const trip = as.trip()
+    const trip = as.newTripId()
     const { body } = await tenant.as(tenant.key, { 'X-Request-Id': trip }).delete(`/v2/auth/tokens?token_id=${id}`)
     expect(body).toEqual({ id, revocation: 'revoked' })
-    expect(await tripsOf(trip)).toBe(1)
+    expect(await countTrips(trip)).toBe(1)
     expect(server.revoked.map(form => Object.fromEntries(form))).toEqual([
       expect.objectContaining({
         token: given.refresh_token,
         token_type_hint: 'refresh_token',
-        client_secret: as.SECRET,
+        client_secret: as.CLIENT_SECRET,
       }),
       expect.objectContaining({ token: given.access_token, token_type_hint: 'access_token' }),
     ])
-    expect((await ask(tenant)).body.status).toBe('pending')
+    expect((await requestToken(tenant)).body.status).toBe('pending')
     expect((await tenant.delete(`/v2/auth/tokens?token_id=${id}`)).body.code).toBe('token_not_found')
   })
 
@@ -271,23 +271,23 @@ describe('the connections', () => {
     ['will not', {}, () => new Response('no', { status: 503 }), 'failed'],
     ['is not there', { revocation_url: 'https://nowhere.example/revoke' }, () => new Response(null), 'failed'],
   ])('are gone here even if the server %s', async (_, over, answer, revocation) => {
-    const { tenant } = await as.setUp(app, over)
+    const { tenant } = await as.setUpProvider(app, over)
     server.revocation = answer
-    await as.connect(app, tenant)
+    await as.completeAuthentication(app, tenant)
     expect((await tenant.delete('/v2/auth/tokens?provider=example&user_id=ada')).body.revocation).toBe(revocation)
     expect((await tenant.get('/v2/auth/tokens')).body.resources).toEqual([])
   })
 
   it('are ended one at a time, by id or by provider and user', async () => {
-    const { tenant } = await as.setUp(app)
-    for (const query of ['', '?user_id=ada', `?token_id=${nobody()}&provider=example`])
+    const { tenant } = await as.setUpProvider(app)
+    for (const query of ['', '?user_id=ada', `?token_id=${unusedId()}&provider=example`])
       expect((await tenant.delete(`/v2/auth/tokens${query}`)).status).toBe(422)
     expect((await tenant.delete('/v2/auth/tokens?provider=example')).status).toBe(404)
   })
 
   it('of another workspace are neither seen nor ended', async () => {
-    const { tenant } = await as.setUp(app)
-    await as.connect(app, tenant)
+    const { tenant } = await as.setUpProvider(app)
+    await as.completeAuthentication(app, tenant)
     const [{ id }] = (await tenant.get('/v2/auth/tokens')).body.resources
     const stranger = await newTenant({ app })
     const second = await tenant.owner.post('/workspaces', { display_name: 'Second' })
@@ -295,6 +295,6 @@ describe('the connections', () => {
     expect((await stranger.delete(`/v2/auth/tokens?token_id=${id}`)).status).toBe(404)
     expect((await tenant.owner.delete(`/v2/auth/tokens?token_id=${id}`, undefined, inside)).status).toBe(404)
     expect((await stranger.get('/v2/auth/tokens')).body.resources).toEqual([])
-    expect((await ask(tenant)).body.status).toBe('completed')
+    expect((await requestToken(tenant)).body.status).toBe('completed')
   })
 })

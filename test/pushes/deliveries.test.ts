@@ -1,28 +1,28 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, beforeEach, describe, expect, inject, it } from 'vitest'
-import { settled } from '../../src/kernel/afterwards.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { alone, lines, newTenant, nobody, send, theApp } from '../support/app.ts'
-import { revisionsOf, told } from '../support/deployments.ts'
+import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { deleteOrganizations, getApp, logLines, newTenant, send, unusedId } from '../support/app.ts'
+import { expectCompleteJournal, listRevisions } from '../support/deployments.ts'
 import { newIntegration } from '../support/integrations.ts'
 import {
-  atTheHost,
   type Delivery,
   deliver,
-  delivered,
-  following,
+  deliverAndSettle,
   newRepository,
+  newRepositoryDeployment,
   type Repository,
-  signed,
-  takenUp,
+  serveRepositories,
+  signBody,
+  sweepDeliveriesAfter,
 } from '../support/pushes.ts'
 
-beforeAll(alone)
-beforeEach(() => atTheHost())
+beforeAll(deleteOrganizations)
+beforeEach(() => serveRepositories())
 
-const kept = async (id: string) => {
+const storedDeliveries = async (id: string) => {
   const query = sql`select state, attempts, error from githost_deliveries where delivery_id = ${id}`
-  const [rows] = (await runAsSystem(theApp().database, query)) as [unknown[][]]
+  const [rows] = (await runAsSystem(getApp().database, query)) as [unknown[][]]
   return rows.map(([state, attempts, error]) => [state, Number(attempts), error])
 }
 
@@ -40,13 +40,13 @@ function dyingHost(repository: Repository) {
       repository.mood.answer = null
       for (const answer of answers) answer(late?.clone())
       await Promise.all(left)
-      await settled()
+      await finishPendingWork()
     },
   }
 }
 
-const OTHER_SECRET = await signed('{}', 'other')
-const OTHER_BODY = await signed('{ }')
+const OTHER_SECRET = await signBody('{}', 'other')
+const OTHER_BODY = await signBody('{ }')
 
 describe('a delivery', () => {
   it.each([
@@ -57,13 +57,13 @@ describe('a delivery', () => {
     ['SHA-1 alone', { 'X-Hub-Signature': 'sha1=5d61605c3feea9799210ddcb71307d4ba264225f' }],
   ])('with %s is not taken', async (_, headers) => {
     const integration = await newIntegration(await newTenant())
-    for (const path of [`/${integration}`, '', `/${nobody()}`, '/nonsense']) {
+    for (const path of [`/${integration}`, '', `/${unusedId()}`, '/nonsense']) {
       const reply = await send('POST', `/v1/integrations/forge/githost${path}/webhook`, {
         raw: '{}',
         headers: {
           'Content-Type': 'application/json',
           'X-GitHub-Event': 'push',
-          'X-GitHub-Delivery': nobody(),
+          'X-GitHub-Delivery': unusedId(),
           ...headers,
         },
       })
@@ -81,13 +81,13 @@ describe('a delivery', () => {
   it('by either host’s header is taken', async () => {
     const integration = await newIntegration(await newTenant())
     for (const [name, value] of [
-      ['X-Hub-Signature-256', `sha256=${await signed('{}')}`],
-      ['X-Gitea-Signature', await signed('{}')],
+      ['X-Hub-Signature-256', `sha256=${await signBody('{}')}`],
+      ['X-Gitea-Signature', await signBody('{}')],
     ] as const) {
       const headers = {
         'Content-Type': 'application/json',
         'X-GitHub-Event': 'ping',
-        'X-GitHub-Delivery': nobody(),
+        'X-GitHub-Delivery': unusedId(),
         [name]: value,
       }
       const reply = await send('POST', `/v1/integrations/forge/githost/${integration}/webhook`, { raw: '{}', headers })
@@ -101,14 +101,14 @@ describe('a delivery', () => {
     expect([reply.status, reply.body.code]).toEqual([422, 'invalid_request'])
     expect((await deliver(integration, { event: 'push', payload: {}, id: '' })).status).toBe(422)
     const raw = 'payload=%7B%7D'
-    const headers = { 'Content-Type': 'application/x-www-form-urlencoded', 'X-Gitea-Signature': await signed(raw) }
+    const headers = { 'Content-Type': 'application/x-www-form-urlencoded', 'X-Gitea-Signature': await signBody(raw) }
     const form = await send('POST', `/v1/integrations/forge/githost/${integration}/webhook`, { raw, headers })
     expect(form.status).toBe(415)
   })
 
   it('of more than a host delivers is refused before it is read', async () => {
     const integration = await newIntegration(await newTenant())
-    const headers = { 'Content-Length': String(26 * 1024 * 1024), 'X-Gitea-Signature': await signed('{}') }
+    const headers = { 'Content-Length': String(26 * 1024 * 1024), 'X-Gitea-Signature': await signBody('{}') }
     const reply = await send('POST', `/v1/integrations/forge/githost/${integration}/webhook`, { raw: '{}', headers })
     expect(reply.status).toBe(413)
   })
@@ -116,55 +116,55 @@ describe('a delivery', () => {
   it('is answered before its work is done, which goes on', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository)
+    const { id } = await newRepositoryDeployment(tenant, repository)
     let answer = (_: undefined) => {}
     repository.mood.answer = () => new Promise<undefined>(resolve => (answer = resolve))
     const push = repository.push()
     expect((await deliver(repository.integrations[0]!, push)).status).toBe(202)
-    expect(await kept(push.id!)).toEqual([['waiting', 1, null]])
-    expect(await revisionsOf(tenant, id)).toHaveLength(1)
+    expect(await storedDeliveries(push.id!)).toEqual([['waiting', 1, null]])
+    expect(await listRevisions(tenant, id)).toHaveLength(1)
     await expect.poll(() => repository.asked.length).toBe(1)
     answer(undefined)
-    await settled()
-    expect(await kept(push.id!)).toEqual([['done', 1, null]])
-    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+    await finishPendingWork()
+    expect(await storedDeliveries(push.id!)).toEqual([['done', 1, null]])
+    expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
   it('whose work fails is tried again, ever later, until it is done', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository)
+    const { id } = await newRepositoryDeployment(tenant, repository)
     repository.mood.answer = () => new Response('{}', { status: 500 })
     const push = repository.push()
-    await delivered(repository.integrations[0]!, push)
-    expect(await kept(push.id!)).toEqual([['waiting', 1, 'upstream_error']])
-    await takenUp(3_600_000)
-    expect(await kept(push.id!)).toEqual([['waiting', 2, 'upstream_error']])
+    await deliverAndSettle(repository.integrations[0]!, push)
+    expect(await storedDeliveries(push.id!)).toEqual([['waiting', 1, 'upstream_error']])
+    await sweepDeliveriesAfter(3_600_000)
+    expect(await storedDeliveries(push.id!)).toEqual([['waiting', 2, 'upstream_error']])
     repository.mood.answer = null
-    await takenUp(3 * 3_600_000)
-    expect(await kept(push.id!)).toEqual([['done', 3, null]])
-    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+    await sweepDeliveriesAfter(3 * 3_600_000)
+    expect(await storedDeliveries(push.id!)).toEqual([['done', 3, null]])
+    expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
   it('is given up after ten attempts, and taken up again when the host delivers it again', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository)
+    const { id } = await newRepositoryDeployment(tenant, repository)
     repository.mood.answer = () => new Response('{}', { status: 500 })
     const push = repository.push()
-    await delivered(repository.integrations[0]!, push)
-    for (let i = 2; i <= 12; i++) await takenUp(i * 3_700_000)
-    expect(await kept(push.id!)).toEqual([['failed', 10, 'upstream_error']])
+    await deliverAndSettle(repository.integrations[0]!, push)
+    for (let i = 2; i <= 12; i++) await sweepDeliveriesAfter(i * 3_700_000)
+    expect(await storedDeliveries(push.id!)).toEqual([['failed', 10, 'upstream_error']])
     repository.mood.answer = null
-    await delivered(repository.integrations[0]!, push)
-    expect(await kept(push.id!)).toEqual([['done', 1, null]])
-    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+    await deliverAndSettle(repository.integrations[0]!, push)
+    expect(await storedDeliveries(push.id!)).toEqual([['done', 1, null]])
+    expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
   it('whose work died is picked up again', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository)
+    const { id } = await newRepositoryDeployment(tenant, repository)
     const push = repository.push()
     const hung = { ...push, id: crypto.randomUUID() }
     repository.mood.answer = () => new Promise<undefined>(() => {})
@@ -172,47 +172,48 @@ describe('a delivery', () => {
     await expect.poll(() => repository.asked.length).toBe(1)
     repository.mood.answer = null
     // It holds its lease still.
-    await takenUp(60_000)
-    expect(await revisionsOf(tenant, id)).toHaveLength(1)
-    await takenUp(150_000)
-    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+    await sweepDeliveriesAfter(60_000)
+    expect(await listRevisions(tenant, id)).toHaveLength(1)
+    await sweepDeliveriesAfter(150_000)
+    expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
   it('whose workers die three times is put aside, each attempt counted before it is made', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository)
+    const { id } = await newRepositoryDeployment(tenant, repository)
     const push = repository.push()
     const dying = dyingHost(repository)
     await deliver(repository.integrations[0]!, push)
     await dying.worker(1)
-    for (const minutes of [3, 6]) await dying.worker(minutes / 3 + 1, takenUp(minutes * 60_000))
-    expect(await kept(push.id!)).toEqual([['waiting', 3, null]])
-    await takenUp(9 * 60_000)
-    expect(await kept(push.id!)).toEqual([['failed', 3, 'worker_died']])
-    expect(lines).toContainEqual(expect.objectContaining({ level: 'error', error: 'worker_died', attempts: 3 }))
+    for (const minutes of [3, 6]) await dying.worker(minutes / 3 + 1, sweepDeliveriesAfter(minutes * 60_000))
+    expect(await storedDeliveries(push.id!)).toEqual([['waiting', 3, null]])
+    await sweepDeliveriesAfter(9 * 60_000)
+    expect(await storedDeliveries(push.id!)).toEqual([['failed', 3, 'worker_died']])
+    expect(logLines).toContainEqual(expect.objectContaining({ level: 'error', error: 'worker_died', attempts: 3 }))
     // Of workers that were slow and not dead, a failure does not bring it back.
     await dying.end(new Response('{}', { status: 500 }))
-    expect(await kept(push.id!)).toEqual([['failed', 3, 'worker_died']])
-    await delivered(repository.integrations[0]!, push)
-    expect(await kept(push.id!)).toEqual([['done', 1, null]])
-    expect((await revisionsOf(tenant, id)).length).toBeGreaterThan(1)
+    expect(await storedDeliveries(push.id!)).toEqual([['failed', 3, 'worker_died']])
+    await deliverAndSettle(repository.integrations[0]!, push)
+    expect(await storedDeliveries(push.id!)).toEqual([['done', 1, null]])
+    expect((await listRevisions(tenant, id)).length).toBeGreaterThan(1)
   })
 
   it('that stalls its worker holds up no other of the same sweep', async () => {
     const tenant = await newTenant()
     const [stalling, other] = [await newRepository(tenant), await newRepository(tenant)]
-    await Promise.all([following(tenant, stalling), following(tenant, other)])
+    await Promise.all([newRepositoryDeployment(tenant, stalling), newRepositoryDeployment(tenant, other)])
     const pushes = [stalling.push(), ...Array.from({ length: 20 }, () => other.push())]
     const refused = () => new Response('{}', { status: 500 })
     stalling.mood.answer = refused
     other.mood.answer = refused
-    await delivered(stalling.integrations[0]!, pushes[0]!)
-    for (const push of pushes.slice(1)) await delivered(other.integrations[0]!, push)
+    await deliverAndSettle(stalling.integrations[0]!, pushes[0]!)
+    for (const push of pushes.slice(1)) await deliverAndSettle(other.integrations[0]!, push)
     other.mood.answer = null
     const dying = dyingHost(stalling)
-    await dying.worker(1, takenUp(3_600_000))
-    const states = async () => (await Promise.all(pushes.map(push => kept(push.id!)))).flat().map(([state]) => state)
+    await dying.worker(1, sweepDeliveriesAfter(3_600_000))
+    const states = async () =>
+      (await Promise.all(pushes.map(push => storedDeliveries(push.id!)))).flat().map(([state]) => state)
     await expect.poll(states).toEqual(['waiting', ...Array(20).fill('done')])
     await dying.end()
   })
@@ -220,22 +221,22 @@ describe('a delivery', () => {
   it('that ran beside one that ended their worker is worked on after all others, alone', async () => {
     const tenant = await newTenant()
     const [one, two, fresh] = [await newRepository(tenant), await newRepository(tenant), await newRepository(tenant)]
-    await Promise.all([one, two, fresh].map(repository => following(tenant, repository)))
+    await Promise.all([one, two, fresh].map(repository => newRepositoryDeployment(tenant, repository)))
     fresh.mood.answer = () => new Response('{}', { status: 500 })
     const push = fresh.push()
-    await delivered(fresh.integrations[0]!, push)
+    await deliverAndSettle(fresh.integrations[0]!, push)
     fresh.mood.answer = null
     const dying = [dyingHost(one), dyingHost(two)]
     await deliver(one.integrations[0]!, one.push())
     await deliver(two.integrations[0]!, two.push())
     for (const host of dying) await host.worker(1)
-    const swept = takenUp(3_600_000)
+    const swept = sweepDeliveriesAfter(3_600_000)
     await dying[0]!.worker(2, swept)
-    expect(await kept(push.id!)).toEqual([['done', 2, null]])
+    expect(await storedDeliveries(push.id!)).toEqual([['done', 2, null]])
     // Had both been claimed at once, the second would have asked by the time that another delivery is done.
     const later = fresh.push()
     await deliver(fresh.integrations[0]!, later)
-    await expect.poll(() => kept(later.id!)).toEqual([['done', 1, null]])
+    await expect.poll(() => storedDeliveries(later.id!)).toEqual([['done', 1, null]])
     expect(two.asked).toHaveLength(1)
     await Promise.all(dying.map(host => host.end()))
   })
@@ -243,10 +244,10 @@ describe('a delivery', () => {
   it('is forgotten after a week', async () => {
     const repository = await newRepository(await newTenant())
     const push = repository.push()
-    await delivered(repository.integrations[0]!, push)
-    expect(await kept(push.id!)).toHaveLength(1)
-    await takenUp(8 * 86_400_000)
-    expect(await kept(push.id!)).toHaveLength(0)
+    await deliverAndSettle(repository.integrations[0]!, push)
+    expect(await storedDeliveries(push.id!)).toHaveLength(1)
+    await sweepDeliveriesAfter(8 * 86_400_000)
+    expect(await storedDeliveries(push.id!)).toHaveLength(0)
   })
 })
 
@@ -262,7 +263,7 @@ it('1,000 deliveries, a third of them repeats, in random order, some wrongly sig
   const BRANCHES = 20
   const deployments = await Promise.all(
     Array.from({ length: BRANCHES }, (_, i) =>
-      following(tenant, repository, 0, { source_revision_config: { repo_ref: `branch-${i}` } }),
+      newRepositoryDeployment(tenant, repository, 0, { source_revision_config: { repo_ref: `branch-${i}` } }),
     ),
   )
   // The last branch is only ever pushed by somebody who does not know the secret.
@@ -287,20 +288,20 @@ it('1,000 deliveries, a third of them repeats, in random order, some wrongly sig
     }
   }
   await Promise.all(Array.from({ length: 8 }, worker))
-  await settled()
-  for (let hours = 1; hours <= 3; hours++) await takenUp(hours * 3_600_000)
+  await finishPendingWork()
+  for (let hours = 1; hours <= 3; hours++) await sweepDeliveriesAfter(hours * 3_600_000)
   expect([...statuses.keys()].sort()).toEqual(['false 202', 'true 401'])
 
   for (const [i, { id }] of deployments.entries()) {
-    const shas = (await revisionsOf(tenant, id)).map(one => one.commit?.sha)
+    const shas = (await listRevisions(tenant, id)).map(one => one.commit?.sha)
     const genuine = pushes.some(({ branch, forged }) => branch === i && !forged)
     // All were pushed before the first was told: where the branch is now is all that there is to deploy.
     expect(shas, `branch ${i}`).toEqual(
       genuine ? [repository.refs.get(`refs/heads/branch-${i}`), undefined] : [undefined],
     )
-    await told(tenant, id)
+    await expectCompleteJournal(tenant, id)
   }
   const unsettled = sql`select count(*) from githost_deliveries where receiver = ${integration} and state <> 'done'`
-  const [[[left]]] = (await runAsSystem(theApp().database, unsettled)) as [[[string]]]
+  const [[[left]]] = (await runAsSystem(getApp().database, unsettled)) as [[[string]]]
   expect(Number(left)).toBe(0)
 }, 180_000)

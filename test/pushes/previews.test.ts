@@ -2,39 +2,39 @@ import { sql } from 'drizzle-orm'
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { NewPreviewPolicy } from '../../src/pushes/previews.schema.ts'
-import { alone, newTenant, nobody, type Tenant, theApp } from '../support/app.ts'
-import { bring, revisionsOf, told } from '../support/deployments.ts'
-import { OVERLAY, policyPath, valuesOf, withPolicy } from '../support/previews.ts'
-import { atTheHost, delivered, newSha } from '../support/pushes.ts'
+import { deleteOrganizations, getApp, newTenant, type Tenant, unusedId } from '../support/app.ts'
+import { advanceRevisionTo, expectCompleteJournal, listRevisions } from '../support/deployments.ts'
+import { getPolicyPath, mapSecretValues, OVERLAY_SECRETS, setUpPreviews } from '../support/previews.ts'
+import { deliverAndSettle, newSha, serveRepositories } from '../support/pushes.ts'
 
-beforeAll(alone)
-beforeEach(() => atTheHost())
+beforeAll(deleteOrganizations)
+beforeEach(() => serveRepositories())
 
 describe('the policy', () => {
   it('is set, read with its values masked, kept by the mask, and taken back', async () => {
-    const { tenant, parent } = await withPolicy()
+    const { tenant, parent } = await setUpPreviews()
     const hooks = { on_create: 'https://ci.example.com/create', secret: 'hush-hush' }
-    const set = await tenant.put(policyPath(parent.id), { branches: ['a/*'], secrets: OVERLAY, hooks })
+    const set = await tenant.put(getPolicyPath(parent.id), { branches: ['a/*'], secrets: OVERLAY_SECRETS, hooks })
     expect(set.body).toMatchObject({
       deployment_id: parent.id,
       ...{ branches: ['a/*'], ttl: 604_800, max: 10, forks: 'deny', resource_spec: null },
       secrets: [{ name: 'OVERLAY', value: '********' }],
       hooks: { on_create: 'https://ci.example.com/create', on_delete: null, secret: '********' },
     })
-    expect((await tenant.get(policyPath(parent.id))).body).toEqual(set.body)
+    expect((await tenant.get(getPolicyPath(parent.id))).body).toEqual(set.body)
     const { deployment_id: _, created_at: __, updated_at: ___, ...again } = set.body
-    expect((await tenant.put(policyPath(parent.id), again)).status).toBe(200)
+    expect((await tenant.put(getPolicyPath(parent.id), again)).status).toBe(200)
     const unknown = { branches: ['*'], secrets: [{ name: 'NEW', value: '********' }] }
-    expect((await tenant.put(policyPath(parent.id), unknown)).body.code).toBe('secret_unknown')
-    expect((await tenant.delete(policyPath(parent.id))).status).toBe(204)
-    expect((await tenant.get(policyPath(parent.id))).body.code).toBe('preview_policy_not_found')
-    expect((await tenant.delete(policyPath(parent.id))).body.code).toBe('preview_policy_not_found')
+    expect((await tenant.put(getPolicyPath(parent.id), unknown)).body.code).toBe('secret_unknown')
+    expect((await tenant.delete(getPolicyPath(parent.id))).status).toBe(204)
+    expect((await tenant.get(getPolicyPath(parent.id))).body.code).toBe('preview_policy_not_found')
+    expect((await tenant.delete(getPolicyPath(parent.id))).body.code).toBe('preview_policy_not_found')
   })
 
   it('needs the hooks’ secret again for another address, so that nobody else learns what it signs', async () => {
-    const { tenant, parent } = await withPolicy()
+    const { tenant, parent } = await setUpPreviews()
     const [one, other] = ['https://ci.example.com/create', 'https://evil.example.com/create']
-    const set = (hooks: object) => tenant.put(policyPath(parent.id), { branches: ['*'], hooks })
+    const set = (hooks: object) => tenant.put(getPolicyPath(parent.id), { branches: ['*'], hooks })
     expect((await set({ on_create: one, secret: 'hush-hush' })).status).toBe(200)
     for (const hooks of [{ on_create: other }, { on_delete: other }, { on_create: one, on_delete: other }]) {
       const { status, body } = await set({ ...hooks, secret: '********' })
@@ -46,7 +46,7 @@ describe('the policy', () => {
   })
 
   it('belongs to deployments from a repository that are no previews themselves', async () => {
-    const { tenant, pull, child } = await withPolicy()
+    const { tenant, pull, child } = await setUpPreviews()
     const body = {
       name: 'other',
       source: 'internal_container',
@@ -55,10 +55,10 @@ describe('the policy', () => {
       secrets: [],
     }
     const other = (await tenant.post('/v2/deployments', body)).body
-    expect((await tenant.put(policyPath(other.id), { branches: ['*'] })).body.code).toBe('source_rule')
+    expect((await tenant.put(getPolicyPath(other.id), { branches: ['*'] })).body.code).toBe('source_rule')
     await pull('opened', 1)
-    expect((await tenant.put(policyPath((await child()).id), { branches: ['*'] })).body.code).toBe('source_rule')
-    expect((await tenant.put(policyPath(nobody()), NewPreviewPolicy.meta()!.example)).status).toBe(404)
+    expect((await tenant.put(getPolicyPath((await child()).id), { branches: ['*'] })).body.code).toBe('source_rule')
+    expect((await tenant.put(getPolicyPath(unusedId()), NewPreviewPolicy.meta()!.example)).status).toBe(404)
   })
 
   it.each([
@@ -68,19 +68,19 @@ describe('the policy', () => {
     [{ branches: ['*'], hooks: { on_create: 'ftp://x', secret: 'hush-hush' } }],
     [{ branches: ['a*b*c*d*e*f*g*h*i*j*'] }],
   ])('refuses %j', async body => {
-    const { tenant, parent } = await withPolicy()
-    expect((await tenant.put(policyPath(parent.id), body)).status).toBe(422)
+    const { tenant, parent } = await setUpPreviews()
+    expect((await tenant.put(getPolicyPath(parent.id), body)).status).toBe(422)
   })
 })
 
 describe('a pull request', () => {
   it('is where its deployment says that it answers, until it ends', async () => {
-    const { tenant, pull, preview } = await withPolicy()
+    const { tenant, pull, preview } = await setUpPreviews()
     await pull('opened', 1)
     expect((await preview()).url).toBe(null)
     const { deployment_id } = await preview()
     const answers = sql`update deployments set url = 'http://preview.localhost' where id = ${deployment_id}::uuid`
-    await runAsSystem(theApp().database, answers)
+    await runAsSystem(getApp().database, answers)
     expect((await preview()).url).toBe('http://preview.localhost')
     expect((await tenant.get(`/v2/deployments/${deployment_id}`)).body.url).toBe('http://preview.localhost')
     await pull('closed', 1)
@@ -88,7 +88,7 @@ describe('a pull request', () => {
   })
 
   it('opened gets a deployment of its own, of its head, with the parent’s secrets and the overlay', async () => {
-    const { tenant, repository, parent, pull, preview, child } = await withPolicy({ resource_spec: { cpu: 0.5 } })
+    const { tenant, repository, parent, pull, preview, child } = await setUpPreviews({ resource_spec: { cpu: 0.5 } })
     const sha = newSha()
     await pull('opened', 1, { branch: 'feature/x', sha })
     const made = await child()
@@ -100,21 +100,26 @@ describe('a pull request', () => {
       source_revision_config: { repo_ref: 'refs/pull/1/head', repo_commit_sha: sha },
     })
     expect(made.name.length).toBeLessThanOrEqual(63)
-    expect(valuesOf(made)).toEqual({ TOKEN: 'hush', OVERLAY: 'over', PREVIEW_ID: '1', PREVIEW_BRANCH: 'feature/x' })
-    const [revision] = await revisionsOf(tenant, made.id)
+    expect(mapSecretValues(made)).toEqual({
+      TOKEN: 'hush',
+      OVERLAY: 'over',
+      PREVIEW_ID: '1',
+      PREVIEW_BRANCH: 'feature/x',
+    })
+    const [revision] = await listRevisions(tenant, made.id)
     expect(revision).toMatchObject({ actor: { kind: 'push', name: 'ada' }, commit: { sha, author: 'Ada' } })
     expect(await preview()).toMatchObject({ number: 1, state: 'live', fork: false, deployment_id: made.id })
   })
 
   it('is followed on each push, and goes when it is closed', async () => {
-    const { tenant, pull, preview, child } = await withPolicy()
+    const { tenant, pull, preview, child } = await setUpPreviews()
     await pull('opened', 1)
     const { id } = await child()
     const sha = newSha()
     await pull('synchronize', 1, { sha })
     expect((await child()).preview.head_sha).toBe(sha)
-    expect((await revisionsOf(tenant, id)).map(one => one.status)).toEqual(['QUEUED', 'AWAITING_BUILD'])
-    await told(tenant, id)
+    expect((await listRevisions(tenant, id)).map(one => one.status)).toEqual(['QUEUED', 'AWAITING_BUILD'])
+    await expectCompleteJournal(tenant, id)
     await pull('closed', 1, { sha })
     expect((await preview()).state).toBe('ended')
     expect((await tenant.get(`/v2/deployments/${id}`)).body.status).toBe('AWAITING_DELETE')
@@ -125,10 +130,10 @@ describe('a pull request', () => {
   })
 
   it('is rolled back and planned like any deployment', async () => {
-    const { tenant, pull, child } = await withPolicy()
+    const { tenant, pull, child } = await setUpPreviews()
     await pull('opened', 1)
     const { id, latest_revision_id } = await child()
-    await bring(tenant, id, latest_revision_id)
+    await advanceRevisionTo(tenant, id, latest_revision_id)
     await pull('synchronize', 1)
     const back = await tenant.post(`/v2/deployments/${id}/rollback`, { revision_id: latest_revision_id })
     expect(back.status).toBe(200)
@@ -136,11 +141,11 @@ describe('a pull request', () => {
   })
 
   it('comes to the same in whichever order its deliveries come', async () => {
-    const { repository, preview, live } = await withPolicy()
+    const { repository, preview, live } = await setUpPreviews()
     const opened = repository.pull('opened', 1)
     const pushed = repository.pull('synchronize', 1)
     const closed = repository.pull('closed', 1)
-    for (const one of [closed, opened, pushed, closed]) await delivered(repository.integrations[0]!, one)
+    for (const one of [closed, opened, pushed, closed]) await deliverAndSettle(repository.integrations[0]!, one)
     expect((await preview()).state).toBe('ended')
     expect(await live()).toEqual([])
   })
@@ -149,13 +154,13 @@ describe('a pull request', () => {
     ['a branch that the policy does not mean', { branches: ['release/*'] }],
     ['a branch that it excludes', { branches: ['**', '!feat*'] }],
   ])('of %s gets none', async (_, policy) => {
-    const { pull, previews } = await withPolicy(policy)
+    const { pull, previews } = await setUpPreviews(policy)
     await pull('opened', 1)
     expect(await previews()).toEqual([])
   })
 
   it('beyond the most is refused until there is room', async () => {
-    const { pull, preview, live, sweep } = await withPolicy({ max: 1 })
+    const { pull, preview, live, sweep } = await setUpPreviews({ max: 1 })
     await pull('opened', 1)
     await pull('opened', 2)
     expect([(await preview(1)).state, (await preview(2)).state]).toEqual(['live', 'full'])
@@ -167,7 +172,7 @@ describe('a pull request', () => {
   })
 
   it('goes when nobody has pushed for the policy’s time', async () => {
-    const { tenant, pull, preview, child, sweep } = await withPolicy({ ttl: 3600 })
+    const { tenant, pull, preview, child, sweep } = await setUpPreviews({ ttl: 3600 })
     await pull('opened', 1)
     const { id } = await child()
     await sweep(3_000_000)
@@ -179,9 +184,9 @@ describe('a pull request', () => {
 
   it.each([
     ['its parent goes', (tenant: Tenant, parent: string) => tenant.delete(`/v2/deployments/${parent}`)],
-    ['the policy is taken back', (tenant: Tenant, parent: string) => tenant.delete(policyPath(parent))],
+    ['the policy is taken back', (tenant: Tenant, parent: string) => tenant.delete(getPolicyPath(parent))],
   ])('goes when %s', async (_, act) => {
-    const { tenant, parent, pull, child, live, sweep } = await withPolicy()
+    const { tenant, parent, pull, child, live, sweep } = await setUpPreviews()
     await pull('opened', 1)
     expect((await child()).id).toBeTruthy()
     await act(tenant, parent.id)
@@ -192,7 +197,7 @@ describe('a pull request', () => {
 
 describe('a fork', () => {
   it('runs nothing and sees no secret before that very commit is approved, and then only the overlay', async () => {
-    const { pull, preview, child, approve, live } = await withPolicy({ forks: 'approve' })
+    const { pull, preview, child, approve, live } = await setUpPreviews({ forks: 'approve' })
     const [first, second] = [newSha(), newSha()]
     await pull('opened', 1, { fork: true, sha: first })
     expect(await preview()).toMatchObject({ state: 'awaiting_approval', fork: true, deployment_id: null })
@@ -200,7 +205,7 @@ describe('a fork', () => {
     expect((await approve(second)).body.code).toBe('preview_moved')
     expect(await live()).toEqual([])
     expect((await approve(first)).status).toBe(200)
-    expect(valuesOf(await child())).toEqual({ OVERLAY: 'over', PREVIEW_ID: '1', PREVIEW_BRANCH: 'feature' })
+    expect(mapSecretValues(await child())).toEqual({ OVERLAY: 'over', PREVIEW_ID: '1', PREVIEW_BRANCH: 'feature' })
     expect((await child()).source_revision_config.repo_commit_sha).toBe(first)
 
     await pull('synchronize', 1, { fork: true, sha: second })
@@ -213,7 +218,7 @@ describe('a fork', () => {
   })
 
   it('is not run past its approval by a revision that is asked for, nor by a patch that says the same again', async () => {
-    const { tenant, pull, child, approve } = await withPolicy({ forks: 'approve' })
+    const { tenant, pull, child, approve } = await setUpPreviews({ forks: 'approve' })
     const sha = newSha()
     await pull('opened', 1, { fork: true, sha })
     await approve(sha)
@@ -229,7 +234,7 @@ describe('a fork', () => {
   })
 
   it('is denied by the policy that says so', async () => {
-    const { pull, preview, approve, live, repository } = await withPolicy({ forks: 'deny' })
+    const { pull, preview, approve, live, repository } = await setUpPreviews({ forks: 'deny' })
     const sha = newSha()
     await pull('opened', 1, { fork: true, sha })
     expect((await preview()).state).toBe('denied')
@@ -239,7 +244,7 @@ describe('a fork', () => {
   })
 
   it('is approved by nobody who may not, and of another workspace is not found', async () => {
-    const { tenant, parent, pull, approve } = await withPolicy({ forks: 'approve' })
+    const { tenant, parent, pull, approve } = await setUpPreviews({ forks: 'approve' })
     const sha = newSha()
     await pull('opened', 1, { fork: true, sha })
     const viewer = await tenant.post('/workspaces/current/api-keys', {
@@ -250,7 +255,7 @@ describe('a fork', () => {
     const other = await newTenant()
     expect((await approve(sha, 1, other)).status).toBe(404)
     expect((await other.get(`/v2/deployments/${parent.id}/previews`)).status).toBe(404)
-    expect((await other.get(policyPath(parent.id))).status).toBe(404)
+    expect((await other.get(getPolicyPath(parent.id))).status).toBe(404)
     expect((await approve(sha, 7)).body.code).toBe('preview_not_found')
   })
 })

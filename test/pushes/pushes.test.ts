@@ -1,23 +1,31 @@
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
-import { settled } from '../../src/kernel/afterwards.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { newTenant, theApp } from '../support/app.ts'
-import { bring, revisionsOf, told } from '../support/deployments.ts'
-import { atTheHost, deliver, delivered, following, newRepository, newSha, takenUp } from '../support/pushes.ts'
+import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { getApp, newTenant } from '../support/app.ts'
+import { advanceRevisionTo, expectCompleteJournal, listRevisions } from '../support/deployments.ts'
+import {
+  deliver,
+  deliverAndSettle,
+  newRepository,
+  newRepositoryDeployment,
+  newSha,
+  serveRepositories,
+  sweepDeliveriesAfter,
+} from '../support/pushes.ts'
 
-beforeEach(() => atTheHost())
+beforeEach(() => serveRepositories())
 
 describe('a push', () => {
   it('makes one revision of the ref’s head, with its author and message, in the name of whoever pushed', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository)
+    const { id } = await newRepositoryDeployment(tenant, repository)
     const push = repository.push()
-    const reply = await delivered(repository.integrations[0]!, push)
+    const reply = await deliverAndSettle(repository.integrations[0]!, push)
     expect(reply.status).toBe(202)
     const sha = repository.refs.get('refs/heads/main')!
-    const [newest, first] = await revisionsOf(tenant, id)
+    const [newest, first] = await listRevisions(tenant, id)
     expect(newest).toMatchObject({
       number: 2,
       status: 'QUEUED',
@@ -29,45 +37,45 @@ describe('a push', () => {
     expect(first!.number).toBe(1)
     const { body } = await tenant.get(`/v2/deployments/${id}`)
     expect(body).toMatchObject({ latest_revision_id: newest!.id, source_revision_config: { repo_commit_sha: sha } })
-    await told(tenant, id)
+    await expectCompleteJournal(tenant, id)
   })
 
   it('makes none of a commit that is wanted already', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository)
+    const { id } = await newRepositoryDeployment(tenant, repository)
     const push = repository.push()
-    for (let i = 0; i < 2; i++) await delivered(repository.integrations[0]!, push)
-    await delivered(repository.integrations[0]!, { ...push, id: crypto.randomUUID() })
-    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+    for (let i = 0; i < 2; i++) await deliverAndSettle(repository.integrations[0]!, push)
+    await deliverAndSettle(repository.integrations[0]!, { ...push, id: crypto.randomUUID() })
+    expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
   it('leaves one in flight and the newest waiting of a burst', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id, latest_revision_id } = await following(tenant, repository)
-    await bring(tenant, id, latest_revision_id)
-    for (let i = 0; i < 3; i++) await delivered(repository.integrations[0]!, repository.push())
-    const revisions = await revisionsOf(tenant, id)
+    const { id, latest_revision_id } = await newRepositoryDeployment(tenant, repository)
+    await advanceRevisionTo(tenant, id, latest_revision_id)
+    for (let i = 0; i < 3; i++) await deliverAndSettle(repository.integrations[0]!, repository.push())
+    const revisions = await listRevisions(tenant, id)
     expect(revisions.map(one => one.status)).toEqual(['QUEUED', 'SKIPPED', 'AWAITING_BUILD', 'DEPLOYED'])
-    await told(tenant, id)
+    await expectCompleteJournal(tenant, id)
   })
 
   it('leads to the newest, in whichever order its deliveries come', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository)
+    const { id } = await newRepositoryDeployment(tenant, repository)
     const pushes = [repository.push(), repository.push(), repository.push()]
     const newest = repository.refs.get('refs/heads/main')
-    for (const push of pushes.reverse()) await delivered(repository.integrations[0]!, push)
-    const revisions = await revisionsOf(tenant, id)
+    for (const push of pushes.reverse()) await deliverAndSettle(repository.integrations[0]!, push)
+    const revisions = await listRevisions(tenant, id)
     expect(revisions.map(one => one.commit?.sha)).toEqual([newest, undefined])
   })
 
   it('is not led back by an answer of the host that was asked for before and comes after', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository)
+    const { id } = await newRepositoryDeployment(tenant, repository)
     const integration = repository.integrations[0]!
     let answer = (_: Response) => {}
     repository.mood.answer = () => new Promise<Response>(resolve => (answer = resolve))
@@ -78,23 +86,23 @@ describe('a push', () => {
     repository.mood.answer = null
     await deliver(integration, repository.push())
     const newest = repository.refs.get('refs/heads/main')!
-    const shas = async () => (await revisionsOf(tenant, id)).map(one => one.commit?.sha)
+    const shas = async () => (await listRevisions(tenant, id)).map(one => one.commit?.sha)
     await expect.poll(shas).toEqual([newest, undefined])
     answer(Response.json([{ sha: old, commit: { message: 'Old' } }]))
-    await settled()
+    await finishPendingWork()
     expect(await shas()).toEqual([newest, undefined])
-    await takenUp(600_000)
+    await sweepDeliveriesAfter(600_000)
     expect(await shas()).toEqual([newest, undefined])
   })
 
   it('counts when it is forced, or makes the branch', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository)
-    await delivered(repository.integrations[0]!, repository.push())
+    const { id } = await newRepositoryDeployment(tenant, repository)
+    await deliverAndSettle(repository.integrations[0]!, repository.push())
     const forced = repository.push()
-    await delivered(repository.integrations[0]!, { ...forced, payload: { ...forced.payload, forced: true } })
-    expect(await revisionsOf(tenant, id)).toHaveLength(3)
+    await deliverAndSettle(repository.integrations[0]!, { ...forced, payload: { ...forced.payload, forced: true } })
+    expect(await listRevisions(tenant, id)).toHaveLength(3)
   })
 
   it.each([
@@ -109,9 +117,9 @@ describe('a push', () => {
   ])('makes none for %s', async (_, over, ref) => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository, 0, over)
-    await delivered(repository.integrations[0]!, repository.push(ref))
-    expect(await revisionsOf(tenant, id)).toHaveLength(1)
+    const { id } = await newRepositoryDeployment(tenant, repository, 0, over)
+    await deliverAndSettle(repository.integrations[0]!, repository.push(ref))
+    expect(await listRevisions(tenant, id)).toHaveLength(1)
   })
 
   it.each([
@@ -120,37 +128,42 @@ describe('a push', () => {
   ])('finds the repository however its address is written: %s', async (_, spelt) => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository, 0, { source_config: { repo_url: spelt(repository.url) } })
-    await delivered(repository.integrations[0]!, repository.push())
-    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+    const { id } = await newRepositoryDeployment(tenant, repository, 0, {
+      source_config: { repo_url: spelt(repository.url) },
+    })
+    await deliverAndSettle(repository.integrations[0]!, repository.push())
+    expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
   it('is waited for while the host does not yet know of it', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository)
-    await delivered(repository.integrations[0]!, repository.push())
+    const { id } = await newRepositoryDeployment(tenant, repository)
+    await deliverAndSettle(repository.integrations[0]!, repository.push())
     const before = repository.refs.get('refs/heads/main')!
     const push = repository.push()
     const after = repository.refs.get('refs/heads/main')!
     repository.refs.set('refs/heads/main', before)
-    await delivered(repository.integrations[0]!, push)
-    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+    await deliverAndSettle(repository.integrations[0]!, push)
+    expect(await listRevisions(tenant, id)).toHaveLength(2)
     repository.refs.set('refs/heads/main', after)
-    await takenUp(60_000)
-    expect((await revisionsOf(tenant, id))[0]!.commit?.sha).toBe(after)
+    await sweepDeliveriesAfter(60_000)
+    expect((await listRevisions(tenant, id))[0]!.commit?.sha).toBe(after)
   })
 
   it('touches every workspace that uses the repository, each through its own integration', async () => {
     const [one, other] = [await newTenant(), await newTenant()]
     const repository = await newRepository(one, other)
-    const deployments = [await following(one, repository, 0), await following(other, repository, 1)]
+    const deployments = [
+      await newRepositoryDeployment(one, repository, 0),
+      await newRepositoryDeployment(other, repository, 1),
+    ]
     const push = repository.push()
-    await delivered(repository.integrations[0]!, push)
-    expect(await revisionsOf(one, deployments[0].id)).toHaveLength(2)
-    expect(await revisionsOf(other, deployments[1].id)).toHaveLength(1)
-    await delivered(repository.integrations[1]!, push)
-    expect(await revisionsOf(other, deployments[1].id)).toHaveLength(2)
+    await deliverAndSettle(repository.integrations[0]!, push)
+    expect(await listRevisions(one, deployments[0].id)).toHaveLength(2)
+    expect(await listRevisions(other, deployments[1].id)).toHaveLength(1)
+    await deliverAndSettle(repository.integrations[1]!, push)
+    expect(await listRevisions(other, deployments[1].id)).toHaveLength(2)
     expect((await one.get(`/v2/deployments/${deployments[1].id}`)).status).toBe(404)
   })
 })
@@ -159,24 +172,24 @@ describe('a branch that is deleted', () => {
   it('makes no revision, and explain says so until it is back', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository)
-    await delivered(repository.integrations[0]!, repository.push())
-    await delivered(repository.integrations[0]!, repository.push('refs/heads/main', null))
-    expect(await revisionsOf(tenant, id)).toHaveLength(2)
+    const { id } = await newRepositoryDeployment(tenant, repository)
+    await deliverAndSettle(repository.integrations[0]!, repository.push())
+    await deliverAndSettle(repository.integrations[0]!, repository.push('refs/heads/main', null))
+    expect(await listRevisions(tenant, id)).toHaveLength(2)
     const codes = async () =>
       (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources.map((one: { code: string }) => one.code)
     expect(await codes()).toContain('ref_gone')
-    await delivered(repository.integrations[0]!, repository.push())
+    await deliverAndSettle(repository.integrations[0]!, repository.push())
     expect(await codes()).not.toContain('ref_gone')
-    expect(await revisionsOf(tenant, id)).toHaveLength(3)
+    expect(await listRevisions(tenant, id)).toHaveLength(3)
   })
 
   it('concerns nobody who names another branch by then', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id } = await following(tenant, repository)
-    await delivered(repository.integrations[0]!, repository.push())
-    await delivered(repository.integrations[0]!, repository.push('refs/heads/main', null))
+    const { id } = await newRepositoryDeployment(tenant, repository)
+    await deliverAndSettle(repository.integrations[0]!, repository.push())
+    await deliverAndSettle(repository.integrations[0]!, repository.push('refs/heads/main', null))
     await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: { repo_ref: 'other' } })
     const { body } = await tenant.get(`/v2/deployments/${id}/explain`)
     expect(body.resources.map((one: { code: string }) => one.code)).not.toContain('ref_gone')
@@ -188,18 +201,18 @@ describe('while a rollback holds', () => {
   async function rolledBack(release_on_newer_commit: boolean) {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
-    const { id, latest_revision_id } = await following(tenant, repository)
-    await bring(tenant, id, latest_revision_id)
+    const { id, latest_revision_id } = await newRepositoryDeployment(tenant, repository)
+    await advanceRevisionTo(tenant, id, latest_revision_id)
     for (const _ of 'ab') {
-      await delivered(repository.integrations[0]!, repository.push())
-      await bring(tenant, id, (await revisionsOf(tenant, id))[0]!.id)
+      await deliverAndSettle(repository.integrations[0]!, repository.push())
+      await advanceRevisionTo(tenant, id, (await listRevisions(tenant, id))[0]!.id)
     }
-    const [bad, good] = await revisionsOf(tenant, id)
+    const [bad, good] = await listRevisions(tenant, id)
     const back = { revision_id: good!.id, release_on_newer_commit }
     expect((await tenant.post(`/v2/deployments/${id}/rollback`, back)).status).toBe(200)
     const push = (sha?: string) =>
-      delivered(repository.integrations[0]!, repository.push('refs/heads/main', sha ?? newSha()))
-    const newest = async () => (await revisionsOf(tenant, id))[0]!
+      deliverAndSettle(repository.integrations[0]!, repository.push('refs/heads/main', sha ?? newSha()))
+    const newest = async () => (await listRevisions(tenant, id))[0]!
     const hold = async () => (await tenant.get(`/v2/deployments/${id}`)).body.hold
     return { tenant, id, bad: bad!.commit!.sha, good: good!.commit!.sha, push, newest, hold }
   }
@@ -215,7 +228,7 @@ describe('while a rollback holds', () => {
     expect(revision.status_message).toContain('rollback')
     expect((await tenant.get(`/v2/deployments/${id}`)).body).toEqual(before)
     expect(await hold()).not.toBeNull()
-    await told(tenant, id)
+    await expectCompleteJournal(tenant, id)
     // Released, the next push deploys, and its number follows.
     await tenant.delete(`/v2/deployments/${id}/hold`)
     await push()
@@ -237,7 +250,7 @@ describe('while a rollback holds', () => {
     await push()
     await push(bad)
     expect(await newest()).toMatchObject({ number: 7, status: 'SKIPPED', commit: { sha: bad } })
-    await told(tenant, id)
+    await expectCompleteJournal(tenant, id)
   })
 
   it('the commit that it went back to is wanted already', async () => {
@@ -250,10 +263,10 @@ describe('while a rollback holds', () => {
 it('is journaled in the name of whoever pushed, with the ref and where it was and is', async () => {
   const tenant = await newTenant()
   const repository = await newRepository(tenant)
-  const { id } = await following(tenant, repository)
-  await delivered(repository.integrations[0]!, repository.push())
+  const { id } = await newRepositoryDeployment(tenant, repository)
+  await deliverAndSettle(repository.integrations[0]!, repository.push())
   const query = sql`select data, actor_kind, actor_id, actor_name from events where subject_id = ${id}::uuid and type = 'deployment.pushed'`
-  const [rows] = await runAsSystem(theApp().database, query)
+  const [rows] = await runAsSystem(getApp().database, query)
   const commit = repository.refs.get('refs/heads/main')
   const [data, ...actor] = rows![0] as [string, ...unknown[]]
   expect(JSON.parse(data)).toEqual({ commit, ref: 'refs/heads/main', before: null, after: commit, forced: false })

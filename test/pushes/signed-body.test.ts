@@ -1,13 +1,13 @@
 // What the body of a delivery may cost before its signature has been checked.
 import { expect, it } from 'vitest'
-import { MOST_BYTES, withSignedBody } from '../../src/pushes/signed-body.ts'
-import { nobody, send } from '../support/app.ts'
-import { signed } from '../support/pushes.ts'
+import { MAX_BODY_BYTES, withSignedBody } from '../../src/pushes/signed-body.ts'
+import { send, unusedId } from '../support/app.ts'
+import { signBody } from '../support/pushes.ts'
 
 const MIB = 1024 * 1024
 const bytesOf = (text: string) => new TextEncoder().encode(text)
 /** Chunks as they are asked for; `hanging` keeps the stream open after them. */
-function streamed(chunks: Uint8Array[], hanging = false) {
+function streamOf(chunks: Uint8Array[], hanging = false) {
   const left = [...chunks]
   const state = { pulls: 0, cancelled: false }
   const source = {
@@ -24,7 +24,7 @@ function streamed(chunks: Uint8Array[], hanging = false) {
   }
   return { stream: new ReadableStream(source, { highWaterMark: 0 }), state }
 }
-const given = (stream: ReadableStream<Uint8Array>, signature: string, length: number | null = null) => ({
+const signedBody = (stream: ReadableStream<Uint8Array>, signature: string, length: number | null = null) => ({
   ...{ stream, length, secret: 'hush-webhook', signature },
 })
 const codeOf = (work: Promise<unknown>) =>
@@ -37,58 +37,60 @@ const text = (body: string) => body
 it('a body is read in pieces that split its characters, and has to bear the signature', async () => {
   const body = '{"message":"🚀 größer"}'
   const chunks = [...bytesOf(body)].map(byte => Uint8Array.of(byte))
-  const signature = await signed(body)
-  expect(await withSignedBody(given(streamed(chunks).stream, signature), text)).toBe(body)
-  for (const wrong of [await signed(`${body} `), '00', ''])
-    expect(await codeOf(withSignedBody(given(streamed(chunks).stream, wrong), text))).toBe('delivery_unsigned')
+  const signature = await signBody(body)
+  expect(await withSignedBody(signedBody(streamOf(chunks).stream, signature), text)).toBe(body)
+  for (const wrong of [await signBody(`${body} `), '00', ''])
+    expect(await codeOf(withSignedBody(signedBody(streamOf(chunks).stream, wrong), text))).toBe('delivery_unsigned')
 })
 
 it('one that is too long is refused as soon as that is known', async () => {
-  const declared = streamed([bytesOf('{}')])
-  expect(await codeOf(withSignedBody(given(declared.stream, '', MOST_BYTES + 1), text))).toBe('delivery_too_large')
+  const declared = streamOf([bytesOf('{}')])
+  expect(await codeOf(withSignedBody(signedBody(declared.stream, '', MAX_BODY_BYTES + 1), text))).toBe(
+    'delivery_too_large',
+  )
   expect(declared.state.pulls).toBe(0)
-  const undeclared = streamed(Array<Uint8Array>(100).fill(new Uint8Array(MIB)))
-  expect(await codeOf(withSignedBody(given(undeclared.stream, ''), text))).toBe('delivery_too_large')
+  const undeclared = streamOf(Array<Uint8Array>(100).fill(new Uint8Array(MIB)))
+  expect(await codeOf(withSignedBody(signedBody(undeclared.stream, ''), text))).toBe('delivery_too_large')
   expect(undeclared.state).toEqual({ pulls: 26, cancelled: true })
 })
 
 it('one that trickles is ended', async () => {
-  const { stream, state } = streamed([bytesOf('{'), bytesOf('"')], true)
-  expect(await codeOf(withSignedBody({ ...given(stream, ''), withinMs: 50 }, text))).toBe('body_too_slow')
+  const { stream, state } = streamOf([bytesOf('{'), bytesOf('"')], true)
+  expect(await codeOf(withSignedBody({ ...signedBody(stream, ''), withinMs: 50 }, text))).toBe('body_too_slow')
   expect(state.cancelled).toBe(true)
 })
 
 it('what all hold together is bounded, and comes free when one ends', async () => {
   const piece = new Uint8Array(MIB).fill(0x20)
-  const holding = streamed(Array<Uint8Array>(24).fill(piece), true)
-  const held = codeOf(withSignedBody({ ...given(holding.stream, ''), withinMs: 2000 }, text))
+  const holding = streamOf(Array<Uint8Array>(24).fill(piece), true)
+  const held = codeOf(withSignedBody({ ...signedBody(holding.stream, ''), withinMs: 2000 }, text))
   await expect.poll(() => holding.state.pulls).toBe(25)
-  const refused = streamed([piece])
-  expect(await codeOf(withSignedBody(given(refused.stream, '', 20 * MIB), text))).toBe('deliveries_busy')
+  const refused = streamOf([piece])
+  expect(await codeOf(withSignedBody(signedBody(refused.stream, '', 20 * MIB), text))).toBe('deliveries_busy')
   expect(refused.state.pulls).toBe(0)
-  const growing = streamed(Array<Uint8Array>(20).fill(piece))
-  expect(await codeOf(withSignedBody(given(growing.stream, ''), text))).toBe('deliveries_busy')
+  const growing = streamOf(Array<Uint8Array>(20).fill(piece))
+  expect(await codeOf(withSignedBody(signedBody(growing.stream, ''), text))).toBe('deliveries_busy')
   expect(growing.state).toEqual({ pulls: 9, cancelled: true })
-  expect(await withSignedBody(given(streamed([bytesOf('{}')]).stream, await signed('{}')), text)).toBe('{}')
+  expect(await withSignedBody(signedBody(streamOf([bytesOf('{}')]).stream, await signBody('{}')), text)).toBe('{}')
   expect(await held).toBe('body_too_slow')
-  const after = streamed(Array<Uint8Array>(20).fill(piece))
-  expect(await codeOf(withSignedBody(given(after.stream, '', 20 * MIB), text))).toBe('delivery_unsigned')
+  const after = streamOf(Array<Uint8Array>(20).fill(piece))
+  expect(await codeOf(withSignedBody(signedBody(after.stream, '', 20 * MIB), text))).toBe('delivery_unsigned')
 })
 
 it.each([
   ['no signature', '', {}],
   ['a garbled signature', '', { 'X-Hub-Signature-256': `sha256=${'g'.repeat(64)}` }],
-  ['an unknown integration', `/${nobody()}`, { 'X-Hub-Signature-256': `sha256=${'0'.repeat(64)}` }],
+  ['an unknown integration', `/${unusedId()}`, { 'X-Hub-Signature-256': `sha256=${'0'.repeat(64)}` }],
   ['no integration', '/nonsense', { 'X-Hub-Signature-256': `sha256=${'0'.repeat(64)}` }],
 ])('of a delivery with %s nothing is read', async (_, path, headers) => {
-  const { stream, state } = streamed(Array<Uint8Array>(100).fill(new Uint8Array(MIB)))
+  const { stream, state } = streamOf(Array<Uint8Array>(100).fill(new Uint8Array(MIB)))
   const at = `/v1/integrations/forge/githost${path}/webhook`
   const reply = await send('POST', at, {
     raw: stream,
     headers: {
       'Content-Type': 'application/json',
       'X-GitHub-Event': 'push',
-      'X-GitHub-Delivery': nobody(),
+      'X-GitHub-Delivery': unusedId(),
       ...headers,
     },
   })

@@ -2,73 +2,73 @@
 
 import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
-import { start } from '#runtime'
+import { startRuntime } from '#runtime'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { operations } from '../../src/app.ts'
 import type { Config } from '../../src/env.ts'
-import { sealer } from '../../src/kernel/crypto.ts'
+import { createSealer } from '../../src/kernel/crypto.ts'
 import { type Database, runAsSystem, type Trip } from '../../src/kernel/db.ts'
-import { failures } from '../../src/kernel/openapi.ts'
+import { errorStatuses } from '../../src/kernel/openapi.ts'
 import type { Operation } from '../../src/kernel/routes.ts'
-import { PKCS1 } from './app-key.ts'
-import { foreign } from './foreign.ts'
-import { APP } from './githosts.ts'
-import { REGISTRY } from './registry.ts'
+import { makeFakeFetch } from './fake-fetch.ts'
+import { GITHUB_APP } from './fake-git-hosts.ts'
+import { PKCS1 } from './github-app-key.ts'
+import { REGISTRY_SETTINGS } from './registry-settings.ts'
 
 export const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
 /** The operator's own GitHub App, with its key as GitHub gives it. */
-const GITHUB = {
-  GITHUB_APP_ID: APP.id,
-  GITHUB_APP_SLUG: APP.slug,
+const GITHUB_SETTINGS = {
+  GITHUB_APP_ID: GITHUB_APP.id,
+  GITHUB_APP_SLUG: GITHUB_APP.slug,
   GITHUB_APP_PRIVATE_KEY: PKCS1,
-  GITHUB_APP_CLIENT_ID: APP.clientId,
-  GITHUB_APP_CLIENT_SECRET: APP.clientSecret,
+  GITHUB_APP_CLIENT_ID: GITHUB_APP.clientId,
+  GITHUB_APP_CLIENT_SECRET: GITHUB_APP.clientSecret,
   GITHUB_APP_WEBHOOK_SECRET: 'hush-webhook-secret',
 }
-export const lines: Record<string, unknown>[] = []
+export const logLines: Record<string, unknown>[] = []
 /** Milliseconds that the app believes to have passed. */
 export const clock = { ahead: 0 }
 /** What comes of it once as much time has passed. */
-export async function later<T>(ms: number, act: () => Promise<T>): Promise<T> {
+export async function withClockAhead<T>(ms: number, act: () => Promise<T>): Promise<T> {
   clock.ahead += ms
   return act().finally(() => (clock.ahead -= ms))
 }
 
 /** Every foreign server there is: none, unless a test puts some here. */
-export const abroad: { fetch: typeof fetch } = { fetch: foreign({}) }
+export const foreignServers: { fetch: typeof fetch } = { fetch: makeFakeFetch({}) }
 /** Every TXT record of DNS, by name. */
-export const txt = new Map<string, string[]>()
+export const txtRecords = new Map<string, string[]>()
 
-export type Options = {
+export type AppOptions = {
   settings?: Record<string, unknown>
   overrides?: Partial<Config>
   through?: 'gateway' | 'unwalled'
 }
-export function startApp({ settings = {}, through = 'gateway', ...options }: Options = {}) {
-  const log = (line: Record<string, unknown>) => void lines.push(line)
-  const outside: typeof fetch = (input, init) => abroad.fetch(input, init)
-  const resolveTxt = async (name: string) => (txt.get(name) ?? []).map(text => [text])
+export function startApp({ settings = {}, through = 'gateway', ...options }: AppOptions = {}) {
+  const log = (line: Record<string, unknown>) => void logLines.push(line)
+  const outside: typeof fetch = (input, init) => foreignServers.fetch(input, init)
+  const resolveTxt = async (name: string) => (txtRecords.get(name) ?? []).map(text => [text])
   const overrides = { log, clockOffset: () => clock.ahead, outside, resolveTxt, ...options.overrides }
   const common = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0' }
-  return start({ ...common, ...GITHUB, ...REGISTRY, ...settings }, overrides, through)
+  return startRuntime({ ...common, ...GITHUB_SETTINGS, ...REGISTRY_SETTINGS, ...settings }, overrides, through)
 }
 
 export type App = ReturnType<typeof startApp>
-let shared: App | undefined
-export const theApp = (): App => (shared ??= startApp())
-export function services({ config, database } = theApp()) {
-  return { config, database, sealer: sealer(config.sealingKeys) }
+let sharedApp: App | undefined
+export const getApp = (): App => (sharedApp ??= startApp())
+export function getServices({ config, database } = getApp()) {
+  return { config, database, sealer: createSealer(config.sealingKeys) }
 }
 /** The database with the trips of both logins led through `around`. */
-export const withTrips = (database: Database, around: (trip: Trip) => Trip): Database =>
+export const wrapTrips = (database: Database, around: (trip: Trip) => Trip): Database =>
   Object.assign(around(database), { asSystem: around(database.asSystem) })
 /** For what looks at everything there is, as the schedule does: nothing is left of earlier tests. */
-export const alone = () => runAsSystem(theApp().database, sql`delete from organizations`)
+export const deleteOrganizations = () => runAsSystem(getApp().database, sql`delete from organizations`)
 
-/** A body is read as the test expects it; `documented` has held it against its schema. */
+/** A body is read as the test expects it; `expectDocumented` has held it against its schema. */
 // biome-ignore lint/suspicious/noExplicitAny: see above
 export type Reply = { status: number; headers: Headers; body: any; text: string }
-type Request_ = {
+type SendOptions = {
   body?: unknown
   raw?: string | Uint8Array<ArrayBuffer> | ReadableStream
   headers?: Record<string, string>
@@ -79,7 +79,7 @@ type Request_ = {
 export async function send(
   method: string,
   path: string,
-  { body, raw, headers = {}, app = theApp() }: Request_ = {},
+  { body, raw, headers = {}, app = getApp() }: SendOptions = {},
 ): Promise<Reply> {
   const init: RequestInit & { duplex: 'half' } = {
     method,
@@ -92,12 +92,12 @@ export async function send(
   const text = await response.text()
   const json = text && response.headers.get('Content-Type')?.includes('json') ? JSON.parse(text) : undefined
   const reply = { status: response.status, headers: response.headers, body: json, text }
-  documented(method, path, reply)
-  await journaled(method, path, reply, app)
+  expectDocumented(method, path, reply)
+  await expectEvent(method, path, reply, app)
   return reply
 }
 
-export function operationOf(method: string, path: string) {
+export function findOperation(method: string, path: string) {
   const { pathname } = new URL(path, 'http://slipway.test')
   const matching = operations.filter(
     one =>
@@ -107,7 +107,7 @@ export function operationOf(method: string, path: string) {
   return matching.sort((a, b) => a.path.split('{').length - b.path.split('{').length)[0]
 }
 
-export async function eventsOf(requestId: string, app: App = theApp()): Promise<Record<string, unknown>[]> {
+export async function readEvents(requestId: string, app: App = getApp()): Promise<Record<string, unknown>[]> {
   // Written so that the counter of trips does not take this look for one of the request's own.
   const columns = ['type', 'subject_id', 'actor_kind', 'actor_id', 'organization_id', 'tenant_id', 'scope_id', 'data']
   const query = sql`select ${sql.raw(columns.join(', '))} from events where 'of ' || request_id = ${`of ${requestId}`}`
@@ -116,18 +116,18 @@ export async function eventsOf(requestId: string, app: App = theApp()): Promise<
 }
 
 /** A write that succeeded has left its event. */
-async function journaled(method: string, path: string, { status, headers }: Reply, app: App): Promise<void> {
+async function expectEvent(method: string, path: string, { status, headers }: Reply, app: App): Promise<void> {
   const wrote = method !== 'GET' && !/dry_run=true/i.test(path) && status < 207 && !headers.has('Idempotency-Replayed')
-  const operation = operationOf(method, path)
-  if (!wrote || !operation || operation.reads || operation.idempotent) return
-  expect(await eventsOf(headers.get('X-Request-Id')!, app), `${method} ${path}`).not.toEqual([])
+  const operation = findOperation(method, path)
+  if (!wrote || !operation || operation.isReadOnly || operation.idempotent) return
+  expect(await readEvents(headers.get('X-Request-Id')!, app), `${method} ${path}`).not.toEqual([])
 }
 
-function documented(method: string, path: string, { status, headers, body, text }: Reply): void {
+function expectDocumented(method: string, path: string, { status, headers, body, text }: Reply): void {
   expect(headers.get('X-Request-Id')).toBeTruthy()
-  const operation = operationOf(method, path)
-  if (operation?.gives) {
-    expect(headers.get('Content-Type')).toBe(`${operation.gives}; charset=utf-8`)
+  const operation = findOperation(method, path)
+  if (operation?.pageMediaType) {
+    expect(headers.get('Content-Type')).toBe(`${operation.pageMediaType}; charset=utf-8`)
     expect(headers.get('Content-Security-Policy')).not.toMatch(/script|unsafe/)
   } else if (status >= 400) {
     expect(headers.get('Content-Type')).toBe('application/problem+json')
@@ -137,7 +137,8 @@ function documented(method: string, path: string, { status, headers, body, text 
     if (status === 422 && body?.code === 'invalid_request') expect(body.errors.length).toBeGreaterThan(0)
   }
   if (!operation) return
-  const success = operation.status ?? (operation.reply || operation.gives || operation.streams ? 200 : 204)
+  const success =
+    operation.status ?? (operation.reply || operation.pageMediaType || operation.streamMediaType ? 200 : 204)
   if (status < 300) {
     const { variant } = operation
     const varied =
@@ -145,9 +146,9 @@ function documented(method: string, path: string, { status, headers, body, text 
     expect(operation.partial ? [success, 207] : [varied ? 200 : success]).toContain(status)
     const schema = varied ? variant.reply : operation.reply
     if (schema) expect(schema.parse(body)).toEqual(body)
-    else if (!operation.gives && !operation.streams) expect(text).toBe('')
+    else if (!operation.pageMediaType && !operation.streamMediaType) expect(text).toBe('')
   } else if (status !== 304) {
-    expect(failures(operation), `${operation.id} answered ${status}`).toContain(status)
+    expect(errorStatuses(operation), `${operation.id} answered ${status}`).toContain(status)
   }
 }
 
@@ -155,7 +156,7 @@ export type Tenant = Awaited<ReturnType<typeof newTenant>>
 
 /** An organisation with one workspace, an Admin key of it and an organisation key, and one person who is Admin of all. */
 export async function newTenant(options: { app?: App } = {}) {
-  const app = options.app ?? theApp()
+  const app = options.app ?? getApp()
   const organization = `org-${crypto.randomUUID()}`
   const wanted = { organization, emails: ['owner@example.com'] }
   const admin = await bootstrap(app.database, wanted)
@@ -186,17 +187,17 @@ export async function newTenant(options: { app?: App } = {}) {
 }
 
 /** A body that an operation takes, from its schema. */
-export const exampleOf = (operation: Operation): Record<string, unknown> | undefined =>
+export const getExampleBody = (operation: Operation): Record<string, unknown> | undefined =>
   operation.body && ((operation.body.meta() as { example?: Record<string, unknown> }).example ?? {})
 
 /** A query that an operation needs, from its schema. */
-export const queryOf = (operation: Operation): string => {
+export const getExampleQuery = (operation: Operation): string => {
   const { example } = (operation.query?.meta() ?? {}) as { example?: Record<string, string> }
   return example ? `?${new URLSearchParams(example)}` : ''
 }
 
 /** Every route that takes a key, and beside it the variant that another verb answers. */
-export const guarded: Operation[] = operations
+export const guardedOperations: Operation[] = operations
   .filter(operation => operation.verb)
   .flatMap(operation => {
     const { variant, query } = operation
@@ -207,4 +208,4 @@ export const guarded: Operation[] = operations
   })
 
 /** A made-up id that is nobody's. */
-export const nobody = () => crypto.randomUUID()
+export const unusedId = () => crypto.randomUUID()

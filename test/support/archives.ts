@@ -2,7 +2,7 @@
 export type Bytes = Uint8Array<ArrayBuffer>
 
 /** A tar of one file, by hand. */
-export function tar(text: string): Bytes {
+export function makeTar(text: string): Bytes {
   const header = Buffer.alloc(512)
   header.write('hello.txt', 0)
   header.write('0000644\0', 100)
@@ -21,15 +21,15 @@ export async function gzip(bytes: Bytes): Promise<Bytes> {
   return new Uint8Array(await new Response(compressed as ReadableStream<Bytes>).arrayBuffer())
 }
 
-export const archive = () => gzip(tar('hello'))
+export const makeArchive = () => gzip(makeTar('hello'))
 
-export const random = (bytes: number): Bytes => {
+export const makeRandomBytes = (bytes: number): Bytes => {
   const all = new Uint8Array(bytes)
   for (let at = 0; at < bytes; at += 65_536) crypto.getRandomValues(all.subarray(at, at + 65_536))
   return all
 }
 
-export const streamOf = (...chunks: Bytes[]) =>
+export const streamChunks = (...chunks: Bytes[]) =>
   new ReadableStream({
     pull(out) {
       const chunk = chunks.shift()

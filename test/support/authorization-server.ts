@@ -3,29 +3,29 @@ import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { NewProvider } from '../../src/oauth/schema.ts'
-import { type App, newTenant, nobody, send, startApp, type Tenant } from './app.ts'
-import { foreign } from './foreign.ts'
+import { type App, newTenant, send, startApp, type Tenant, unusedId } from './app.ts'
+import { makeFakeFetch } from './fake-fetch.ts'
 
 export const ISSUER = 'https://as.example.com'
-export const SECRET = 'the-secret-of-the-client~1'
+export const CLIENT_SECRET = 'the-secret-of-the-client~1'
 
-export type Asked = { form: URLSearchParams; headers: Headers }
-type Answer = (asked: Asked) => Response | Promise<Response>
+export type TokenRequest = { form: URLSearchParams; headers: Headers }
+type TokenResponder = (asked: TokenRequest) => Response | Promise<Response>
 
-export function authorizationServer(others: Parameters<typeof foreign>[0] = {}) {
-  const asked: Asked[] = []
+export function makeAuthorizationServer(others: Parameters<typeof makeFakeFetch>[0] = {}) {
+  const asked: TokenRequest[] = []
   const server = {
     asked,
     revoked: [] as URLSearchParams[],
     /** What the token endpoint does. */
-    token: (() => tokens()) as Answer,
-    revocation: (() => new Response(null)) as Answer,
+    token: (() => respondWithTokens()) as TokenResponder,
+    revocation: (() => new Response(null)) as TokenResponder,
   }
-  const read = async (request: Request): Promise<Asked> => ({
+  const read = async (request: Request): Promise<TokenRequest> => ({
     form: new URLSearchParams(new TextDecoder().decode(await request.arrayBuffer())),
     headers: request.headers,
   })
-  const outside = foreign({
+  const outside = makeFakeFetch({
     [ISSUER]: {
       'POST /token': async (request: Request) => {
         const one = await read(request)
@@ -40,33 +40,38 @@ export function authorizationServer(others: Parameters<typeof foreign>[0] = {}) 
     },
     ...others,
   })
-  return { ...server, server, outside, app: startApp({ overrides: { outside } }) }
+  return { ...server, server, outside, app: startApp({ overrides: { foreignFetch: outside } }) }
 }
 
-let counter = 0
+let tokenCount = 0
 /** Every token is one of a kind, so that it can be searched for. */
-export const grant = (over: Record<string, unknown> = {}) => {
-  counter++
+export const makeTokens = (over: Record<string, unknown> = {}) => {
+  tokenCount++
   return {
-    access_token: `access-secret-${counter}`,
-    refresh_token: `refresh-secret-${counter}`,
+    access_token: `access-secret-${tokenCount}`,
+    refresh_token: `refresh-secret-${tokenCount}`,
     token_type: 'Bearer',
     expires_in: 3600,
     ...over,
   }
 }
-export const tokens = (over: Record<string, unknown> = {}) => Response.json(grant(over))
-export const refusal = (error: string, status = 400) => Response.json({ error }, { status })
+export const respondWithTokens = (over: Record<string, unknown> = {}) => Response.json(makeTokens(over))
+export const respondWithError = (error: string, status = 400) => Response.json({ error }, { status })
 
-type Columns = { issuer?: string; issuer_in_answers?: boolean; resource?: string; provider_type?: string }
+type ProviderColumns = { issuer?: string; issuer_in_answers?: boolean; resource?: string; provider_type?: string }
 
 /** What by hand cannot be said, discovery would have found out. */
-export async function newProvider(tenant: Tenant, app: App, over: Record<string, unknown> = {}, columns: Columns = {}) {
+export async function newProvider(
+  tenant: Tenant,
+  app: App,
+  over: Record<string, unknown> = {},
+  columns: ProviderColumns = {},
+) {
   const { body } = await tenant.post('/v2/auth/providers', {
     ...NewProvider.meta()!.example!,
     provider_id: 'example',
     name: 'Example',
-    client_secret: SECRET,
+    client_secret: CLIENT_SECRET,
     auth_url: `${ISSUER}/authorize?kept=yes`,
     token_url: `${ISSUER}/token`,
     revocation_url: `${ISSUER}/revoke`,
@@ -82,35 +87,40 @@ export async function newProvider(tenant: Tenant, app: App, over: Record<string,
   return body
 }
 
-export async function setUp(app: App, over: Record<string, unknown> = {}, columns: Columns = {}) {
+export async function setUpProvider(app: App, over: Record<string, unknown> = {}, columns: ProviderColumns = {}) {
   const tenant = await newTenant({ app })
   return { tenant, provider: await newProvider(tenant, app, over, columns) }
 }
 
-export const begin = async (tenant: Tenant, over: Record<string, unknown> = {}) => {
+export const beginAuthentication = async (tenant: Tenant, over: Record<string, unknown> = {}) => {
   const { status, body } = await tenant.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada', ...over })
   expect(status, JSON.stringify(body)).toBe(200)
   return body
 }
-export const stateOf = ({ url }: { url: string }) => new URL(url).searchParams.get('state')!
+export const readState = ({ url }: { url: string }) => new URL(url).searchParams.get('state')!
 
 /** Comes back with these parameters; the state and the code are there unless they are taken out. */
-export const comeBack = (
+export const visitCallback = (
   app: App,
   begun: { url: string },
   over: Record<string, string | undefined> = {},
   { as = 'example', headers = {} }: { as?: string; headers?: Record<string, string> } = {},
 ) => {
-  const all = Object.entries({ state: stateOf(begun), code: 'the-code-secret', ...over })
+  const all = Object.entries({ state: readState(begun), code: 'the-code-secret', ...over })
   const query = new URLSearchParams(all.filter((pair): pair is [string, string] => pair[1] !== undefined))
   return send('GET', `/v2/auth/callback/${as}?${query}`, { app, headers })
 }
 
-export async function connect(app: App, tenant: Tenant, over: Record<string, unknown> = {}, at: { as?: string } = {}) {
-  const begun = await begin(tenant, over)
-  const page = await comeBack(app, begun, {}, at)
+export async function completeAuthentication(
+  app: App,
+  tenant: Tenant,
+  over: Record<string, unknown> = {},
+  at: { as?: string } = {},
+) {
+  const begun = await beginAuthentication(tenant, over)
+  const page = await visitCallback(app, begun, {}, at)
   expect(page.status, page.text).toBe(200)
   return begun
 }
 
-export const trip = () => `trip-${nobody()}`
+export const newTripId = () => `trip-${unusedId()}`

@@ -6,18 +6,18 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { freePort } from '../../src/host/ports.ts'
 
-export type Command = ReturnType<typeof command>
+export type Command = ReturnType<typeof startCommand>
 const ROOT = join(import.meta.dirname, '../..')
-const started: { stop(): Promise<unknown> }[] = []
+const startedCommands: { stop(): Promise<unknown> }[] = []
 
 /** Nothing of our own environment reaches it but what it needs to run at all. */
-export function command(file: string, args: string[] = [], env: Record<string, string> = {}) {
+export function startCommand(file: string, args: string[] = [], env: Record<string, string> = {}) {
   const { PATH = '', HOME = '' } = process.env
   const child = spawn(process.execPath, [join(ROOT, file), ...args], { cwd: ROOT, env: { PATH, HOME, ...env } })
   const said = { out: '', err: '' }
   child.stdout.on('data', chunk => (said.out += chunk))
   child.stderr.on('data', chunk => (said.err += chunk))
-  const exited = heard(once(child, 'close').then(([code]) => code as number | null))
+  const exited = silenceRejection(once(child, 'close').then(([code]) => code as number | null))
   const running = {
     pid: child.pid!,
     said,
@@ -29,40 +29,40 @@ export function command(file: string, args: string[] = [], env: Record<string, s
     /** What comes of a condition, unless the command ends first. */
     until: <T>(condition: () => T | Promise<T>) =>
       Promise.race([
-        eventually(condition),
+        waitFor(condition),
         exited.then(code => {
           throw new Error(`${file} ended with ${code}: ${said.out}${said.err}`)
         }),
       ]),
   }
-  started.push(running)
+  startedCommands.push(running)
   return running
 }
 
 /** The demo server of the MCP SDK and its authorization server: their origins, once both listen. */
-export async function demoServer() {
+export async function startDemoServer() {
   const [port, auth] = [await freePort(), await freePort()]
   const file = 'node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js'
-  const running = command(file, ['--oauth'], { MCP_PORT: `${port}`, MCP_AUTH_PORT: `${auth}` })
-  await running.until(async () => (await listens(port)) && (await listens(auth)))
+  const running = startCommand(file, ['--oauth'], { MCP_PORT: `${port}`, MCP_AUTH_PORT: `${auth}` })
+  await running.until(async () => (await isListening(port)) && (await isListening(auth)))
   return { mcp: `http://localhost:${port}`, auth: `http://localhost:${auth}` }
 }
 
 /** An MCP server that asks nobody who they are. */
-export async function openServer(): Promise<string> {
+export async function startPublicMcpServer(): Promise<string> {
   const port = await freePort()
   const file = 'node_modules/@modelcontextprotocol/server-everything/dist/index.js'
-  await command(file, ['streamableHttp'], { PORT: `${port}` }).until(() => listens(port))
+  await startCommand(file, ['streamableHttp'], { PORT: `${port}` }).until(() => isListening(port))
   return `http://localhost:${port}/mcp`
 }
 
 /** For afterEach: whatever a failed test left running. */
-export async function stopAll(): Promise<void> {
-  await Promise.all(started.splice(0).map(({ stop }) => stop()))
+export async function stopCommands(): Promise<void> {
+  await Promise.all(startedCommands.splice(0).map(({ stop }) => stop()))
 }
 
 /** The first truthy outcome of a condition, within a minute. */
-export async function eventually<T>(condition: () => T | Promise<T>): Promise<NonNullable<T>> {
+export async function waitFor<T>(condition: () => T | Promise<T>): Promise<NonNullable<T>> {
   const deadline = Date.now() + 60_000
   for (;;) {
     const outcome = await condition()
@@ -73,26 +73,26 @@ export async function eventually<T>(condition: () => T | Promise<T>): Promise<No
 }
 
 /** What is awaited later, and by nobody where the test fails before: its failure is no error that nobody caught. */
-export function heard<T>(work: Promise<T>): Promise<T> {
+export function silenceRejection<T>(work: Promise<T>): Promise<T> {
   work.catch(() => {})
   return work
 }
 
 /** The process and all below it. */
-export function familyOf(pid: number): number[] {
-  const all = processes()
+export function listProcessTree(pid: number): number[] {
+  const all = listProcesses()
   const family = [pid]
   for (const one of family) family.push(...all.filter(({ parent }) => parent === one).map(child => child.pid))
   return family
 }
 
 /** Those that still run; one that nobody has collected yet does not. */
-export const aliveOf = (pids: number[]): number[] =>
-  processes()
+export const filterRunning = (pids: number[]): number[] =>
+  listProcesses()
     .filter(({ pid, state }) => pids.includes(pid) && !state.startsWith('Z'))
     .map(({ pid }) => pid)
 
-function processes() {
+function listProcesses() {
   const lines = execFileSync('ps', ['-eo', 'pid=,ppid=,stat='], { encoding: 'utf8' }).trim().split('\n')
   return lines.map(line => {
     const [pid, parent, state = ''] = line.trim().split(/\s+/)
@@ -100,7 +100,7 @@ function processes() {
   })
 }
 
-export function listens(port: number | string): Promise<boolean> {
+export function isListening(port: number | string): Promise<boolean> {
   const socket = createConnection(Number(port), '127.0.0.1')
   return once(socket, 'connect').then(
     () => Boolean(socket.destroy()),

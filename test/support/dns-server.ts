@@ -8,12 +8,12 @@ export type Zone = Record<string, string[] | 'silence' | 'garbage' | 'refused' |
 const [NO_ERROR, NAME_ERROR, REFUSED] = [0, 3, 5]
 const [TXT, IN] = [16, 1]
 
-export async function dnsServer(zone: Zone) {
+export async function startDnsServer(zone: Zone) {
   const socket = createSocket('udp4')
   let questions = 0
   socket.on('message', (query, { port, address }) => {
     questions++
-    const { name, end } = nameIn(query, 12)
+    const { name, end } = readName(query, 12)
     const texts = zone[name.toLowerCase()]
     if (texts === 'silence') return
     if (texts === 'garbage') return void socket.send(Buffer.from('no DNS at all'), port, address)
@@ -24,7 +24,7 @@ export async function dnsServer(zone: Zone) {
     header.writeUInt16BE(0x8580 | code, 2)
     header.writeUInt16BE(1, 4)
     header.writeUInt16BE(found.length, 6)
-    socket.send(Buffer.concat([header, query.subarray(12, end + 4), ...found.map(answer)]), port, address)
+    socket.send(Buffer.concat([header, query.subarray(12, end + 4), ...found.map(encodeAnswer)]), port, address)
   })
   socket.bind(0, '127.0.0.1')
   await once(socket, 'listening')
@@ -35,7 +35,7 @@ export async function dnsServer(zone: Zone) {
   }
 }
 
-function nameIn(message: Buffer, at: number): { name: string; end: number } {
+function readName(message: Buffer, at: number): { name: string; end: number } {
   const labels: string[] = []
   let end = at
   while (message[end]) {
@@ -46,7 +46,7 @@ function nameIn(message: Buffer, at: number): { name: string; end: number } {
 }
 
 /** Points back to the question's name; a text is cut into strings of at most 255 bytes. */
-function answer(text: string): Buffer {
+function encodeAnswer(text: string): Buffer {
   const strings = text.match(/.{1,255}/gs) ?? ['']
   const data = Buffer.concat(strings.flatMap(one => [Buffer.from([one.length]), Buffer.from(one, 'latin1')]))
   const head = Buffer.alloc(12)

@@ -1,12 +1,27 @@
 // Foreign servers that mean harm, or are broken: what they publish, how they send it, and what they challenge with.
 import * as fc from 'fast-check'
 import * as odd from './hostile-values.ts'
-import { AUTH, MCP, OIDC, ofResource, ofServer, RESOURCE, SERVER } from './mcp.ts'
+import {
+  AUTH_ORIGIN,
+  MCP_ORIGIN,
+  makeResourceMetadata,
+  makeServerMetadata,
+  OIDC_METADATA_PATH,
+  RESOURCE_METADATA_PATH,
+  SERVER_METADATA_PATH,
+} from './mcp-sites.ts'
 
-const weighed = <T>(...choices: [weight: number, arbitrary: fc.Arbitrary<T>][]) =>
+const pickWeighted = <T>(...choices: [weight: number, arbitrary: fc.Arbitrary<T>][]) =>
   fc.oneof(...choices.map(([weight, arbitrary]) => ({ weight, arbitrary })))
 
-const SOUND_ADDRESSES = [AUTH, `${AUTH}/`, `${AUTH}/tenant`, MCP, `${MCP}/mcp`, 'https://not-there.example.net']
+const SOUND_ADDRESSES = [
+  AUTH_ORIGIN,
+  `${AUTH_ORIGIN}/`,
+  `${AUTH_ORIGIN}/tenant`,
+  MCP_ORIGIN,
+  `${MCP_ORIGIN}/mcp`,
+  'https://not-there.example.net',
+]
 const BAD_ADDRESSES = [
   ...[
     'http://auth.example.com',
@@ -63,18 +78,18 @@ const BAD_ADDRESSES = [
   ...[
     'https://auth.example.com#',
     'https://auth.example.com?',
-    `${AUTH}/\ud800`,
-    `${AUTH}/../../x`,
-    `${AUTH}/%2e%2e/%00`,
+    `${AUTH_ORIGIN}/\ud800`,
+    `${AUTH_ORIGIN}/../../x`,
+    `${AUTH_ORIGIN}/%2e%2e/%00`,
   ],
   ...[
-    `${AUTH}/${'x'.repeat(3000)}`,
+    `${AUTH_ORIGIN}/${'x'.repeat(3000)}`,
     `https://${'a.'.repeat(130)}com`,
     'https://%31%32%37.0.0.1',
-    `${AUTH}.evil.example.net`,
+    `${AUTH_ORIGIN}.evil.example.net`,
   ],
 ]
-const address = weighed(
+const anyAddress = pickWeighted(
   [3, fc.constantFrom(...SOUND_ADDRESSES)],
   [2, fc.constantFrom(...BAD_ADDRESSES)],
   [1, fc.webUrl()],
@@ -82,8 +97,8 @@ const address = weighed(
 
 // ---- documents, as text
 
-const text = (one: fc.Arbitrary<unknown>) => one.map(value => JSON.stringify(value))
-const word = fc.constantFrom(
+const toJsonText = (one: fc.Arbitrary<unknown>) => one.map(value => JSON.stringify(value))
+const anyWord = fc.constantFrom(
   ...['S256', 'plain', 's256', 'code', 'token', 'authorization_code', 'refresh_token', 'none', 'client_secret_post'],
   ...[
     'client_secret_basic',
@@ -98,30 +113,30 @@ const word = fc.constantFrom(
     'x'.repeat(5000),
   ],
 )
-const anything = weighed(
+const anyJson = pickWeighted(
   [3, fc.constantFrom(...odd.VALUES)],
   [2, fc.constantFrom('true', 'false', '"true"', '1', '"S256"', '0', '-1', '1e309', '"0"', '4102444800')],
-  [2, text(address)],
-  [2, text(fc.array(word, { maxLength: 4 }))],
-  [1, text(fc.array(address, { maxLength: 40 }))],
-  [1, text(fc.array(fc.oneof(word, fc.constantFrom(null, 1, {}, [])), { maxLength: 4 }))],
-  [1, text(fc.jsonValue({ maxDepth: 3 }))],
+  [2, toJsonText(anyAddress)],
+  [2, toJsonText(fc.array(anyWord, { maxLength: 4 }))],
+  [1, toJsonText(fc.array(anyAddress, { maxLength: 40 }))],
+  [1, toJsonText(fc.array(fc.oneof(anyWord, fc.constantFrom(null, 1, {}, [])), { maxLength: 4 }))],
+  [1, toJsonText(fc.jsonValue({ maxDepth: 3 }))],
 )
-const nameless = fc.constantFrom('__proto__', 'constructor', 'toString', 'x', '')
+const oddNames = fc.constantFrom('__proto__', 'constructor', 'toString', 'x', '')
 
 /** A sound document with members replaced, left out, doubled or added; or no document. */
-function documentText(members: Record<string, unknown>): fc.Arbitrary<string> {
+function arbitraryDocument(members: Record<string, unknown>): fc.Arbitrary<string> {
   const sound = Object.entries(members).map(([name, value]): [string, string] => [
     name,
     JSON.stringify(value) ?? 'null',
   ])
-  const change = fc.tuple(weighed([8, fc.constantFrom(...Object.keys(members))], [1, nameless]), anything)
+  const change = fc.tuple(pickWeighted([8, fc.constantFrom(...Object.keys(members))], [1, oddNames]), anyJson)
   const object = (entries: [string, string][]) =>
     `{${entries.map(([name, value]) => `${JSON.stringify(name)}:${value}`).join(',')}}`
   const changed = fc
     .tuple(fc.array(change, { maxLength: 2 }), fc.subarray(sound, { minLength: sound.length - 1 }))
     .map(([changes, kept]) => object([...kept, ...changes]))
-  return weighed(
+  return pickWeighted(
     [16, fc.constant(object(sound))],
     [8, changed],
     [1, fc.tuple(changed, fc.nat()).map(([one, at]) => one.slice(0, at % one.length))],
@@ -129,20 +144,32 @@ function documentText(members: Record<string, unknown>): fc.Arbitrary<string> {
       1,
       fc.constantFrom(...odd.BODIES, '<!doctype html>', `\ufeff${object(sound)}`, object(sound).replaceAll(':', ' : ')),
     ],
-    [1, anything],
+    [1, anyJson],
   )
 }
 
 // ---- how it is sent
 
-type Manner = 'whole' | 'in bytes' | 'padded' | 'endless' | 'broken' | 'stalled'
-type Sent = { status: number; headers: [string, string][]; text: string; manner: Manner }
+type TransferMode = 'whole' | 'in bytes' | 'padded' | 'endless' | 'broken' | 'stalled'
+type ServerReply = { status: number; headers: [string, string][]; text: string; manner: TransferMode }
 
-const location = weighed(
-  [2, address],
-  [2, fc.constantFrom('/', '/mcp', RESOURCE, `${RESOURCE}/mcp`, SERVER, '?', '#', '..')],
+const anyLocation = pickWeighted(
+  [2, anyAddress],
+  [
+    2,
+    fc.constantFrom(
+      '/',
+      '/mcp',
+      RESOURCE_METADATA_PATH,
+      `${RESOURCE_METADATA_PATH}/mcp`,
+      SERVER_METADATA_PATH,
+      '?',
+      '#',
+      '..',
+    ),
+  ],
 )
-const headers = fc.array(
+const anyHeaders = fc.array(
   fc.oneof(
     fc.tuple(
       fc.constant('Content-Type'),
@@ -150,7 +177,7 @@ const headers = fc.array(
     ),
     fc.tuple(
       fc.constant('Location'),
-      location.filter(one => /^[\x20-\x7e]*$/.test(one)),
+      anyLocation.filter(one => /^[\x20-\x7e]*$/.test(one)),
     ),
     fc.tuple(
       fc.constantFrom('Set-Cookie', 'Content-Length', 'Content-Encoding', 'Refresh', 'Link'),
@@ -159,16 +186,16 @@ const headers = fc.array(
   ),
   { maxLength: 2 },
 )
-function sent(body: fc.Arbitrary<string>, usual = 200): fc.Arbitrary<Sent> {
+function arbitraryReply(body: fc.Arbitrary<string>, usual = 200): fc.Arbitrary<ServerReply> {
   return fc.record({
-    status: weighed(
+    status: pickWeighted(
       [40, fc.constant(usual)],
       [2, fc.constantFrom(404, 401, 403)],
       [2, fc.constantFrom(200, 201, 204, 206, 301, 302, 304, 307, 308, 400, 410, 418, 429, 500, 502, 503)],
     ),
-    headers,
+    headers: anyHeaders,
     text: body,
-    manner: weighed<Manner>(
+    manner: pickWeighted<TransferMode>(
       [40, fc.constant('whole')],
       [2, fc.constant('in bytes')],
       [1, fc.constantFrom('padded', 'endless', 'broken', 'stalled')],
@@ -178,11 +205,18 @@ function sent(body: fc.Arbitrary<string>, usual = 200): fc.Arbitrary<Sent> {
 
 // ---- what challenges
 
-const quotedAddress = weighed(
-  [3, fc.constantFrom(`${MCP}${RESOURCE}/mcp`, `${MCP}${RESOURCE}`, `${MCP}/meta`)],
-  [2, address.filter(one => /^[\x20-\x7e]*$/.test(one))],
+const quotedAddress = pickWeighted(
+  [
+    3,
+    fc.constantFrom(
+      `${MCP_ORIGIN}${RESOURCE_METADATA_PATH}/mcp`,
+      `${MCP_ORIGIN}${RESOURCE_METADATA_PATH}`,
+      `${MCP_ORIGIN}/meta`,
+    ),
+  ],
+  [2, anyAddress.filter(one => /^[\x20-\x7e]*$/.test(one))],
 )
-const piece = fc.oneof(
+const challengePiece = fc.oneof(
   fc.constantFrom(
     'Bearer',
     'Basic',
@@ -214,56 +248,64 @@ const piece = fc.oneof(
     'error="e"',
   ),
 )
-const challenge = weighed(
+const anyChallenge = pickWeighted(
   [2, quotedAddress.map(one => `Bearer resource_metadata="${one}"`)],
   [1, fc.constant('Bearer')],
-  [1, fc.array(piece, { maxLength: 12 }).map(pieces => pieces.join(' '))],
+  [1, fc.array(challengePiece, { maxLength: 12 }).map(pieces => pieces.join(' '))],
 )
-const challenges = weighed(
-  [4, fc.array(challenge, { maxLength: 3 })],
-  [1, fc.tuple(challenge, fc.integer({ min: 4, max: 200 })).map(([one, times]) => Array(times).fill(one) as string[])],
+const anyChallenges = pickWeighted(
+  [4, fc.array(anyChallenge, { maxLength: 3 })],
+  [
+    1,
+    fc.tuple(anyChallenge, fc.integer({ min: 4, max: 200 })).map(([one, times]) => Array(times).fill(one) as string[]),
+  ],
 )
 
-export type Hostile = {
+export type HostileServer = {
   challenges: string[]
-  probe: Sent
-  resource: Sent
-  server: Sent
-  registration: Sent
+  probe: ServerReply
+  resource: ServerReply
+  server: ServerReply
+  registration: ServerReply
   /** Where the documents stand: everywhere, or below one path only. */
   resourceAt: string
   serverAt: string
 }
 
-export const hostile: fc.Arbitrary<Hostile> = fc.record({
-  challenges,
-  probe: sent(fc.constantFrom('', 'data: {}\n\n', '{}'), 401),
-  resource: sent(documentText({ ...ofResource(`${MCP}/mcp`, AUTH), scopes_supported: ['read'] })),
-  server: sent(
-    documentText({
-      ...ofServer(AUTH, { registration_endpoint: `${AUTH}/register`, revocation_endpoint: `${AUTH}/revoke` }),
+export const hostileServer: fc.Arbitrary<HostileServer> = fc.record({
+  challenges: anyChallenges,
+  probe: arbitraryReply(fc.constantFrom('', 'data: {}\n\n', '{}'), 401),
+  resource: arbitraryReply(
+    arbitraryDocument({ ...makeResourceMetadata(`${MCP_ORIGIN}/mcp`, AUTH_ORIGIN), scopes_supported: ['read'] }),
+  ),
+  server: arbitraryReply(
+    arbitraryDocument({
+      ...makeServerMetadata(AUTH_ORIGIN, {
+        registration_endpoint: `${AUTH_ORIGIN}/register`,
+        revocation_endpoint: `${AUTH_ORIGIN}/revoke`,
+      }),
       ...{ grant_types_supported: ['authorization_code', 'refresh_token'], scopes_supported: ['offline_access'] },
       ...{ authorization_response_iss_parameter_supported: true, client_id_metadata_document_supported: false },
     }),
   ),
-  registration: sent(
-    documentText({
+  registration: arbitraryReply(
+    arbitraryDocument({
       ...{ client_id: 'made', client_secret: 'hush', client_secret_expires_at: 0, redirect_uris: undefined },
-      ...{ token_endpoint_auth_method: 'client_secret_post', registration_client_uri: `${AUTH}/clients/made` },
+      ...{ token_endpoint_auth_method: 'client_secret_post', registration_client_uri: `${AUTH_ORIGIN}/clients/made` },
       registration_access_token: 'manage',
     }),
     201,
   ),
-  resourceAt: fc.constantFrom('', '', RESOURCE, `${RESOURCE}/mcp`, '/meta'),
-  serverAt: fc.constantFrom('', '', SERVER, OIDC),
+  resourceAt: fc.constantFrom('', '', RESOURCE_METADATA_PATH, `${RESOURCE_METADATA_PATH}/mcp`, '/meta'),
+  serverAt: fc.constantFrom('', '', SERVER_METADATA_PATH, OIDC_METADATA_PATH),
 })
 
-const BODILESS = [101, 204, 205, 304]
+const BODILESS_STATUSES = [101, 204, 205, 304]
 const utf8 = new TextEncoder()
 
-export function responseOf({ status, headers, text, manner }: Sent, more: [string, string][] = []): Response {
+export function toResponse({ status, headers, text, manner }: ServerReply, more: [string, string][] = []): Response {
   const init = { status, headers: [...headers, ...more] }
-  if (BODILESS.includes(status)) return new Response(null, init)
+  if (BODILESS_STATUSES.includes(status)) return new Response(null, init)
   if (manner === 'padded') return new Response(text + ' '.repeat(70_000), init)
   if (manner === 'whole') return new Response(text, init)
   const bytes = utf8.encode(text)

@@ -2,27 +2,27 @@
 import { sql } from 'drizzle-orm'
 import { type Credentials, sealCredentials } from '../../src/integrations/credentials.ts'
 import type { Integration } from '../../src/integrations/githost.ts'
-import { sealer } from '../../src/kernel/crypto.ts'
+import { createSealer } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { type Tenant, theApp } from './app.ts'
+import { getApp, type Tenant } from './app.ts'
 
-export const GITEA = 'https://git.example.com'
-type Over = Partial<
+export const GITEA_URL = 'https://git.example.com'
+type IntegrationOverrides = Partial<
   Pick<Integration, 'host' | 'base_url' | 'app_id' | 'installation_id' | 'account_id' | 'name' | 'state'>
 >
 
 /** Without credentials it is an installation of the operator's own App. */
 export async function newIntegration(
   { organization_id, tenant_id }: Pick<Tenant, 'organization_id' | 'tenant_id'>,
-  over: Over = {},
+  over: IntegrationOverrides = {},
   credentials: Credentials | null = { token: 'hush-token', webhook_secret: 'hush-webhook' },
 ): Promise<string> {
-  const { database, config } = theApp()
+  const { database, config } = getApp()
   const id = crypto.randomUUID()
   const one = {
     ...{
       host: 'gitea',
-      base_url: GITEA,
+      base_url: GITEA_URL,
       app_id: null,
       installation_id: id,
       account_id: id,
@@ -30,9 +30,9 @@ export async function newIntegration(
       state: 'active',
     },
     ...over,
-  } as Over & Pick<Integration, 'host' | 'base_url' | 'account_id'>
+  } as IntegrationOverrides & Pick<Integration, 'host' | 'base_url' | 'account_id'>
   const whose = { ...one, tenant_id }
-  const sealed = credentials && (await sealCredentials(sealer(config.sealingKeys), whose, credentials))
+  const sealed = credentials && (await sealCredentials(createSealer(config.sealingKeys), whose, credentials))
   const insert = sql`
     insert into integrations (id, organization_id, tenant_id, host, base_url, app_id, installation_id, account_id, name, state, credentials)
     values (${id}::uuid, ${organization_id}::uuid, ${tenant_id}::uuid, ${one.host}, ${one.base_url}, ${one.app_id},
@@ -41,26 +41,26 @@ export async function newIntegration(
   return id
 }
 
-const made = new WeakMap<Pick<Tenant, 'tenant_id'>, Promise<string>>()
+const sharedIntegrations = new WeakMap<Pick<Tenant, 'tenant_id'>, Promise<string>>()
 /** A tenant's one integration where it does not matter which. */
-export function integrationOf(tenant: Tenant): Promise<string> {
-  const known = made.get(tenant) ?? newIntegration(tenant)
-  made.set(tenant, known)
+export function getIntegration(tenant: Tenant): Promise<string> {
+  const known = sharedIntegrations.get(tenant) ?? newIntegration(tenant)
+  sharedIntegrations.set(tenant, known)
   return known
 }
 
 /** A repository that a tenant's integration reaches, as a deployment names it. */
-export const repositoryOf = async (tenant: Tenant) => ({
-  integration_id: await integrationOf(tenant),
-  repo_url: `${GITEA}/acme/app`,
+export const makeRepositoryConfig = async (tenant: Tenant) => ({
+  integration_id: await getIntegration(tenant),
+  repo_url: `${GITEA_URL}/acme/app`,
   build_on_push: false,
 })
 
 /** A deployment from it. */
-export const repositoryBody = async (tenant: Tenant, over: Record<string, unknown> = {}) => ({
+export const makeRepositoryBody = async (tenant: Tenant, over: Record<string, unknown> = {}) => ({
   name: `app-${crypto.randomUUID()}`,
   source: 'githost',
-  source_config: await repositoryOf(tenant),
+  source_config: await makeRepositoryConfig(tenant),
   source_revision_config: { repo_ref: 'main', platform_config_path: 'platform.json' },
   secrets: [{ name: 'TOKEN', value: 'hush' }],
   ...over,

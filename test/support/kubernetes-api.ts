@@ -2,24 +2,33 @@
 import * as http from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { KubeConfig } from '@kubernetes/client-node'
-import { KINDS, type Kind } from '../../src/agent/engines/kubernetes/cluster.ts'
+import { API_VERSIONS, type Kind } from '../../src/agent/engines/kubernetes/cluster.ts'
 import type { Fields, Json } from './kubernetes-apply.ts'
-import { type Change, KubernetesObjects, matches, type Refusal, Refused, type Stored } from './kubernetes-store.ts'
+import {
+  ApiError,
+  type Change,
+  KubernetesObjects,
+  matchesLabels,
+  type Refusal,
+  type Stored,
+} from './kubernetes-store.ts'
 
-export type Asked = { verb: string; kind: string; name: string | undefined; namespace: string; force: boolean }
+export type ApiRequest = { verb: string; kind: string; name: string | undefined; namespace: string; force: boolean }
 export type Rule = { apiGroups: string[]; resources: string[]; verbs: string[] }
 
-const UNUSUAL: Record<string, string> = { NetworkPolicy: 'networkpolicies', Ingress: 'ingresses' }
-export const plural = (kind: string) => UNUSUAL[kind] ?? `${kind.toLowerCase()}s`
-const KIND_OF = Object.fromEntries((Object.keys(KINDS) as Kind[]).map(kind => [`${KINDS[kind]}/${plural(kind)}`, kind]))
+const IRREGULAR_PLURALS: Record<string, string> = { NetworkPolicy: 'networkpolicies', Ingress: 'ingresses' }
+export const toPlural = (kind: string) => IRREGULAR_PLURALS[kind] ?? `${kind.toLowerCase()}s`
+const KIND_BY_RESOURCE = Object.fromEntries(
+  (Object.keys(API_VERSIONS) as Kind[]).map(kind => [`${API_VERSIONS[kind]}/${toPlural(kind)}`, kind]),
+)
 export class KubernetesApi extends KubernetesObjects {
-  readonly asked: Asked[] = []
+  readonly requests: ApiRequest[] = []
   readonly namespaces = new Set(['apps', 'other'])
   /** Groups that are not installed. */
-  readonly unknown = new Set<string>()
+  readonly missingGroups = new Set<string>()
   /** What every request is held against, where it is set. */
   rules: Rule[] | null = null
-  refuse: (asked: Asked) => Refusal | undefined = () => undefined
+  refuse: (asked: ApiRequest) => Refusal | undefined = () => undefined
   /** What containers wrote, by pod; of its life before, by `pod/previous`. */
   readonly logs = new Map<string, string[]>()
   readonly #watches = new Set<http.ServerResponse>()
@@ -43,14 +52,14 @@ export class KubernetesApi extends KubernetesObjects {
     return config
   }
 
-  say(pod: string, line: string): void {
+  writeLog(pod: string, line: string): void {
     const nanos = String(this.logs.get(pod)?.length ?? 0).padStart(6, '0')
     const stamped = `${new Date().toISOString().replace('Z', nanos)}Z ${line}`
     this.logs.set(pod, [...(this.logs.get(pod) ?? []), stamped])
     for (const follower of this.#followers.get(pod) ?? []) follower.write(`${stamped}\n`)
   }
   /** What a node writes between the lines of an application. */
-  mutter(pod: string, line: string): void {
+  writeNodeMessage(pod: string, line: string): void {
     for (const follower of this.#followers.get(pod) ?? []) follower.write(`${line}\n`)
   }
   cutLogs(cut = (follower: http.ServerResponse) => void follower.destroy()): void {
@@ -64,13 +73,13 @@ export class KubernetesApi extends KubernetesObjects {
     for (const watch of this.#watches) watch.end()
   }
   /** Changes before now are not told any more: a watch from there begins anew. */
-  forget(): void {
+  expireChanges(): void {
     this.#forgotten = this.version
   }
-  get watches(): number {
+  get watchCount(): number {
     return this.#watches.size
   }
-  get followed(): number {
+  get followerCount(): number {
     return [...this.#followers.values()].reduce((sum, followers) => sum + followers.size, 0)
   }
 
@@ -80,7 +89,7 @@ export class KubernetesApi extends KubernetesObjects {
     try {
       await this.#answer(req, res)
     } catch (fault) {
-      const refusal = fault instanceof Refused ? fault.refusal : { code: 500, message: String(fault) }
+      const refusal = fault instanceof ApiError ? fault.refusal : { code: 500, message: String(fault) }
       const { code, message, reason = 'Failure', details = {} } = refusal
       const status = {
         kind: 'Status',
@@ -92,7 +101,7 @@ export class KubernetesApi extends KubernetesObjects {
         details,
         code,
       }
-      json(res, status, code)
+      sendJson(res, status, code)
     }
   }
 
@@ -101,12 +110,12 @@ export class KubernetesApi extends KubernetesObjects {
     const found = /^\/(?:api|apis)\/((?:[\w.]+\/)?v\d\w*)(?:\/namespaces\/([^/]+)\/(\w+)(?:\/([^/]+)(\/log)?)?)?$/.exec(
       url.pathname,
     )
-    if (!found) throw new Refused({ code: 404, message: 'the server could not find the requested resource' })
-    if (req.headers.authorization !== 'Bearer secret') throw new Refused({ code: 401, message: 'Unauthorized' })
+    if (!found) throw new ApiError({ code: 404, message: 'the server could not find the requested resource' })
+    if (req.headers.authorization !== 'Bearer secret') throw new ApiError({ code: 401, message: 'Unauthorized' })
     const [, version, namespace, resource, name, log] = found
-    if (namespace === undefined) return json(res, discovery(version!, this.unknown))
-    const kind = KIND_OF[`${version}/${resource}`]
-    if (!kind) throw new Refused({ code: 404, message: 'the server could not find the requested resource' })
+    if (namespace === undefined) return sendJson(res, discoverResources(version!, this.missingGroups))
+    const kind = KIND_BY_RESOURCE[`${version}/${resource}`]
+    if (!kind) throw new ApiError({ code: 404, message: 'the server could not find the requested resource' })
     const query = url.searchParams
     const watching = query.get('watch') === 'true'
     const verb = req.method === 'GET' ? (watching ? 'watch' : name ? 'get' : 'list') : req.method!.toLowerCase()
@@ -120,41 +129,41 @@ export class KubernetesApi extends KubernetesObjects {
     if (verb === 'list') return this.#list(kind, namespace, query, res)
 
     const there = this.objects.get(`${kind}/${namespace}/${name}`)
-    const missing = new Refused({ code: 404, reason: 'NotFound', message: `${resource} "${name}" not found` })
+    const missing = new ApiError({ code: 404, reason: 'NotFound', message: `${resource} "${name}" not found` })
     if (verb === 'patch') {
       if (!this.namespaces.has(namespace))
-        throw new Refused({ code: 404, reason: 'NotFound', message: `namespaces "${namespace}" not found` })
-      const said = JSON.parse(await bodyOf(req)) as Stored
+        throw new ApiError({ code: 404, reason: 'NotFound', message: `namespaces "${namespace}" not found` })
+      const said = JSON.parse(await readBody(req)) as Stored
       const manager = query.get('fieldManager')!
       if (req.headers['content-type'] === 'application/apply-patch+yaml') {
         if (!there) this.#permit({ verb: 'create', kind, name, namespace, force: false }, version!, resource!)
         const [force, dry] = [query.get('force') === 'true', query.get('dryRun') === 'All']
-        return json(res, this.apply(said, manager, force, dry), there ? 200 : 201)
+        return sendJson(res, this.apply(said, manager, force, dry), there ? 200 : 201)
       }
       if (!there) throw missing
-      return json(res, this.put(said as never, manager))
+      return sendJson(res, this.put(said as never, manager))
     }
     if (!there) throw missing
     if (verb === 'delete') {
-      const { preconditions } = JSON.parse((await bodyOf(req)) || '{}')
+      const { preconditions } = JSON.parse((await readBody(req)) || '{}')
       if (preconditions?.uid && preconditions.uid !== there.object.metadata.uid)
-        throw new Refused({ code: 409, reason: 'Conflict', message: 'the UID in the precondition does not match' })
+        throw new ApiError({ code: 409, reason: 'Conflict', message: 'the UID in the precondition does not match' })
       this.remove(there.object)
-      return json(res, { kind: 'Status', apiVersion: 'v1', status: 'Success' })
+      return sendJson(res, { kind: 'Status', apiVersion: 'v1', status: 'Success' })
     }
-    json(res, there.object)
+    sendJson(res, there.object)
   }
 
-  #permit(asked: Asked, version: string, resource: string): void {
-    this.asked.push(asked)
+  #permit(asked: ApiRequest, version: string, resource: string): void {
+    this.requests.push(asked)
     const group = version.includes('/') ? version.split('/')[0]! : ''
     const allowed = (rule: Rule) =>
       rule.apiGroups.includes(group) && rule.resources.includes(resource) && rule.verbs.includes(asked.verb)
     const why = `cannot ${asked.verb} resource "${resource}" in API group "${group}" in the namespace "${asked.namespace}"`
     if (this.rules && !this.rules.some(allowed))
-      throw new Refused({ code: 403, reason: 'Forbidden', message: `${resource} is forbidden: User "agent" ${why}` })
+      throw new ApiError({ code: 403, reason: 'Forbidden', message: `${resource} is forbidden: User "agent" ${why}` })
     const refusal = this.refuse(asked)
-    if (refusal) throw new Refused(refusal)
+    if (refusal) throw new ApiError(refusal)
   }
 
   #list(kind: Kind, namespace: string, query: URLSearchParams, res: http.ServerResponse): void {
@@ -162,14 +171,14 @@ export class KubernetesApi extends KubernetesObjects {
     const wanted = this.all(kind).filter(
       object =>
         object.metadata.namespace === namespace &&
-        matches(object, selectorOf(query)) &&
+        matchesLabels(object, parseSelector(query)) &&
         (field === undefined || field.split('.').reduce((at: Json, key) => (at as Fields)[key]!, object) === value),
     )
     const from = Number(query.get('continue') ?? 0)
     const to = Math.min(wanted.length, from + Number(query.get('limit') ?? wanted.length))
     const items = wanted.slice(from, to).map(({ apiVersion: _, kind: __, ...object }) => object)
     const metadata = { resourceVersion: String(this.version), ...(to < wanted.length && { continue: String(to) }) }
-    json(res, { apiVersion: KINDS[kind], kind: `${kind}List`, metadata, items })
+    sendJson(res, { apiVersion: API_VERSIONS[kind], kind: `${kind}List`, metadata, items })
   }
 
   #watch(kind: Kind, namespace: string, query: URLSearchParams, res: http.ServerResponse): void {
@@ -187,7 +196,12 @@ export class KubernetesApi extends KubernetesObjects {
       return void res.end(`${JSON.stringify({ type: 'ERROR', object })}\n`)
     }
     const send = ({ type, object, version }: Change) => {
-      if (object.kind !== kind || object.metadata.namespace !== namespace || !matches(object, selectorOf(query))) return
+      if (
+        object.kind !== kind ||
+        object.metadata.namespace !== namespace ||
+        !matchesLabels(object, parseSelector(query))
+      )
+        return
       if (version > from) res.write(`${JSON.stringify({ type, object })}\n`)
     }
     for (const change of this.changes) send(change)
@@ -215,7 +229,7 @@ export class KubernetesApi extends KubernetesObjects {
   }
 }
 
-const selectorOf = (query: URLSearchParams) =>
+const parseSelector = (query: URLSearchParams) =>
   Object.fromEntries(
     (query.get('labelSelector') ?? '')
       .split(',')
@@ -223,16 +237,18 @@ const selectorOf = (query: URLSearchParams) =>
       .map(part => part.split('=')),
   )
 
-function discovery(version: string, unknown: Set<string>): Json {
-  const kinds = (Object.keys(KINDS) as Kind[]).filter(kind => KINDS[kind] === version && !unknown.has(version))
-  if (kinds.length === 0) throw new Refused({ code: 404, message: 'the server could not find the requested resource' })
-  const resources = kinds.map(kind => ({ name: plural(kind), kind, namespaced: true, singularName: '', verbs: [] }))
+function discoverResources(version: string, unknown: Set<string>): Json {
+  const kinds = (Object.keys(API_VERSIONS) as Kind[]).filter(
+    kind => API_VERSIONS[kind] === version && !unknown.has(version),
+  )
+  if (kinds.length === 0) throw new ApiError({ code: 404, message: 'the server could not find the requested resource' })
+  const resources = kinds.map(kind => ({ name: toPlural(kind), kind, namespaced: true, singularName: '', verbs: [] }))
   return { kind: 'APIResourceList', apiVersion: 'v1', groupVersion: version, resources }
 }
-function json(res: http.ServerResponse, body: unknown, code = 200): void {
+function sendJson(res: http.ServerResponse, body: unknown, code = 200): void {
   res.writeHead(code, { 'content-type': 'application/json' }).end(JSON.stringify(body))
 }
-async function bodyOf(req: http.IncomingMessage): Promise<string> {
+async function readBody(req: http.IncomingMessage): Promise<string> {
   let text = ''
   for await (const chunk of req.setEncoding('utf8')) text += chunk
   return text

@@ -1,14 +1,14 @@
 // What nodes and controllers of a cluster would do, at a test's word: pods come up, or fare as it is said.
-import type { Engine, Unit } from '../../src/agent/engines/engine.ts'
-import { type Observed, plan, type Wanted } from '../../src/agent/plan.ts'
-import { artifactOf } from './kubernetes.ts'
+import type { Engine, RevisionSpec } from '../../src/agent/engines/engine.ts'
+import { type Observed, plan, type Wanted } from '../../src/agent/reconcile/plan.ts'
 import type { KubernetesApi } from './kubernetes-api.ts'
+import { makeArtifact } from './kubernetes-fixtures.ts'
 import type { Change, Stored } from './kubernetes-store.ts'
 
 type Status = Record<string, unknown>
 
 /** A pod of that workload, as it fares. */
-export function podOf(api: KubernetesApi, workload: Stored, status: Status, i = 0): Stored {
+export function putPod(api: KubernetesApi, workload: Stored, status: Status, i = 0): Stored {
   const { labels, annotations } = workload.spec.template.metadata
   const name = `${workload.metadata.name}-${i}`
   const metadata = { name, namespace: workload.metadata.namespace, labels, ...(annotations && { annotations }) }
@@ -17,7 +17,7 @@ export function podOf(api: KubernetesApi, workload: Stored, status: Status, i = 
   return api.get('Pod', name, workload.metadata.namespace)
 }
 
-export const running = (name: string, ready = true): Status => ({
+export const makeRunningStatus = (name: string, ready = true): Status => ({
   phase: 'Running',
   startTime: new Date().toISOString(),
   containerStatuses: [
@@ -33,45 +33,41 @@ export const running = (name: string, ready = true): Status => ({
 })
 
 /** All its copies run and are ready. */
-export function comesUp(api: KubernetesApi, { kind, metadata: { name, namespace } }: Stored): void {
+export function bringUp(api: KubernetesApi, { kind, metadata: { name, namespace } }: Stored): void {
   if (!api.has(kind, name, namespace)) return
   const workload = api.get(kind, name, namespace)
   const copies = workload.spec.replicas ?? 1
-  for (let i = 0; i < copies; i++) podOf(api, workload, running(workload.spec.template.spec.containers[0].name), i)
+  for (let i = 0; i < copies; i++)
+    putPod(api, workload, makeRunningStatus(workload.spec.template.spec.containers[0].name), i)
   const all = { replicas: copies, readyReplicas: copies, availableReplicas: copies, updatedReplicas: copies }
   api.status(kind, name, { observedGeneration: workload.metadata.generation, ...all }, namespace)
 }
 
 /** It exists, and its one pod fares as it is said; or there is none. */
-export function staysDown(
-  api: KubernetesApi,
-  name: string,
-  pod: Status | null,
-  deployment: Status = {},
-): Stored | null {
+export function keepDown(api: KubernetesApi, name: string, pod: Status | null, deployment: Status = {}): Stored | null {
   const workload = api.get('Deployment', name)
   const counts = { replicas: pod ? 1 : 0, availableReplicas: 0, updatedReplicas: pod ? 1 : 0 }
   api.status('Deployment', name, { observedGeneration: workload.metadata.generation, ...counts, ...deployment })
-  return pod && podOf(api, workload, pod)
+  return pod && putPod(api, workload, pod)
 }
 
 /** From now on everything comes up as soon as it is wanted, until it is told to stop. */
-export function autopilot(api: KubernetesApi): () => void {
+export function bringUpAutomatically(api: KubernetesApi): () => void {
   const see = ({ type, object }: Change) => {
     if (type === 'DELETED' || (object.kind !== 'Deployment' && object.kind !== 'StatefulSet')) return
-    if (object.status?.observedGeneration !== object.metadata.generation) queueMicrotask(() => comesUp(api, object))
+    if (object.status?.observedGeneration !== object.metadata.generation) queueMicrotask(() => bringUp(api, object))
   }
   api.listeners.add(see)
   return () => void api.listeners.delete(see)
 }
 
 /** Does what the plan says until nothing is left to do, as an agent would. Looks at the cluster after every action. */
-export async function drive(
+export async function reconcileUntilStable(
   engine: Engine,
   wanted: Partial<Wanted>,
-  units: Unit[],
+  units: RevisionSpec[],
   look: () => void = () => {},
-  artifact = artifactOf(),
+  artifact = makeArtifact(),
 ): Promise<{ actions: string[]; observed: Observed }> {
   const actions: string[] = []
   const id = units[0]!.deployment_id
@@ -84,7 +80,7 @@ export async function drive(
     for (const revision of built) revisions[revision] = failed.has(revision) ? 'failed' : 'built'
     for (const { revision_id, phase } of seen.running) revisions[revision_id] = phase
     const database = seen.database === null ? 'none' : seen.database.ready ? 'ready' : 'coming'
-    const observed: Observed = { revisions, routed: seen.routed, database, left: seen.left }
+    const observed: Observed = { revisions, routed: seen.routed, database, hasRemains: seen.hasRemains }
     const steps = plan(
       { present: true, target: null, serving: null, database: units[0]!.needs_database, ...wanted },
       observed,

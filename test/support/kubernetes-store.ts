@@ -2,18 +2,18 @@
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Kind } from '../../src/agent/engines/kubernetes/cluster.ts'
-import { faultsOf } from './kubernetes.ts'
 import {
-  applied,
-  bytesOf,
-  canonical,
-  doubledIn,
+  applyObject,
+  canonicalizeQuantities,
   type Fields,
+  findDuplicateKeys,
   type Json,
-  merged,
+  listStatedFields,
+  mergeObjects,
   type Owners,
-  statedBy,
+  parseStorageBytes,
 } from './kubernetes-apply.ts'
+import { listSchemaFaults } from './kubernetes-fixtures.ts'
 
 export type Meta = {
   name: string
@@ -31,7 +31,7 @@ export type Meta = {
 export type Stored = { apiVersion: string; kind: Kind; metadata: Meta; spec: any; status?: any; data?: any } & Fields
 export type Change = { type: 'ADDED' | 'MODIFIED' | 'DELETED'; object: Stored; version: number }
 export type Refusal = { code: number; message: string; reason?: string; details?: Json }
-export class Refused extends Error {
+export class ApiError extends Error {
   readonly refusal: Refusal
   constructor(refusal: Refusal) {
     super(refusal.message)
@@ -60,12 +60,12 @@ export class KubernetesObjects {
     by = 'somebody',
   ): Stored {
     const said = { ...object, metadata: { namespace: 'apps', ...object.metadata } } as unknown as Stored
-    const there = this.objects.get(keyOf(said))
+    const there = this.objects.get(getObjectKey(said))
     const owners: Owners = there?.owners ?? new Map()
-    const stated = statedBy(said)
+    const stated = listStatedFields(said)
     for (const [other, fields] of owners) if (other !== by) for (const path of stated.keys()) fields.delete(path)
     owners.set(by, new Map([...(owners.get(by) ?? []), ...stated]))
-    return this.#store({ ...(merged(there?.object, said) as Stored) }, owners)
+    return this.#store({ ...(mergeObjects(there?.object, said) as Stored) }, owners)
   }
   status(kind: Kind, name: string, status: unknown, namespace = 'apps'): void {
     const { object, owners } = this.objects.get(`${kind}/${namespace}/${name}`)!
@@ -81,7 +81,7 @@ export class KubernetesObjects {
     if (found.object.metadata.deletionTimestamp) this.remove(found.object)
   }
   #store(object: Stored, owners: Owners, onlyStatus = false): Stored {
-    const before = this.objects.get(keyOf(object))?.object
+    const before = this.objects.get(getObjectKey(object))?.object
     const changed = JSON.stringify(before?.spec) !== JSON.stringify(object.spec)
     const metadata: Meta = {
       ...object.metadata,
@@ -93,7 +93,7 @@ export class KubernetesObjects {
     const next = { ...object, metadata }
     if (before && isDeepStrictEqual(before, next)) return before
     metadata.resourceVersion = String(++this.version)
-    this.objects.set(keyOf(object), { object: next, owners })
+    this.objects.set(getObjectKey(object), { object: next, owners })
     this.#tell({ type: before ? 'MODIFIED' : 'ADDED', object: next, version: this.version })
     return next
   }
@@ -105,12 +105,12 @@ export class KubernetesObjects {
       this.#tell({ type: 'MODIFIED', object, version: this.version })
       return
     }
-    this.objects.delete(keyOf(object))
+    this.objects.delete(getObjectKey(object))
     const last = { ...metadata, resourceVersion: String(++this.version) }
     this.#tell({ type: 'DELETED', object: { ...object, metadata: last } as Stored, version: this.version })
     // What a controller and the garbage collector of a cluster would do.
     if (kind === 'Deployment' || kind === 'StatefulSet')
-      for (const pod of this.all('Pod')) if (matches(pod, object.spec.selector.matchLabels)) this.remove(pod)
+      for (const pod of this.all('Pod')) if (matchesLabels(pod, object.spec.selector.matchLabels)) this.remove(pod)
   }
   #tell(change: Change): void {
     this.changes.push(change)
@@ -118,25 +118,25 @@ export class KubernetesObjects {
   }
 
   apply(said: Stored, manager: string, force: boolean, dry = false): Stored {
-    const faults = faultsOf(said as never)
-    const invalid = (message: string) => new Refused({ code: 422, reason: 'Invalid', message })
-    const [wrong] = [...doubledIn(said as Fields), ...faults]
+    const faults = listSchemaFaults(said as never)
+    const invalid = (message: string) => new ApiError({ code: 422, reason: 'Invalid', message })
+    const [wrong] = [...findDuplicateKeys(said as Fields), ...faults]
     if (wrong !== undefined) {
       const of = `${said.metadata.namespace}/${said.metadata.name}; ${said.apiVersion}, Kind=${said.kind}`
-      throw new Refused({ code: 500, message: `failed to create typed patch object (${of}): ${wrong}` })
+      throw new ApiError({ code: 500, message: `failed to create typed patch object (${of}): ${wrong}` })
     }
-    const there = this.objects.get(keyOf(said))
+    const there = this.objects.get(getObjectKey(said))
     const owners: Owners = new Map([...(there?.owners ?? [])].map(([name, fields]) => [name, new Map(fields)]))
-    const outcome = applied(there?.object ?? null, said, owners, manager, force)
+    const outcome = applyObject(there?.object ?? null, said, owners, manager, force)
     if ('conflicts' in outcome) {
       const told = outcome.conflicts.map(({ manager, field }) => `conflict with "${manager}": ${field}`)
-      throw new Refused({
+      throw new ApiError({
         code: 409,
         reason: 'Conflict',
         message: `Apply failed with ${told.length} conflict(s): ${told}`,
       })
     }
-    const object = canonical(outcome.object) as Stored
+    const object = canonicalizeQuantities(outcome.object) as Stored
     if (there) {
       const immutable = (of: (one: Stored) => unknown) =>
         JSON.stringify(of(there.object)) !== JSON.stringify(of(object))
@@ -146,7 +146,8 @@ export class KubernetesObjects {
         throw invalid('data: field is immutable when `immutable` is set')
       if (
         object.kind === 'PersistentVolumeClaim' &&
-        bytesOf(object.spec.resources.requests.storage) < bytesOf(there.object.spec.resources.requests.storage)
+        parseStorageBytes(object.spec.resources.requests.storage) <
+          parseStorageBytes(there.object.spec.resources.requests.storage)
       )
         throw invalid('spec.resources.requests.storage: Forbidden: field can not be less than previous value')
     }
@@ -154,6 +155,6 @@ export class KubernetesObjects {
   }
 }
 
-const keyOf = ({ kind, metadata }: Stored) => `${kind}/${metadata.namespace}/${metadata.name}`
-export const matches = ({ metadata }: Stored, labels: Record<string, string>) =>
+const getObjectKey = ({ kind, metadata }: Stored) => `${kind}/${metadata.namespace}/${metadata.name}`
+export const matchesLabels = ({ metadata }: Stored, labels: Record<string, string>) =>
   Object.entries(labels).every(([key, value]) => metadata.labels?.[key] === value)

@@ -8,12 +8,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { freePort } from '../../src/host/ports.ts'
-import { eventually, listens } from './commands.ts'
+import { isListening, waitFor } from './commands.ts'
 
-const run = promisify(execFile)
+const execute = promisify(execFile)
 
 /** What kernels of small machines allow, and the runtime that works on old and new ones. */
-export const CONF = `[containers]
+export const CONTAINERS_CONFIG = `[containers]
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 [engine]
 runtime = "runc"
@@ -21,14 +21,14 @@ cgroup_manager = "cgroupfs"
 events_logger = "file"
 `
 /** A web server on PORT and the usual commands, all of one file. */
-const IMAGE = `FROM scratch
+const DOCKERFILE = `FROM scratch
 COPY busybox /bin/busybox
 RUN ["/bin/busybox", "--install", "-s", "/bin"]
 RUN mkdir -p /www /tmp /app && echo well > /www/health
 CMD ["/bin/sh", "-c", "hostname > /www/index.html; trap exit TERM; httpd -f -v -p $PORT -h /www & wait"]
 `
 
-export const DOCKER = process.env.TEST_DOCKER_SOCKET
+export const DOCKER_SOCKET = process.env.TEST_DOCKER_SOCKET
 export type Podman = Awaited<ReturnType<typeof startPodman>>
 
 /** With a disk of so many megabytes, which takes root to make. */
@@ -41,15 +41,15 @@ export async function startPodman(disk_mb?: number) {
   fs.writeFileSync(join(root, 'registry.json'), JSON.stringify(settings))
   const serving = spawn('docker-registry', ['serve', join(root, 'registry.json')], { stdio: 'ignore' })
   const image = `${registry}/web:1`
-  const { socket, podman, push, command, stop } = DOCKER
-    ? ofDocker(root, DOCKER, registry)
-    : await ofPodman(root, [registry, spare], disk_mb)
-  await eventually(() => listens(registry.split(':')[1]!))
+  const { socket, podman, push, command, stop } = DOCKER_SOCKET
+    ? connectDocker(root, DOCKER_SOCKET, registry)
+    : await startPodmanService(root, [registry, spare], disk_mb)
+  await waitFor(() => isListening(registry.split(':')[1]!))
 
   const context = join(root, 'image')
   fs.mkdirSync(context)
   fs.copyFileSync('/bin/busybox', join(context, 'busybox'))
-  fs.writeFileSync(join(context, 'Dockerfile'), IMAGE)
+  fs.writeFileSync(join(context, 'Dockerfile'), DOCKERFILE)
   await podman('build', '-t', image, context)
   await push(image)
 
@@ -74,7 +74,7 @@ export async function startPodman(disk_mb?: number) {
   }
 }
 
-async function ofPodman(root: string, registries: string[], disk_mb?: number) {
+async function startPodmanService(root: string, registries: string[], disk_mb?: number) {
   const file = (name: string, text: string) => {
     fs.writeFileSync(join(root, name), text)
     return join(root, name)
@@ -83,8 +83,8 @@ async function ofPodman(root: string, registries: string[], disk_mb?: number) {
     PATH: process.env.PATH ?? '',
     HOME: root,
     XDG_RUNTIME_DIR: process.env.XDG_RUNTIME_DIR ?? root,
-    CONTAINERS_CONF: file('containers.conf', CONF),
-    CONTAINERS_REGISTRIES_CONF: file('registries.conf', registries.map(insecure).join('')),
+    CONTAINERS_CONF: file('containers.conf', CONTAINERS_CONFIG),
+    CONTAINERS_REGISTRIES_CONF: file('registries.conf', registries.map(makeInsecureRegistry).join('')),
   }
   const own = [
     '--root',
@@ -96,17 +96,18 @@ async function ofPodman(root: string, registries: string[], disk_mb?: number) {
   ]
   if (disk_mb) {
     fs.mkdirSync(join(root, 'root'))
-    await run('mount', ['-t', 'tmpfs', '-o', `size=${disk_mb}m`, 'tmpfs', join(root, 'root')])
+    await execute('mount', ['-t', 'tmpfs', '-o', `size=${disk_mb}m`, 'tmpfs', join(root, 'root')])
   }
   const socket = join(root, 'podman.sock')
-  const podman = async (...args: string[]) => (await run('podman', [...own, ...args], { env, cwd: root })).stdout.trim()
+  const podman = async (...args: string[]) =>
+    (await execute('podman', [...own, ...args], { env, cwd: root })).stdout.trim()
   const service = spawn('podman', [...own, 'system', 'service', '--time', '0', `unix://${socket}`], {
     // What minds a container leaves a file where it stands.
     cwd: root,
     env,
     stdio: 'ignore',
   })
-  await eventually(() => answers(socket))
+  await waitFor(() => canConnect(socket))
   return {
     socket,
     podman,
@@ -122,15 +123,15 @@ async function ofPodman(root: string, registries: string[], disk_mb?: number) {
         .split('\n')
         .map(line => line.split(' ')[1] ?? '')
       for (const at of mounts.filter(mount => mount.startsWith(`${root}/`)).reverse())
-        await run('umount', ['--lazy', at]).catch(() => {})
+        await execute('umount', ['--lazy', at]).catch(() => {})
     },
   }
 }
 
 /** Somebody's Docker, whose other containers and images are left alone; plain http is what it speaks with this machine's registries. */
-function ofDocker(root: string, socket: string, registry: string) {
+function connectDocker(root: string, socket: string, registry: string) {
   const env = { PATH: process.env.PATH ?? '', HOME: root, DOCKER_HOST: `unix://${socket}`, DOCKER_BUILDKIT: '0' }
-  const docker = async (...args: string[]) => (await run('docker', args, { env, cwd: root })).stdout.trim()
+  const docker = async (...args: string[]) => (await execute('docker', args, { env, cwd: root })).stdout.trim()
   const all = async (...list: string[]) => (await docker(...list)).split('\n').filter(Boolean)
   return {
     socket,
@@ -146,9 +147,9 @@ function ofDocker(root: string, socket: string, registry: string) {
   }
 }
 
-const insecure = (host: string) => `[[registry]]\nlocation = "${host}"\ninsecure = true\n`
+const makeInsecureRegistry = (host: string) => `[[registry]]\nlocation = "${host}"\ninsecure = true\n`
 
-const answers = (path: string) =>
+const canConnect = (path: string) =>
   new Promise<boolean>(resolve => {
     const socket = connect({ path })
     socket.once('connect', () => resolve(Boolean(socket.destroy())))

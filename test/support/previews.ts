@@ -1,22 +1,22 @@
 // Deployments with a preview policy to test with, and the pull requests of their repository.
 import { expect } from 'vitest'
-import { settled } from '../../src/kernel/afterwards.ts'
-import { sweepPreviews } from '../../src/pushes/sweep.ts'
-import { later, newTenant, services, type Tenant } from './app.ts'
-import { delivered, following, newRepository } from './pushes.ts'
+import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { sweepPreviews } from '../../src/pushes/preview-sweep.ts'
+import { getServices, newTenant, type Tenant, withClockAhead } from './app.ts'
+import { deliverAndSettle, newRepository, newRepositoryDeployment } from './pushes.ts'
 
-export const policyPath = (id: string) => `/v2/deployments/${id}/preview-policy`
-export const OVERLAY = [{ name: 'OVERLAY', value: 'over' }]
+export const getPolicyPath = (id: string) => `/v2/deployments/${id}/preview-policy`
+export const OVERLAY_SECRETS = [{ name: 'OVERLAY', value: 'over' }]
 
-export async function withPolicy(policy: object = {}, over: object = {}) {
+export async function setUpPreviews(policy: object = {}, over: object = {}) {
   const tenant = await newTenant()
   const repository = await newRepository(tenant)
-  const parent = await following(tenant, repository, 0, over as Record<string, unknown>)
-  const set = await tenant.put(policyPath(parent.id), { branches: ['**'], secrets: OVERLAY, ...policy })
+  const parent = await newRepositoryDeployment(tenant, repository, 0, over as Record<string, unknown>)
+  const set = await tenant.put(getPolicyPath(parent.id), { branches: ['**'], secrets: OVERLAY_SECRETS, ...policy })
   expect(set.status).toBe(200)
   const integration = repository.integrations[0]!
   const pull = async (...args: Parameters<typeof repository.pull>) => {
-    const reply = await delivered(integration, repository.pull(...args))
+    const reply = await deliverAndSettle(integration, repository.pull(...args))
     expect(reply.status).toBe(202)
   }
   const previews = async () => (await tenant.get(`/v2/deployments/${parent.id}/previews`)).body.resources
@@ -25,10 +25,10 @@ export async function withPolicy(policy: object = {}, over: object = {}) {
     const { deployment_id } = await preview(number)
     return deployment_id && (await tenant.get(`/v2/deployments/${deployment_id}?reveal=true`)).body
   }
-  const sweep = (ahead = 0) => later(ahead, () => sweepPreviews(services()))
+  const sweep = (ahead = 0) => withClockAhead(ahead, () => sweepPreviews(getServices()))
   const approve = async (head_sha: string, number = 1, as: { post: Tenant['post'] } = tenant) => {
     const reply = await as.post(`/v2/deployments/${parent.id}/previews/${number}/approval`, { head_sha })
-    await settled()
+    await finishPendingWork()
     return reply
   }
   const live = async () =>
@@ -38,5 +38,5 @@ export async function withPolicy(policy: object = {}, over: object = {}) {
     )
   return { tenant, repository, parent, pull, previews, preview, child, sweep, approve, live }
 }
-export const valuesOf = ({ secrets }: { secrets: { name: string; value: string }[] }) =>
+export const mapSecretValues = ({ secrets }: { secrets: { name: string; value: string }[] }) =>
   Object.fromEntries(secrets.map(({ name, value }) => [name, value]))

@@ -1,16 +1,16 @@
 // A repository at a git host to test with: its refs move, its host tells of it, and its deliveries are signed.
-import { settled } from '../../src/kernel/afterwards.ts'
+import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { sweepDeliveries } from '../../src/pushes/deliveries.ts'
-import { type App, abroad, later, send, services, type Tenant } from './app.ts'
-import { foreign, type Site } from './foreign.ts'
-import { GITEA, newIntegration } from './integrations.ts'
+import { type App, foreignServers, getServices, send, type Tenant, withClockAhead } from './app.ts'
+import { makeFakeFetch, type Site } from './fake-fetch.ts'
+import { GITEA_URL, newIntegration } from './integrations.ts'
 
-export const SECRET = 'hush-webhook'
-const NONE = '0'.repeat(40)
-let commits = 0
-export const newSha = (): string => (++commits).toString(16).padStart(8, '0').repeat(5)
+export const WEBHOOK_SECRET = 'hush-webhook'
+const ZERO_SHA = '0'.repeat(40)
+let commitCount = 0
+export const newSha = (): string => (++commitCount).toString(16).padStart(8, '0').repeat(5)
 
-export async function signed(body: string, secret = SECRET): Promise<string> {
+export async function signBody(body: string, secret = WEBHOOK_SECRET): Promise<string> {
   const hmac = { name: 'HMAC', hash: 'SHA-256' }
   const key = await crypto.subtle.importKey('raw', new TextEncoder().encode(secret), hmac, false, ['sign'])
   return Buffer.from(await crypto.subtle.sign('HMAC', key, new TextEncoder().encode(body))).toString('hex')
@@ -27,7 +27,7 @@ export async function deliver(
     'Content-Type': 'application/json',
     'X-Gitea-Event': event,
     'X-Gitea-Delivery': id,
-    'X-Gitea-Signature': await signed(raw, secret),
+    'X-Gitea-Signature': await signBody(raw, secret),
   }
   return send('POST', `/v1/integrations/forge/githost/${integration_id}/webhook`, {
     raw,
@@ -37,24 +37,24 @@ export async function deliver(
 }
 
 /** Delivers, and waits for the work after the answer. */
-export async function delivered(integration_id: string, delivery: Delivery) {
+export async function deliverAndSettle(integration_id: string, delivery: Delivery) {
   const reply = await deliver(integration_id, delivery)
-  await settled()
+  await finishPendingWork()
   return reply
 }
 
-type Asked = { method: string; path: string; body: unknown }
+type HostRequest = { method: string; path: string; body: unknown }
 export type Repository = Awaited<ReturnType<typeof newRepository>>
 
 /** At Gitea, reached by an integration of each of these tenants. */
 export async function newRepository(...tenants: Tenant[]) {
   const name = `app-${crypto.randomUUID()}`
-  const url = `${GITEA}/acme/${name}`
+  const url = `${GITEA_URL}/acme/${name}`
   const integrations = await Promise.all(
-    tenants.map((_, i) => newIntegration(tenants[i]!, {}, { token: `token-${i}`, webhook_secret: SECRET })),
+    tenants.map((_, i) => newIntegration(tenants[i]!, {}, { token: `token-${i}`, webhook_secret: WEBHOOK_SECRET })),
   )
   const refs = new Map<string, string>()
-  const asked: Asked[] = []
+  const asked: HostRequest[] = []
   /** What the host answers instead, while a test wants it to. */
   const mood: {
     answer: ((request: Request) => Response | undefined | Promise<Response | undefined>) | null
@@ -84,18 +84,18 @@ export async function newRepository(...tenants: Tenant[]) {
       return Response.json({ id: Number(path.split('/').at(-1)) })
     return new Response('{}', { status: 404 })
   }
-  sites[GITEA] = combined
+  sites[GITEA_URL] = respondForRepository
   repositories.set(`/api/v1/repos/acme/${name}/`, site)
 
   const repository = { id: 7, html_url: url, clone_url: `${url}.git` }
   const sender = { id: 1, login: 'ada' }
   /** Moves the ref and says so; the delivery is the caller's to make. */
   function push(ref = 'refs/heads/main', after: string | null = newSha()): Delivery {
-    const before = refs.get(ref) ?? NONE
+    const before = refs.get(ref) ?? ZERO_SHA
     if (after === null) refs.delete(ref)
     else refs.set(ref, after)
     const commit = after && { id: after, message: `Message of ${after}`, author: { name: 'Ada Lovelace' } }
-    const payload = { ref, before, after: after ?? NONE, commits: commit ? [commit] : [], repository, sender }
+    const payload = { ref, before, after: after ?? ZERO_SHA, commits: commit ? [commit] : [], repository, sender }
     return { event: 'push', payload, id: crypto.randomUUID() }
   }
   let minutes = 0
@@ -119,18 +119,23 @@ export async function newRepository(...tenants: Tenant[]) {
 
 const repositories = new Map<string, (request: Request) => Response | Promise<Response>>()
 const sites: Record<string, Site> = {}
-const combined = (request: Request): Response | Promise<Response> => {
+const respondForRepository = (request: Request): Response | Promise<Response> => {
   const { pathname } = new URL(request.url)
   for (const [path, site] of repositories) if (pathname.toLowerCase().startsWith(path)) return site(request)
   return new Response('{}', { status: 404 })
 }
 /** Puts the repositories of these tests abroad. */
-export const atTheHost = (more: Record<string, Site> = {}): void => {
-  Object.assign(sites, { [GITEA]: combined }, more)
-  abroad.fetch = foreign(sites)
+export const serveRepositories = (more: Record<string, Site> = {}): void => {
+  Object.assign(sites, { [GITEA_URL]: respondForRepository }, more)
+  foreignServers.fetch = makeFakeFetch(sites)
 }
 
-export async function following(tenant: Tenant, repository: Repository, of = 0, over: Record<string, unknown> = {}) {
+export async function newRepositoryDeployment(
+  tenant: Tenant,
+  repository: Repository,
+  of = 0,
+  over: Record<string, unknown> = {},
+) {
   const { source_config = {}, source_revision_config = {}, ...rest } = over as Record<string, object>
   const reply = await tenant.post('/v2/deployments', {
     name: `app-${crypto.randomUUID()}`,
@@ -148,4 +153,4 @@ export async function following(tenant: Tenant, repository: Repository, of = 0, 
 }
 
 /** What the schedule takes up, once as much time has passed. */
-export const takenUp = (ms: number) => later(ms, () => sweepDeliveries(services()))
+export const sweepDeliveriesAfter = (ms: number) => withClockAhead(ms, () => sweepDeliveries(getServices()))

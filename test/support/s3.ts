@@ -7,11 +7,11 @@ import { join } from 'node:path'
 import S3rver from 's3rver'
 
 const BUCKET = 'archives'
-const KEY = { id: 'S3RVER', secret: 'hunter2/secret+of=the-store' }
+const ACCESS_KEY = { id: 'S3RVER', secret: 'hunter2/secret+of=the-store' }
 
 export type S3 = Awaited<ReturnType<typeof startS3>>
 /** Answers in place of the store, or leaves it to the store. */
-type Interference = (request: IncomingMessage, response: ServerResponse) => boolean
+type Interceptor = (request: IncomingMessage, response: ServerResponse) => boolean
 
 export async function startS3(directory: string) {
   const store = new S3rver({ directory, silent: true, configureBuckets: [{ name: BUCKET }] })
@@ -19,7 +19,7 @@ export async function startS3(directory: string) {
   const handle = store.callback()
   const unfinished = join(directory, BUCKET, '._S3rver_uploads')
   const heard: string[] = []
-  let interfere: Interference = () => false
+  let interfere: Interceptor = () => false
 
   const server = createServer((request, response) => {
     const { method, url = '' } = request
@@ -27,7 +27,7 @@ export async function startS3(directory: string) {
     heard.push([method, ...searchParams.keys()].join(' '))
     if (interfere(request, response)) return
     const upload = searchParams.get('uploadId')
-    if (!isSigned(request)) refuse(request, response, 403, 'SignatureDoesNotMatch')
+    if (!isSigned(request)) refuseRequest(request, response, 403, 'SignatureDoesNotMatch')
     else if (method === 'DELETE' && upload) {
       rmSync(join(unfinished, upload), { recursive: true, force: true })
       response.writeHead(204).end()
@@ -40,12 +40,12 @@ export async function startS3(directory: string) {
     settings: {
       UPLOADS_S3_ENDPOINT: endpoint,
       UPLOADS_S3_BUCKET: BUCKET,
-      UPLOADS_S3_ACCESS_KEY_ID: KEY.id,
-      UPLOADS_S3_SECRET_ACCESS_KEY: KEY.secret,
+      UPLOADS_S3_ACCESS_KEY_ID: ACCESS_KEY.id,
+      UPLOADS_S3_SECRET_ACCESS_KEY: ACCESS_KEY.secret,
     },
     /** What it was asked, in order: the method and the names of the query. */
     heard,
-    interfere: (by: Interference) => {
+    interfere: (by: Interceptor) => {
       interfere = by
     },
     unfinished: () => (existsSync(unfinished) ? readdirSync(unfinished) : []),
@@ -53,10 +53,10 @@ export async function startS3(directory: string) {
   }
 }
 
-export function refuse(request: IncomingMessage, response: ServerResponse, status: number, code: string): void {
+export function refuseRequest(request: IncomingMessage, response: ServerResponse, status: number, code: string): void {
   request.resume()
   response.writeHead(status, { 'Content-Type': 'application/xml' })
-  response.end(`<Error><Code>${code}</Code><Message>The key ${KEY.secret} is not good</Message></Error>`)
+  response.end(`<Error><Code>${code}</Code><Message>The key ${ACCESS_KEY.secret} is not good</Message></Error>`)
 }
 
 const hmac = (key: string | Buffer, text: string) => createHmac('sha256', key).update(text).digest()
@@ -84,6 +84,6 @@ function isSigned({ method, url = '', headers }: IncomingMessage): boolean {
   ].join('\n')
   const digest = createHash('sha256').update(canonical).digest('hex')
   const signed = ['AWS4-HMAC-SHA256', headers['x-amz-date'], scope, digest].join('\n')
-  const key = scope.split('/').reduce<string | Buffer>(hmac, `AWS4${KEY.secret}`)
-  return id === KEY.id && signature === hmac(key, signed).toString('hex')
+  const key = scope.split('/').reduce<string | Buffer>(hmac, `AWS4${ACCESS_KEY.secret}`)
+  return id === ACCESS_KEY.id && signature === hmac(key, signed).toString('hex')
 }

@@ -5,10 +5,10 @@ import type { AddressInfo } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { TestProject } from 'vitest/node'
-import { startPostgres } from '../../src/host/postgres.ts'
-import { lendDatabases } from './databases.ts'
+import { startPostgres } from '../../src/host/embedded-postgres.ts'
+import { startDatabasePool } from './database-pool.ts'
 import { startS3 } from './s3.ts'
-import { counter } from './trips.ts'
+import { makeTripCounter } from './trips.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -24,8 +24,8 @@ export default async function setup(project: TestProject) {
   const folder = await mkdtemp(join(tmpdir(), 'slipway-test-'))
   const postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
 
-  const { trips, onTrip } = counter()
-  const databases = await lendDatabases(postgres.url, onTrip)
+  const { trips, onTrip } = makeTripCounter()
+  const databases = await startDatabasePool(postgres.url, onTrip)
   const tellTrips = createServer((request, response) => response.end(String(trips.get(request.url!.slice(1)) ?? 0)))
   await new Promise<void>(resolve => tellTrips.listen(0, '127.0.0.1', resolve))
 

@@ -1,19 +1,19 @@
 // A registry whose tokens are read, as the settings name it.
 import { expect } from 'vitest'
 import { type App, send } from './app.ts'
-import { pem } from './registry.ts'
+import { toPem } from './registry-settings.ts'
 
 const ALGORITHM = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
 const CERTIFICATE = Buffer.from('as the registry knows it').toString('base64')
 
-export async function signingRegistry(url = 'registry.example.com:5000/apps') {
+export async function makeSigningRegistry(url = 'registry.example.com:5000/apps') {
   type Key = Parameters<typeof crypto.subtle.verify>[1]
   const pair = (await crypto.subtle.generateKey(ALGORITHM, true, ['sign', 'verify'])) as Record<
     'publicKey' | 'privateKey',
     Key
   >
   const key = Buffer.from((await crypto.subtle.exportKey('pkcs8', pair.privateKey)) as ArrayBuffer).toString('base64')
-  const written = (pem('PRIVATE KEY', key) + pem('CERTIFICATE', CERTIFICATE)).replaceAll('\n', '\\n')
+  const written = (toPem('PRIVATE KEY', key) + toPem('CERTIFICATE', CERTIFICATE)).replaceAll('\n', '\\n')
   return {
     settings: { REGISTRY_URL: url, REGISTRY_SIGNING_KEY: written },
     /** What a client of the registry does when it is told to. */

@@ -1,7 +1,7 @@
 // Counts the trips of requests whose id asks for it by beginning with `trip-`.
 import type { GatewayOptions } from '../../src/host/gateway.ts'
 
-export function counter() {
+export function makeTripCounter() {
   const trips = new Map<string, number>()
   const onTrip: NonNullable<GatewayOptions['onTrip']> = ({ queries }) => {
     const params = queries.flatMap(query => query.params)

@@ -2,36 +2,36 @@
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { agentOf, newListener } from '../support/agent.ts'
-import { abroad, eventsOf, lines, newTenant, nobody, type Tenant, theApp } from '../support/app.ts'
+import { foreignServers, getApp, logLines, newTenant, readEvents, type Tenant, unusedId } from '../support/app.ts'
 import { newDeployment } from '../support/deployments.ts'
-import { github, hosts, MINTED, repositories } from '../support/githosts.ts'
-import { GITEA, newIntegration, repositoryBody } from '../support/integrations.ts'
-import { opener } from '../support/opener.ts'
+import { makeEnvelopeOpener } from '../support/envelope-opener.ts'
+import { combineHosts, makeGithub, makeRepositories, TOKEN_PREFIX } from '../support/fake-git-hosts.ts'
+import { GITEA_URL, makeRepositoryBody, newIntegration } from '../support/integrations.ts'
+import { makeSyncAgent, newListener } from '../support/sync-agent.ts'
 
-const nowhere = abroad.fetch
-let cloud = github()
+const nowhere = foreignServers.fetch
+let cloud = makeGithub()
 let installation = 0
 beforeEach(() => {
-  cloud = github()
+  cloud = makeGithub()
   installation = crypto.getRandomValues(new Uint32Array(1))[0]!
-  cloud.installations.set(installation, { account: { id: 1, login: 'acme' }, repositories: repositories(2) })
-  abroad.fetch = hosts(cloud)
+  cloud.installations.set(installation, { account: { id: 1, login: 'acme' }, repositories: makeRepositories(2) })
+  foreignServers.fetch = combineHosts(cloud)
 })
 afterEach(() => {
-  abroad.fetch = nowhere
+  foreignServers.fetch = nowhere
 })
 
 /** Sources from repositories are served by the installation's own listeners; here a workspace's stands in for one. */
-async function working(tenant: Tenant, integration_id: string, repo_url: string) {
+async function createGitWork(tenant: Tenant, integration_id: string, repo_url: string) {
   const { listener, key } = await newListener(tenant)
-  const body = await repositoryBody(tenant, { source_config: { integration_id, repo_url, build_on_push: false } })
+  const body = await makeRepositoryBody(tenant, { source_config: { integration_id, repo_url, build_on_push: false } })
   const { id, latest_revision_id } = await newDeployment(tenant, body)
   const served = sql`update deployments set listener_id = ${listener.id}::uuid, generation = generation + 1 where id = ${id}::uuid`
-  await runAsSystem(theApp().database, served)
-  const agent = agentOf(tenant, key)
+  await runAsSystem(getApp().database, served)
+  const agent = makeSyncAgent(tenant, key)
   await agent.poll()
-  const { public_key, open } = opener()
+  const { public_key, open } = makeEnvelopeOpener()
   const wish = {
     agent_id: agent.agent_id,
     fence: agent.fence,
@@ -42,7 +42,7 @@ async function working(tenant: Tenant, integration_id: string, repo_url: string)
   const ask = (over = {}, as = key) => tenant.as(as).post('/v1/sync/credentials', { ...wish, ...over })
   return { id, revision: latest_revision_id as string, listener, ask, open }
 }
-const installed = (tenant: Tenant, over = {}) =>
+const installApp = (tenant: Tenant, over = {}) =>
   newIntegration(
     tenant,
     { host: 'github', base_url: 'https://github.com', installation_id: String(installation), account_id: '1', ...over },
@@ -52,29 +52,29 @@ const installed = (tenant: Tenant, over = {}) =>
 describe('a credential', () => {
   it('of an App is minted for that repository, sealed to the agent, and journaled', async () => {
     const tenant = await newTenant()
-    const { id, revision, listener, ask, open } = await working(
+    const { id, revision, listener, ask, open } = await createGitWork(
       tenant,
-      await installed(tenant),
+      await installApp(tenant),
       'https://github.com/acme/repo-00001',
     )
     const { status, body, headers } = await ask()
     expect(status).toBe(200)
     const opened = open(body.credential, `${listener.id}/${id}/${revision}/git`)
-    expect(opened).toEqual({ username: 'x-access-token', password: expect.stringContaining(MINTED) })
-    const events = await eventsOf(headers.get('X-Request-Id')!)
+    expect(opened).toEqual({ username: 'x-access-token', password: expect.stringContaining(TOKEN_PREFIX) })
+    const events = await readEvents(headers.get('X-Request-Id')!)
     expect(events).toMatchObject([
       { type: 'revision.credential_revealed', subject_id: revision, actor_kind: 'listener', actor_id: listener.id },
     ])
-    expect(JSON.stringify([events, lines])).not.toContain(MINTED)
+    expect(JSON.stringify([events, logLines])).not.toContain(TOKEN_PREFIX)
   })
 
   it('of an account is its token, and nobody is asked', async () => {
     const tenant = await newTenant()
-    abroad.fetch = nowhere
-    const { id, revision, listener, ask, open } = await working(
+    foreignServers.fetch = nowhere
+    const { id, revision, listener, ask, open } = await createGitWork(
       tenant,
       await newIntegration(tenant),
-      `${GITEA}/acme/app`,
+      `${GITEA_URL}/acme/app`,
     )
     const { body } = await ask()
     expect(open(body.credential, `${listener.id}/${id}/${revision}/git`)).toEqual({
@@ -85,15 +85,15 @@ describe('a credential', () => {
 
   it('is refused where the host is not to be asked, and says why', async () => {
     const tenant = await newTenant()
-    const integration = await installed(tenant)
-    const { ask } = await working(tenant, integration, 'https://github.com/acme/repo-00001')
+    const integration = await installApp(tenant)
+    const { ask } = await createGitWork(tenant, integration, 'https://github.com/acme/repo-00001')
     const codeOf = async (over = {}) => (await ask(over)).body.code
-    expect(await codeOf({ revision_id: nobody() })).toBe('revision_not_found')
-    expect(await codeOf({ deployment_id: nobody() })).toBe('revision_not_found')
+    expect(await codeOf({ revision_id: unusedId() })).toBe('revision_not_found')
+    expect(await codeOf({ deployment_id: unusedId() })).toBe('revision_not_found')
     expect(await codeOf({ fence: 4711 })).toBe('fence_stale')
     for (const state of ['suspended', 'revoked']) {
       const set = sql`update integrations set state = ${state} where id = ${integration}::uuid`
-      await runAsSystem(theApp().database, set)
+      await runAsSystem(getApp().database, set)
       expect(await codeOf()).toBe(`integration_${state}`)
     }
     await tenant.delete(`/v1/integrations/forge/githost/${integration}`)
@@ -102,9 +102,9 @@ describe('a credential', () => {
 
   it('is no other listener’s', async () => {
     const tenant = await newTenant()
-    const { ask } = await working(tenant, await installed(tenant), 'https://github.com/acme/repo-00001')
+    const { ask } = await createGitWork(tenant, await installApp(tenant), 'https://github.com/acme/repo-00001')
     const { key } = await newListener(tenant)
-    const agent = agentOf(tenant, key)
+    const agent = makeSyncAgent(tenant, key)
     await agent.poll()
     const { status, body } = await ask({ agent_id: agent.agent_id, fence: agent.fence }, key)
     expect([status, body.code]).toEqual([404, 'revision_not_found'])

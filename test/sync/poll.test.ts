@@ -1,23 +1,32 @@
 import { describe, expect, it } from 'vitest'
-import { tripsOf } from '#runtime'
-import { agentOf, newListener, servedBy } from '../support/agent.ts'
-import { eventsOf, later, newTenant, nobody, type Reply, startApp, type Tenant, theApp } from '../support/app.ts'
-import { image, newDeployment } from '../support/deployments.ts'
-import { digestOf } from '../support/opener.ts'
+import { countTrips } from '#runtime'
+import {
+  getApp,
+  newTenant,
+  type Reply,
+  readEvents,
+  startApp,
+  type Tenant,
+  unusedId,
+  withClockAhead,
+} from '../support/app.ts'
+import { imageConfig, newDeployment } from '../support/deployments.ts'
+import { computeDigest } from '../support/envelope-opener.ts'
+import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 
-const on = (listener: { id: string }, over: Record<string, unknown> = {}) =>
-  servedBy(listener, { secrets: [{ name: 'TOKEN', value: 'hush' }], ...over })
+const deploymentOn = (listener: { id: string }, over: Record<string, unknown> = {}) =>
+  makeListenerDeployment(listener, { secrets: [{ name: 'TOKEN', value: 'hush' }], ...over })
 
-async function furnished() {
+async function createAgent() {
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
-  return { tenant, listener, key, agent: agentOf(tenant, key) }
+  return { tenant, listener, key, agent: makeSyncAgent(tenant, key) }
 }
 
 describe('work', () => {
   it('is handed out whole, its secrets sealed to the agent and journaled', async () => {
-    const { tenant, listener, agent } = await furnished()
-    const deployment = await newDeployment(tenant, on(listener))
+    const { tenant, listener, agent } = await createAgent()
+    const deployment = await newDeployment(tenant, deploymentOn(listener))
     const { changes, resync, more, lease } = await agent.poll()
     expect({ resync, more, fence: lease.fence }).toEqual({ resync: true, more: false, fence: 1 })
     expect(changes).toHaveLength(1)
@@ -33,7 +42,7 @@ describe('work', () => {
         id: deployment.latest_revision_id,
         number: 1,
         status: 'AWAITING_DEPLOY',
-        ...image,
+        ...imageConfig,
         resource_spec: { min_scale: 1, memory_mb: 1024, memory_limit_mb: 2048 },
         parts: [],
       },
@@ -43,10 +52,10 @@ describe('work', () => {
   })
 
   it('journals whom secrets went to', async () => {
-    const { tenant, listener, agent } = await furnished()
-    const deployment = await newDeployment(tenant, on(listener))
+    const { tenant, listener, agent } = await createAgent()
+    const deployment = await newDeployment(tenant, deploymentOn(listener))
     const { headers } = await agent.ask()
-    const events = await eventsOf(headers.get('X-Request-Id')!)
+    const events = await readEvents(headers.get('X-Request-Id')!)
     expect(events).toMatchObject([
       {
         type: 'revision.secrets_revealed',
@@ -59,69 +68,69 @@ describe('work', () => {
   })
 
   it('comes once, and again only when something changes', async () => {
-    const { tenant, listener, agent } = await furnished()
-    const { id } = await newDeployment(tenant, on(listener))
+    const { tenant, listener, agent } = await createAgent()
+    const { id } = await newDeployment(tenant, deploymentOn(listener))
     await agent.poll()
     expect((await agent.poll()).changes).toEqual([])
     await tenant.patch(`/v2/deployments/${id}`, { secrets: [{ name: 'TOKEN', value: 'other' }] })
     expect((await agent.poll()).changes).toMatchObject([{ deployment_id: id, generation: 2 }])
-    expect((await agent.poll({ digest: digestOf(agent.known) })).changes).toEqual([])
+    expect((await agent.poll({ digest: computeDigest(agent.known) })).changes).toEqual([])
   })
 
   it('comes in pages, each deployment once', async () => {
-    const { tenant, listener, agent } = await furnished()
+    const { tenant, listener, agent } = await createAgent()
     const ids: string[] = []
-    for (let i = 0; i < 53; i++) ids.push((await newDeployment(tenant, on(listener, { secrets: [] }))).id)
+    for (let i = 0; i < 53; i++) ids.push((await newDeployment(tenant, deploymentOn(listener, { secrets: [] }))).id)
     const first = await agent.poll()
     expect([first.changes.length, first.more, first.resync]).toEqual([50, true, true])
     const second = await agent.poll()
     expect([second.changes.length, second.more, second.resync]).toEqual([3, false, false])
     expect([...first.changes, ...second.changes].map(one => one.deployment_id)).toEqual(ids)
-    expect(second.digest).toBe(digestOf(agent.known))
+    expect(second.digest).toBe(computeDigest(agent.known))
   })
 
   it('waits for a change, and is told of it', async () => {
-    const { tenant, listener, agent } = await furnished()
+    const { tenant, listener, agent } = await createAgent()
     await agent.poll()
     const waiting = agent.poll({ wait: 20 })
-    const { id } = await newDeployment(tenant, on(listener))
+    const { id } = await newDeployment(tenant, deploymentOn(listener))
     expect((await waiting).changes).toMatchObject([{ deployment_id: id }])
   })
 })
 
 describe('a digest', () => {
   it('that differs though nothing changed brings everything again', async () => {
-    const { tenant, listener, agent } = await furnished()
-    const { id } = await newDeployment(tenant, on(listener))
+    const { tenant, listener, agent } = await createAgent()
+    const { id } = await newDeployment(tenant, deploymentOn(listener))
     await agent.poll()
-    const { resync, changes } = await agent.poll({ digest: digestOf(new Map([[id, 7]])) })
+    const { resync, changes } = await agent.poll({ digest: computeDigest(new Map([[id, 7]])) })
     expect([resync, changes.length]).toEqual([true, 1])
-    expect((await agent.poll({ digest: digestOf(agent.known) })).resync).toBe(false)
+    expect((await agent.poll({ digest: computeDigest(agent.known) })).resync).toBe(false)
   })
 
   it('follows what is removed', async () => {
-    const { tenant, listener, agent } = await furnished()
-    const { id } = await newDeployment(tenant, on(listener))
-    await newDeployment(tenant, on(listener))
+    const { tenant, listener, agent } = await createAgent()
+    const { id } = await newDeployment(tenant, deploymentOn(listener))
+    await newDeployment(tenant, deploymentOn(listener))
     await tenant.delete(`/v2/deployments/${id}`)
     const { changes } = await agent.poll()
     const absent = changes.find(one => one.wanted === 'absent')!
     expect(absent).toMatchObject({ deployment_id: id, revision: null, serving: null })
     await agent.say(absent, { state: 'removed' })
-    const { digest, resync } = await agent.poll({ digest: digestOf(agent.known) })
-    expect([digest, resync]).toEqual([digestOf(agent.known), false])
+    const { digest, resync } = await agent.poll({ digest: computeDigest(agent.known) })
+    expect([digest, resync]).toEqual([computeDigest(agent.known), false])
   })
 })
 
 describe('a lease', () => {
   it('is one agent’s: the other waits until it ends', async () => {
-    const { tenant, key, agent } = await furnished()
-    const other = agentOf(tenant, key)
+    const { tenant, key, agent } = await createAgent()
+    const other = makeSyncAgent(tenant, key)
     await agent.poll()
     const refused = await other.ask()
     expect([refused.status, refused.body.code]).toEqual([409, 'lease_held'])
     expect(Number(refused.headers.get('Retry-After'))).toBeGreaterThan(50)
-    await later(61_000, async () => {
+    await withClockAhead(61_000, async () => {
       expect((await other.poll()).lease.fence).toBe(2)
       const { status, body } = await agent.ask()
       expect([status, body.code]).toEqual([409, 'fence_stale'])
@@ -129,10 +138,10 @@ describe('a lease', () => {
   })
 
   it('is renewed by its fence, also late, and taken anew by a restart', async () => {
-    const { tenant, key, agent } = await furnished()
+    const { tenant, key, agent } = await createAgent()
     await agent.poll()
-    await later(90_000, async () => expect((await agent.poll()).lease.fence).toBe(1))
-    const restarted = agentOf(tenant, key, agent.agent_id)
+    await withClockAhead(90_000, async () => expect((await agent.poll()).lease.fence).toBe(1))
+    const restarted = makeSyncAgent(tenant, key, agent.agent_id)
     expect((await restarted.poll()).lease.fence).toBe(2)
     expect((await agent.ask()).body.code).toBe('fence_stale')
     expect((await agent.tell([{ deployment_id: tenant.tenant_id, generation: 1, state: 'removed' }])).body.code).toBe(
@@ -141,23 +150,25 @@ describe('a lease', () => {
   })
 
   it('is not renewed again by a poll that waits: whoever began it may be gone', async () => {
-    const { tenant, listener, key, agent } = await furnished()
+    const { tenant, listener, key, agent } = await createAgent()
     const seen = async () => (await tenant.get(`/v2/listeners/${listener.id}`)).body.last_seen_at
     const { expires_at } = (await agent.poll()).lease
     const before = await seen()
     const waiting = agent.poll({ wait: 20 })
     await expect.poll(seen).not.toBe(before)
-    await later(40_000, async () => {
-      await newDeployment(tenant, on(listener))
+    await withClockAhead(40_000, async () => {
+      await newDeployment(tenant, deploymentOn(listener))
       const { lease, changes } = await waiting
       expect(changes).toHaveLength(1)
       expect(Date.parse(lease.expires_at) - Date.parse(expires_at)).toBeLessThan(20_000)
     })
-    await later(61_000 + 20_000, async () => expect((await agentOf(tenant, key).poll()).lease.fence).toBe(2))
+    await withClockAhead(61_000 + 20_000, async () =>
+      expect((await makeSyncAgent(tenant, key).poll()).lease.fence).toBe(2),
+    )
   })
 
   it('is given back by whoever ends: another gets it at once, and what was under it is stale', async () => {
-    const { tenant, key, agent } = await furnished()
+    const { tenant, key, agent } = await createAgent()
     await agent.poll()
     const { agent_id, fence } = agent
     const waiting = agent.ask({ wait: 20 })
@@ -166,20 +177,20 @@ describe('a lease', () => {
     for (const _ of [1, 2]) expect((await gives()).status).toBe(204)
     expect((await waiting).body.code).toBe('fence_stale')
     expect((await agent.ask()).body.code).toBe('fence_stale')
-    const other = agentOf(tenant, key)
+    const other = makeSyncAgent(tenant, key)
     expect((await other.poll()).lease.fence).toBe(2)
     expect((await gives()).body.code).toBe('fence_stale')
     expect((await other.ask()).status).toBe(200)
   })
 
   it('is waited under no longer than whoever waits is there', async () => {
-    const { tenant, listener, key, agent } = await furnished()
+    const { tenant, listener, key, agent } = await createAgent()
     await agent.poll()
     const seen = async () => (await tenant.get(`/v2/listeners/${listener.id}`)).body.last_seen_at
     const before = await seen()
     const { agent_id, public_key, fence, cursor } = agent
     const leaving = new AbortController()
-    const waiting = theApp().fetch(
+    const waiting = getApp().fetch(
       new Request('http://slipway.test/v1/sync/poll', {
         method: 'POST',
         headers: { 'X-Api-Key': key, 'Content-Type': 'application/json' },
@@ -193,13 +204,13 @@ describe('a lease', () => {
   })
 
   it('goes to one of several that ask at once', async () => {
-    const { tenant, key } = await furnished()
-    const replies = await Promise.all(Array.from({ length: 6 }, () => agentOf(tenant, key).ask()))
+    const { tenant, key } = await createAgent()
+    const replies = await Promise.all(Array.from({ length: 6 }, () => makeSyncAgent(tenant, key).ask()))
     expect(replies.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409, 409])
   })
 
   it('needs a point on the curve to seal to', async () => {
-    const { agent } = await furnished()
+    const { agent } = await createAgent()
     const { status, body } = await agent.ask({ public_key: `B${'A'.repeat(86)}` })
     expect([status, body.code]).toEqual([422, 'invalid_request'])
   })
@@ -212,26 +223,26 @@ describe('an agent’s key', () => {
   }
 
   it('does nothing else', async () => {
-    const { tenant, key } = await furnished()
+    const { tenant, key } = await createAgent()
     for (const path of ['/v2/deployments', '/v2/listeners', '/workspaces/current/api-keys'])
       expect(await refusedOf(tenant, key, path)).toEqual([403, 'permission_missing'])
   })
 
   it('is needed: any other key is no listener', async () => {
-    const { tenant } = await furnished()
-    expect((await agentOf(tenant, tenant.key).ask()).body.code).toBe('listener_not_found')
+    const { tenant } = await createAgent()
+    expect((await makeSyncAgent(tenant, tenant.key).ask()).body.code).toBe('listener_not_found')
   })
 
   it.each(['gateway', 'unwalled'] as const)(
     'shows nothing of another listener, nor lets it be touched: through the %s',
     async through => {
-      const app = through === 'gateway' ? theApp() : startApp({ through })
+      const app = through === 'gateway' ? getApp() : startApp({ through })
       const tenant = await newTenant({ app })
       const { listener, key } = await newListener(tenant)
-      const agent = agentOf(tenant, key)
+      const agent = makeSyncAgent(tenant, key)
       const other = await newListener(tenant)
-      const stranger = agentOf(tenant, other.key)
-      const { id, latest_revision_id } = await newDeployment(tenant, on(listener))
+      const stranger = makeSyncAgent(tenant, other.key)
+      const { id, latest_revision_id } = await newDeployment(tenant, deploymentOn(listener))
       await agent.poll()
       expect((await stranger.poll()).changes).toEqual([])
       const claim = { deployment_id: id, generation: 1, revision: { id: latest_revision_id } as never }
@@ -254,12 +265,12 @@ describe('an agent’s key', () => {
 })
 
 it('an attempt is one trip, and so is a report', async () => {
-  const { tenant, listener, agent } = await furnished()
-  const { id, latest_revision_id } = await newDeployment(tenant, on(listener))
+  const { tenant, listener, agent } = await createAgent()
+  const { id, latest_revision_id } = await newDeployment(tenant, deploymentOn(listener))
   const trip = async (act: (headers: Record<string, string>) => Promise<Reply>) => {
-    const requestId = `trip-${nobody()}`
+    const requestId = `trip-${unusedId()}`
     const { status } = await act({ 'X-Request-Id': requestId })
-    return [status, await tripsOf(requestId)]
+    return [status, await countTrips(requestId)]
   }
   expect(await trip(headers => agent.ask({}, headers))).toEqual([200, 1])
   const { changes, lease } = await agent.poll({ fence: 1 })

@@ -1,84 +1,90 @@
 import { describe, expect, it } from 'vitest'
-import type { Work } from '../../src/sync/work.schema.ts'
-import { agentOf, newListener, servedBy } from '../support/agent.ts'
-import { clock, eventsOf, newTenant, nobody, type Tenant } from '../support/app.ts'
-import { image, newDeployment, revisionsOf, storyOf, told } from '../support/deployments.ts'
-import { digestOf } from '../support/opener.ts'
+import type { Work } from '../../src/protocol/work.schema.ts'
+import { clock, newTenant, readEvents, type Tenant, unusedId } from '../support/app.ts'
+import {
+  expectCompleteJournal,
+  imageConfig,
+  listRevisions,
+  newDeployment,
+  readRevisionHistory,
+} from '../support/deployments.ts'
+import { computeDigest } from '../support/envelope-opener.ts'
+import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 
-async function furnished(over: Record<string, unknown> = {}) {
+async function createWork(over: Record<string, unknown> = {}) {
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
-  const agent = agentOf(tenant, key)
-  const deployment = await newDeployment(tenant, servedBy(listener, over))
+  const agent = makeSyncAgent(tenant, key)
+  const deployment = await newDeployment(tenant, makeListenerDeployment(listener, over))
   const [work] = (await agent.poll()).changes as [Work]
   const read = async () => (await tenant.get(`/v2/deployments/${deployment.id}`)).body
-  const [first] = await revisionsOf(tenant, deployment.id)
+  const [first] = await listRevisions(tenant, deployment.id)
   return { tenant, listener, key, agent, id: deployment.id as string, work, read, first: first! }
 }
-const statusOf = async (tenant: Tenant, id: string) => (await revisionsOf(tenant, id))[0]!.status
-const reconciled = async (tenant: Tenant, id: string) =>
+const statusOf = async (tenant: Tenant, id: string) => (await listRevisions(tenant, id))[0]!.status
+const isReconciled = async (tenant: Tenant, id: string) =>
   (await tenant.get(`/v2/deployments?deployment_ids=${id}&remote_reconciled=true`)).body.resources.length === 1
 
 describe('a rollout', () => {
   it('goes step by step, each told by the journal, and the healthy one serves', async () => {
-    const { tenant, agent, id, work, read, first } = await furnished()
+    const { tenant, agent, id, work, read, first } = await createWork()
     for (const state of ['deploying', 'deployed'] as const) {
-      expect(await reconciled(tenant, id)).toBe(false)
+      expect(await isReconciled(tenant, id)).toBe(false)
       expect(await agent.say(work, { state, url: 'http://app.localhost:8080' })).toMatchObject({
         outcome: 'accepted',
         code: null,
       })
     }
     expect(await read()).toMatchObject({ active_revision_id: first.id, url: 'http://app.localhost:8080' })
-    expect(await reconciled(tenant, id)).toBe(true)
-    expect(await storyOf(first.id)).toEqual(['AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'])
-    await told(tenant, id)
+    expect(await isReconciled(tenant, id)).toBe(true)
+    expect(await readRevisionHistory(first.id)).toEqual(['AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'])
+    await expectCompleteJournal(tenant, id)
     const { changes } = await agent.poll()
     expect(changes).toMatchObject([{ generation: agent.known.get(id), revision: null, serving: { id: first.id } }])
   })
 
   it('may leave steps out, and the journal tells them all the same', async () => {
-    const { tenant, agent, id, work, first } = await furnished({
+    const { tenant, agent, id, work, first } = await createWork({
       source: 'internal_source',
       source_revision_config: {},
     })
     expect(work.revision).toBeNull()
     expect(first.status).toBe('CREATING')
-    const { work: other, ...rest } = await furnished({
+    const { work: other, ...rest } = await createWork({
       source: 'internal_template',
       source_config: { template_id: 'hello' },
       source_revision_config: {},
     })
     await rest.agent.say(other, { state: 'deployed' })
-    expect(await storyOf(rest.first.id)).toEqual(['AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'])
+    expect(await readRevisionHistory(rest.first.id)).toEqual(['AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'])
     expect(await agent.say(work, { state: 'serving' })).toMatchObject({ outcome: 'accepted' })
-    expect(await reconciled(tenant, id)).toBe(true)
+    expect(await isReconciled(tenant, id)).toBe(true)
   })
 
   it('is journaled in the name of the listener', async () => {
-    const { listener, agent, work, id } = await furnished()
+    const { listener, agent, work, id } = await createWork()
     const revision_id = work.revision!.id
     const { headers } = await agent.tell([
       { deployment_id: id, generation: 1, revision_id, state: 'deployed', healthy: true },
     ])
-    const events = await eventsOf(headers.get('X-Request-Id')!)
+    const events = await readEvents(headers.get('X-Request-Id')!)
     expect(events.map(one => one.type)).toEqual(['revision.deploying', 'revision.deployed', 'deployment.activated'])
     for (const event of events) expect(event).toMatchObject({ actor_kind: 'listener', actor_id: listener.id })
   })
 
   it('that fails says why, and leaves the old one serving', async () => {
-    const { tenant, agent, id, work, read, first } = await furnished()
+    const { tenant, agent, id, work, read, first } = await createWork()
     await agent.say(work, { state: 'deployed' })
     await tenant.post(`/v2/deployments/${id}/revisions`)
     const [next] = (await agent.poll()).changes as [Work]
     expect(next).toMatchObject({ revision: { number: 2 }, serving: { number: 1 } })
-    expect(await reconciled(tenant, id)).toBe(false)
+    expect(await isReconciled(tenant, id)).toBe(false)
     await agent.say(next, { state: 'failed', message: 'Nothing listens at PORT.' })
-    const [second] = await revisionsOf(tenant, id)
+    const [second] = await listRevisions(tenant, id)
     expect(second).toMatchObject({ status: 'DEPLOY_FAILED', status_message: 'Nothing listens at PORT.' })
     expect((await read()).active_revision_id).toBe(first.id)
-    expect(await reconciled(tenant, id)).toBe(true)
-    await told(tenant, id)
+    expect(await isReconciled(tenant, id)).toBe(true)
+    await expectCompleteJournal(tenant, id)
   })
 
   it('learns the commit and the image that were found', async () => {
@@ -87,22 +93,22 @@ describe('a rollout', () => {
       source_config: { template_id: 'hello' },
       source_revision_config: {},
     }
-    const { tenant, agent, id, work, first } = await furnished(template)
+    const { tenant, agent, id, work, first } = await createWork(template)
     const commit = { sha: 'a'.repeat(40), message: 'Begin', author: 'Ada' }
-    await agent.say(work, { state: 'deploying', commit, ...image })
-    const [revision] = await revisionsOf(tenant, id)
-    expect(revision).toMatchObject({ commit, source_revision_config: { ...image, repo_commit_sha: commit.sha } })
+    await agent.say(work, { state: 'deploying', commit, ...imageConfig })
+    const [revision] = await listRevisions(tenant, id)
+    expect(revision).toMatchObject({ commit, source_revision_config: { ...imageConfig, repo_commit_sha: commit.sha } })
     expect((await tenant.get(`/v2/deployments/${id}`)).body.source_revision_config.repo_commit_sha).toBe(commit.sha)
     await agent.say(work, { state: 'deployed' })
     const back = await tenant.post(`/v2/deployments/${id}/revisions/${first.id}/redeploy`, {})
-    expect(back.body.source_revision_config).toMatchObject(image)
+    expect(back.body.source_revision_config).toMatchObject(imageConfig)
   })
 
   it('gives the turn to the one that waits, under a generation that the agent has not', async () => {
-    const { tenant, agent, id, work } = await furnished()
+    const { tenant, agent, id, work } = await createWork()
     await tenant.post(`/v2/deployments/${id}/revisions`)
     const { generation } = await agent.say(work, { state: 'deployed' })
-    expect(await reconciled(tenant, id)).toBe(false)
+    expect(await isReconciled(tenant, id)).toBe(false)
     const [next] = (await agent.poll()).changes as [Work]
     expect(next).toMatchObject({
       generation,
@@ -110,24 +116,24 @@ describe('a rollout', () => {
       serving: { number: 1 },
     })
     await agent.say(next, { state: 'deployed' })
-    expect(await reconciled(tenant, id)).toBe(true)
+    expect(await isReconciled(tenant, id)).toBe(true)
   })
 })
 
 describe('a repeat', () => {
   it('is accepted again and changes nothing', async () => {
-    const { tenant, agent, id, work, read } = await furnished()
+    const { tenant, agent, id, work, read } = await createWork()
     const once = await agent.say(work, { state: 'deployed' })
     const before = JSON.stringify(await read())
     for (const state of ['deployed', 'deploying', 'building'] as const)
       expect(await agent.say(work, { state })).toEqual({ ...once, outcome: 'accepted' })
     expect(JSON.stringify(await read())).toBe(before)
     expect((await agent.tell([{ deployment_id: id, generation: 1, state: 'serving' }])).status).toBe(200)
-    await told(tenant, id)
+    await expectCompleteJournal(tenant, id)
   })
 
   it('of a failure is accepted, of another outcome stale', async () => {
-    const { agent, work } = await furnished()
+    const { agent, work } = await createWork()
     await agent.say(work, { state: 'failed', message: 'no' })
     expect((await agent.say(work, { state: 'failed', message: 'no' })).outcome).toBe('accepted')
     expect(await agent.say(work, { state: 'deployed' })).toMatchObject({ outcome: 'stale', code: 'revision_ended' })
@@ -136,21 +142,21 @@ describe('a repeat', () => {
 
 describe('a stale report', () => {
   it('of an interrupted revision moves nothing; that it stopped is acknowledged', async () => {
-    const { tenant, agent, id, work } = await furnished()
+    const { tenant, agent, id, work } = await createWork()
     expect(await agent.say(work, { state: 'interrupted' })).toMatchObject({ outcome: 'refused', code: 'still_wanted' })
     await tenant.post(`/v2/deployments/${id}/revisions/${work.revision!.id}/interruption`)
     expect(await agent.say(work, { state: 'deployed' })).toMatchObject({ outcome: 'stale', code: 'revision_ended' })
     const [now] = (await agent.poll()).changes as [Work]
     expect(now).toMatchObject({ revision: null, generation: 2 })
-    expect(await reconciled(tenant, id)).toBe(false)
+    expect(await isReconciled(tenant, id)).toBe(false)
     const revision = { id: work.revision!.id } as Work['revision']
     expect(await agent.say({ ...now, revision }, { state: 'interrupted' })).toMatchObject({ outcome: 'accepted' })
-    expect(await reconciled(tenant, id)).toBe(true)
+    expect(await isReconciled(tenant, id)).toBe(true)
     expect(await statusOf(tenant, id)).toBe('INTERRUPTED')
   })
 
   it('that an old one stopped says nothing of the one in flight', async () => {
-    const { tenant, agent, id, work } = await furnished()
+    const { tenant, agent, id, work } = await createWork()
     await tenant.post(`/v2/deployments/${id}/revisions`)
     await tenant.post(`/v2/deployments/${id}/revisions/${work.revision!.id}/interruption`)
     const [now] = (await agent.poll()).changes as [Work]
@@ -158,11 +164,11 @@ describe('a stale report', () => {
     const of = { deployment_id: id, generation: now.generation, revision: work.revision }
     expect(await agent.say(of, { state: 'interrupted' })).toMatchObject({ outcome: 'accepted' })
     expect(await agent.say({ ...of, revision: null }, { state: 'serving' })).toMatchObject({ outcome: 'accepted' })
-    expect(await reconciled(tenant, id)).toBe(false)
+    expect(await isReconciled(tenant, id)).toBe(false)
   })
 
   it('of what was wanted before is told apart from what never was', async () => {
-    const { tenant, agent, id, work } = await furnished()
+    const { tenant, agent, id, work } = await createWork()
     await agent.say(work, { state: 'deployed' })
     await tenant.post(`/v2/deployments/${id}/revisions`)
     const of = { deployment_id: id, revision: null }
@@ -174,15 +180,15 @@ describe('a stale report', () => {
       outcome: 'refused',
       code: 'generation_unknown',
     })
-    const unknown = { id: nobody() } as Work['revision']
+    const unknown = { id: unusedId() } as Work['revision']
     expect(await agent.say({ ...of, generation: 1, revision: unknown }, { state: 'deploying' })).toMatchObject({
       code: 'revision_unknown',
     })
   })
 
   it('of a zombie is refused whole, and overwrites nothing', async () => {
-    const { tenant, key, agent, id, work } = await furnished()
-    const successor = agentOf(tenant, key, agent.agent_id)
+    const { tenant, key, agent, id, work } = await createWork()
+    const successor = makeSyncAgent(tenant, key, agent.agent_id)
     await successor.poll()
     const said = {
       deployment_id: id,
@@ -200,7 +206,7 @@ describe('a stale report', () => {
 
 describe('deleting', () => {
   it('takes two phases: wanted absent, then gone', async () => {
-    const { tenant, agent, id, work, read } = await furnished()
+    const { tenant, agent, id, work, read } = await createWork()
     expect(await agent.say({ ...work, revision: null }, { state: 'removed' })).toMatchObject({
       outcome: 'refused',
       code: 'still_wanted',
@@ -213,14 +219,14 @@ describe('deleting', () => {
     const gone = { outcome: 'accepted', code: null, generation: null }
     const { headers, body } = await agent.tell([{ deployment_id: id, generation: absent.generation, state: 'removed' }])
     expect(body.results).toMatchObject([gone])
-    expect((await eventsOf(headers.get('X-Request-Id')!)).map(one => one.type)).toEqual(['deployment.removed'])
+    expect((await readEvents(headers.get('X-Request-Id')!)).map(one => one.type)).toEqual(['deployment.removed'])
     expect((await tenant.get(`/v2/deployments/${id}`)).status).toBe(404)
     expect(await agent.say(absent, { state: 'removed' })).toMatchObject(gone)
-    expect((await agent.poll({ digest: digestOf(agent.known) })).resync).toBe(false)
+    expect((await agent.poll({ digest: computeDigest(agent.known) })).resync).toBe(false)
   })
 
   it('is not reported by who has not heard of it', async () => {
-    const { tenant, agent, id, work } = await furnished()
+    const { tenant, agent, id, work } = await createWork()
     await tenant.delete(`/v2/deployments/${id}`)
     expect(await agent.say({ ...work, revision: null }, { state: 'removed' })).toMatchObject({
       outcome: 'stale',
@@ -231,7 +237,7 @@ describe('deleting', () => {
 
 describe('what an agent says besides', () => {
   it('a database that is there ends the waiting for it', async () => {
-    const { agent, work, read } = await furnished({ source_config: { resource_spec: { db_cpu: 1 } } })
+    const { agent, work, read } = await createWork({ source_config: { resource_spec: { db_cpu: 1 } } })
     expect(work.needs_database).toBe(true)
     expect((await read()).status).toBe('AWAITING_DATABASE')
     await agent.say({ ...work, revision: null }, { state: 'database_ready' })
@@ -239,7 +245,7 @@ describe('what an agent says besides', () => {
   })
 
   it('a url in place of another is told and makes another version', async () => {
-    const { agent, work, tenant, id, read } = await furnished()
+    const { agent, work, tenant, id, read } = await createWork()
     await agent.say(work, { state: 'deployed', url: 'http://one.localhost' })
     const before = (await tenant.get(`/v2/deployments/${id}`)).headers.get('ETag')
     const [now] = (await agent.poll()).changes as [Work]
@@ -255,9 +261,9 @@ describe('what an agent says besides', () => {
   })
 
   it('logs come once, however often they are sent', async () => {
-    const { tenant, agent, id, work } = await furnished()
+    const { tenant, agent, id, work } = await createWork()
     const revision_id = work.revision!.id
-    const stream = nobody()
+    const stream = unusedId()
     const lines = ['one', 'two', 'three'].map(message => ({
       timestamp: new Date(clock.ahead + Date.now()).toISOString(),
       level: 'INFO',
@@ -283,7 +289,7 @@ describe('what an agent says besides', () => {
     await Promise.all([send(0), send(0), send(1)])
     expect((await send(0, { lines: lines.slice(0, 1) })).body).toEqual({ next: 3 })
     expect(await messages()).toEqual(['one', 'two', 'three'])
-    expect((await send(0, { stream: nobody() })).body).toEqual({ next: 3 })
+    expect((await send(0, { stream: unusedId() })).body).toEqual({ next: 3 })
     expect(await messages()).toHaveLength(6)
     expect((await send(0, { fence: 99 })).body.code).toBe('fence_stale')
   })

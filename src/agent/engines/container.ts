@@ -2,29 +2,44 @@
 import { createHash, randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
-import { ContainerApi } from './container/api.ts'
-import { basesOf, buildDockerfile, buildInBase, hasDockerfile } from './container/build.ts'
-import { asTheyGo, ContainerCopy, type Home, type Listed } from './container/copy.ts'
+import { buildDockerfile, buildInBaseImage, hasDockerfile, readBaseImages } from '../images/build-image.ts'
+import { DockerApi } from '../images/docker-api.ts'
+import { SecretFolder } from '../images/registry-logins.ts'
 import { Images } from './container/images.ts'
-import { give, givenTo, Keeper, secretsIn, want, wishesIn } from './container/keeper.ts'
-import { refusal } from './container/refusal.ts'
-import { Secrets } from './container/secrets.ts'
+import { ContainerReplica, inRemovalOrder, type ListedContainer, type ReplicaHome } from './container/replica.ts'
 import {
-  COPY,
   DEFAULT_PORT,
-  DEPLOYMENT,
-  imagesOf,
+  DEPLOYMENT_LABEL,
   networkName,
-  OWNER,
-  REVISION,
-  ROLE,
-  recipe,
-} from './container/spec.ts'
-import { STORE, type Kind as StoreKind, wishesOf } from './container/stores.ts'
-import { type Artifact, type Events, type Ref, type Task, type Tree, type Unit, Unworkable } from './engine.ts'
-import { type Options, PooledEngine } from './local/pooled.ts'
+  OWNER_LABEL,
+  REPLICA_LABEL,
+  REVISION_LABEL,
+  ROLE_LABEL,
+  replicaParts,
+  sidecarImagesOf,
+} from './container/replica-spec.ts'
+import {
+  readStoreRequests,
+  readStoreSecrets,
+  StoreContainers,
+  saveStoreAccess,
+  saveStoreRequests,
+  storeAccessFor,
+} from './container/store-containers.ts'
+import { STORE_ROLE, type StoreKind, storeRequestsOf } from './container/store-specs.ts'
+import { findUnsupported } from './container/unsupported-features.ts'
+import {
+  type Artifact,
+  type BuildTask,
+  type EngineEvents,
+  PermanentError,
+  type RevisionRef,
+  type RevisionSpec,
+  type SourceTree,
+} from './engine.ts'
+import { PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 
-export type ContainerOptions = Options & {
+export type ContainerOptions = PooledOptions & {
   socket: string
   /** Tells this agent's containers from those of others that use the same engine. */
   owner: string
@@ -38,265 +53,285 @@ export type ContainerOptions = Options & {
 
 export class ContainerEngine extends PooledEngine {
   readonly name = 'container'
-  readonly #api: ContainerApi
+  readonly #api: DockerApi
   readonly #owner: string
-  readonly #base: string | null
-  readonly #secrets: Secrets
+  readonly #baseImage: string | null
+  readonly #secrets: SecretFolder
   readonly #images: Images
-  readonly #keeper: Keeper
-  readonly #living = new Set<string>()
-  readonly #building = new Set<string>()
-  readonly #networks = new Map<string, Promise<void>>()
-  #found: Listed[] = []
+  readonly #stores: StoreContainers
+  readonly #liveReplicas = new Set<string>()
+  readonly #buildingRevisions = new Set<string>()
+  readonly #pendingNetworks = new Map<string, Promise<void>>()
+  #foundContainers: ListedContainer[] = []
 
   constructor({ socket, owner, base_image, secrets, stores, ...options }: ContainerOptions) {
     super('container', options)
-    this.#api = new ContainerApi(socket)
+    this.#api = new DockerApi(socket)
     // Names of containers are stricter than those of agents.
     this.#owner = createHash('sha256').update(owner).digest('hex').slice(0, 12)
-    this.#base = base_image
-    this.#secrets = new Secrets(secrets)
-    this.#keeper = new Keeper(this.#api, this.#owner, stores)
-    const registry: Events['registry'] = (of, image) => this.events.registry(of, image)
+    this.#baseImage = base_image
+    this.#secrets = new SecretFolder(secrets)
+    this.#stores = new StoreContainers(this.#api, this.#owner, stores)
+    const registry: EngineEvents['registryCredential'] = (of, image) => this.events.registryCredential(of, image)
     this.#images = new Images(this.#api, this.#owner, this.#secrets, registry, join(options.home, 'images.json'))
   }
 
-  refuses(unit: Unit): string | null {
-    return refusal(unit)
+  refusalReason(unit: RevisionSpec): string | null {
+    return findUnsupported(unit)
   }
 
-  override async open(events: Events): Promise<void> {
+  override async open(events: EngineEvents): Promise<void> {
     await this.#api.open()
-    this.#found = await this.#containers()
-    for (const { Labels } of this.#found) {
-      if (Labels[ROLE] === 'build' || Labels[ROLE] === STORE) continue
-      const ref = { deployment_id: Labels[DEPLOYMENT]!, revision_id: Labels[REVISION]! }
-      fs.mkdirSync(this.copiesOf(ref), { recursive: true, mode: 0o700 })
+    this.#foundContainers = await this.#listContainers()
+    for (const { Labels } of this.#foundContainers) {
+      if (Labels[ROLE_LABEL] === 'build' || Labels[ROLE_LABEL] === STORE_ROLE) continue
+      const ref = { deployment_id: Labels[DEPLOYMENT_LABEL]!, revision_id: Labels[REVISION_LABEL]! }
+      fs.mkdirSync(this.replicasFolder(ref), { recursive: true, mode: 0o700 })
     }
     // Also where the folder was lost, what was made for a deployment makes it known.
     for (const kind of ['networks', 'volumes'] as const)
-      for (const { Labels } of await this.#all(kind))
-        fs.mkdirSync(this.path(Labels[DEPLOYMENT]!), { recursive: true, mode: 0o700 })
+      for (const { Labels } of await this.#listOwned(kind))
+        fs.mkdirSync(this.path(Labels[DEPLOYMENT_LABEL]!), { recursive: true, mode: 0o700 })
     await super.open(events)
-    for (const id of await this.deployments()) events.hide(id, secretsIn(this.path(id)))
-    await this.#sweep()
-    this.every(this.limits.disk_ms, () => void this.#measure().catch(() => {}))
-    this.every(this.limits.probe_ms, () => void this.#attend().catch(() => {}))
-    for (const id of await this.deployments()) if (wishesIn(this.path(id)).length > 0) this.promised.start(id)
+    for (const id of await this.deployments()) events.hide(id, readStoreSecrets(this.path(id)))
+    await this.#removeOrphans()
+    this.repeatEvery(this.limits.disk_ms, () => void this.#enforceDiskLimit().catch(() => {}))
+    this.repeatEvery(this.limits.probe_ms, () => void this.#restartStores().catch(() => {}))
+    for (const id of await this.deployments())
+      if (readStoreRequests(this.path(id)).length > 0) this.provisioner.start(id)
   }
 
-  async provide(unit: Unit): Promise<void> {
-    this.promised.start(unit.deployment_id, want(this.path(unit.deployment_id), unit))
+  async provide(unit: RevisionSpec): Promise<void> {
+    this.provisioner.start(unit.deployment_id, saveStoreRequests(this.path(unit.deployment_id), unit))
   }
 
   protected async bring(deployment_id: string, signal: AbortSignal): Promise<void> {
-    await this.#network(deployment_id)
+    await this.#ensureNetwork(deployment_id)
     const folder = this.path(deployment_id)
-    const given = await this.#keeper.ensure(deployment_id, wishesIn(folder), signal)
+    const given = await this.#stores.ensure(deployment_id, readStoreRequests(folder), signal)
     this.events.hide(deployment_id, Object.values(given.env))
-    if (give(folder, given)) return
-    this.each((pool, ref) => {
-      if (ref.deployment_id === deployment_id) pool.blameAll('its database or Redis has another address now')
+    if (saveStoreAccess(folder, given)) return
+    this.forEachPool((pool, ref) => {
+      if (ref.deployment_id === deployment_id) pool.killAllForReason('its database or Redis has another address now')
     })
   }
 
-  async prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact> {
-    const images = await this.#beside(unit, task)
-    const made = await this.#make(unit, tree, task)
+  async prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
+    const images = await this.#pinSidecarImages(unit, task)
+    const made = await this.#makeImage(unit, tree, task)
     const artifact: Artifact = {
       ...{ env: {}, health_path: null, commit: null },
       ...(tree && { env: tree.env, health_path: tree.health_path, commit: tree.commit }),
       ...made,
     }
-    return this.#settled(unit, artifact, images, task)
+    return this.#finishPreparation(unit, artifact, images, task)
   }
 
-  async reuse(unit: Unit, artifact: Artifact, task: Task): Promise<Artifact | null> {
-    if (!(await this.#images.has(artifact.location))) return null
-    return this.#settled(unit, artifact, await this.#beside(unit, task), task)
+  async reuse(unit: RevisionSpec, artifact: Artifact, task: BuildTask): Promise<Artifact | null> {
+    if (!(await this.#images.exists(artifact.location))) return null
+    return this.#finishPreparation(unit, artifact, await this.#pinSidecarImages(unit, task), task)
   }
 
   /** What the containers beside it run, as they were named and as they were pinned. */
-  async #beside(unit: Unit, task: Task): Promise<Record<string, string>> {
+  async #pinSidecarImages(unit: RevisionSpec, task: BuildTask): Promise<Record<string, string>> {
     const folder = this.path(unit.deployment_id)
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     const images: Record<string, string> = {}
-    for (const { image, fresh } of imagesOf(unit.resources))
-      images[image] ??= await this.#images.pinned(image, { fresh, own: folder }, unit, task)
+    for (const { image, fresh } of sidecarImagesOf(unit.resources))
+      images[image] ??= await this.#images.pin(image, { fresh, own: folder }, unit, task)
     return images
   }
 
-  async #settled(unit: Unit, artifact: Artifact, images: Record<string, string>, task: Task): Promise<Artifact> {
-    this.#images.keep(this.path(unit.deployment_id), unit.revision_id, { ...images, '': artifact.location })
+  async #finishPreparation(
+    unit: RevisionSpec,
+    artifact: Artifact,
+    images: Record<string, string>,
+    task: BuildTask,
+  ): Promise<Artifact> {
+    this.#images.savePinned(this.path(unit.deployment_id), unit.revision_id, { ...images, '': artifact.location })
     if (unit.parts.includes('redis')) {
       await this.provide(unit)
-      await this.promised.wait(unit.deployment_id, task.signal)
+      await this.provisioner.waitUntilReady(unit.deployment_id, task.signal)
     }
     // What it names and nobody has is told now, not by a crash.
-    recipe(unit, artifact, { ...this.#place(unit, images), port: DEFAULT_PORT })
+    replicaParts(unit, artifact, { ...this.#placement(unit, images), port: DEFAULT_PORT })
     return artifact
   }
 
-  async start(unit: Unit, artifact: Artifact): Promise<void> {
-    this.keep(unit)
-    if (wishesOf(unit).length > 0) await this.provide(unit)
-    const images = this.#images.of(this.path(unit.deployment_id), unit.revision_id)
-    const home = this.#home(unit)
+  async start(unit: RevisionSpec, artifact: Artifact): Promise<void> {
+    this.saveDeployment(unit)
+    if (storeRequestsOf(unit).length > 0) await this.provide(unit)
+    const images = this.#images.readPinned(this.path(unit.deployment_id), unit.revision_id)
+    const home = this.#replicaHome(unit)
     fs.mkdirSync(home.folder, { recursive: true, mode: 0o700 })
     const launch = async () => {
       await this.#images.restore([artifact.location, ...Object.values(images)], unit)
-      const port = (await this.#images.portOf(artifact.location).catch(() => undefined)) ?? DEFAULT_PORT
-      const given = givenTo(unit, this.path(unit.deployment_id))
-      const made = recipe(unit, artifact, { ...this.#place(unit, images), given, port })
+      const port = (await this.#images.exposedPort(artifact.location).catch(() => undefined)) ?? DEFAULT_PORT
+      const given = storeAccessFor(unit, this.path(unit.deployment_id))
+      const made = replicaParts(unit, artifact, { ...this.#placement(unit, images), given, port })
       // Each time: whoever tidies up an engine takes networks that nobody is in.
-      return ContainerCopy.launch(home, made, () => this.#network(unit.deployment_id))
+      return ContainerReplica.launch(home, made, () => this.#ensureNetwork(unit.deployment_id))
     }
     // What it names and nobody has is told before anything is made.
-    recipe(unit, artifact, { ...this.#place(unit, images), port: DEFAULT_PORT })
-    this.run(unit, artifact, launch)
+    replicaParts(unit, artifact, { ...this.#placement(unit, images), port: DEFAULT_PORT })
+    this.startPool(unit, artifact, launch)
   }
 
-  override async stop(ref: Ref): Promise<void> {
+  override async stop(ref: RevisionRef): Promise<void> {
     await super.stop(ref)
-    await this.#prune(ref.deployment_id)
+    await this.#pruneImages(ref.deployment_id)
   }
 
   override async remove(deployment_id: string): Promise<void> {
-    await this.promised.forget(deployment_id)
-    const running: Ref[] = []
-    this.each((_, ref) => ref.deployment_id === deployment_id && running.push(ref))
+    await this.provisioner.forget(deployment_id)
+    const running: RevisionRef[] = []
+    this.forEachPool((_, ref) => ref.deployment_id === deployment_id && running.push(ref))
     await Promise.all(running.map(ref => super.stop(ref)))
-    const filter = `${DEPLOYMENT}=${deployment_id}`
-    await this.#networks.get(deployment_id)?.catch(() => {})
-    for (const { Id } of await this.#containers(filter)) await this.#api.discard(Id)
-    for (const { Name } of await this.#all('volumes', filter))
-      await this.#api.quietly('DELETE', `/volumes/${Name}`, { query: { force: true } })
-    for (const { Name } of await this.#all('networks', filter)) await this.#api.quietly('DELETE', `/networks/${Name}`)
-    await this.#prune(deployment_id, 0)
+    const filter = `${DEPLOYMENT_LABEL}=${deployment_id}`
+    await this.#pendingNetworks.get(deployment_id)?.catch(() => {})
+    for (const { Id } of await this.#listContainers(filter)) await this.#api.removeContainer(Id)
+    for (const { Name } of await this.#listOwned('volumes', filter))
+      await this.#api.requestIfExists('DELETE', `/volumes/${Name}`, { query: { force: true } })
+    for (const { Name } of await this.#listOwned('networks', filter))
+      await this.#api.requestIfExists('DELETE', `/networks/${Name}`)
+    await this.#pruneImages(deployment_id, 0)
     await super.remove(deployment_id)
   }
 
   override async close(how: { stop: boolean }): Promise<void> {
     await super.close(how)
-    if (how.stop) await this.#keeper.stop()
+    if (how.stop) await this.#stores.stop()
   }
 
-  protected async adopt({ revision_id, deployment_id }: Ref): Promise<ContainerCopy[]> {
-    const own = this.#found.filter(({ Labels }) => Labels[REVISION] === revision_id && Labels[ROLE] !== 'build')
-    const home = this.#home({ revision_id, deployment_id })
-    const copies = Object.entries(Object.groupBy(own, ({ Labels }) => Labels[COPY]!))
-    const adopted = await Promise.all(copies.map(([id, containers]) => ContainerCopy.adopt(home, id, containers!)))
+  protected async adopt({ revision_id, deployment_id }: RevisionRef): Promise<ContainerReplica[]> {
+    const own = this.#foundContainers.filter(
+      ({ Labels }) => Labels[REVISION_LABEL] === revision_id && Labels[ROLE_LABEL] !== 'build',
+    )
+    const home = this.#replicaHome({ revision_id, deployment_id })
+    const copies = Object.entries(Object.groupBy(own, ({ Labels }) => Labels[REPLICA_LABEL]!))
+    const adopted = await Promise.all(copies.map(([id, containers]) => ContainerReplica.adopt(home, id, containers!)))
     return adopted.filter(copy => copy !== undefined)
   }
 
   /** What it runs from, and what starts it. */
-  async #make(unit: Unit, tree: Tree | null, task: Task): Promise<Pick<Artifact, 'location' | 'start_command'>> {
+  async #makeImage(
+    unit: RevisionSpec,
+    tree: SourceTree | null,
+    task: BuildTask,
+  ): Promise<Pick<Artifact, 'location' | 'start_command'>> {
     if (!tree) {
-      if (!unit.image_uri) throw new Unworkable('It names no image: give one as source_revision_config.image_uri.')
+      if (!unit.image_uri) throw new PermanentError('It names no image: give one as source_revision_config.image_uri.')
       const own = this.path(unit.deployment_id)
-      const location = await this.#images.pinned(unit.image_uri, { fresh: true, own }, unit, task)
+      const location = await this.#images.pin(unit.image_uri, { fresh: true, own }, unit, task)
       return { location, start_command: null }
     }
-    this.#building.add(unit.revision_id)
+    this.#buildingRevisions.add(unit.revision_id)
     try {
       const job = { api: this.#api, owner: this.#owner, unit, tree, task }
       if (hasDockerfile(tree)) {
         const own = this.path(unit.deployment_id)
-        for (const base of basesOf(tree)) await this.#images.begun(base, { fresh: false, own }, unit, task)
+        for (const base of readBaseImages(tree))
+          await this.#images.pullBaseImage(base, { fresh: false, own }, unit, task)
         return { location: await buildDockerfile(job), start_command: tree.start_command }
       }
-      if (!this.#base)
-        throw new Unworkable(
+      if (!this.#baseImage)
+        throw new PermanentError(
           'It has no Dockerfile, and this agent was given no base image to build it in: add a Dockerfile, or ask whoever runs the agent to name a base image.',
         )
-      const base = await this.#images.pinned(this.#base, { fresh: false, own: null }, unit, task)
-      const [location, start_command] = await buildInBase(base, job)
+      const base = await this.#images.pin(this.#baseImage, { fresh: false, own: null }, unit, task)
+      const [location, start_command] = await buildInBaseImage(base, job)
       return { location, start_command }
     } finally {
-      this.#building.delete(unit.revision_id)
+      this.#buildingRevisions.delete(unit.revision_id)
     }
   }
 
-  #place({ deployment_id }: Ref, images: Record<string, string>) {
+  #placement({ deployment_id }: RevisionRef, images: Record<string, string>) {
     const hidden = (values: Record<string, string>) => {
       this.events.hide(deployment_id, Object.values(values))
       return values
     }
-    const secret: Secrets['value'] = (name, key) => hidden({ [key]: this.#secrets.value(name, key) })[key]!
-    const secrets: Secrets['all'] = name => hidden(this.#secrets.all(name))
+    const secret: SecretFolder['value'] = (name, key) => hidden({ [key]: this.#secrets.value(name, key) })[key]!
+    const secrets: SecretFolder['all'] = name => hidden(this.#secrets.all(name))
     return { owner: this.#owner, copy: randomBytes(6).toString('hex'), images, secret, secrets }
   }
 
-  #home(ref: Ref): Home {
-    return { api: this.#api, living: this.#living, folder: this.copiesOf(ref) }
+  #replicaHome(ref: RevisionRef): ReplicaHome {
+    return { api: this.#api, liveReplicas: this.#liveReplicas, folder: this.replicasFolder(ref) }
   }
 
   /** An engine may allow two of one name: it is looked for first, by one at a time. */
-  #network(deployment_id: string): Promise<void> {
+  #ensureNetwork(deployment_id: string): Promise<void> {
     const coming =
-      this.#networks.get(deployment_id) ??
-      this.#makeNetwork(deployment_id).finally(() => this.#networks.delete(deployment_id))
-    this.#networks.set(deployment_id, coming)
+      this.#pendingNetworks.get(deployment_id) ??
+      this.#makeNetwork(deployment_id).finally(() => this.#pendingNetworks.delete(deployment_id))
+    this.#pendingNetworks.set(deployment_id, coming)
     return coming
   }
 
   async #makeNetwork(deployment_id: string): Promise<void> {
-    if ((await this.#all('networks', `${DEPLOYMENT}=${deployment_id}`)).length) return
+    if ((await this.#listOwned('networks', `${DEPLOYMENT_LABEL}=${deployment_id}`)).length) return
     const Name = networkName(this.#owner, deployment_id)
-    const Labels = { [OWNER]: this.#owner, [DEPLOYMENT]: deployment_id }
+    const Labels = { [OWNER_LABEL]: this.#owner, [DEPLOYMENT_LABEL]: deployment_id }
     await this.#api.post('/networks/create', { Name, Driver: 'bridge', CheckDuplicate: true, Labels })
   }
 
   /** The engine starts again what ended; where it does not, we do. */
-  async #attend(): Promise<void> {
-    const ready = this.promised.ready
+  async #restartStores(): Promise<void> {
+    const ready = this.provisioner.ready
     if (ready.length === 0) return
-    const astray = await this.#keeper.astray(id => this.path(id))
-    for (const id of ready) if (astray.has(id)) this.promised.start(id)
+    const astray = await this.#stores.listBroken(id => this.path(id))
+    for (const id of ready) if (astray.has(id)) this.provisioner.start(id)
   }
 
-  async #prune(deployment_id: string, keep?: number): Promise<void> {
+  async #pruneImages(deployment_id: string, keep?: number): Promise<void> {
     const others = (await this.deployments()).filter(other => other !== deployment_id).map(other => this.path(other))
     const running = new Set<string>()
-    this.each((_, { revision_id }) => running.add(revision_id))
+    this.forEachPool((_, { revision_id }) => running.add(revision_id))
     await this.#images.prune(deployment_id, this.path(deployment_id), { others, running, keep })
   }
 
   /** Removes what nobody knows: made by the last request of an agent that was killed, or left of what could not be removed. */
-  async #sweep(): Promise<void> {
-    for (const { Id, Labels } of await this.#containers()) {
-      if (Labels[ROLE] === STORE) continue
-      const known = Labels[ROLE] === 'build' ? this.#building.has(Labels[REVISION]!) : this.#living.has(Labels[COPY]!)
+  async #removeOrphans(): Promise<void> {
+    for (const { Id, Labels } of await this.#listContainers()) {
+      if (Labels[ROLE_LABEL] === STORE_ROLE) continue
+      const known =
+        Labels[ROLE_LABEL] === 'build'
+          ? this.#buildingRevisions.has(Labels[REVISION_LABEL]!)
+          : this.#liveReplicas.has(Labels[REPLICA_LABEL]!)
       // One that cannot be removed now keeps no other.
-      if (!known) await this.#api.discard(Id).catch(() => {})
+      if (!known) await this.#api.removeContainer(Id).catch(() => {})
     }
-    for (const { Name, Labels } of await this.#all('volumes'))
-      if (Labels[COPY] && !this.#living.has(Labels[COPY])) await this.#api.quietly('DELETE', `/volumes/${Name}`)
+    for (const { Name, Labels } of await this.#listOwned('volumes'))
+      if (Labels[REPLICA_LABEL] && !this.#liveReplicas.has(Labels[REPLICA_LABEL]))
+        await this.#api.requestIfExists('DELETE', `/volumes/${Name}`)
   }
 
   /** Holds each copy to what it may write outside of its volumes. */
-  async #measure(): Promise<void> {
-    await this.#sweep()
+  async #enforceDiskLimit(): Promise<void> {
+    await this.#removeOrphans()
     const limit = this.limits.disk_mb
-    const full = (await this.#containers(`${ROLE}=app`, true)).filter(({ SizeRw = 0 }) => SizeRw > limit * 1024 * 1024)
-    const copies = new Set(full.map(({ Labels }) => Labels[COPY]))
-    this.each(pool => {
+    const full = (await this.#listContainers(`${ROLE_LABEL}=app`, true)).filter(
+      ({ SizeRw = 0 }) => SizeRw > limit * 1024 * 1024,
+    )
+    const copies = new Set(full.map(({ Labels }) => Labels[REPLICA_LABEL]))
+    this.forEachPool(pool => {
       for (const copy of pool.copies())
-        if (copy instanceof ContainerCopy && copies.has(copy.id))
-          pool.blame(copy, `it wrote more than the ${limit} MB that it may outside of its volumes`)
+        if (copy instanceof ContainerReplica && copies.has(copy.id))
+          pool.killForReason(copy, `it wrote more than the ${limit} MB that it may outside of its volumes`)
     })
   }
 
-  async #containers(label?: string, size = false): Promise<Listed[]> {
-    const filters = { label: [`${OWNER}=${this.#owner}`, ...(label ? [label] : [])] }
-    return asTheyGo(await this.#api.get<Listed[]>('/containers/json', { all: true, size, filters }))
+  async #listContainers(label?: string, size = false): Promise<ListedContainer[]> {
+    const filters = { label: [`${OWNER_LABEL}=${this.#owner}`, ...(label ? [label] : [])] }
+    return inRemovalOrder(await this.#api.get<ListedContainer[]>('/containers/json', { all: true, size, filters }))
   }
 
-  async #all(
+  async #listOwned(
     kind: 'networks' | 'volumes',
     label?: string,
   ): Promise<{ Name: string; Labels: Record<string, string> }[]> {
-    const filters = { label: [`${OWNER}=${this.#owner}`, ...(label ? [label] : [])] }
+    const filters = { label: [`${OWNER_LABEL}=${this.#owner}`, ...(label ? [label] : [])] }
     type Named = { Name: string; Labels: Record<string, string> }[]
     const said = await this.#api.get<Named | { Volumes: Named | null }>(`/${kind}`, { filters })
     return 'Volumes' in said ? (said.Volumes ?? []) : (said as Named)

@@ -1,13 +1,14 @@
 // The interface between the agent and what runs applications: processes of this machine, containers, a cluster.
-import type { Source } from '../../deployments/parts.schema.ts'
-import type { Part, WholeResourceSpec } from '../../deployments/resources.schema.ts'
-import type { RegistryCredential } from '../../sync/credentials.schema.ts'
+
+import type { RegistryCredential } from '../../protocol/credentials.schema.ts'
+import type { Source } from '../../protocol/parts.schema.ts'
+import type { CompleteResourceSpec, Part } from '../../protocol/resources.schema.ts'
 
 /** One revision of one deployment. */
-export type Ref = { deployment_id: string; revision_id: string }
+export type RevisionRef = { deployment_id: string; revision_id: string }
 
 /** A revision that is to run, with everything that it takes. Nothing in it is sealed any more. */
-export type Unit = Ref & {
+export type RevisionSpec = RevisionRef & {
   /** Of the deployment; a DNS label, unique in its workspace only. */
   name: string
   tenant_id: string
@@ -19,7 +20,7 @@ export type Unit = Ref & {
   custom_url: string | null
   /** It is started only once `observe` says that its database is ready; the engine puts `DATABASE_URI` into its environment. */
   needs_database: boolean
-  resources: WholeResourceSpec
+  resources: CompleteResourceSpec
   /** What was asked for beside the application itself: in `resources` no amount is left open. */
   parts: Part[]
   secrets: Record<string, string>
@@ -29,7 +30,7 @@ export type Unit = Ref & {
 export type Commit = { sha: string; message: string | null; author: string | null }
 
 /** The files that an application is made from, and what its runtime configuration says. */
-export type Tree = {
+export type SourceTree = {
   folder: string
   commit: Commit | null
   start_command: string | null
@@ -52,33 +53,33 @@ export type Artifact = {
   stamp?: string
 }
 
-export type Level = 'INFO' | 'WARNING' | 'ERROR'
-export type Log = (message: string, level?: Level) => void
+export type LogLevel = 'INFO' | 'WARNING' | 'ERROR'
+export type WriteLog = (message: string, level?: LogLevel) => void
 /** What work that takes its time is given: it ends early when the signal is aborted, whole process groups included. */
-export type Task = {
-  log: Log
+export type BuildTask = {
+  log: WriteLog
   signal: AbortSignal
   /** A folder that the deployment keeps from one build to the next. */
   cache: string
   /** A folder for the mark of the command that runs, so that the next agent finds and ends it. */
-  running: string
+  runningFolder: string
 }
 
 /** How the copies of a revision fare. `plan.ts` says what each word means. */
-export type Running = {
+export type RevisionHealth = {
   revision_id: string
   phase: 'starting' | 'healthy' | 'unhealthy' | 'failing' | 'draining' | 'drained'
   /** What is wrong and what to do about it, in a sentence, with the last lines of its log; null when nothing is. */
   reason: string | null
 }
 
-export type Seen = {
-  running: Running[]
+export type EngineObservation = {
+  running: RevisionHealth[]
   /** The revision that gets the requests. */
   routed: string | null
   url: string | null
   /** Whether anything of the deployment is left here. */
-  left: boolean
+  hasRemains: boolean
   /** How its database fares; null when it asked for none. Hopeless: it has had its time, and what waits for it is to be told. */
   database: { ready: boolean; reason: string | null; hopeless?: boolean } | null
   /**
@@ -88,11 +89,11 @@ export type Seen = {
   last_request_at?: string
 }
 
-export type Events = {
+export type EngineEvents = {
   /** Something of a deployment is other than it was: it will be observed again. */
   changed(deployment_id: string): void
   /** A line that an application wrote, or that is said about it. */
-  log(of: Ref, message: string, level: Level): void
+  log(of: RevisionRef, message: string, level: LogLevel): void
   /**
    * Values that no line or reason of a deployment may hold, besides those of its secrets: called before anything of
    * it is given them.
@@ -104,10 +105,15 @@ export type Events = {
    * whenever it is needed, also days later: it is good for ten minutes at least and an hour at most, and belongs into no log and no file.
    * Unworkable where it is refused, Passing where the control plane is away for longer than a few tries.
    */
-  registry(of: Ref, image?: string): Promise<RegistryCredential | null>
+  registryCredential(of: RevisionRef, image?: string): Promise<RegistryCredential | null>
 }
 /** For an engine that nobody listens to yet. */
-export const UNHEARD: Events = { changed: () => {}, log: () => {}, hide: () => {}, registry: async () => null }
+export const NO_EVENTS: EngineEvents = {
+  changed: () => {},
+  log: () => {},
+  hide: () => {},
+  registryCredential: async () => null,
+}
 
 /**
  * Every verb can be repeated: what is done already is not done twice, and what is gone is not an error. An agent may be
@@ -117,32 +123,32 @@ export const UNHEARD: Events = { changed: () => {}, log: () => {}, hide: () => {
 export interface Engine {
   readonly name: string
   /** Why it cannot run this, in a sentence for whoever wanted it; null when it can. */
-  refuses(unit: Unit): string | null
+  refusalReason(unit: RevisionSpec): string | null
   /** Takes over what an earlier agent left running; called once, before anything else. */
-  open(events: Events): Promise<void>
+  open(events: EngineEvents): Promise<void>
   /** The deployments of which anything is left here. */
   deployments(): Promise<string[]>
-  observe(deployment_id: string): Promise<Seen>
+  observe(deployment_id: string): Promise<EngineObservation>
   /** Sets out to give it a database, and does not wait for it. */
-  provide(unit: Unit): Promise<void>
+  provide(unit: RevisionSpec): Promise<void>
   /** Makes what can be started: of files (with their install and build commands), or of an image (tree is null). */
-  prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact>
+  prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact>
   /**
    * Takes what it prepared for an earlier revision of the same files, commands and secrets for this one; null where that is not there any
    * more, or is not as it was made: then it is made anew, as it is by an engine that leaves this out.
    */
-  reuse?(unit: Unit, artifact: Artifact, task: Task): Promise<Artifact | null>
+  reuse?(unit: RevisionSpec, artifact: Artifact, task: BuildTask): Promise<Artifact | null>
   /**
    * Starts its copies beside whatever runs, and does not wait for them. Also called once after `open` for what was taken
    * over, and when its resources are other than they were: what runs goes on running.
    */
-  start(unit: Unit, artifact: Artifact): Promise<void>
+  start(unit: RevisionSpec, artifact: Artifact): Promise<void>
   /** From when it returns, every new request goes to that revision. Also called when its `custom_url` is another one. */
-  route(unit: Unit): Promise<void>
+  route(unit: RevisionSpec): Promise<void>
   /** It gets no new request from now on; `drained` once the last was answered, or has had its time. */
-  drain(ref: Ref): Promise<void>
+  drain(ref: RevisionRef): Promise<void>
   /** Ends its copies, gracefully, then not; returns when they are gone, or are seen `draining` until they are, and is called again then. */
-  stop(ref: Ref): Promise<void>
+  stop(ref: RevisionRef): Promise<void>
   /** Removes what is left of a deployment: route, files, database, whatever was made for it. */
   remove(deployment_id: string): Promise<void>
   /** Lets go. With `stop`, what it runs ends too; without, it serves on, and the next agent takes it over. */
@@ -150,11 +156,11 @@ export interface Engine {
 }
 
 /** A failure that may pass: nothing is given up for it, and the same is tried again. */
-export class Passing extends Error {
-  override name = 'Passing'
+export class TransientError extends Error {
+  override name = 'TransientError'
 }
 
 /** A failure that is told to whoever wanted it, as its message stands: what happened, and what to do. */
-export class Unworkable extends Error {
-  override name = 'Unworkable'
+export class PermanentError extends Error {
+  override name = 'PermanentError'
 }

@@ -2,40 +2,40 @@
 import { KubeConfig, type KubernetesObject, type V1Pod } from '@kubernetes/client-node'
 import {
   type Artifact,
+  type BuildTask,
   type Engine,
-  type Events,
-  type Ref,
-  type Seen,
-  type Task,
-  type Tree,
-  UNHEARD,
-  type Unit,
+  type EngineEvents,
+  type EngineObservation,
+  NO_EVENTS,
+  type RevisionRef,
+  type RevisionSpec,
+  type SourceTree,
 } from './engine.ts'
-import { Cluster, deploymentOf } from './kubernetes/cluster.ts'
+import { Cluster, deploymentIdOf } from './kubernetes/cluster.ts'
+import { DeploymentObjects } from './kubernetes/deployment-objects.ts'
 import { Images } from './kubernetes/images.ts'
-import { Logs } from './kubernetes/logs.ts'
-import { COMPONENT, DRAINING, namespaceOf, REVISION, URL_NOTE } from './kubernetes/names.ts'
-import { revisionObjects } from './kubernetes/objects.ts'
+import { COMPONENT_LABEL, DRAINING_SINCE, namespaceOf, REVISION_LABEL, URL_ANNOTATION } from './kubernetes/names.ts'
 import {
-  databaseOf,
-  faresOf,
-  isReady,
-  label,
-  type Objects,
+  databaseSetOf,
+  findProblem,
+  isSetReady,
+  labelOf,
+  type ObservedObjects,
+  observePhase,
   revisionsOf,
-  routedOf,
-  wayOf,
-  wrongWith,
-} from './kubernetes/observed.ts'
-import { APP } from './kubernetes/pods.ts'
-import { Pulls } from './kubernetes/pulls.ts'
-import type { Finding } from './kubernetes/reasons.ts'
+  routedRevisionOf,
+  webServiceOf,
+} from './kubernetes/observed-status.ts'
+import type { Finding } from './kubernetes/pod-failures.ts'
+import { PodLogs } from './kubernetes/pod-logs.ts'
+import { APP_CONTAINER } from './kubernetes/pod-template.ts'
+import { PullSecrets } from './kubernetes/pull-secrets.ts'
+import { revisionObjects } from './kubernetes/revision-objects.ts'
+import { routesOf, serviceOf } from './kubernetes/routing.ts'
 import type { KubernetesSettings } from './kubernetes/settings.ts'
-import { type Store, storesOf } from './kubernetes/stores.ts'
-import { routesOf, serviceOf } from './kubernetes/ways.ts'
-import { World } from './kubernetes/world.ts'
+import { type StoreObjects, storesFor } from './kubernetes/store-objects.ts'
 
-const WATCHED = ['Pod', 'Deployment', 'StatefulSet'] as const
+const WATCHED_KINDS = ['Pod', 'Deployment', 'StatefulSet'] as const
 
 /** `config` is the cluster's; left out, the pod's own that the agent runs in, or that of kubectl. */
 type Options = {
@@ -53,19 +53,19 @@ export class KubernetesEngine implements Engine {
   readonly name = 'kubernetes'
   readonly #settings: KubernetesSettings
   readonly #cluster: Cluster
-  readonly #world: World
+  readonly #objects: DeploymentObjects
   readonly #images: Images
-  readonly #pulls: Pulls
-  readonly #renew: number
+  readonly #pullSecrets: PullSecrets
+  readonly #renewMs: number
   readonly #now: () => Date
   readonly #timers = new Map<string, NodeJS.Timeout>()
-  #stops: (() => void)[] = []
-  #logs: Logs | null = null
-  #events: Events = UNHEARD
+  #stopWatches: (() => void)[] = []
+  #logs: PodLogs | null = null
+  #events: EngineEvents = NO_EVENTS
 
   constructor({
     settings,
-    config = surroundings(),
+    config = loadDefaultConfig(),
     now = () => new Date(),
     pause_ms = 1000,
     renew_ms = 60_000,
@@ -73,95 +73,110 @@ export class KubernetesEngine implements Engine {
   }: Options) {
     this.#settings = settings
     this.#cluster = new Cluster(config, settings.owner)
-    this.#world = new World(this.#cluster, settings, pause_ms)
-    this.#renew = renew_ms
+    this.#objects = new DeploymentObjects(this.#cluster, settings, pause_ms)
+    this.#renewMs = renew_ms
     this.#now = now
     const cluster = this.#cluster
-    const ask: Events['registry'] = (of, image) => this.#events.registry(of, image)
-    const warn = (of: Ref, message: string) => this.#events.log(of, message, 'WARNING')
-    this.#pulls = new Pulls({ settings, cluster, now, ask, warn })
-    this.#images = new Images({ settings, cluster, pulls: this.#pulls, ask, agent_id: agent_id ?? settings.owner })
+    const ask: EngineEvents['registryCredential'] = (of, image) => this.#events.registryCredential(of, image)
+    const warn = (of: RevisionRef, message: string) => this.#events.log(of, message, 'WARNING')
+    this.#pullSecrets = new PullSecrets({ settings, cluster, now, requestCredential: ask, warn })
+    this.#images = new Images({
+      settings,
+      cluster,
+      pullSecrets: this.#pullSecrets,
+      requestCredential: ask,
+      agent_id: agent_id ?? settings.owner,
+    })
   }
 
-  refuses(unit: Unit): string | null {
-    const unbuilt = this.#images.refuses(unit)
+  refusalReason(unit: RevisionSpec): string | null {
+    const unbuilt = this.#images.refusalReason(unit)
     if (unbuilt !== null) return unbuilt
     const namespace = namespaceOf(this.#settings, unit)
     if (!this.#settings.namespaces.includes(namespace))
       return `This agent deploys to ${this.#settings.namespaces.join(', ')}, and not to the namespace ${namespace}: choose one of these as k8s_namespace.`
     const { sidecars, init_containers } = unit.resources
-    if ([...(sidecars ?? []), ...(init_containers ?? [])].some(({ name }) => name === APP))
-      return `\`${APP}\` is the name of the application’s own container: name the one in resource_spec otherwise.`
+    if ([...(sidecars ?? []), ...(init_containers ?? [])].some(({ name }) => name === APP_CONTAINER))
+      return `\`${APP_CONTAINER}\` is the name of the application’s own container: name the one in resource_spec otherwise.`
     return null
   }
 
-  async open(events: Events): Promise<void> {
+  async open(events: EngineEvents): Promise<void> {
     this.#events = events
-    const logs = new Logs(this.#cluster.config, (of, message, level) => events.log(of, message, level))
+    const logs = new PodLogs(this.#cluster.config, (of, message, level) => events.log(of, message, level))
     this.#logs = logs
     const since = this.#now()
     const changed = (object: KubernetesObject, gone: boolean) => {
-      const deployment = deploymentOf(object)
+      const deployment = deploymentIdOf(object)
       if (deployment === undefined) return
-      if (object.kind === 'Pod') logs.seen(object as V1Pod, gone, since)
+      if (object.kind === 'Pod') logs.handlePod(object as V1Pod, gone, since)
       events.changed(deployment)
     }
     for (const namespace of this.#settings.namespaces)
-      for (const kind of WATCHED) this.#stops.push(this.#cluster.watch(kind, namespace, changed))
-    this.#images.open(() => this.#world.deployments())
-    const renewing = setInterval(() => void this.#pulls.renew(), this.#renew).unref()
-    this.#stops.push(() => clearInterval(renewing))
-    void this.#pulls.renew()
+      for (const kind of WATCHED_KINDS) this.#stopWatches.push(this.#cluster.watch(kind, namespace, changed))
+    this.#images.open(() => this.#objects.listDeployments())
+    const renewing = setInterval(() => void this.#pullSecrets.renew(), this.#renewMs).unref()
+    this.#stopWatches.push(() => clearInterval(renewing))
+    void this.#pullSecrets.renew()
   }
 
   deployments(): Promise<string[]> {
-    return this.#world.deployments()
+    return this.#objects.listDeployments()
   }
 
-  async observe(deployment_id: string): Promise<Seen> {
-    const namespace = await this.#world.placeOf(deployment_id)
-    if (namespace === null) return { running: [], routed: null, url: null, left: false, database: null }
-    const objects = await this.#world.look(namespace, deployment_id)
-    const running: Seen['running'] = []
+  async observe(deployment_id: string): Promise<EngineObservation> {
+    const namespace = await this.#objects.findNamespace(deployment_id)
+    if (namespace === null) return { running: [], routed: null, url: null, hasRemains: false, database: null }
+    const objects = await this.#objects.listObserved(namespace, deployment_id)
+    const running: EngineObservation['running'] = []
     for (const revision_id of revisionsOf(objects))
-      running.push(await this.#fares(namespace, objects, { deployment_id, revision_id }))
+      running.push(await this.#observeRevision(namespace, objects, { deployment_id, revision_id }))
     const there = Object.values(objects).some(kind => kind.length > 0)
     return {
       running,
-      routed: routedOf(objects),
-      url: wayOf(objects)?.metadata?.annotations?.[URL_NOTE] ?? null,
-      left: there || (await this.#world.remains(namespace, deployment_id)).length > 0,
-      database: await this.#database(namespace, objects, deployment_id),
+      routed: routedRevisionOf(objects),
+      url: webServiceOf(objects)?.metadata?.annotations?.[URL_ANNOTATION] ?? null,
+      hasRemains: there || (await this.#objects.listRemains(namespace, deployment_id)).length > 0,
+      database: await this.#observeDatabase(namespace, objects, deployment_id),
     }
   }
 
-  async #fares(namespace: string, objects: Objects, of: Ref): Promise<Seen['running'][number]> {
+  async #observeRevision(
+    namespace: string,
+    objects: ObservedObjects,
+    of: RevisionRef,
+  ): Promise<EngineObservation['running'][number]> {
     const { deployment_id, revision_id } = of
     const now = this.#now()
-    const { phase, drains_at } = faresOf(revision_id, objects, this.#settings.drain_seconds, now)
-    if (phase === 'draining' && drains_at !== null) this.#later(revision_id, drains_at - now.getTime(), deployment_id)
+    const { phase, drains_at } = observePhase(revision_id, objects, this.#settings.drain_seconds, now)
+    if (phase === 'draining' && drains_at !== null)
+      this.#observeLater(revision_id, drains_at - now.getTime(), deployment_id)
     if (phase !== 'starting' && phase !== 'unhealthy') return { revision_id, phase, reason: null }
-    const wrong = await this.#wrong(namespace, objects, one => label(one, REVISION) === revision_id)
-    const reason = wrong && (await this.#world.told(namespace, wrong))
+    const wrong = await this.#findProblem(namespace, objects, one => labelOf(one, REVISION_LABEL) === revision_id)
+    const reason = wrong && (await this.#objects.describeFinding(namespace, wrong))
     const failing = phase === 'starting' && this.#isHopeless(wrong, revision_id, deployment_id)
     return { revision_id, phase: failing ? 'failing' : phase, reason }
   }
 
-  async #wrong(
+  async #findProblem(
     namespace: string,
-    objects: Objects,
+    objects: ObservedObjects,
     which: (one: KubernetesObject) => boolean,
   ): Promise<Finding | null> {
-    const events = await this.#world.eventsOf(namespace, objects.pods.filter(which))
-    return wrongWith(objects, which, events)
+    const events = await this.#objects.listEvents(namespace, objects.pods.filter(which))
+    return findProblem(objects, which, events)
   }
 
-  async #database(namespace: string, objects: Objects, deployment_id: string): Promise<Seen['database']> {
-    const set = databaseOf(objects)
+  async #observeDatabase(
+    namespace: string,
+    objects: ObservedObjects,
+    deployment_id: string,
+  ): Promise<EngineObservation['database']> {
+    const set = databaseSetOf(objects)
     if (!set) return null
-    if (isReady(set)) return { ready: true, reason: null }
-    const wrong = await this.#wrong(namespace, objects, one => label(one, COMPONENT) === 'database')
-    const reason = wrong && (await this.#world.told(namespace, wrong))
+    if (isSetReady(set)) return { ready: true, reason: null }
+    const wrong = await this.#findProblem(namespace, objects, one => labelOf(one, COMPONENT_LABEL) === 'database')
+    const reason = wrong && (await this.#objects.describeFinding(namespace, wrong))
     return { ready: false, reason, ...(this.#isHopeless(wrong, deployment_id, deployment_id) && { hopeless: true }) }
   }
 
@@ -169,12 +184,12 @@ export class KubernetesEngine implements Engine {
   #isHopeless(wrong: Finding | null, which: string, deployment_id: string): boolean {
     if (!wrong) return false
     const left = wrong.hopeless_at - this.#now().getTime()
-    if (left > 0 && Number.isFinite(left)) this.#later(which, left, deployment_id)
+    if (left > 0 && Number.isFinite(left)) this.#observeLater(which, left, deployment_id)
     return left <= 0
   }
 
   /** Time passes without a change in the cluster. */
-  #later(which: string, ms: number, deployment_id: string): void {
+  #observeLater(which: string, ms: number, deployment_id: string): void {
     clearTimeout(this.#timers.get(which))
     const passed = () => {
       this.#timers.delete(which)
@@ -183,102 +198,105 @@ export class KubernetesEngine implements Engine {
     this.#timers.set(which, setTimeout(passed, Math.max(0, ms) + 50).unref())
   }
 
-  async provide(unit: Unit): Promise<void> {
-    for (const store of storesOf(this.#settings, unit))
-      if (store.component === 'database') await this.#ensure(unit, store)
+  async provide(unit: RevisionSpec): Promise<void> {
+    for (const store of storesFor(this.#settings, unit))
+      if (store.component === 'database') await this.#ensureStore(unit, store)
   }
 
-  prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact> {
+  prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
     return this.#images.prepare(unit, tree, task)
   }
 
-  async reuse(unit: Unit, artifact: Artifact, task: Task): Promise<Artifact | null> {
-    return (await this.#images.has(unit, artifact, task)) ? artifact : null
+  async reuse(unit: RevisionSpec, artifact: Artifact, task: BuildTask): Promise<Artifact | null> {
+    return (await this.#images.isInRegistry(unit, artifact, task)) ? artifact : null
   }
 
-  async start(unit: Unit, artifact: Artifact): Promise<void> {
+  async start(unit: RevisionSpec, artifact: Artifact): Promise<void> {
     // Before anything of it is told: an earlier agent may have given them to what runs.
-    for (const store of storesOf(this.#settings, unit)) await this.#hide(unit, store)
+    for (const store of storesFor(this.#settings, unit)) await this.#hideStoreSecrets(unit, store)
     // An address that cannot be is told now, and not when the revision is up.
     const routes = routesOf(this.#settings, unit)
-    await this.#world.checkHosts(unit, routes)
-    for (const route of routes) await this.#world.check(route)
-    for (const store of storesOf(this.#settings, unit)) await this.#ensure(unit, store)
-    const pulling = await this.#images.pulling(unit, artifact)
+    await this.#objects.checkHosts(unit, routes)
+    for (const route of routes) await this.#objects.dryRunApply(route)
+    for (const store of storesFor(this.#settings, unit)) await this.#ensureStore(unit, store)
+    const pulling = await this.#images.withPullSecret(unit, artifact)
     // A Secret that cannot change is what is wanted, where it is there.
     for (const object of revisionObjects(this.#settings, pulling, artifact))
       await this.#apply(unit, object, object.kind === 'Secret' ? () => null : undefined)
   }
 
-  async #ensure(unit: Unit, store: Store): Promise<void> {
-    for (const conflict of await this.#world.ensure(unit, store)) this.#tookBack(unit, conflict)
-    await this.#hide(unit, store)
+  async #ensureStore(unit: RevisionSpec, store: StoreObjects): Promise<void> {
+    for (const conflict of await this.#objects.ensureStore(unit, store)) this.#logConflict(unit, conflict)
+    await this.#hideStoreSecrets(unit, store)
   }
 
-  async #hide(unit: Unit, store: Store): Promise<void> {
-    this.#events.hide(unit.deployment_id, await this.#world.secretsOf(unit, store))
+  async #hideStoreSecrets(unit: RevisionSpec, store: StoreObjects): Promise<void> {
+    this.#events.hide(unit.deployment_id, await this.#objects.readStoreSecrets(unit, store))
   }
 
-  async #apply(unit: Unit, object: KubernetesObject, adjust?: () => null): Promise<void> {
-    const conflict = await this.#world.apply(unit, object, adjust)
-    if (conflict !== null) this.#tookBack(unit, conflict)
+  async #apply(unit: RevisionSpec, object: KubernetesObject, adjust?: () => null): Promise<void> {
+    const conflict = await this.#objects.apply(unit, object, adjust)
+    if (conflict !== null) this.#logConflict(unit, conflict)
   }
 
-  #tookBack(unit: Unit, conflict: string): void {
+  #logConflict(unit: RevisionSpec, conflict: string): void {
     const { deployment_id, revision_id } = unit
     const message = `Somebody else had changed what is this agent’s to say, and it was changed back. ${conflict}`
     this.#events.log({ deployment_id, revision_id }, message, 'WARNING')
   }
 
-  async route(unit: Unit): Promise<void> {
+  async route(unit: RevisionSpec): Promise<void> {
     const routes = routesOf(this.#settings, unit)
-    await this.#world.checkHosts(unit, routes)
+    await this.#objects.checkHosts(unit, routes)
     // The Service is the last, as it is what says that this revision gets the requests.
     for (const object of [...routes, serviceOf(this.#settings, unit)]) await this.#apply(unit, object)
     const named = new Set(routes.map(({ kind, metadata }) => `${kind} ${metadata!.name}`))
-    const there = await this.#world.ways(namespaceOf(this.#settings, unit), unit.deployment_id)
-    await this.#world.remove(there.filter(({ kind, metadata }) => !named.has(`${kind} ${metadata!.name}`)))
+    const there = await this.#objects.listRoutes(namespaceOf(this.#settings, unit), unit.deployment_id)
+    await this.#objects.remove(there.filter(({ kind, metadata }) => !named.has(`${kind} ${metadata!.name}`)))
   }
 
-  async drain({ deployment_id, revision_id }: Ref): Promise<void> {
-    const namespace = await this.#world.placeOf(deployment_id)
+  async drain({ deployment_id, revision_id }: RevisionRef): Promise<void> {
+    const namespace = await this.#objects.findNamespace(deployment_id)
     if (namespace === null) return
-    const objects = await this.#world.look(namespace, deployment_id)
-    if (routedOf(objects) === revision_id)
-      await this.#world.remove([...(await this.#world.ways(namespace, deployment_id)), wayOf(objects)!])
+    const objects = await this.#objects.listObserved(namespace, deployment_id)
+    if (routedRevisionOf(objects) === revision_id)
+      await this.#objects.remove([
+        ...(await this.#objects.listRoutes(namespace, deployment_id)),
+        webServiceOf(objects)!,
+      ])
     const since = this.#now().toISOString()
     for (const one of objects.deployments)
-      if (label(one, REVISION) === revision_id && one.metadata?.annotations?.[DRAINING] === undefined)
-        await this.#cluster.annotate(one, { [DRAINING]: since })
-    this.#later(revision_id, this.#settings.drain_seconds * 1000, deployment_id)
+      if (labelOf(one, REVISION_LABEL) === revision_id && one.metadata?.annotations?.[DRAINING_SINCE] === undefined)
+        await this.#cluster.annotate(one, { [DRAINING_SINCE]: since })
+    this.#observeLater(revision_id, this.#settings.drain_seconds * 1000, deployment_id)
   }
 
   /** Pods may take their time, and nothing else of the deployment waits for them: until they are gone it is draining. */
-  async stop({ deployment_id, revision_id }: Ref): Promise<void> {
-    const namespace = await this.#world.placeOf(deployment_id)
+  async stop({ deployment_id, revision_id }: RevisionRef): Promise<void> {
+    const namespace = await this.#objects.findNamespace(deployment_id)
     if (namespace === null) return
-    await this.#world.removeAll(namespace, deployment_id, one => label(one, REVISION) === revision_id, false)
+    await this.#objects.removeAll(namespace, deployment_id, one => labelOf(one, REVISION_LABEL) === revision_id, false)
   }
 
   async remove(deployment_id: string): Promise<void> {
     await this.#images.forget(deployment_id)
-    const namespace = await this.#world.placeOf(deployment_id)
+    const namespace = await this.#objects.findNamespace(deployment_id)
     if (namespace === null) return
-    await this.#world.remove(await this.#world.ways(namespace, deployment_id))
-    await this.#world.removeAll(namespace, deployment_id, () => true)
-    this.#world.forget(deployment_id)
+    await this.#objects.remove(await this.#objects.listRoutes(namespace, deployment_id))
+    await this.#objects.removeAll(namespace, deployment_id, () => true)
+    this.#objects.forget(deployment_id)
   }
 
   /** What a cluster runs does not end with whoever started it. */
   async close(): Promise<void> {
-    for (const stop of this.#stops.splice(0)) stop()
+    for (const stop of this.#stopWatches.splice(0)) stop()
     for (const timer of this.#timers.values()) clearTimeout(timer)
     this.#timers.clear()
     this.#logs?.close()
   }
 }
 
-function surroundings(): KubeConfig {
+function loadDefaultConfig(): KubeConfig {
   const config = new KubeConfig()
   config.loadFromDefault()
   return config

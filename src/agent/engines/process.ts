@@ -1,33 +1,33 @@
 // The engine that runs applications as processes of this machine, behind a local router.
 import { dirname, join } from 'node:path'
-import { readJson, remove, sizeOf, stampOf, writeJson } from '../files.ts'
-import { endRevision } from '../marked.ts'
-import { freePort } from '../ports.ts'
-import { memoryOf, processes } from '../processes.ts'
+import { measureMegabytes, readJson, removeRecursively, stampFolder, writeJson } from '../system/files.ts'
+import { findFreePort } from '../system/ports.ts'
+import { listProcesses, sumResidentMegabytes } from '../system/processes.ts'
+import { endRevisionProcesses } from '../system/tracked-process.ts'
 import {
-  handOver,
+  chownRecursively,
   isOwnedBy,
-  killAllOf,
+  killUserProcesses,
   makeEnterable,
   makeOwned,
   makePassable,
   type User,
   type Users,
-} from '../users.ts'
-import type { Artifact, Events, Ref, Task, Tree, Unit } from './engine.ts'
-import type { Copy, Pool } from './local/pool.ts'
-import { type Options, PooledEngine } from './local/pooled.ts'
-import { ProcessCopy } from './process/copy.ts'
-import { type Database, Databases, databaseOf } from './process/databases.ts'
-import { environmentOf, pathWith } from './process/environment.ts'
-import { namedServer, OwnServer, type PostgresServer } from './process/postgres.ts'
+} from '../system/users.ts'
+import type { Artifact, BuildTask, EngineEvents, RevisionRef, RevisionSpec, SourceTree } from './engine.ts'
+import { PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
+import type { Replica, ReplicaPool } from './local/replica-pool.ts'
+import { type Database, Databases, newDatabase } from './process/databases.ts'
+import { environmentOf, searchPath } from './process/environment.ts'
+import { EmbeddedServer, externalServer, type PostgresServer } from './process/postgres-server.ts'
 import { prepare } from './process/prepare.ts'
+import { ProcessReplica } from './process/replica.ts'
 
-const IMAGES = new Set(['internal_container', 'external_container'])
+const IMAGE_SOURCES = new Set(['internal_container', 'external_container'])
 /** How many times what an application writes is measured before its source is, too. */
-const TREES_EVERY = 10
+const SOURCE_CHECK_EVERY = 10
 
-export type ProcessOptions = Options & {
+export type ProcessOptions = PooledOptions & {
   /** Of a Postgres whose role may make databases and roles; without one the agent runs one of its own. */
   database_url?: string | undefined
   /** Variables that install and build commands get, like those of a proxy. */
@@ -41,68 +41,69 @@ export type ProcessOptions = Options & {
 export class ProcessEngine extends PooledEngine {
   readonly name = 'process'
   /** Where each revision runs. */
-  readonly #trees = new Map<string, string>()
+  readonly #sourceFolders = new Map<string, string>()
   /** Whose folders of its own are emptied before it is started again. */
-  readonly #full = new Set<string>()
+  readonly #overDiskLimit = new Set<string>()
   #measuring = false
-  #measured = 0
-  readonly #lent: Record<string, string>
+  #measureCount = 0
+  readonly #commandEnv: Record<string, string>
   readonly #server: PostgresServer
   readonly #databases: Databases
   readonly #users: Users | undefined
-  readonly #path: string
+  readonly #searchPath: string
 
   constructor({ database_url, lent = {}, users, bin, ...options }: ProcessOptions) {
     super('process', options)
     this.#users = users
-    this.#path = pathWith(bin)
-    this.#lent = lent
-    this.#server = database_url ? namedServer(database_url) : new OwnServer(options.home)
+    this.#searchPath = searchPath(bin)
+    this.#commandEnv = lent
+    this.#server = database_url ? externalServer(database_url) : new EmbeddedServer(options.home)
     this.#databases = new Databases(this.#server)
   }
 
-  refuses({ source, needs_database }: Unit): string | null {
-    if (IMAGES.has(source))
+  refusalReason({ source, needs_database }: RevisionSpec): string | null {
+    if (IMAGE_SOURCES.has(source))
       return `This agent runs applications as processes of its machine, and cannot run container images (\`${source}\`): use a listener whose agent runs the container or kubernetes engine.`
     return needs_database ? this.#server.obstacle : null
   }
 
-  override async open(events: Events): Promise<void> {
+  override async open(events: EngineEvents): Promise<void> {
     await super.open(events)
-    for (const id of await this.deployments()) this.#hide(id)
-    this.every(this.limits.memory_ms, () => this.#weigh())
-    this.every(this.limits.disk_ms, () => void this.#measure())
+    for (const id of await this.deployments()) this.#hideDatabaseSecrets(id)
+    this.repeatEvery(this.limits.memory_ms, () => this.#enforceMemoryLimit())
+    this.repeatEvery(this.limits.disk_ms, () => void this.#enforceDiskLimit())
     let measuring = false
-    this.every(this.limits.disk_ms, async () => {
+    this.repeatEvery(this.limits.disk_ms, async () => {
       if (measuring) return
       measuring = true
-      await this.#measureDatabases().catch(() => {})
+      await this.#enforceStorageLimit().catch(() => {})
       measuring = false
     })
-    this.every(this.limits.probe_ms, () => {
-      if (!this.#server.isUp()) for (const id of this.promised.ready) this.promised.start(id)
+    this.repeatEvery(this.limits.probe_ms, () => {
+      if (!this.#server.isUp()) for (const id of this.provisioner.ready) this.provisioner.start(id)
     })
-    for (const id of await this.deployments()) if (this.#database(id)) this.promised.start(id)
+    for (const id of await this.deployments()) if (this.#readDatabase(id)) this.provisioner.start(id)
   }
 
-  async provide({ deployment_id, resources }: Unit): Promise<void> {
+  async provide({ deployment_id, resources }: RevisionSpec): Promise<void> {
     const limits = { connections: resources.db_max_connections, storage_gi: resources.db_storage_gi }
-    const before = this.#database(deployment_id)
-    this.#keepDatabase(deployment_id, before ? limits : databaseOf(deployment_id, limits))
-    this.promised.start(deployment_id)
+    const before = this.#readDatabase(deployment_id)
+    this.#saveDatabase(deployment_id, before ? limits : newDatabase(deployment_id, limits))
+    this.provisioner.start(deployment_id)
   }
 
   protected async bring(deployment_id: string): Promise<void> {
-    const uri = await this.#databases.ensure(this.#database(deployment_id)!)
-    const kept = this.#database(deployment_id)!
+    const uri = await this.#databases.ensure(this.#readDatabase(deployment_id)!)
+    const kept = this.#readDatabase(deployment_id)!
     if (kept.uri === uri) return
-    this.#keepDatabase(deployment_id, { uri })
-    if (kept.uri) this.#poolsOf(deployment_id, pool => pool.blameAll('its database has another address now'))
+    this.#saveDatabase(deployment_id, { uri })
+    if (kept.uri)
+      this.#forEachPoolOf(deployment_id, pool => pool.killAllForReason('its database has another address now'))
   }
 
   override async remove(deployment_id: string): Promise<void> {
-    await this.promised.forget(deployment_id)
-    const database = this.#database(deployment_id)
+    await this.provisioner.forget(deployment_id)
+    const database = this.#readDatabase(deployment_id)
     if (database) await this.#databases.drop(database)
     await super.remove(deployment_id)
   }
@@ -110,64 +111,69 @@ export class ProcessEngine extends PooledEngine {
   override async close(how: { stop: boolean }): Promise<void> {
     await super.close(how)
     if (!how.stop) return
-    if (this.#users?.own) for (const id of await this.deployments()) killAllOf(this.#users.of(id))
+    if (this.#users?.isPerDeployment) for (const id of await this.deployments()) killUserProcesses(this.#users.of(id))
     await this.#server.stop()
   }
 
-  prepare(unit: Unit, tree: Tree | null, task: Task): Promise<Artifact> {
+  prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
     const user = this.#users?.of(unit.deployment_id)
-    return prepare(unit, tree!, task, { disk_mb: this.limits.disk_mb, lent: this.#lent, user, path: this.#path })
+    return prepare(unit, tree!, task, {
+      disk_mb: this.limits.disk_mb,
+      lent: this.#commandEnv,
+      user,
+      path: this.#searchPath,
+    })
   }
 
   /** What ran from a folder may have written into it. */
-  async reuse(_: Unit, artifact: Artifact): Promise<Artifact | null> {
-    const stamp = await stampOf(artifact.location).catch(() => undefined)
+  async reuse(_: RevisionSpec, artifact: Artifact): Promise<Artifact | null> {
+    const stamp = await stampFolder(artifact.location).catch(() => undefined)
     return stamp !== undefined && stamp === artifact.stamp ? artifact : null
   }
 
-  async start(unit: Unit, artifact: Artifact): Promise<void> {
+  async start(unit: RevisionSpec, artifact: Artifact): Promise<void> {
     const folder = this.path(unit.deployment_id, 'revisions', unit.revision_id)
     const user = this.#users?.of(unit.deployment_id)
     const own = ['home', 'tmp'].map(name => join(folder, name))
     const make = () => {
       for (const path of own) makeOwned(path, user)
     }
-    if (user) await this.#letIn(user, unit, artifact.location)
+    if (user) await this.#grantAccess(user, unit, artifact.location)
     make()
-    this.#trees.set(unit.revision_id, artifact.location)
-    this.keep(unit)
+    this.#sourceFolders.set(unit.revision_id, artifact.location)
+    this.saveDeployment(unit)
     if (unit.needs_database) await this.provide(unit)
     const launch = async () => {
       // What it may not fill stays full otherwise, and every copy that follows is killed for it.
-      if (this.#full.delete(unit.revision_id)) {
-        await Promise.all(own.map(remove))
+      if (this.#overDiskLimit.delete(unit.revision_id)) {
+        await Promise.all(own.map(removeRecursively))
         make()
       }
-      const port = await freePort()
-      const database = this.#database(unit.deployment_id)?.uri ?? null
-      const given = { folder, port, path: this.#path, database: unit.needs_database ? database : null }
+      const port = await findFreePort()
+      const database = this.#readDatabase(unit.deployment_id)?.uri ?? null
+      const given = { folder, port, path: this.#searchPath, database: unit.needs_database ? database : null }
       const env = environmentOf(unit, artifact.env, given)
-      return ProcessCopy.launch(this.copiesOf(unit), {
+      return ProcessReplica.launch(this.replicasFolder(unit), {
         ...{ command: artifact.start_command!, cwd: artifact.location, env, port, user },
       })
     }
-    this.run(unit, artifact, launch)
+    this.startPool(unit, artifact, launch)
   }
 
-  override async stop(ref: Ref): Promise<void> {
+  override async stop(ref: RevisionRef): Promise<void> {
     await super.stop(ref)
-    await endRevision(ref.revision_id)
-    this.#trees.delete(ref.revision_id)
-    this.#full.delete(ref.revision_id)
+    await endRevisionProcesses(ref.revision_id)
+    this.#sourceFolders.delete(ref.revision_id)
+    this.#overDiskLimit.delete(ref.revision_id)
   }
 
-  protected adopt(ref: Ref): Promise<ProcessCopy[]> {
+  protected adopt(ref: RevisionRef): Promise<ProcessReplica[]> {
     const tell = (line: string) => this.events.log(ref, line, 'INFO')
-    return ProcessCopy.adopt(this.copiesOf(ref), this.limits.stop_ms, tell)
+    return ProcessReplica.adopt(this.replicasFolder(ref), this.limits.stop_ms, tell)
   }
 
   /** Also to what an agent made that ran applications as its own user. */
-  async #letIn(user: User, { deployment_id, revision_id }: Ref, tree: string): Promise<void> {
+  async #grantAccess(user: User, { deployment_id, revision_id }: RevisionRef, tree: string): Promise<void> {
     makePassable(dirname(this.path(deployment_id)))
     const above = ['', 'revisions', join('revisions', revision_id)].map(name => this.path(deployment_id, name))
     for (const folder of above) makeEnterable(folder, user)
@@ -175,80 +181,83 @@ export class ProcessEngine extends PooledEngine {
     const build = dirname(tree)
     makePassable(dirname(dirname(build)))
     for (const folder of [dirname(build), build]) makeEnterable(folder, user)
-    await handOver(tree, user)
+    await chownRecursively(tree, user)
   }
 
-  #database(deployment_id: string): Database | undefined {
+  #readDatabase(deployment_id: string): Database | undefined {
     return readJson<Database>(this.path(deployment_id, 'database.json'))
   }
 
-  #keepDatabase(deployment_id: string, database: Partial<Database>): void {
-    writeJson(this.path(deployment_id, 'database.json'), { ...this.#database(deployment_id), ...database })
-    this.#hide(deployment_id)
+  #saveDatabase(deployment_id: string, database: Partial<Database>): void {
+    writeJson(this.path(deployment_id, 'database.json'), { ...this.#readDatabase(deployment_id), ...database })
+    this.#hideDatabaseSecrets(deployment_id)
   }
 
-  #hide(deployment_id: string): void {
-    const { password, uri } = this.#database(deployment_id) ?? {}
+  #hideDatabaseSecrets(deployment_id: string): void {
+    const { password, uri } = this.#readDatabase(deployment_id) ?? {}
     this.events.hide(
       deployment_id,
       [password, uri].filter(value => value != null),
     )
   }
 
-  #poolsOf(deployment_id: string, work: (pool: Pool, ref: Ref) => void): void {
-    this.each((pool, ref) => ref.deployment_id === deployment_id && work(pool, ref))
+  #forEachPoolOf(deployment_id: string, work: (pool: ReplicaPool, ref: RevisionRef) => void): void {
+    this.forEachPool((pool, ref) => ref.deployment_id === deployment_id && work(pool, ref))
   }
 
   /** Holds each database to its storage: over it, it is read until there is room again. */
-  async #measureDatabases(): Promise<void> {
-    const ready = this.promised.ready
+  async #enforceStorageLimit(): Promise<void> {
+    const ready = this.provisioner.ready
     if (ready.length === 0) return
     const sizes = await this.#databases.sizes()
     for (const id of ready) {
-      const database = this.#database(id)
+      const database = this.#readDatabase(id)
       const size = database && sizes.get(database.name)
       if (!database || size === undefined) continue
       const { full: before, storage_gi } = database
       const full = size > storage_gi
       if (full === before) continue
-      await this.#databases.hold(database, full)
+      await this.#databases.setReadOnly(database, full)
       // It may have been removed meanwhile.
-      if (!this.#database(id)) continue
-      this.#keepDatabase(id, { full })
+      if (!this.#readDatabase(id)) continue
+      this.#saveDatabase(id, { full })
       const said = full
         ? `Its database holds ${size.toFixed(2)} GiB, more than its db_storage_gi of ${storage_gi}, and can only be read from now on: raise db_storage_gi, or delete something (\`SET default_transaction_read_only = off\` first, \`VACUUM FULL\` afterwards).`
         : 'Its database has room again, and can be written to.'
-      this.#poolsOf(id, (_, ref) => this.events.log(ref, said, full ? 'ERROR' : 'INFO'))
+      this.#forEachPoolOf(id, (_, ref) => this.events.log(ref, said, full ? 'ERROR' : 'INFO'))
     }
   }
 
-  #weigh(): void {
-    const copies: Copy[] = []
-    this.each(pool => copies.push(...pool.copies()))
+  #enforceMemoryLimit(): void {
+    const copies: Replica[] = []
+    this.forEachPool(pool => copies.push(...pool.copies()))
     if (copies.length === 0) return
-    const all = processes()
-    const used = new Map(copies.map(copy => [copy, memoryOf(copy.pids?.(all) ?? [])]))
-    this.each(pool => pool.weigh(used))
+    const all = listProcesses()
+    const used = new Map(copies.map(copy => [copy, sumResidentMegabytes(copy.pids?.(all) ?? [])]))
+    this.forEachPool(pool => pool.enforceMemory(used))
   }
 
-  async #measure(): Promise<void> {
+  async #enforceDiskLimit(): Promise<void> {
     if (this.#measuring) return
     this.#measuring = true
     const limit = this.limits.disk_mb
-    const all: [Pool, Ref][] = []
-    this.each((pool, ref) => all.push([pool, ref]))
+    const all: [ReplicaPool, RevisionRef][] = []
+    this.forEachPool((pool, ref) => all.push([pool, ref]))
     // A source has many files, and few applications write among them.
-    const trees = this.#measured++ % TREES_EVERY === 0
+    const trees = this.#measureCount++ % SOURCE_CHECK_EVERY === 0
     for (const [pool, { deployment_id, revision_id }] of all) {
       const told = `it wrote more than the ${limit} MB that it may`
-      const tree = trees && this.#trees.get(revision_id)
+      const tree = trees && this.#sourceFolders.get(revision_id)
       const copies = pool.copies()
-      if ((await sizeOf(this.path(deployment_id, 'revisions', revision_id), limit)) > limit) {
-        this.#full.add(revision_id)
-        pool.blameAll(told, copies)
+      if ((await measureMegabytes(this.path(deployment_id, 'revisions', revision_id), limit)) > limit) {
+        this.#overDiskLimit.add(revision_id)
+        pool.killAllForReason(told, copies)
         // The source alone may have had as much.
-      } else if (tree && (await sizeOf(tree, 2 * limit)) > 2 * limit)
-        pool.blameAll(`${told}, into the folder of its source: deploy it again, and let it write to TMPDIR`, copies)
+      } else if (tree && (await measureMegabytes(tree, 2 * limit)) > 2 * limit)
+        pool.killAllForReason(
+          `${told}, into the folder of its source: deploy it again, and let it write to TMPDIR`,
+          copies,
+        )
     }
     this.#measuring = false
   }

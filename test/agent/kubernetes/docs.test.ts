@@ -4,13 +4,23 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { loadYaml } from '@kubernetes/client-node'
 import { expect, test } from 'vitest'
-import { UNHEARD } from '../../../src/agent/engines/engine.ts'
+import { NO_EVENTS } from '../../../src/agent/engines/engine.ts'
 import { readSettings } from '../../../src/agent/engines/kubernetes/settings.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
-import { ResourceSpec } from '../../../src/deployments/resources.schema.ts'
-import { DEPLOYMENT_ID, revisionId, settingsOf, unitOf } from '../../support/kubernetes.ts'
-import { KubernetesApi, plural, type Rule } from '../../support/kubernetes-api.ts'
-import { autopilot, drive, running, staysDown } from '../../support/kubernetes-pods.ts'
+import { ResourceSpec } from '../../../src/protocol/resources.schema.ts'
+import { KubernetesApi, type Rule, toPlural } from '../../support/kubernetes-api.ts'
+import {
+  DEPLOYMENT_ID,
+  makeKubernetesSettings,
+  makeKubernetesUnit,
+  makeRevisionId,
+} from '../../support/kubernetes-fixtures.ts'
+import {
+  bringUpAutomatically,
+  keepDown,
+  makeRunningStatus,
+  reconcileUntilStable,
+} from '../../support/kubernetes-pods.ts'
 
 const page = fs.readFileSync(join(import.meta.dirname, '../../../docs/kubernetes.md'), 'utf8')
 
@@ -27,7 +37,7 @@ test('every setting is in its table, with what it is unless told', () => {
   expect(readSettings({ K8S_NAMESPACES, ...(defaults as Record<string, string>) })).toEqual(
     readSettings({ K8S_NAMESPACES }),
   )
-  expect(Object.keys(told)).toHaveLength(Object.keys(settingsOf()).length)
+  expect(Object.keys(told)).toHaveLength(Object.keys(makeKubernetesSettings()).length)
   expect(() => readSettings({ K8S_ROUTES: 'gateway', K8S_DRAIN_SECONDS: 'x' })).toThrow(
     /K8S_NAMESPACES.*K8S_DRAIN_SECONDS/s,
   )
@@ -37,28 +47,28 @@ test('its Role is enough for everything, and grants nothing that is never used',
   const { rules } = loadYaml<{ rules: Rule[] }>(/```yaml\n(.*?)```/s.exec(page)![1]!)
   const api = await new KubernetesApi().open()
   api.rules = rules
-  autopilot(api)
+  bringUpAutomatically(api)
   for (const [i, more] of [{ K8S_ROUTES: 'ingress' }, { K8S_ROUTES: 'gateway', K8S_GATEWAY: 'infra/main' }].entries()) {
-    const settings = settingsOf({ K8S_DOMAIN: 'apps.example.com', K8S_OWNER: `o${i}`, ...more })
+    const settings = makeKubernetesSettings({ K8S_DOMAIN: 'apps.example.com', K8S_OWNER: `o${i}`, ...more })
     const engine = new KubernetesEngine({ settings, config: api.config, pause_ms: 2 })
-    await engine.open(UNHEARD)
-    await expect.poll(() => api.watches).toBe(6)
+    await engine.open(NO_EVENTS)
+    await expect.poll(() => api.watchCount).toBe(6)
     const spec = { db_cpu: 1, redis_cpu: 1, queue_cpu: 1, max_scale: 3 }
     const units = [1, 2].map(number =>
-      unitOf({ number, spec, secrets: { A: 'b' }, custom_url: 'https://a.example.com' }),
+      makeKubernetesUnit({ number, spec, secrets: { A: 'b' }, custom_url: 'https://a.example.com' }),
     )
-    await drive(engine, { target: revisionId(1) }, units)
-    await drive(engine, { target: revisionId(2), serving: revisionId(1) }, units)
-    staysDown(api, 'shop-aaaaaaaa00-r2', running('app', false))
+    await reconcileUntilStable(engine, { target: makeRevisionId(1) }, units)
+    await reconcileUntilStable(engine, { target: makeRevisionId(2), serving: makeRevisionId(1) }, units)
+    keepDown(api, 'shop-aaaaaaaa00-r2', makeRunningStatus('app', false))
     await engine.observe(DEPLOYMENT_ID)
     await engine.deployments()
-    await drive(engine, { serving: revisionId(2) }, units)
-    await drive(engine, { present: false }, units)
+    await reconcileUntilStable(engine, { serving: makeRevisionId(2) }, units)
+    await reconcileUntilStable(engine, { present: false }, units)
     expect(api.all()).toEqual([])
     await engine.close()
-    await expect.poll(() => api.watches).toBe(0)
+    await expect.poll(() => api.watchCount).toBe(0)
   }
-  const used = new Set(api.asked.map(({ kind, verb }) => `${plural(kind)} ${verb}`))
+  const used = new Set(api.requests.map(({ kind, verb }) => `${toPlural(kind)} ${verb}`))
   await api.close()
   const granted = rules.flatMap(({ resources, verbs }) => resources.flatMap(one => verbs.map(verb => `${one} ${verb}`)))
   expect(granted.map(grant => grant.replace('pods/log', 'pods')).filter(grant => !used.has(grant))).toEqual([])

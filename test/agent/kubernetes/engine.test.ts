@@ -1,18 +1,24 @@
 // The kubernetes engine against a small API server, through the real client: rollouts, stores, removal, and an agent that is killed.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { Passing, UNHEARD, Unworkable } from '../../../src/agent/engines/engine.ts'
+import { NO_EVENTS, PermanentError, TransientError } from '../../../src/agent/engines/engine.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
-import { heard } from '../../support/commands.ts'
-import { artifactOf, DEPLOYMENT_ID, revisionId, settingsOf, unitOf } from '../../support/kubernetes.ts'
+import { silenceRejection } from '../../support/commands.ts'
 import { KubernetesApi } from '../../support/kubernetes-api.ts'
-import { autopilot, comesUp, drive } from '../../support/kubernetes-pods.ts'
+import {
+  DEPLOYMENT_ID,
+  makeArtifact,
+  makeKubernetesSettings,
+  makeKubernetesUnit,
+  makeRevisionId,
+} from '../../support/kubernetes-fixtures.ts'
+import { bringUp, bringUpAutomatically, reconcileUntilStable } from '../../support/kubernetes-pods.ts'
 
 const BASE = 'shop-aaaaaaaa00'
 const OTHER = 'dddddddd-0000-4000-8000-000000000001'
 let api: KubernetesApi
 const engines: KubernetesEngine[] = []
 const engineOf = (more: Record<string, string> = {}) => {
-  const engine = new KubernetesEngine({ settings: settingsOf(more), config: api.config, pause_ms: 2 })
+  const engine = new KubernetesEngine({ settings: makeKubernetesSettings(more), config: api.config, pause_ms: 2 })
   engines.push(engine)
   return engine
 }
@@ -29,36 +35,37 @@ const names = () =>
     .map(({ kind, metadata }) => `${kind} ${metadata.name}`)
     .sort()
 const serving = () => api.get('Service', BASE).spec.selector['slipway/revision-id']
-const first = () => unitOf({ secrets: { TOKEN: 'hush' } })
-const second = () => unitOf({ number: 2, secrets: { TOKEN: 'hush' }, image_uri: 'registry.example.com/shop:2' })
+const first = () => makeKubernetesUnit({ secrets: { TOKEN: 'hush' } })
+const second = () =>
+  makeKubernetesUnit({ number: 2, secrets: { TOKEN: 'hush' }, image_uri: 'registry.example.com/shop:2' })
 
 describe('a rollout', () => {
   test('the first revision comes up, and gets the requests only then', async () => {
     const engine = engineOf()
-    await engine.start(first(), artifactOf())
+    await engine.start(first(), makeArtifact())
     expect(await engine.observe(DEPLOYMENT_ID)).toMatchObject({
-      running: [{ revision_id: revisionId(1), phase: 'starting', reason: null }],
+      running: [{ revision_id: makeRevisionId(1), phase: 'starting', reason: null }],
       routed: null,
-      left: true,
+      hasRemains: true,
     })
-    comesUp(api, api.get('Deployment', `${BASE}-r1`))
+    bringUp(api, api.get('Deployment', `${BASE}-r1`))
     expect((await engine.observe(DEPLOYMENT_ID)).running).toMatchObject([{ phase: 'healthy' }])
     expect(api.has('Service', BASE)).toBe(false)
     await engine.route(first())
     expect(await engine.observe(DEPLOYMENT_ID)).toMatchObject({
-      routed: revisionId(1),
+      routed: makeRevisionId(1),
       url: `http://${BASE}.apps.svc`,
       running: [{ phase: 'healthy' }],
     })
   })
 
   test('the next stands beside it until it is healthy; then the first goes, and nothing of it is left', async () => {
-    autopilot(api)
+    bringUpAutomatically(api)
     const engine = engineOf()
-    await drive(engine, { target: revisionId(1) }, [first()])
-    const { actions } = await drive(
+    await reconcileUntilStable(engine, { target: makeRevisionId(1) }, [first()])
+    const { actions } = await reconcileUntilStable(
       engine,
-      { target: revisionId(2), serving: revisionId(1) },
+      { target: makeRevisionId(2), serving: makeRevisionId(1) },
       [first(), second()],
       () => {
         const selected = api.all('Pod').filter(({ metadata }) => metadata.labels!['slipway/revision-id'] === serving())
@@ -66,7 +73,7 @@ describe('a rollout', () => {
       },
     )
     expect(actions).toEqual(['build 2', 'start 2', 'switch 2'])
-    const after = await drive(engine, { serving: revisionId(2) }, [first(), second()])
+    const after = await reconcileUntilStable(engine, { serving: makeRevisionId(2) }, [first(), second()])
     expect(after.actions).toEqual(['drain 1', 'stop 1', 'forget 1'])
     expect(names().filter(name => name.includes('-r1'))).toEqual([])
     expect(names()).toEqual([
@@ -76,32 +83,35 @@ describe('a rollout', () => {
   })
 
   test('what is done is not done again', async () => {
-    autopilot(api)
+    bringUpAutomatically(api)
     const engine = engineOf()
-    const unit = unitOf({ spec: { db_cpu: 1, redis_cpu: 1, queue_cpu: 1, max_scale: 3 }, secrets: { A: 'b' } })
-    await drive(engine, { target: unit.revision_id }, [unit])
+    const unit = makeKubernetesUnit({
+      spec: { db_cpu: 1, redis_cpu: 1, queue_cpu: 1, max_scale: 3 },
+      secrets: { A: 'b' },
+    })
+    await reconcileUntilStable(engine, { target: unit.revision_id }, [unit])
     const versions = () => api.all().map(({ metadata }) => metadata.resourceVersion)
     const before = versions()
     await engine.provide(unit)
-    await engine.start(unit, artifactOf())
+    await engine.start(unit, makeArtifact())
     await engine.route(unit)
     expect(versions()).toEqual(before)
   })
 
   test('a draining revision is drained when its time is over, by the cluster’s own note', async () => {
-    autopilot(api)
+    bringUpAutomatically(api)
     let now = new Date('2026-11-21T12:00:00Z')
-    const settings = settingsOf({ K8S_DRAIN_SECONDS: '30' })
+    const settings = makeKubernetesSettings({ K8S_DRAIN_SECONDS: '30' })
     const make = () => new KubernetesEngine({ settings, config: api.config, now: () => now })
-    await drive(make(), { target: revisionId(1) }, [first()])
-    await drive(make(), { target: revisionId(2), serving: revisionId(1) }, [first(), second()])
+    await reconcileUntilStable(make(), { target: makeRevisionId(1) }, [first()])
+    await reconcileUntilStable(make(), { target: makeRevisionId(2), serving: makeRevisionId(1) }, [first(), second()])
     const engine = make()
-    await engine.drain({ deployment_id: DEPLOYMENT_ID, revision_id: revisionId(1) })
+    await engine.drain({ deployment_id: DEPLOYMENT_ID, revision_id: makeRevisionId(1) })
     const phase = async () =>
-      (await make().observe(DEPLOYMENT_ID)).running.find(one => one.revision_id === revisionId(1))?.phase
+      (await make().observe(DEPLOYMENT_ID)).running.find(one => one.revision_id === makeRevisionId(1))?.phase
     expect(await phase()).toBe('draining')
     now = new Date('2026-11-21T12:00:10Z')
-    await engine.drain({ deployment_id: DEPLOYMENT_ID, revision_id: revisionId(1) })
+    await engine.drain({ deployment_id: DEPLOYMENT_ID, revision_id: makeRevisionId(1) })
     now = new Date('2026-11-21T12:00:30Z')
     expect(await phase()).toBe('drained')
     await engine.close()
@@ -109,8 +119,8 @@ describe('a rollout', () => {
 
   test('one copy is enough for what serves, and none is not', async () => {
     const engine = engineOf()
-    const unit = unitOf({ spec: { min_scale: 3, max_scale: 3 } })
-    await engine.start(unit, artifactOf())
+    const unit = makeKubernetesUnit({ spec: { min_scale: 3, max_scale: 3 } })
+    await engine.start(unit, makeArtifact())
     const fares = async (availableReplicas: number) => {
       const { generation } = api.get('Deployment', `${BASE}-r1`).metadata
       api.status('Deployment', `${BASE}-r1`, { observedGeneration: generation, updatedReplicas: 3, availableReplicas })
@@ -124,9 +134,9 @@ describe('a rollout', () => {
   })
 
   test('an address of its own comes and goes without a revision', async () => {
-    autopilot(api)
+    bringUpAutomatically(api)
     const engine = engineOf({ K8S_ROUTES: 'ingress', K8S_DOMAIN: 'apps.example.com' })
-    await drive(engine, { target: revisionId(1) }, [first()])
+    await reconcileUntilStable(engine, { target: makeRevisionId(1) }, [first()])
     await engine.route({ ...first(), custom_url: 'https://shop.example.com' })
     expect(api.all('Ingress').map(({ metadata }) => metadata.name)).toEqual([BASE, `${BASE}-custom`])
     expect((await engine.observe(DEPLOYMENT_ID)).url).toBe('https://shop.example.com')
@@ -142,25 +152,25 @@ describe('whose things they are', () => {
     async settings => {
       const engine = engineOf(settings)
       const shop = { ...first(), custom_url: 'https://shop.example.com' }
-      await engine.start(shop, artifactOf())
+      await engine.start(shop, makeArtifact())
       await engine.route(shop)
       const other = {
         deployment_id: 'bbbbbbbb-0000-4000-8000-000000000009',
         custom_url: 'https://shop.example.com/pay',
       }
-      const theirs = unitOf({ ...other, tenant_id: 'cccccccc-0000-4000-8000-000000000002' })
-      await expect(engine.start(theirs, artifactOf())).rejects.toThrow(Passing)
-      await expect(engine.route(theirs)).rejects.toThrow(Passing)
-      await engine.route(unitOf(other))
+      const theirs = makeKubernetesUnit({ ...other, tenant_id: 'cccccccc-0000-4000-8000-000000000002' })
+      await expect(engine.start(theirs, makeArtifact())).rejects.toThrow(TransientError)
+      await expect(engine.route(theirs)).rejects.toThrow(TransientError)
+      await engine.route(makeKubernetesUnit(other))
       await engine.route(first())
       await engine.remove(other.deployment_id)
-      await engine.start(theirs, artifactOf())
+      await engine.start(theirs, makeArtifact())
     },
   )
 
   test('what somebody else made is left alone, and told', async () => {
     api.put({ apiVersion: 'v1', kind: 'Secret', metadata: { name: `${BASE}-r1` }, data: { A: 'theirs' } })
-    await expect(engineOf().start(first(), artifactOf())).rejects.toThrow(Unworkable)
+    await expect(engineOf().start(first(), makeArtifact())).rejects.toThrow(PermanentError)
     expect(api.get('Secret', `${BASE}-r1`).data).toEqual({ A: 'theirs' })
     expect(api.has('Deployment', `${BASE}-r1`)).toBe(false)
   })
@@ -168,12 +178,12 @@ describe('whose things they are', () => {
   test('what somebody changed of ours is changed back, and told; what they added stays', async () => {
     const lines: string[] = []
     const engine = engineOf()
-    await engine.open({ ...UNHEARD, log: (_, message, level) => lines.push(`${level} ${message}`) })
-    const unit = unitOf({ spec: { min_scale: 2, max_scale: 2 } })
-    await engine.start(unit, artifactOf())
+    await engine.open({ ...NO_EVENTS, log: (_, message, level) => lines.push(`${level} ${message}`) })
+    const unit = makeKubernetesUnit({ spec: { min_scale: 2, max_scale: 2 } })
+    await engine.start(unit, makeArtifact())
     const metadata = { name: `${BASE}-r1`, labels: { team: 'theirs' } }
     api.put({ apiVersion: 'apps/v1', kind: 'Deployment', metadata, spec: { replicas: 9 } }, 'kubectl')
-    await engine.start(unit, artifactOf())
+    await engine.start(unit, makeArtifact())
     expect(api.get('Deployment', `${BASE}-r1`)).toMatchObject({
       spec: { replicas: 2 },
       metadata: { labels: { team: 'theirs' } },
@@ -184,19 +194,19 @@ describe('whose things they are', () => {
 
   test('the copies that an autoscaler decides on are its own', async () => {
     const engine = engineOf()
-    const unit = unitOf({ spec: { max_scale: 5 } })
-    await engine.start(unit, artifactOf())
+    const unit = makeKubernetesUnit({ spec: { max_scale: 5 } })
+    await engine.start(unit, makeArtifact())
     api.put(
       { apiVersion: 'apps/v1', kind: 'Deployment', metadata: { name: `${BASE}-r1` }, spec: { replicas: 4 } },
       'hpa',
     )
-    await engine.start(unit, artifactOf())
+    await engine.start(unit, makeArtifact())
     expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(4)
   })
 
   test('a revision begins with its fewest copies, and is not up before they are, whenever an autoscaler sees it', async () => {
     const engine = engineOf()
-    await engine.start(unitOf({ spec: { min_scale: 2, max_scale: 5 } }), artifactOf())
+    await engine.start(makeKubernetesUnit({ spec: { min_scale: 2, max_scale: 5 } }), makeArtifact())
     expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(2)
     const phase = async (replicas: number) => {
       const metadata = { name: `${BASE}-r1` }
@@ -216,17 +226,23 @@ describe('whose things they are', () => {
 
   test('a member that is no longer wanted goes', async () => {
     const engine = engineOf()
-    await engine.start(unitOf({ spec: { sidecars: [{ name: 'p', image: 'p' }] } }), artifactOf({ env: { A: '1' } }))
-    await engine.start(unitOf(), artifactOf())
+    await engine.start(
+      makeKubernetesUnit({ spec: { sidecars: [{ name: 'p', image: 'p' }] } }),
+      makeArtifact({ env: { A: '1' } }),
+    )
+    await engine.start(makeKubernetesUnit(), makeArtifact())
     const { containers } = api.get('Deployment', `${BASE}-r1`).spec.template.spec
     expect(containers).toHaveLength(1)
     expect(containers[0].env.map(({ name }: { name: string }) => name)).toEqual(['PORT', 'SLIPWAY_ROLE'])
   })
 
   test('only those of this agent are found', async () => {
-    await engineOf().start(first(), artifactOf())
-    await engineOf().start(unitOf({ deployment_id: OTHER, namespace: 'other' }), artifactOf())
-    await engineOf({ K8S_OWNER: 'staging' }).start(unitOf({ deployment_id: OTHER, name: 'staged' }), artifactOf())
+    await engineOf().start(first(), makeArtifact())
+    await engineOf().start(makeKubernetesUnit({ deployment_id: OTHER, namespace: 'other' }), makeArtifact())
+    await engineOf({ K8S_OWNER: 'staging' }).start(
+      makeKubernetesUnit({ deployment_id: OTHER, name: 'staged' }),
+      makeArtifact(),
+    )
     expect((await engineOf().deployments()).sort()).toEqual([DEPLOYMENT_ID, OTHER])
     expect(await engineOf({ K8S_OWNER: 'staging' }).deployments()).toEqual([OTHER])
     expect(await engineOf({ K8S_OWNER: 'nobody' }).deployments()).toEqual([])
@@ -234,26 +250,28 @@ describe('whose things they are', () => {
 
   test('what it cannot run is refused', () => {
     const engine = engineOf()
-    expect(engine.refuses(first())).toBeNull()
-    expect(engine.refuses(unitOf({ namespace: null }))).toBeNull()
-    expect(engine.refuses(unitOf({ namespace: 'kube-system' }))).toContain('kube-system')
-    expect(engine.refuses(unitOf({ source: 'githost' }))).toContain('githost')
-    expect(engine.refuses(unitOf({ spec: { sidecars: [{ name: 'app', image: 'x' }] } }))).toContain('`app`')
+    expect(engine.refusalReason(first())).toBeNull()
+    expect(engine.refusalReason(makeKubernetesUnit({ namespace: null }))).toBeNull()
+    expect(engine.refusalReason(makeKubernetesUnit({ namespace: 'kube-system' }))).toContain('kube-system')
+    expect(engine.refusalReason(makeKubernetesUnit({ source: 'githost' }))).toContain('githost')
+    expect(engine.refusalReason(makeKubernetesUnit({ spec: { sidecars: [{ name: 'app', image: 'x' }] } }))).toContain(
+      '`app`',
+    )
   })
 })
 
 describe('stores', () => {
-  const unit = () => unitOf({ spec: { db_cpu: 1, db_storage_gi: 5, redis_cpu: 1 } })
+  const unit = () => makeKubernetesUnit({ spec: { db_cpu: 1, db_storage_gi: 5, redis_cpu: 1 } })
   test('a database is provided before anything starts, and has one password for good', async () => {
     const engine = engineOf()
     await engine.provide(unit())
     expect((await engine.observe(DEPLOYMENT_ID)).database).toEqual({ ready: false, reason: null })
     expect(names()).toContain(`StatefulSet ${BASE}-db`)
     expect(api.all('Deployment')).toEqual([])
-    comesUp(api, api.get('StatefulSet', `${BASE}-db`))
+    bringUp(api, api.get('StatefulSet', `${BASE}-db`))
     expect((await engine.observe(DEPLOYMENT_ID)).database).toEqual({ ready: true, reason: null })
     const { data } = api.get('Secret', `${BASE}-db`)
-    await engineOf().start(unit(), artifactOf())
+    await engineOf().start(unit(), makeArtifact())
     expect(api.get('Secret', `${BASE}-db`).data).toEqual(data)
     expect(names()).toContain(`StatefulSet ${BASE}-redis`)
   })
@@ -272,12 +290,12 @@ describe('stores', () => {
   test('no password is made where the old one may be there, or where there is data that has another', async () => {
     const engine = engineOf()
     api.refuse = ({ kind, verb }) => (kind === 'Secret' && verb === 'get' ? { code: 500, message: 'etcd' } : undefined)
-    await expect(engine.provide(unit())).rejects.toThrow(Passing)
+    await expect(engine.provide(unit())).rejects.toThrow(TransientError)
     expect(api.all()).toEqual([])
     api.refuse = () => undefined
     await engine.provide(unit())
     api.delete('Secret', `${BASE}-db`)
-    await expect(engine.provide(unit())).rejects.toThrow(Unworkable)
+    await expect(engine.provide(unit())).rejects.toThrow(PermanentError)
     expect(api.has('Secret', `${BASE}-db`)).toBe(false)
   })
 
@@ -289,7 +307,9 @@ describe('stores', () => {
       [1, 1, '2'],
       [3, 1, '1'],
     ] as const) {
-      await engineOf().provide(unitOf({ number, spec: { db_cpu: asked, labels: { release: `r${number}` } } }))
+      await engineOf().provide(
+        makeKubernetesUnit({ number, spec: { db_cpu: asked, labels: { release: `r${number}` } } }),
+      )
       expect(cpu()).toBe(comes)
     }
     expect(api.get('StatefulSet', `${BASE}-db`).spec.template.metadata.labels.release).toBeUndefined()
@@ -306,45 +326,46 @@ describe('stores', () => {
       [2050, '2050Gi'],
       [2048, '2050Gi'],
     ] as const) {
-      await engineOf().provide(unitOf({ spec: { db_storage_gi: asked } }))
+      await engineOf().provide(makeKubernetesUnit({ spec: { db_storage_gi: asked } }))
       expect(size()).toBe(comes)
     }
   })
 })
 
 describe('removal', () => {
-  const unit = () => unitOf({ spec: { db_cpu: 1, redis_cpu: 1, queue_cpu: 1, max_scale: 3 }, secrets: { A: 'b' } })
+  const unit = () =>
+    makeKubernetesUnit({ spec: { db_cpu: 1, redis_cpu: 1, queue_cpu: 1, max_scale: 3 }, secrets: { A: 'b' } })
   test('takes all that is ours in two phases, and nothing else', async () => {
-    autopilot(api)
+    bringUpAutomatically(api)
     const engine = engineOf({ K8S_ROUTES: 'ingress', K8S_DOMAIN: 'apps.example.com' })
-    await drive(engine, { target: unit().revision_id }, [unit()])
-    await engineOf().start(unitOf({ deployment_id: OTHER, name: 'next' }), artifactOf())
+    await reconcileUntilStable(engine, { target: unit().revision_id }, [unit()])
+    await engineOf().start(makeKubernetesUnit({ deployment_id: OTHER, name: 'next' }), makeArtifact())
     api.put({
       apiVersion: 'v1',
       kind: 'Secret',
       metadata: { name: 'shared', labels: { 'slipway/deployment-id': DEPLOYMENT_ID } },
     })
     const theirs = names().filter(name => /next|shared/.test(name))
-    api.asked.length = 0
-    const { actions } = await drive(engine, { present: false }, [unit()])
+    api.requests.length = 0
+    const { actions } = await reconcileUntilStable(engine, { present: false }, [unit()])
     expect(actions).toEqual(['drain 1', 'stop 1', 'forget 1', 'remove'])
     expect(names()).toEqual(theirs)
-    const gone = api.asked.filter(({ verb }) => verb === 'delete').map(({ kind }) => kind)
+    const gone = api.requests.filter(({ verb }) => verb === 'delete').map(({ kind }) => kind)
     expect(gone.indexOf('PersistentVolumeClaim')).toBeGreaterThan(gone.lastIndexOf('StatefulSet'))
     expect(gone.lastIndexOf('Secret')).toBeGreaterThan(gone.lastIndexOf('Deployment'))
     expect(await engine.observe(DEPLOYMENT_ID)).toEqual({
       ...{ running: [], routed: null, url: null },
-      ...{ left: false, database: null },
+      ...{ hasRemains: false, database: null },
     })
   })
 
   test('a revision whose pods take their time to end keeps nobody waiting, and the rest of it goes after them', async () => {
-    autopilot(api)
+    bringUpAutomatically(api)
     const engine = engineOf()
-    await drive(engine, { target: revisionId(1) }, [unitOf({ secrets: { A: 'b' } })])
+    await reconcileUntilStable(engine, { target: makeRevisionId(1) }, [makeKubernetesUnit({ secrets: { A: 'b' } })])
     const pod = api.get('Pod', `${BASE}-r1-0`)
     api.put({ ...pod, metadata: { ...pod.metadata, finalizers: ['kubernetes.io/still-ending'] } })
-    const ref = { deployment_id: DEPLOYMENT_ID, revision_id: revisionId(1) }
+    const ref = { deployment_id: DEPLOYMENT_ID, revision_id: makeRevisionId(1) }
     const phases = async () => (await engine.observe(DEPLOYMENT_ID)).running.map(({ phase }) => phase)
     await engine.stop(ref)
     expect(names()).toEqual([`Pod ${BASE}-r1-0`, `Secret ${BASE}-r1`, `Service ${BASE}`, `ServiceAccount ${BASE}-r1`])
@@ -360,24 +381,24 @@ describe('removal', () => {
     const engine = engineOf()
     api.refuse = ({ kind, verb }) =>
       kind === 'Deployment' && verb === 'create' ? { code: 403, message: 'denied the request' } : undefined
-    const unit = unitOf({ spec: { max_scale: 3, service_account_name: 'theirs' } })
-    await expect(engine.start(unit, artifactOf())).rejects.toThrow(Unworkable)
+    const unit = makeKubernetesUnit({ spec: { max_scale: 3, service_account_name: 'theirs' } })
+    await expect(engine.start(unit, makeArtifact())).rejects.toThrow(PermanentError)
     expect(names()).toEqual([`HorizontalPodAutoscaler ${BASE}-r1`])
     expect((await engine.observe(DEPLOYMENT_ID)).running).toMatchObject([
-      { revision_id: revisionId(1), phase: 'drained' },
+      { revision_id: makeRevisionId(1), phase: 'drained' },
     ])
-    await engine.stop({ deployment_id: DEPLOYMENT_ID, revision_id: revisionId(1) })
+    await engine.stop({ deployment_id: DEPLOYMENT_ID, revision_id: makeRevisionId(1) })
     expect(names()).toEqual([])
   })
 
   test('is over when the cluster confirms it, and can be taken up again', async () => {
-    autopilot(api)
+    bringUpAutomatically(api)
     const engine = engineOf()
-    await drive(engine, { target: unit().revision_id }, [unit()])
+    await reconcileUntilStable(engine, { target: unit().revision_id }, [unit()])
     const metadata = { name: `${BASE}-db`, finalizers: ['kubernetes.io/pvc-protection'] }
     api.put({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', metadata })
     let over = false
-    const removing = heard(
+    const removing = silenceRejection(
       engine.remove(DEPLOYMENT_ID).then(() => {
         over = true
       }),
@@ -385,16 +406,16 @@ describe('removal', () => {
     await expect.poll(() => api.get('PersistentVolumeClaim', `${BASE}-db`).metadata.deletionTimestamp).toBeTruthy()
     await expect.poll(() => names()).toEqual([`PersistentVolumeClaim ${BASE}-db`])
     expect(over).toBe(false)
-    expect((await engineOf().observe(DEPLOYMENT_ID)).left).toBe(true)
+    expect((await engineOf().observe(DEPLOYMENT_ID)).hasRemains).toBe(true)
     api.release('PersistentVolumeClaim', `${BASE}-db`)
     await removing
     await engineOf().remove(DEPLOYMENT_ID)
   })
 
   test('what cannot be asked for is not taken to be gone', async () => {
-    autopilot(api)
+    bringUpAutomatically(api)
     const engine = engineOf()
-    await drive(engine, { target: unit().revision_id }, [unit()])
+    await reconcileUntilStable(engine, { target: unit().revision_id }, [unit()])
     api.refuse = ({ kind, verb }) => (kind === 'Pod' && verb === 'list' ? { code: 503, message: 'later' } : undefined)
     await expect(engine.observe(DEPLOYMENT_ID)).rejects.toThrow()
     await expect(engineOf().observe(DEPLOYMENT_ID)).rejects.toThrow()
@@ -411,9 +432,9 @@ function killedAt(n: number): void {
 }
 
 test('an agent that is killed while it makes a database leaves one, with one password', async () => {
-  const unit = unitOf({ spec: { db_cpu: 1 } })
+  const unit = makeKubernetesUnit({ spec: { db_cpu: 1 } })
   await engineOf().provide(unit)
-  const [whole, count] = [names(), api.asked.filter(writes).length]
+  const [whole, count] = [names(), api.requests.filter(writes).length]
   await engineOf().remove(DEPLOYMENT_ID)
   for (let killed = 0; killed < count; killed++) {
     killedAt(killed)
@@ -429,17 +450,17 @@ test('an agent that is killed while it makes a database leaves one, with one pas
 })
 
 test('an agent that is killed before any of its writes leaves nothing double and nothing orphaned', async () => {
-  const units = [1, 2].map(number => unitOf({ number, spec: { queue_cpu: 1 }, secrets: { A: 'b' } }))
+  const units = [1, 2].map(number => makeKubernetesUnit({ number, spec: { queue_cpu: 1 }, secrets: { A: 'b' } }))
   const way = async (engine: KubernetesEngine) => {
-    await drive(engine, { target: revisionId(1) }, units)
-    await drive(engine, { target: revisionId(2), serving: revisionId(1) }, units)
-    await drive(engine, { serving: revisionId(2) }, units)
+    await reconcileUntilStable(engine, { target: makeRevisionId(1) }, units)
+    await reconcileUntilStable(engine, { target: makeRevisionId(2), serving: makeRevisionId(1) }, units)
+    await reconcileUntilStable(engine, { serving: makeRevisionId(2) }, units)
   }
-  autopilot(api)
+  bringUpAutomatically(api)
   await way(engineOf())
-  const [whole, count] = [names(), api.asked.filter(writes).length]
+  const [whole, count] = [names(), api.requests.filter(writes).length]
   expect(count).toBeGreaterThan(15)
-  await drive(engineOf(), { present: false }, units)
+  await reconcileUntilStable(engineOf(), { present: false }, units)
   expect(names()).toEqual([])
 
   for (let killed = 0; killed < count; killed++) {
@@ -450,12 +471,12 @@ test('an agent that is killed before any of its writes leaves nothing double and
     const answers = api.all('Pod').some(({ metadata }) => metadata.labels!['slipway/revision-id'] === routed)
     expect(answers).toBe(routed !== null)
     const next = engineOf()
-    await drive(next, { target: revisionId(2), serving: routed }, units)
-    await drive(next, { serving: revisionId(2) }, units)
+    await reconcileUntilStable(next, { target: makeRevisionId(2), serving: routed }, units)
+    await reconcileUntilStable(next, { serving: makeRevisionId(2) }, units)
     // Called once for what was taken over.
-    await next.start(units[1]!, artifactOf())
+    await next.start(units[1]!, makeArtifact())
     await expect.poll(names).toEqual(whole)
-    await drive(next, { present: false }, units)
+    await reconcileUntilStable(next, { present: false }, units)
     expect(names()).toEqual([])
   }
 })

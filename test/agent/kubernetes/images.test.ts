@@ -2,12 +2,25 @@
 import * as http from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
-import { type Events, Passing, type Ref, UNHEARD, Unworkable } from '../../../src/agent/engines/engine.ts'
+import {
+  type EngineEvents,
+  NO_EVENTS,
+  PermanentError,
+  type RevisionRef,
+  TransientError,
+} from '../../../src/agent/engines/engine.ts'
 import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
-import type { RegistryCredential } from '../../../src/sync/credentials.schema.ts'
-import { artifactOf, DEPLOYMENT_ID, faultsOf, revisionId, settingsOf, unitOf } from '../../support/kubernetes.ts'
+import type { RegistryCredential } from '../../../src/protocol/credentials.schema.ts'
 import { KubernetesApi } from '../../support/kubernetes-api.ts'
-import { autopilot, drive } from '../../support/kubernetes-pods.ts'
+import {
+  DEPLOYMENT_ID,
+  listSchemaFaults,
+  makeArtifact,
+  makeKubernetesSettings,
+  makeKubernetesUnit,
+  makeRevisionId,
+} from '../../support/kubernetes-fixtures.ts'
+import { bringUpAutomatically, reconcileUntilStable } from '../../support/kubernetes-pods.ts'
 
 const BASE = 'shop-aaaaaaaa00'
 const SECRET = `${BASE}-r1-pull`
@@ -17,7 +30,7 @@ const PINNED = `${OWN}@${DIGEST}`
 const MINUTE = 60_000
 let api: KubernetesApi
 let now: Date
-let asked: { of: Ref; image: string | undefined }[]
+let asked: { of: RevisionRef; image: string | undefined }[]
 let give: (at: Date) => Promise<RegistryCredential | null>
 const engines: KubernetesEngine[] = []
 const lines: string[] = []
@@ -37,16 +50,16 @@ afterEach(async () => {
   await api.close()
 })
 
-const events: Events = {
-  ...UNHEARD,
+const events: EngineEvents = {
+  ...NO_EVENTS,
   log: (_, message, level) => void lines.push(`${level} ${message}`),
-  registry: async (of, image) => {
+  registryCredential: async (of, image) => {
     asked.push({ of: { deployment_id: of.deployment_id, revision_id: of.revision_id }, image })
     return image === undefined || image.startsWith(OWN) ? give(now) : null
   },
 }
 async function engineOf(more: Record<string, string> = {}) {
-  const settings = settingsOf(more)
+  const settings = makeKubernetesSettings(more)
   const engine = new KubernetesEngine({ settings, config: api.config, pause_ms: 2, now: () => now, renew_ms: 5 })
   await engine.open(events)
   engines.push(engine)
@@ -54,15 +67,15 @@ async function engineOf(more: Record<string, string> = {}) {
 }
 const later = (minutes: number) => (now = new Date(now.getTime() + minutes * MINUTE))
 const task = () => ({
-  ...{ log: (line: string, level = 'INFO') => void lines.push(`${level} ${line}`), cache: '', running: '' },
+  ...{ log: (line: string, level = 'INFO') => void lines.push(`${level} ${line}`), cache: '', runningFolder: '' },
   signal: new AbortController().signal,
 })
 const config = (auths: object) => Buffer.from(JSON.stringify({ auths })).toString('base64')
 const auths = () =>
   JSON.parse(Buffer.from(api.get('Secret', SECRET).data!['.dockerconfigjson']!, 'base64').toString()).auths
-const unit = (more: Parameters<typeof unitOf>[0] = {}) =>
-  unitOf({ source: 'internal_container', image_uri: PINNED, ...more })
-const artifact = artifactOf({ location: PINNED })
+const unit = (more: Parameters<typeof makeKubernetesUnit>[0] = {}) =>
+  makeKubernetesUnit({ source: 'internal_container', image_uri: PINNED, ...more })
+const artifact = makeArtifact({ location: PINNED })
 const pods = (name = `${BASE}-r1`) => api.get('Deployment', name).spec.template.spec
 
 describe('the Secret for the installation’s own registry', () => {
@@ -70,23 +83,23 @@ describe('the Secret for the installation’s own registry', () => {
     const engine = await engineOf({ K8S_PULL_SECRETS: 'all' })
     await engine.start(unit({ spec: { image_pull_secrets: [{ name: 'mine' }] } }), artifact)
     expect(pods().imagePullSecrets).toEqual([{ name: 'mine' }, { name: SECRET }, { name: 'all' }])
-    expect(faultsOf(api.get('Secret', SECRET) as never)).toEqual([])
+    expect(listSchemaFaults(api.get('Secret', SECRET) as never)).toEqual([])
     expect(api.get('Secret', SECRET)).toMatchObject({ type: 'kubernetes.io/dockerconfigjson' })
     const password = 'at 2026-11-21T12:00:00.000Z'
     const auth = Buffer.from(`slipway:${password}`).toString('base64')
     expect(auths()).toEqual({ [OWN]: { username: 'slipway', password, auth } })
-    const order = api.asked.filter(({ verb }) => verb === 'create').map(({ kind }) => kind)
+    const order = api.requests.filter(({ verb }) => verb === 'create').map(({ kind }) => kind)
     expect(order.indexOf('Secret')).toBeLessThan(order.indexOf('Deployment'))
   })
 
   test('is not made for images of elsewhere, and for what stands beside them it is', async () => {
     const engine = await engineOf()
     const image = 'docker.io/library/web@sha256:b'
-    await engine.start(unit({ image_uri: image }), artifactOf({ location: image }))
+    await engine.start(unit({ image_uri: image }), makeArtifact({ location: image }))
     expect(api.has('Secret', SECRET)).toBe(false)
     expect(pods().imagePullSecrets).toBeUndefined()
     const spec = { sidecars: [{ name: 'beside', image: `${OWN}/beside:1` }] }
-    await engine.start(unit({ number: 2, spec, image_uri: image }), artifactOf({ location: image }))
+    await engine.start(unit({ number: 2, spec, image_uri: image }), makeArtifact({ location: image }))
     expect(pods(`${BASE}-r2`).imagePullSecrets).toEqual([{ name: `${BASE}-r2-pull` }])
   })
 
@@ -95,7 +108,7 @@ describe('the Secret for the installation’s own registry', () => {
     await engine.start(unit(), artifact)
     await engine.start(unit(), artifact)
     expect(asked).toHaveLength(1)
-    expect(asked[0]).toEqual({ of: { deployment_id: DEPLOYMENT_ID, revision_id: revisionId(1) }, image: PINNED })
+    expect(asked[0]).toEqual({ of: { deployment_id: DEPLOYMENT_ID, revision_id: makeRevisionId(1) }, image: PINNED })
   })
 
   test('is renewed when half of its time is over, by whichever agent is there', async () => {
@@ -117,19 +130,25 @@ describe('the Secret for the installation’s own registry', () => {
   })
 
   test('goes with its revision, is not made anew then, and nothing of the deployment is left', async () => {
-    autopilot(api)
+    bringUpAutomatically(api)
     const engine = await engineOf()
     const units = [unit(), unit({ number: 2 })]
-    await drive(engine, { target: revisionId(1) }, units, () => {}, artifact)
-    await drive(engine, { target: revisionId(2), serving: revisionId(1) }, units, () => {}, artifact)
-    await drive(engine, { serving: revisionId(2) }, units, () => {}, artifact)
+    await reconcileUntilStable(engine, { target: makeRevisionId(1) }, units, () => {}, artifact)
+    await reconcileUntilStable(
+      engine,
+      { target: makeRevisionId(2), serving: makeRevisionId(1) },
+      units,
+      () => {},
+      artifact,
+    )
+    await reconcileUntilStable(engine, { serving: makeRevisionId(2) }, units, () => {}, artifact)
     expect(api.all('Secret').map(({ metadata }) => metadata.name)).toEqual([`${BASE}-r2-pull`])
-    await drive(engine, { present: false }, units)
+    await reconcileUntilStable(engine, { present: false }, units)
     expect(api.all()).toEqual([])
     const before = asked.length
-    api.asked.length = 0
+    api.requests.length = 0
     later(45)
-    const looked = () => api.asked.map(({ verb, name }) => `${verb} ${name}`)
+    const looked = () => api.requests.map(({ verb, name }) => `${verb} ${name}`)
     await expect.poll(looked).toEqual(expect.arrayContaining([`get ${SECRET}`, `get ${BASE}-r2-pull`]))
     expect(looked().filter(one => !one.startsWith('get '))).toEqual([])
     expect(asked).toHaveLength(before)
@@ -139,7 +158,7 @@ describe('the Secret for the installation’s own registry', () => {
     const engine = await engineOf()
     await engine.start(unit(), artifact)
     const right = give
-    give = () => Promise.reject(new Unworkable('The listener is revoked.'))
+    give = () => Promise.reject(new PermanentError('The listener is revoked.'))
     const waited = async (minutes: number, asks: number) => {
       later(minutes)
       await expect.poll(() => asked.length).toBe(asks)
@@ -160,8 +179,8 @@ describe('the Secret for the installation’s own registry', () => {
 
   test('that cannot be had holds the start', async () => {
     const engine = await engineOf()
-    give = () => Promise.reject(new Passing('away'))
-    await expect(engine.start(unit(), artifact)).rejects.toThrow(Passing)
+    give = () => Promise.reject(new TransientError('away'))
+    await expect(engine.start(unit(), artifact)).rejects.toThrow(TransientError)
     expect(api.has('Deployment', `${BASE}-r1`)).toBe(false)
   })
 })
@@ -195,7 +214,7 @@ describe('a tag', () => {
     pull('mine', 'wrong')
     pull('all', 'right')
     const engine = await engineOf({ K8S_HTTP_REGISTRIES: host, K8S_PULL_SECRETS: 'all,missing' })
-    const named = unitOf({ image_uri: `${host}/web:1`, spec: { image_pull_secrets: [{ name: 'mine' }] } })
+    const named = makeKubernetesUnit({ image_uri: `${host}/web:1`, spec: { image_pull_secrets: [{ name: 'mine' }] } })
     expect(await engine.prepare(named, null, task())).toMatchObject({ location: `${host}/web@${DIGEST}` })
     expect(logins).toEqual([undefined, 'ann:wrong', undefined, 'ann:right'])
     expect(lines).toEqual([`INFO ${host}/web:1 is ${host}/web@${DIGEST} now`])
@@ -208,7 +227,7 @@ describe('a tag', () => {
       data: { '.dockerconfigjson': Buffer.from('no').toString('base64') },
     })
     const engine = await engineOf({ K8S_HTTP_REGISTRIES: host, K8S_PULL_SECRETS: 'mine,broken' })
-    const { location } = await engine.prepare(unitOf({ image_uri: `${host}/web:1` }), null, task())
+    const { location } = await engine.prepare(makeKubernetesUnit({ image_uri: `${host}/web:1` }), null, task())
     expect(location).toBe(`${host}/web:1`)
     expect(lines).toHaveLength(2)
     expect(lines[0]).toMatch(/^WARNING .*The Secret broken is not/)
@@ -221,19 +240,22 @@ describe('a tag', () => {
       ...{ registry: at, repository: 'apps/x', username: 'ann', password: 'right' },
       expires_at: new Date(when.getTime() + MINUTE).toISOString(),
     })
-    const engine = new KubernetesEngine({ settings: settingsOf({ K8S_HTTP_REGISTRIES: host }), config: api.config })
+    const engine = new KubernetesEngine({
+      settings: makeKubernetesSettings({ K8S_HTTP_REGISTRIES: host }),
+      config: api.config,
+    })
     engines.push(engine)
-    await engine.open({ ...events, registry: () => give(now) })
+    await engine.open({ ...events, registryCredential: () => give(now) })
     const named = unit({ image_uri: `${host}/apps/x/web:1` })
     expect((await engine.prepare(named, null, task())).location).toBe(`${host}/apps/x/web@${DIGEST}`)
-    give = () => Promise.reject(new Passing('away'))
-    await expect(engine.prepare(named, null, task())).rejects.toThrow(Passing)
+    give = () => Promise.reject(new TransientError('away'))
+    await expect(engine.prepare(named, null, task())).rejects.toThrow(TransientError)
   })
 
   test('beside a digest says nothing, and nobody is asked', async () => {
     const engine = await engineOf({ K8S_HTTP_REGISTRIES: host })
     const image_uri = `${host}/web:1@${DIGEST}`
-    expect((await engine.prepare(unitOf({ image_uri }), null, task())).location).toBe(image_uri)
+    expect((await engine.prepare(makeKubernetesUnit({ image_uri }), null, task())).location).toBe(image_uri)
     expect([logins, asked, lines]).toEqual([[], [], []])
   })
 })
@@ -244,8 +266,8 @@ describe('what has to be built', () => {
 
   test('is refused where nothing builds, and with it is not', async () => {
     for (const source of ['githost', 'internal_source', 'internal_template'] as const) {
-      expect((await engineOf()).refuses(unit({ source }))).toMatch(/K8S_BUILD_SOCKET/)
-      expect((await engineOf({ K8S_BUILD_SOCKET: '/nowhere' })).refuses(unit({ source }))).toBeNull()
+      expect((await engineOf()).refusalReason(unit({ source }))).toMatch(/K8S_BUILD_SOCKET/)
+      expect((await engineOf({ K8S_BUILD_SOCKET: '/nowhere' })).refusalReason(unit({ source }))).toBeNull()
     }
   })
 

@@ -1,5 +1,5 @@
 // Our agent passes the kit with an engine that runs nothing.
 import { it } from 'vitest'
-import { passesKit } from '../../support/kit.ts'
+import { expectKitPasses } from '../../support/protocol-kit.ts'
 
-it('passes', () => passesKit('protocol-kit/our-agent.ts'), 600_000)
+it('passes', () => expectKitPasses('protocol-kit/our-agent.ts'), 600_000)

@@ -1,5 +1,5 @@
 // Our agent passes the kit with the process engine.
 import { it } from 'vitest'
-import { passesKit } from '../../support/kit.ts'
+import { expectKitPasses } from '../../support/protocol-kit.ts'
 
-it('passes', () => passesKit('src/agent/main.ts', '--stop'), 600_000)
+it('passes', () => expectKitPasses('src/agent/main.ts', '--stop'), 600_000)

@@ -1,6 +1,6 @@
 // What an operator decides about a container engine: where it listens, what sources are built in, where secrets are kept.
 import * as z from 'zod'
-import { ImageReference } from '../../../deployments/kubernetes.schema.ts'
+import { ImageReference } from '../../../protocol/kubernetes.schema.ts'
 
 /** The variables of an agent whose engine is `container`. An empty one says the same as none. */
 const ContainerSettings = z

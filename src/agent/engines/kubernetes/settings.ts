@@ -1,8 +1,14 @@
 // What an operator decides about a cluster: where deployments may go, how they are reached, what stores run.
 import * as z from 'zod'
-import { DnsLabel, DnsSubdomain, HOST, ImageReference, matching } from '../../../deployments/kubernetes.schema.ts'
+import {
+  DnsLabel,
+  DnsSubdomain,
+  HOST_PATTERN,
+  ImageReference,
+  textMatching,
+} from '../../../protocol/kubernetes.schema.ts'
 
-const list = (each: z.ZodType<string, string>) =>
+const commaSeparated = (each: z.ZodType<string, string>) =>
   z
     .string({ error: 'needs to be set, to one or more, comma-separated' })
     .transform(text =>
@@ -13,13 +19,13 @@ const list = (each: z.ZodType<string, string>) =>
     )
     .pipe(z.array(each))
 const PATH_PART = '[a-z0-9]+([._-]+[a-z0-9]+)*'
-const Registry = matching(260, HOST, 'needs to be the host of a registry, and perhaps its port')
+const RegistryHost = textMatching(260, HOST_PATTERN, 'needs to be the host of a registry, and perhaps its port')
 const seconds = z.coerce.number().int().min(0).max(3600)
 
 /** The variables of an agent whose engine is `kubernetes`. */
 export const KubernetesSettings = z
   .object({
-    K8S_NAMESPACES: list(DnsLabel).pipe(z.array(z.string()).min(1)),
+    K8S_NAMESPACES: commaSeparated(DnsLabel).pipe(z.array(z.string()).min(1)),
     K8S_OWNER: DnsLabel.default('default'),
     K8S_ROUTES: z.enum(['none', 'ingress', 'gateway']).default('none'),
     K8S_DOMAIN: DnsSubdomain.optional(),
@@ -34,16 +40,16 @@ export const KubernetesSettings = z
     K8S_STORAGE_CLASS: DnsSubdomain.optional(),
     K8S_POSTGRES_IMAGE: ImageReference.default('docker.io/library/postgres:18'),
     K8S_REDIS_IMAGE: ImageReference.default('docker.io/library/redis:8'),
-    K8S_HTTP_REGISTRIES: list(Registry).default([]),
+    K8S_HTTP_REGISTRIES: commaSeparated(RegistryHost).default([]),
     K8S_BUILD_SOCKET: z.string().optional(),
     K8S_BUILD_BASE_IMAGE: ImageReference.optional(),
-    K8S_BUILD_REGISTRY: matching(
+    K8S_BUILD_REGISTRY: textMatching(
       512,
-      `${HOST}(/${PATH_PART})*`,
+      `${HOST_PATTERN}(/${PATH_PART})*`,
       'needs to be a registry, and perhaps a path in it',
     ).optional(),
     K8S_BUILD_DOCKER_CONFIG: z.string().optional(),
-    K8S_PULL_SECRETS: list(DnsSubdomain).default([]),
+    K8S_PULL_SECRETS: commaSeparated(DnsSubdomain).default([]),
     K8S_RUN_AS_USER: z.coerce.number().int().min(1).optional(),
     K8S_PROGRESS_SECONDS: seconds.min(1).default(600),
     K8S_DRAIN_SECONDS: seconds.default(15),

@@ -1,6 +1,6 @@
 // How long and how much: the local engines' numbers, which tests make smaller.
 
-export const LIMITS = {
+export const DEFAULT_LIMITS = {
   /** From its start to its first health, all restarts included. */
   ready_ms: 120_000,
   /** A start that takes longer says in its log what it waits for. */
@@ -30,4 +30,4 @@ export const LIMITS = {
   drain_ms: 30_000,
   stop_ms: 10_000,
 }
-export type Limits = typeof LIMITS
+export type Limits = typeof DEFAULT_LIMITS

@@ -4,13 +4,13 @@ import { once } from 'node:events'
 import * as http from 'node:http'
 import type { AddressInfo, Server } from 'node:net'
 import { text } from 'node:stream/consumers'
-import { readJson, writeJson } from '../../files.ts'
-import { identityOf } from '../../processes.ts'
+import { readJson, writeJson } from '../../system/files.ts'
+import { identityOf } from '../../system/processes.ts'
 import { createRouter, type Route } from './router.ts'
 
 const [file = '', wanted = '0', attempt] = process.argv.slice(2)
-type Kept = { token: string; attempt: string }
-const { token } = readJson<Kept>(file)!
+type RouterState = { token: string; attempt: string }
+const { token } = readJson<RouterState>(file)!
 const router = createRouter()
 
 async function listen(): Promise<number> {
@@ -50,7 +50,7 @@ const port = await listen()
 control.listen(0, '127.0.0.1')
 await once(control, 'listening')
 // Its agent was killed before it heard of us, and the next one has started another router.
-if (readJson<Kept>(file)?.attempt !== attempt) process.exit(0)
+if (readJson<RouterState>(file)?.attempt !== attempt) process.exit(0)
 writeJson(file, {
   token,
   attempt,
@@ -60,5 +60,5 @@ writeJson(file, {
 })
 // Its folder was removed, or another router was started in it: nobody knows of this one any more.
 setInterval(() => {
-  if (readJson<Kept>(file)?.attempt !== attempt) process.exit(0)
+  if (readJson<RouterState>(file)?.attempt !== attempt) process.exit(0)
 }, 5_000)

@@ -1,34 +1,46 @@
 // The local router: finds the revision that serves a host and path, and passes requests, streams and sockets through.
 import * as http from 'node:http'
 import { connect, type Socket } from 'node:net'
-import { answer, giveUp, refuse, respond, unlessRefused } from './router-answers.ts'
-import { answerHeaders, isWebSocket, MOST_HEADERS, pairs, refusalOf, requestHeaders } from './router-headers.ts'
+import {
+  headerPairs,
+  isWebSocket,
+  MAX_HEADERS,
+  refusalStatus,
+  requestHeaders,
+  responseHeaders,
+} from './router-headers.ts'
+import { forwardResponse, isWritten, respondAndClose, respondProblem, respondUnrouted } from './router-responses.ts'
 
 export type Target = { host: string; port: number }
 /** Where a deployment is served: a host, and a path below which everything is its. `of` is what is noted as asked. */
 export type Route = { host: string; path: string; targets: Target[]; of?: string }
 
 /** A request waits so long for a copy that is just being started again. */
-const PATIENCE_MS = 10_000
-const PAUSE_MS = 25
+const CONNECT_WAIT_MS = 10_000
+const CONNECT_RETRY_MS = 25
 /**
  * How long a client may take for its headers, how long nothing of its body may come, and how long an application may
  * think.
  */
 export type RouterLimits = { headers_ms: number; body_ms: number; answer_ms: number; check_ms: number }
-const LIMITS: RouterLimits = { headers_ms: 30_000, body_ms: 60_000, answer_ms: 15 * 60_000, check_ms: 5_000 }
+const DEFAULT_ROUTER_LIMITS: RouterLimits = {
+  headers_ms: 30_000,
+  body_ms: 60_000,
+  answer_ms: 15 * 60_000,
+  check_ms: 5_000,
+}
 /** Of one answer: further ones are left out. */
-const MOST_HINTS = 16
+const MAX_EARLY_HINTS = 16
 /**
  * A client is heard, and not listened to, for so long after its connection was ended: closing at once could cut the
  * answer off.
  */
 const LINGER_MS = 2_000
 
-export const nameOf = ({ host, port }: Target) => `${host}:${port}`
+export const targetKey = ({ host, port }: Target) => `${host}:${port}`
 
 export function createRouter(given: Partial<RouterLimits> = {}) {
-  const limits = { ...LIMITS, ...given }
+  const limits = { ...DEFAULT_ROUTER_LIMITS, ...given }
   /** Until it is told for the first time nobody knows who is served: everybody waits. */
   let routes: Route[] | undefined
   const inFlight = new Map<string, number>()
@@ -43,7 +55,7 @@ export function createRouter(given: Partial<RouterLimits> = {}) {
   function take(targets: Target[]): { target: Target; release: () => void } | undefined {
     const target = targets[turn++ % targets.length]
     if (!target) return undefined
-    const name = nameOf(target)
+    const name = targetKey(target)
     inFlight.set(name, (inFlight.get(name) ?? 0) + 1)
     let held = true
     const release = () => {
@@ -58,7 +70,7 @@ export function createRouter(given: Partial<RouterLimits> = {}) {
 
   /** A connection to a copy, whichever takes one: nothing was sent yet, so nothing can be done twice. */
   async function reach(host: string, path: string, gone: () => boolean) {
-    const deadline = Date.now() + PATIENCE_MS
+    const deadline = Date.now() + CONNECT_WAIT_MS
     for (;;) {
       const route = find(host, path)
       if (!route && routes) return 'nowhere'
@@ -75,18 +87,22 @@ export function createRouter(given: Partial<RouterLimits> = {}) {
         socket?.destroy()
       }
       if (gone() || Date.now() > deadline) return 'nobody'
-      await new Promise(resolve => setTimeout(resolve, PAUSE_MS))
+      await new Promise(resolve => setTimeout(resolve, CONNECT_RETRY_MS))
     }
   }
 
   /** The request to the application, on a connection of its own; null where the client has been answered already. */
   async function pass(req: http.IncomingMessage, res: http.ServerResponse, connection: string[]) {
-    const refusal = refusalOf(req)
+    const refusal = refusalStatus(req)
     if (refusal)
-      return void giveUp(res, refusal, 'The request cannot be passed on: see its host, path, headers and length.')
+      return void respondAndClose(
+        res,
+        refusal,
+        'The request cannot be passed on: see its host, path, headers and length.',
+      )
     const host = hostOf(req)
     const reached = await reach(host, pathOf(req), () => res.destroyed || res.socket!.destroyed)
-    if (typeof reached === 'string') return void refuse(res, reached, host)
+    if (typeof reached === 'string') return void respondUnrouted(res, reached, host)
     const { socket, release } = reached
     const out = http.request({
       method: req.method!,
@@ -105,9 +121,9 @@ export function createRouter(given: Partial<RouterLimits> = {}) {
     out.on('error', () => {})
     // It may answer before it has read everything, and close; an answer that breaks off is seen below.
     out.once('close', () => {
-      if (!res.headersSent) answer(res, 502, 'The application closed the connection without an answer.')
+      if (!res.headersSent) respondProblem(res, 502, 'The application closed the connection without an answer.')
     })
-    out.once('response', from => respond(res, out, from))
+    out.once('response', from => forwardResponse(res, out, from))
     return { out, socket, release, late }
   }
 
@@ -119,7 +135,7 @@ export function createRouter(given: Partial<RouterLimits> = {}) {
       heard = Date.now()
     })
     const late = (status: number, detail: string) => {
-      giveUp(res, status, detail)
+      respondAndClose(res, status, detail)
       out.destroy()
     }
     return setInterval(() => {
@@ -138,10 +154,10 @@ export function createRouter(given: Partial<RouterLimits> = {}) {
     let hints = 0
     // What Node would not say itself is no reason to end, here where every deployment is served.
     passed.out.on('information', ({ statusCode, headers, rawHeaders }) => {
-      const link = pairs(rawHeaders).flatMap(([name, value]) => (name.toLowerCase() === 'link' ? [value] : []))
+      const link = headerPairs(rawHeaders).flatMap(([name, value]) => (name.toLowerCase() === 'link' ? [value] : []))
       // A client that does not read what an application hints at without end would fill the memory.
-      if (statusCode === 103 && ++hints <= MOST_HINTS)
-        unlessRefused(() => res.writeEarlyHints({ ...(headers as Record<string, string>), link }))
+      if (statusCode === 103 && ++hints <= MAX_EARLY_HINTS)
+        isWritten(() => res.writeEarlyHints({ ...(headers as Record<string, string>), link }))
     })
     req.pipe(passed.out)
   }
@@ -167,10 +183,10 @@ export function createRouter(given: Partial<RouterLimits> = {}) {
     const { out, socket, late } = passed
     out.once('upgrade', (from, upstream, early) => {
       if (from.headers.upgrade?.toLowerCase() !== 'websocket')
-        return void answer(res, 502, 'The application switched to a protocol that nobody asked for.')
+        return void respondProblem(res, 502, 'The application switched to a protocol that nobody asked for.')
       clearInterval(late)
       res.detachSocket(client)
-      const said = pairs(answerHeaders(from)).map(([name, value]) => `${name}: ${value}\r\n`)
+      const said = headerPairs(responseHeaders(from)).map(([name, value]) => `${name}: ${value}\r\n`)
       const status = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
       client.write(`${status}${said.join('')}\r\n`, 'latin1')
       if (early.length) client.write(early)
@@ -201,8 +217,8 @@ export function createRouter(given: Partial<RouterLimits> = {}) {
       },
       (req, res) => void onRequest(req, res),
     )
-    // Node passes over further ones, and `refusalOf` sees that there are more.
-    made.maxHeadersCount = MOST_HEADERS + 1
+    // Node passes over further ones, and `refusalStatus` sees that there are more.
+    made.maxHeadersCount = MAX_HEADERS + 1
     made.on('upgrade', (req, socket, head) => void onUpgrade(req, socket as Socket, head))
     return made
   }

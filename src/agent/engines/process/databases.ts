@@ -1,7 +1,7 @@
 // The databases of applications on one Postgres: a role and a database for each deployment, which nobody else enters.
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
-import type { PostgresServer } from './postgres.ts'
+import type { PostgresServer } from './postgres-server.ts'
 
 /** What is kept of one, from before it is made until it was dropped. */
 export type Database = {
@@ -17,9 +17,9 @@ export type Database = {
 }
 
 const GIB = 1024 ** 3
-const ANSWER_WITHIN = 30_000
+const QUERY_TIMEOUT_MS = 30_000
 
-export const databaseOf = (deployment_id: string, limits: Pick<Database, 'connections' | 'storage_gi'>): Database => ({
+export const newDatabase = (deployment_id: string, limits: Pick<Database, 'connections' | 'storage_gi'>): Database => ({
   ...{ name: `app_${deployment_id.replaceAll('-', '')}`, password: randomBytes(24).toString('base64url') },
   ...{ uri: null, full: false, ...limits },
 })
@@ -35,7 +35,7 @@ export class Databases {
   async ensure({ name, password, connections }: Database): Promise<string> {
     const role = `login connection limit ${connections} password '${password}'`
     const admin = await this.#server.open()
-    await asking(admin, async ask => {
+    await withClient(admin, async ask => {
       const [there] = await ask<{ role: boolean; database: boolean }>(
         `select exists (select from pg_roles where rolname = '${name}') as role,
                 exists (select from pg_database where datname = '${name}') as database`,
@@ -48,12 +48,12 @@ export class Databases {
       await ask(`revoke all on database ${name} from public`)
       await ask(`grant connect, create, temporary on database ${name} to ${name}`)
     })
-    await asking(into(admin, name), ask => ask(`grant all on schema public to ${name}`))
-    return into(admin, name, `${name}:${password}`)
+    await withClient(databaseUrl(admin, name), ask => ask(`grant all on schema public to ${name}`))
+    return databaseUrl(admin, name, `${name}:${password}`)
   }
 
   async drop({ name }: Database): Promise<void> {
-    await asking(await this.#server.open(), async ask => {
+    await withClient(await this.#server.open(), async ask => {
       await ask(`drop database if exists ${name} with (force)`)
       await ask(`drop role if exists ${name}`)
     })
@@ -61,7 +61,7 @@ export class Databases {
 
   /** Gibibytes that each has on disk. */
   async sizes(): Promise<Map<string, number>> {
-    const rows = await asking(await this.#server.open(), ask =>
+    const rows = await withClient(await this.#server.open(), ask =>
       ask<{ name: string; bytes: string }>(
         `select datname as name, pg_database_size(oid) as bytes from pg_database where datname like 'app\\_%'`,
       ),
@@ -70,8 +70,8 @@ export class Databases {
   }
 
   /** From now on, or no more; whoever is connected connects again. */
-  async hold({ name }: Database, full: boolean): Promise<void> {
-    await asking(await this.#server.open(), async ask => {
+  async setReadOnly({ name }: Database, full: boolean): Promise<void> {
+    await withClient(await this.#server.open(), async ask => {
       await ask(
         `alter role ${name} ${full ? 'set default_transaction_read_only = on' : 'reset default_transaction_read_only'}`,
       )
@@ -81,31 +81,31 @@ export class Databases {
 }
 
 /** That address with another database, and another role where one is named. */
-function into(admin: string, database: string, role?: string): string {
-  const { pathname: _, search, ...at } = parts(admin)
+function databaseUrl(admin: string, database: string, role?: string): string {
+  const { pathname: _, search, ...at } = parseUrl(admin)
   return `postgres://${role ?? at.who}@${at.host}/${database}${search}`
 }
 
-function parts(address: string) {
+function parseUrl(address: string) {
   const { username, password, host, pathname, search } = new URL(address)
   return { who: password ? `${username}:${password}` : username, host, pathname, search }
 }
 
-const trouble = (what: string) => (error: Error) => {
+const explainError = (what: string) => (error: Error) => {
   const said = `The Postgres that this agent gives databases from ${what}: ${error.message.replace(/\.$/, '')}.`
   throw new Error(`${said} Ask whoever runs the agent.`)
 }
 
-type Ask = <Row extends object>(sql: string) => Promise<Row[]>
-async function asking<T>(url: string, work: (ask: Ask) => Promise<T>): Promise<T> {
+type RunQuery = <Row extends object>(sql: string) => Promise<Row[]>
+async function withClient<T>(url: string, work: (ask: RunQuery) => Promise<T>): Promise<T> {
   const client = new pg.Client({
-    ...{ connectionString: url, connectionTimeoutMillis: 5_000, query_timeout: ANSWER_WITHIN },
+    ...{ connectionString: url, connectionTimeoutMillis: 5_000, query_timeout: QUERY_TIMEOUT_MS },
     application_name: 'slipway-agent',
   })
   client.on('error', () => {})
-  const ask: Ask = async <Row extends object>(sql: string) =>
-    (await client.query<Row>(sql).catch(trouble('refuses'))).rows
-  await client.connect().catch(trouble('cannot be reached'))
+  const ask: RunQuery = async <Row extends object>(sql: string) =>
+    (await client.query<Row>(sql).catch(explainError('refuses'))).rows
+  await client.connect().catch(explainError('cannot be reached'))
   try {
     return await work(ask)
   } finally {

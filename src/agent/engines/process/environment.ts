@@ -1,15 +1,20 @@
 // What an application sees in its environment: its own, and the few variables that README.md documents. Nothing of ours.
 import { dirname, join } from 'node:path'
-import type { Ref } from '../engine.ts'
+import type { RevisionRef } from '../engine.ts'
 
 /** The programs of the system, and the Node that runs us with the npm beside it, unless that is in another folder. */
-export const pathWith = (bin = dirname(process.execPath)) => [bin, '/usr/local/bin', '/usr/bin', '/bin'].join(':')
-export const PATH = pathWith()
+export const searchPath = (bin = dirname(process.execPath)) => [bin, '/usr/local/bin', '/usr/bin', '/bin'].join(':')
+export const DEFAULT_PATH = searchPath()
 
 export const environmentOf = (
-  { deployment_id, revision_id, name, secrets }: Ref & { name: string; secrets: Record<string, string> },
+  { deployment_id, revision_id, name, secrets }: RevisionRef & { name: string; secrets: Record<string, string> },
   configured: Record<string, string>,
-  { folder, port, database, path = PATH }: { folder: string; port: number; database: string | null; path?: string },
+  {
+    folder,
+    port,
+    database,
+    path = DEFAULT_PATH,
+  }: { folder: string; port: number; database: string | null; path?: string },
 ): Record<string, string> => ({
   LANG: 'C.UTF-8',
   ...configured,

@@ -1,0 +1,155 @@
+// P17: a thousand deployments that one agent has to bring to what is wanted, from nothing; then what it costs to have nothing to do.
+import { setTimeout as delay } from 'node:timers/promises'
+import type pg from 'pg'
+import { FakeEngine } from '../protocol-kit/fake-engine.ts'
+import { Agent } from '../src/agent/agent.ts'
+import { type ControlPlaneClient, createControlPlaneClient } from '../src/agent/control-plane/client.ts'
+import type { Bench, BenchContext } from './support/bench-context.ts'
+import type { BenchDatabase } from './support/database.ts'
+import { withClient } from './support/seeded-database.ts'
+import { formatNumber, median } from './support/statistics.ts'
+import { makeTempFolder, serveWorkers } from './support/workerd.ts'
+
+const [DEPLOYMENTS, CONCURRENCY, PATCHES] = [1000, 8, 5]
+const IDLE_S = 60
+const LOG_SETTLE_MS = 2000
+const TIMEOUT_MS = 300_000
+const TARGETS = { seconds: 60, requests: 4, trips: 45, patch: 3 }
+const IMAGE = `registry.example.com/bench@sha256:${'a'.repeat(64)}`
+
+export default {
+  id: 'P17',
+  what: `${DEPLOYMENTS} deployments, our agent, an engine that runs nothing: all DEPLOYED; idle, requests and trips a minute; a patch to its report`,
+  target: `≤ ${TARGETS.seconds} s; ≤ ${TARGETS.requests} and ≤ ${TARGETS.trips}; ≤ ${TARGETS.patch} s`,
+  async run(lab: BenchContext) {
+    const database = await lab.database()
+    const { code } = await lab.worker()
+    const { urls } = await serveWorkers(lab, { slipway: { code, bindings: database.bindings() } })
+    const call = makeApiCall(urls.slipway, database)
+    const { id: listener_id } = await call('POST', '/v2/listeners', { compute_type: 'local', compute_id: 'bench' })
+    const { key } = await call('POST', `/v2/listeners/${listener_id}/keys`, {})
+    const ids = await createDeployments(lab, call, listener_id)
+
+    const control = countRequests(createControlPlaneClient({ url: urls.slipway, key }))
+    const agent = new Agent({
+      ...{ agent_id: 'bench', version: 'bench', home: await makeTempFolder(lab), engine: new FakeEngine() },
+      ...{ control, logToOperator: () => {} },
+    })
+    lab.defer(() => agent.close({ stop: true }))
+    const since = () => {
+      const [requests, trips, start] = [control.requests(), database.trips(), performance.now()]
+      return () => ({
+        seconds: (performance.now() - start) / 1000,
+        requests: control.requests() - requests,
+        trips: database.trips() - trips,
+      })
+    }
+    const converging = since()
+    const ended = agent.run()
+    await Promise.race([
+      ended,
+      waitUntilDeployed(database.url, listener_id, DEPLOYMENTS, done => lab.progress(`${done} deployed`)),
+    ])
+    const [converged, kinds] = [converging(), control.told()]
+
+    // What was logged on the way is still being sent.
+    lab.progress('settling')
+    for (let before = -1; control.requests('logs') !== before; await delay(LOG_SETTLE_MS))
+      before = control.requests('logs')
+    const logged = converging().seconds - LOG_SETTLE_MS / 1000
+    lab.progress(`idle for ${IDLE_S} s`)
+    const idling = since()
+    await delay(IDLE_S * 1000)
+    const idle = idling()
+
+    const patches: number[] = []
+    for (let i = 1; i <= PATCHES; i++) {
+      lab.progress(`patch ${i} of ${PATCHES}`)
+      const start = performance.now()
+      await call('PATCH', `/v2/deployments/${ids[i * 100]}`, { secrets: [{ name: 'TOKEN', value: `patch-${i}` }] })
+      await waitUntilDeployed(database.url, listener_id, DEPLOYMENTS)
+      patches.push((performance.now() - start) / 1000)
+    }
+    const perMinute = (count: number) => (count * 60) / idle.seconds
+    const [requests, trips, patch] = [perMinute(idle.requests), perMinute(idle.trips), median(patches)]
+    return {
+      measured: `${formatNumber(converged.seconds, 1)} s; ${formatNumber(requests, 1)} and ${formatNumber(trips, 0)}; ${formatNumber(patch, 1)} s`,
+      met:
+        converged.seconds <= TARGETS.seconds &&
+        requests <= TARGETS.requests &&
+        trips <= TARGETS.trips &&
+        patch <= TARGETS.patch,
+      notes: [
+        `on the way, ${converged.requests} requests (${kinds}) and ${converged.trips} trips, and the last line of their logs after ${formatNumber(logged, 1)} s`,
+      ],
+      figures: { converged, logged, idle: { requests, trips }, patches, kinds },
+    }
+  },
+} satisfies Bench
+
+type ApiCall = ReturnType<typeof makeApiCall>
+
+function makeApiCall(url: string | undefined, { tenant }: BenchDatabase) {
+  const headers = { 'X-Api-Key': tenant.api_key, 'X-Tenant-Id': tenant.tenant_id, 'Content-Type': 'application/json' }
+  return async (method: string, path: string, body: object) => {
+    const answer = await fetch(url + path, { method, headers, body: JSON.stringify(body) })
+    if (!answer.ok) throw new Error(`${method} ${path} answers ${answer.status}: ${await answer.text()}`)
+    return (await answer.json()) as { id: string; key: string }
+  }
+}
+
+/** Through the API, as anyone makes them. */
+async function createDeployments(lab: BenchContext, call: ApiCall, listener_id: string): Promise<string[]> {
+  const ids: string[] = []
+  let begun = 0
+  const hand = async () => {
+    while (begun < DEPLOYMENTS) {
+      const { id } = await call('POST', '/v2/deployments', {
+        ...{ name: `bench-${begun++}`, source: 'internal_container', source_config: { listener_id } },
+        ...{ source_revision_config: { image_uri: IMAGE }, secrets: [{ name: 'TOKEN', value: 'hush' }] },
+      })
+      ids.push(id)
+      lab.progress(`${ids.length} made`)
+    }
+  }
+  await Promise.all(Array.from({ length: CONCURRENCY }, hand))
+  return ids
+}
+
+/** Until so many have their newest revision, and the control plane knows that nothing is left to do. */
+const waitUntilDeployed = (
+  url: string,
+  listener: string,
+  wanted: number,
+  progress: (done: number) => void = () => {},
+) =>
+  withClient(url, async (client: pg.Client) => {
+    await client.query('set role slipway_system')
+    for (const deadline = Date.now() + TIMEOUT_MS; Date.now() < deadline; await delay(25)) {
+      const { rows } = await client.query(
+        `select count(*)::integer as done from deployments
+          where listener_id = $1 and active_revision_id = latest_revision_id and remote_reconciled`,
+        [listener],
+      )
+      if (rows[0].done >= wanted) return
+      progress(rows[0].done)
+    }
+    throw new Error(`not all of ${wanted} deployed within ${TIMEOUT_MS / 1000} s`)
+  })
+
+/** The same, and how often each of its requests was made. */
+function countRequests(control: ControlPlaneClient) {
+  const counts = new Map<string, number>()
+  const counted = Object.fromEntries(
+    Object.entries(control).map(([name, ask]) => [
+      name,
+      (...given: never[]) => {
+        counts.set(name, (counts.get(name) ?? 0) + 1)
+        return (ask as (...given: never[]) => unknown)(...given)
+      },
+    ]),
+  ) as ControlPlaneClient
+  const requests = (name?: string) =>
+    name ? (counts.get(name) ?? 0) : [...counts.values()].reduce((all, one) => all + one, 0)
+  return { ...counted, requests, told: () => [...counts].map(([name, count]) => `${name} ${count}`).join(', ') }
+}

@@ -1,0 +1,36 @@
+// A small load generator, for machines without wrk: so many connections, each with one request at a time, for so long.
+import { Agent, get } from 'node:http'
+import type { LoadResult } from './load.ts'
+
+const { url, seconds, connections, headers } = JSON.parse(process.argv[2]!)
+const agent = new Agent({ keepAlive: true, maxSockets: connections })
+const start = performance.now()
+const deadline = start + seconds * 1000
+let requestCount = 0
+let refusedCount = 0
+
+const sendRequest = () =>
+  new Promise<number>((resolve, reject) => {
+    const asked = get(url, { agent, headers }, response => {
+      response.on('end', () => resolve(response.statusCode ?? 0)).on('error', reject)
+      response.resume()
+    })
+    asked.on('error', reject)
+  })
+
+async function runConnection(): Promise<void> {
+  while (performance.now() < deadline) {
+    const status = await sendRequest().catch(() => 0)
+    requestCount++
+    if (status < 200 || status > 399) refusedCount++
+  }
+}
+
+await Promise.all(Array.from({ length: connections }, runConnection))
+const loadResult: LoadResult = {
+  requests: requestCount,
+  seconds: (performance.now() - start) / 1000,
+  refused: refusedCount,
+}
+console.log(JSON.stringify(loadResult))
+agent.destroy()

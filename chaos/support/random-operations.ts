@@ -1,0 +1,134 @@
+// Random operations of many tenants with each other's ids: whatever is asked, nothing foreign may come back or be touched.
+import { sql } from 'drizzle-orm'
+import { bootstrap } from '../../src/access/bootstrap.ts'
+import { operations } from '../../src/app.ts'
+import { type Database, runAsSystem } from '../../src/kernel/db.ts'
+import type { Operation } from '../../src/kernel/routes.ts'
+import { makePicker, makeRandom } from './random.ts'
+
+type App = { fetch(request: Request): Response | Promise<Response>; database: Database }
+type Tenant = { key: string; own: string; ids: Record<string, string[]> }
+type OperationOptions = {
+  app: App
+  tenants: number
+  operations: number
+  seed: number
+  progress?: (done: number) => void
+}
+
+type OperationTotals = { asked: number; succeeded: number; swapped: number; foreign: string[]; broken: string[] }
+
+const UUID = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g
+const tenantOperations = operations.filter(({ verb, path }) => verb && path.startsWith('/v2/'))
+
+export async function runRandomOperations({
+  app,
+  tenants: count,
+  operations: total,
+  seed,
+  progress,
+}: OperationOptions): Promise<OperationTotals> {
+  const pick = makePicker(makeRandom(seed))
+  const owner = new Map<string, Tenant>()
+  const tenants: Tenant[] = []
+  const result: OperationTotals = { asked: 0, succeeded: 0, swapped: 0, foreign: [], broken: [] }
+
+  /** An id is whose answer first named it: nobody else could have. */
+  const keep = (tenant: Tenant, name: string, id: string) => {
+    if (owner.has(id)) return
+    owner.set(id, tenant)
+    tenant.ids[name] = [...(tenant.ids[name] ?? []).slice(-30), id]
+  }
+
+  async function ask(self: Tenant, operation: Operation, ids: Tenant): Promise<void> {
+    const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => pick(ids.ids[name] ?? [ids.own]))
+    const search = makeQuery(operation, ids)
+    const body = operation.body && JSON.stringify(swapIds(makeBody(operation), ids))
+    const tenant = pick([self, self, self, ids]).own
+    const request = new Request(`http://slipway.test${path}${search}`, {
+      method: operation.method.toUpperCase(),
+      headers: { 'X-Api-Key': self.key, 'X-Tenant-Id': tenant, 'Content-Type': 'application/json' },
+      ...(body && { body }),
+    })
+    const response = await app.fetch(request)
+    const text = await response.text()
+    result.asked++
+    if (ids !== self) result.swapped++
+    const where = `${operation.id} answered ${response.status}`
+    // Whoever asks a foreign server finds none here.
+    if (response.status >= 500 && !(operation.asksForeignServers && response.status === 502)) result.broken.push(where)
+    if (response.status < 300) result.succeeded++
+    const asked = `${path}${search}${body ?? ''}`
+    for (const [id] of text.matchAll(UUID)) {
+      const whose = owner.get(id)
+      if (whose && whose !== self && !asked.includes(id)) result.foreign.push(`${where} with ${id}`)
+    }
+    // One that names a foreign thing in its path succeeds only by doing something to it.
+    if (ids !== self && response.status < 300 && /\{/.test(operation.path)) result.foreign.push(where)
+    if (response.status === 201) remember(self, JSON.parse(text))
+  }
+
+  const remember = (self: Tenant, body: Record<string, unknown>) => {
+    if (typeof body.latest_revision_id !== 'string') return
+    keep(self, 'deployment_id', body.id as string)
+    keep(self, 'revision_id', body.latest_revision_id)
+  }
+
+  const create = operations.find(({ id }) => id === 'createDeployment')!
+  for (let i = 0; i < count; i++) {
+    const made = await bootstrap(app.database, { organization: `org-${crypto.randomUUID()}` })
+    const tenant: Tenant = { key: made.api_key, own: made.tenant_id, ids: {} }
+    tenants.push(tenant)
+    for (const [name, id] of Object.entries(made)) if (/^[\da-f-]{36}$/.test(id)) keep(tenant, name, id)
+    for (let n = 0; n < 3; n++) await ask(tenant, create, tenant)
+  }
+  const round = async () => {
+    while (result.asked < total) {
+      const self = pick(tenants)
+      const others = tenants.filter(tenant => tenant !== self)
+      // Of the wholesale ones a few do.
+      const operation = pick(tenantOperations)
+      await ask(self, operation, pick([self, pick(others)]))
+      progress?.(result.asked)
+    }
+  }
+  await Promise.all(Array.from({ length: 4 }, round))
+  result.foreign.push(...(await findCrossedRows(app.database)))
+  return result
+}
+
+/** The document's own example under a new name, so that making one succeeds. */
+function makeBody({ body }: Operation): Record<string, unknown> {
+  const { example = {} } = (body!.meta() ?? {}) as { example?: Record<string, unknown> }
+  return { ...example, ...('name' in example && { name: `app-${crypto.randomUUID()}` }) }
+}
+
+/** Ids of the other's wherever the body has a member for one. */
+function swapIds(body: Record<string, unknown>, { ids }: Tenant): Record<string, unknown> {
+  const members = Object.entries(body).map(([name, value]) => [name, ids[name]?.at(-1) ?? value])
+  return Object.fromEntries(members)
+}
+
+function makeQuery({ query }: Operation, { ids }: Tenant): string {
+  // Whoever waits holds up everyone behind.
+  if (query && 'timeout' in query.shape) return '?timeout=0'
+  if (!query || !('deployment_ids' in query.shape)) return ''
+  return `?deployment_ids=${(ids.deployment_id ?? []).slice(-5).join()}`
+}
+
+/** Rows of one tenant that point to another's, and events that someone else caused. */
+async function findCrossedRows(database: Database): Promise<string[]> {
+  const counts = {
+    revisions: sql`select count(*) from revisions c join deployments p on p.id = c.deployment_id where c.tenant_id <> p.tenant_id`,
+    secrets: sql`select count(*) from deployment_secrets c join deployments p on p.id = c.deployment_id where c.tenant_id <> p.tenant_id`,
+    projects: sql`select count(*) from projects c join deployments p on p.id = c.deployment_id where c.tenant_id <> p.tenant_id`,
+    actors: sql`select count(*) from revisions c join api_keys k on k.id = c.actor_id where c.organization_id <> k.organization_id`,
+    events: sql`select count(*) from events e join api_keys k on k.id = e.actor_id where e.organization_id <> k.organization_id`,
+    subjects: sql`select count(*) from events e join deployments d on d.id = e.subject_id where e.tenant_id <> d.tenant_id`,
+  }
+  const rows = await runAsSystem(database, ...Object.values(counts))
+  return Object.keys(counts).flatMap((name, i) => {
+    const count = Number((rows[i] as string[][])[0]![0])
+    return count > 0 ? [`${count} rows crossed: ${name}`] : []
+  })
+}

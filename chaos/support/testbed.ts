@@ -1,0 +1,78 @@
+// What a trial is, and the scene it plays on: a Postgres of its own, the app over it, tenants, and the end of all that was started.
+import { join } from 'node:path'
+import type { Measurement } from '../../bench/support/bench-context.ts'
+import type { Cleanup } from '../../bench/support/processes.ts'
+import { makeTempFolder } from '../../bench/support/workerd.ts'
+import { type BootstrapResult, bootstrap } from '../../src/access/bootstrap.ts'
+import { createLogins } from '../../src/host/database-logins.ts'
+import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
+import type { GatewayOptions } from '../../src/host/gateway.ts'
+import { migrate } from '../../src/host/migrate.ts'
+import { createHost } from '../../src/host/node.ts'
+import { REGISTRY_SETTINGS } from '../../test/support/registry-settings.ts'
+
+export type Trial = {
+  id: string
+  what: string
+  target: string
+  /** With less than the whole for a quick look: `share` of the counts, which the tests take. */
+  run(lab: TrialContext): Promise<Measurement>
+}
+
+export type TrialContext = Cleanup & {
+  seed: number
+  share: number
+  progress(text: string): void
+}
+
+export type Fetch = (request: Request) => Response | Promise<Response>
+
+export type Testbed = {
+  app: ReturnType<typeof createHost>['app']
+  gateway: NonNullable<ReturnType<typeof createHost>['gateway']>
+  url: string
+  tenant(): Promise<BootstrapResult>
+  /** Ends the server as a crash would; it may be started again on the same folder and port. */
+  crash(signal: 'SIGQUIT' | 'SIGKILL'): Promise<void>
+  restart(): Promise<void>
+  pid(): number
+}
+
+export const SETTINGS = {
+  ...{ SEALING_KEYS: `a:${Buffer.alloc(32, 7).toString('base64url')}`, RATE_LIMIT_PER_MINUTE: '0' },
+  PUBLIC_URL: 'http://slipway.test',
+  ...REGISTRY_SETTINGS,
+}
+export const SILENT_LOG = { log: () => {} }
+
+export async function openTestbed(
+  lab: TrialContext,
+  { durable = false, ...options }: { durable?: boolean } & Omit<GatewayOptions, 'databaseUrl'> = {},
+): Promise<Testbed> {
+  const dataDir = join(await makeTempFolder(lab), 'data')
+  let server: Postgres | undefined
+  lab.defer(() => server?.stop())
+  server = await startPostgres({ dataDir, durable })
+  const { url, port } = server
+  await migrate(url, SILENT_LOG)
+  const { app, system } = await createLogins(url)
+  const host = createHost({ ...SETTINGS, DATABASE_URL: app, DATABASE_SYSTEM_URL: system }, SILENT_LOG, options)
+  lab.defer(() => host.close())
+  return {
+    app: host.app,
+    gateway: host.gateway!,
+    url,
+    tenant: () => bootstrap(host.app.database, { organization: `org-${crypto.randomUUID()}` }),
+    async crash(signal) {
+      process.kill(server!.pid, signal)
+      await server!.exited
+    },
+    async restart() {
+      server = await startPostgres({ dataDir, port, durable })
+    },
+    pid: () => server!.pid,
+  }
+}
+
+/** As many of a trial's full count as this run takes, but never none. */
+export const scaleCount = ({ share }: TrialContext, full: number): number => Math.max(1, Math.ceil(full * share))

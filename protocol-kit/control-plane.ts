@@ -1,0 +1,99 @@
+// A control plane to drive an agent with: a real one, in this process, whose clock can be moved and whose answers can be cut.
+import { once } from 'node:events'
+import { mkdtemp, rm } from 'node:fs/promises'
+import type { IncomingMessage, Server } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { createAdaptorServer } from '@hono/node-server'
+import { bootstrap } from '../src/access/bootstrap.ts'
+import { startPostgres } from '../src/host/embedded-postgres.ts'
+import { migrate } from '../src/host/migrate.ts'
+import { createHost } from '../src/host/node.ts'
+
+/** What an agent asked and was answered. */
+export type Exchange = {
+  key: string
+  path: string
+  // biome-ignore lint/suspicious/noExplicitAny: held against the schemas by the app itself
+  request: any
+  status: number
+  // biome-ignore lint/suspicious/noExplicitAny: see above
+  response: any
+}
+export type ControlPlane = Awaited<ReturnType<typeof startControlPlane>>
+
+export async function startControlPlane() {
+  const folder = await mkdtemp(join(tmpdir(), 'slipway-kit-'))
+  const postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
+  await migrate(postgres.url, { log: () => {} })
+  const clock = { ahead: 0 }
+  const settings = {
+    ALLOW_LOOPBACK: 'true',
+    DATABASE_URL: postgres.url,
+    SEALING_KEYS: `kit:${Buffer.alloc(32, 1).toString('base64url')}`,
+    RATE_LIMIT_PER_MINUTE: '0',
+    UPLOADS_DIR: join(folder, 'uploads'),
+  }
+  const { app, close } = createHost(settings, { log: () => {}, clockOffset: () => clock.ahead })
+  const exchanges: Exchange[] = []
+  /** Whose answers are lost on the way, and how many more of them. */
+  const cut = { key: '', left: 0, done: 0 }
+
+  const serve = async (request: Request, { incoming }: { incoming: IncomingMessage }) => {
+    const { pathname: path } = new URL(request.url)
+    const key = request.headers.get('X-Api-Key') ?? ''
+    if (!path.startsWith('/v1/sync/') || request.method !== 'POST') return app.fetch(request)
+    // Nobody's test waits for the better part of a minute.
+    const text = (await request.text()).replace(
+      /"wait":\s*\d+/,
+      wait => `"wait":${Math.min(2, Number(/\d+/.exec(wait)))}`,
+    )
+    const { method, headers, signal } = request
+    const answer = await app.fetch(new Request(request.url, { method, headers, body: text, signal }))
+    const body = await answer.text()
+    const read = (json: string) => JSON.parse(json || 'null')
+    exchanges.push({ key, path, request: read(text), status: answer.status, response: read(body) })
+    if (cut.left > 0 && cut.key === key) {
+      cut.left--
+      cut.done++
+      incoming.socket.destroy()
+    }
+    const sooner = new Headers(answer.headers)
+    if (sooner.has('Retry-After')) sooner.set('Retry-After', '2')
+    return new Response(body || null, { status: answer.status, headers: sooner })
+  }
+  const server = createAdaptorServer({ fetch: serve as never }) as Server
+  await once(server.listen(0, '127.0.0.1'), 'listening')
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+
+  /** A workspace of its own for each scenario. */
+  async function newWorkspace() {
+    const { api_key, organization_id, tenant_id } = await bootstrap(app.database, {
+      organization: `kit-${crypto.randomUUID()}`,
+    })
+    // biome-ignore lint/suspicious/noExplicitAny: read as the scenario expects it
+    const call = async (method: string, path: string, body?: unknown): Promise<{ status: number; body: any }> => {
+      const headers = { 'X-Api-Key': api_key, ...(body !== undefined && { 'Content-Type': 'application/json' }) }
+      const init = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) }
+      const answer = await fetch(url + path, init)
+      const text = await answer.text()
+      return { status: answer.status, body: text ? JSON.parse(text) : undefined }
+    }
+    const wanted = { compute_type: 'local', compute_id: 'kit' }
+    const listener_id: string = (await call('POST', '/v2/listeners', wanted)).body.id
+    const { body: key } = await call('POST', `/v2/listeners/${listener_id}/keys`, {})
+    return { call, organization_id, tenant_id, listener_id, listener_key: key.key as string }
+  }
+
+  return {
+    ...{ url, clock, exchanges, cut, newWorkspace, database: app.database },
+    async stop() {
+      server.closeAllConnections()
+      server.close()
+      await close()
+      await postgres.stop()
+      await rm(folder, { recursive: true, force: true, maxRetries: 9 })
+    },
+  }
+}

@@ -1,0 +1,133 @@
+// API keys of workspaces and of organisations: made once, shown once, never able to do more than the key that made them.
+import { and, eq, getTableColumns, isNull, type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { type Ctx, verb } from '../kernel/context.ts'
+import { makeKeyHint, newApiKey } from '../kernel/crypto.ts'
+import { db, inOrganization, inTenant, type Row, run, textArray } from '../kernel/db.ts'
+import { sha256Hex } from '../kernel/digest.ts'
+import { commit } from '../kernel/journal.ts'
+import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
+import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
+import { apiKeys } from '../tables.ts'
+import type * as schema from './schema.ts'
+
+type Ref = z.output<typeof schema.KeyRef>
+type NewKeyInput = z.output<typeof schema.NewApiKey>
+
+type KeyPage = z.output<typeof schema.KeyQuery>
+
+const { key_hash: _, budget_id: __, ...visibleColumns } = getTableColumns(apiKeys)
+type KeyRow = Omit<typeof apiKeys.$inferSelect, 'key_hash' | 'budget_id'>
+
+const toWire = (row: KeyRow) => ({
+  id: row.id,
+  organization_id: row.organization_id,
+  tenant_id: row.tenant_id,
+  listener_id: row.listener_id,
+  description: row.description,
+  hint: row.hint,
+  role_id: row.role_id,
+  permissions: row.permissions,
+  expires_at: toIsoTime(row.expires_at),
+  last_used_at: toIsoTime(row.last_used_at),
+  created_by: row.created_by,
+  created_at: toIsoTime(row.created_at),
+})
+
+const workspaceKeys = inTenant(apiKeys)
+const organizationKeys = inOrganization(apiKeys)
+
+async function listKeys(ctx: Ctx, page: KeyPage, within: SQL) {
+  const { limit, offset } = pageBounds(page)
+  const madeBy = page.created_by ? eq(apiKeys.created_by, page.created_by) : undefined
+  const query = db
+    .select(visibleColumns)
+    .from(apiKeys)
+    .where(and(within, isNull(apiKeys.revoked_at), madeBy, afterCursor(apiKeys, page)))
+    .orderBy(...newestFirst(apiKeys))
+    .limit(limit)
+    .offset(offset)
+  return toListPage(await run(ctx, query), page, toWire)
+}
+
+/** A listener's agent has a key that is bound to it. */
+export async function createKey(ctx: Ctx, input: NewKeyInput, tenant: SQL, scope: 'workspace' | 'key', listener?: SQL) {
+  const key = newApiKey()
+  const { description, role_id, permissions, expires_at } = input
+  // Without a role the new key is as its maker, and as narrow.
+  const narrowed = permissions ? textArray(permissions) : role_id ? sql`null::text[]` : sql`(actor_key()).permissions`
+  const values = {
+    organization_id: sql`current_organization()`,
+    tenant_id: tenant,
+    ...(listener && { listener_id: listener }),
+    description,
+    hint: makeKeyHint(key),
+    key_hash: sha256Hex(key),
+    role_id: sql`grantable_role(${role_id ?? sql`actor_role(${scope})`}::uuid, ${scope}, ${narrowed})`,
+    permissions: narrowed,
+    expires_at: sql`grantable_expiry(${expires_at ?? null}::timestamptz)`,
+    created_by: sql`current_actor()`,
+  }
+  // It travels sealed with the row, so that a repeated request can be answered with the same key, and only to the same caller.
+  const caller = ctx.actor.kind === 'key' ? ctx.actor.hash : ctx.requestId
+  const sealed = await ctx.sealer.seal(key, caller, 'api_key')
+  const change = db
+    .insert(apiKeys)
+    .values(values)
+    .returning({ ...visibleColumns, sealed_key: sql<string>`${sealed}::text`.as('sealed_key') })
+  const data = withoutNulls({ description, role_id, permissions, expires_at })
+  const row = requireRow(await commit(ctx, 'api_key.created', change, data), 'role_not_found')
+  return { ...toWire(row), key: await ctx.sealer.open(row.sealed_key, caller, 'api_key') }
+}
+
+const activeKey = ({ key_id }: Ref, within: SQL) => and(eq(apiKeys.id, key_id), within, isNull(apiKeys.revoked_at))
+
+/** Keys that were revoked before revoking spread to what they made are passed through: what they made may be alive. */
+async function readKey(ctx: Ctx, ref: Ref, within: SQL) {
+  const reached = sql`(select id, created_by, revoked_at from ${apiKeys} where ${within})`
+  const made = sql<string>`(
+    with recursive made as (
+      select ${ref.key_id}::uuid as id
+      union
+      select child.id
+      from made
+      join ${reached} child on child.created_by = made.id)
+    select count(*)
+    from made
+    join ${reached} child on child.id = made.id
+    where child.id <> ${ref.key_id}::uuid and child.revoked_at is null)`
+  const query = db
+    .select({ ...visibleColumns, descendants: made.as('descendants') })
+    .from(apiKeys)
+    .where(activeKey(ref, within))
+  const row = requireRow(await run(ctx, query), 'key_not_found')
+  return { ...toWire(row), descendants: Number(row.descendants) }
+}
+
+/** The function revokes the keys that it made too, and journals each where it belongs. */
+async function revokeKey(ctx: Ctx, ref: Ref, within: SQL) {
+  const revoked = sql<Row>`
+    select revoke_key_tree(reached.id)
+    from (select ${apiKeys.id} from ${apiKeys} where ${activeKey(ref, within)}) reached`
+  requireRow(await run(ctx, revoked), 'key_not_found')
+}
+
+export const listWorkspaceKeys = verb('api-keys:read', (ctx, page: KeyPage) => listKeys(ctx, page, workspaceKeys))
+export const readWorkspaceKey = verb('api-keys:read', (ctx, ref: Ref) => readKey(ctx, ref, workspaceKeys))
+export const createWorkspaceKey = verb('api-keys:create', (ctx, input: NewKeyInput) =>
+  createKey(ctx, input, sql`current_tenant()`, 'workspace'),
+)
+export const revokeWorkspaceKey = verb('api-keys:delete', (ctx, ref: Ref) => revokeKey(ctx, ref, workspaceKeys))
+
+export const listOrganizationKeys = verb('organization:manage-keys', (ctx, page: KeyPage) =>
+  listKeys(ctx, page, organizationKeys),
+)
+export const readOrganizationKey = verb('organization:manage-keys', (ctx, ref: Ref) =>
+  readKey(ctx, ref, organizationKeys),
+)
+export const createOrganizationKey = verb('organization:manage-keys', (ctx, input: NewKeyInput) =>
+  createKey(ctx, input, sql`null::uuid`, 'key'),
+)
+export const revokeOrganizationKey = verb('organization:manage-keys', (ctx, ref: Ref) =>
+  revokeKey(ctx, ref, organizationKeys),
+)

@@ -1,0 +1,252 @@
+// The files of a repository at a commit: fetched shallowly with real git into a mirror that the deployment keeps.
+import { execFile } from 'node:child_process'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import type { Network } from '../../protocol/address-kind.ts'
+import { type BuildTask, type Commit, PermanentError } from '../engines/engine.ts'
+import { truncateText } from '../redaction/last-lines.ts'
+import { measureMegabytes, readText, removeRecursively } from '../system/files.ts'
+import { type AllowedAddress, resolveAllowedAddress } from './allowed-address.ts'
+import { runCommand } from './command.ts'
+
+export type GitSource = {
+  url: string
+  ref: string
+  commit_sha: string | null
+  /** Asked for when it is needed: it may be good for a short time only. */
+  credential: (signal: AbortSignal) => Promise<GitCredential | null>
+}
+export type GitCredential = { username: string; password: string }
+type Options = {
+  revision: string
+  task: BuildTask
+  folder: string
+  disk_mb: number
+  path: string
+  /** Where a repository may be, though it is not public. */
+  networks: Network[]
+}
+
+const PEELED_SUFFIX = '^{}'
+const FULL_SHA = /^[0-9a-f]{40}([0-9a-f]{24})?$/
+const MAX_MIRROR_MB = 1024
+/** Of what git says: the beginning counts. */
+const MAX_OUTPUT_CHARACTERS = 1024 * 1024
+const GIT_TIMEOUT_MS = 5 * 60_000
+/** An older one does not know `http.curloptResolve`, and would look the name up again. */
+const OLDEST_GIT = [2, 37] as const
+/** Nothing of what a build may have written into it. */
+const MIRROR_CONFIG = '[core]\n\trepositoryformatversion = 0\n\tbare = true\n'
+const REDIRECT_RESPONSE = /returned error: 30\d/
+
+export async function checkOutCommit(source: GitSource, options: Options): Promise<Commit> {
+  const mirror = join(options.task.cache, 'git')
+  try {
+    return await checkOutOnce(source, options, mirror)
+  } catch (error) {
+    // What an earlier agent was killed in the middle of may have spoilt the mirror; a fresh one tells.
+    if (options.task.signal.aborted || !/corrupt|not a git repository|bad object|\.lock/i.test(String(error)))
+      throw error
+    await removeRecursively(mirror)
+    await removeRecursively(options.folder)
+    return checkOutOnce(source, options, mirror)
+  }
+}
+
+async function checkOutOnce(
+  source: GitSource,
+  { revision, task, folder, disk_mb, path, networks }: Options,
+  mirror: string,
+): Promise<Commit> {
+  const { ref } = source
+  await assertGitVersion(path)
+  const reached = await resolveAllowedAddress(source.url, networks)
+  const url = reached.url.href
+  const credential = await source.credential(task.signal)
+  const hidden = credential ? [credential.password, basicAuth(credential), encodeURIComponent(credential.password)] : []
+  // A server may say again what it was told.
+  const hide = (line: string) => hidden.reduce((text, one) => text.replaceAll(one, '***'), line)
+  const env = gitEnvironment(task, reached, credential, path)
+  const git = async (args: string[], what: string, index: Record<string, string> | null = null) => {
+    const lines: string[] = []
+    const command = ['git', '--git-dir', mirror, ...args]
+    let left = MAX_OUTPUT_CHARACTERS
+    // A server may name branches, and a commit have a message, without end.
+    const output = (line: string) => {
+      left -= line.length + 1
+      if (left >= 0) lines.push(line)
+    }
+    await runCommand(command, {
+      ...(index ? { cwd: folder, disk_mb } : { cwd: mirror, disk_mb: 2 * MAX_MIRROR_MB }),
+      env: { ...env, ...index },
+      revision,
+      task,
+      label: what,
+      output,
+      redactLine: hide,
+      time_ms: GIT_TIMEOUT_MS,
+    }).catch(error => {
+      if (error instanceof PermanentError && REDIRECT_RESPONSE.test(error.message)) throw redirectError(url)
+      throw error
+    })
+    return lines
+  }
+
+  fs.mkdirSync(join(task.cache, 'home'), { recursive: true, mode: 0o700 })
+  await resetMirror(mirror)
+  if (!fs.existsSync(join(mirror, 'HEAD'))) await git(['init', '--quiet', '--bare'], 'git')
+  // A lock that a killed git left would be in everybody's way.
+  fs.rmSync(join(mirror, 'shallow.lock'), { force: true })
+
+  task.log(`Fetching ${ref} of ${url}`)
+  const { sha, at } = source.commit_sha
+    ? { sha: source.commit_sha, at: source.commit_sha }
+    : resolveRef(
+        ref,
+        url,
+        await git(
+          ['ls-remote', '--', url, ...candidateRefs(ref)],
+          `The repository ${url} cannot be read: see that it is there, and that its integration may read it. Git`,
+        ),
+      )
+  const fetch = ['fetch', '--quiet', '--depth=1', '--no-tags', '--no-recurse-submodules', '--force', '--', url]
+  const keep = `refs/slipway/${revision}`
+  const what = `The commit ${sha} cannot be fetched from ${url}: git`
+  await git([...fetch, `${sha}:${keep}`], what).catch(async error => {
+    // A server that gives out only what its branches point to.
+    if (at === sha || task.signal.aborted) throw error
+    await git([...fetch, `${at}:${keep}`], what)
+  })
+
+  const [commit = '', author = '', ...message] = await git(['log', '-1', '--format=%H%n%an%n%B', keep], 'git')
+  task.log(`Building commit ${commit}: ${message[0] ?? ''}`)
+  fs.mkdirSync(folder, { recursive: true })
+  const index = { GIT_INDEX_FILE: `${folder}.index`, GIT_WORK_TREE: folder }
+  await git(['read-tree', commit], 'git', index)
+  await git(['checkout-index', '--all', '--force', '--quiet'], 'git', index)
+  fs.rmSync(`${folder}.index`, { force: true })
+  if ((await measureMegabytes(folder, disk_mb)) > disk_mb)
+    throw new PermanentError(`The commit has more than the ${disk_mb} MB that a source may.`)
+  if (fs.existsSync(join(folder, '.gitmodules')))
+    task.log(
+      'Its submodules are left out: add their files to the repository, or fetch them in `install_command`.',
+      'WARNING',
+    )
+  if (usesLfs(folder))
+    task.log(
+      'Its files in Git LFS are left as pointers: fetch them in `install_command`, with a token of its own.',
+      'WARNING',
+    )
+  if ((await measureMegabytes(mirror, MAX_MIRROR_MB)) >= MAX_MIRROR_MB) await removeRecursively(mirror)
+  return {
+    sha: commit,
+    author: truncateText(author, 200) || null,
+    message: truncateText(message.join('\n').trim(), 2000) || null,
+  }
+}
+
+async function assertGitVersion(PATH: string): Promise<void> {
+  const said = await promisify(execFile)('git', ['version'], { env: { PATH } }).catch(() => ({ stdout: '' }))
+  const [, major = 0, minor = 0] = /^git version (\d{1,3})\.(\d{1,3})/.exec(said.stdout) ?? []
+  const [oldest, least] = OLDEST_GIT
+  if (Number(major) > oldest || (Number(major) === oldest && Number(minor) >= least)) return
+  throw new PermanentError(`This agent needs git ${OLDEST_GIT.join('.')} or newer on its machine: ask whoever runs it.`)
+}
+
+/** Builds of the deployment may write to where it is kept: what tells git how to work is ours each time. */
+async function resetMirror(mirror: string): Promise<void> {
+  if (!fs.lstatSync(mirror, { throwIfNoEntry: false })?.isDirectory()) await removeRecursively(mirror)
+  fs.mkdirSync(mirror, { recursive: true, mode: 0o700 })
+  for (const name of ['config', 'config.worktree', 'info', 'hooks', 'commondir', 'objects/info'])
+    await removeRecursively(join(mirror, name))
+  if (fs.existsSync(join(mirror, 'HEAD'))) fs.writeFileSync(join(mirror, 'config'), MIRROR_CONFIG)
+}
+
+const redirectError = (url: string) =>
+  new PermanentError(
+    `The repository ${url} cannot be read: its server redirects to another address, which is not followed. Give the address that it redirects to.`,
+  )
+
+/** Without a driver that we name, git leaves their pointers. */
+function usesLfs(folder: string): boolean {
+  return /\bfilter=lfs\b/.test(readText(folder, '.gitattributes')?.slice(0, 65_536) ?? '')
+}
+
+/** Asked for by these names, a repository of many refs does not tell them all. */
+const candidateRefs = (ref: string) =>
+  [ref, `refs/heads/${ref}`, `refs/tags/${ref}`].flatMap(name => [name, name + PEELED_SUFFIX])
+
+/** As git itself looks for it: the whole name, a branch, a tag, a commit. */
+function resolveRef(ref: string, url: string, lines: string[]): { sha: string; at: string } {
+  const refs = new Map(lines.map(line => line.split('\t').reverse() as [string, string]))
+  for (const name of candidateRefs(ref)) {
+    // Of an annotated tag, the commit that it is of.
+    const sha = refs.get(name + PEELED_SUFFIX) ?? refs.get(name)
+    if (sha && name !== 'HEAD') return { sha, at: name }
+  }
+  if (FULL_SHA.test(ref)) return { sha: ref, at: ref }
+  throw new PermanentError(
+    `${url} has no branch, tag or whole commit id \`${ref}\`: correct \`repo_ref\`, or push the branch.`,
+  )
+}
+
+const basicAuth = ({ username, password }: { username: string; password: string }) =>
+  Buffer.from(`${username}:${password}`).toString('base64')
+
+const bracketIpv6 = (address: string) => (address.includes(':') ? `[${address}]` : address)
+
+/**
+ * The credential is for the repository's own origin; a redirect, or what a server names besides, leads where nobody
+ * judged.
+ */
+export function gitSettings({ url, addresses }: AllowedAddress, credential: GitCredential | null) {
+  const scheme = url.protocol.slice(0, -1)
+  const port = url.port || (scheme === 'https' ? '443' : '80')
+  const settings: [name: string, value: string][] = [
+    ['core.hooksPath', '/dev/null'],
+    ['core.fsmonitor', 'false'],
+    ['credential.helper', ''],
+    ['gc.auto', '0'],
+    ['protocol.version', '2'],
+    ['protocol.allow', 'never'],
+    [`protocol.${scheme}.allow`, 'always'],
+    ['http.followRedirects', 'false'],
+    ['transfer.bundleURI', 'false'],
+    ['fetch.uriProtocols', ''],
+    ['http.proxy', ''],
+    ['http.sslVerify', 'true'],
+    ['http.lowSpeedLimit', '1000'],
+    ['http.lowSpeedTime', '60'],
+  ]
+  if (addresses.length > 0)
+    settings.push(['http.curloptResolve', `${url.hostname}:${port}:${addresses.map(bracketIpv6).join(',')}`])
+  if (credential) settings.push([`http.${url.origin}/.extraHeader`, `Authorization: Basic ${basicAuth(credential)}`])
+  return { scheme, settings }
+}
+
+/** Nothing of this machine's configuration; the credential in the environment, where no list of processes shows it. */
+function gitEnvironment(
+  task: BuildTask,
+  reached: AllowedAddress,
+  credential: GitCredential | null,
+  PATH: string,
+): Record<string, string> {
+  const { scheme, settings } = gitSettings(reached, credential)
+  return {
+    PATH,
+    HOME: join(task.cache, 'home'),
+    LANG: 'C.UTF-8',
+    GIT_TERMINAL_PROMPT: '0',
+    GIT_CONFIG_NOSYSTEM: '1',
+    GIT_CONFIG_GLOBAL: '/dev/null',
+    GIT_ALLOW_PROTOCOL: scheme,
+    GIT_CONFIG_COUNT: String(settings.length),
+    ...Object.fromEntries(
+      settings.flatMap(([key, value], i) => [
+        [`GIT_CONFIG_KEY_${i}`, key],
+        [`GIT_CONFIG_VALUE_${i}`, value],
+      ]),
+    ),
+  }
+}

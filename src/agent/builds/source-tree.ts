@@ -1,0 +1,68 @@
+// From a source to the files of an application and what its configuration says: a repository, an archive or a template.
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { type Commit, PermanentError, type SourceTree } from '../engines/engine.ts'
+import { listFolder } from '../system/files.ts'
+import { ARCHIVE_LIMITS, type ArchiveSource, downloadArchive, unpackArchive } from './archive.ts'
+import { checkOutCommit, type GitSource } from './git-checkout.ts'
+import { readRuntimeConfiguration } from './runtime-configuration.ts'
+
+/** Where the files of a revision come from; exactly one of the first three is there. */
+export type BuildSource = {
+  git: GitSource | null
+  archive: ArchiveSource | null
+  template_id: string | null
+  platform_config_path: string | null
+  install_command: string | null
+  build_command: string | null
+}
+type Options = Parameters<typeof checkOutCommit>[1] & { templates?: string }
+
+export const TEMPLATES_FOLDER = fileURLToPath(new URL('../../../templates/', import.meta.url))
+const DEFAULT_CONFIGURATION_PATH = 'slipway.json'
+
+export async function loadSourceTree(origin: BuildSource, options: Options): Promise<SourceTree> {
+  const { folder, task } = options
+  const commit = await fetchFiles(origin, options)
+  task.signal.throwIfAborted()
+  const path = origin.platform_config_path ?? DEFAULT_CONFIGURATION_PATH
+  const configuration = readRuntimeConfiguration(folder, path)
+  if (!configuration && origin.platform_config_path) {
+    if (!fs.existsSync(join(folder, 'package.json')))
+      throw new PermanentError(
+        `The source has neither the file \`${path}\` nor a package.json: add one, or correct \`platform_config_path\`.`,
+      )
+    task.log(`There is no \`${path}\`: what it could say has its defaults.`, 'WARNING')
+  }
+  const { start_command, health_path, env, install_command, build_command } = configuration ?? {}
+  return {
+    folder,
+    commit,
+    start_command: start_command ?? null,
+    health_path: health_path ?? null,
+    env: env ?? {},
+    install_command: origin.install_command ?? install_command ?? null,
+    build_command: origin.build_command ?? build_command ?? null,
+  }
+}
+
+async function fetchFiles({ git, archive, template_id }: BuildSource, options: Options): Promise<Commit | null> {
+  const { folder, task, disk_mb, templates = TEMPLATES_FOLDER } = options
+  if (git) return checkOutCommit(git, options)
+  if (archive) {
+    const file = `${folder}.tgz`
+    await downloadArchive(archive, file, task)
+    task.log('Unpacking it')
+    await unpackArchive(file, folder, task, { ...ARCHIVE_LIMITS, megabytes: disk_mb })
+    fs.rmSync(file, { force: true })
+    return null
+  }
+  const gallery = listFolder(templates)
+    .filter(name => !name.includes('.'))
+    .sort()
+  if (!template_id || !gallery.includes(template_id))
+    throw new PermanentError(`There is no template \`${template_id}\`: choose one of ${gallery.join(', ')}.`)
+  await fs.promises.cp(join(templates, template_id), folder, { recursive: true })
+  return null
+}

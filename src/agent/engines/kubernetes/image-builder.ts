@@ -1,0 +1,199 @@
+// Makes images of files for a cluster: built by a container engine beside the agent, pushed to a registry, run from there.
+import { createHash } from 'node:crypto'
+import * as fs from 'node:fs'
+import { buildDockerfile, buildInBaseImage, hasDockerfile, readBaseImages } from '../../images/build-image.ts'
+import { DockerApi, DockerApiError } from '../../images/docker-api.ts'
+import { explainPullFailure } from '../../images/image-failures.ts'
+import { pushImage } from '../../images/push-image.ts'
+import { encodeLogin, parseDockerConfig, type RegistryLogin } from '../../images/registry-logins.ts'
+import { DEPLOYMENT_LABEL, OWNER_LABEL, REVISION_LABEL } from '../container/replica-spec.ts'
+import { type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../engine.ts'
+import { loginsFor, parseReference } from './image-reference.ts'
+import type { KubernetesSettings } from './settings.ts'
+
+type EngineObject = { Id: string; Labels?: Record<string, string> | null }
+type InspectedImage = { Config?: { User?: string; Labels?: Record<string, string> | null } | null }
+/** Where it is pushed to, and with what. */
+export type PushTarget = { repository: string; login: RegistryLogin | null }
+/** What whoever deployed it may pull that image with. */
+type FindLogin = (image: string) => Promise<RegistryLogin | null>
+export type BuiltImage = { location: string; start_command: string | null }
+
+/** Who an application is that was built in the base image, unless the operator says who. */
+const DEFAULT_USER = 1000
+
+export class ImageBuilder {
+  readonly #settings: KubernetesSettings
+  readonly #owner: string
+  readonly #buildingRevisions = new Set<string>()
+  #api: Promise<DockerApi> | undefined
+
+  constructor(settings: KubernetesSettings, agent_id: string) {
+    this.#settings = settings
+    this.#owner = createHash('sha256').update(`builds of ${agent_id}`).digest('hex').slice(0, 12)
+  }
+
+  /** Of an earlier agent: what it was building, and whatever is kept for deployments that are no more. */
+  async open(deployments: string[]): Promise<void> {
+    const api = await this.#connect()
+    for (const { Id } of await this.#listOwned(api, 'containers')) await api.removeContainer(Id)
+    const left = [...(await this.#listOwned(api, 'images')), ...(await this.#listOwned(api, 'volumes'))]
+    for (const deployment of new Set(left.map(({ Labels }) => Labels?.[DEPLOYMENT_LABEL])))
+      if (deployment && !deployments.includes(deployment)) await this.removeDeployment(deployment)
+  }
+
+  async build(
+    unit: RevisionSpec,
+    tree: SourceTree,
+    place: PushTarget,
+    loginFor: FindLogin,
+    task: BuildTask,
+  ): Promise<BuiltImage> {
+    this.#buildingRevisions.add(unit.revision_id)
+    try {
+      const api = await this.#connect()
+      if (hasDockerfile(tree))
+        for (const image of readBaseImages(tree))
+          await this.#pullBaseImage(api, image, unit, await loginFor(image), task)
+      const { id, start_command } = await this.#buildImage(api, unit, tree, task)
+      task.signal.throwIfAborted()
+      const digest = await pushImage({ api, id, ...place, tag: unit.revision_id, task })
+      task.log(`Pushed ${place.repository}@${digest}`)
+      // The newest stays: what the next one has in common with it is not built again.
+      await this.#removeImages(api, unit.deployment_id, id).catch(() => {})
+      return { location: `${place.repository}@${digest}`, start_command }
+    } catch (error) {
+      if (error instanceof DockerApiError && !task.signal.aborted)
+        throw new PermanentError(`It cannot be built: ${error.message}`)
+      throw error
+    } finally {
+      this.#buildingRevisions.delete(unit.revision_id)
+    }
+  }
+
+  /** What is kept between its builds. */
+  async removeDeployment(deployment_id: string): Promise<void> {
+    const api = await this.#connect()
+    for (const { Id } of await this.#listOwned(api, 'containers', deployment_id)) await api.removeContainer(Id)
+    await this.#removeImages(api, deployment_id)
+    for (const { Id } of await this.#listOwned(api, 'volumes', deployment_id))
+      await api.requestIfExists('DELETE', `/volumes/${Id}`)
+  }
+
+  findLogin(image: string): RegistryLogin | null {
+    const file = this.#settings.build_docker_config
+    if (file === null) return null
+    let text: string
+    try {
+      text = fs.readFileSync(file, 'utf8')
+    } catch {
+      throw new PermanentError(
+        'This agent cannot read the file that K8S_BUILD_DOCKER_CONFIG names: ask whoever runs it.',
+      )
+    }
+    return loginsFor(parseReference(image), parseDockerConfig('The file of K8S_BUILD_DOCKER_CONFIG', text))[0] ?? null
+  }
+
+  async #buildImage(
+    api: DockerApi,
+    unit: RevisionSpec,
+    tree: SourceTree,
+    task: BuildTask,
+  ): Promise<{ id: string; start_command: string | null }> {
+    const { build_base_image: base, run_as_user } = this.#settings
+    const job = { api, owner: this.#owner, unit, tree, task }
+    if (!hasDockerfile(tree)) {
+      if (base === null)
+        throw new PermanentError(
+          'It has no Dockerfile, and this agent was given no base image to build it in: add a Dockerfile, or ask whoever runs the agent to set K8S_BUILD_BASE_IMAGE.',
+        )
+      if (!(await api.getIfExists(`/images/${base}/json`))) await this.#pull(api, base, this.findLogin(base), task)
+      const [id, start_command] = await buildInBaseImage(base, { ...job, user: run_as_user ?? DEFAULT_USER })
+      return { id, start_command }
+    }
+    const id = await buildDockerfile(job)
+    const { Config } = await api.get<InspectedImage>(`/images/${id}/json`)
+    // The cluster would say so too, but only after it was pushed and pulled.
+    if (run_as_user === null && !/^[1-9]\d*(:|$)/.test(Config?.User ?? ''))
+      throw new PermanentError(
+        'The image that its Dockerfile makes runs as root, or names its user by name, which a cluster does not let run: end the Dockerfile with a numeric USER above 0, like `USER 1000`.',
+      )
+    return { id, start_command: tree.start_command }
+  }
+
+  /** What a Dockerfile begins with: with their login, never the operator's; what was built for others here, only if its registry lets them have it. */
+  async #pullBaseImage(
+    api: DockerApi,
+    image: string,
+    unit: RevisionSpec,
+    login: RegistryLogin | null,
+    task: BuildTask,
+  ): Promise<void> {
+    const built = (await api.getIfExists<InspectedImage>(`/images/${image}/json`))?.Config?.Labels?.[DEPLOYMENT_LABEL]
+    if (login || (built && built !== unit.deployment_id)) await this.#pull(api, image, login, task)
+  }
+
+  async #pull(api: DockerApi, image: string, login: RegistryLogin | null, { log, signal }: BuildTask): Promise<void> {
+    log(`Pulling ${image}`)
+    const { name, tag, digest } = parseReference(image)
+    const headers = login ? { 'X-Registry-Auth': encodeLogin(login) } : {}
+    try {
+      const query = { fromImage: name, tag: digest ?? tag }
+      for await (const _ of api.streamProgress('/images/create', { query, headers, signal }));
+    } catch (error) {
+      throw error instanceof DockerApiError && error.status
+        ? new PermanentError(explainPullFailure(image, error.message))
+        : error
+    }
+  }
+
+  /** Those that were built of a deployment, but the one to keep and those that are being built. */
+  async #removeImages(api: DockerApi, deployment_id: string, keep?: string): Promise<void> {
+    for (const { Id, Labels } of await this.#listOwned(api, 'images', deployment_id)) {
+      if (
+        Id === keep ||
+        (Labels?.[REVISION_LABEL] && this.#buildingRevisions.has(Labels[REVISION_LABEL]) && keep !== undefined)
+      )
+        continue
+      try {
+        await api.requestIfExists('DELETE', `/images/${Id}`, { query: { force: true } })
+      } catch (error) {
+        // It is in use.
+        if (!(error instanceof DockerApiError && error.status)) throw error
+      }
+    }
+  }
+
+  /** Podman finds no image that is asked for by two labels. */
+  async #listOwned(
+    api: DockerApi,
+    kind: 'containers' | 'images' | 'volumes',
+    deployment_id?: string,
+  ): Promise<EngineObject[]> {
+    const filters = { label: [`${OWNER_LABEL}=${this.#owner}`] }
+    const all = kind === 'volumes' ? await this.#listVolumes(api, filters) : await this.#listKind(api, kind, filters)
+    return all.filter(({ Labels }) => deployment_id === undefined || Labels?.[DEPLOYMENT_LABEL] === deployment_id)
+  }
+
+  #listKind = (api: DockerApi, kind: string, filters: object) =>
+    api.get<EngineObject[]>(`/${kind}/json`, { filters, ...(kind === 'containers' && { all: true }) })
+
+  async #listVolumes(api: DockerApi, filters: object): Promise<EngineObject[]> {
+    const { Volumes } = await api.get<{ Volumes: ({ Name: string } & EngineObject)[] | null }>('/volumes', { filters })
+    return (Volumes ?? []).map(one => ({ ...one, Id: one.Name }))
+  }
+
+  /** It may be away when the agent starts, and when a build begins. */
+  #connect(): Promise<DockerApi> {
+    const open = async () => {
+      const api = new DockerApi(this.#settings.build_socket!)
+      await api.open()
+      return api
+    }
+    this.#api ??= open().catch(error => {
+      this.#api = undefined
+      throw error
+    })
+    return this.#api
+  }
+}

@@ -1,0 +1,194 @@
+// The pod of an application: its containers, what they may use, and what they may not do. Pure.
+import type { V1Container, V1EnvVar, V1PodTemplateSpec, V1Probe, V1ResourceRequirements } from '@kubernetes/client-node'
+import type * as z from 'zod'
+import type { Container } from '../../../protocol/kubernetes.schema.ts'
+import type { Artifact, RevisionSpec } from '../engine.ts'
+import { type Component, metadataOf, revisionName, selectorLabels, storeName, workloadName } from './names.ts'
+import type { KubernetesSettings } from './settings.ts'
+
+/** The container that the application itself runs in. */
+export const APP_CONTAINER = 'app'
+export const APP_PORT = 8000
+/** Requests that are being answered have this long to end. */
+export const GRACE_SECONDS = 30
+/** A pod that ends goes on listening for a moment, until no proxy sends it anything. */
+const PRE_STOP_SECONDS = 5
+
+export const resourcesOf = (
+  cpu: readonly [number, number],
+  memory: readonly [number, number],
+): V1ResourceRequirements => ({
+  requests: { cpu: millicores(cpu[0]), memory: `${memory[0]}Mi` },
+  limits: { cpu: millicores(cpu[1]), memory: `${memory[1]}Mi` },
+})
+const millicores = (units: number) => `${Math.round(units * 1000)}m`
+
+/** What the profile `restricted` of Kubernetes' pod security asks of each container. */
+export const RESTRICTED_SECURITY = {
+  allowPrivilegeEscalation: false,
+  capabilities: { drop: ['ALL'] },
+  runAsNonRoot: true,
+  seccompProfile: { type: 'RuntimeDefault' },
+}
+
+export type Workload = {
+  component: Exclude<Component, 'redis' | 'database' | 'pull'>
+  scale: readonly [number, number]
+  resources: V1ResourceRequirements
+}
+
+/** The application, and what it was asked to be divided into. */
+export function workloadsOf({ resources: r, parts }: Pick<RevisionSpec, 'resources' | 'parts'>): Workload[] {
+  const all: Workload[] = [
+    {
+      component: 'web',
+      scale: [r.min_scale, r.max_scale],
+      resources: resourcesOf([r.cpu, r.cpu_limit], [r.memory_mb, r.memory_limit_mb]),
+    },
+    {
+      component: 'queue',
+      scale: [r.queue_min_scale, r.queue_max_scale],
+      resources: resourcesOf([r.queue_cpu, r.queue_cpu_limit], [r.queue_memory_mb, r.queue_memory_limit_mb]),
+    },
+    {
+      component: 'orchestrator',
+      scale: [r.orchestrator_min_scale, r.orchestrator_max_scale],
+      resources: resourcesOf(
+        [r.orchestrator_cpu, r.orchestrator_cpu_limit],
+        [r.orchestrator_memory_mb, r.orchestrator_memory_limit_mb],
+      ),
+    },
+    {
+      // It has no scale of its own, and follows the application's.
+      component: 'executor',
+      scale: [r.min_scale, r.max_scale],
+      resources: resourcesOf(
+        [r.executor_cpu, r.executor_cpu_limit],
+        [r.executor_memory_mb, r.executor_memory_limit_mb],
+      ),
+    },
+  ]
+  return all.filter(({ component }) => component === 'web' || parts.includes(component))
+}
+
+const envFromSecret = (name: string, secret: string, key: string): V1EnvVar => ({
+  name,
+  valueFrom: { secretKeyRef: { name: secret, key } },
+})
+
+/** Kubernetes takes `$$` for a dollar, and `$(NAME)` for another variable's value: a text of the application means what it says. Every other dollar stays. */
+const escapeDollars = (text: string) => text.replace(/\$(?=[$(])/g, '$$$$')
+
+/** The deployment's own values win over the runtime configuration's, and the platform's over both. */
+function environmentOf(unit: RevisionSpec, artifact: Artifact, component: Component): V1EnvVar[] {
+  const own = new Set([...Object.keys(unit.secrets), ...unit.secret_references.map(({ name }) => name)])
+  const configured = Object.entries(artifact.env).filter(([name]) => !own.has(name))
+  return [
+    ...configured.map(([name, value]) => ({ name, value: escapeDollars(value) })),
+    ...Object.keys(unit.secrets).map(name => envFromSecret(name, revisionName(unit), name)),
+    ...unit.secret_references.map(from => envFromSecret(from.name, from.secret_name, from.secret_key)),
+    ...(unit.needs_database ? [envFromSecret('DATABASE_URI', storeName(unit, 'database'), 'uri')] : []),
+    ...(unit.parts.includes('redis') ? [envFromSecret('REDIS_URI', storeName(unit, 'redis'), 'uri')] : []),
+    { name: 'PORT', value: String(APP_PORT) },
+    { name: 'SLIPWAY_ROLE', value: component },
+  ]
+}
+
+function probesOf(artifact: Artifact, settings: KubernetesSettings): Partial<V1Container> {
+  const asks: V1Probe = artifact.health_path
+    ? { httpGet: { path: artifact.health_path, port: 'http' } }
+    : { tcpSocket: { port: 'http' } }
+  return {
+    startupProbe: {
+      ...asks,
+      ...{
+        periodSeconds: 2,
+        timeoutSeconds: 2,
+        failureThreshold: Math.max(1, Math.ceil(settings.progress_seconds / 2)),
+      },
+    },
+    readinessProbe: { ...asks, periodSeconds: 5, timeoutSeconds: 5, failureThreshold: 3 },
+    livenessProbe: { ...asks, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 6 },
+  }
+}
+
+function appContainerOf(
+  settings: KubernetesSettings,
+  unit: RevisionSpec,
+  artifact: Artifact,
+  workload: Workload,
+): V1Container {
+  const image = artifact.location
+  return {
+    name: APP_CONTAINER,
+    image,
+    // What a digest names is never another thing; what a tag names may have moved.
+    imagePullPolicy: image.includes('@') ? 'IfNotPresent' : 'Always',
+    ...(artifact.start_command !== null && { command: ['/bin/sh', '-c', escapeDollars(artifact.start_command)] }),
+    env: environmentOf(unit, artifact, workload.component),
+    resources: workload.resources,
+    securityContext: RESTRICTED_SECURITY,
+    // The last words of one that crashed become its status, where it left none itself.
+    terminationMessagePolicy: 'FallbackToLogsOnError',
+    ...(unit.resources.volume_mounts?.length && {
+      volumeMounts: unit.resources.volume_mounts as V1Container['volumeMounts'] & {},
+    }),
+    ...(workload.component === 'web' && {
+      ports: [{ name: 'http', containerPort: APP_PORT, protocol: 'TCP' }],
+      lifecycle: { preStop: { sleep: { seconds: PRE_STOP_SECONDS } } },
+      ...probesOf(artifact, settings),
+    }),
+  }
+}
+
+/** As the user wrote it; where nothing was said of security, the least. */
+const containerOf = (container: z.output<typeof Container>): V1Container =>
+  ({ ...container, securityContext: container.securityContext ?? RESTRICTED_SECURITY }) as V1Container
+
+/** A sidecar that always restarts is one that Kubernetes starts before the application and ends after it. */
+const isNativeSidecar = ({ restartPolicy }: z.output<typeof Container>) => restartPolicy === 'Always'
+
+export function podTemplateOf(
+  settings: KubernetesSettings,
+  unit: RevisionSpec,
+  artifact: Artifact,
+  workload: Workload,
+): V1PodTemplateSpec {
+  const { resources } = unit
+  const sidecars = resources.sidecars ?? []
+  const before = [...sidecars.filter(isNativeSidecar), ...(resources.init_containers ?? [])].map(containerOf)
+  const pulls = new Set([...(resources.image_pull_secrets ?? []).map(({ name }) => name), ...settings.pull_secrets])
+  const { labels, annotations } = metadataOf(settings, unit, workloadName(unit, workload.component), {
+    component: workload.component,
+    ofRevision: true,
+  })
+  const own = resources.service_account_name
+  return {
+    metadata: { labels, ...(annotations && { annotations }) },
+    spec: {
+      // Whoever names an account wants its token; the one that we make can do nothing.
+      serviceAccountName: own ?? revisionName(unit),
+      ...(own == null && { automountServiceAccountToken: false }),
+      enableServiceLinks: false,
+      terminationGracePeriodSeconds: GRACE_SECONDS + PRE_STOP_SECONDS,
+      securityContext: {
+        runAsNonRoot: true,
+        seccompProfile: { type: 'RuntimeDefault' },
+        ...(settings.run_as_user !== null && { runAsUser: settings.run_as_user, fsGroup: settings.run_as_user }),
+      },
+      topologySpreadConstraints: [
+        {
+          ...{ maxSkew: 1, topologyKey: 'kubernetes.io/hostname', whenUnsatisfiable: 'ScheduleAnyway' },
+          labelSelector: { matchLabels: selectorLabels(settings, unit, workload.component) },
+        },
+      ],
+      ...(pulls.size > 0 && { imagePullSecrets: [...pulls].map(name => ({ name })) }),
+      ...(resources.volumes?.length && { volumes: resources.volumes as never }),
+      ...(before.length > 0 && { initContainers: before }),
+      containers: [
+        appContainerOf(settings, unit, artifact, workload),
+        ...sidecars.filter(sidecar => !isNativeSidecar(sidecar)).map(containerOf),
+      ],
+    },
+  }
+}

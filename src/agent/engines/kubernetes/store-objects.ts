@@ -1,0 +1,181 @@
+// The database and the Redis of a deployment, where it asked for them: shared by its revisions, gone with the deployment. Pure.
+import type {
+  KubernetesObject,
+  V1Container,
+  V1NetworkPolicy,
+  V1PersistentVolumeClaim,
+  V1Secret,
+  V1Service,
+  V1StatefulSet,
+} from '@kubernetes/client-node'
+import type { RevisionSpec } from '../engine.ts'
+import { COMPONENT_LABEL, DECIDED_BY_REVISION, metadataOf, ownerLabels, storeName } from './names.ts'
+import { RESTRICTED_SECURITY, resourcesOf } from './pod-template.ts'
+import type { KubernetesSettings } from './settings.ts'
+
+/** The user of both images, as Debian has it. */
+const STORE_USER = 999
+const DATABASE = 'app'
+
+export type StoreObjects = {
+  component: 'redis' | 'database'
+  port: number
+  /** Only the first password is ever used: whatever stands in the cluster wins over a new one. */
+  secret(password: string): V1Secret
+  objects: KubernetesObject[]
+}
+
+export const storesFor = (settings: KubernetesSettings, unit: RevisionSpec): StoreObjects[] => [
+  ...(unit.needs_database ? [databaseObjects(settings, unit)] : []),
+  ...(unit.parts.includes('redis') ? [redisObjects(settings, unit)] : []),
+]
+
+function databaseObjects(settings: KubernetesSettings, unit: RevisionSpec): StoreObjects {
+  const name = storeName(unit, 'database')
+  const r = unit.resources
+  const volume: V1PersistentVolumeClaim = {
+    ...{ apiVersion: 'v1', kind: 'PersistentVolumeClaim' },
+    metadata: storeMetadata(settings, unit, 'database'),
+    spec: {
+      accessModes: ['ReadWriteOnce'],
+      resources: { requests: { storage: `${r.db_storage_gi}Gi` } },
+      ...(settings.storage_class !== null && { storageClassName: settings.storage_class }),
+    },
+  }
+  const ready = { exec: { command: ['pg_isready', '-h', '127.0.0.1', '-U', DATABASE, '-d', DATABASE] } }
+  return storeObjectsOf(settings, unit, {
+    component: 'database',
+    port: 5432,
+    uri: password => `postgres://${DATABASE}:${password}@${name}:5432/${DATABASE}`,
+    before: [volume],
+    volumes: [
+      { name: 'data', persistentVolumeClaim: { claimName: name } },
+      // Parallel queries need more shared memory than a container is given.
+      { name: 'shm', emptyDir: { medium: 'Memory', sizeLimit: '256Mi' } },
+    ],
+    container: {
+      name: 'postgres',
+      image: settings.postgres_image,
+      args: ['-c', `max_connections=${r.db_max_connections}`],
+      env: [
+        { name: 'POSTGRES_USER', value: DATABASE },
+        { name: 'POSTGRES_DB', value: DATABASE },
+        { name: 'POSTGRES_PASSWORD', valueFrom: { secretKeyRef: { name, key: 'password' } } },
+        // Below the mount, which may have a `lost+found` of its own.
+        { name: 'PGDATA', value: '/data/pg' },
+      ],
+      volumeMounts: [
+        { name: 'data', mountPath: '/data' },
+        { name: 'shm', mountPath: '/dev/shm' },
+      ],
+      resources: resourcesOf([r.db_cpu, r.db_cpu_limit], [r.db_memory_mb, r.db_memory_limit_mb]),
+      startupProbe: { ...ready, periodSeconds: 2, failureThreshold: 150 },
+      readinessProbe: { ...ready, periodSeconds: 5, timeoutSeconds: 5 },
+      livenessProbe: { ...ready, periodSeconds: 20, timeoutSeconds: 10, failureThreshold: 6 },
+    },
+  })
+}
+
+function redisObjects(settings: KubernetesSettings, unit: RevisionSpec): StoreObjects {
+  const name = storeName(unit, 'redis')
+  const r = unit.resources
+  const ready = { exec: { command: ['redis-cli', 'ping'] } }
+  return storeObjectsOf(settings, unit, {
+    component: 'redis',
+    port: 6379,
+    uri: password => `redis://:${password}@${name}:6379/0`,
+    before: [],
+    volumes: [],
+    container: {
+      name: 'redis',
+      image: settings.redis_image,
+      // It keeps nothing on disk, and says so when it is full rather than drop what was queued.
+      args: [
+        ...['redis-server', '--requirepass', '$(REDISCLI_AUTH)', '--save', '', '--appendonly', 'no'],
+        ...['--maxmemory', `${Math.floor(r.redis_memory_mb * 0.8)}mb`, '--maxmemory-policy', 'noeviction'],
+      ],
+      env: [{ name: 'REDISCLI_AUTH', valueFrom: { secretKeyRef: { name, key: 'password' } } }],
+      resources: resourcesOf([r.redis_cpu, r.redis_cpu_limit], [r.redis_memory_mb, r.redis_memory_limit_mb]),
+      readinessProbe: { ...ready, periodSeconds: 5, timeoutSeconds: 5 },
+      livenessProbe: { ...ready, periodSeconds: 20, timeoutSeconds: 10, failureThreshold: 6 },
+    },
+  })
+}
+
+type StoreParts = {
+  component: StoreObjects['component']
+  port: number
+  uri(password: string): string
+  before: KubernetesObject[]
+  volumes: NonNullable<NonNullable<V1StatefulSet['spec']>['template']['spec']>['volumes'] & {}
+  container: V1Container
+}
+
+function storeObjectsOf(settings: KubernetesSettings, unit: RevisionSpec, parts: StoreParts): StoreObjects {
+  const { component, port } = parts
+  const name = storeName(unit, component)
+  const own = { ...ownerLabels(settings, unit.deployment_id), [COMPONENT_LABEL]: component }
+  const metadata = storeMetadata(settings, unit, component)
+  const tcp = { port, protocol: 'TCP' }
+
+  const service: V1Service = {
+    ...{ apiVersion: 'v1', kind: 'Service', metadata },
+    spec: { type: 'ClusterIP', selector: own, ports: [{ name: component, ...tcp, targetPort: port }] },
+  }
+  /** Where the cluster enforces it, nobody but this deployment's own pods gets in. */
+  const wall: V1NetworkPolicy = {
+    ...{ apiVersion: 'networking.k8s.io/v1', kind: 'NetworkPolicy', metadata },
+    spec: {
+      podSelector: { matchLabels: own },
+      policyTypes: ['Ingress'],
+      ingress: [{ _from: [{ podSelector: { matchLabels: ownerLabels(settings, unit.deployment_id) } }], ports: [tcp] }],
+    },
+  }
+  const set: V1StatefulSet = {
+    ...{ apiVersion: 'apps/v1', kind: 'StatefulSet', metadata },
+    spec: {
+      serviceName: name,
+      replicas: 1,
+      selector: { matchLabels: own },
+      template: {
+        // Nothing of the user's, or another label would be another start of the database.
+        metadata: { labels: own },
+        spec: {
+          automountServiceAccountToken: false,
+          enableServiceLinks: false,
+          terminationGracePeriodSeconds: 60,
+          securityContext: {
+            ...{ runAsNonRoot: true, runAsUser: STORE_USER, runAsGroup: STORE_USER, fsGroup: STORE_USER },
+            ...{ fsGroupChangePolicy: 'OnRootMismatch', seccompProfile: { type: 'RuntimeDefault' } },
+          },
+          ...(settings.pull_secrets.length > 0 && { imagePullSecrets: settings.pull_secrets.map(name => ({ name })) }),
+          ...(parts.volumes.length > 0 && { volumes: parts.volumes }),
+          containers: [
+            {
+              ...parts.container,
+              ports: [{ name: component, containerPort: port, protocol: 'TCP' }],
+              securityContext: RESTRICTED_SECURITY,
+              terminationMessagePolicy: 'FallbackToLogsOnError',
+            },
+          ],
+        },
+      },
+    },
+  }
+  return {
+    component,
+    port,
+    secret: password => ({
+      ...{ apiVersion: 'v1', kind: 'Secret', metadata, type: 'Opaque' },
+      data: { password: encodeBase64(password), uri: encodeBase64(parts.uri(password)) },
+    }),
+    objects: [...parts.before, service, wall, set],
+  }
+}
+
+function storeMetadata(settings: KubernetesSettings, unit: RevisionSpec, component: StoreObjects['component']) {
+  const { annotations, ...meta } = metadataOf(settings, unit, storeName(unit, component), { component })
+  return { ...meta, annotations: { ...annotations, [DECIDED_BY_REVISION]: String(unit.number) } }
+}
+
+export const encodeBase64 = (text: string) => Buffer.from(text).toString('base64')

@@ -1,0 +1,175 @@
+// Finds many patterns in a text in one pass (Aho-Corasick): its cost is linear in the text, however many patterns
+// there are. Pure.
+
+/**
+ * `inRun`: the whole run of base64 characters around a hit belongs to it. `partialFrom`: a beginning of so many
+ * characters counts, too.
+ */
+export type Pattern = { text: string; inRun?: boolean; partialFrom?: number }
+type Span = { start: number; end: number }
+
+/**
+ * Of a longer text so much is looked for, and what follows a hit of this length belongs to it up to the end of the
+ * line.
+ */
+export const LONGEST_PATTERN = 4096
+
+const ROOT = 0
+const NONE = 0
+/** How a cut of a line ends. */
+const ELLIPSIS = '…'.charCodeAt(0)
+const BASE64_CHARACTERS = new Uint8Array(128)
+for (const one of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_')
+  BASE64_CHARACTERS[one.charCodeAt(0)] = 1
+
+export class PatternMatcher {
+  /**
+   * Of each node: the node of its longest proper suffix, its depth, the longest patterns that end there, and whether
+   * it counts as a cut one.
+   */
+  readonly #fail: Int32Array
+  readonly #depth: Int32Array
+  readonly #ends: Int32Array
+  readonly #endsInRun: Int32Array
+  readonly #partial: Uint8Array
+  readonly #root = new Int32Array(256)
+  /** Edges in an open table, at most half full; the seed keeps whoever names the patterns from choosing collisions. */
+  readonly #from: Int32Array
+  readonly #code: Uint16Array
+  readonly #to: Int32Array
+  readonly #mask: number
+  readonly #seed = Math.floor(Math.random() * 0x7fffffff) | 1
+  #nodes = 1
+
+  constructor(patterns: Pattern[]) {
+    const most = patterns.reduce((sum, { text }) => sum + text.length, 1)
+    const slots = 2 ** Math.ceil(Math.log2(2 * most + 2))
+    this.#mask = slots - 1
+    this.#from = new Int32Array(slots).fill(-1)
+    this.#code = new Uint16Array(slots)
+    this.#to = new Int32Array(slots)
+    this.#fail = new Int32Array(most)
+    this.#depth = new Int32Array(most)
+    this.#ends = new Int32Array(most)
+    this.#endsInRun = new Int32Array(most)
+    this.#partial = new Uint8Array(most)
+    for (const pattern of patterns) this.#insert(pattern)
+    this.#link()
+  }
+
+  /** The text with every hit, and hits that touch each other together, replaced. */
+  replace(text: string, by: string): string {
+    const spans = this.#findSpans(text)
+    if (spans.length === 0) return text
+    let [told, at] = ['', 0]
+    for (const { start, end } of spans) {
+      told += text.slice(at, start) + by
+      at = end
+    }
+    return told + text.slice(at)
+  }
+
+  #findSpans(text: string): Span[] {
+    const spans: Span[] = []
+    let state = ROOT
+    for (let at = 0; at < text.length; at++) {
+      const code = text.charCodeAt(at)
+      if (code === ELLIPSIS) this.#addPartial(spans, state, at)
+      state = this.#step(state, code)
+      if (state === ROOT) continue
+      const length = this.#ends[state]!
+      if (length === LONGEST_PATTERN) {
+        addSpan(spans, at + 1 - length, text.length)
+        return spans
+      }
+      if (length !== NONE) addSpan(spans, at + 1 - length, at + 1)
+      const inRun = this.#endsInRun[state]!
+      if (inRun !== NONE) addRunSpan(spans, text, at + 1 - inRun, at + 1)
+    }
+    this.#addPartial(spans, state, text.length)
+    return spans
+  }
+
+  #addPartial(spans: Span[], state: number, end: number): void {
+    let at = state
+    while (at !== ROOT && !this.#partial[at]) at = this.#fail[at]!
+    if (at !== ROOT) addSpan(spans, end - this.#depth[at]!, end)
+  }
+
+  #step(state: number, code: number): number {
+    for (let from = state; ; from = this.#fail[from]!) {
+      if (from === ROOT && code < 256) return this.#root[code]!
+      const to = this.#edge(from, code)
+      if (to !== NONE) return to
+      if (from === ROOT) return ROOT
+    }
+  }
+
+  #insert({ text, inRun = false, partialFrom = Number.POSITIVE_INFINITY }: Pattern): void {
+    let node = ROOT
+    for (let at = 0; at < text.length; at++) {
+      node = this.#edge(node, text.charCodeAt(at)) || this.#addNode(node, text.charCodeAt(at))
+      if (at + 1 >= partialFrom) this.#partial[node] = 1
+    }
+    const ends = inRun ? this.#endsInRun : this.#ends
+    ends[node] = text.length
+  }
+
+  /** Nodes in the order of their depth, so that a node's suffix is linked before it. */
+  #link(): void {
+    const depthAt = (slot: number) => this.#depth[this.#to[slot]!]!
+    const edges = [...this.#from.keys()].filter(slot => this.#from[slot] !== -1)
+    for (const slot of edges.sort((one, other) => depthAt(one) - depthAt(other))) {
+      const [from, code, node] = [this.#from[slot]!, this.#code[slot]!, this.#to[slot]!]
+      const fail = from === ROOT ? ROOT : this.#step(this.#fail[from]!, code)
+      this.#fail[node] = fail
+      this.#ends[node] ||= this.#ends[fail]!
+      this.#endsInRun[node] ||= this.#endsInRun[fail]!
+    }
+  }
+
+  #slot(from: number, code: number): number {
+    let slot = (Math.imul(Math.imul(from, 0x9e3779b1) ^ code, this.#seed) >>> 7) & this.#mask
+    while (this.#from[slot] !== -1 && (this.#from[slot] !== from || this.#code[slot] !== code))
+      slot = (slot + 1) & this.#mask
+    return slot
+  }
+
+  #edge(from: number, code: number): number {
+    const slot = this.#slot(from, code)
+    return this.#from[slot] === -1 ? NONE : this.#to[slot]!
+  }
+
+  #addNode(from: number, code: number): number {
+    const [slot, node] = [this.#slot(from, code), this.#nodes++]
+    this.#from[slot] = from
+    this.#code[slot] = code
+    this.#to[slot] = node
+    this.#depth[node] = this.#depth[from]! + 1
+    if (from === ROOT && code < 256) this.#root[code] = node
+    return node
+  }
+}
+
+/** Their ends come in order, their starts may not. */
+function addSpan(spans: Span[], start: number, end: number): void {
+  let [from, to] = [start, end]
+  for (let last = spans.at(-1); last && last.end >= from; last = spans.at(-1)) {
+    from = Math.min(from, last.start)
+    to = Math.max(to, last.end)
+    spans.pop()
+  }
+  spans.push({ start: from, end: to })
+}
+
+function addRunSpan(spans: Span[], text: string, start: number, end: number): void {
+  const last = spans.at(-1)
+  // The run of an earlier hit, which was followed to its end.
+  if (last && last.end >= end) return
+  const isRun = (at: number) => BASE64_CHARACTERS[text.charCodeAt(at)] === 1
+  let [from, to] = [start, end]
+  while (from > (last?.end ?? 0) && isRun(from - 1)) from--
+  while (to < text.length && isRun(to)) to++
+  while (text[to] === '=') to++
+  addSpan(spans, from, to)
+}

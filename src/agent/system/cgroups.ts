@@ -1,0 +1,102 @@
+// Control groups (cgroup v2). A process cannot leave its cgroup by a new session, a double fork or another environment.
+import { randomBytes } from 'node:crypto'
+import * as fs from 'node:fs'
+import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
+import { listFolder } from './files.ts'
+import { sendSignal } from './processes.ts'
+
+let parentSetting = ''
+
+/** A cgroup to make others below, `off` for none, or nothing for the agent's own. */
+export function chooseCgroup(setting = ''): void {
+  parentSetting = setting
+}
+
+/**
+ * A path for a new cgroup, undefined where there is none. Nothing is made yet, so that the path can be written down
+ * first.
+ */
+export function newCgroupPath(): string | undefined {
+  const parent = parentSetting === 'off' ? undefined : parentSetting || ownCgroup()
+  return parent && join(parent, `slipway-${randomBytes(8).toString('hex')}`)
+}
+
+function ownCgroup(): string | undefined {
+  const own = /^0::(.*)$/m.exec(readOrEmpty('/proc/self/cgroup'))?.[1]
+  // Fields: id, parent, device, root of the mount, mount point, …
+  const mount = readOrEmpty('/proc/self/mountinfo')
+    .split('\n')
+    .find(line => line.includes(' - cgroup2 '))
+  const [, , , root = '', point] = mount?.split(' ') ?? []
+  if (own === undefined || point === undefined || !own.startsWith(root === '/' ? '' : root)) return undefined
+  return join(point, own.slice(root === '/' ? 0 : root.length))
+}
+
+/** Makes the cgroup and puts a process into it. False where this agent may not. */
+export function enterCgroup(path: string, pid: number): boolean {
+  try {
+    fs.mkdirSync(path)
+    fs.writeFileSync(join(path, 'cgroup.procs'), String(pid))
+    return true
+  } catch {
+    tryRemove(path)
+    return false
+  }
+}
+
+export function pidsIn(cgroup: string): number[] {
+  const own = readOrEmpty(join(cgroup, 'cgroup.procs')).split('\n').filter(Boolean).map(Number)
+  return [...own, ...nestedCgroups(cgroup).flatMap(pidsIn)]
+}
+
+/** All processes at once, so that none of them can fork in between. */
+export function killCgroup(cgroup: string): void {
+  try {
+    fs.writeFileSync(join(cgroup, 'cgroup.kill'), '1')
+  } catch {
+    // Linux before 5.14: a frozen process cannot fork, and SIGKILL ends it nevertheless.
+    freeze(cgroup)
+    for (const pid of pidsIn(cgroup)) sendSignal(pid, 'SIGKILL')
+  }
+}
+
+/** Returns when no process is left and the cgroup is gone. */
+export async function removeCgroup(cgroup: string): Promise<void> {
+  for (let pause = 1; fs.existsSync(cgroup); pause = Math.min(pause * 2, 100)) {
+    killCgroup(cgroup)
+    if (pidsIn(cgroup).length === 0 && tryRemove(cgroup)) return
+    await delay(pause)
+  }
+}
+
+function tryRemove(cgroup: string): boolean {
+  try {
+    for (const nested of nestedCgroups(cgroup)) tryRemove(nested)
+    fs.rmdirSync(cgroup)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function freeze(cgroup: string): void {
+  try {
+    fs.writeFileSync(join(cgroup, 'cgroup.freeze'), '1')
+  } catch {
+    // It is gone, or there is no freezer: the caller kills again until no process is left.
+  }
+}
+
+const nestedCgroups = (cgroup: string) =>
+  listFolder(cgroup)
+    .map(name => join(cgroup, name))
+    .filter(path => fs.lstatSync(path, { throwIfNoEntry: false })?.isDirectory())
+
+function readOrEmpty(file: string): string {
+  try {
+    return fs.readFileSync(file, 'utf8')
+  } catch {
+    return ''
+  }
+}

@@ -1,0 +1,190 @@
+// Draws one operation: what it needs, takes and answers, and the form that sends it.
+import { html } from 'hono/html'
+import type { ApiResponse, OpenApiDocument, Operation, Parameter, Schema } from './openapi-document.ts'
+import { refName, slug } from './openapi-document.ts'
+import { buildExample, describeField, type Field } from './schema-fields.ts'
+
+export type Html = ReturnType<typeof html>
+
+const inlineCode = (text: string) =>
+  text.split(/`([^`]+)`/).map((part, at) => (at % 2 ? html`<code>${part}</code>` : part))
+
+const LIST_ITEM = /^[-*] /
+
+const renderBlock = (lines: string[]) =>
+  lines.every(line => LIST_ITEM.test(line))
+    ? html`<ul class="bullets">${lines.map(line => html`<li>${inlineCode(line.replace(LIST_ITEM, ''))}</li>`)}</ul>`
+    : html`<p>${inlineCode(lines.join('\n'))}</p>`
+
+/** Paragraphs, lists and `code` of a description; every other character stands for itself. */
+export const renderProse = (text: string) =>
+  text
+    .split(/\n\s*\n/)
+    .filter(paragraph => paragraph.trim())
+    .map(paragraph => renderBlock(paragraph.trim().split('\n')))
+
+export const methodBadge = (method: string) => html`<span class="method ${method.toLowerCase()}">${method}</span>`
+
+// A break is offered after each slash, so that a long path wraps between its segments.
+const breakablePath = (path: string) => path.split(/(?<=\/)/).map(part => html`${part}<wbr>`)
+
+const schemaLink = (name: string) => html`<a href="#schema-${slug(name)}">${name}</a>`
+
+const hasChoices = (field: Field) => field.type.endsWith('these')
+
+const fieldRow = (field: Field, choice: boolean): Html => html`<li>
+<div class="field">${field.name && html`<span class="${choice ? 'choice' : 'name'}">${field.name}</span>`}
+<span class="type">${field.schemaName ? schemaLink(field.schemaName) : field.type}${field.nullable && ' or null'}</span>
+${field.required && html`<span class="required">required</span>`}
+${field.deprecated && html`<span class="deprecated">deprecated</span>`}</div>
+${renderProse(field.description)}
+${field.limits.length > 0 && html`<ul class="limits">${field.limits.map(limit => html`<li>${limit}</li>`)}</ul>`}
+${field.fields.length > 0 && nestedFields(field)}
+</li>`
+
+const nestedFields = (field: Field) => {
+  const noun = hasChoices(field) ? 'alternative' : 'field'
+  const count = `${field.fields.length} ${noun}${field.fields.length > 1 ? 's' : ''}`
+  return html`<details><summary>${count}</summary>${fieldList(field)}</details>`
+}
+
+const fieldList = (field: Field): Html =>
+  html`<ul class="fields">${field.fields.map(one => fieldRow(one, hasChoices(field)))}</ul>`
+
+/** A whole schema: its fields in place, or one row where it has none. */
+export const schemaSection = (document: OpenApiDocument, schema: Schema) => {
+  const field = describeField(document, schema)
+  if (field.fields.length === 0) return html`<ul class="fields">${fieldRow(field, false)}</ul>`
+  const whole = field.type === 'object' && !field.nullable
+  return html`${whole ? '' : html`<p class="type">${field.type}${field.nullable && ' or null'}</p>`}${fieldList(field)}`
+}
+
+const PARAMETER_PLACES: Record<string, string> = { path: 'Path', query: 'Query', header: 'Headers', cookie: 'Cookies' }
+
+const parametersSection = (document: OpenApiDocument, operation: Operation) =>
+  Object.entries(PARAMETER_PLACES).map(([place, title]) => {
+    const some = operation.parameters.filter(parameter => parameter.in === place)
+    const rows = some.map(({ name, schema, required, description }) => {
+      const field = describeField(document, schema, name, required)
+      return fieldRow({ ...field, description: description || field.description }, false)
+    })
+    return rows.length > 0 && html`<h4>${title}</h4><ul class="fields">${rows}</ul>`
+  })
+
+const responseRow = (document: OpenApiDocument, answer: ApiResponse) => {
+  const { status, description, media, headers } = answer
+  const long = /^[-*] |\n/.test(description)
+  const head = html`<span class="status s${status[0]}">${status}</span> ${!long && html`<span>${inlineCode(description)}</span>`}`
+  const below = long && renderProse(description)
+  // Errors share a schema: naming it once, with a link, keeps the page short.
+  const ref = media?.schema.$ref
+  if (ref && !isSuccess(answer))
+    return html`<li><div class="answer">${head} ${schemaLink(refName(ref))}</div>${below}</li>`
+  if (!media && headers.length === 0) return html`<li><div class="answer">${head}</div>${below}</li>`
+  return html`<li><details><summary class="answer">${head}</summary>
+${headers.length > 0 && html`<ul class="fields">${headers.map(headerRow)}</ul>`}
+${media && html`<p class="type">${media.type}</p>${schemaSection(document, media.schema)}`}
+${media?.type.includes('json') && exampleBlock(media.example ?? buildExample(document, media.schema, true))}
+</details>${below}</li>`
+}
+
+// Errors come after, folded: most operations share most of them.
+const responsesSection = (document: OpenApiDocument, answers: ApiResponse[]) => {
+  const rows = (some: ApiResponse[]) =>
+    html`<ul class="answers">${some.map(answer => responseRow(document, answer))}</ul>`
+  const good = answers.filter(isSuccess)
+  const [listed, bad] = [answers.filter(one => one.isListed), answers.filter(one => !isSuccess(one) && !one.isListed)]
+  const codes = bad.map(({ status }) => html` <span class="status s${status[0]}">${status}</span>`)
+  const links = listed.map(
+    ({ status }) => html` <a class="status s${status[0]}" href="#errors-${status}">${status}</a>`,
+  )
+  return html`<h4>Answers</h4>${rows(good)}${bad.length > 0 && html`<details class="errors"><summary>Errors ${codes}</summary>${rows(bad)}</details>`}${listed.length > 0 && html`<p class="errors">Errors ${links}</p>`}`
+}
+
+const isSuccess = ({ status }: ApiResponse) => /^[123]/.test(status)
+
+const headerRow = ({ name, description }: ApiResponse['headers'][number]) =>
+  html`<li><div class="field"><span class="name">${name}</span> <span class="type">header</span></div>${renderProse(description)}</li>`
+
+const exampleBlock = (value: unknown) =>
+  html`<details><summary>Example</summary><pre tabindex="0"><code>${JSON.stringify(value, null, 2)}</code></pre></details>`
+
+// The page asks for these once (or makes them), for all operations.
+const SHARED_HEADERS = ['x-api-key', 'authorization', 'x-tenant-id', 'idempotency-key']
+
+const parameterInput = (document: OpenApiDocument, operation: Operation, parameter: Parameter) => {
+  const { name, in: place, required, schema, repeats } = parameter
+  const id = `${operation.id}-${place}-${slug(name)}`
+  const { types, values } = inputKind(document, schema)
+  const shown = schema.example ?? (Array.isArray(schema.examples) ? schema.examples[0] : schema.default)
+  const must = required && html`required`
+  const repeat = repeats && html`data-repeats`
+  // A browser would take a dot segment out of the path, and the request would hit another operation.
+  const guard = place === 'path' && html`pattern="(?!\\.{1,2}$).+"`
+  const hint = shown === undefined ? types : `e.g. ${typeof shown === 'string' ? shown : JSON.stringify(shown)}`
+  const control =
+    values.length > 0
+      ? html`<select id="${id}" name="${name}" data-in="${place}" ${must}><option value="">–</option>${values.map(value => html`<option>${value}</option>`)}</select>`
+      : html`<input id="${id}" name="${name}" data-in="${place}" placeholder="${hint}" ${must} ${repeat} ${guard} spellcheck="false" autocomplete="off" autocapitalize="off">`
+  return html`<label for="${id}">${name}${required && html` <span class="required">required</span>`}</label>${control}`
+}
+
+const inputKind = (document: OpenApiDocument, schema: Schema) => {
+  const field = describeField(document, schema)
+  const values = field.type === 'boolean' ? ['true', 'false'] : (schema.enum ?? []).map(String)
+  return { types: field.type, values }
+}
+
+const bodyInput = (document: OpenApiDocument, { id, body }: Operation) => {
+  if (!body) return ''
+  const label = html`<label for="${id}-body">Body <span class="type">${body.type}</span></label>`
+  if (!body.type.includes('json')) return html`${label}<input id="${id}-body" type="file" data-in="body">`
+  const value = JSON.stringify(body.example ?? buildExample(document, body.schema, false), null, 2)
+  const rows = Math.min(16, value.split('\n').length + 1)
+  return html`${label}<textarea id="${id}-body" data-in="body" rows="${rows}" spellcheck="false">
+${value}</textarea>`
+}
+
+const takesIdempotencyKey = ({ id, method }: Operation) =>
+  (method === 'POST' || method === 'PATCH') &&
+  html`<label for="${id}-idempotency">Idempotency-Key <span class="type">sent twice, done once</span></label>
+<div class="line"><input id="${id}-idempotency" name="Idempotency-Key" data-in="header" data-fresh spellcheck="false" autocomplete="off">
+<button type="button" data-do="fresh">New</button></div>`
+
+// Hidden until the script takes over: without it there is nothing here to press.
+const tryItForm = (document: OpenApiDocument, operation: Operation) => {
+  const { method, path, open, body } = operation
+  const asked = operation.parameters.filter(
+    ({ name, in: place }) => place !== 'cookie' && !SHARED_HEADERS.includes(name.toLowerCase()),
+  )
+  return html`<form class="try" hidden aria-label="Try: ${operation.summary}" data-method="${method}" data-path="${path}" ${open && html`data-open`} ${body && html`data-type="${body.type}"`}>
+${asked.map(parameter => parameterInput(document, operation, parameter))}
+${bodyInput(document, operation)}
+${takesIdempotencyKey(operation)}
+<div class="send"><button class="primary${method === 'DELETE' && ' danger'}">Send</button><span class="note" data-show="note"></span></div>
+<div class="code" hidden data-show="answer"><div class="bar"><output data-show="status"></output></div>
+<details><summary>Headers</summary><pre tabindex="0" data-show="headers"></pre></details><pre tabindex="0" aria-label="Answer" data-show="body"></pre></div>
+<div class="code"><div class="bar"><span>curl</span><button type="button" data-do="copy">Copy</button></div><pre tabindex="0" aria-label="curl command" data-show="curl"></pre></div>
+</form>`
+}
+
+const accessNote = ({ permission, open }: Operation) => {
+  if (permission) return html`<p class="needs">Permission <code>${permission}</code></p>`
+  return html`<p class="needs">${open ? 'Open to everyone: no key needed' : 'Any valid key'}</p>`
+}
+
+export const operationSection = (document: OpenApiDocument, operation: Operation): Html => {
+  const { id, method, path, summary, description, deprecated, parameters, body, answers } = operation
+  return html`<section class="operation" id="${id}" aria-labelledby="${id}-title">
+<div class="about">
+<h3 id="${id}-title"><a href="#${id}">${summary}</a>${deprecated && html` <span class="deprecated">deprecated</span>`}</h3>
+<p class="route">${methodBadge(method)} <code>${breakablePath(path)}</code></p>
+${accessNote(operation)}
+${renderProse(description)}
+${parameters.length > 0 && parametersSection(document, operation)}
+${body && html`<h4>Body <span class="type">${body.type}</span>${body.required && html` <span class="required">required</span>`}</h4>${renderProse(body.description)}${schemaSection(document, body.schema)}`}
+${answers.length > 0 && responsesSection(document, answers)}
+</div>
+${tryItForm(document, operation)}
+</section>`
+}

@@ -1,0 +1,195 @@
+// Turns a JSON Schema into what a page shows of it: fields with a type and limits, and an example value. Pure.
+import { type OpenApiDocument, refName, resolveReference, type Schema } from './openapi-document.ts'
+
+export interface Field {
+  name: string
+  type: string
+  required: boolean
+  nullable: boolean
+  deprecated: boolean
+  description: string
+  limits: string[]
+  /** The named schema to look up, where the tree stops: a schema inside itself, or too deep to show in place. */
+  schemaName: string | undefined
+  fields: Field[]
+}
+
+const MAX_DEPTH = 5
+
+const toJson = (value: unknown) => JSON.stringify(value) ?? ''
+const isNull = (schema: Schema) => schema.type === 'null' || schema.const === null
+
+/** One schema with its reference followed, `allOf` merged and "or null" taken apart. */
+const flattenSchema = (document: OpenApiDocument, given: Schema | boolean | undefined) => {
+  const outer: Schema = typeof given === 'object' ? given : {}
+  let schema: Schema = outer.$ref ? { ...resolveReference(document, outer), ...outer } : outer
+  const refs = outer.$ref ? [outer.$ref] : []
+  for (const part of schema.allOf ?? []) {
+    if (part.$ref) refs.push(part.$ref)
+    const other = resolveReference(document, part) as Schema
+    schema = {
+      ...other,
+      ...schema,
+      properties: { ...schema.properties, ...other.properties },
+      required: [...(schema.required ?? []), ...(other.required ?? [])],
+    }
+  }
+  const types = [schema.type ?? []].flat()
+  const choices = schema.anyOf ?? schema.oneOf ?? []
+  const kept = choices.filter(choice => !isNull(choice))
+  const nullable = types.includes('null') || kept.length < choices.length
+  return { schema, refs, choices: kept, types: types.filter(type => type !== 'null'), nullable }
+}
+
+const rangeText = (low: unknown, high: unknown, unit: string) => {
+  if (low === undefined && high === undefined) return []
+  if (low === high) return [`exactly ${low}${unit}`]
+  if (high === undefined) return [`at least ${low}${unit}`]
+  return low === undefined ? [`at most ${high}${unit}`] : [`${low} to ${high}${unit}`]
+}
+
+// Integers carry the safe range by default: saying so on each of them would be noise.
+const meaningfulLimit = (limit: number | undefined) =>
+  limit !== undefined && Math.abs(limit) < Number.MAX_SAFE_INTEGER ? limit : undefined
+
+const limitsOf = (schema: Schema): string[] => [
+  ...(schema.enum ? [`one of ${schema.enum.map(toJson).join(', ')}`] : []),
+  ...(schema.const === undefined ? [] : [`always ${toJson(schema.const)}`]),
+  ...(schema.exclusiveMinimum === undefined ? [] : [`more than ${schema.exclusiveMinimum}`]),
+  ...rangeText(meaningfulLimit(schema.minimum), meaningfulLimit(schema.maximum), ''),
+  ...(schema.exclusiveMaximum === undefined ? [] : [`less than ${schema.exclusiveMaximum}`]),
+  ...(schema.multipleOf === undefined ? [] : [`multiple of ${schema.multipleOf}`]),
+  ...rangeText(schema.minLength, schema.maxLength, ' characters'),
+  ...rangeText(schema.minItems, schema.maxItems, ' items'),
+  ...(schema.uniqueItems ? ['no duplicates'] : []),
+  // A format says what its pattern says, in a word.
+  ...(schema.pattern && !schema.format ? [`matches ${schema.pattern}`] : []),
+  ...(schema.default === undefined ? [] : [`default ${toJson(schema.default)}`]),
+  ...(schema.readOnly ? ['read only'] : []),
+  ...(schema.writeOnly ? ['write only'] : []),
+]
+
+const PLURALS: Record<string, string> = {
+  any: 'anything',
+  string: 'strings',
+  integer: 'integers',
+  number: 'numbers',
+  boolean: 'booleans',
+  object: 'objects',
+  'one of these': 'these',
+}
+
+/** Describes a schema as one field. `within` holds the references around it, so that a cycle ends in a link. */
+export const describeField = (
+  document: OpenApiDocument,
+  given: Schema | boolean | undefined,
+  name = '',
+  required = false,
+  within: readonly string[] = [],
+): Field => {
+  const { schema, refs, choices, types, nullable } = flattenSchema(document, given)
+  const field: Field = {
+    name,
+    type: types.join(' or ') || (schema.properties ? 'object' : ''),
+    required,
+    nullable,
+    deprecated: schema.deprecated === true,
+    description: schema.description ?? '',
+    limits: limitsOf(schema),
+    schemaName: undefined,
+    fields: [],
+  }
+  if (schema.format) field.type += `${field.type && ' · '}${schema.format}`
+  const ref = refs[0]
+  if (ref && (refs.some(one => within.includes(one)) || within.length >= MAX_DEPTH))
+    return { ...field, type: refName(ref), schemaName: refName(ref) }
+
+  const inner = [...within, ...refs]
+  const child = (label: string, part: Schema | boolean | undefined, must = false) =>
+    describeField(document, part, label, must, inner)
+
+  if (choices.length === 1) return mergeFields(field, child(name, choices[0], required), nullable)
+  if (choices.length > 1) {
+    field.fields = choices.map((choice, at) => child(choiceName(document, choice, at), choice))
+    const plain = field.fields.every(one => one.fields.length === 0 && one.limits.length === 0 && !one.schemaName)
+    field.type = plain ? [...new Set(field.fields.map(one => one.type))].join(' or ') : 'one of these'
+    if (plain) field.fields = []
+  } else if (types.includes('array') || schema.items || schema.prefixItems) {
+    if (schema.prefixItems) field.fields = schema.prefixItems.map((part, at) => child(String(at), part))
+    const item = typeof schema.items === 'object' ? child('', schema.items) : undefined
+    if (item) {
+      field.type = `array of ${PLURALS[item.type] ?? item.type}`
+      field.limits.push(...item.limits.map(limit => `each ${limit}`))
+      field.fields = item.fields
+      field.schemaName = item.schemaName
+    }
+  } else {
+    const must = new Set(schema.required)
+    field.fields = Object.entries(schema.properties ?? {}).map(([key, part]) => child(key, part, must.has(key)))
+    const rest = schema.additionalProperties
+    if (typeof rest === 'object' && Object.keys(rest).length > 0) field.fields.push(child('any name', rest))
+  }
+  field.type ||= 'any'
+  return field
+}
+
+const mergeFields = (outer: Field, inner: Field, nullable: boolean): Field => ({
+  ...inner,
+  nullable: nullable || inner.nullable,
+  deprecated: outer.deprecated || inner.deprecated,
+  description: outer.description || inner.description,
+  limits: [...inner.limits, ...outer.limits],
+})
+
+const choiceName = (document: OpenApiDocument, choice: Schema, at: number): string => {
+  if (choice.title || choice.$ref) return choice.title ?? refName(choice.$ref ?? '')
+  const fixed = Object.entries((resolveReference(document, choice) as Schema).properties ?? {})
+    .filter(([, part]) => typeof part === 'object' && part.const !== undefined)
+    .map(([key, part]) => `${key} = ${toJson((part as Schema).const)}`)
+  return fixed[0] ?? `choice ${at + 1}`
+}
+
+const FORMATS: Record<string, string> = {
+  uuid: '018f3c1e-7a2b-7c3d-8e4f-5a6b7c8d9e0f',
+  'date-time': '2026-01-31T09:30:00Z',
+  date: '2026-01-31',
+  email: 'ada@example.com',
+  uri: 'https://example.com',
+  ipv4: '192.0.2.1',
+}
+
+/** An example value. A request shows what must be sent (everything, where nothing must); an answer shows all. */
+export const buildExample = (
+  document: OpenApiDocument,
+  given: Schema | boolean | undefined,
+  whole: boolean,
+  within: readonly string[] = [],
+): unknown => {
+  const { schema, refs, choices, types, nullable } = flattenSchema(document, given)
+  if (schema.example !== undefined) return schema.example
+  if (Array.isArray(schema.examples) && schema.examples.length > 0) return schema.examples[0]
+  if (schema.default !== undefined) return schema.default
+  if (schema.const !== undefined) return schema.const
+  if (schema.enum) return schema.enum[0]
+  const inner = [...within, ...refs]
+  const stop = refs.some(one => within.includes(one)) || inner.length > MAX_DEPTH
+  if (choices.length > 0) return stop ? null : buildExample(document, choices[0], whole, inner)
+  if (schema.properties || types.includes('object')) {
+    if (stop) return nullable ? null : {}
+    const must = new Set(schema.required)
+    const shown = Object.entries(schema.properties ?? {}).filter(
+      ([key, part]) => (whole || must.size === 0 || must.has(key)) && (whole || !(part as Schema).readOnly),
+    )
+    return Object.fromEntries(shown.map(([key, part]) => [key, buildExample(document, part, whole, inner)]))
+  }
+  if (types.includes('array') || schema.prefixItems) {
+    if (stop) return []
+    const parts = schema.prefixItems ?? (typeof schema.items === 'object' ? [schema.items] : [])
+    return parts.map(part => buildExample(document, part, whole, inner))
+  }
+  const type = types[0]
+  if (type === 'integer' || type === 'number')
+    return meaningfulLimit(schema.minimum) ?? (schema.exclusiveMinimum ?? -1) + 1
+  if (type === 'boolean') return false
+  return type === 'string' ? (FORMATS[schema.format ?? ''] ?? 'string') : null
+}

@@ -1,0 +1,96 @@
+// What an archive must be, told while it streams by: a gzip of a tar, within its size.
+import { sha256 } from '../kernel/digest.ts'
+import { fail } from '../kernel/errors.ts'
+
+export const MAX_ARCHIVE_BYTES = 200 * 1024 * 1024
+/** So much of the beginning is kept until the first header of the tar is out of it; a bomb in it stays small. */
+const MAX_HEAD_BYTES = 16 * 1024
+const TAR_HEADER_BYTES = 512
+
+/** The body as it arrives, broken with our own code when it breaks off, or is not as long as was declared. */
+function checkBodyLength(body: ReadableStream<Uint8Array>, length: number | null): ReadableStream<Uint8Array> {
+  const reader = body.getReader()
+  let size = 0
+  return new ReadableStream({
+    async pull(out) {
+      const { done, value } = await reader.read().catch(cause => {
+        throw fail('body_cut', { cause })
+      })
+      if (!done) {
+        size += value.byteLength
+        out.enqueue(value)
+      } else if (length !== null && size !== length) throw fail('body_cut')
+      else out.close()
+    },
+    cancel: reason => reader.cancel(reason),
+  })
+}
+
+/** Passes the body on, counted and digested; what is no archive breaks the stream. What is told is known at the end. */
+export function inspectArchive(body: ReadableStream<Uint8Array>, length: number | null) {
+  const told = { size: 0, sha256: '' }
+  const digest = sha256()
+  let head: Uint8Array | null = new Uint8Array()
+  const judge = async (out: TransformStreamDefaultController<Uint8Array>) => {
+    if (!(await isTarGzip(head!))) throw fail('archive_invalid')
+    out.enqueue(head!)
+    head = null
+  }
+  const inspection = new TransformStream<Uint8Array, Uint8Array>({
+    async transform(chunk, out) {
+      told.size += chunk.byteLength
+      if (told.size > MAX_ARCHIVE_BYTES) throw fail('archive_too_large')
+      digest.update(chunk)
+      if (!head) return out.enqueue(chunk)
+      head = Buffer.concat([head, chunk])
+      if (head.byteLength >= MAX_HEAD_BYTES) await judge(out)
+    },
+    async flush(out) {
+      if (head) await judge(out)
+      told.sha256 = digest.digest('hex')
+    },
+  })
+  return { stream: checkBodyLength(body, length).pipeThrough(inspection), told }
+}
+
+async function isTarGzip(head: Uint8Array): Promise<boolean> {
+  if (head[0] !== 0x1f || head[1] !== 0x8b || head[2] !== 8) return false
+  const header = await decompressFirstBytes(head.slice(0, MAX_HEAD_BYTES), TAR_HEADER_BYTES)
+  return header !== null && isTarHeader(header)
+}
+
+/** The first bytes of what it decompresses to; that the rest is missing does not matter. */
+async function decompressFirstBytes(compressed: Uint8Array<ArrayBuffer>, wanted: number): Promise<Uint8Array | null> {
+  const decompression = new DecompressionStream('gzip')
+  const writer = decompression.writable.getWriter()
+  const fed = (async () => {
+    for (let at = 0; at < compressed.byteLength; at += TAR_HEADER_BYTES)
+      await writer.write(compressed.subarray(at, at + TAR_HEADER_BYTES) as never)
+    await writer.close()
+  })().catch(() => {})
+  const reader = decompression.readable.getReader()
+  const chunks: Uint8Array[] = []
+  let size = 0
+  try {
+    while (size < wanted) {
+      const { done, value } = await reader.read()
+      if (done) return null
+      chunks.push(value)
+      size += value.byteLength
+    }
+    return Buffer.concat(chunks).subarray(0, wanted)
+  } catch {
+    return null
+  } finally {
+    await reader.cancel().catch(() => {})
+    await writer.abort().catch(() => {})
+    await fed
+  }
+}
+
+/** A header carries the sum of its bytes, its own field counted as blanks: no text or image has it by chance. */
+function isTarHeader(header: Uint8Array): boolean {
+  const field = Buffer.from(header.subarray(148, 156)).toString('latin1')
+  const sum = header.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 0x20 : byte), 0)
+  return /^ *[0-7]+[ \0]*$/.test(field) && Number.parseInt(field, 8) === sum
+}

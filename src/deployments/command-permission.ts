@@ -1,0 +1,51 @@
+// Who may change what a deployment runs at its build, before it and beside it: that takes a permission of its own.
+import { type SQL, sql } from 'drizzle-orm'
+import type { Permission } from '../kernel/permissions.ts'
+
+const REQUIRED_PERMISSION: Permission = 'deployments:change-commands'
+const CONFIG_COMMANDS = ['install_command', 'build_command'] as const
+/** Containers that carry commands. */
+const SPEC_COMMANDS = ['init_containers', 'sidecars'] as const
+
+type SpecWithCommands = { [name in (typeof SPEC_COMMANDS)[number]]?: unknown[] | null | undefined }
+type ConfigWithCommands = { [name in (typeof CONFIG_COMMANDS)[number]]?: unknown } & {
+  resource_spec?: SpecWithCommands | null | undefined
+}
+
+/**
+ * Passes for a key that has the permission, and for whoever acts without one: the system, which follows what a key
+ * decided.
+ */
+const hasCommandPermission = sql`case when setting('actor_kind') <> 'key' or ${REQUIRED_PERMISSION} = any(actor_permissions()) then true
+  else refuse('permission_missing', ${REQUIRED_PERMISSION}) end`
+
+/** What is left out, null or empty is the same: no command. */
+const extractCommands = (json: SQL, names: readonly string[]): SQL[] =>
+  names.map(name => sql`nullif(nullif((${json})::jsonb -> ${name}::text, 'null'), '[]')`)
+
+/** In a where clause: passes unless the commands differ and whoever asks may not change them. */
+const canReplaceCommands = (before: SQL[], after: SQL[]): SQL => {
+  const together = (parts: SQL[]) => sql`jsonb_build_array(${sql.join(parts, sql`, `)})`
+  return sql`case when ${together(before)} = ${together(after)} then true else ${hasCommandPermission} end`
+}
+
+const specCommands = (spec: SQL): SQL[] => extractCommands(spec, SPEC_COMMANDS)
+const configCommands = (config: SQL): SQL[] => [
+  ...extractCommands(config, CONFIG_COMMANDS),
+  ...specCommands(sql`(${config})::jsonb -> 'resource_spec'`),
+]
+
+/** Of two stored configurations. */
+export const canChangeCommands = (before: SQL, after: SQL): SQL =>
+  canReplaceCommands(configCommands(before), configCommands(after))
+
+/** Of two resource specifications; `before` may be null. */
+export const canChangeSpecCommands = (before: SQL, after: SQL): SQL =>
+  canReplaceCommands(specCommands(before), specCommands(after))
+
+/** Of a configuration that is new altogether; undefined where it has no commands. */
+export function canAddCommands(config: ConfigWithCommands): SQL | undefined {
+  const spec = config.resource_spec
+  const has = CONFIG_COMMANDS.some(name => config[name] != null) || SPEC_COMMANDS.some(name => spec?.[name]?.length)
+  return has ? hasCommandPermission : undefined
+}

@@ -1,0 +1,172 @@
+// Revisions made on request: of what is wanted now, or of what an older revision was made from (redeploy, rollback).
+import { and, eq, isNotNull, type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { type Ctx, verb } from '../kernel/context.ts'
+import { bumpVersion, db, inTenant, refuseUnless, run, textArray, versionMatches } from '../kernel/db.ts'
+import { sha256Hex } from '../kernel/digest.ts'
+import { commit } from '../kernel/journal.ts'
+import { requireRow } from '../kernel/rows.ts'
+import { deployments, revisions } from '../tables.ts'
+import { canChangeCommands } from './command-permission.ts'
+import { isPlanFresh, refuseTagOnPush } from './guards.ts'
+import { transitionRevision } from './interrupt.ts'
+import { IN_PLACE_MEMBERS, planRestoreChanges, type Wanted } from './plan.ts'
+import {
+  decideChange,
+  enqueueEvents,
+  insertRevision,
+  isDeploymentInTenant,
+  lockDeployment,
+  revisionCreatedData,
+  supersedeWaiting,
+  updateWanted,
+} from './revision-queue.ts'
+import type { Rollback } from './revisions.schema.ts'
+import { deploymentToWire, revisionToWire } from './rows.ts'
+import type * as schema from './schema.ts'
+import { isDeployment } from './service.ts'
+
+type DeploymentParams = z.output<typeof schema.DeploymentRef>
+type RevisionParams = z.output<typeof schema.RevisionRef>
+type RestoreMode = { reason: 'redeployed' | 'rolled_back'; event: string; until: 'released' | 'newer_commit' | null }
+
+// ---- of what is wanted now
+
+export const createRevision = verb('deployments:update', async (ctx, { deployment_id }: DeploymentParams) => {
+  const id = crypto.randomUUID()
+  const first = [
+    sql`planned as (select c.*, array['requested'] as reasons, false as placed, c.source_config::jsonb as next_config,
+      ${UNPINNED_CONFIG} as next_made_from, c.secrets::jsonb as next_secrets, c.secret_references::jsonb as next_references,
+      c.hold as next_hold, c.source as made_source, null::json as made_commit, null::uuid as from_revision
+      from deployments c where ${isDeploymentInTenant(deployment_id)} and ${notDeleting})`,
+    decideChange,
+    sql`queued as (${updateWanted(id)})`,
+  ]
+  const options = {
+    lock: lockDeployment(deployment_id),
+    first,
+    also: [supersedeWaiting('queued')],
+    others: enqueueEvents('queued'),
+  }
+  const rows = await commit(ctx, 'revision.created', insertRevision(id, 'queued'), revisionCreatedData, options)
+  return revisionToWire(requireRow(rows, 'deployment_not_found'))
+})
+
+/** A branch is looked up anew, but a rollback's commit stays while it holds, and so does a preview's, which may be of a fork. */
+const UNPINNED_CONFIG = sql`case when c.hold is null and c.preview is null then c.source_revision_config::jsonb - 'repo_commit_sha' else c.source_revision_config::jsonb end`
+
+const notDeleting = refuseUnless('deployment_deleting', sql`c.deleting_at is null`)
+
+// ---- of an older one
+
+const redeployMode: RestoreMode = { reason: 'redeployed', event: 'deployment.redeployed', until: null }
+const rollbackMode = ({ release_on_newer_commit }: Rollback): RestoreMode => ({
+  reason: 'rolled_back',
+  event: 'deployment.rolled_back',
+  until: release_on_newer_commit ? 'newer_commit' : 'released',
+})
+
+const requestDigest = ({ deployment_id, revision_id }: RevisionParams, { reason, until }: RestoreMode) =>
+  sha256Hex([reason, until, deployment_id, revision_id].join(' ')).slice(0, 32)
+
+/** Without such a revision, that is what is told. */
+const canRestoreCommands = sql`case when ${revisions.id} is null then true
+  else ${canChangeCommands(sql`${deployments.source_config}`, sql`${revisions.source_config}`)} end`
+
+async function planRestore(ctx: Ctx, ref: RevisionParams, way: RestoreMode): Promise<schema.Plan> {
+  const target = and(
+    eq(revisions.id, ref.revision_id),
+    eq(revisions.deployment_id, deployments.id),
+    inTenant(revisions),
+  )
+  const rows = await run(
+    ctx,
+    db
+      .select()
+      .from(deployments)
+      .leftJoin(revisions, target)
+      .where(and(isDeployment(ref.deployment_id), canRestoreCommands)),
+  )
+  const row = requireRow(rows, 'deployment_not_found')
+  const to = requireRow(row.revisions ? [row.revisions] : [], 'revision_not_found')
+  const plan = planRestoreChanges(row.deployments as Wanted, to as Omit<Wanted, 'version'>, way.reason)
+  const warnings = way.until ? ['Automatic deploys are held from then on.'] : []
+  return { ...plan, warnings, plan_digest: `${row.deployments.version}.${requestDigest(ref, way)}` }
+}
+
+async function restoreRevision(ctx: Ctx, ref: RevisionParams, way: RestoreMode) {
+  const { deployment_id, revision_id } = ref
+  const id = crypto.randomUUID()
+  const guards = [
+    notDeleting,
+    refuseUnless('revision_not_found', sql`r.id is not null`),
+    versionMatches(ctx, { version: sql`c.version` }) ?? sql`true`,
+    isPlanFresh(ctx, requestDigest(ref, way)),
+    refuseTagOnPush(sql`c.source_config::jsonb`, sql`r.source_revision_config::jsonb`),
+    canChangeCommands(sql`c.source_config`, sql`r.source_config`),
+  ]
+  const first = [
+    sql`planned as (select c.*, ${textArray([way.reason])} as reasons, false as placed, ${restoredConfig} as next_config,
+      r.source_revision_config::jsonb as next_made_from, r.secrets::jsonb as next_secrets, r.secret_references::jsonb as next_references,
+      ${restoredHold(id, way)} as next_hold, r.source as made_source, r."commit" as made_commit, r.id as from_revision
+      from deployments c
+      left join revisions r on r.id = ${revision_id}::uuid and r.deployment_id = c.id and r.tenant_id = current_tenant()
+      left join revisions l on l.id = c.latest_revision_id
+      where ${isDeploymentInTenant(deployment_id)} and ${sql.join(guards, sql` and `)})`,
+    decideChange,
+  ]
+  const also = [supersedeWaiting('changed'), sql`revision as (${insertRevision(id, 'changed')})`]
+  const options = { lock: lockDeployment(deployment_id), first, also, others: enqueueEvents('changed') }
+  const rows = await commit(ctx, way.event, updateWanted(id), { revision_id }, options)
+  return deploymentToWire(requireRow(rows, 'deployment_not_found'))
+}
+
+/** What no revision is made of stays as it is now. */
+const restoredConfig: SQL = sql`(r.source_config::jsonb - ${textArray(IN_PLACE_MEMBERS)}) || coalesce(
+  (select jsonb_object_agg(key, value) from jsonb_each(c.source_config::jsonb) where key = any(${textArray(IN_PLACE_MEMBERS)})), '{}')`
+
+const restoredHold = (id: string, { until }: RestoreMode): SQL =>
+  until === null
+    ? sql`c.hold`
+    : sql`json_build_object('since', clock(), 'revision_id', ${id}::text, 'until', ${until}::text,
+        'from_commit', coalesce(l."commit" ->> 'sha', l.source_revision_config ->> 'repo_commit_sha'))`
+
+export const planRedeploy = verb('deployments:update', (ctx, ref: RevisionParams) =>
+  planRestore(ctx, ref, redeployMode),
+)
+export const redeployRevision = verb('deployments:update', (ctx, ref: RevisionParams) =>
+  restoreRevision(ctx, ref, redeployMode),
+)
+
+type RollbackInput = DeploymentParams & Rollback
+export const planRollback = verb('deployments:update', (ctx, input: RollbackInput) =>
+  planRestore(ctx, input, rollbackMode(input)),
+)
+export const rollBackDeployment = verb('deployments:update', (ctx, input: RollbackInput) =>
+  restoreRevision(ctx, input, rollbackMode(input)),
+)
+
+export const releaseHold = verb('deployments:update', async (ctx, { deployment_id }: DeploymentParams) => {
+  const change = db
+    .update(deployments)
+    .set({ hold: null, ...bumpVersion(deployments) })
+    .where(
+      and(
+        isDeployment(deployment_id),
+        refuseUnless('hold_not_found', sql`${isNotNull(deployments.hold)}`),
+        versionMatches(ctx, deployments),
+      ),
+    )
+    .returning()
+  requireRow(await commit(ctx, 'deployment.hold_released', change), 'deployment_not_found')
+})
+
+// ---- no more of it
+
+export const interruptRevision = verb('deployments:update', async (ctx, ref: RevisionParams) => {
+  await transitionRevision(
+    ctx,
+    { ...ref, to: 'INTERRUPTED', message: 'Interrupted on request.' },
+    'revision_not_interruptible',
+  )
+})

@@ -1,0 +1,39 @@
+// Waits for a revision: short trips in between, and no connection held.
+import { and, eq } from 'drizzle-orm'
+import type * as z from 'zod'
+import { pauseWhileConnected, verb, withoutRateLimit } from '../kernel/context.ts'
+import { db, inTenant, run } from '../kernel/db.ts'
+import { requireRow } from '../kernel/rows.ts'
+import { deployments, revisions } from '../tables.ts'
+import { terminalStates } from './lifecycle.ts'
+import type { WaitQuery } from './revisions.schema.ts'
+import { type RevisionRow, revisionToWire } from './rows.ts'
+import type { RevisionRef } from './schema.ts'
+
+/** Slowly growing: whoever waited learns of it hardly later than it took. */
+const [MIN_DELAY_MS, MAX_DELAY_MS, DELAY_GROWTH] = [250, 3000, 1.3]
+
+export const waitForRevision = verb(
+  'deployments:read',
+  async (ctx, input: z.output<typeof RevisionRef> & z.output<typeof WaitQuery>) => {
+    const { deployment_id, revision_id, until, timeout } = input
+    const query = db
+      .select()
+      .from(revisions)
+      .innerJoin(deployments, and(eq(deployments.id, revisions.deployment_id), inTenant(deployments)))
+      .where(and(eq(revisions.id, revision_id), eq(revisions.deployment_id, deployment_id), inTenant(revisions)))
+    const end = Date.now() + timeout * 1000
+    for (
+      let asks = ctx, ms = MIN_DELAY_MS;
+      ;
+      asks = withoutRateLimit(ctx), ms = Math.min(ms * DELAY_GROWTH, MAX_DELAY_MS)
+    ) {
+      const { revisions: row, deployments: of } = requireRow(await run(asks, query), 'revision_not_found')
+      const ended = terminalStates.includes(row.status as (typeof terminalStates)[number])
+      const left = end - Date.now()
+      if (ended || (until === 'active' && of.active_revision_id === row.id) || left <= 0)
+        return revisionToWire(row as RevisionRow)
+      if (!(await pauseWhileConnected(ctx, Math.min(ms, left)))) return revisionToWire(row as RevisionRow)
+    }
+  },
+)

@@ -1,0 +1,116 @@
+// What each source needs and refuses, and whether it is built.
+import type { Fault } from '../kernel/errors.ts'
+import type { Source } from '../protocol/parts.schema.ts'
+import type { NewDeployment } from './schema.ts'
+
+export type Mode = 'saas' | 'self_hosted'
+
+const configPaths = (...names: (keyof NewDeployment['source_config'])[]) => names.map(name => ['source_config', name])
+const revisionConfigPaths = (...names: (keyof NewDeployment['source_revision_config'])[]) =>
+  names.map(name => ['source_revision_config', name])
+const REFERENCE_PATHS = [['secret_references']]
+
+type SourceRules = { mode: Mode; builds: boolean; needs: string[][]; refuses: string[][] }
+export const SOURCE_RULES: Record<Source, SourceRules> = {
+  githost: {
+    mode: 'saas',
+    builds: true,
+    needs: [
+      ...configPaths('integration_id', 'repo_url', 'build_on_push'),
+      ...revisionConfigPaths('repo_ref', 'platform_config_path'),
+    ],
+    refuses: [
+      ...configPaths('listener_id', 'listener_config', 'custom_url'),
+      ...revisionConfigPaths('image_uri', 'source_tarball_path'),
+      ...REFERENCE_PATHS,
+    ],
+  },
+  external_container: {
+    mode: 'self_hosted',
+    builds: false,
+    needs: [...configPaths('resource_spec'), ...revisionConfigPaths('image_uri')],
+    refuses: [
+      ...configPaths('repo_url', 'build_on_push', 'build_command', 'deployment_type'),
+      ...revisionConfigPaths('repo_ref'),
+    ],
+  },
+  internal_container: {
+    mode: 'saas',
+    builds: false,
+    needs: [],
+    refuses: [...configPaths('repo_url', 'custom_url'), ...revisionConfigPaths('repo_ref'), ...REFERENCE_PATHS],
+  },
+  internal_source: {
+    mode: 'saas',
+    builds: true,
+    needs: [],
+    refuses: [
+      ...configPaths('repo_url', 'custom_url'),
+      ...revisionConfigPaths('repo_ref', 'image_uri'),
+      ...REFERENCE_PATHS,
+    ],
+  },
+  internal_template: {
+    mode: 'saas',
+    builds: false,
+    needs: configPaths('template_id'),
+    refuses: [
+      ...configPaths('repo_url', 'custom_url'),
+      ...revisionConfigPaths('repo_ref', 'image_uri', 'source_tarball_path'),
+      ...REFERENCE_PATHS,
+    ],
+  },
+}
+
+const sourceFaultTypes = [
+  'source_mode',
+  'source_member_needed',
+  'source_member_refused',
+  'build_on_push_of_tag',
+] as const
+export type SourceFault = Fault & { type: (typeof sourceFaultTypes)[number] }
+
+type SourceMembers = Pick<NewDeployment, 'source_config' | 'source_revision_config' | 'secret_references'>
+
+const createFault = (type: SourceFault['type'], path: string[], msg: string): SourceFault => ({
+  type,
+  loc: ['body', ...path],
+  msg,
+})
+/** An empty list of references asks for nothing; clients send it to every source. */
+const hasMember = (body: SourceMembers, path: string[]): boolean => {
+  const value = path.reduce<unknown>((at, name) => (at as Record<string, unknown> | null | undefined)?.[name], body)
+  return value != null && !(Array.isArray(value) && value.length === 0)
+}
+
+/** Every rule that a new deployment breaks, at once; whether its listener is there, the database says. */
+export function findSourceFaults(body: SourceMembers & { source: Source }, { mode }: { mode: Mode }): SourceFault[] {
+  const { source } = body
+  const rules = SOURCE_RULES[source]
+  return [
+    ...findModeFaults(source, mode),
+    ...rules.needs
+      .filter(path => !hasMember(body, path))
+      .map(path => createFault('source_member_needed', path, `is required for source \`${source}\``)),
+    ...findRefusedMembers(source, body),
+    ...findPushFaults(body),
+  ]
+}
+
+export function findModeFaults(source: Source, mode: Mode, member = 'source'): SourceFault[] {
+  const at = SOURCE_RULES[source].mode
+  const elsewhere = at === 'saas' ? 'with SLIPWAY_MODE=saas' : 'with SLIPWAY_MODE=self_hosted'
+  return at === mode ? [] : [createFault('source_mode', [member], `\`${source}\` is available ${elsewhere} only`)]
+}
+
+/** Members that mean nothing to the source. A patch may only say of them what is there. */
+export const findRefusedMembers = (source: Source, body: SourceMembers): SourceFault[] =>
+  SOURCE_RULES[source].refuses
+    .filter(path => hasMember(body, path))
+    .map(path => createFault('source_member_refused', path, `is not allowed for source \`${source}\``))
+
+/** A tag does not move by pushes. A patch is held to this too, with what it comes to. */
+export const findPushFaults = ({ source_config, source_revision_config }: SourceMembers): SourceFault[] =>
+  source_config.build_on_push && source_revision_config.repo_ref?.startsWith('refs/tags/')
+    ? [createFault('build_on_push_of_tag', ['source_config', 'build_on_push'], 'needs a branch: `repo_ref` is a tag')]
+    : []

@@ -1,0 +1,57 @@
+// `npm run db:logins`: the two logins of a database, the app's own and that of scheduled work, with new passwords
+// each time.
+import { randomBytes } from 'node:crypto'
+import type pg from 'pg'
+import { readOwnerUrl } from '../env.ts'
+import { connectClient } from './migrate.ts'
+
+export type Logins = { app: string; system: string }
+
+const GRANTS = {
+  /** Enters as a caller, and is nobody else. */
+  app: 'slipway_login with inherit true, set true',
+  /** May become the role that sees every workspace. */
+  system: 'slipway_system with inherit false, set true',
+}
+
+/** Makes both logins, or gives those that there are new passwords, and returns their addresses. */
+export async function createLogins(ownerUrl: string): Promise<Logins> {
+  const client = await connectClient(ownerUrl)
+  try {
+    const { rows } = await client.query(`select current_database() as name, to_regrole('slipway_login') as role`)
+    if (rows[0].role === null) throw new Error('The database has no roles of Slipway: run `npm run db:migrate` first.')
+    const addressOf = async (kind: keyof Logins) => {
+      // Roles belong to the server, and another database of it may be another installation.
+      const login = `${rows[0].name.slice(0, 40)}_${kind}_login`
+      const password = randomBytes(24).toString('base64url')
+      await createLogin(client, login, password)
+      await client.query(`grant ${GRANTS[kind].replace(' with', ` to ${client.escapeIdentifier(login)} with`)}`)
+      return Object.assign(new URL(ownerUrl), { username: login, password }).href
+    }
+    return { app: await addressOf('app'), system: await addressOf('system') }
+  } finally {
+    await client.end()
+  }
+}
+
+async function createLogin(client: pg.Client, login: string, password: string): Promise<void> {
+  const { rowCount } = await client.query('select from pg_roles where rolname = $1', [login])
+  const verb = rowCount === 0 ? 'create' : 'alter'
+  await client.query(`${verb} role ${client.escapeIdentifier(login)} login password '${password}'`).catch(error => {
+    if (error.code !== '42501') throw error
+    throw new Error(
+      `This login may not ${verb} ${login}. Set DATABASE_OWNER_URL to the login that owns the tables and may create roles.`,
+      { cause: error },
+    )
+  })
+}
+
+if (import.meta.main) {
+  try {
+    const { app, system } = await createLogins(readOwnerUrl(process.env))
+    console.log(`DATABASE_URL=${app}\nDATABASE_SYSTEM_URL=${system}`)
+  } catch (error) {
+    console.error(error instanceof Error ? error.message : error)
+    process.exitCode = 1
+  }
+}

@@ -1,0 +1,46 @@
+// The HTTP server of `npm start`: how long a request may take to arrive.
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
+import { createAdaptorServer } from '@hono/node-server'
+import { operations } from '../app.ts'
+
+type Fetch = Parameters<typeof createAdaptorServer>[0]['fetch']
+export type ServerLimits = {
+  /** For the headers, and then for the body. */
+  requestMs: number
+  /** Archives stream for minutes: what is bounded is a pause, and the whole. */
+  uploadPauseMs: number
+  uploadMs: number
+}
+const DEFAULT_LIMITS: ServerLimits = { requestMs: 30_000, uploadPauseMs: 60_000, uploadMs: 30 * 60_000 }
+const TIMED_OUT = 'HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n'
+
+export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {}): Server {
+  const { requestMs, uploadPauseMs, uploadMs } = { ...DEFAULT_LIMITS, ...limits }
+  const serverOptions = {
+    headersTimeout: requestMs,
+    requestTimeout: uploadMs,
+    connectionsCheckingInterval: Math.min(requestMs, 5000),
+  }
+  const server = createAdaptorServer({ fetch, serverOptions }) as Server
+  return server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+    const { headers, socket } = request
+    if (!('content-length' in headers || 'transfer-encoding' in headers)) return
+    const end = () => {
+      if (request.complete || socket.destroyed) return
+      if (response.headersSent) socket.destroy()
+      else socket.end(TIMED_OUT, () => socket.destroy())
+    }
+    if (isUpload(request)) {
+      request.setTimeout(uploadPauseMs, end)
+      request.once('close', () => socket.setTimeout(0))
+    } else {
+      const timer = setTimeout(end, requestMs)
+      request.once('close', () => clearTimeout(timer))
+    }
+  })
+}
+
+const uploads = operations.filter(operation => operation.longBody)
+/** By the part of its path that is spelt out. */
+const isUpload = ({ method, url }: IncomingMessage): boolean =>
+  uploads.some(one => one.method.toUpperCase() === method && url?.startsWith(one.path.slice(0, one.path.indexOf('{'))))

@@ -1,0 +1,123 @@
+// What surrounds every request: its id, one line of log, headers, other origins, limits, and the one shape of errors.
+import type { Context, MiddlewareHandler, NotFoundHandler } from 'hono'
+import type { Config } from '../env.ts'
+import type { Code } from './codes.ts'
+import type { RequestInfo } from './context.ts'
+import { Failure, fail, problemResponse } from './errors.ts'
+import { isOurHost, requestOrigin } from './origin.ts'
+import type { AppEnv } from './routes.ts'
+
+const REQUEST_ID = /^[\w.:-]{1,128}$/
+const MAX_HEAD_LENGTH = 16 * 1024
+
+/** Pages have one of their own. */
+const CONTENT_SECURITY_POLICY = "default-src 'none'; frame-ancestors 'none'"
+const SECURITY_HEADERS = Object.entries({
+  'Cross-Origin-Resource-Policy': 'cross-origin',
+  'Permissions-Policy': 'interest-cohort=()',
+  'Referrer-Policy': 'no-referrer',
+  'Strict-Transport-Security': 'max-age=63072000; includeSubDomains',
+  'X-Content-Type-Options': 'nosniff',
+  'X-Frame-Options': 'DENY',
+})
+
+const ALLOWED_METHODS = 'GET, HEAD, POST, PUT, PATCH, DELETE'
+const EXPOSED_HEADERS =
+  'ETag, Idempotency-Replayed, Link, Location, RateLimit, RateLimit-Policy, Retry-After, X-Request-Id'
+const ONE_DAY_SECONDS = '86400'
+
+export function wrapRequest(config: Config): MiddlewareHandler<AppEnv> {
+  return async (c, proceed) => {
+    const started = Date.now()
+    const given = c.req.header('X-Request-Id')
+    const requestId = given && REQUEST_ID.test(given) ? given : crypto.randomUUID()
+    c.set('requestId', requestId)
+    const seen: RequestInfo = {}
+    c.set('seen', seen)
+    if (hasOversizedHead(c)) c.res = respondWithError(c, fail('headers_too_large'), config)
+    else if (!isOurHost(config, c.req.url)) c.res = respondWithError(c, fail('host_unknown'), config)
+    else await proceed()
+    const { headers, status } = c.res
+    headers.set('X-Request-Id', requestId)
+    if (!headers.has('Content-Security-Policy')) headers.set('Content-Security-Policy', CONTENT_SECURITY_POLICY)
+    for (const [name, value] of SECURITY_HEADERS) headers.set(name, value)
+    setRateHeaders(headers, seen, config)
+    const { code, organization, tenant, actor } = seen
+    config.log({
+      level: status >= 500 ? 'error' : 'info',
+      request_id: requestId,
+      method: c.req.method,
+      path: c.req.path,
+      status,
+      ms: Date.now() - started,
+      ...(code && { code }),
+      ...(actor && { organization_id: organization, tenant_id: tenant, actor_id: actor }),
+    })
+  }
+}
+
+function hasOversizedHead(c: Context): boolean {
+  if (c.req.url.length > MAX_HEAD_LENGTH) return true
+  let size = 0
+  c.req.raw.headers.forEach((value, name) => {
+    size += name.length + value.length
+  })
+  return size > MAX_HEAD_LENGTH
+}
+
+function setRateHeaders(headers: Headers, { rate, actor, code }: RequestInfo, { rateLimit }: Config): void {
+  if (rateLimit === 0 || (!actor && code !== 'rate_limited')) return
+  headers.set('RateLimit-Policy', `"key";q=${rateLimit};w=60`)
+  if (code === 'rate_limited') headers.set('RateLimit', `"key";r=0;t=${headers.get('Retry-After')}`)
+  else if (rate) headers.set('RateLimit', `"key";r=${rate.remaining};t=${rate.reset}`)
+}
+
+/** Written onto the finished answer: what Hono's own middleware sets ahead of it makes Hono wrap every answer again. */
+export function cors(origins: string[]): MiddlewareHandler {
+  const everyone = origins.includes('*')
+  return async (c, proceed) => {
+    if (c.req.method === 'OPTIONS') c.res = answerPreflight(c.req.header('Access-Control-Request-Headers'))
+    else await proceed()
+    const { headers } = c.res
+    headers.append('Vary', 'Origin')
+    const origin = c.req.header('Origin')
+    if (origin === undefined || !(everyone || origins.includes(origin))) return
+    headers.set('Access-Control-Allow-Origin', everyone ? '*' : origin)
+    headers.set('Access-Control-Expose-Headers', EXPOSED_HEADERS)
+  }
+}
+
+function answerPreflight(wanted: string | undefined): Response {
+  const headers = new Headers({
+    'Access-Control-Allow-Methods': ALLOWED_METHODS,
+    'Access-Control-Max-Age': ONE_DAY_SECONDS,
+  })
+  if (wanted !== undefined) {
+    headers.set('Access-Control-Allow-Headers', wanted)
+    headers.set('Vary', 'Access-Control-Request-Headers')
+  }
+  return new Response(null, { status: 204, headers })
+}
+
+/** Faults whose cause only the log may have. */
+const OPERATOR_FAULTS: Code[] = ['internal', 'not_configured', 'database_unavailable', 'storage_unavailable']
+
+/** Where a failure is told by something else than a problem, its cause is not to be lost either. */
+export function logFailureCause(failure: Failure, requestId: string, config: Config): void {
+  if (!OPERATOR_FAULTS.includes(failure.code)) return
+  const { name, message, stack } = (failure.cause ?? failure) as Error
+  config.log({ level: 'error', request_id: requestId, error: name, message, stack })
+}
+
+/** An unknown error is logged whole and answered with nothing but the request's id. */
+export function respondWithError(c: Context<AppEnv>, error: unknown, config: Config): Response {
+  const failure = error instanceof Failure ? error : fail('internal', { cause: error })
+  const { code } = failure
+  c.var.seen.code = code
+  logFailureCause(failure, c.var.requestId, config)
+  return problemResponse(failure, c.var.requestId, requestOrigin(config, c.req.url))
+}
+
+export const notFound: NotFoundHandler<AppEnv> = () => {
+  throw fail('route_not_found')
+}

@@ -1,0 +1,42 @@
+// How HTTP reaches what we say of ourselves to authorization servers.
+import * as z from 'zod'
+import type { Config } from '../env.ts'
+import { fail } from '../kernel/errors.ts'
+import { validateInput } from '../kernel/input.ts'
+import { requestOrigin } from '../kernel/origin.ts'
+import { slice } from '../kernel/routes.ts'
+import { Uuid } from '../protocol/wire.ts'
+import { ClientDocument, clientDocument } from './client-document.ts'
+
+const HTTPS_ONLY = { detail: 'There is no such document where the base address is not `https`; see `PUBLIC_URL`.' }
+const CACHE_HEADERS = { 'Cache-Control': 'public, max-age=3600' }
+
+function requireClientDocument(config: Config, url: string, provider?: string): ClientDocument {
+  const document = clientDocument(requestOrigin(config, url), provider)
+  if (!document) throw fail('route_not_found', HTTPS_ONLY)
+  return document
+}
+
+const providerInput = { params: z.object({ oauth_client_id: Uuid }) }
+
+export const identityRoutes = slice('OAuth identity', 'Who this installation is to authorization servers.')
+  .get('/.well-known/oauth-client.json', {
+    id: 'oauthClientDocument',
+    summary: 'The client-ID metadata document of this installation',
+    description: 'There is one where the base address is `https`. Each provider is a client of its own, under it.',
+    reply: ClientDocument,
+    errors: ['route_not_found'],
+    open: (c, { config }) => c.json(requireClientDocument(config, c.req.url), 200, CACHE_HEADERS),
+  })
+  .get('/.well-known/oauth-client.json/{oauth_client_id}', {
+    id: 'oauthProviderClientDocument',
+    summary: 'The client-ID metadata document of one provider; its address is the client id',
+    description: 'A function of its address: it tells nobody which providers there are.',
+    ...providerInput,
+    reply: ClientDocument,
+    errors: ['route_not_found'],
+    open: (c, { config }) => {
+      const { oauth_client_id } = validateInput(c.req, providerInput, '', []) as { oauth_client_id: string }
+      return c.json(requireClientDocument(config, c.req.url, oauth_client_id), 200, CACHE_HEADERS)
+    },
+  })

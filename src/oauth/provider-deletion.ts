@@ -1,0 +1,60 @@
+// Deleting a provider: gone here first, so that nobody is handed a token any more; then at its server, as well as it goes.
+import { and, getTableColumns, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { type Ctx, verb } from '../kernel/context.ts'
+import { db, versionMatches } from '../kernel/db.ts'
+import { createGuardedClient } from '../kernel/guarded-fetch.ts'
+import { commit } from '../kernel/journal.ts'
+import { requireRow } from '../kernel/rows.ts'
+import { oauthProviders, type oauthTokens } from '../tables.ts'
+import { unregisterClient } from './client-registration.ts'
+import { revokeAtServer } from './connections.ts'
+import { isProvider, lockProviderToChange, openProviderSecrets } from './rows.ts'
+import type * as schema from './schema.ts'
+
+/** What is left beyond these runs out by itself. */
+const MAX_TOKENS = 100
+const MAX_CONCURRENT = 5
+const MAX_CLEANUP_MS = 15_000
+
+type DeletedProvider = typeof oauthProviders.$inferSelect & { tokens: (typeof oauthTokens.$inferSelect)[] }
+
+export const deleteProvider = verb(
+  'deployments:delete',
+  async (ctx, { provider_id }: z.output<typeof schema.ProviderRef>) => {
+    const granted = sql`granted as (
+      select coalesce(json_agg(t), '[]') as tokens from tokens_of_provider(${provider_id}, ${MAX_TOKENS}) t)`
+    const change = db
+      .delete(oauthProviders)
+      .where(and(isProvider(provider_id), versionMatches(ctx, oauthProviders)))
+      .returning({
+        ...getTableColumns(oauthProviders),
+        tokens: sql<DeletedProvider['tokens']>`(select tokens from granted)`.as('tokens'),
+      })
+    const rows = await commit<DeletedProvider>(
+      ctx,
+      'oauth_provider.deleted',
+      change,
+      { provider_id },
+      {
+        first: [granted],
+        // Whoever is connecting just now is waited for, so that what they were granted is found.
+        lock: lockProviderToChange(provider_id),
+      },
+    )
+    await revokeAndUnregister(ctx, requireRow(rows, 'provider_not_found'))
+  },
+)
+
+/** Tokens first: a server that knows its client no longer would not take them back. */
+async function revokeAndUnregister(ctx: Ctx, { tokens, ...provider }: DeletedProvider): Promise<void> {
+  const until = Date.now() + MAX_CLEANUP_MS
+  const rest = provider.revocation_url === null ? [] : [...tokens]
+  const revoke = async () => {
+    for (let token = rest.pop(); token && Date.now() < until; token = rest.pop())
+      await revokeAtServer(ctx, provider, token).catch(() => {})
+  }
+  await Promise.all(Array.from({ length: MAX_CONCURRENT }, revoke))
+  const secrets = await openProviderSecrets(ctx.sealer, provider).catch(() => null)
+  if (secrets) await unregisterClient(createGuardedClient(ctx.config, ctx.origin), secrets).catch(() => {})
+}

@@ -1,0 +1,205 @@
+// A provider from the address of an MCP server: its name is reserved, its servers are asked, and it is written, or all of it undone.
+import { sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { type Ctx, verb, withoutRateLimit } from '../kernel/context.ts'
+import { db, type Row, run, runAsSystem } from '../kernel/db.ts'
+import { sha256Hex } from '../kernel/digest.ts'
+import { Failure, fail } from '../kernel/errors.ts'
+import { createGuardedClient, type GuardedClient } from '../kernel/guarded-fetch.ts'
+import { commit, concludeWrite, prepareWrite } from '../kernel/journal.ts'
+import { requireRow } from '../kernel/rows.ts'
+import { oauthProviders } from '../tables.ts'
+import { clientDocumentUrl, redirectUri } from './client-document.ts'
+import {
+  type Client,
+  type ClientRequest,
+  chooseRegistration,
+  obtainClient,
+  unregisterClient,
+} from './client-registration.ts'
+import { checkServerUrl, type DiscoveredServer, discoverServer } from './mcp-discovery.ts'
+import { isNameUnreserved, lockProviderName, requireFreeName } from './providers.ts'
+import { clientColumns, hopToWire, type ProviderRow, scopesArray, toWire, wireColumns } from './rows.ts'
+import type * as schema from './schema.ts'
+
+type DiscoveryInput = schema.McpServer & z.output<typeof schema.DiscoverQuery>
+
+/** Longer than all that may happen between the two trips. */
+const RESERVATION_TIME = sql`interval '2 minutes'`
+
+export const discoverProvider = verb('deployments:create', async (ctx, input: DiscoveryInput) => {
+  const way = createGuardedClient(ctx.config, ctx.origin)
+  const server = checkServerUrl(way, input.mcp_server_url)
+  const reservation = reservationIdOf(ctx)
+  const { looked, answer } = await prepareWrite<Row, ProviderRow>(
+    ctx,
+    reserveName(reservation, input.provider_id),
+    lockProviderName(input.provider_id),
+  )
+  if (answer) return toWire(requireRow(answer, 'provider_id_conflict'))
+  const assumed = parseHosts(requireRow(looked, 'provider_id_conflict'))
+
+  const id = crypto.randomUUID()
+  let client: Client | undefined
+  try {
+    const discovered = await withTrace(way, discoverServer(way, server, discoveryOptionsFor(ctx, assumed)))
+    client = await withTrace(way, obtainClient(way, discovered, clientRequestFor(ctx, input, id)))
+    const made = { id, input, server, discovered, client, way }
+    return toWire(
+      requireRow(
+        await concludeWrite(() => insertProvider(withoutRateLimit(ctx), made, reservation)),
+        'provider_id_conflict',
+      ),
+    )
+  } catch (error) {
+    await undoDiscovery(ctx, id, reservation, client)
+    throw error
+  }
+})
+
+export const previewProvider = verb(
+  'deployments:create',
+  async (ctx, input: DiscoveryInput): Promise<schema.DiscoveryPreview> => {
+    const way = createGuardedClient(ctx.config, ctx.origin)
+    const server = checkServerUrl(way, input.mcp_server_url)
+    const { provider_id, name, client_id } = input
+    const [row] = await run(
+      ctx,
+      sql<Row>`select ${ASSUMED_S256_HOSTS} where ${requireFreeName(provider_id, sql`${isNameUnused(provider_id)} and ${isNameUnreserved(provider_id)}`)} is not null`,
+    )
+    const discovered = await withTrace(way, discoverServer(way, server, discoveryOptionsFor(ctx, parseHosts(row!))))
+    const wish = clientRequestFor(ctx, input, crypto.randomUUID())
+    const registration = await withTrace(way, (async () => chooseRegistration(discovered, wish))())
+    const { issuer, resource, auth_url, token_url, registration_url, revocation_url } = discovered
+    const { supports_metadata_document, scopes, uses_pkce, code_challenge_method, warnings } = discovered
+    return {
+      provider_id,
+      name,
+      mcp_server_url: server.href,
+      metadata: {
+        ...{ issuer, resource, auth_url, token_url, registration_url, revocation_url },
+        token_endpoint_auth_methods: discovered.auth_methods,
+        ...{ supports_metadata_document, scopes, uses_pkce, code_challenge_method },
+      },
+      registration,
+      redirect_uri: client_id == null ? null : redirectUri(ctx.origin, provider_id),
+      warnings,
+      trace: way.trace.map(hopToWire),
+    }
+  },
+)
+
+/** What comes of asking servers: where they are refused, whoever asked learns what was asked of whom. */
+const withTrace = <T>(way: GuardedClient, asking: Promise<T>): Promise<T> =>
+  asking.catch((error: unknown) => {
+    throw error instanceof Failure ? fail(error.code, { ...error.extra, trace: way.trace.map(hopToWire) }) : error
+  })
+
+// ---- what servers are asked by
+
+export const ASSUMED_S256_HOSTS = sql`(select array_to_json(o.assume_s256) from organizations o where o.id = current_organization())`
+const parseHosts = ([hosts]: Row): string[] => JSON.parse(hosts as string)
+
+export const discoveryOptionsFor = ({ config }: Pick<Ctx, 'config'>, assumed: string[]) => ({
+  assumeS256: (host: string) => assumed.includes(host),
+  defaultEndpoints: config.defaultEndpoints,
+})
+
+/** A client that was given is known by the provider's name at its server, any other by the row's id. */
+const clientRequestFor = ({ origin }: Ctx, input: DiscoveryInput, id: string): ClientRequest => ({
+  registration: input.registration,
+  client_id: input.client_id ?? undefined,
+  client_secret: input.client_secret ?? undefined,
+  name: input.name,
+  redirect_uri: redirectUri(origin, input.client_id == null ? id : input.provider_id),
+  document_url: clientDocumentUrl(origin, id),
+})
+
+// ---- the reservation
+
+/** A repeat under an idempotency key reserves as the same one, and so is told that the first is still in flight. */
+function reservationIdOf({ actor, idempotency }: Ctx): string {
+  if (!idempotency) return crypto.randomUUID()
+  const asker = actor.kind === 'key' ? actor.hash : actor.id
+  const hash = sha256Hex([asker, idempotency.key, idempotency.fingerprint].join('\n'))
+  return hash.slice(0, 32).replace(/(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
+}
+
+const isNameUnused = (provider_id: string) => sql`not exists (select from oauth_providers p
+  where p.organization_id = current_organization() and p.provider_id = ${provider_id})`
+
+/** Takes the name from nobody but a reservation that has run out. */
+const reserveName = (id: string, provider_id: string) => sql<Row>`
+  insert into oauth_reservations as r (id, organization_id, provider_id, expires_at)
+  values (${id}::uuid, current_organization(), ${requireFreeName(provider_id, isNameUnused(provider_id))}, clock() + ${RESERVATION_TIME})
+  on conflict (organization_id, provider_id) do update set id = excluded.id, expires_at = excluded.expires_at
+  where case when r.expires_at <= clock() then true when r.id = excluded.id then refuse('idempotency_in_flight')
+    else refuse('provider_id_conflict', excluded.provider_id) end
+  returning ${ASSUMED_S256_HOSTS}`
+
+/** Ends the reservation and says whether the provider was written after all: of a reply that was lost nobody knows. */
+async function isProviderWritten({ database }: Ctx, id: string, reservation: string): Promise<boolean> {
+  const release = sql`delete from oauth_reservations where id = ${reservation}::uuid`
+  const look = sql`select from oauth_providers where id = ${id}::uuid`
+  const [, rows] = await runAsSystem(database, release, look)
+  return rows!.length > 0
+}
+
+/** As well as it goes: the reservation runs out, and a client that nobody uses harms nobody. */
+async function undoDiscovery(ctx: Ctx, id: string, reservation: string, client: Client | undefined): Promise<void> {
+  const written = await isProviderWritten(ctx, id, reservation).catch(() => false)
+  if (client && !written) await unregisterClient(createGuardedClient(ctx.config, ctx.origin), client).catch(() => {})
+}
+
+// ---- the second trip
+
+/** What is kept of what servers say, and again whenever they are asked. */
+export const serverColumns = (discovered: DiscoveredServer) => ({
+  issuer: discovered.issuer,
+  issuer_in_answers: discovered.issuer_in_answers,
+  resource: discovered.resource,
+  auth_url: discovered.auth_url,
+  token_url: discovered.token_url,
+  revocation_url: discovered.revocation_url,
+  warnings: discovered.warnings,
+})
+
+type DiscoveredProvider = {
+  id: string
+  input: DiscoveryInput
+  server: URL
+  discovered: DiscoveredServer
+  client: Client
+  way: GuardedClient
+}
+
+async function insertProvider(ctx: Ctx, made: DiscoveredProvider, reservation: string): Promise<ProviderRow[]> {
+  const { id, input, server, discovered, client, way } = made
+  const { provider_id, name } = input
+  const reserved = sql`reserved as (delete from oauth_reservations
+    where id = ${reservation}::uuid and organization_id = current_organization() and expires_at > clock() returning id)`
+  const change = db
+    .insert(oauthProviders)
+    .values({
+      id,
+      organization_id: sql`current_organization()`,
+      made_by_workspace: sql`current_tenant()`,
+      provider_id: requireFreeName(provider_id, sql`exists (select from reserved)`),
+      name,
+      ...(await clientColumns(ctx.sealer, provider_id, client)),
+      ...serverColumns(discovered),
+      uses_pkce: discovered.uses_pkce,
+      code_challenge_method: discovered.code_challenge_method,
+      provider_type: 'mcp',
+      mcp_server_url: server.href,
+      redirect_uri: clientRequestFor(ctx, input, id).redirect_uri,
+      scopes: scopesArray(input.scopes ?? discovered.scopes),
+      trace: way.trace,
+    })
+    .returning(wireColumns)
+  const data = { provider_id, name, registration: client.registration }
+  return (await commit(ctx, 'oauth_provider.created', change, data, {
+    first: [reserved],
+    lock: lockProviderName(provider_id),
+  })) as ProviderRow[]
+}

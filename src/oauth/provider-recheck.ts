@@ -1,0 +1,188 @@
+// Looking after providers: asking their servers again, on demand and by the schedule, and renewing clients before their secrets run out.
+
+import { eq, getTableColumns, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { type Ctx, createKeylessCaller, verb, withoutRateLimit } from '../kernel/context.ts'
+import { db, inOrganization, type Row, runAsSystem } from '../kernel/db.ts'
+import { Failure } from '../kernel/errors.ts'
+import { createGuardedClient } from '../kernel/guarded-fetch.ts'
+import { commit, concludeWrite, prepareWrite, setClock } from '../kernel/journal.ts'
+import { requestOrigin } from '../kernel/origin.ts'
+import type { Services } from '../kernel/routes.ts'
+import { requireRow } from '../kernel/rows.ts'
+import { oauthProviders } from '../tables.ts'
+import { type Client, type ClientRequest, obtainClient, renewClient, unregisterClient } from './client-registration.ts'
+import type { DiscoveredServer } from './mcp-discovery.ts'
+import { ASSUMED_S256_HOSTS, discoveryOptionsFor, serverColumns } from './provider-discovery.ts'
+import { checkHealth, explainMove, type HealthFinding, isClientUsable, keepsOrigins } from './provider-health.ts'
+import {
+  clientColumns,
+  isProvider,
+  openProviderSecrets,
+  type ProviderRow,
+  settleGrants,
+  toDetails,
+  wireColumns,
+} from './rows.ts'
+import type * as schema from './schema.ts'
+
+type Ref = z.output<typeof schema.ProviderRef>
+type StoredProvider = typeof oauthProviders.$inferSelect
+type ProviderLookup = StoredProvider & { assumed: string; binding: string }
+
+const HOUR = 3_600_000
+const DAY = 24 * HOUR
+/** Renewing keeps the client, and people connected. Another client does not, so that comes as late as it can. */
+const [RENEW_AHEAD_MS, REPLACE_AHEAD_MS] = [7 * DAY, DAY]
+
+export const recheckProvider = verb('deployments:update', (ctx, ref: Ref) => checkProvider(ctx, ref))
+
+/** What the schedule does besides: it renews the client. */
+const maintainProvider = verb('deployments:update', (ctx, ref: Ref) => checkProvider(ctx, ref, renewExpiringClient))
+
+type RenewClient = (ctx: Ctx, row: StoredProvider, discovered: DiscoveredServer) => Promise<Client | null>
+
+async function checkProvider(ctx: Ctx, { provider_id }: Ref, renewal?: RenewClient) {
+  const look = db
+    .select({
+      ...getTableColumns(oauthProviders),
+      assumed: sql<string>`${ASSUMED_S256_HOSTS}`.as('assumed'),
+      binding: sql<string>`oauth_binding(oauth_providers)`.as('binding'),
+    })
+    .from(oauthProviders)
+    .where(isProvider(provider_id))
+  const { looked, answer } = await prepareWrite<ProviderLookup, ProviderRow>(ctx, look)
+  if (answer) return toDetails(requireRow(answer, 'provider_not_found'))
+  const { assumed, binding, ...row } = requireRow(looked, 'provider_not_found')
+
+  const way = createGuardedClient(ctx.config, ctx.origin)
+  const finding = await checkHealth(way, row, discoveryOptionsFor(ctx, JSON.parse(assumed)), nowOf(ctx))
+  const client = (finding.discovered && (await renewal?.(ctx, row, finding.discovered))) ?? null
+  try {
+    const rows = await concludeWrite(() =>
+      updateCheckedProvider(withoutRateLimit(ctx), { ...row, binding }, finding, way.trace, client),
+    )
+    return toDetails(requireRow(rows, 'provider_not_found'))
+  } catch (error) {
+    // One that took another's place is nobody's now.
+    if (client && client.client_id !== row.client_id)
+      await unregisterClient(createGuardedClient(ctx.config, ctx.origin), client).catch(() => {})
+    throw error
+  }
+}
+
+const nowOf = ({ config }: Ctx): number => Date.now() + config.clockOffset()
+
+type BoundProvider = StoredProvider & { binding: string }
+
+/**
+ * Endpoints follow what their own issuer says; of another issuer nothing is taken over. What people granted follows
+ * within an origin and ends at its border.
+ */
+async function updateCheckedProvider(
+  ctx: Ctx,
+  row: BoundProvider,
+  finding: HealthFinding,
+  trace: unknown[],
+  client: Client | null,
+) {
+  const { health, health_detail, warnings, discovered } = finding
+  const follows = discovered && keepsOrigins(row, discovered) && (client === null || client.client_id === row.client_id)
+  const changed = discovered ? SERVER_MEMBERS.filter(member => discovered[member] !== row[member]) : []
+  const change = db
+    .update(oauthProviders)
+    .set({
+      ...(discovered && serverColumns(discovered)),
+      ...(client && (await clientColumns(ctx.sealer, row.provider_id, client))),
+      ...(client
+        ? { health: 'healthy', health_detail: discovered && explainMove(row, discovered) }
+        : { health, health_detail }),
+      warnings,
+      trace,
+      checked_at: sql`clock()`,
+      version: sql`${oauthProviders.version} + 1`,
+      // Nobody changed it by finding it as it was.
+      ...((changed.length > 0 || client) && { updated_at: sql`clock()` }),
+    })
+    .where(
+      sql`${eq(oauthProviders.id, row.id)} and ${inOrganization(oauthProviders)} and ${oauthProviders.client_id} = ${row.client_id}`,
+    )
+    .returning(wireColumns)
+  const data = {
+    health,
+    changed,
+    ...(client && { client: client.client_id === row.client_id ? 'renewed' : 'replaced' }),
+  }
+  // As for any change: flows and tokens that are being written are waited for.
+  const lock = sql`select from oauth_providers where ${isProvider(row.provider_id)} for update`
+  const event = settleGrants(data, follows ? row.binding : null)
+  return (await commit(ctx, 'oauth_provider.checked', change, event, { lock })) as ProviderRow[]
+}
+
+const SERVER_MEMBERS = ['auth_url', 'token_url', 'revocation_url', 'resource', 'issuer_in_answers'] as const
+
+// ---- renewing
+
+/** Another secret for the client whose own runs out; another client where the server knows no other way. */
+async function renewExpiringClient(
+  ctx: Ctx,
+  row: StoredProvider,
+  discovered: DiscoveredServer,
+): Promise<Client | null> {
+  if (row.registration !== 'dynamic') return null
+  // A renewed client may keep its secret, which is not for endpoints elsewhere: there only another client will do.
+  const stays = isClientUsable(row, discovered) && keepsOrigins(row, discovered)
+  const left = row.client_secret_expires_at === null ? Infinity : Date.parse(row.client_secret_expires_at) - nowOf(ctx)
+  if (stays && left > RENEW_AHEAD_MS) return null
+  const way = createGuardedClient(ctx.config, ctx.origin)
+  const { name, redirect_uri } = row
+  const wish: ClientRequest = { registration: 'dynamic', name, redirect_uri, document_url: null }
+  if (stays) {
+    const client = (await openProviderSecrets(ctx.sealer, row)) as unknown as Client
+    try {
+      return await renewClient(way, discovered, client, wish)
+    } catch (error) {
+      if (!(error instanceof Failure)) throw error
+      if (left > REPLACE_AHEAD_MS) return null
+    }
+  }
+  return obtainClient(way, discovered, wish).catch((error: unknown) => {
+    if (error instanceof Failure) return null
+    throw error
+  })
+}
+
+// ---- the schedule
+
+const MAX_PROVIDERS = 8
+
+/**
+ * Those that nobody has looked at for longest, and those whose secrets run out. Whoever takes them stamps them first, so that two runs do
+ * not both ask. Names whose reservation has run out are free.
+ */
+export async function sweepProviders(services: Services): Promise<void> {
+  const { config, database } = services
+  const free = sql`delete from oauth_reservations where expires_at <= clock()`
+  const [, , due] = (await runAsSystem(database, setClock(config), free, CLAIM_DUE_PROVIDERS)) as [
+    unknown,
+    unknown,
+    Row[],
+  ]
+  for (const [organization, provider_id, redirect_uri] of due as [string, string, string][]) {
+    const origin = requestOrigin(config, redirect_uri)
+    const actor = { kind: 'cron' as const, id: null, organization, tenant: null }
+    const caller = createKeylessCaller(services, actor, `recheck-${crypto.randomUUID()}`, origin)
+    // One that cannot be looked after keeps nobody from the next.
+    await maintainProvider(caller, { provider_id }).catch((error: unknown) =>
+      config.log({ level: 'error', request_id: caller.requestId, error: String(error) }),
+    )
+  }
+}
+
+const CLAIM_DUE_PROVIDERS = sql<Row>`
+  update oauth_providers set checked_at = clock() where id in (
+    select id from oauth_providers
+    where checked_at < clock() - interval '1 hour' and (checked_at < clock() - interval '1 day'
+        or registration = 'dynamic' and client_secret_expires_at < clock() + ${RENEW_AHEAD_MS} * interval '1 millisecond')
+    order by checked_at limit ${MAX_PROVIDERS} for update skip locked)
+  returning organization_id, provider_id, redirect_uri`

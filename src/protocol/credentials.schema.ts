@@ -1,0 +1,46 @@
+// What an agent clones, pulls and pushes with.
+import * as z from 'zod'
+import { AgentId, Fence, PublicKey, Sealed } from './sync-fields.schema.ts'
+import { Uuid } from './wire.ts'
+
+export const CredentialWish = z
+  .object({
+    agent_id: AgentId,
+    fence: Fence,
+    public_key: PublicKey,
+    deployment_id: Uuid,
+    revision_id: Uuid.meta({ description: 'For a repository: of the source `githost`.' }),
+    for: z.enum(['repository', 'registry']).default('repository').meta({
+      description:
+        'What it is to be used at: the git host that the source is cloned from, or the registry of this installation, which images of the deployment are pulled from and pushed to.',
+    }),
+  })
+  .meta({
+    id: 'CredentialWish',
+    description: 'For which revision an agent is about to clone, pull or push.',
+    example: {
+      agent_id: 'agent-1',
+      fence: 1,
+      public_key: 'BGsX0fLhLEJH-Lzm5WOkQPJ3A32BLeszoPShOUXYmMKWT-NC4v4af5uO5-tKfA-eFivOM1drMV7Oy7ZAaDe_UfU',
+      deployment_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11',
+      revision_id: '45c48cce-2e2d-4fbd-8a1a-c51c7c6ad26a',
+    },
+  })
+export const GivenCredential = z
+  .object({
+    credential: Sealed.nullable().meta({
+      description:
+        'For a repository sealed JSON `{"username": …, "password": …}` for git over HTTP, bound to `<listener>/<deployment>/<revision>/git`; an App’s is good for an hour. ' +
+        'For the registry sealed JSON with `registry`, `repository`, `username`, `password` and `expires_at`, bound to `<listener>/<deployment>/<revision>/registry`; null where this installation has no registry.',
+    }),
+  })
+  .meta({ id: 'GivenCredential' })
+/** What the envelope of a credential for the registry holds. */
+export const RegistryCredential = z.object({
+  registry: z.string(),
+  repository: z.string(),
+  username: z.string(),
+  password: z.string(),
+  expires_at: z.iso.datetime(),
+})
+export type RegistryCredential = z.output<typeof RegistryCredential>

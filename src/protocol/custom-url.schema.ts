@@ -1,0 +1,75 @@
+// Custom URLs and their hosts, as they cross the wire.
+import * as z from 'zod'
+import { boundedText, listOf } from './wire.ts'
+
+const MAX_URL_LENGTH = 2048
+const MAX_HOST_LENGTH = 253
+const DNS_LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
+/** The URL parser reads a host that ends like this as an IPv4 address. */
+const NUMERIC_LABEL = /^(\d+|0x[0-9a-f]*)$/
+
+/** A name of DNS, and neither an IP address nor a wildcard: only of such a name can ownership be proved. */
+function isHostName(host: string): boolean {
+  const labels = host.split('.')
+  return (
+    host.length <= MAX_HOST_LENGTH &&
+    labels.every(label => DNS_LABEL.test(label)) &&
+    !NUMERIC_LABEL.test(labels.at(-1)!)
+  )
+}
+
+/** The host of a custom URL, as the database's `custom_host()` finds it too. */
+export const hostOf = (customUrl: string): string | undefined =>
+  URL.parse(customUrl.startsWith('https://') ? customUrl : `https://${customUrl}`)?.hostname
+
+/** The parser and the database must find the same host in it. */
+const isCustomUrl = (url: string): boolean => {
+  const spelt = url.replace('https://', '').split(/[/:]/)[0]!.toLowerCase()
+  return isHostName(spelt) && hostOf(url) === spelt
+}
+
+/** In one spelling: a lower-case host, no default port, no trailing slash, no `..` in the path. */
+function normaliseCustomUrl(customUrl: string): string {
+  const isHost = !customUrl.startsWith('https://')
+  const url = URL.parse(isHost ? `https://${customUrl}` : customUrl)
+  if (!url) return customUrl
+  if (isHost) return url.host
+  return `https://${url.host}${url.pathname.replace(/\/$/, '')}`
+}
+
+const CUSTOM_URL_RULE =
+  'needs a host name, as `app.example.com` or `https://app.example.com/path`: no path alone, IP address, wildcard, trailing dot, query or fragment; international names in Punycode'
+
+export const CustomUrl = boundedText(MAX_URL_LENGTH)
+  .regex(/^(https:\/\/[A-Za-z0-9.-]+(:\d{1,5})?(\/[!"$->@-[\]-~]*)?|[A-Za-z0-9.-]+(:\d{1,5})?)$/, {
+    error: CUSTOM_URL_RULE,
+    abort: true,
+  })
+  .refine(isCustomUrl, { error: CUSTOM_URL_RULE, abort: true })
+  .overwrite(normaliseCustomUrl)
+
+export const CustomHostRef = z.object({
+  host: boundedText(MAX_HOST_LENGTH)
+    .toLowerCase()
+    .refine(isHostName, { error: 'needs a host name, as `app.example.com`' })
+    .meta({ description: 'The host of a `custom_url`.' }),
+})
+
+export const CustomHost = z
+  .object({
+    host: z.string(),
+    verified_at: z.string().nullable().meta({
+      format: 'date-time',
+      description: 'When a DNS record proved that the host is this workspace’s; null before.',
+    }),
+    record: z.object({ name: z.string(), value: z.string() }).meta({ description: 'The TXT record that proves it.' }),
+    served: z.boolean().meta({
+      description: 'Whether agents are told to serve it: it is verified, or runs on a listener of this workspace.',
+    }),
+  })
+  .meta({ id: 'CustomHost', description: 'A host that this workspace owns, by a `custom_url` or by a DNS record.' })
+export type CustomHost = z.output<typeof CustomHost>
+export const CustomHostList = listOf(CustomHost).meta({
+  id: 'CustomHostList',
+  description: 'A page of custom hosts, newest first.',
+})

@@ -1,0 +1,160 @@
+// What of Kubernetes crosses the wire: names, labels, volumes and containers. Where Kubernetes keeps a closed set that grows, the cluster judges.
+import * as z from 'zod'
+import { arrayOf, boundedText, recordOf } from './wire.ts'
+
+const DNS_LABEL = '[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?'
+/** Its labels may be longer than a DNS label. */
+const DNS_SUBDOMAIN_PART = '[a-z0-9]([-a-z0-9]*[a-z0-9])?'
+const DNS_SUBDOMAIN = `${DNS_SUBDOMAIN_PART}(\\.${DNS_SUBDOMAIN_PART})*`
+const HOST_PART = '[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?'
+/** A host and perhaps a port, as a pattern. */
+export const HOST_PATTERN = `${HOST_PART}(\\.${HOST_PART})*(:\\d{1,5})?`
+const IMAGE_PATH_PART = '[a-z0-9]+((\\.|_{1,2}|-+)[a-z0-9]+)*'
+/** The part of a label's key after its prefix, and a label's value. */
+const QUALIFIED_NAME = '[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?'
+const MAX_ANNOTATION_BYTES = 256 * 1024
+const MAX_LABELS = 200
+const MAX_ANNOTATIONS = 500
+/** Of one container. */
+const MAX_ARGUMENTS = 500
+const MAX_VARIABLES = 500
+export const MAX_MOUNTS = 100
+const MAX_NAME_LENGTH = 253
+
+export const textMatching = (most: number, pattern: string, error: string) =>
+  boundedText(most).regex(new RegExp(`^${pattern}$`), { error })
+
+export const DnsLabel = textMatching(63, DNS_LABEL, 'needs to be 1 to 63 lower-case letters, digits or inner hyphens')
+export const DnsSubdomain = textMatching(
+  253,
+  DNS_SUBDOMAIN,
+  'needs to be lower-case letters, digits, hyphens and inner dots',
+)
+export const ImageReference = textMatching(
+  512,
+  `(${HOST_PATTERN}/)?${IMAGE_PATH_PART}(/${IMAGE_PATH_PART})*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64}|@sha512:[a-f0-9]{128})?`,
+  'needs to be an image: an optional registry, a repository, an optional tag or digest',
+)
+/** Kubernetes keeps nothing else as the name of a member of a secret. */
+export const SecretKey = textMatching(253, '[-._A-Za-z0-9]+', 'needs to be letters, digits, dots, hyphens, underscores')
+
+const LabelKey = textMatching(
+  317,
+  `(?!.{254,}/)(${DNS_SUBDOMAIN}/)?${QUALIFIED_NAME}`,
+  'needs to be a name of at most 63 characters, after an optional DNS prefix and a slash',
+)
+/** A record passes over a member called `__proto__`, which is no valid key: told, so that nothing is lost in silence. */
+export function rejectPrototypeKey(all: unknown, check: z.RefinementCtx): unknown {
+  if (isObject(all) && Object.hasOwn(all, '__proto__'))
+    check.addIssue({ code: 'custom', path: ['__proto__'], message: 'is not a name that a member may have' })
+  return all
+}
+const labelMap = <Value extends z.ZodType<string>>(value: Value, most: number) =>
+  z.preprocess(rejectPrototypeKey, recordOf(LabelKey, value, most))
+export const Labels = labelMap(
+  textMatching(
+    63,
+    `(${QUALIFIED_NAME})?`,
+    'needs at most 63 letters, digits, dots, hyphens or underscores, or to be empty',
+  ),
+  MAX_LABELS,
+)
+const countBytes = (text: string) => new TextEncoder().encode(text).length
+export const Annotations = labelMap(z.string(), MAX_ANNOTATIONS).refine(
+  all =>
+    Object.entries(all).reduce((sum, [key, value]) => sum + countBytes(key) + countBytes(value), 0) <=
+    MAX_ANNOTATION_BYTES,
+  { error: 'needs to stay within 256 KiB in all' },
+)
+
+export const isObject = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/** Kept exactly as it came, nulls and all. */
+const FreeForm = z
+  .custom<Record<string, unknown>>(isObject, { error: 'needs to be an object' })
+  .meta({ type: 'object', additionalProperties: true })
+
+type Sparse<Shape extends z.ZodRawShape> = { [K in keyof Shape]: z.ZodOptional<z.ZodNullable<Shape[K]>> }
+/** Members that a request may leave out; null says the same. */
+export const nullishMembers = <Shape extends Record<string, z.ZodType>>(shape: Shape) =>
+  Object.fromEntries(Object.entries(shape).map(([name, member]) => [name, member.nullish()])) as Sparse<Shape>
+
+export const omitNulls = <T extends object>(value: T): T =>
+  Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null)) as T
+
+/** Reports each item whose name another one before it has; tolerates items that are faulty themselves. */
+export function checkUniqueNames(check: z.RefinementCtx, path: string, items: unknown, taken = new Set<unknown>()) {
+  for (const [i, item] of Array.isArray(items) ? items.entries() : []) {
+    if (!isObject(item) || typeof item.name !== 'string' || item.name.length > MAX_NAME_LENGTH) continue
+    if (taken.has(item.name)) {
+      const message = `\`${item.name}\` is there already; names need to be unique`
+      check.addIssue({ code: 'custom', path: [path, i, 'name'], message })
+    }
+    taken.add(item.name)
+  }
+}
+
+const Text = z.string()
+
+export const Volume = z
+  .object({
+    name: DnsLabel,
+    ...nullishMembers({
+      configMap: FreeForm,
+      secret: FreeForm,
+      emptyDir: FreeForm,
+      persistentVolumeClaim: FreeForm,
+      nfs: FreeForm,
+      projected: FreeForm,
+      downwardAPI: FreeForm,
+      csi: FreeForm,
+    }),
+  })
+  .overwrite(omitNulls)
+  .meta({ id: 'Volume', description: 'A volume of the pod and where it comes from, as Kubernetes has it.' })
+
+export const VolumeMount = z
+  .object({
+    name: DnsLabel.meta({ description: 'The volume.' }),
+    mountPath: boundedText(4096).regex(/^[^:]+$/, { error: 'needs to be a path without a colon' }),
+    ...nullishMembers({
+      subPath: Text,
+      mountPropagation: Text,
+      subPathExpr: Text,
+      readOnly: z.boolean(),
+    }),
+  })
+  .overwrite(omitNulls)
+  .meta({ id: 'VolumeMount', description: 'Where a container sees a volume.' })
+
+const ContainerVariable = z
+  .object({
+    name: textMatching(
+      253,
+      '[-._A-Za-z][-._A-Za-z0-9]*',
+      'needs letters, digits, dots, hyphens, underscores; no digit first',
+    ),
+    ...nullishMembers({ value: Text, valueFrom: FreeForm }),
+  })
+  .overwrite(omitNulls)
+
+export const Container = z
+  .object({
+    name: DnsLabel,
+    image: ImageReference,
+    ...nullishMembers({
+      imagePullPolicy: Text,
+      workingDir: Text,
+      restartPolicy: Text,
+      command: arrayOf(Text, MAX_ARGUMENTS),
+      args: arrayOf(Text, MAX_ARGUMENTS),
+      env: arrayOf(ContainerVariable, MAX_VARIABLES),
+      envFrom: arrayOf(FreeForm, MAX_VARIABLES),
+      resources: z.object(nullishMembers({ limits: FreeForm, requests: FreeForm })).overwrite(omitNulls),
+      volumeMounts: arrayOf(VolumeMount, MAX_MOUNTS),
+      securityContext: FreeForm,
+    }),
+  })
+  .overwrite(omitNulls)
+  .meta({ id: 'Container', description: 'A container beside or before the application’s own, as Kubernetes has it.' })

@@ -1,0 +1,142 @@
+// What deployments and their revisions are made of: sources, states, the two configurations, secrets.
+import * as z from 'zod'
+import { CustomUrl } from './custom-url.schema.ts'
+import {
+  DnsLabel,
+  DnsSubdomain,
+  HOST_PATTERN,
+  ImageReference,
+  nullishMembers,
+  omitNulls,
+  SecretKey,
+  textMatching,
+} from './kubernetes.schema.ts'
+import { DeploymentType, ResourceSpec } from './resources.schema.ts'
+import { Uuid } from './wire.ts'
+
+export const sources = [
+  'githost',
+  'external_container',
+  'internal_container',
+  'internal_source',
+  'internal_template',
+] as const
+export const Source = z.enum(sources)
+export type Source = z.output<typeof Source>
+export const revisionSources = ['githost', 'internal_container', 'internal_source'] as const satisfies Source[]
+
+export const deploymentStatuses = ['AWAITING_DATABASE', 'READY', 'UNUSED', 'AWAITING_DELETE', 'UNKNOWN'] as const
+export const DeploymentStatus = z.enum(deploymentStatuses)
+export type DeploymentStatus = z.output<typeof DeploymentStatus>
+
+export const revisionStatuses = [
+  ...(['CREATING', 'QUEUED', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'] as const),
+  ...(['CREATE_FAILED', 'BUILD_FAILED', 'DEPLOY_FAILED', 'SKIPPED', 'INTERRUPTED', 'UNKNOWN'] as const),
+] as const
+export const RevisionStatus = z.enum(revisionStatuses)
+export type RevisionStatus = z.output<typeof RevisionStatus>
+
+// ---- what a member may look like
+
+/** The host leaves no room for credentials. */
+const RepoUrl = textMatching(
+  2048,
+  `https?://${HOST_PATTERN}/[!"$->@-~]+`,
+  'needs to be an http(s) address of a repository, without credentials, query and fragment',
+)
+/** As git checks it, roughly: it must never pass for an option. */
+const GitRef = textMatching(
+  255,
+  '(?![-/.])(?!.*(\\.\\.|@\\{|//))[^\\x00-\\x20\\x7f~^:?*[\\\\]+(?<![/.])',
+  'needs to be a git ref',
+).meta({ description: 'A branch, a tag or a commit.' })
+const RelativePath = textMatching(
+  1024,
+  '(?!/)(?!(.*/)?\\.\\.(/|$))[^\\\\\\x00-\\x1f]+',
+  'needs to be a path inside the repository, without `..`',
+)
+const Command = textMatching(
+  1024,
+  '([^\'"`\\\\\\r\\n\\x00\\t|;$<>&]|&&)+',
+  'may not hold quotes, backslashes, backticks, line ends, tabs, |, ;, $, <, > or a lone &',
+)
+
+const RESERVED_VARIABLES = ['PORT', 'PATH', 'DATABASE_URI', 'REDIS_URI']
+const RESERVED_PREFIX = 'SLIPWAY_'
+const VariableName = textMatching(
+  253,
+  '[A-Za-z_][A-Za-z0-9_]*',
+  'needs letters, digits or underscores, and no digit first',
+).superRefine((name, check) => {
+  if (!RESERVED_VARIABLES.includes(name) && !name.startsWith(RESERVED_PREFIX)) return
+  check.addIssue({ code: 'custom', message: `\`${name}\` is reserved for the platform; choose another name` })
+})
+
+// ---- secrets
+
+/** What a response shows for every value; sent back for a known name, it keeps the stored value. */
+export const MASK = '********'
+
+export const Secret = z
+  .object({ name: VariableName, value: z.string().meta({ description: `In an answer always \`${MASK}\`.` }) })
+  .meta({ id: 'Secret', description: 'An environment variable whose value is kept sealed.' })
+
+export const SecretReference = z
+  .object({ name: VariableName, secret_name: DnsSubdomain, secret_key: SecretKey })
+  .meta({ id: 'SecretReference', description: 'An environment variable that takes its value from a cluster secret.' })
+
+// ---- the two configurations
+
+const sourceConfig = {
+  integration_id: Uuid.meta({ description: 'The git host integration.' }),
+  repo_url: RepoUrl,
+  build_on_push: z.boolean().meta({ description: 'Whether a push to `repo_ref` makes a revision.' }),
+  custom_url: CustomUrl.meta({
+    description:
+      'Where the deployment is served besides. A host belongs to one workspace; where listeners are shared it is served once DNS proves it.',
+  }),
+  resource_spec: ResourceSpec,
+  listener_id: Uuid.meta({ description: 'The data plane that runs it.' }),
+  listener_config: z.object(nullishMembers({ k8s_namespace: DnsLabel })).overwrite(omitNulls),
+  install_command: Command,
+  build_command: Command,
+  deployment_type: DeploymentType.meta({ description: '`dev` when left out; `external_container` is `prod`.' }),
+  template_id: z.string().min(1).max(128).meta({ description: 'The template, for `internal_template`.' }),
+}
+const { repo_commit_sha, ...sourceRevisionConfig } = {
+  repo_ref: GitRef,
+  platform_config_path: RelativePath.meta({ description: 'The file of the runtime’s configuration.' }),
+  image_uri: ImageReference,
+  source_tarball_path: z.string().min(1).max(1024).meta({ description: 'The `object_path` of an upload.' }),
+  repo_commit_sha: z.string(),
+}
+
+/** Present in an answer whatever its value. */
+const nullableMembers = <Shape extends Record<string, z.ZodType>>(shape: Shape) =>
+  z.object(Object.fromEntries(Object.entries(shape).map(([name, member]) => [name, member.nullable()]))) as z.ZodObject<
+    { [K in keyof Shape]: z.ZodNullable<Shape[K]> },
+    z.core.$strip
+  >
+
+export const SourceConfig = nullableMembers({
+  ...sourceConfig,
+  listener_config: nullableMembers({ k8s_namespace: DnsLabel }),
+}).meta({ id: 'SourceConfig', description: 'Of the source: what needs no new revision, or cannot change.' })
+
+export const SourceRevisionConfig = nullableMembers({ ...sourceRevisionConfig, repo_commit_sha }).meta({
+  id: 'SourceRevisionConfig',
+  description: 'Of the source: what a revision is made from.',
+})
+
+export const SourceConfigInput = z.object(nullishMembers(sourceConfig)).overwrite(omitNulls).meta({
+  id: 'SourceConfigInput',
+  description: 'Of the source: what needs no new revision, or cannot change. The source says which members it needs.',
+})
+export const SourceRevisionConfigInput = z.object(nullishMembers(sourceRevisionConfig)).overwrite(omitNulls).meta({
+  id: 'SourceRevisionConfigInput',
+  description: 'Of the source: what makes a new revision. The source says which members it needs.',
+})
+
+/** Members that can be emptied on purpose, by the query; null in the body means the same as left out. */
+export const CLEARABLE_MEMBERS = ['custom_url', 'install_command', 'build_command', 'resource_spec'] as const
+export type ClearableMember = (typeof CLEARABLE_MEMBERS)[number]

@@ -1,0 +1,175 @@
+// ResourceSpec: what a deployment may use, and what a member that was left out means.
+import * as z from 'zod'
+import {
+  Annotations,
+  Container,
+  checkUniqueNames,
+  DnsSubdomain,
+  isObject,
+  Labels,
+  MAX_MOUNTS,
+  nullishMembers,
+  omitNulls,
+  Volume,
+  VolumeMount,
+} from './kubernetes.schema.ts'
+import { arrayOf } from './wire.ts'
+
+export const deploymentTypes = ['dev_free', 'dev', 'prod'] as const
+export const DeploymentType = z.enum(deploymentTypes)
+export type DeploymentType = z.output<typeof DeploymentType>
+
+const Cpu = z.number().min(0.1).max(8).multipleOf(0.1)
+const CpuLimit = z.number().min(0.1).max(16).multipleOf(0.1)
+const Memory = z.int().min(64)
+const Scale = z.int().min(0)
+const MAX_CONTAINERS = 20
+
+/** What is asked for and the most of it: the second is never below the first. */
+const REQUEST_LIMIT_PAIRS = [
+  ['min_scale', 'max_scale'],
+  ['cpu', 'cpu_limit'],
+  ['memory_mb', 'memory_limit_mb'],
+  ['queue_min_scale', 'queue_max_scale'],
+  ['queue_cpu', 'queue_cpu_limit'],
+  ['queue_memory_mb', 'queue_memory_limit_mb'],
+  ['orchestrator_cpu', 'orchestrator_cpu_limit'],
+  ['orchestrator_memory_mb', 'orchestrator_memory_limit_mb'],
+  ['orchestrator_min_scale', 'orchestrator_max_scale'],
+  ['executor_cpu', 'executor_cpu_limit'],
+  ['executor_memory_mb', 'executor_memory_limit_mb'],
+  ['redis_cpu', 'redis_cpu_limit'],
+  ['redis_memory_mb', 'redis_memory_limit_mb'],
+  ['db_cpu', 'db_cpu_limit'],
+  ['db_memory_mb', 'db_memory_limit_mb'],
+] as const
+
+export const ResourceSpec = z
+  .object(
+    nullishMembers({
+      min_scale: Scale,
+      max_scale: Scale,
+      cpu: Cpu,
+      cpu_limit: CpuLimit,
+      memory_mb: Memory,
+      memory_limit_mb: Memory,
+      queue_min_scale: Scale,
+      queue_max_scale: Scale,
+      queue_cpu: Cpu,
+      queue_cpu_limit: CpuLimit,
+      queue_memory_mb: Memory,
+      queue_memory_limit_mb: Memory,
+      orchestrator_cpu: Cpu,
+      orchestrator_cpu_limit: CpuLimit,
+      orchestrator_memory_mb: Memory,
+      orchestrator_memory_limit_mb: Memory,
+      orchestrator_min_scale: Scale,
+      orchestrator_max_scale: Scale,
+      executor_cpu: Cpu,
+      executor_cpu_limit: CpuLimit,
+      executor_memory_mb: Memory,
+      executor_memory_limit_mb: Memory,
+      redis_cpu: Cpu,
+      redis_cpu_limit: CpuLimit,
+      redis_memory_mb: Memory,
+      redis_memory_limit_mb: Memory,
+      labels: Labels,
+      annotations: Annotations,
+      service_account_name: DnsSubdomain,
+      image_pull_secrets: arrayOf(z.object({ name: DnsSubdomain }), 50),
+      volumes: arrayOf(Volume, MAX_MOUNTS),
+      volume_mounts: arrayOf(VolumeMount, MAX_MOUNTS),
+      init_containers: arrayOf(Container, MAX_CONTAINERS),
+      sidecars: arrayOf(Container, MAX_CONTAINERS),
+      db_cpu: Cpu,
+      db_cpu_limit: CpuLimit,
+      db_memory_mb: Memory,
+      db_memory_limit_mb: Memory,
+      db_storage_gi: z.int().min(1),
+      db_max_connections: z.int().min(1),
+    }),
+  )
+  .superRefine(
+    (spec, check) => {
+      for (const [low, high] of REQUEST_LIMIT_PAIRS) {
+        const [least, most] = [spec[low], spec[high]]
+        if (typeof least !== 'number' || typeof most !== 'number' || least <= most) continue
+        check.addIssue({ code: 'custom', path: [high], message: `needs to be at least \`${low}\`` })
+      }
+      checkUniqueNames(check, 'volumes', spec.volumes)
+      const containers = new Set()
+      checkUniqueNames(check, 'init_containers', spec.init_containers, containers)
+      checkUniqueNames(check, 'sidecars', spec.sidecars, containers)
+    },
+    // Beside faults of single members too: an answer names every fault at once.
+    { when: ({ value }) => isObject(value) },
+  )
+  .overwrite(omitNulls)
+  .meta({
+    id: 'ResourceSpec',
+    description:
+      'CPU in units (tenths), memory in megabytes, storage in gibibytes. A limit left out is twice its request ' +
+      '(Redis memory: the same), a `queue_*` member left out is the main one’s.',
+    example: { cpu: 1, memory_mb: 1024, min_scale: 1, max_scale: 3 },
+  })
+export type ResourceSpec = z.output<typeof ResourceSpec>
+
+type RequestMember = (typeof REQUEST_LIMIT_PAIRS)[number][0]
+type LimitMember = (typeof REQUEST_LIMIT_PAIRS)[number][1]
+type AmountMember = RequestMember | LimitMember | 'db_storage_gi' | 'db_max_connections'
+type MainMember = Exclude<AmountMember, `queue_${string}` | `${string}_limit` | `${string}_limit_mb`>
+/** A specification that leaves no amount open. */
+export type CompleteResourceSpec = ResourceSpec & Record<AmountMember, number>
+
+const BASE_DEFAULTS = {
+  min_scale: 1,
+  max_scale: 1,
+  cpu: 1,
+  memory_mb: 1024,
+  orchestrator_min_scale: 1,
+  orchestrator_max_scale: 1,
+  orchestrator_cpu: 1,
+  orchestrator_memory_mb: 1024,
+  executor_cpu: 1,
+  executor_memory_mb: 1024,
+  redis_cpu: 0.5,
+  redis_memory_mb: 256,
+  db_cpu: 0.5,
+  db_memory_mb: 1024,
+  db_storage_gi: 10,
+  db_max_connections: 100,
+}
+/** What nobody asked for otherwise. `queue_*` members and limits follow from these. */
+const RESOURCE_DEFAULTS: Record<DeploymentType, Record<MainMember, number>> = {
+  dev_free: { ...BASE_DEFAULTS, cpu: 0.5, memory_mb: 512, db_storage_gi: 1 },
+  dev: BASE_DEFAULTS,
+  prod: { ...BASE_DEFAULTS, max_scale: 10, memory_mb: 2048, redis_memory_mb: 1024, db_cpu: 1, db_memory_mb: 4096 },
+}
+
+/** What may stand beside the application itself, a database apart. */
+export const parts = ['queue', 'orchestrator', 'executor', 'redis'] as const
+export type Part = (typeof parts)[number]
+/** A part is asked for by any member of its own. */
+export const partsOf = (spec: ResourceSpec): Part[] =>
+  parts.filter(part => Object.entries(spec).some(([name, value]) => value != null && name.startsWith(`${part}_`)))
+
+/** What the data plane provides. What was sent stands; what was left out gives way to it. */
+export function withDefaults(spec: ResourceSpec, type: DeploymentType): CompleteResourceSpec {
+  const whole: Record<string, number> = { ...RESOURCE_DEFAULTS[type] }
+  // The main pairs come before the queue's, which follow them.
+  for (const [low, high] of REQUEST_LIMIT_PAIRS) {
+    const [ownLow, ownHigh] = [low.replace(/^queue_/, ''), high.replace(/^queue_/, '')]
+    const follows = ownLow !== low && spec[low] == null
+    const least = spec[low] ?? Math.min(whole[ownLow]!, spec[high] ?? Number.POSITIVE_INFINITY)
+    const most = low.endsWith('_scale') ? whole[ownHigh]! : least * (low === 'redis_memory_mb' ? 1 : 2)
+    whole[low] = least
+    whole[high] = spec[high] ?? Math.max(least, follows ? whole[ownHigh]! : most)
+  }
+  const storage = spec.db_storage_gi ?? whole.db_storage_gi
+  const connections = spec.db_max_connections ?? whole.db_max_connections
+  return { ...spec, ...whole, db_storage_gi: storage, db_max_connections: connections } as CompleteResourceSpec
+}
+
+/** Any amount of one asks for one. */
+export const hasDatabase = (spec: ResourceSpec | null | undefined): boolean =>
+  Object.entries(spec ?? {}).some(([name, value]) => name.startsWith('db_') && value != null)

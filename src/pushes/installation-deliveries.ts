@@ -1,0 +1,25 @@
+// What a host says of an App's installation reaches the integration that it is.
+import { sql } from 'drizzle-orm'
+import { applyInstallationChange } from '../integrations/installation-events.ts'
+import { type Row, runAsSystem } from '../kernel/db.ts'
+import type { DeliveryContext } from './find-integration.ts'
+import type { InstallationDelivery } from './webhook-payloads.ts'
+
+export async function handleInstallation(
+  { services, requestId }: DeliveryContext,
+  receiver: string,
+  event: InstallationDelivery,
+): Promise<void> {
+  const app = await findApp(services, receiver)
+  if (!app) return
+  const { action, installation: installation_id, sender } = event
+  await applyInstallationChange(services, requestId, { ...app, installation_id, action, sender })
+}
+
+/** The App whose secret signed it. */
+async function findApp({ config, database }: DeliveryContext['services'], receiver: string) {
+  if (receiver === 'app') return config.github ? { base_url: config.github.baseUrl, app_id: null } : null
+  const query = sql<Row>`select base_url, app_id from integrations where id = ${receiver}::uuid and host = 'github' and app_id is not null`
+  const [[row]] = (await runAsSystem(database, query)) as [Row[]]
+  return row ? { base_url: row[0] as string, app_id: row[1] as string } : null
+}

@@ -1,0 +1,105 @@
+// The policy by which a deployment makes previews: set, read, and taken back, which ends those that there are.
+import { and, eq, type SQL, sql } from 'drizzle-orm'
+import type * as z from 'zod'
+import { canChangeSpecCommands } from '../deployments/command-permission.ts'
+import type { DeploymentRef } from '../deployments/schema.ts'
+import { type Ctx, verb } from '../kernel/context.ts'
+import { db, inTenant, refuseUnless, run } from '../kernel/db.ts'
+import { commit } from '../kernel/journal.ts'
+import { requireRow, toIsoTime } from '../kernel/rows.ts'
+import { MASK } from '../protocol/parts.schema.ts'
+import { deployments, previewPolicies } from '../tables.ts'
+import { HOOK_SEAL_CONTEXT, insertHooks } from './preview-hooks.ts'
+import type { NewPreviewPolicy, PreviewPolicy } from './previews.schema.ts'
+
+export type PolicyRow = typeof previewPolicies.$inferSelect
+type Ref = z.output<typeof DeploymentRef>
+
+/** An overlay's value is sealed for the parent, by its name. */
+export const overlaySealContext = (name: string): string => `preview ${name}`
+
+const toWire = (row: PolicyRow): PreviewPolicy => ({
+  deployment_id: row.id,
+  branches: row.branches,
+  ttl: row.ttl_seconds,
+  max: row.max,
+  forks: row.forks,
+  secrets: row.secrets.map(({ name }) => ({ name, value: MASK })),
+  resource_spec: row.resource_spec as PreviewPolicy['resource_spec'],
+  hooks: row.hook_secret === null ? null : { on_create: row.on_create, on_delete: row.on_delete, secret: MASK },
+  created_at: toIsoTime(row.created_at),
+  updated_at: toIsoTime(row.updated_at),
+})
+
+/** One trip tells a deployment without a policy from none. */
+export const readPolicy = verb('deployments:read', async (ctx, { deployment_id }: Ref) => {
+  const own = and(eq(previewPolicies.id, deployments.id), inTenant(previewPolicies))
+  const one = and(eq(deployments.id, deployment_id), inTenant(deployments))
+  const rows = await run(ctx, db.select().from(deployments).leftJoin(previewPolicies, own).where(one))
+  const { preview_policies: policy } = requireRow(rows, 'deployment_not_found')
+  return toWire(requireRow(policy ? [policy] : [], 'preview_policy_not_found'))
+})
+
+export const setPolicy = verb(
+  'deployments:update',
+  async (ctx, { deployment_id, ...policy }: Ref & NewPreviewPolicy) => {
+    const { branches, ttl, max, forks, hooks } = policy
+    const spec = policy.resource_spec ? JSON.stringify(policy.resource_spec) : null
+    const change = sql<PolicyRow>`
+    insert into preview_policies as p (id, organization_id, tenant_id, branches, ttl_seconds, max, forks, secrets, resource_spec, on_create, on_delete, hook_secret)
+    select d.id, d.organization_id, d.tenant_id, ${sql.param(branches)}::text[], ${ttl}, ${max}, ${forks}, ${await sealOverlays(ctx, deployment_id, policy)},
+      ${spec}::json, ${hooks?.on_create ?? null}, ${hooks?.on_delete ?? null}, ${await sealHookSecret(ctx, deployment_id, policy)}
+    from deployments d left join preview_policies o on o.id = d.id and o.tenant_id = current_tenant()
+    where d.id = ${deployment_id}::uuid and d.tenant_id = current_tenant()
+      and ${refuseUnless('deployment_deleting', sql`d.deleting_at is null`)}
+      and ${canChangeSpecCommands(sql`o.resource_spec`, sql`${spec}::jsonb`)}
+      and case when d.source = 'githost' and d.parent_deployment_id is null then true
+        else refuse('source_rule', 'only a deployment of the source githost that is no preview itself makes previews') end
+    on conflict (id) do update set branches = excluded.branches, ttl_seconds = excluded.ttl_seconds, max = excluded.max, forks = excluded.forks,
+      secrets = excluded.secrets, resource_spec = excluded.resource_spec, on_create = excluded.on_create, on_delete = excluded.on_delete,
+      hook_secret = excluded.hook_secret, version = p.version + 1, updated_at = clock()
+    returning p.*`
+    const lock = sql`select from deployments d where d.id = ${deployment_id}::uuid and d.tenant_id = current_tenant() for update`
+    const data = { branches, ttl, max, forks, secrets: policy.secrets.map(({ name }) => name) }
+    return toWire(requireRow(await commit(ctx, 'preview_policy.set', change, data, { lock }), 'deployment_not_found'))
+  },
+)
+
+/** Values are sealed here; the mask keeps what is stored, and of one that is not there is none to keep. */
+async function sealOverlays({ sealer }: Ctx, id: string, { secrets }: NewPreviewPolicy): Promise<SQL> {
+  const items = secrets.map(async ({ name, value }) => ({
+    name,
+    sealed: value === MASK ? null : await sealer.seal(value, id, overlaySealContext(name)),
+  }))
+  return sql`(select coalesce(json_agg(json_build_object('name', i.name,
+      'sealed', coalesce(i.sealed, k.sealed, refuse('secret_unknown', i.name)::text)) order by i.place), '[]')
+    from rows from (json_to_recordset(${JSON.stringify(await Promise.all(items))}::json) as (name text, sealed text)) with ordinality i(name, sealed, place)
+    left join json_to_recordset(o.secrets) k(name text, sealed text) on k.name = i.name)`
+}
+
+/**
+ * A hook gets another address. A secret that was given for the old one would sign for the new one what the old
+ * receiver takes for ours.
+ */
+const hasNewAddress = ({ on_create, on_delete }: NonNullable<NewPreviewPolicy['hooks']>): SQL =>
+  sql`(o.hook_secret is not null and not array_remove(array[${on_create ?? null}, ${on_delete ?? null}]::text[], null)
+    <@ array[o.on_create, o.on_delete])`
+
+async function sealHookSecret({ sealer }: Ctx, id: string, { hooks }: NewPreviewPolicy): Promise<SQL> {
+  if (!hooks) return sql`null`
+  if (hooks.secret === MASK)
+    return sql`case when ${hasNewAddress(hooks)} then refuse('secret_required', 'hooks.secret')::text
+    else coalesce(o.hook_secret, refuse('secret_unknown', 'hooks.secret')::text) end`
+  return sql`${await sealer.seal(hooks.secret, id, HOOK_SEAL_CONTEXT)}`
+}
+
+/** Its previews end with it: their deployments go with the next sweep. */
+export const removePolicy = verb('deployments:update', async (ctx, { deployment_id }: Ref) => {
+  const change = sql<PolicyRow>`delete from preview_policies p using deployments d
+    where d.id = ${deployment_id}::uuid and d.tenant_id = current_tenant() and p.id = d.id and p.tenant_id = current_tenant() returning p.*`
+  const ended = sql`ended as (update previews v set state = 'ended', updated_at = clock() from changed
+    where v.parent_id = changed.id and v.tenant_id = current_tenant() and v.state <> 'ended' returning v.*, v.deployment_id is not null as was)`
+  const also = [ended, insertHooks('ended', sql`changed`, 'preview.deleted', ctx.config.appsDomain)]
+  const lock = sql`select from deployments d where d.id = ${deployment_id}::uuid and d.tenant_id = current_tenant() for update`
+  requireRow(await commit(ctx, 'preview_policy.removed', change, {}, { also, lock }), 'preview_policy_not_found')
+})

@@ -1,0 +1,90 @@
+// Where git hosts deliver: the signature of the raw body is the key. What is stored is answered; the work comes after.
+import { sql } from 'drizzle-orm'
+import { openWebhookSecret } from '../integrations/credentials.ts'
+import type { Integration } from '../integrations/githost.ts'
+import { type Row, runAsSystem } from '../kernel/db.ts'
+import { fail } from '../kernel/errors.ts'
+import { invalidRequest } from '../kernel/input.ts'
+import { requestOrigin } from '../kernel/origin.ts'
+import type { Operation, Services } from '../kernel/routes.ts'
+import { waitUntil } from '../kernel/wait-until.ts'
+import { processDelivery, storeDelivery } from './deliveries.ts'
+import { withSignedBody } from './signed-body.ts'
+import { parseDelivery } from './webhook-payloads.ts'
+
+type Context = Parameters<NonNullable<Operation['open']>>[0]
+
+const UUID_PATTERN = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+const SIGNATURE_PATTERN = /^(?:sha256=)?([0-9a-f]{64})$/i
+const DELIVERY_ID_PATTERN = /^[\w.:-]{1,128}$/
+
+/** As GitHub calls them, and as Gitea and Forgejo do. */
+const HEADER_NAMES = {
+  signature: ['X-Hub-Signature-256', 'X-Gitea-Signature', 'X-Forgejo-Signature'],
+  event: ['X-GitHub-Event', 'X-Gitea-Event', 'X-Forgejo-Event'],
+  delivery: ['X-GitHub-Delivery', 'X-Gitea-Delivery', 'X-Forgejo-Delivery'],
+}
+const readHeader = (c: Context, name: keyof typeof HEADER_NAMES): string =>
+  HEADER_NAMES[name].map(one => c.req.header(one)).find(one => one !== undefined) ?? ''
+
+/**
+ * An unknown integration is answered like a wrong signature. That of a revoked one ends with it: an App that has
+ * other installations in the workspace is known by what was stored with one of those.
+ */
+async function findWebhookSecret(
+  { config, database, sealer }: Services,
+  integration_id: string | undefined,
+): Promise<string> {
+  if (integration_id === undefined) {
+    if (!config.github) throw fail('delivery_unsigned')
+    return config.github.webhookSecret
+  }
+  if (!UUID_PATTERN.test(integration_id)) throw fail('delivery_unsigned')
+  const query = sql<Row>`
+    select to_json(i)::text
+    from integrations named
+    join integrations i on i.tenant_id = named.tenant_id
+      and (i.id = named.id or i.host = named.host and i.base_url = named.base_url and i.app_id = named.app_id)
+    where named.id = ${integration_id}::uuid and i.state <> 'revoked'
+    order by i.id = named.id desc, i.created_at desc
+    limit 1`
+  const [[row]] = (await runAsSystem(database, query)) as [Row[]]
+  const secret = row && (await openWebhookSecret(sealer, JSON.parse(row[0] as string) as Integration))
+  if (!secret) throw fail('delivery_unsigned')
+  return secret
+}
+
+export async function receiveDelivery(c: Context, services: Services): Promise<Response> {
+  const [, signature] = SIGNATURE_PATTERN.exec(readHeader(c, 'signature')) ?? []
+  if (signature === undefined) throw fail('delivery_unsigned')
+  const integration_id = c.req.param('integration_id')?.toLowerCase()
+  const secret = await findWebhookSecret(services, integration_id)
+  const length = c.req.header('Content-Length')
+  const body = { stream: c.req.raw.body, length: length === undefined ? null : Number(length) }
+  const event = await withSignedBody({ ...body, secret, signature }, text => parseBody(c, text))
+  if (event) {
+    const origin = requestOrigin(services.config, c.req.url)
+    const delivery = await storeDelivery(services, {
+      ...{ receiver: integration_id ?? 'app', delivery_id: readHeader(c, 'delivery') },
+      ...{ event, origin },
+    })
+    if (delivery) waitUntil(c, processDelivery(services, delivery))
+  }
+  return c.body(null, 202, { 'Cache-Control': 'no-store' })
+}
+
+/** Signed, so its words are the host's: what is not as documented is told to whoever looks at the host's list of deliveries. */
+function parseBody(c: Context, text: string) {
+  if (!/^application\/json\s*(;|$)/i.test(c.req.header('Content-Type') ?? '')) throw fail('not_json')
+  if (!DELIVERY_ID_PATTERN.test(readHeader(c, 'delivery')))
+    throw invalidRequest([
+      { type: 'header_missing', loc: ['header', 'X-GitHub-Delivery'], msg: 'needs the id of the delivery' },
+    ])
+  try {
+    return parseDelivery(readHeader(c, 'event'), JSON.parse(text))
+  } catch {
+    throw invalidRequest([
+      { type: 'payload_invalid', loc: ['body'], msg: 'is not what the host documents of this event' },
+    ])
+  }
+}

@@ -1,0 +1,42 @@
+// Source archives handed to an agent: by a signed link, for a short time, streamed.
+import type * as z from 'zod'
+import type { Ctx } from '../kernel/context.ts'
+import { createSigner } from '../kernel/crypto.ts'
+import { fail, notConfigured } from '../kernel/errors.ts'
+import type { Services } from '../kernel/routes.ts'
+import { MISSING_STORAGE } from '../kernel/storage.ts'
+import type { ArchiveRef, ArchiveSignature } from '../protocol/work.schema.ts'
+
+type DownloadLink = z.output<typeof ArchiveRef> & z.output<typeof ArchiveSignature>
+type Archive = { id: string; size: number; sha256: string }
+
+const LINK_TTL_MS = 15 * 60_000
+
+const linkSigner = ({ sealingKeys }: Services['config']) => createSigner(sealingKeys, 'download links')
+const signedText = ({ workspace_id, upload_id, expires }: Omit<DownloadLink, 'signature'>) =>
+  ['GET', workspace_id, upload_id, expires].join('\n')
+
+export async function createArchiveLink(
+  { config, origin }: Ctx,
+  workspace_id: string,
+  { id: upload_id, size, sha256 }: Archive,
+) {
+  const expires = Date.now() + config.clockOffset() + LINK_TTL_MS
+  const signature = await linkSigner(config).sign(signedText({ workspace_id, upload_id, expires }))
+  const query = new URLSearchParams({ expires: String(expires), signature })
+  return { url: `${origin}/v1/sync/archives/${workspace_id}/${upload_id}?${query}`, size, sha256 }
+}
+
+/** The signature stands in for a key: it was given in a leased answer, to whoever has to build the archive. */
+export async function openArchive({ config }: Services, link: DownloadLink): Promise<ReadableStream<Uint8Array>> {
+  if (!(await linkSigner(config).verify(link.signature, signedText(link)))) throw fail('download_link_invalid')
+  if (link.expires <= Date.now() + config.clockOffset()) throw fail('download_link_expired')
+  if (!config.uploads) throw notConfigured(MISSING_STORAGE)
+  const path = `${link.workspace_id}/${link.upload_id}.tar.gz`
+  const body = await config.uploads.get(path).catch(cause => {
+    const detail = 'The storage of archives did not answer; repeat the request shortly.'
+    throw fail('storage_unavailable', { detail, headers: { 'Retry-After': '1' }, cause })
+  })
+  if (!body) throw fail('archive_not_found')
+  return body
+}

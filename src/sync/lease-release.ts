@@ -1,0 +1,10 @@
+// An agent that ends gives its lease back. Like the lease itself, that is nobody's change and not journaled.
+import { verb } from '../kernel/context.ts'
+import { run } from '../kernel/db.ts'
+import { requireRow } from '../kernel/rows.ts'
+import type { Release } from '../protocol/poll.schema.ts'
+import { clearLease } from './lease.ts'
+
+export const releaseLease = verb('listeners:sync', async (ctx, input: Release): Promise<void> => {
+  requireRow(await run(ctx, clearLease(input)), 'listener_not_found')
+})

@@ -1,0 +1,49 @@
+// A build that fails for what may pass is no failure: nothing is written down, and it begins again.
+import { randomUUID } from 'node:crypto'
+import * as fs from 'node:fs'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { Builds } from '../../src/agent/builds/builds.ts'
+import { type Artifact, type Engine, TransientError } from '../../src/agent/engines/engine.ts'
+import { makeTempFolder, makeUnit } from '../support/process-engine.ts'
+
+let home: string
+beforeEach(() => {
+  home = makeTempFolder()
+})
+afterEach(() => fs.rmSync(home, { recursive: true }))
+
+const artifact: Artifact = { location: 'web@sha256:0', start_command: null, health_path: null, env: {}, commit: null }
+
+test('what the control plane could not give is asked for with the next build', async () => {
+  const failures = [new TransientError('The control plane is away.')]
+  const engine = {
+    async prepare() {
+      const failure = failures.shift()
+      if (failure) throw failure
+      return artifact
+    },
+  } as unknown as Engine
+  const lines: string[] = []
+  let ended = Promise.withResolvers<void>()
+  const builds = new Builds({
+    ...{ home, engine, retry_ms: 1 },
+    onChange: () => ended.resolve(),
+    onLinkExpired: () => {},
+    log: (_, message, level) => lines.push(`${level} ${message}`),
+  })
+  const wanted = makeUnit(
+    { deployment_id: randomUUID(), revision_id: randomUUID() },
+    { source: 'internal_container', image_uri: 'web:1' },
+  )
+  const origin = { ...{ git: null, archive: null, template_id: null }, platform_config_path: null }
+  const build = async () => {
+    ended = Promise.withResolvers()
+    builds.start(wanted, { ...origin, install_command: null, build_command: null })
+    await ended.promise
+    return builds.readRecord(wanted)
+  }
+  expect(await build()).toBeUndefined()
+  expect(builds.revisions(wanted.deployment_id)).toEqual([])
+  expect(lines).toEqual(['WARNING The control plane is away. It is tried again.'])
+  expect(await build()).toMatchObject({ state: 'built', artifact })
+})

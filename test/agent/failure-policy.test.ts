@@ -1,0 +1,120 @@
+// What goes wrong around a deployment: what cannot pass, or does not for long, is its revision's failure in its own words, and the old one serves.
+import { randomUUID } from 'node:crypto'
+import * as fs from 'node:fs'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { type EngineVerb, FakeEngine } from '../../protocol-kit/fake-engine.ts'
+import { Agent } from '../../src/agent/agent.ts'
+import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
+import { PermanentError, TransientError } from '../../src/agent/engines/engine.ts'
+import { waitFor } from '../support/commands.ts'
+import { type ControlPlane, startControlPlane } from '../support/fake-control-plane.ts'
+import { closeAgents, makeTempFolder, runAgent } from '../support/process-engine.ts'
+
+const SENTENCE = 'The cluster refuses the host shop.example.com: choose another custom_url.'
+let home: string
+let control: ControlPlane
+let engine: FakeEngine
+let id: string
+
+beforeEach(async () => {
+  home = makeTempFolder()
+  id = randomUUID()
+  control = await startControlPlane()
+  engine = new FakeEngine()
+  const agent = new Agent({
+    ...{ agent_id: 'agent-1', version: 'test', home, engine, wait: 5, give_up_ms: 3000 },
+    control: createControlPlaneClient({ url: control.url, key: 'key' }),
+    logToOperator: () => {},
+  })
+  runAgent(agent)
+})
+afterEach(async () => {
+  await closeAgents()
+  await control.stop()
+  fs.rmSync(home, { recursive: true, force: true })
+})
+
+const image = { source: 'internal_container' as const, image_uri: `registry.example.com/shop@sha256:${'a'.repeat(64)}` }
+const ended = (revision: string) =>
+  waitFor(() => control.reports.find(one => one.revision_id === revision && /deployed|failed/.test(one.state)))
+const running = async () => (await engine.observe(id)).running.map(({ revision_id }) => revision_id)
+
+test.each<[EngineVerb, object]>([
+  ['start', {}],
+  ['route', {}],
+  ['provide', { needs_database: true }],
+])('what cannot pass: %s', async (verb, more) => {
+  const old = control.want(id, image)
+  expect(await ended(old)).toMatchObject({ state: 'deployed' })
+  engine.failures[verb] = new PermanentError(SENTENCE)
+  const revision = control.want(id, image, more)
+  expect(await ended(revision)).toMatchObject({ state: 'failed', message: SENTENCE })
+  await waitFor(async () => (await running()).join() === old)
+  expect((await engine.observe(id)).routed).toBe(old)
+})
+
+test.each<EngineVerb>(['observe', 'route'])('what does not pass for long: %s', async verb => {
+  const old = control.want(id, image)
+  await ended(old)
+  engine.failures[verb] = new TransientError('The cluster was not reached.')
+  const revision = control.want(id, image)
+  const report = await ended(revision)
+  expect(report).toMatchObject({ state: 'failed', message: expect.stringMatching(/not reached\.$/) })
+  delete engine.failures[verb]
+  expect(await ended(control.want(id, image))).toMatchObject({ state: 'deployed' })
+  await waitFor(async () => (await running()).length === 1)
+})
+
+test('what is let go and cannot be ended keeps nobody from deploying', async () => {
+  await ended(control.want(id, image))
+  engine.failures.stop = new PermanentError(SENTENCE)
+  for (const _ of [1, 2]) expect(await ended(control.want(id, image))).toMatchObject({ state: 'deployed' })
+})
+
+test.each([
+  ['cannot pass', new PermanentError(SENTENCE)],
+  ['does not pass', new TransientError('The cluster was not reached.')],
+])('what serves keeps no new revision from deploying: what is wrong with it %s', async (_, error) => {
+  const old = control.want(id, image)
+  await ended(old)
+  const { start } = engine
+  engine.start = async unit => {
+    if (unit.revision_id === old) throw error
+    await start.call(engine, unit)
+  }
+  expect(await ended(control.want(id, image))).toMatchObject({ state: 'deployed' })
+  const told = () => control.logs.some(({ of, message }) => of === old && message === error.message)
+  if (error instanceof PermanentError) await waitFor(told)
+})
+
+test('what passes soon is no failure', async () => {
+  engine.failures.route = new TransientError('The cluster was not reached.')
+  const revision = control.want(id, image)
+  await waitFor(() => control.said(revision).includes('deploying'))
+  delete engine.failures.route
+  expect(await ended(revision)).toMatchObject({ state: 'deployed' })
+})
+
+test('of what serves nothing is given up: it is told in its log', async () => {
+  const revision = control.want(id, image)
+  await ended(revision)
+  engine.failures.route = new PermanentError(SENTENCE)
+  control.change(id, { custom_url: 'https://shop.example.com' })
+  await waitFor(() => control.logs.some(({ of, message }) => of === revision && message === SENTENCE))
+  expect(await running()).toEqual([revision])
+  expect(control.said(revision)).not.toContain('failed')
+})
+
+test('what is well again while its trouble is being told is told to be well', async () => {
+  const revision = control.want(id, image)
+  await ended(revision)
+  const ref = { deployment_id: id, revision_id: revision }
+  const healthy = () => control.reports.filter(({ state }) => state === 'serving').map(one => one.healthy)
+  await waitFor(() => healthy().at(-1))
+  control.odd.onReport = report => {
+    if (report.healthy === false) engine.setPhase(ref, 'healthy')
+  }
+  engine.setPhase(ref, 'unhealthy')
+  await waitFor(() => healthy().includes(false))
+  await waitFor(() => healthy().at(-1))
+})

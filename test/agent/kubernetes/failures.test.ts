@@ -1,0 +1,457 @@
+// What goes wrong in a cluster, and what is told of it; what changes there, and what is written there.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest'
+import { NO_EVENTS, PermanentError, TransientError } from '../../../src/agent/engines/engine.ts'
+import { withLog } from '../../../src/agent/engines/kubernetes/pod-failures.ts'
+import { KubernetesEngine } from '../../../src/agent/engines/kubernetes.ts'
+import { KubernetesApi } from '../../support/kubernetes-api.ts'
+import {
+  DEPLOYMENT_ID,
+  makeArtifact,
+  makeKubernetesSettings,
+  makeKubernetesUnit,
+  makeRevisionId,
+} from '../../support/kubernetes-fixtures.ts'
+import {
+  bringUp,
+  bringUpAutomatically,
+  keepDown,
+  makeRunningStatus,
+  putPod,
+  reconcileUntilStable,
+} from '../../support/kubernetes-pods.ts'
+
+const BASE = 'shop-aaaaaaaa00'
+const NAME = `${BASE}-r1`
+let api: KubernetesApi
+let now = new Date()
+const engines: KubernetesEngine[] = []
+const engineOf = (more: Record<string, string> = {}, config = api.config) => {
+  const engine = new KubernetesEngine({ settings: makeKubernetesSettings(more), config, pause_ms: 2, now: () => now })
+  engines.push(engine)
+  return engine
+}
+beforeEach(async () => {
+  now = new Date()
+  api = await new KubernetesApi().open()
+})
+afterEach(async () => {
+  for (const engine of engines.splice(0)) await engine.close()
+  await api.close()
+})
+
+const waiting = (reason: string, message = '', more: object = {}) => ({
+  ...{ phase: 'Pending', startTime: now.toISOString() },
+  containerStatuses: [
+    {
+      name: 'app',
+      image: 'registry.example.com/shop:1',
+      ready: false,
+      restartCount: 0,
+      state: { waiting: { reason, message } },
+      ...more,
+    },
+  ],
+})
+const crashed = (restartCount: number, terminated: object) =>
+  waiting('CrashLoopBackOff', 'back-off', { restartCount, lastState: { terminated: { exitCode: 1, ...terminated } } })
+const condition = (type: string, status: string, reason: string, message: string) => ({
+  conditions: [{ type, status, reason, message, lastTransitionTime: now.toISOString() }],
+})
+
+type Case = [
+  string,
+  { pod?: object; deployment?: object; event?: [string, string]; later?: number },
+  'starting' | 'failing',
+  RegExp[],
+]
+const CASES: Case[] = [
+  [
+    'an image on its way',
+    { pod: waiting('ErrImagePull', 'no such host') },
+    'starting',
+    [/shop:1/, /no such host/, /image_pull_secrets/],
+  ],
+  [
+    'an image that is not there',
+    { pod: waiting('ImagePullBackOff', 'not found'), later: 90 },
+    'failing',
+    [/shop:1/, /not found/],
+  ],
+  ['no name of an image', { pod: waiting('InvalidImageName', 'invalid reference') }, 'failing', [/invalid reference/]],
+  ['a first crash', { pod: crashed(1, { exitCode: 3 }) }, 'starting', [/exit code 3/, /its last words/]],
+  ['a crash loop', { pod: crashed(5, { exitCode: 3 }) }, 'failing', [/exit code 3/, /its last words/]],
+  ['a signal', { pod: crashed(5, { signal: 11 }) }, 'failing', [/signal 11/]],
+  ['too little memory', { pod: crashed(5, { reason: 'OOMKilled', exitCode: 137 }) }, 'failing', [/memory_limit_mb/]],
+  [
+    'no such command',
+    { pod: crashed(5, { reason: 'StartError', message: 'exec: "nmp": not found' }) },
+    'failing',
+    [/"nmp": not found/],
+  ],
+  [
+    'a secret on its way',
+    { pod: waiting('CreateContainerConfigError', 'secret "shared" not found') },
+    'starting',
+    [/"shared" not found/],
+  ],
+  [
+    'a secret that is missing',
+    { pod: waiting('CreateContainerConfigError', 'secret "shared" not found'), later: 90 },
+    'failing',
+    [/"shared"/],
+  ],
+  [
+    'root',
+    { pod: waiting('CreateContainerConfigError', 'container has runAsNonRoot and image will run as root') },
+    'failing',
+    [/USER/],
+  ],
+  [
+    'no room',
+    {
+      pod: {
+        phase: 'Pending',
+        ...condition('PodScheduled', 'False', 'Unschedulable', '0/3 nodes are available: 3 Insufficient cpu.'),
+      },
+    },
+    'starting',
+    [/3 Insufficient cpu/, /resource_spec/],
+  ],
+  [
+    'no room, for too long',
+    {
+      pod: { phase: 'Pending', ...condition('PodScheduled', 'False', 'Unschedulable', '0/3 nodes are available') },
+      deployment: condition('Progressing', 'False', 'ProgressDeadlineExceeded', 'timed out'),
+    },
+    'failing',
+    [/0\/3 nodes/],
+  ],
+  [
+    'sent away',
+    { pod: { phase: 'Failed', reason: 'Evicted', message: 'The node was low on resource: memory.' } },
+    'starting',
+    [/low on resource: memory/],
+  ],
+  [
+    'a volume',
+    { pod: { phase: 'Pending' }, event: ['FailedMount', 'configmap "c" not found'] },
+    'starting',
+    [/"c" not found/, /volumes/],
+  ],
+  [
+    'nothing listens',
+    {
+      pod: makeRunningStatus('app', false),
+      event: ['Unhealthy', 'Startup probe failed: dial tcp 10.0.0.1:8000: connect: connection refused'],
+    },
+    'starting',
+    [/8000/, /PORT/, /its last words/],
+  ],
+  [
+    'a failing health check, for too long',
+    {
+      pod: makeRunningStatus('app', false),
+      event: ['Unhealthy', 'Readiness probe failed: HTTP probe failed with statuscode: 500'],
+      deployment: condition('Progressing', 'False', 'ProgressDeadlineExceeded', 'timed out'),
+    },
+    'failing',
+    [/statuscode: 500/, /health_path/, /its last words/],
+  ],
+  [
+    'quota',
+    {
+      deployment: condition('ReplicaFailure', 'True', 'FailedCreate', 'exceeded quota: compute, requested: cpu=1'),
+      later: 90,
+    },
+    'failing',
+    [/requested: cpu=1/, /resource_spec/],
+  ],
+  ...[
+    'pods "x" is forbidden: failed quota: q: must specify limits.cpu for: side',
+    'pods "x" is forbidden: maximum cpu usage per Container is 100m, but limit is 200m',
+  ].map(
+    (message): Case => [
+      `amounts that the namespace does not take: ${message.slice(23, 36)}`,
+      { deployment: condition('ReplicaFailure', 'True', 'FailedCreate', message) },
+      'starting',
+      [/asks for other amounts/, /limits\.cpu|100m/],
+    ],
+  ),
+  [
+    'pod security',
+    {
+      deployment: condition(
+        'ReplicaFailure',
+        'True',
+        'FailedCreate',
+        'violates PodSecurity "restricted:latest": host namespaces',
+      ),
+    },
+    'failing',
+    [/host namespaces/],
+  ],
+  [
+    'no service account',
+    { deployment: condition('ReplicaFailure', 'True', 'FailedCreate', 'serviceaccount "theirs" not found') },
+    'starting',
+    [/"theirs"/, /service_account_name/],
+  ],
+  [
+    'nothing at all, for too long',
+    { deployment: condition('Progressing', 'False', 'ProgressDeadlineExceeded', '') },
+    'failing',
+    [/in time/],
+  ],
+]
+
+describe('a revision that does not come up is told apart', () => {
+  test.each(CASES)('%s', async (_, { pod, deployment, event, later = 0 }, phase, says) => {
+    const engine = engineOf()
+    await engine.start(makeKubernetesUnit(), makeArtifact())
+    api.logs.set(`${NAME}-0`, ['first', 'its last words'])
+    api.logs.set(`${NAME}-0/previous`, ['first', 'its last words'])
+    const made = keepDown(api, NAME, (pod as never) ?? null, deployment as never)
+    if (event && made) {
+      const involvedObject = { kind: 'Pod', name: made.metadata.name, uid: made.metadata.uid }
+      const [reason, message] = event
+      api.put({
+        apiVersion: 'v1',
+        kind: 'Event',
+        metadata: { name: 'e1' },
+        involvedObject,
+        type: 'Warning',
+        reason,
+        message,
+      })
+    }
+    now = new Date(now.getTime() + later * 1000)
+    const { running } = await engine.observe(DEPLOYMENT_ID)
+    expect(running).toMatchObject([{ revision_id: makeRevisionId(1), phase }])
+    for (const part of says) expect(running[0]!.reason).toMatch(part)
+    expect(running[0]!.reason!.length).toBeLessThanOrEqual(2000)
+  })
+
+  test('and leaves the one before serving; what served and is ill is told so', async () => {
+    const engine = engineOf()
+    await engine.start(makeKubernetesUnit(), makeArtifact())
+    bringUp(api, api.get('Deployment', NAME))
+    await engine.route(makeKubernetesUnit())
+    const next = makeKubernetesUnit({ number: 2 })
+    await engine.start(next, makeArtifact())
+    keepDown(api, `${BASE}-r2`, waiting('InvalidImageName', 'no'))
+    const { actions } = await reconcileUntilStable(engine, { target: makeRevisionId(2), serving: makeRevisionId(1) }, [
+      makeKubernetesUnit(),
+      next,
+    ])
+    expect(actions).toEqual(['give_up 2'])
+    expect(api.get('Service', BASE).spec.selector['slipway/revision-id']).toBe(makeRevisionId(1))
+    expect(api.all('Deployment').map(({ metadata }) => metadata.name)).toEqual([NAME])
+    keepDown(api, NAME, crashed(9, { exitCode: 1 }))
+    const reason = expect.stringMatching(/exit code 1/)
+    expect((await engine.observe(DEPLOYMENT_ID)).running).toMatchObject([{ phase: 'unhealthy', reason }])
+  })
+
+  test('of a long log, the end is told', () => {
+    const told = withLog(
+      'Why.',
+      Array.from({ length: 500 }, (_, i) => `line ${i}`),
+    )
+    expect(told.length).toBeLessThanOrEqual(2000)
+    expect(told).toMatch(/^Why\.\n.*line 499$/s)
+    // None without its beginning: half of a secret would not be known for what it is.
+    const [more, ...lines] = told.split('\n').slice(2)
+    expect([more, lines.filter(line => !/^line \d+$/.test(line))]).toEqual(['…', []])
+  })
+})
+
+describe('what the cluster refuses', () => {
+  const start = () => engineOf().start(makeKubernetesUnit(), makeArtifact())
+  test.each<[string, { code: number; message: string }, RegExp]>([
+    ['a permission', { code: 403, message: 'secrets is forbidden: User "a" cannot patch' }, /cannot patch/],
+    ['a quota', { code: 403, message: 'exceeded quota: objects, requested: count/deployments=1' }, /resource_spec/],
+    [
+      'an admission controller',
+      {
+        code: 403,
+        message: 'persistentvolumeclaims "db" is forbidden: only dynamically provisioned pvc can be resized',
+      },
+      /refuses .* can be resized/,
+    ],
+    ['a namespace that ends', { code: 403, message: 'unable to create because it is being terminated' }, /another/],
+    ['a namespace that is not there', { code: 404, message: 'namespaces "apps" not found' }, /namespaces "apps"/],
+    [
+      'a value',
+      { code: 422, message: 'spec.template.spec.containers[1].image: Required value' },
+      /containers\[1\]\.image/,
+    ],
+  ])('%s: told, and not tried again', async (_, refusal, says) => {
+    api.refuse = ({ verb }) => (verb === 'patch' ? refusal : undefined)
+    await expect(start()).rejects.toThrow(PermanentError)
+    await expect(start()).rejects.toThrow(says)
+  })
+
+  test.each([429, 500, 503])('%d: tried again', async code => {
+    api.refuse = () => ({ code, message: 'later' })
+    await expect(start()).rejects.toThrow(TransientError)
+    await expect(engineOf().deployments()).rejects.toThrow()
+  })
+
+  test('a cluster without the Gateway API is not taken to be one without routes', async () => {
+    api.missingGroups.add('gateway.networking.k8s.io/v1')
+    const engine = engineOf({ K8S_ROUTES: 'gateway', K8S_GATEWAY: 'infra/main', K8S_DOMAIN: 'apps.example.com' })
+    await expect(engine.route(makeKubernetesUnit())).rejects.toThrow(PermanentError)
+    await expect(engine.deployments()).rejects.toThrow(PermanentError)
+  })
+
+  test('a namespace is never made, nor one used that is not there', async () => {
+    api.namespaces.delete('apps')
+    await expect(start()).rejects.toThrow(PermanentError)
+    expect(api.all()).toEqual([])
+  })
+
+  test('a value that does not fit its schema is told with its place', async () => {
+    const wrong = { name: 'v', emptyDir: { sizeLimit: { not: 'a quantity' } } }
+    const started = engineOf().start(makeKubernetesUnit({ spec: { volumes: [wrong] } }), makeArtifact())
+    await expect(started).rejects.toThrow(PermanentError)
+    await expect(started).rejects.toThrow(/volumes/)
+  })
+
+  test('an address that cannot be is told before anything starts, and takes no requests from what serves', async () => {
+    const engine = engineOf({ K8S_ROUTES: 'ingress' })
+    const unit = makeKubernetesUnit({ custom_url: 'http://192.0.2.7/' })
+    const message = 'spec.rules[0].host: Invalid value: must be a DNS name, not an IP address'
+    api.refuse = ({ kind, verb }) => (kind === 'Ingress' && verb === 'patch' ? { code: 422, message } : undefined)
+    await expect(engine.start(unit, makeArtifact())).rejects.toThrow(/IP address\. Change custom_url/)
+    await expect(engine.route(unit)).rejects.toThrow(PermanentError)
+    expect(api.all()).toEqual([])
+    api.refuse = () => undefined
+    await engine.start(unit, makeArtifact())
+    expect(api.all('Ingress')).toEqual([])
+  })
+
+  test('a name that is there twice is told with its place', async () => {
+    const sidecars = [
+      { name: 'side', image: 'x', volumeMounts: ['a', 'b'].map(name => ({ name, mountPath: '/data' })) },
+    ]
+    const started = engineOf().start(makeKubernetesUnit({ spec: { sidecars } }), makeArtifact())
+    await expect(started).rejects.toThrow(PermanentError)
+    await expect(started).rejects.toThrow(/volumeMounts.*data/)
+  })
+})
+
+describe('what happens there', () => {
+  test('is told, also after a connection or its place in time was lost', async () => {
+    const changed: string[] = []
+    const engine = engineOf()
+    await engine.open({ ...NO_EVENTS, changed: id => changed.push(id) })
+    await expect.poll(() => api.watchCount).toBe(6)
+    await engine.start(makeKubernetesUnit(), makeArtifact())
+    await expect.poll(() => changed.length).toBeGreaterThan(0)
+    api.cutWatches()
+    bringUp(api, api.get('Deployment', NAME))
+    api.expireChanges()
+    changed.length = 0
+    await expect.poll(() => changed).toContain(DEPLOYMENT_ID)
+    await expect.poll(() => api.watchCount).toBe(6)
+    await engine.close()
+    await expect.poll(() => api.watchCount).toBe(0)
+  })
+
+  test('is told, also after the login failed when a watch began again', async () => {
+    const config = api.config
+    const login = config.applySecurityAuthentication.bind(config)
+    let failing = false
+    config.applySecurityAuthentication = async context => {
+      if (!failing) return login(context)
+      failing = false
+      throw new Error('no login')
+    }
+    const watched = () => api.requests.filter(({ verb }) => verb === 'watch').length
+    await engineOf({}, config).open(NO_EVENTS)
+    await expect.poll(() => api.watchCount).toBe(6)
+    failing = true
+    api.endWatches()
+    await expect.poll(watched).toBe(12)
+    expect(failing).toBe(false)
+  })
+
+  test('is watched no more by one that was closed while it began to', async () => {
+    const engine = engineOf()
+    await engine.open(NO_EVENTS)
+    await engine.close()
+    await expect.poll(() => api.requests.filter(({ verb }) => verb === 'watch').length).toBe(6)
+    await expect.poll(() => api.watchCount).toBe(0)
+  })
+
+  test('each line that an application writes is told once, over broken connections too', async () => {
+    const lines: string[] = []
+    const engine = engineOf()
+    await engine.open({ ...NO_EVENTS, log: (of, message) => lines.push(`${of.revision_id.slice(-1)} ${message}`) })
+    await engine.start(makeKubernetesUnit(), makeArtifact())
+    const pod = putPod(api, api.get('Deployment', NAME), makeRunningStatus('app'))
+    await expect.poll(() => api.followerCount).toBe(1)
+    api.writeLog(pod.metadata.name, 'one')
+    api.writeNodeMessage(pod.metadata.name, 'unable to retrieve container logs for containerd://c8ef')
+    api.writeLog(pod.metadata.name, 'two words')
+    await expect.poll(() => lines).toEqual(['1 one', '1 two words'])
+    api.cutLogs()
+    await expect.poll(() => api.followerCount).toBe(1)
+    api.writeLog(pod.metadata.name, 'three')
+    await expect.poll(() => lines).toEqual(['1 one', '1 two words', '1 three'])
+    await engine.stop({ deployment_id: DEPLOYMENT_ID, revision_id: makeRevisionId(1) })
+    api.cutLogs()
+    await engine.close()
+    await expect.poll(() => api.followerCount).toBe(0)
+  })
+
+  test('what an application writes is told by an agent that starts beside it, too', async () => {
+    await engineOf().start(makeKubernetesUnit(), makeArtifact())
+    const pod = putPod(api, api.get('Deployment', NAME), makeRunningStatus('app'))
+    const lines: string[] = []
+    await engineOf().open({ ...NO_EVENTS, log: (_, message) => lines.push(message) })
+    await expect.poll(() => api.followerCount).toBe(1)
+    api.writeLog(pod.metadata.name, 'one')
+    await expect.poll(() => lines).toEqual(['one'])
+  })
+
+  test('what an application writes is asked for once, also after its connection was reset', async () => {
+    const engine = engineOf()
+    await engine.open(NO_EVENTS)
+    await engine.start(makeKubernetesUnit(), makeArtifact())
+    putPod(api, api.get('Deployment', NAME), makeRunningStatus('app'))
+    const asked = () => api.requests.filter(({ kind, verb }) => kind === 'Pod' && verb === 'get').length
+    for (const times of [1, 2, 3]) {
+      await expect.poll(asked).toBe(times)
+      await expect.poll(() => api.followerCount).toBe(1)
+      if (times < 3) api.cutLogs(({ socket }) => void socket!.resetAndDestroy())
+    }
+    await engine.close()
+    await expect.poll(() => api.followerCount).toBe(0)
+  })
+
+  test.each([
+    ['has ended', waiting('', '', { state: { terminated: { exitCode: 1 } } })],
+    ['is to run again', crashed(1, {})],
+  ])('what an application wrote that was never seen to run is told: it %s', async (_, status) => {
+    const lines: string[] = []
+    const engine = engineOf()
+    await engine.open({ ...NO_EVENTS, log: (_, message) => lines.push(message) })
+    await engine.start(makeKubernetesUnit(), makeArtifact())
+    putPod(api, api.get('Deployment', NAME), status)
+    api.writeLog(`${NAME}-0`, 'its last words')
+    await expect.poll(() => lines).toEqual(['its last words'])
+  })
+
+  test('time that passes is told: a drained revision is looked at again', async () => {
+    bringUpAutomatically(api)
+    const changed: string[] = []
+    const engine = engineOf({ K8S_DRAIN_SECONDS: '1' })
+    await reconcileUntilStable(engine, { target: makeRevisionId(1) }, [makeKubernetesUnit()])
+    await engine.open({ ...NO_EVENTS, changed: id => changed.push(id) })
+    await engine.drain({ deployment_id: DEPLOYMENT_ID, revision_id: makeRevisionId(1) })
+    await expect.poll(() => api.watchCount).toBe(6)
+    api.cutWatches()
+    changed.length = 0
+    await expect.poll(() => changed).toContain(DEPLOYMENT_ID)
+  })
+})

@@ -1,0 +1,79 @@
+// The copies of one revision, with none of any engine.
+import { expect, test } from 'vitest'
+import { DEFAULT_LIMITS } from '../../src/agent/engines/local/limits.ts'
+import { type Replica, ReplicaPool } from '../../src/agent/engines/local/replica-pool.ts'
+import { waitFor } from '../support/commands.ts'
+import { FAST_LIMITS } from '../support/process-engine.ts'
+
+const idle = { lastLines: [], endReason: undefined, hasKillReason: false, onExit: () => {}, end: async () => {} }
+const still = { readLines: () => [], kill() {}, checkExit() {}, forget() {}, release() {} }
+
+test('that it fails is news once', async () => {
+  let changes = 0
+  const pool = new ReplicaPool(
+    { ...DEFAULT_LIMITS, ...FAST_LIMITS, ready_ms: 20 },
+    { changed: () => void changes++, log: () => {} },
+  )
+  await waitFor(() => pool.tick() ?? pool.phase() === 'failing')
+  for (let i = 0; i < 10; i++) pool.tick()
+  expect(changes).toBe(1)
+})
+
+test('a start that takes long says once what it waits for, and one that has come says nothing', async () => {
+  const said: string[] = []
+  const begin = (probe: Replica['probe'], slow_ms: number) => {
+    const limits = { ...DEFAULT_LIMITS, ...FAST_LIMITS, starting_probe_ms: 1, slow_ms }
+    const pool = new ReplicaPool(limits, { changed() {}, log: (line, level) => said.push(`${level} ${line}`) })
+    pool.start({ launch: () => ({ ...idle, ...still, probe }), health_path: null, copies: 1, memory_mb: 64 })
+    return pool
+  }
+  const waiting = begin(async () => ({ ok: false, reason: 'nothing listens' }), 1)
+  await waitFor(() => waiting.tick() ?? said.length > 0)
+  waiting.tick()
+  const well = begin(async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } }), 0)
+  await waitFor(() => well.tick() ?? well.phase() === 'healthy')
+  well.tick()
+  expect(said).toEqual([expect.stringMatching(/^WARNING .*nothing listens/)])
+})
+
+test('what a copy is killed for is told once, and is not the next one’s', async () => {
+  const lines: string[] = []
+  const log = (message: string) => void lines.push(message)
+  const pool = new ReplicaPool({ ...DEFAULT_LIMITS, ...FAST_LIMITS }, { changed() {}, log })
+  const probe: Replica['probe'] = async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } })
+  pool.start({ launch: () => ({ ...idle, ...still, probe }), health_path: null, copies: 1, memory_mb: 64 })
+  const running = () => waitFor(() => pool.tick() ?? pool.copies()[0])
+  const first = await running()
+  // However long it takes to end.
+  for (const _ of [1, 2]) pool.killAllForReason('it wrote too much', [first])
+  first.onExit()
+  const next = await running()
+  // It was measured while the first one was there.
+  pool.killAllForReason('it wrote too much', [first])
+  expect([lines, next.hasKillReason]).toEqual([['Killed: it wrote too much.'], false])
+})
+
+test('a copy that is not well gets no more requests, also where it cannot be killed at once', async () => {
+  let well = true
+  let kills = 0
+  const copy: Replica = {
+    ...idle,
+    ...still,
+    probe: async () =>
+      well ? { ok: true, target: { host: '127.0.0.1', port: 1 } } : { ok: false, reason: 'nothing listens' },
+    kill: () => void kills++,
+  }
+  let changes = 0
+  const pool = new ReplicaPool(
+    { ...DEFAULT_LIMITS, ...FAST_LIMITS, probe_ms: 1 },
+    { changed: () => void changes++, log: () => {} },
+  )
+  pool.start({ launch: () => copy, health_path: null, copies: 1, memory_mb: 64 })
+  const until = (phase: string) => waitFor(() => pool.tick() ?? pool.phase() === phase)
+  await until('healthy')
+  well = false
+  const before = changes
+  await until('unhealthy')
+  expect([pool.targets(), kills, changes > before]).toEqual([[], 1, true])
+  expect(pool.reason()).toContain('nothing listens')
+})

@@ -1,0 +1,324 @@
+// What a revision comes to when it is asked of a container engine, what is refused, and how an engine's failures are told.
+import { describe, expect, test } from 'vitest'
+import { digestsOf } from '../../src/agent/engines/container/images.ts'
+import { parseCpu, parseMemory } from '../../src/agent/engines/container/quantities.ts'
+import {
+  type CreateRequest,
+  isPinned,
+  replicaParts,
+  sidecarImagesOf,
+} from '../../src/agent/engines/container/replica-spec.ts'
+import { type StoreSpec, storeRequestsOf, storeSpecOf } from '../../src/agent/engines/container/store-specs.ts'
+import { findUnsupported } from '../../src/agent/engines/container/unsupported-features.ts'
+import { shellCommand } from '../../src/agent/engines/local/shell-command.ts'
+import {
+  explainBuildFailure,
+  explainExit,
+  explainPullFailure,
+  explainStartFailure,
+} from '../../src/agent/images/image-failures.ts'
+import { registryOf } from '../../src/agent/images/registry-logins.ts'
+import { type ResourceSpec, withDefaults } from '../../src/protocol/resources.schema.ts'
+import { makeUnit as anyUnit } from '../support/process-engine.ts'
+
+const ref = { deployment_id: 'd1', revision_id: 'r1' }
+const unit = (spec: ResourceSpec = {}, more = {}) => anyUnit(ref, { resources: withDefaults(spec, 'dev'), ...more })
+const artifact = { location: 'shop@sha256:1', start_command: null, health_path: null, env: {}, commit: null }
+const place = {
+  ...{ owner: 'me', copy: 'c1', port: 8000, images: {} },
+  secret: (name: string, key: string) => `${name}/${key}`,
+  secrets: (name: string) => ({ A: `${name}/A` }),
+}
+const partsOf = (spec: ResourceSpec = {}, more = {}) => replicaParts(unit(spec, more), artifact, place)
+const body = (spec: ResourceSpec = {}, more = {}) => partsOf(spec, more).app.body
+const container = (more = {}) => ({ name: 'side', image: 'side:1', ...more })
+
+describe('the recipe of a copy', () => {
+  test('its image, limits, network and published port', () => {
+    expect(body({ cpu: 0.5, cpu_limit: 1.5, memory_mb: 64, memory_limit_mb: 128 })).toMatchObject({
+      Image: 'shop@sha256:1',
+      ExposedPorts: { '8000/tcp': {} },
+      HostConfig: {
+        ...{ NetworkMode: 'slipway-me-d1', CpuShares: 512, NanoCpus: 1.5e9, RestartPolicy: { Name: 'no' } },
+        ...{ MemoryReservation: 64 * 2 ** 20, Memory: 128 * 2 ** 20, MemorySwap: 128 * 2 ** 20 },
+        PortBindings: { '8000/tcp': [{ HostIp: '127.0.0.1', HostPort: '' }] },
+        SecurityOpt: ['no-new-privileges'],
+      },
+    })
+  })
+
+  test('is told apart by labels that its own cannot replace', () => {
+    const { Labels } = body({ labels: { team: 'a', 'slipway.owner': 'thief' } }) as { Labels: object }
+    expect(Labels).toMatchObject({
+      ...{ team: 'a', 'slipway.owner': 'me', 'slipway.deployment': 'd1', 'slipway.revision': 'r1' },
+      ...{ 'slipway.copy': 'c1', 'slipway.role': 'app' },
+    })
+  })
+
+  test('its environment: secrets over the configuration, ours over both', () => {
+    const { Env } = replicaParts(
+      unit({}, { secrets: { A: 'secret' }, secret_references: [{ name: 'B', secret_name: 's', secret_key: 'k' }] }),
+      { ...artifact, env: { A: 'configured', PORT: '1', C: 'x=y' } },
+      place,
+    ).app.body
+    expect(Env).toEqual([
+      ...['A=secret', 'PORT=8000', 'C=x=y', 'B=s/k'],
+      ...['SLIPWAY_DEPLOYMENT_ID=d1', 'SLIPWAY_DEPLOYMENT_NAME=shop', 'SLIPWAY_REVISION_ID=r1'],
+    ])
+  })
+
+  test('sidecars join the network of the app, init containers that of the deployment', () => {
+    const { inits, sidecars } = replicaParts(
+      unit({
+        init_containers: [container({ name: 'first' }), container({ name: 'always', restartPolicy: 'Always' })],
+        sidecars: [
+          container({
+            ...{ command: ['run'], args: ['-x'], workingDir: '/w', securityContext: { runAsUser: 1, runAsGroup: 2 } },
+            env: [
+              { name: 'A', value: 'own' },
+              { name: 'B', valueFrom: { secretKeyRef: { name: 's', key: 'b' } } },
+            ],
+            envFrom: [{ prefix: 'P_', secretRef: { name: 's' } }],
+            resources: { limits: { memory: '64Mi' }, requests: { cpu: '250m' } },
+          }),
+        ],
+      }),
+      artifact,
+      { ...place, images: { 'side:1': 'side@sha256:2' } },
+    )
+    expect(inits.map(({ name, body }) => [name, (body.HostConfig as { NetworkMode: string }).NetworkMode])).toEqual([
+      ['slipway-shop-c1-first', 'slipway-me-d1'],
+    ])
+    expect(sidecars.map(({ name }) => name)).toEqual(['slipway-shop-c1-always', 'slipway-shop-c1-side'])
+    expect(sidecars[1]!.body).toMatchObject({
+      ...{ Image: 'side@sha256:2', Entrypoint: ['run'], Cmd: ['-x'], WorkingDir: '/w', User: '1:2' },
+      Env: ['P_A=s/A', 'A=own', 'B=s/b'],
+      HostConfig: { NetworkMode: 'container:slipway-shop-c1', Memory: 64 * 2 ** 20, CpuShares: 256, NanoCpus: 0.25e9 },
+    })
+  })
+
+  test('an empty directory is the copy’s, a claim the deployment’s', () => {
+    const { volumes, app } = partsOf({
+      volumes: [
+        { name: 'tmp', emptyDir: {} },
+        { name: 'data', persistentVolumeClaim: { claimName: 'disk' } },
+      ],
+      volume_mounts: [
+        { name: 'tmp', mountPath: '/tmp' },
+        { name: 'data', mountPath: '/data', readOnly: true },
+      ],
+    })
+    expect(volumes.map(({ name }) => name)).toEqual(['slipway-shop-c1-tmp', 'slipway-me-d1-disk'])
+    expect(volumes.map(({ body }) => 'slipway.copy' in (body.Labels as object))).toEqual([true, false])
+    expect(app.body.HostConfig).toMatchObject({
+      Mounts: [
+        { Type: 'volume', Source: 'slipway-shop-c1-tmp', Target: '/tmp', ReadOnly: false },
+        { Type: 'volume', Source: 'slipway-me-d1-disk', Target: '/data', ReadOnly: true },
+      ],
+    })
+  })
+
+  test.each([
+    ['node main.js', 'exec node main.js'],
+    ['npm run x && node main.js', 'npm run x && exec node main.js'],
+    ['cd app && exec ./run', 'cd app && exec ./run'],
+    ['echo "$X" | cat', 'echo "$X" | cat'],
+  ])('the shell is told `%s` as `%s`', (command, told) => {
+    expect(shellCommand(command)).toEqual(['/bin/sh', '-c', told])
+  })
+})
+
+describe('a store', () => {
+  const spec = {
+    db_max_connections: 9,
+    db_cpu: 0.5,
+    db_memory_mb: 128,
+    redis_memory_mb: 100,
+    redis_memory_limit_mb: 120,
+  }
+  const asking = unit(spec, { needs_database: true, parts: ['redis', 'queue'] })
+  const at = { owner: 'me', deployment_id: 'd1', image: 'store:1', password: 'hush' }
+  const [database, redis] = storeRequestsOf(asking).map(wish => storeSpecOf(wish, at))
+
+  test('is there for what was asked for, and for nothing else', () => {
+    expect(storeRequestsOf(asking).map(({ kind }) => kind)).toEqual(['database', 'redis'])
+    expect(storeRequestsOf(unit(spec))).toEqual([])
+  })
+
+  test('is reached by its name on the network of the deployment, and from nowhere else', () => {
+    for (const store of [database!, redis!])
+      expect(store.container).toMatchObject({
+        name: `slipway-me-d1-${store.kind}`,
+        body: {
+          HostConfig: { NetworkMode: 'slipway-me-d1', RestartPolicy: { Name: 'unless-stopped' } },
+          NetworkingConfig: { EndpointsConfig: { 'slipway-me-d1': { Aliases: [store.kind] } } },
+        },
+      })
+    expect(JSON.stringify([database, redis])).not.toMatch(/PortBindings|ExposedPorts/)
+    expect({ ...database!.env, ...redis!.env }).toEqual({
+      ...{ DATABASE_URI: 'postgres://app:hush@database:5432/app', REDIS_URI: 'redis://:hush@redis:6379/0' },
+    })
+  })
+
+  test('has its limits, and Redis less than would kill it', () => {
+    const limits = ({ body }: CreateRequest) => body.HostConfig as { Memory: number; NanoCpus: number }
+    expect(limits(database!.container)).toMatchObject({ Memory: 256 * 2 ** 20, NanoCpus: 1e9 })
+    expect(database!.container.body.Cmd).toEqual(['-c', 'max_connections=9'])
+    expect(limits(redis!.container).Memory).toBe(120 * 2 ** 20)
+    expect((redis!.container.body.Cmd as string[]).join(' ')).toContain(
+      '--maxmemory 80mb --maxmemory-policy noeviction',
+    )
+  })
+
+  test('is another one when anything of it is, and the same otherwise', () => {
+    const from = (store: StoreSpec) => (store.container.body.Labels as Record<string, string>)['slipway.made-from']
+    const [wish] = storeRequestsOf(asking)
+    expect(from(storeSpecOf(wish!, at))).toBe(from(database!))
+    for (const other of [
+      storeSpecOf({ ...wish!, connections: 10 }, at),
+      storeSpecOf(wish!, { ...at, image: 'store:2' }),
+    ])
+      expect(from(other)).not.toBe(from(database!))
+  })
+
+  test('is told to a copy and to its init containers, by a name where the engine knows none', () => {
+    const given = { env: { DATABASE_URI: 'postgres://x', PORT: '1' }, hosts: ['database:10.0.0.2'] }
+    const { app, inits, sidecars } = replicaParts(
+      unit(
+        { init_containers: [container({ name: 'first' })], sidecars: [container()] },
+        { secrets: { DATABASE_URI: 'no' } },
+      ),
+      artifact,
+      { ...place, given },
+    )
+    expect(app.body.Env).toEqual(expect.arrayContaining(['DATABASE_URI=postgres://x', 'PORT=8000']))
+    for (const one of [app, inits[0]!]) expect(one.body.HostConfig).toMatchObject({ ExtraHosts: given.hosts })
+    expect(sidecars[0]!.body.HostConfig).not.toHaveProperty('ExtraHosts')
+  })
+})
+
+describe('images', () => {
+  test.each([
+    ['side', undefined, true],
+    ['side:latest', undefined, true],
+    ['host:5000/side', undefined, true],
+    ['side:1', undefined, false],
+    ['side:1', 'Always', true],
+    ['side:latest', 'IfNotPresent', false],
+    [`side@sha256:${'a'.repeat(64)}`, undefined, false],
+  ])('%s with the policy %s is asked for anew: %s', (image, imagePullPolicy, fresh) => {
+    const spec = { sidecars: [container({ image, ...(imagePullPolicy && { imagePullPolicy }) })] }
+    expect(sidecarImagesOf(unit(spec).resources)).toEqual([{ image, fresh }])
+  })
+  test('are pinned by a digest or an id', () => {
+    expect(['a:1', 'a@sha256:1', `sha256:${'0'.repeat(64)}`].map(isPinned)).toEqual([false, true, true])
+  })
+  test.each([
+    ['nginx', 'docker.io'],
+    ['library/nginx:1', 'docker.io'],
+    ['ghcr.io/a/b', 'ghcr.io'],
+    ['localhost/a', 'localhost'],
+    ['127.0.0.1:5000/a:1', '127.0.0.1:5000'],
+  ])('%s is of %s', (image, registry) => expect(registryOf(image)).toBe(registry))
+})
+
+test.each([
+  ['0.5', 0.5, 1],
+  ['250m', 0.25, Number.NaN],
+  [2, 2, 2],
+  ['64Mi', Number.NaN, 64 * 2 ** 20],
+  ['1.5G', Number.NaN, 1.5e9],
+  ['much', Number.NaN, Number.NaN],
+])('the quantity %s is %s processors or %s bytes', (value, cpu, bytes) => {
+  expect([parseCpu(value), parseMemory(value)]).toEqual([cpu, bytes])
+})
+
+describe('refused, with what is at fault', () => {
+  const volume = (more: object) => ({ volumes: [{ name: 'v', ...more }] })
+  test.each<[string, ResourceSpec, object?]>([
+    ['configMap', volume({ configMap: { name: 'c' } })],
+    ['secret', volume({ secret: { secretName: 's' } })],
+    ['nfs', volume({ nfs: {} })],
+    ['does not say what it is', volume({})],
+    ['of several kinds', volume({ emptyDir: {}, nfs: {} })],
+    ['claimName', volume({ persistentVolumeClaim: { claimName: '../x' } })],
+    ['of no volume', { volume_mounts: [{ name: 'v', mountPath: '/v' }] }],
+    ['slash', { ...volume({ emptyDir: {} }), volume_mounts: [{ name: 'v', mountPath: 'v' }] }],
+    ['subPath', { ...volume({ emptyDir: {} }), volume_mounts: [{ name: 'v', mountPath: '/v', subPath: 'x' }] }],
+    ['service_account_name', { service_account_name: 'robot' }],
+    ['privileges', { sidecars: [container({ securityContext: { privileged: true } })] }],
+    ['privileges', { sidecars: [container({ securityContext: { capabilities: { add: ['SYS_ADMIN'] } } })] }],
+    ['`procMount`', { sidecars: [container({ securityContext: { procMount: 'Unmasked' } })] }],
+    ['runAsUser', { sidecars: [container({ securityContext: { runAsUser: 'root' } })] }],
+    ['`X`', { init_containers: [container({ env: [{ name: 'X', valueFrom: { fieldRef: {} } }] })] }],
+    ['than a secret', { sidecars: [container({ envFrom: [{ configMapRef: { name: 'c' } }] })] }],
+    ['`lots` of memory', { sidecars: [container({ resources: { limits: { memory: 'lots' } } })] }],
+    ['gpu', { sidecars: [container({ resources: { limits: { 'nvidia.com/gpu': 1 } } })] }],
+  ])('%s', (fault, spec, more) => {
+    expect(findUnsupported(unit(spec, more))).toContain(fault)
+  })
+
+  test('and nothing else', () => {
+    const spec = {
+      ...volume({ emptyDir: {} }),
+      volume_mounts: [{ name: 'v', mountPath: '/v' }],
+      sidecars: [container({ volumeMounts: [{ name: 'v', mountPath: '/v' }], securityContext: { runAsUser: 1000 } })],
+    }
+    expect(findUnsupported(unit(spec))).toBeNull()
+  })
+})
+
+describe('the digest of an image', () => {
+  test.each([
+    ['docker.io/library/node:24', ['node@sha256:2']],
+    ['node', ['docker.io/library/node@sha256:2']],
+    ['docker.io/shop/web:1', ['other/web@sha256:3', 'shop/web@sha256:2']],
+    ['127.0.0.1:5000/web', ['127.0.0.1:5000/web@sha256:2']],
+  ])('that is asked for as %s, as Docker and Podman know it', (image, RepoDigests) =>
+    expect(digestsOf(image, { RepoDigests })).toEqual([expect.stringMatching(/@sha256:2$/)]),
+  )
+  test('of one that no registry gave is none', () => {
+    expect(digestsOf('web:1', { RepoDigests: null })).toEqual([])
+    expect(digestsOf('docker.io/shop/web:1', { RepoDigests: ['a.example/shop/web@sha256:3'] })).toEqual([])
+  })
+})
+
+describe('failures', () => {
+  test.each([
+    ['manifest unknown', 'There is no image'],
+    ['pull access denied for x, repository does not exist or may require docker login', 'does not let this agent have'],
+    ['unauthorized: authentication required', 'does not let this agent have'],
+    ['dial tcp 127.0.0.1:1: connect: connection refused', 'cannot be reached'],
+    ['lookup registry: no such host', 'cannot be reached'],
+    ['write /var/lib/x: no space left on device', 'The disk of the container engine is full'],
+    ['something else', 'cannot be pulled: something else.'],
+    ['Head "https://example.com/v2/shop/manifests/1": no basic auth credentials', 'does not let this agent have'],
+  ])('of a pull: %s', (said, told) => expect(explainPullFailure('shop:1', said)).toContain(told))
+
+  test('of a start and of a build', () => {
+    expect(explainStartFailure('mkdir /x: no space left on device')).toContain('disk of the container engine is full')
+    expect(explainStartFailure('driver failed: port is already allocated.')).toMatch(
+      /port was taken meanwhile.*allocated$/,
+    )
+    expect(
+      explainStartFailure(
+        'all predefined address pools: could not find an available, non-overlapping IPv4 address pool',
+      ),
+    ).toContain('default-address-pools')
+    expect(explainStartFailure('all predefined address pools have been fully subnetted')).toContain(
+      'default-address-pools',
+    )
+    expect(explainBuildFailure('copying: no space left on device')).toContain('disk of the container engine is full')
+  })
+
+  test('of what ran', () => {
+    const memory = 64 * 2 ** 20
+    expect(explainExit({ ExitCode: 137, OOMKilled: true }, memory)).toBe(
+      'was killed, because it needed more memory than its memory limit of 64 MB',
+    )
+    expect(explainExit({ ExitCode: 137 }, memory)).toContain('most likely because it needed more memory')
+    expect(explainExit({ ExitCode: 137 }, 0)).toContain('by somebody on its machine, or')
+    expect(explainExit({ ExitCode: 3 }, memory)).toBe('ended with code 3')
+    expect(explainExit({ ExitCode: 127, Error: 'exec: "x": not found' }, 0)).toContain('could not be started')
+  })
+})

@@ -1,0 +1,128 @@
+// A revision of what was built before builds nothing, where that is still there as it was made: by real git and the process engine.
+import { randomUUID } from 'node:crypto'
+import * as fs from 'node:fs'
+import { dirname, join } from 'node:path'
+import { afterEach, beforeEach, expect, test } from 'vitest'
+import { type BuildRecord, Builds } from '../../src/agent/builds/builds.ts'
+import type { BuildSource } from '../../src/agent/builds/source-tree.ts'
+import type { RevisionRef } from '../../src/agent/engines/engine.ts'
+import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { waitFor } from '../support/commands.ts'
+import { type GitServer, startGitServer } from '../support/git-server.ts'
+import { LOOPBACK_NETWORKS, makeTempFolder, makeUnit } from '../support/process-engine.ts'
+
+let home: string
+let git: GitServer
+let builds: Builds
+const deployment_id = randomUUID()
+beforeEach(async () => {
+  home = makeTempFolder()
+  git = await startGitServer()
+  const engine = new ProcessEngine({ home, port: 0 })
+  const nothing = { onChange: () => {}, log: () => {}, onLinkExpired: () => {} }
+  builds = new Builds({ home, engine, networks: LOOPBACK_NETWORKS, ...nothing })
+})
+afterEach(async () => {
+  await builds.close()
+  await git.stop()
+  fs.rmSync(home, { recursive: true, force: true })
+})
+
+const next = (): RevisionRef => ({ deployment_id, revision_id: randomUUID() })
+const push = (text: string) => git.push({ 'package.json': '{}', 'server.js': '', 'a.txt': text })
+async function built(
+  commit_sha: string | null,
+  more: Partial<BuildSource> = {},
+  secrets = {},
+  ref = next(),
+  serving: string | null = null,
+) {
+  const origin = { archive: null, template_id: null, platform_config_path: null, install_command: null }
+  const from = { url: git.url, ref: 'main', commit_sha, credential: async () => null }
+  builds.start(
+    makeUnit(ref, { secrets }),
+    { ...origin, git: from, build_command: 'echo built > out', ...more },
+    serving,
+  )
+  const made = (await waitFor(() => !builds.isBuilding(ref) && builds.readRecord(ref))) as BuildRecord
+  if (made.state !== 'built') throw new Error(made.reason)
+  const { location, commit } = made.artifact
+  return { ref, sha: commit!.sha, location, text: fs.readFileSync(join(location, 'a.txt'), 'utf8') }
+}
+
+test('a revision of a commit that was built before is that build, with neither git nor a command', async () => {
+  push('one')
+  const one = await built(null)
+  push('two')
+  const two = await built(null)
+  await builds.forget(one.ref)
+  expect(builds.revisions(deployment_id)).toEqual([two.ref.revision_id])
+  await git.stop()
+  const back = await built(one.sha)
+  expect(back).toMatchObject({ location: one.location, text: 'one', sha: one.sha })
+  await builds.forget(two.ref)
+  await builds.forget(back.ref)
+  // Also by the one that it was made for, and by the next agent.
+  await builds.open()
+  expect(await built(one.sha, {}, {}, one.ref)).toMatchObject({ location: one.location })
+  expect(builds.revisions(deployment_id)).toEqual([one.ref.revision_id])
+  git = await startGitServer()
+}, 60_000)
+
+test('a branch, other commands and other secrets are built', async () => {
+  const sha = push('one')
+  const one = await built(null)
+  await builds.forget(one.ref)
+  for (const other of [
+    await built(null),
+    await built(sha, { build_command: 'echo other > out' }),
+    await built(sha, {}, { TOKEN: 'hush' }),
+  ])
+    expect(other.location).not.toBe(one.location)
+}, 60_000)
+
+test('what somebody wrote into is built anew', async () => {
+  const sha = push('one')
+  const one = await built(sha)
+  await builds.forget(one.ref)
+  const again = await built(sha)
+  expect(again.location).toBe(one.location)
+  await builds.forget(again.ref)
+  fs.writeFileSync(join(one.location, 'out'), 'later')
+  expect((await built(sha)).location).not.toBe(one.location)
+  expect(fs.existsSync(one.location)).toBe(false)
+}, 60_000)
+
+test('what serves is built anew; what has only just made way is not', async () => {
+  const sha = push('one')
+  const one = await built(sha)
+  const serving = await built(push('two'))
+  expect((await built(serving.sha, {}, {}, next(), serving.ref.revision_id)).location).not.toBe(serving.location)
+  const back = await built(sha, {}, {}, next(), serving.ref.revision_id)
+  expect(back.location).toBe(one.location)
+  await builds.forget(one.ref)
+  expect(fs.existsSync(one.location)).toBe(true)
+}, 60_000)
+
+test('what was given up is not used again', async () => {
+  const sha = push('one')
+  const one = await built(sha)
+  await builds.forget(one.ref)
+  const again = await built(sha)
+  builds.giveUp(again.ref, 'It crashed.')
+  await builds.forget(again.ref)
+  expect((await built(sha)).location).not.toBe(one.location)
+}, 60_000)
+
+test('the three newest are kept, and what is run from; all go with the deployment', async () => {
+  const all = []
+  for (const text of ['1', '2', '3', '4', '5']) all.push(await built(push(text)))
+  await builds.forget(all[0]!.ref)
+  const back = await built(all[0]!.sha)
+  for (const { ref } of all.slice(1)) await builds.forget(ref)
+  const left = all.map(({ location }) => fs.existsSync(dirname(location)))
+  expect(left).toEqual([true, false, true, true, true])
+  expect(back.location).toBe(all[0]!.location)
+  await builds.remove(deployment_id)
+  expect(builds.hasFiles(deployment_id)).toBe(false)
+}, 60_000)

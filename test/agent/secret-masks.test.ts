@@ -1,0 +1,177 @@
+// No known secret value leaves in a line, however it is encoded, wrapped or cut.
+import { execFileSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { describe, expect, test } from 'vitest'
+import { PatternMatcher } from '../../src/agent/redaction/pattern-matcher.ts'
+import { MASK, SecretMasks } from '../../src/agent/redaction/secret-masks.ts'
+
+const of = { deployment_id: 'deployment', revision_id: 'revision' }
+function masking(...values: string[]) {
+  const masks = new SecretMasks()
+  masks.addRevision(of, values)
+  return (text: string) => masks.mask(of.deployment_id, text)
+}
+const base64 = (text: string) => Buffer.from(text).toString('base64')
+
+/** Quotes, what addresses escape, what only UTF-8 has, and a length that no alignment fits. */
+const AWKWARD = `p"a's\\s w&rd/+=%ü€😀x`
+
+describe.each([
+  ['plain', 'hunter2-is-secret'],
+  ['awkward', AWKWARD],
+  ['long', randomBytes(300).toString('base64url')],
+])('a %s value is masked', (_, value) => {
+  const mask = masking(value)
+  test.each<[string, (text: string) => string]>([
+    ['as it is', text => text],
+    ['in JSON', text => JSON.stringify({ text })],
+    ['in JSON in JSON', text => JSON.stringify(JSON.stringify(text))],
+    [
+      'in JSON of ASCII only',
+      text => JSON.stringify(text).replace(/[^ -~]/g, one => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`),
+    ],
+    ['in an address', encodeURIComponent],
+    ['in an address, in lower case', text => encodeURIComponent(text).replace(/%../g, part => part.toLowerCase())],
+    ['in a form', text => new URLSearchParams({ text }).toString()],
+    ['as a shell quotes it', text => `'${text.replaceAll("'", `'\\''`)}'`],
+    ['in hexadecimal', text => Buffer.from(text).toString('hex')],
+    ['in base64', base64],
+    ['in base64 after one more byte', text => base64(`x${text}\n`)],
+    ['in base64 after two more bytes', text => base64(`xy${text}, and more`)],
+    ['in base64 for addresses', text => Buffer.from(`name:${text}`).toString('base64url')],
+    ['with colours within', text => `${text.slice(0, 4)}\u001b[1m${text.slice(4)}`],
+    ...[
+      ['\u001b[38:2::255:0:0m', 'another colour'],
+      ['\u001b[1 q', 'a cursor'],
+      ['\u001b(B\u001b[m', 'what `tput sgr0` writes'],
+      ['\u001b]8;;https://example.com\u001b\\', 'a link'],
+      ['\u001b]0;title\u0007', 'a title'],
+      ['\u009b1m', 'an escape of one character'],
+      ['\u007f', 'a deletion'],
+      ['\u200b', 'a space without a width'],
+      ['\r', 'a carriage return'],
+    ].map(([within, name]): [string, (text: string) => string] => [
+      `with ${name} within`,
+      text => `${text.slice(0, 4)}${within}${text.slice(4)}`,
+    ]),
+  ])('%s', (_, encode) => {
+    const encoded = encode(value)
+    const told = mask(`before ${encoded} after`)
+    expect(told).toMatch(/^before .*\*{8}.* after$/)
+    for (let at = 0; at + 8 <= encoded.length; at++) {
+      const part = encoded.slice(at, at + 8)
+      // What a form or JSON has around it is no part of it.
+      if (!encode('').includes(part)) expect(told).not.toContain(part)
+    }
+  })
+})
+
+test('base64 is masked in each line that it is wrapped into', () => {
+  const value = randomBytes(200).toString('base64url')
+  const mask = masking(value)
+  const lines = execFileSync('base64', { input: `x${value}`, encoding: 'utf8' })
+    .trim()
+    .split('\n')
+  expect(lines.length).toBeGreaterThan(2)
+  for (const line of lines) expect(mask(line)).toBe(MASK)
+})
+
+test('each line of a value is masked, and all of them where they are escaped', () => {
+  const key = `-----BEGIN KEY-----\n${randomBytes(48).toString('base64')}\n${randomBytes(20).toString('base64')}\n-----END KEY-----\n`
+  const mask = masking(key)
+  for (const line of key.trim().split('\n')) expect(mask(`> ${line}`)).toBe(`> ${MASK}`)
+  expect(mask(JSON.stringify(key))).toBe(`"${MASK}"`)
+})
+
+test('a value that is cut is masked as far as it goes', () => {
+  const value = 'correct-horse-battery'
+  const mask = masking(value)
+  for (let length = 6; length < value.length; length++) {
+    expect(mask(`token ${value.slice(0, length)}`)).toBe(`token ${MASK}`)
+    expect(mask(`token ${value.slice(0, length)}… is wrong`)).toBe(`token ${MASK}… is wrong`)
+  }
+  expect(mask('token corre')).toBe('token corre')
+})
+
+test('of a value that is longer than any pattern nothing is told', () => {
+  for (const length of [5_000, 40_000]) {
+    const value = Array.from({ length: length / 10 }, (_, i) => `part-${i}`.padEnd(10, '.')).join('')
+    expect(masking(value)(`KEY=${value} and more`)).toBe(`KEY=${MASK}`)
+  }
+})
+
+test('many long values with much to escape do not keep the agent busy', () => {
+  const values = Array.from({ length: 30 }, (_, i) => `"\\/'é$${i}`.repeat(5_000).slice(0, 32_000))
+  const begun = process.cpuUsage()
+  masking(...values)('a line')
+  // Half a second on a machine of its own.
+  expect(process.cpuUsage(begun).user).toBeLessThan(5_000_000)
+})
+
+test('the password of an address is masked alone, and the word that it begins with is not', () => {
+  const mask = masking('postgres://app:s3cr%40t-word@db.example.com/app')
+  expect(mask('connected to postgres')).toBe('connected to postgres')
+  expect(mask('postgres://')).toBe('postgres://')
+  expect(mask('user app, password s3cr@t-word')).toBe(`user app, password ${MASK}`)
+  expect(mask('postgres://app:s3cr%40t-word@db.example.com/app')).toBe(MASK)
+})
+
+test('short values and ordinary words are left as they are', () => {
+  const mask = masking('true', 'abcde', '8080', '', 'production', 'undefined', ' '.repeat(8))
+  const text = 'true abcde        8080 production undefined'
+  expect(mask(text)).toBe(text)
+})
+
+test('values of another deployment are not looked for', () => {
+  const masks = new SecretMasks(['key-of-the-agent'])
+  masks.addRevision(of, ['first-secret'])
+  masks.addValues('another', ['second-secret'])
+  expect(masks.mask('another', 'first-secret second-secret key-of-the-agent')).toBe(`first-secret ${MASK} ${MASK}`)
+})
+
+test('hits that overlap are one, and the longest counts', () => {
+  const of = (texts: string[]) => new PatternMatcher(texts.map(text => ({ text })))
+  expect(of(['abcd', 'bc', 'cdefg', 'x']).replace('-abcdefg-x-xx', '*')).toBe('-*-*-*')
+  expect(of([]).replace('nothing', '*')).toBe('nothing')
+  expect(of(['ab€', '€c']).replace('ab€c', '*')).toBe('*')
+})
+
+test('it finds what looking for each value by itself finds', () => {
+  let seed = 7
+  const random = (most: number) => {
+    seed = (seed * 48_271) % 2_147_483_647
+    return seed % most
+  }
+  const word = (longest: number) => Array.from({ length: 1 + random(longest) }, () => 'abc'[random(3)]).join('')
+  for (let round = 0; round < 300; round++) {
+    const texts = Array.from({ length: 1 + random(6) }, () => word(5))
+    const text = word(60)
+    const hit = new Array<boolean>(text.length).fill(false)
+    for (const one of texts)
+      for (let at = text.indexOf(one); at >= 0; at = text.indexOf(one, at + 1)) hit.fill(true, at, at + one.length)
+    const expected = [...text]
+      .map((char, at) => (hit[at] ? '*' : char))
+      .join('')
+      .replace(/\*+/g, '*')
+    expect(new PatternMatcher(texts.map(text => ({ text }))).replace(text, '*'), `${texts} in ${text}`).toBe(expected)
+  }
+})
+
+test('its cost is linear in the text and does not follow the number of values', () => {
+  const cost = (values: string[], line: string) => {
+    const mask = masking(...values)
+    for (let i = 0; i < 20; i++) mask(line)
+    const begun = process.cpuUsage()
+    for (let i = 0; i < 60; i++) mask(line)
+    return process.cpuUsage(begun).user
+  }
+  const log = `${'GET /v1/orders/4711 200 in 12 ms; '.repeat(480)}`
+  const many = Array.from({ length: 500 }, () => randomBytes(24).toString('base64url'))
+  const hostile = [`${'a'.repeat(4000)}b`]
+  // A megabyte in less than a second, where it takes 20 ms on a machine of its own.
+  for (const [values, line] of [
+    [many, log],
+    [hostile, 'a'.repeat(16 * 1024)],
+  ] as const)
+    expect(cost([...values], line)).toBeLessThan(1_000_000)
+})

@@ -1,0 +1,271 @@
+import { sql } from 'drizzle-orm'
+import { describe, expect, it } from 'vitest'
+import { canFollow } from '../../src/deployments/lifecycle.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { type RevisionStatus, revisionStatuses } from '../../src/protocol/parts.schema.ts'
+import { getApp, newTenant, readEvents, type Tenant, unusedId } from '../support/app.ts'
+import {
+  advanceRevisionTo,
+  expectCompleteJournal,
+  listRevisions,
+  listStatuses,
+  minimalBody,
+  newDeployment,
+  readRevisionHistory,
+  readRevisionQueue,
+  setRevisionStatus,
+} from '../support/deployments.ts'
+
+/** How a deployment comes to have a revision in each state; null where none can be reached by a built source’s reports. */
+const REACH_STATUS: Record<
+  RevisionStatus,
+  (tenant: Tenant) => Promise<{ deployment_id: string; revision_id: string }>
+> = {
+  CREATING: tenant => createRevision(tenant, minimalBody),
+  QUEUED: async tenant => {
+    const { deployment_id } = await createRevision(tenant)
+    const { body } = await tenant.post(`/v2/deployments/${deployment_id}/revisions`)
+    return { deployment_id, revision_id: body.id }
+  },
+  AWAITING_BUILD: tenant => createRevision(tenant),
+  BUILDING: tenant => createInStatus(tenant, ['BUILDING']),
+  AWAITING_DEPLOY: tenant => createInStatus(tenant, ['BUILDING', 'AWAITING_DEPLOY']),
+  DEPLOYING: tenant => createInStatus(tenant, ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING']),
+  DEPLOYED: tenant => createInStatus(tenant, ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED']),
+  CREATE_FAILED: tenant => createInStatus(tenant, ['CREATE_FAILED'], minimalBody),
+  BUILD_FAILED: tenant => createInStatus(tenant, ['BUILD_FAILED']),
+  DEPLOY_FAILED: tenant => createInStatus(tenant, ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOY_FAILED']),
+  SKIPPED: tenant => createInStatus(tenant, ['SKIPPED'], minimalBody),
+  INTERRUPTED: tenant => createInStatus(tenant, ['INTERRUPTED']),
+  UNKNOWN: tenant => createInStatus(tenant, ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'UNKNOWN']),
+}
+async function createRevision(tenant: Tenant, over = {}) {
+  const { id, latest_revision_id } = await newDeployment(tenant, over)
+  return { deployment_id: id as string, revision_id: latest_revision_id as string }
+}
+async function createInStatus(tenant: Tenant, steps: RevisionStatus[], over = {}) {
+  const ids = await createRevision(tenant, over)
+  for (const step of steps) await setRevisionStatus(tenant, ids, step)
+  return ids
+}
+const statusOf = async (tenant: Tenant, ids: { deployment_id: string; revision_id: string }) =>
+  (await tenant.get(`/v2/deployments/${ids.deployment_id}/revisions/${ids.revision_id}`)).body.status
+const codeOf = (promise: Promise<unknown>) =>
+  promise.then(
+    () => null,
+    error => error.code,
+  )
+
+describe.each(revisionStatuses)('a revision that is %s', from => {
+  it.each(revisionStatuses)('becomes %s if it may', async to => {
+    const tenant = await newTenant()
+    const ids = await REACH_STATUS[from](tenant)
+    const { source } = (await tenant.get(`/v2/deployments/${ids.deployment_id}`)).body
+    const turn = from === 'QUEUED' && to.startsWith('AWAITING')
+    const may = canFollow(source, from, to) && !turn
+    expect(await codeOf(setRevisionStatus(tenant, ids, to))).toBe(may ? null : 'revision_move_illegal')
+    // Entering an empty queue it takes its turn at once.
+    const expected = from === 'CREATING' && to === 'QUEUED' ? 'AWAITING_DEPLOY' : to
+    expect(await statusOf(tenant, ids)).toBe(may ? expected : from)
+    await expectCompleteJournal(tenant, ids.deployment_id)
+  })
+
+  it('is interrupted if it may be', async () => {
+    const tenant = await newTenant()
+    const ids = await REACH_STATUS[from](tenant)
+    const path = `/v2/deployments/${ids.deployment_id}/revisions/${ids.revision_id}`
+    const reply = await tenant.post(`${path}/interruption`)
+    const may = canFollow('githost', from, 'INTERRUPTED')
+    expect([reply.status, reply.body?.code]).toEqual(may ? [204, undefined] : [409, 'revision_not_interruptible'])
+    expect(await statusOf(tenant, ids)).toBe(may ? 'INTERRUPTED' : from)
+    await expectCompleteJournal(tenant, ids.deployment_id)
+  })
+})
+
+describe('the queue', () => {
+  it.each(['DEPLOYED', 'BUILD_FAILED', 'DEPLOY_FAILED', 'INTERRUPTED', 'UNKNOWN'] as const)(
+    'is freed by one that becomes %s, and the one that waits takes its turn',
+    async end => {
+      const tenant = await newTenant()
+      const ids = await createRevision(tenant)
+      const { id } = (await tenant.post(`/v2/deployments/${ids.deployment_id}/revisions`)).body
+      if (end === 'DEPLOY_FAILED')
+        await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id, 'AWAITING_DEPLOY')
+      else if (end === 'DEPLOYED' || end === 'UNKNOWN')
+        await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id, 'DEPLOYING')
+      await setRevisionStatus(tenant, ids, end, { message: 'why' })
+      const [second, first] = await listRevisions(tenant, ids.deployment_id)
+      expect([first!.status, first!.status_message, second!.status]).toEqual([end, 'why', 'AWAITING_BUILD'])
+      expect(await readRevisionQueue(ids.deployment_id)).toEqual({
+        inFlight: 'AWAITING_BUILD',
+        waiting: null,
+        flying: 1,
+        queued: 0,
+      })
+      const { active_revision_id } = (await tenant.get(`/v2/deployments/${ids.deployment_id}`)).body
+      expect(active_revision_id).toBe(end === 'DEPLOYED' ? ids.revision_id : null)
+      await advanceRevisionTo(tenant, ids.deployment_id, id)
+      expect(await readRevisionQueue(ids.deployment_id)).toEqual({
+        inFlight: null,
+        waiting: null,
+        flying: 0,
+        queued: 0,
+      })
+    },
+  )
+
+  it('lets one that waits be interrupted, and the one in flight go on', async () => {
+    const tenant = await newTenant()
+    const ids = await createRevision(tenant)
+    const { id } = (await tenant.post(`/v2/deployments/${ids.deployment_id}/revisions`)).body
+    await tenant.post(`/v2/deployments/${ids.deployment_id}/revisions/${id}/interruption`)
+    expect(await readRevisionQueue(ids.deployment_id)).toEqual({
+      inFlight: 'AWAITING_BUILD',
+      waiting: null,
+      flying: 1,
+      queued: 0,
+    })
+  })
+
+  it('keeps what serves when a newer one fails, and when an older one is heard of late', async () => {
+    const tenant = await newTenant()
+    const ids = await createRevision(tenant)
+    const path = `/v2/deployments/${ids.deployment_id}`
+    const serving = async () => (await tenant.get(path)).body.active_revision_id
+    await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id, 'DEPLOYING')
+    await setRevisionStatus(tenant, ids, 'UNKNOWN')
+    const { id } = (await tenant.post(`${path}/revisions`)).body
+    await advanceRevisionTo(tenant, ids.deployment_id, id)
+    await setRevisionStatus(tenant, ids, 'DEPLOYED')
+    expect(await serving()).toBe(id)
+    const third = (await tenant.post(`${path}/revisions`)).body.id
+    await setRevisionStatus(tenant, { deployment_id: ids.deployment_id, revision_id: third }, 'BUILD_FAILED', {
+      message: 'no',
+    })
+    expect(await serving()).toBe(id)
+  })
+
+  it('moves the ETag when another revision serves', async () => {
+    const tenant = await newTenant()
+    const ids = await createRevision(tenant)
+    const etag = async () => (await tenant.get(`/v2/deployments/${ids.deployment_id}`)).headers.get('ETag')
+    const before = await etag()
+    await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id, 'DEPLOYING')
+    expect(await etag()).toBe(before)
+    await setRevisionStatus(tenant, ids, 'DEPLOYED')
+    expect(await etag()).not.toBe(before)
+  })
+
+  it('finds neither another deployment’s revision nor another tenant’s', async () => {
+    const [tenant, other] = await Promise.all([newTenant(), newTenant()])
+    const [ids, second, theirs] = [
+      await createRevision(tenant),
+      await createRevision(tenant),
+      await createRevision(other),
+    ]
+    const mixed = { deployment_id: second.deployment_id, revision_id: ids.revision_id }
+    for (const one of [mixed, theirs, { ...ids, revision_id: unusedId() }])
+      expect(await codeOf(setRevisionStatus(tenant, one, 'BUILDING'))).toBe('revision_not_found')
+    expect(await statusOf(other, theirs)).toBe('AWAITING_BUILD')
+  })
+
+  it('journals whose turn it is, who is skipped, who serves and who wakes, each in the write that does it', async () => {
+    const tenant = await newTenant()
+    const { deployment_id, revision_id } = await createRevision(tenant)
+    const path = `/v2/deployments/${deployment_id}`
+    const eventsOfReply = async ({ headers }: { headers: Headers }) =>
+      (await readEvents(headers.get('X-Request-Id')!)).map(({ type, subject_id }) => [type, subject_id])
+    const second = await tenant.post(`${path}/revisions`)
+    expect(await eventsOfReply(second)).toEqual([['revision.created', second.body.id]])
+    const third = await tenant.patch(path, { source_revision_config: { repo_ref: 'next' } })
+    expect(await eventsOfReply(third)).toEqual([
+      ['deployment.patched', deployment_id],
+      ['revision.created', third.body.latest_revision_id],
+      ['revision.skipped', second.body.id],
+    ])
+    const fourth = await tenant.post(`${path}/rollback`, { revision_id })
+    expect((await eventsOfReply(fourth)).map(([type]) => type)).toEqual([
+      'deployment.rolled_back',
+      'revision.created',
+      'revision.skipped',
+    ])
+    const stopped = await tenant.post(`${path}/revisions/${revision_id}/interruption`)
+    const newest = fourth.body.latest_revision_id
+    expect(await eventsOfReply(stopped)).toEqual([
+      ['revision.interrupted', revision_id],
+      ['revision.awaiting_build', newest],
+    ])
+    expect(await readRevisionHistory(newest)).toEqual(['QUEUED', 'AWAITING_BUILD'])
+    await advanceRevisionTo(tenant, deployment_id, newest)
+    const activated = sql`select data ->> 'revision_id' from events where subject_id = ${deployment_id}::uuid and type = 'deployment.activated'`
+    expect(await runAsSystem(getApp().database, activated)).toEqual([[[newest]]])
+  })
+
+  it('says why in every failure, also where no reason was reported', async () => {
+    const tenant = await newTenant()
+    const ids = await createRevision(tenant)
+    await setRevisionStatus(tenant, ids, 'BUILD_FAILED')
+    expect((await listRevisions(tenant, ids.deployment_id))[0]!.status_message).toMatch(/\S/)
+  })
+
+  it('journals the interruption as a change of the revision', async () => {
+    const tenant = await newTenant()
+    const ids = await createRevision(tenant)
+    const { headers } = await tenant.post(
+      `/v2/deployments/${ids.deployment_id}/revisions/${ids.revision_id}/interruption`,
+    )
+    expect(await readEvents(headers.get('X-Request-Id')!)).toMatchObject([
+      { type: 'revision.interrupted', subject_id: ids.revision_id },
+    ])
+  })
+
+  it('flies one at a time and numbers densely, whatever eight do to it at once', async () => {
+    const tenant = await newTenant()
+    const { deployment_id, revision_id } = await createRevision(tenant)
+    const path = `/v2/deployments/${deployment_id}`
+    let made = 1
+    const count = ({ status }: { status: number }) => {
+      expect([200, 201]).toContain(status)
+      made++
+    }
+    const interrupt = async () => {
+      const { status } = await tenant.post(`${path}/revisions/${(await newest()).id}/interruption`)
+      expect([204, 409]).toContain(status)
+    }
+    const newest = async () => (await tenant.get(`${path}/revisions?limit=1`)).body.resources[0]
+    const flying = async () => {
+      const open = 'AWAITING_BUILD,BUILDING,AWAITING_DEPLOY,DEPLOYING'
+      const { resources } = (await tenant.get(`${path}/revisions?status=${open}`)).body
+      expect(resources.length).toBeLessThan(2)
+      if (!resources[0]) return
+      const { id, status } = resources[0]
+      const to =
+        ({ AWAITING_BUILD: 'BUILDING', BUILDING: 'BUILD_FAILED' } as const)[status as 'BUILDING'] ?? 'INTERRUPTED'
+      expect([null, 'revision_move_illegal']).toContain(
+        await codeOf(setRevisionStatus(tenant, { deployment_id, revision_id: id }, to, { message: 'no' })),
+      )
+    }
+    const acts = [
+      async (i: number) => count(await tenant.patch(path, { source_revision_config: { repo_ref: `b-${i}` } })),
+      async () => count(await tenant.post(`${path}/revisions/${revision_id}/redeploy`)),
+      async () => count(await tenant.post(`${path}/revisions`)),
+      interrupt,
+      flying,
+      async () => count(await tenant.post(`${path}/rollback`, { revision_id })),
+    ]
+    const writer = async (n: number) => {
+      for (let i = 0; i < 12; i++) await acts[(n + i) % acts.length]!(n * 100 + i)
+    }
+    await Promise.all(Array.from({ length: 8 }, (_, n) => writer(n)))
+    const all = await listRevisions(tenant, deployment_id)
+    expect(all.map(one => one.number).sort((a, b) => a - b)).toEqual(Array.from({ length: made }, (_, i) => i + 1))
+    const queue = await readRevisionQueue(deployment_id)
+    expect(queue.flying).toBe(queue.inFlight === null ? 0 : 1)
+    expect(queue.queued).toBe(queue.waiting === null ? 0 : 1)
+    expect(queue.flying).toBeGreaterThanOrEqual(queue.queued)
+    expect(
+      (await listStatuses(tenant, deployment_id)).filter(([, status]) => status === 'SKIPPED').length,
+    ).toBeGreaterThan(0)
+    await expectCompleteJournal(tenant, deployment_id)
+  })
+})

@@ -1,0 +1,271 @@
+// The API pages: what they show of a document, what they refuse to run, and how they are cached.
+import { execFileSync } from 'node:child_process'
+import { runInNewContext, Script } from 'node:vm'
+import { Hono } from 'hono'
+import { describe, expect, test } from 'vitest'
+import { curlScript } from '../../src/api-docs/client-script.ts'
+import { type OpenApiDocument, serveDocsPages } from '../../src/api-docs/docs-page.ts'
+import { groupOperations, type Schema } from '../../src/api-docs/openapi-document.ts'
+import { buildExample, describeField } from '../../src/api-docs/schema-fields.ts'
+import { SegmentRouter } from '../../src/kernel/segment-router.ts'
+import { fixture } from './fixtures/openapi.ts'
+
+/** With the router that the app has. */
+const serving = (document: OpenApiDocument) => {
+  const app = new Hono({ router: new SegmentRouter() })
+  serveDocsPages(app, () => document)
+  return app
+}
+const get = async (path = '/docs', document: OpenApiDocument = fixture, headers: Record<string, string> = {}) =>
+  serving(document).request(path, { headers })
+const pageOf = async (document: OpenApiDocument) => (await get('/docs', document)).text()
+const documentOf = (schemas: Record<string, unknown>, paths: object = {}): OpenApiDocument => ({
+  openapi: '3.1.0',
+  info: { title: 'T', version: '1' },
+  paths,
+  components: { schemas },
+})
+const countOf = (text: string, part: string) => text.split(part).length - 1
+
+describe('what is served', () => {
+  test.each([
+    ['/docs', 'text/html'],
+    ['/docs/docs.js', 'text/javascript'],
+    ['/docs/docs.css', 'text/css'],
+  ])('%s answers, lets nothing inline run, and is not sent twice', async (path, type) => {
+    const first = await get(path)
+    expect(first.status).toBe(200)
+    expect(first.headers.get('content-type')).toContain(type)
+    expect(first.headers.get('cache-control')).toBe('no-cache')
+    const policy = first.headers.get('content-security-policy') ?? ''
+    expect(policy).toContain("default-src 'none'")
+    expect(policy).not.toContain('unsafe')
+    const again = await get(path, fixture, { 'If-None-Match': first.headers.get('etag') ?? '' })
+    expect(again.status).toBe(304)
+    expect(await again.text()).toBe('')
+  })
+
+  test('the page is rendered once, however many ask for it first', async () => {
+    let rendered = 0
+    const app = new Hono({ router: new SegmentRouter() })
+    serveDocsPages(app, () => {
+      rendered++
+      return fixture
+    })
+    const all = await Promise.all(Array.from({ length: 5 }, () => app.request('/docs')))
+    const tags = new Set(all.map(answer => answer.headers.get('etag')))
+    expect([tags.size, rendered]).toEqual([1, 1])
+  })
+
+  test('its headers stay on its own routes', async () => {
+    const app = serving(fixture).get('/other', c => c.text('other'))
+    const other = await app.request('/other')
+    expect(other.headers.has('content-security-policy')).toBe(false)
+    expect(other.headers.has('etag')).toBe(false)
+  })
+
+  test('the script is JavaScript', async () => {
+    const source = await (await get('/docs/docs.js')).text()
+    expect(() => new Script(source)).not.toThrow()
+  })
+
+  test('the page holds nothing that its policy would refuse', async () => {
+    const page = await pageOf(fixture)
+    expect(page).not.toMatch(/\sstyle=|\son\w+=|<style|<script(?! type="module" src="\/docs\/docs\.js"><\/script>)/)
+    expect(page).not.toMatch(/(?:src|href)="(?:https?:)?\/\//)
+  })
+})
+
+describe('the page', () => {
+  const operations = groupOperations(fixture).flatMap(group => group.operations)
+
+  test('shows every operation, at an anchor that the navigation links to', async () => {
+    const page = await pageOf(fixture)
+    expect(operations).toHaveLength(11)
+    for (const { id, permission } of operations) {
+      expect(countOf(page, `<section class="operation" id="${id}"`)).toBe(1)
+      expect(page).toContain(`<a href="#${id}" title=`)
+      if (permission) expect(page).toContain(`<code>${permission}</code>`)
+    }
+  })
+
+  test('gives every id once and every input a label, and leads no link astray', async () => {
+    const page = await pageOf(fixture)
+    const ids = [...page.matchAll(/\sid="([^"]+)"/g)].map(match => match[1])
+    expect(new Set(ids).size).toBe(ids.length)
+    for (const [, target] of page.matchAll(/\sfor="([^"]+)"/g)) expect(ids).toContain(target)
+    for (const [, target] of page.matchAll(/\shref="#([^"]+)"/g)) expect(ids).toContain(target)
+    for (const [, id] of page.matchAll(/<(?:input|select|textarea)[^>]*? id="([^"]+)"/g))
+      expect(page).toContain(` for="${id}"`)
+    expect(countOf(page, '<input ') + countOf(page, '<select ') + countOf(page, '<textarea ')).toBe(
+      countOf(page, ' for="'),
+    )
+  })
+
+  test('shared parameters reach each method, and those of the page are not asked for again', async () => {
+    const patch = operations.find(operation => operation.id === 'patchDeployment')
+    expect(patch?.parameters.map(parameter => parameter.name)).toEqual(['deployment_id', 'X-Tenant-Id'])
+    expect(await pageOf(fixture)).not.toContain('name="X-Tenant-Id"')
+  })
+
+  test('codes that every operation shares are told once, each under its status', async () => {
+    const answer = (description: string) => ({ description, content: { 'application/problem+json': {} } })
+    const refused = { responses: { 404: { $ref: '#/components/responses/404' }, 418: answer('of its own') } }
+    const page = await pageOf({
+      ...documentOf({}, { '/one': { get: refused }, '/two': { get: refused } }),
+      components: { responses: { 404: answer('of all') } },
+      'x-errors': [{ code: 'not_found', status: 404, detail: 'of all' }],
+    })
+    expect([countOf(page, 'id="errors-404"'), countOf(page, 'href="#errors-404"')]).toEqual([1, 2])
+    expect([countOf(page, 'of all'), countOf(page, 'of its own')]).toEqual([1, 2])
+  })
+
+  test('an empty document is a page too', async () => {
+    expect((await get('/docs', { openapi: '3.1.0', info: { title: 'T', version: '1' } })).status).toBe(200)
+  })
+})
+
+test('a hostile document is only text', async () => {
+  const evil = `"'></script></textarea><img src=x onerror=alert(1)>`
+  const schema = {
+    title: evil,
+    description: `\`${evil}\``,
+    type: 'object',
+    properties: { [evil]: { type: evil, format: evil, pattern: evil, default: evil, enum: [evil], example: evil } },
+    required: [evil],
+  }
+  const operation = {
+    operationId: evil,
+    summary: evil,
+    description: evil,
+    tags: [evil],
+    'x-permission': evil,
+    parameters: ['path', 'query', 'header'].map(place => ({
+      name: evil,
+      in: place,
+      description: evil,
+      schema: { example: evil },
+    })),
+    requestBody: { description: evil, content: { [`json${evil}`]: { schema, example: evil } } },
+    responses: {
+      [evil]: { description: evil, headers: { [evil]: { description: evil } }, content: { [evil]: { schema } } },
+    },
+  }
+  const page = await pageOf({
+    openapi: '3.1.0',
+    info: { title: evil, version: evil, description: evil },
+    tags: [{ name: evil, description: evil }],
+    paths: { [`/${evil}`]: { get: operation, post: { ...operation, operationId: `${evil}2` } } },
+    components: {
+      schemas: { [evil]: schema },
+      securitySchemes: { [evil]: { type: 'apiKey', in: 'header', name: evil } },
+    },
+  })
+  expect(page).toContain('&lt;img src=x')
+  expect(page).not.toContain('<img')
+  expect(countOf(page, '</script>')).toBe(1)
+  expect(countOf(page, '</textarea>')).toBe(countOf(page, '<textarea'))
+})
+
+describe('a schema', () => {
+  const show = (schema: Schema, schemas = {}) => describeField(documentOf(schemas), schema)
+
+  test.each<[string, Schema, string, string[]]>([
+    ['nullable by type', { type: ['string', 'null'], format: 'date' }, 'string · date or null', []],
+    [
+      'nullable by choice',
+      { anyOf: [{ type: 'string', maxLength: 3 }, { type: 'null' }] },
+      'string or null',
+      ['at most 3 characters'],
+    ],
+    ['some plain types', { anyOf: [{ type: 'string' }, { type: 'number' }] }, 'string or number', []],
+    ['a range', { type: 'integer', minimum: 1, maximum: 100, default: 20 }, 'integer', ['1 to 100', 'default 20']],
+    ['a safe integer', { type: 'integer', minimum: -(2 ** 53 - 1), maximum: 2 ** 53 - 1 }, 'integer', []],
+    ['an enum', { type: 'string', enum: ['a', 'b'] }, 'string', ['one of "a", "b"']],
+    ['a format over its pattern', { type: 'string', format: 'uuid', pattern: '^x$' }, 'string · uuid', []],
+    [
+      'a list',
+      { type: 'array', maxItems: 2, items: { type: 'string', pattern: '^x$' } },
+      'array of strings',
+      ['at most 2 items', 'each matches ^x$'],
+    ],
+    ['anything', {}, 'any', []],
+  ])('%s', (_, schema, type, limits) => {
+    const field = show(schema)
+    expect(field.type + (field.nullable ? ' or null' : '')).toBe(type)
+    expect(field.limits).toEqual(limits)
+  })
+
+  test('shows the parts of allOf, of a record and of alternatives', () => {
+    const base = { type: 'object', properties: { id: { type: 'string' } }, required: ['id'] }
+    const merged = show(
+      { allOf: [{ $ref: '#/components/schemas/Base' }, { properties: { n: { type: 'number' } } }] },
+      { Base: base },
+    )
+    expect(merged.fields.map(field => [field.name, field.required])).toEqual([
+      ['id', true],
+      ['n', false],
+    ])
+    expect(show({ type: 'object', additionalProperties: { type: 'string' } }).fields[0]?.type).toBe('string')
+    const kinds = ['a', 'b'].map(kind => ({ type: 'object', properties: { kind: { type: 'string', const: kind } } }))
+    expect(show({ oneOf: kinds }).fields.map(field => field.name)).toEqual(['kind = "a"', 'kind = "b"'])
+  })
+
+  test.each<[string, Record<string, unknown>]>([
+    [
+      'inside itself',
+      { A: { type: 'object', properties: { a: { $ref: '#/components/schemas/A' } }, required: ['a'] } },
+    ],
+    ['a list of itself', { A: { type: 'array', items: { $ref: '#/components/schemas/A' } } }],
+    ['a choice of itself', { A: { anyOf: [{ $ref: '#/components/schemas/A' }, { type: 'string' }] } }],
+    ['all of itself', { A: { allOf: [{ $ref: '#/components/schemas/A' }] } }],
+    ['a circle', { A: { $ref: '#/components/schemas/B' }, B: { $ref: '#/components/schemas/A' } }],
+    ['nothing', { A: { $ref: '#/components/schemas/constructor' } }],
+  ])('that is %s ends', async (_, schemas) => {
+    const document = documentOf(schemas)
+    const schema = { $ref: '#/components/schemas/A' }
+    for (const whole of [true, false]) expect(() => JSON.stringify(buildExample(document, schema, whole))).not.toThrow()
+    expect(JSON.stringify(describeField(document, schema)).length).toBeLessThan(5000)
+    expect((await get('/docs', document)).status).toBe(200)
+  })
+
+  test('links to what is inside itself', () => {
+    const A = { type: 'object', properties: { list: { type: 'array', items: { $ref: '#/components/schemas/A' } } } }
+    expect(show({ $ref: '#/components/schemas/A' }, { A }).fields[0]?.schemaName).toBe('A')
+  })
+})
+
+test('a curl command hands the shell what was typed, and nothing to run', () => {
+  const curlOf = runInNewContext(`${curlScript};curlOf`, { File })
+  const typed = `it's "$HOME" $(id) \`id\` \\ !\n@x`
+  const request = {
+    method: 'POST',
+    url: `http://h/${typed}`,
+    headers: [['X-A', typed]],
+    body: typed,
+    auth: 'X-Api-Key: ',
+  }
+  const shown = execFileSync('sh', ['-c', `curl() { printf '%s\\0' "$@"; }; ${curlOf(request)}`], {
+    env: { API_KEY: 'k' },
+    encoding: 'utf8',
+  })
+  expect(shown.split('\0')).toEqual([
+    ...['-X', 'POST', `http://h/${typed}`, '-H', 'X-Api-Key: k', '-H', `X-A: ${typed}`, '--data-raw', typed, ''],
+  ])
+})
+
+test('a request example holds what must be sent, an answer example all of it', () => {
+  const schema: Schema = {
+    type: 'object',
+    properties: {
+      id: { type: 'integer', minimum: 3 },
+      name: { type: 'string', example: 'shop' },
+      on: { type: 'boolean' },
+    },
+    required: ['id'],
+  }
+  const document = documentOf({})
+  expect(buildExample(document, schema, false)).toEqual({ id: 3 })
+  expect(buildExample(document, schema, true)).toEqual({ id: 3, name: 'shop', on: false })
+  expect(buildExample(document, { ...schema, required: [] }, false)).toEqual({ id: 3, name: 'shop', on: false })
+})

@@ -1,0 +1,170 @@
+// The embedded Postgres against the real binaries: first and later starts, stale and living owners, and who stops it.
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import * as fs from 'node:fs'
+import { createServer } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { afterEach, beforeEach, expect, test, vi } from 'vitest'
+import { type Postgres, type PostgresOptions, startPostgres } from '../../src/host/embedded-postgres.ts'
+import { connect } from '../support/postgres.ts'
+
+let root: string
+let dataDir: string
+let running: Postgres[]
+
+beforeEach(() => {
+  // mkdtemp makes it 0700, so every test also starts below a folder that is closed to other users.
+  root = fs.mkdtempSync(join(tmpdir(), 'slipway-postgres-'))
+  dataDir = join(root, 'postgres')
+  running = []
+})
+
+afterEach(async () => {
+  vi.unstubAllEnvs()
+  await Promise.all(running.map(server => server.stop()))
+  fs.rmSync(root, { recursive: true })
+})
+
+async function start(options: Partial<PostgresOptions> = {}): Promise<Postgres> {
+  const server = await startPostgres({ dataDir, durable: false, ...options })
+  running.push(server)
+  return server
+}
+
+async function rows(server: { url: string }, text: string): Promise<unknown[][]> {
+  const client = await connect(server.url)
+  const result = await client.query({ text, rowMode: 'array' }).finally(() => client.end())
+  return result.rows
+}
+
+function alive(pid: number): boolean {
+  try {
+    // A killed process that nobody has collected yet still has an entry, without a folder.
+    return fs.existsSync('/proc/self') ? fs.readlinkSync(`/proc/${pid}/cwd`) !== '' : process.kill(pid, 0)
+  } catch {
+    return false
+  }
+}
+
+test('a first start below a closed folder serves Postgres 18, in UTF-8, on the loopback address only', async () => {
+  const server = await start()
+  const settings = ['server_version_num', 'server_encoding', 'listen_addresses', 'unix_socket_directories', 'TimeZone']
+  const [values] = await rows(server, `select ${settings.map(name => `current_setting('${name}')`).join()}`)
+  expect(values).toEqual([expect.stringMatching(/^18/), 'UTF8', '127.0.0.1', '', 'UTC'])
+  expect(fs.readdirSync(root).sort()).toEqual(['postgres', 'postgres.log'])
+})
+
+test('is not of the terminal, whose Ctrl-C would end it before those who use it', async () => {
+  const { pid } = await start()
+  const groups = execFileSync('ps', ['-o', 'pgid=', '-p', `${pid},${process.pid}`], { encoding: 'utf8' })
+  expect(new Set(groups.trim().split(/\s+/)).size).toBe(2)
+})
+
+test('durability is given up only when asked for', async () => {
+  const fsync = "select current_setting('fsync'), current_setting('synchronous_commit')"
+  const lasting = await start({ durable: true })
+  expect(await rows(lasting, fsync)).toEqual([['on', 'on']])
+  await lasting.stop()
+  expect(await rows(await start(), fsync)).toEqual([['off', 'off']])
+})
+
+test('the extensions we index with are there, and know words beyond ASCII', async () => {
+  const server = await start()
+  await rows(server, 'create extension pg_trgm; create extension btree_gin')
+  expect(await rows(server, "select 'Žluť' ilike 'žLUŤ', cardinality(show_trgm('žluť')) > 0")).toEqual([[true, true]])
+})
+
+test('data and password outlive a restart', async () => {
+  const first = await start()
+  await rows(first, 'create table kept as select 42 as n')
+  await first.stop()
+  expect(alive(first.pid)).toBe(false)
+  const second = await start({ port: first.port })
+  expect(second.url).toBe(first.url)
+  expect(await rows(second, 'select n from kept')).toEqual([[42]])
+})
+
+test('a wrong password is refused', async () => {
+  const { url } = await start()
+  const wrong = new URL(url)
+  wrong.password = 'wrong'
+  await expect(rows({ url: wrong.href }, 'select 1')).rejects.toMatchObject({ code: '28P01' })
+})
+
+test('a server that was killed leaves no obstacle', async () => {
+  const first = await start({ durable: true })
+  await rows(first, 'create table kept as select 42 as n')
+  process.kill(first.pid, 'SIGKILL')
+  await first.stop()
+  expect(fs.existsSync(join(dataDir, 'postmaster.pid'))).toBe(true)
+  expect(await rows(await start(), 'select n from kept')).toEqual([[42]])
+})
+
+test.runIf(process.platform === 'linux')('a stale file whose pid another process has now is no obstacle', async () => {
+  const first = await start()
+  const file = join(dataDir, 'postmaster.pid')
+  const text = fs.readFileSync(file, 'utf8')
+  await first.stop()
+  fs.writeFileSync(file, text.replace(/^\d+/, String(process.pid)), { mode: 0o600 })
+  expect(await rows(await start(), 'select 1')).toEqual([[1]])
+})
+
+test('a folder that is being served is refused by the name of its process, which keeps serving', async () => {
+  const server = await start()
+  await expect(start()).rejects.toThrow(String(server.pid))
+  expect(await rows(server, 'select 1')).toEqual([[1]])
+})
+
+test('two first starts at once: one serves, the other says so', async () => {
+  const outcomes = await Promise.allSettled([start(), start()])
+  expect(outcomes.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
+  expect(await rows(running[0]!, 'select 1')).toEqual([[1]])
+})
+
+test('a port that is taken fails with the last lines of the log', async () => {
+  const squatter = createServer().listen(0, '127.0.0.1')
+  await once(squatter, 'listening')
+  const { port } = squatter.address() as { port: number }
+  await expect(start({ port })).rejects.toThrow(/in use/)
+  squatter.close()
+})
+
+test('a folder of something else is left as it is', async () => {
+  fs.mkdirSync(dataDir)
+  fs.writeFileSync(join(dataDir, 'letter.txt'), 'mine')
+  await expect(start()).rejects.toThrow(dataDir)
+  expect(fs.readdirSync(dataDir)).toEqual(['letter.txt'])
+  expect(fs.readdirSync(root)).toEqual(['postgres'])
+})
+
+test.runIf(process.getuid?.() === 0)(
+  'root without user namespaces and other users is told to set DATABASE_URL',
+  async () => {
+    const bin = join(root, 'bin')
+    fs.mkdirSync(bin)
+    fs.symlinkSync('/bin/sh', join(bin, 'sh'))
+    vi.stubEnv('PATH', bin)
+    await expect(start()).rejects.toThrow(/DATABASE_URL/)
+  },
+)
+
+test.runIf(process.platform === 'linux').each(['SIGKILL', 'SIGTERM', 'exit'] as const)(
+  'it goes when its host goes by %s',
+  async end => {
+    const module = join(import.meta.dirname, '../../src/host/embedded-postgres.ts')
+    const script = `
+    const { startPostgres } = await import(${JSON.stringify(module)})
+    console.log((await startPostgres({ dataDir: ${JSON.stringify(dataDir)}, durable: false })).pid)
+    process.stdin.resume().on('end', () => process.exit())`
+    const host = spawn(process.execPath, ['--input-type=module', '-e', script], { stdio: ['pipe', 'pipe', 'inherit'] })
+    const [line] = await once(host.stdout, 'data')
+    const pid = Number(line)
+    expect(alive(pid)).toBe(true)
+    const left = once(host, 'exit')
+    if (end === 'exit') host.stdin.end()
+    else host.kill(end)
+    await left
+    await vi.waitFor(() => expect(alive(pid)).toBe(false), { timeout: 10_000 })
+  },
+)

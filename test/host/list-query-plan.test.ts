@@ -1,0 +1,230 @@
+// The plans of the list, as the served statement gets them behind the walls: never a sequential scan, and the covering index for filters.
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type pg from 'pg'
+import { afterAll, beforeAll, describe, expect, it } from 'vitest'
+import { bootstrap } from '../../src/access/bootstrap.ts'
+import { operations } from '../../src/app.ts'
+import { deploymentPageQuery } from '../../src/deployments/list.ts'
+import { DeploymentQuery } from '../../src/deployments/schema.ts'
+import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
+import { migrate } from '../../src/host/migrate.ts'
+import { createHost } from '../../src/host/node.ts'
+import { type SeedResult, seed } from '../../src/host/seed-data.ts'
+import type { Caller } from '../../src/kernel/context.ts'
+import { run } from '../../src/kernel/db.ts'
+import { sha256Hex } from '../../src/kernel/digest.ts'
+import { connect } from '../support/postgres.ts'
+import * as fc from '../support/seeded-fast-check.ts'
+
+const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
+const SIZE = { tenants: 8, deployments: 20_000 }
+let folder: string
+let postgres: Postgres
+let host: ReturnType<typeof createHost>
+let seeded: SeedResult
+let admin: pg.Client
+/** What the last request asked of the database, in its one trip. */
+let trip: { query: string; params: unknown[] }[]
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'slipway-plans-'))
+  postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
+  await migrate(postgres.url, { log: () => {} })
+  seeded = await seed(postgres.url, SIZE)
+  host = createHost(
+    { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, DATABASE_URL: postgres.url, RATE_LIMIT_PER_MINUTE: '0' },
+    { log: () => {} },
+    { onTrip },
+  )
+  admin = await connect(postgres.url)
+})
+
+const onTrip = ({ queries }: { queries: typeof trip }) => {
+  trip = queries
+}
+
+afterAll(async () => {
+  await admin?.end()
+  await host?.close()
+  await postgres?.stop()
+  await rm(folder, { recursive: true, force: true, maxRetries: 9 })
+})
+
+type Node = { 'Node Type': string; 'Relation Name'?: string; 'Index Name'?: string; Plans?: Node[] }
+const nodesOf = (node: Node): Node[] => [node, ...(node.Plans ?? []).flatMap(nodesOf)]
+
+/** What the database does for a query, asked as the app asks. */
+async function planOf(query: Record<string, string>, statement = deploymentPageQuery(DeploymentQuery.parse(query))) {
+  const caller: Caller = {
+    config: host.config,
+    database: host.app.database,
+    sealer: undefined as never,
+    actor: { kind: 'key', hash: sha256Hex(seeded.api_key) },
+    tenant: null,
+    origin: 'http://slipway.test',
+    requestId: 'plan',
+    ifMatch: null,
+    withoutIfMatch: false,
+    idempotency: null,
+    planDigest: null,
+    requestInfo: {},
+  }
+  const explained = { ...statement, sql: `explain (format json) ${statement.sql}`, read: (rows: unknown[]) => rows }
+  const [[text]] = (await run({ ...caller, permission: 'deployments:read' }, explained)) as [[string]]
+  return nodesOf(JSON.parse(text)[0].Plan).filter(node => node['Relation Name'] === 'deployments')
+}
+
+const ID = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
+const AT = Buffer.from(`2025-01-03 00:00:00+00~${ID}`).toString('base64url')
+const FILTERS = {
+  name_contains: ['agent', 'matches nothing', '%'],
+  status: ['READY', 'UNKNOWN', 'READY,UNUSED,AWAITING_DELETE'],
+  remote_reconciled: ['true', 'false'],
+  tag_value_ids: [ID, Array(100).fill(ID).join()],
+  image_version: ['0.1.1', 'none'],
+  deployment_type: ['dev', 'prod'],
+  deployment_ids: [ID, Array.from({ length: 100 }, () => crypto.randomUUID()).join()],
+}
+const PAGES: Record<string, string>[] = [{}, { offset: '150' }, { offset: '1500', limit: '100' }, { cursor: AT }]
+
+const scan = (node: Node) => `${node['Node Type']} of ${node['Index Name'] ?? node['Relation Name']}`
+const SEQUENTIAL = 'Seq Scan of deployments'
+/** A filtered page is found in the index alone; few ids may be looked up instead. */
+function expectFound(scans: string[], filters: Record<string, unknown>) {
+  const carried = 'Index Only Scan of deployments_list'
+  const looked = filters.deployment_ids ? 'Index Scan of deployments_pkey' : carried
+  expect(
+    [carried, looked].some(one => scans.includes(one)),
+    scans.join(),
+  ).toBe(true)
+  expect(scans).not.toContain(SEQUENTIAL)
+}
+
+describe('a list of deployments is read by index', () => {
+  const alone = Object.entries(FILTERS).flatMap(([name, values]) => values.map(value => [name, value] as const))
+
+  it.each(PAGES)('without a filter: %o', async page => {
+    expect((await planOf(page)).map(scan)).not.toContain(SEQUENTIAL)
+  })
+
+  it.each(alone)('%s alone: %s', async (name, value) => {
+    for (const page of PAGES) {
+      expectFound((await planOf({ ...page, [name]: value })).map(scan), { [name]: value })
+    }
+  })
+
+  it('in any combination', async () => {
+    const filters = Object.fromEntries(
+      Object.entries(FILTERS).map(([name, values]) => [name, fc.constantFrom(...values)]),
+    )
+    await fc.assert(
+      fc.asyncProperty(fc.record(filters, { requiredKeys: [] }), fc.constantFrom(...PAGES), async (given, page) => {
+        const scans = (await planOf({ ...page, ...(given as Record<string, string>) })).map(scan)
+        if (Object.keys(given).length > 0) expectFound(scans, given)
+        expect(scans).not.toContain(SEQUENTIAL)
+      }),
+      { numRuns: 200 },
+    )
+  })
+
+  it('and only thanks to the indexes that carry it', async () => {
+    const { rows } = await admin.query(
+      `select pg_get_indexdef(name::regclass) as made from unnest(array['deployments_list', 'deployments_page']) name`,
+    )
+    await admin.query('drop index deployments_list, deployments_page')
+    try {
+      expect((await planOf({ name_contains: 'agent', offset: '1500' })).map(scan)).toContain(SEQUENTIAL)
+    } finally {
+      for (const { made } of rows) await admin.query(made)
+      await admin.query('vacuum (analyze) deployments')
+    }
+  })
+})
+
+type Scan = Node & { 'Heap Fetches'?: number; 'Shared Hit Blocks': number; 'Shared Read Blocks': number }
+/** What it took, behind the walls and as the big tenant. */
+async function taken(query: Record<string, string>) {
+  const { sql: text, params } = deploymentPageQuery(DeploymentQuery.parse(query))
+  await admin.query('begin')
+  try {
+    await admin.query(`select set_config('app.tenant_id', $1, true)`, [seeded.tenant_id])
+    await admin.query('set local role slipway_app')
+    const { rows } = await admin.query(`explain (analyze, buffers, format json) ${text}`, params)
+    const root: Scan = rows[0]['QUERY PLAN'][0].Plan
+    const index = nodesOf(root).find(node => node['Node Type'] === 'Index Only Scan') as Scan
+    return { root, index, buffers: root['Shared Hit Blocks'] + root['Shared Read Blocks'] }
+  } finally {
+    await admin.query('rollback')
+  }
+}
+
+describe('what a list touches is bounded', () => {
+  const PAGE = 21
+
+  it('a deep page: an index entry for each row that it passes over, and its own rows', async () => {
+    const [deep, deeper] = [await taken({ offset: '1000' }), await taken({ offset: '1900' })]
+    expect(scan(deeper.index)).toBe('Index Only Scan of deployments_page')
+    expect(deeper.index['Heap Fetches']).toBe(0)
+    // At 50,000 rows that is well within 1,500. The page's own: down an index of three levels to each row.
+    expect(deeper.buffers - deep.buffers).toBeLessThanOrEqual(900 / 40)
+    expect(deep.buffers).toBeLessThanOrEqual(1000 / 40 + PAGE * 4)
+  })
+
+  it('a filter that nothing matches: the index that carries the filters, and no row', async () => {
+    for (const worst of [
+      { name_contains: 'nothing is called so' },
+      { image_version: 'none', remote_reconciled: 'true' },
+    ]) {
+      const { index, buffers } = await taken(worst)
+      expect(scan(index)).toBe('Index Only Scan of deployments_list')
+      expect(index['Heap Fetches']).toBe(0)
+      expect(buffers).toBeLessThanOrEqual(2000 / 20)
+    }
+  })
+})
+
+describe('every other list is read in the order of an index', () => {
+  const paged = operations.filter(({ verb, query }) => verb && query && 'cursor' in query.shape)
+  /** An organisation's own and everyone's, which no one index has in order: few enough to be sorted. */
+  const SORTED = ['/orgs/current/roles']
+  const idOf = async (table: string) =>
+    (await admin.query(`select id from ${table} where tenant_id = $1 limit 1`, [seeded.tenant_id])).rows[0].id
+
+  it.each(paged.map(({ path }) => path).filter(path => !SORTED.includes(path)))('%s', async path => {
+    const wanted = { organization: 'Seed', workspace: 'Seed 1', scope: 'organization' } as const
+    const key = path.startsWith('/orgs') || path === '/workspaces' ? await bootstrap(host.app.database, wanted) : seeded
+    const ids: Record<string, string> = { deployment_id: await idOf('deployments'), tag_key_id: await idOf('tag_keys') }
+    const url = `http://x${path.replace(/\{(\w+)\}/g, (_, name) => ids[name]!)}`
+    const reply = await host.app.fetch(new Request(url, { headers: { 'X-Api-Key': key.api_key } }))
+    expect(reply.status).toBe(200)
+
+    await admin.query('begin')
+    try {
+      for (const { query, params } of trip.slice(0, -1)) await admin.query(query, params)
+      // Tables are small here: only what cannot be done otherwise is done by sorting.
+      for (const way of ['sort', 'seqscan', 'bitmapscan']) await admin.query(`set local enable_${way} = off`)
+      const { query, params } = trip.at(-1)!
+      const { rows } = await admin.query(`explain (format json) ${query}`, params)
+      const nodes = nodesOf(rows[0]['QUERY PLAN'][0].Plan)
+      // The rows of one page may be sorted.
+      const reading = nodes.filter(node => !nodesOf(node).some(inner => inner['Node Type'] === 'Limit'))
+      expect(reading.map(node => node['Node Type']).filter(type => /Sort|Seq Scan/.test(type))).toEqual([])
+      expect(nodes.map(node => node['Node Type'])).toContain('Limit')
+    } finally {
+      await admin.query('rollback')
+    }
+  })
+})
+
+it('seeding twice adds only what is missing', async () => {
+  expect(seeded.counts).toMatchObject({ workspaces: 8, deployments: 20_000, revisions: 20_000, largest: 2000 })
+  const again = await seed(postgres.url, { tenants: 9, deployments: 20_010 })
+  expect(again.tenant_id).toBe(seeded.tenant_id)
+  expect(again.counts).toMatchObject({ workspaces: 9, deployments: 20_010, revisions: 20_010, largest: 2001 })
+  const headers = { 'X-Api-Key': again.api_key }
+  const reply = await host.app.fetch(new Request('http://x/v2/deployments?limit=100', { headers }))
+  const body = (await reply.json()) as { resources: unknown[] }
+  expect([reply.status, body.resources.length]).toEqual([200, 100])
+})

@@ -1,0 +1,314 @@
+// The repositories of an integration, end to end: against hosts that answer as the real ones do, on their real names.
+import { sql } from 'drizzle-orm'
+import { afterEach, describe, expect, it } from 'vitest'
+import { countTrips } from '#runtime'
+import { MAX_CONCURRENT_REQUESTS } from '../../src/integrations/request.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
+import { clock, foreignServers, getApp, logLines, newTenant, type Tenant, unusedId } from '../support/app.ts'
+import {
+  combineHosts,
+  GITHUB_APP,
+  makeGitea,
+  makeGithub,
+  makeRepositories,
+  TOKEN_PREFIX,
+} from '../support/fake-git-hosts.ts'
+import { PKCS1, PKCS8 } from '../support/github-app-key.ts'
+import { newIntegration } from '../support/integrations.ts'
+
+const originalFetch = foreignServers.fetch
+afterEach(() => {
+  foreignServers.fetch = originalFetch
+  clock.ahead = 0
+})
+
+let nextInstallation = 1000
+/** A tenant with an installation of the operator's App, which reaches so many repositories. */
+async function installApp(count = 3, host = makeGithub()) {
+  const installation = nextInstallation++
+  const tenant = await newTenant()
+  host.installations.set(installation, {
+    account: { id: installation, login: 'acme' },
+    repositories: makeRepositories(count),
+  })
+  const world = combineHosts(host)
+  foreignServers.fetch = world
+  const known = {
+    host: 'github',
+    base_url: host.base,
+    installation_id: String(installation),
+    account_id: String(installation),
+  } as const
+  const id = await newIntegration(tenant, known, null)
+  return { tenant, host, world, id, installation, path: pathOf(id) }
+}
+const pathOf = (id: string) => `/v1/integrations/forge/githost/${id}/repos`
+const listingRequests = ({ requests }: { requests: { url: string }[] }) =>
+  requests.filter(({ url }) => url.includes('/repositories?'))
+const statusAndCode = ({ status, body }: { status: number; body: { code?: string } }) => [status, body?.code]
+
+describe('the repositories of an installation', () => {
+  it('are told in the six members of the contract, by owner and name, whichever page they stood on', async () => {
+    const { tenant, id, path, host } = await installApp(0)
+    host.installations.get(nextInstallation - 1)!.repositories = [
+      { id: 3, name: 'zebra', owner: 'acme', default_branch: 'trunk' },
+      { id: 2, name: 'App', owner: 'acme' },
+      { id: 1, name: 'web', owner: 'Aardvark' },
+    ]
+    const { status, body } = await tenant.get(path)
+    expect(status).toBe(200)
+    const of = (id_: number, owner: string, name: string, default_branch = 'main') => ({
+      ...{ host_integration_id: id, id: id_, name, owner },
+      ...{ url: `https://github.com/${owner}/${name}`, default_branch },
+    })
+    expect(body).toEqual([of(1, 'Aardvark', 'web'), of(2, 'acme', 'App'), of(3, 'acme', 'zebra', 'trunk')])
+  })
+
+  it('may be none, and may be asked for by a part of their name, and so many', async () => {
+    const none = await installApp(0)
+    expect((await none.tenant.get(none.path)).body).toEqual([])
+    const { tenant, path } = await installApp(120)
+    const named = async (query: string) =>
+      (await tenant.get(`${path}?${query}`)).body.map((one: { name: string }) => one.name)
+    expect(await named('name_contains=O-0011')).toHaveLength(10)
+    expect(await named('name_contains=%25')).toEqual([])
+    expect(await named('limit=2')).toEqual(['repo-00001', 'repo-00002'])
+    expect(await named('name_contains=&limit=3')).toHaveLength(3)
+    for (const limit of ['0', '10001', 'many']) expect((await tenant.get(`${path}?limit=${limit}`)).status).toBe(422)
+  })
+
+  it('of fifty pages are asked for side by side, no more at once than allowed, in two trips', async () => {
+    const { tenant, path, host, world } = await installApp(5000)
+    const requestId = `trip-repos-${unusedId()}`
+    const { body } = await tenant.get(path, { 'X-Request-Id': requestId })
+    expect(body).toHaveLength(5000)
+    expect(new Set(body.map((one: { id: number }) => one.id)).size).toBe(5000)
+    expect(world.requests).toHaveLength(51)
+    expect(host.state.most).toBe(MAX_CONCURRENT_REQUESTS)
+    expect(await countTrips(requestId)).toBe(2)
+  })
+
+  it('are remembered for a minute, then asked for by their ETags, with the token of before', async () => {
+    const { tenant, path, host, world } = await installApp(250)
+    const first = (await tenant.get(path)).body
+    const requestId = `trip-repos-${unusedId()}`
+    expect((await tenant.get(path, { 'X-Request-Id': requestId })).body).toEqual(first)
+    expect(await countTrips(requestId)).toBe(1)
+    expect(world.requests).toHaveLength(4)
+    clock.ahead = 61_000
+    expect((await tenant.get(path)).body).toEqual(first)
+    const again = world.requests.slice(4)
+    expect(again.map(({ headers }) => headers.has('If-None-Match'))).toEqual([true, true, true])
+    expect([listingRequests(world).length, host.state.minted]).toEqual([6, 1])
+    host.installations.get(nextInstallation - 1)!.repositories.push({ id: 9, name: 'added', owner: 'acme' })
+    clock.ahead = 122_000
+    expect((await tenant.get(`${path}?name_contains=added`)).body).toHaveLength(1)
+    clock.ahead = 183_000
+    host.installations.get(nextInstallation - 1)!.repositories.splice(100)
+    expect((await tenant.get(path)).body).toHaveLength(100)
+  })
+
+  it('are never another tenant’s, though both know the same account', async () => {
+    const own = await installApp(2)
+    const { host, world } = own
+    await own.tenant.get(own.path)
+    const other = await newTenant()
+    const elsewhere = nextInstallation++
+    host.installations.set(elsewhere, { account: { id: 1, login: 'acme' }, repositories: makeRepositories(1, 'other') })
+    const id = await newIntegration(
+      other,
+      { host: 'github', base_url: host.base, installation_id: String(elsewhere) },
+      null,
+    )
+    const before = world.requests.length
+    expect((await other.get(pathOf(id))).body.map((one: { owner: string }) => one.owner)).toEqual(['other'])
+    expect(world.requests.length).toBe(before + 2)
+    expect(statusAndCode(await other.get(own.path))).toEqual([404, 'integration_not_found'])
+    expect(statusAndCode(await own.tenant.get(pathOf(id)))).toEqual([404, 'integration_not_found'])
+    const query = sql`select count(*) from integration_listings l join integrations i on i.id = l.integration_id and i.tenant_id <> l.tenant_id`
+    expect(await runAsSystem(getApp().database, query)).toEqual([[['0']]])
+  })
+
+  it('are asked for with a new token where the kept one is refused', async () => {
+    const { tenant, path, host, id } = await installApp(1)
+    await tenant.get(path)
+    const database = getApp().database
+    const [[[token]]] = (await runAsSystem(database, sql`select token from integrations where id = ${id}::uuid`)) as [
+      [[string]],
+    ]
+    expect(token).not.toContain(TOKEN_PREFIX)
+    // As if the host had forgotten it: the installation is another one by number, under the same row.
+    const moved = nextInstallation++
+    host.installations.set(moved, host.installations.get(moved - 1)!)
+    host.installations.delete(moved - 1)
+    await runAsSystem(database, sql`update integrations set installation_id = ${String(moved)} where id = ${id}::uuid`)
+    clock.ahead = 61_000
+    expect((await tenant.get(path)).status).toBe(200)
+    expect(host.state.minted).toBe(2)
+  })
+})
+
+describe('a host that refuses', () => {
+  it.each([
+    ['primary', 120],
+    ['secondary', 42],
+    ['bare', 60],
+    ['many', 30],
+  ] as const)('by its %s limit says when to come back', async (limited, seconds) => {
+    const { tenant, path, host } = await installApp()
+    host.state.limited = limited
+    const reply = await tenant.get(path)
+    expect(statusAndCode(reply)).toEqual([429, 'githost_rate_limited'])
+    const wait = Number(reply.headers.get('Retry-After'))
+    expect(wait).toBeGreaterThan(seconds - 3)
+    expect(wait).toBeLessThanOrEqual(seconds + 1)
+  })
+
+  it('in the middle of a listing is asked no more', async () => {
+    const { tenant, path, host, world } = await installApp(5000)
+    foreignServers.fetch = ((input: string, init?: RequestInit) =>
+      input.endsWith('&page=10')
+        ? Promise.resolve(new Response('{}', { status: 429 }))
+        : world(input, init)) as typeof fetch
+    expect(statusAndCode(await tenant.get(path))).toEqual([429, 'githost_rate_limited'])
+    await expect.poll(() => host.state.inFlight).toBe(0)
+    // A token, nine pages, and those that were under way.
+    expect(world.requests.length).toBeLessThanOrEqual(1 + 9 + MAX_CONCURRENT_REQUESTS)
+  })
+
+  it.each([500, 502, 503, 418])('by a %i is the host’s fault', async status => {
+    const { tenant, path, host } = await installApp()
+    host.state.status = status
+    const reply = await tenant.get(path)
+    expect(statusAndCode(reply)).toEqual([502, 'upstream_error'])
+    expect(reply.headers.get('Retry-After')).toBe('60')
+    expect(reply.text).not.toContain('Unicorn')
+  })
+
+  it('is told apart: suspended, revoked, unknown credentials, nowhere', async () => {
+    const { tenant, path, host, installation } = await installApp()
+    host.installations.get(installation)!.suspended = true
+    expect(statusAndCode(await tenant.get(path))).toEqual([409, 'integration_suspended'])
+    host.installations.delete(installation)
+    expect(statusAndCode(await tenant.get(path))).toEqual([409, 'integration_revoked'])
+    foreignServers.fetch = originalFetch
+    const away = await tenant.get(path)
+    expect([...statusAndCode(away), away.headers.get('Retry-After')]).toEqual([502, 'upstream_error', '60'])
+  })
+
+  it('in a state that is known is not asked', async () => {
+    const { world, host } = await installApp()
+    const tenant = await newTenant()
+    for (const state of ['suspended', 'revoked'] as const) {
+      const id = await newIntegration(
+        tenant,
+        { host: 'github', base_url: host.base, installation_id: String(nextInstallation++), state },
+        null,
+      )
+      expect(statusAndCode(await tenant.get(pathOf(id)))).toEqual([409, `integration_${state}`])
+    }
+    expect(world.requests).toEqual([])
+  })
+})
+
+describe('a host of one’s own', () => {
+  it.each([
+    ['PKCS#1', PKCS1],
+    ['PKCS#8', PKCS8],
+  ])('is an Enterprise Server with an App of its own, by a key in %s', async (_, private_key) => {
+    const enterprise = makeGithub('https://ghe.example.com')
+    const installation = nextInstallation++
+    enterprise.installations.set(installation, {
+      account: { id: 7, login: 'corp' },
+      repositories: makeRepositories(101, 'corp'),
+    })
+    foreignServers.fetch = combineHosts(enterprise)
+    const tenant = await newTenant()
+    const known = {
+      host: 'github',
+      base_url: enterprise.base,
+      app_id: GITHUB_APP.id,
+      installation_id: String(installation),
+    } as const
+    const id = await newIntegration(tenant, known, { private_key, webhook_secret: 'hush' })
+    const { body } = await tenant.get(pathOf(id))
+    expect(body).toHaveLength(101)
+    expect(body[0].url).toBe('https://ghe.example.com/corp/repo-00001')
+  })
+
+  it('is a Gitea, whose pages are counted', async () => {
+    const host = makeGitea('https://gitea.example.com/git')
+    host.accounts.set('hush-token', { id: 5, login: 'bot', repositories: makeRepositories(120, 'team') })
+    const world = combineHosts(host)
+    foreignServers.fetch = world
+    const tenant = await newTenant()
+    const id = await newIntegration(tenant, { base_url: host.base })
+    const { body } = await tenant.get(pathOf(id))
+    expect(body).toHaveLength(120)
+    expect(body[0].url).toBe('https://gitea.example.com/git/team/repo-00001')
+    expect(world.requests).toHaveLength(3)
+  })
+
+  it('tells nobody its token, and leaves none in logs', async () => {
+    const host = makeGitea()
+    const tenant: Tenant = await newTenant()
+    foreignServers.fetch = combineHosts(host)
+    const id = await newIntegration(tenant, { base_url: host.base })
+    logLines.length = 0
+    const reply = await tenant.get(pathOf(id))
+    expect(statusAndCode(reply)).toEqual([422, 'githost_refused'])
+    expect(reply.text + JSON.stringify(logLines)).not.toContain('hush')
+  })
+})
+
+describe('a hostile host', () => {
+  const bodies: [string, () => Response][] = [
+    ['HTML', () => new Response('<html>hello</html>', { headers: { 'Content-Type': 'text/html' } })],
+    ['nothing', () => new Response('')],
+    ['null', () => Response.json(null)],
+    ['a list', () => Response.json([1, 2])],
+    ['wrong types', () => Response.json({ total_count: '1', repositories: {} })],
+    ['a count past all bounds', () => Response.json({ total_count: 2 ** 52, repositories: [] })],
+    ['a negative count', () => Response.json({ total_count: -1, repositories: [] })],
+    ['an owner that climbs', () => one({ owner: { login: '..' } })],
+    ['a name with a slash', () => one({ name: '../../etc' })],
+    ['a NUL in a name', () => one({ name: 'a\0b' })],
+    ['a branch with a NUL and half a character', () => one({ default_branch: 'a\0b\ud800' })],
+    ['a fraction of an id', () => one({ id: 1.5 })],
+    ['bad UTF-8', () => new Response(new Uint8Array([0x7b, 0xff, 0xfe, 0x7d]))],
+    ['a giant', () => new Response(`{"total_count": 1, "repositories": ["${'x'.repeat(4 * 1024 * 1024)}"]}`)],
+    ['deep nesting', () => new Response('['.repeat(100_000))],
+    [
+      'a redirect elsewhere',
+      () => new Response(null, { status: 302, headers: { Location: 'https://evil.example.com/' } }),
+    ],
+    ['a redirect home', () => new Response(null, { status: 302, headers: { Location: 'http://localhost/' } })],
+    ['a 304 that was not asked for', () => new Response(null, { status: 304 })],
+    ['a 204', () => new Response(null, { status: 204 })],
+    ['a link to a million pages', () => one({}, { Link: '<https://api.github.com/x?page=999999>; rel="last"' })],
+    ['a wait of a century', () => new Response('{}', { status: 429, headers: { 'Retry-After': '9'.repeat(30) } })],
+    ['an ETag of everything', () => one({}, { ETag: `"${'x'.repeat(5000)}"` })],
+  ]
+  const one = (over: object, headers: Record<string, string> = {}) =>
+    Response.json(
+      {
+        total_count: 1,
+        repositories: [{ id: 1, name: 'app', owner: { login: 'acme' }, default_branch: 'main', ...over }],
+      },
+      { headers },
+    )
+  it.each(bodies)('that answers with %s is refused or understood', async (_, answer) => {
+    const { tenant, path, world, host } = await installApp()
+    foreignServers.fetch = ((input: Request | string | URL, init?: RequestInit) => {
+      const listing = String(input).includes('/installation/repositories')
+      return listing ? Promise.resolve(answer()) : world(input, init)
+    }) as typeof fetch
+    const reply = await tenant.get(path)
+    expect([200, 422, 429, 502]).toContain(reply.status)
+    if (reply.status === 429) expect(Number(reply.headers.get('Retry-After'))).toBeLessThanOrEqual(3600)
+    expect(reply.text.length).toBeLessThan(20_000)
+    expect(reply.text).not.toMatch(/hush|\0/)
+    for (const { url } of world.requests) expect(new URL(url).origin).toMatch(/^https:\/\/(api\.)?github\.com$/)
+    expect(host.base).toBe('https://github.com')
+  })
+})

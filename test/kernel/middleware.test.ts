@@ -1,0 +1,273 @@
+import { describe, expect, it } from 'vitest'
+import { operations } from '../../src/app.ts'
+import { getApp, logLines, newTenant, send, startApp, unusedId } from '../support/app.ts'
+
+const JSON_TYPE = { 'Content-Type': 'application/json' }
+const requestId = () => `test-${crypto.randomUUID()}`
+const linesOf = (id: string | null) => logLines.filter(line => line.request_id === id)
+const preflight = (app: ReturnType<typeof startApp>, origin: string) =>
+  send('OPTIONS', '/workspaces', {
+    app,
+    headers: { Origin: origin, 'Access-Control-Request-Method': 'POST', 'Access-Control-Request-Headers': 'x-api-key' },
+  })
+
+describe('a request id', () => {
+  it('is taken over, told and logged', async () => {
+    const id = requestId()
+    const { headers, body } = await send('GET', '/workspaces', { headers: { 'X-Request-Id': id } })
+    expect([headers.get('X-Request-Id'), body.request_id]).toEqual([id, id])
+    expect(linesOf(id)).toHaveLength(1)
+  })
+
+  it.each(['', 'a b', 'a, b', 'x'.repeat(129), '{"a":1}', '<b>', 'é'])('%j is replaced', async given => {
+    const { headers } = await send('GET', '/healthz', { headers: { 'X-Request-Id': given } })
+    expect(headers.get('X-Request-Id')).toMatch(/^[0-9a-f-]{36}$/)
+  })
+})
+
+describe('the log', () => {
+  it('has one line for a request, without what is secret in it', async () => {
+    const tenant = await newTenant()
+    const id = requestId()
+    const secret = crypto.randomUUID()
+    const headers = { 'X-Request-Id': id, Authorization: `Bearer ${secret}`, Cookie: secret }
+    const made = await tenant.post(`/workspaces/current/api-keys?token=${secret}`, { description: secret }, headers)
+    expect(made.status).toBe(201)
+    const [line, ...others] = linesOf(id)
+    expect(others).toEqual([])
+    expect(line).toEqual({
+      ...{ level: 'info', request_id: id, method: 'POST', path: '/workspaces/current/api-keys', status: 201 },
+      ...{ ms: expect.any(Number), organization_id: tenant.organization_id, tenant_id: tenant.tenant_id },
+      actor_id: made.body.created_by,
+    })
+    for (const word of [secret, tenant.key, made.body.key]) expect(JSON.stringify(logLines)).not.toContain(word)
+  })
+
+  it('tells a refusal by its code', async () => {
+    const { headers } = await send('GET', '/workspaces')
+    expect(linesOf(headers.get('X-Request-Id'))).toMatchObject([{ status: 401, code: 'key_missing' }])
+  })
+})
+
+describe('headers', () => {
+  it.each(['/healthz', '/openapi.json', '/workspaces', '/nowhere', `/${'x'.repeat(17_000)}`])(
+    'that keep a browser safe stand on every answer',
+    async path => {
+      const { headers } = await send('GET', path)
+      expect(Object.fromEntries(headers)).toMatchObject({
+        'content-security-policy': expect.stringContaining("default-src 'none'"),
+        'referrer-policy': 'no-referrer',
+        'strict-transport-security': expect.stringMatching(/max-age=\d{8}/),
+        'x-content-type-options': 'nosniff',
+        'x-frame-options': 'DENY',
+      })
+    },
+  )
+
+  it('let the API pages use their own script and style', async () => {
+    const { headers } = await send('GET', '/docs')
+    const policy = headers.get('Content-Security-Policy')
+    expect(policy).toMatch(/^default-src 'none'; script-src 'self'; style-src 'self';/)
+    expect(policy).not.toContain('unsafe')
+    expect((await send('GET', '/docs', { headers: { 'If-None-Match': headers.get('ETag')! } })).status).toBe(304)
+  })
+
+  it('of an answer are shown to pages of every origin', async () => {
+    const asked = await preflight(getApp(), 'https://page.example')
+    expect(asked.status).toBe(204)
+    expect(asked.headers.get('Access-Control-Allow-Origin')).toBe('*')
+    const methods = asked.headers.get('Access-Control-Allow-Methods')!.split(', ')
+    for (const { method } of operations) expect(methods).toContain(method.toUpperCase())
+    expect(asked.headers.get('Access-Control-Allow-Headers')).toContain('x-api-key')
+    for (const path of ['/healthz', '/workspaces']) {
+      const { headers } = await send('GET', path, { headers: { Origin: 'https://page.example' } })
+      expect(headers.get('Access-Control-Allow-Origin')).toBe('*')
+      for (const name of ['ETag', 'Link', 'Location', 'Retry-After', 'X-Request-Id'])
+        expect(headers.get('Access-Control-Expose-Headers')).toContain(name)
+    }
+  })
+
+  it('are shown to no others where origins are set', async () => {
+    const app = startApp({ settings: { CORS_ORIGINS: 'https://one.example, https://two.example' } })
+    const allowed = async (origin: string) => (await preflight(app, origin)).headers.get('Access-Control-Allow-Origin')
+    expect(await allowed('https://two.example')).toBe('https://two.example')
+    expect(await allowed('https://three.example')).toBe(null)
+    expect((await preflight(app, 'https://one.example')).headers.get('Vary')).toContain('Origin')
+  })
+})
+
+describe('addresses that are given', () => {
+  it('begin with the public one where it is set, and else with the one that was asked', async () => {
+    const typeOf = async (app = getApp()) => (await send('GET', '/nowhere', { app })).body.type
+    const settings = { PUBLIC_URL: 'https://slipway.example.com/' }
+    expect(await typeOf(startApp({ settings }))).toMatch(/^https:\/\/slipway\.example\.com\/docs#/)
+    expect(await typeOf()).not.toContain('slipway.example.com')
+  })
+})
+
+describe('paths and methods', () => {
+  it('that do not exist are not found', async () => {
+    for (const path of ['/nowhere', '/workspaces/', '/Workspaces', '/workspaces/current/keys']) {
+      expect((await send('GET', path)).body.code).toBe('route_not_found')
+    }
+  })
+
+  const paths = [...new Set(operations.map(operation => operation.path))]
+  it.each(paths)('%s refuses the methods it has not, and names those it has', async template => {
+    const path = template.replace(/\{\w+\}/g, unusedId())
+    const has = operations.filter(operation => operation.path === template).map(({ method }) => method.toUpperCase())
+    if (has.includes('GET')) has.push('HEAD')
+    for (const method of ['GET', 'POST', 'PATCH', 'DELETE', 'PUT', 'PROPFIND'].filter(one => !has.includes(one))) {
+      const response = await getApp().fetch(new Request(`http://slipway.test${path}`, { method }))
+      const { code } = (await response.json()) as { code: string }
+      expect([response.status, code]).toEqual([405, 'method_not_allowed'])
+      expect(response.headers.get('Allow')?.split(', ').sort()).toEqual(has.sort())
+    }
+  })
+
+  it('HEAD answers as GET does, without a body', async () => {
+    const tenant = await newTenant()
+    const headers = { 'X-Api-Key': tenant.key }
+    const [head, get] = await Promise.all([
+      send('HEAD', '/orgs/current/info', { headers }),
+      send('GET', '/orgs/current/info', { headers }),
+    ])
+    expect([head.status, head.text]).toEqual([200, ''])
+    expect(head.headers.get('ETag')).toBe(get.headers.get('ETag'))
+    expect((await send('HEAD', '/orgs/current/info')).status).toBe(401)
+  })
+})
+
+describe('a body', () => {
+  const large = () => new Uint8Array(1024 * 1024 + 1).fill(32)
+  const post = async (init: object, headers: Record<string, string> = JSON_TYPE) => {
+    const { owner } = await newTenant()
+    const reply = await send('POST', '/workspaces', { ...init, headers: { 'X-Api-Key': owner.key, ...headers } })
+    return [reply.status, reply.body.code]
+  }
+
+  it('may be 1 MiB and not more, whatever it says of its length', async () => {
+    const streamed = () => {
+      let left = 64
+      return new ReadableStream({
+        pull: controller => (left-- > 0 ? controller.enqueue(new Uint8Array(64 * 1024)) : controller.close()),
+      })
+    }
+    expect(await post({ raw: large() })).toEqual([413, 'body_too_large'])
+    expect(await post({ raw: streamed() })).toEqual([413, 'body_too_large'])
+    expect(await post({ raw: '{}' }, { ...JSON_TYPE, 'Content-Length': '1048577' })).toEqual([413, 'body_too_large'])
+    const fits = `{"display_name":"a"}${' '.repeat(1024 * 1024 - 20)}`
+    expect(await post({ raw: fits })).toEqual([201, undefined])
+    expect(await post({ raw: fits.slice(1) }, { ...JSON_TYPE, 'Content-Length': '5' })).toEqual([
+      422,
+      'invalid_request',
+    ])
+  })
+
+  it.each(['text/plain', 'application/jsonx', 'application/x-www-form-urlencoded', 'json', ''])(
+    'of type %j is not read as JSON',
+    async type => {
+      expect(await post({ raw: '{"display_name":"a"}' }, { 'Content-Type': type })).toEqual([415, 'not_json'])
+    },
+  )
+
+  it.each(['application/json; charset=utf-8', 'APPLICATION/JSON', 'application/merge-patch+json'])(
+    'of type %j is read as JSON',
+    async type => {
+      expect((await post({ raw: '{"display_name":"a"}' }, { 'Content-Type': type }))[0]).toBe(201)
+    },
+  )
+
+  it('may be left out, and its type too, where nothing is required', async () => {
+    const { owner } = await newTenant()
+    const headers = { 'X-Api-Key': owner.key }
+    expect((await send('PATCH', '/orgs/current', { headers })).status).toBe(200)
+    expect((await send('DELETE', `/workspaces/${unusedId()}`, { headers })).status).toBe(404)
+  })
+
+  it.each([
+    ['no key', {}, 'key_missing'],
+    ['a mistyped key', { 'X-Api-Key': `slw_${'0'.repeat(42)}` }, 'key_malformed'],
+  ])('is not touched with %s', async (_, headers, code) => {
+    let pulled = false
+    const raw = new ReadableStream(
+      {
+        pull() {
+          pulled = true
+          throw new Error('was read')
+        },
+      },
+      { highWaterMark: 0 },
+    )
+    const reply = await send('POST', '/workspaces', { raw, headers: { ...JSON_TYPE, ...headers } })
+    expect([reply.status, reply.body.code]).toEqual([401, code])
+    expect(reply.headers.get('WWW-Authenticate')).toContain('Bearer')
+    expect(pulled).toBe(false)
+  })
+})
+
+describe('a faulty request', () => {
+  it('is told all its faults at once', async () => {
+    const { owner } = await newTenant()
+    const { body } = await owner.patch('/workspaces/x', { display_name: 1, require_if_match: 'yes' })
+    expect(body.errors.map(({ loc }: { loc: string[] }) => loc.join('.')).sort()).toEqual([
+      'body.display_name',
+      'body.require_if_match',
+      'path.workspace_id',
+    ])
+  })
+
+  it('is not one with members and parameters that nobody knows', async () => {
+    const { owner } = await newTenant()
+    const made = await owner.post('/workspaces?unknown=1', { display_name: 'a', unknown: { x: [1] } })
+    expect(made.status).toBe(201)
+    expect(made.body).not.toHaveProperty('unknown')
+  })
+})
+
+describe('an error of ours', () => {
+  it.each<[string, () => number]>([
+    [
+      'thrown by the code',
+      () => {
+        throw new Error('the inner truth')
+      },
+    ],
+    ['raised by the database', () => Number.NaN],
+  ])('%s is logged whole and answered with nothing but the request id', async (_, clockOffset) => {
+    const { key } = await newTenant()
+    const app = startApp({ overrides: { clockOffset } })
+    const { status, body, text, headers } = await send('GET', '/workspaces', { app, headers: { 'X-Api-Key': key } })
+    expect([status, body.code, body.request_id]).toEqual([500, 'internal', headers.get('X-Request-Id')])
+    expect(text).not.toMatch(/inner truth|interval|syntax|NaN/)
+    const logged = linesOf(body.request_id)
+    expect(logged).toHaveLength(2)
+    expect(logged[0]).toMatchObject({
+      level: 'error',
+      error: expect.any(String),
+      stack: expect.stringContaining(' at '),
+    })
+    expect(logged[0]!.message).toMatch(/inner truth|interval/)
+    expect(logged[1]).toMatchObject({ level: 'error', status: 500, code: 'internal' })
+  })
+
+  it('is a database that is away: come back soon', async () => {
+    const { key } = await newTenant()
+    const nowhere = 'postgres://nobody@127.0.0.1:1/none'
+    const addresses = { DATABASE_URL: nowhere, DATABASE_SYSTEM_URL: nowhere }
+    const closed = { ...addresses, DATABASE_GATEWAY_URL: 'http://127.0.0.1:1' }
+    const app = startApp({ settings: closed })
+    for (const [method, path] of [
+      ['GET', '/workspaces'],
+      ['POST', '/workspaces'],
+      ['GET', '/readyz'],
+    ] as const) {
+      const body = method === 'POST' ? { display_name: 'a' } : undefined
+      const reply = await send(method, path, { app, body, headers: { 'X-Api-Key': key } })
+      expect([reply.status, reply.body.code]).toEqual([503, 'database_unavailable'])
+      expect(Number(reply.headers.get('Retry-After'))).toBeGreaterThan(0)
+      expect(reply.text).not.toMatch(/127\.0\.0\.1|ECONN|nobody/)
+    }
+    expect((await send('GET', '/healthz', { app })).status).toBe(200)
+  })
+})

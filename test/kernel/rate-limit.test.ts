@@ -1,0 +1,149 @@
+import { afterEach, describe, expect, it } from 'vitest'
+import { VIEWER } from '../../src/access/built-in-roles.ts'
+import { finishPendingWork } from '../../src/kernel/wait-until.ts'
+import { NewListener } from '../../src/listeners/schema.ts'
+import { clock, newTenant, startApp, type Tenant } from '../support/app.ts'
+
+afterEach(() => {
+  clock.ahead = 0
+})
+
+const limitedTo = (limit: number) => startApp({ settings: { RATE_LIMIT_PER_MINUTE: String(limit) } })
+const remaining = async (caller: Pick<Tenant, 'get'>) =>
+  Number(/r=(\d+)/.exec((await caller.get('/workspaces')).headers.get('RateLimit')!)![1])
+
+async function burst<T>(times: number, act: (i: number) => Promise<T>): Promise<T[]> {
+  return Promise.all(Array.from({ length: times }, (_, i) => act(i)))
+}
+
+const makeKey = async (maker: Pick<Tenant, 'post'>, app: Tenant, input = {}) => {
+  const { body } = await maker.post('/workspaces/current/api-keys', { description: 'made', ...input })
+  return app.as(body.key)
+}
+
+describe('the rate of a key', () => {
+  const app = limitedTo(3)
+
+  it('is counted in the same trip, told, and refused when it is over', async () => {
+    const tenant = await newTenant({ app })
+    for (const left of [2, 1, 0]) {
+      const { status, headers } = await tenant.get('/workspaces')
+      expect(status).toBe(200)
+      expect(headers.get('RateLimit-Policy')).toBe('"key";q=3;w=60')
+      expect(headers.get('RateLimit')).toBe(`"key";r=${left};t=60`)
+    }
+    const refused = await tenant.get('/workspaces')
+    expect([refused.status, refused.body.code]).toEqual([429, 'rate_limited'])
+    expect(Number(refused.headers.get('Retry-After'))).toBeGreaterThan(50)
+    expect(refused.headers.get('RateLimit')).toBe(`"key";r=0;t=${refused.headers.get('Retry-After')}`)
+    expect((await tenant.owner.get('/workspaces')).status).toBe(200)
+    clock.ahead = 61_000
+    expect((await tenant.get('/workspaces')).headers.get('RateLimit')).toBe('"key";r=2;t=60')
+  })
+
+  it('is unlimited where the setting says 0', async () => {
+    const tenant = await newTenant()
+    expect((await tenant.get('/workspaces')).headers.get('RateLimit-Policy')).toBeNull()
+  })
+})
+
+describe('a budget', () => {
+  it('lets exactly as many of parallel requests through as it has', async () => {
+    const tenant = await newTenant({ app: limitedTo(10) })
+    const body = (i: number) => ({ key: `key-${i}` })
+    const replies = await burst(100, i => tenant.post('/v2/tag-keys', body(i)))
+    const statuses = replies.map(({ status }) => status)
+    expect([statuses.filter(one => one === 201).length, statuses.filter(one => one === 429).length]).toEqual([10, 90])
+    clock.ahead = 61_000
+    // What was refused has left nothing behind.
+    expect((await tenant.get('/v2/tag-keys?limit=100')).body.resources).toHaveLength(10)
+  })
+
+  it('is spent by requests that fail, whatever they fail with', async () => {
+    const tenant = await newTenant({ app: limitedTo(100) })
+    const { tenant_id, owner } = tenant
+    const path = `/workspaces/${tenant_id}`
+    const once = { 'Idempotency-Key': 'once' }
+    const outcomes: [string, () => Promise<{ status: number }>, number][] = [
+      ['permission_missing', () => tenant.post('/workspaces', { display_name: 'x' }), 403],
+      ['workspace_forbidden', () => tenant.get('/workspaces', { 'X-Tenant-Id': crypto.randomUUID() }), 403],
+      ['not found', () => tenant.get(`/v2/deployments/${crypto.randomUUID()}`), 404],
+      ['precondition_failed', () => tenant.patch(path, { display_name: 'x' }, { 'If-Match': '"99"' }), 412],
+      ['made', () => tenant.post('/v2/tag-keys', { key: 'one' }, once), 201],
+      ['replayed', () => tenant.post('/v2/tag-keys', { key: 'one' }, once), 201],
+      ['reused', () => tenant.post('/v2/tag-keys', { key: 'two' }, once), 422],
+      ['conflict', () => tenant.post('/v2/tag-keys', { key: 'one' }), 409],
+      [
+        'refused in SQL',
+        () => tenant.post('/workspaces/current/api-keys', { description: 'x', role_id: crypto.randomUUID() }),
+        404,
+      ],
+    ]
+    let left = await remaining(tenant)
+    for (const [name, act, status] of outcomes) {
+      expect((await act()).status, name).toBe(status)
+      left -= 2
+      expect(await remaining(tenant), name).toBe(left)
+    }
+    expect(await remaining(owner)).toBe(99)
+  })
+
+  it.each<[string, (tenant: Tenant) => Promise<{ status: number }>, number]>([
+    ['a body that does not fit', tenant => tenant.post('/v2/tag-keys', {}), 422],
+    ['a header that does not fit', tenant => tenant.get('/workspaces', { 'X-Tenant-Id': 'mine' }), 422],
+  ])('is spent by %s, after the answer', async (_, act, status) => {
+    const tenant = await newTenant({ app: limitedTo(10) })
+    expect(await remaining(tenant)).toBe(9)
+    for (const reply of await burst(9, () => act(tenant))) expect(reply.status).toBe(status)
+    await finishPendingWork()
+    expect((await tenant.get('/workspaces')).status).toBe(429)
+    // The instance remembers it, and reads no further body.
+    expect((await act(tenant)).status).toBe(429)
+    clock.ahead = 61_000
+    expect(await remaining(tenant)).toBe(9)
+  })
+
+  it('is shared by a key and all that were made with it', async () => {
+    const tenant = await newTenant({ app: limitedTo(10) })
+    const child = await makeKey(tenant, tenant)
+    const grandchild = await makeKey(child, tenant, { role_id: VIEWER })
+    expect(await remaining(grandchild)).toBe(7)
+    const replies = await burst(30, i => [tenant, child, grandchild][i % 3]!.get('/workspaces'))
+    expect(replies.filter(({ status }) => status === 200)).toHaveLength(7)
+    for (const caller of [tenant, child, grandchild]) expect((await caller.get('/workspaces')).status).toBe(429)
+    expect(await remaining(tenant.owner)).toBe(9)
+  })
+
+  it('of a workspace is none of another one, nor of the organization whose key made theirs', async () => {
+    const { owner, ...one } = await newTenant({ app: limitedTo(10) })
+    const second = (await owner.post('/workspaces', { display_name: 'Second' })).body.id as string
+    const keyOf = async (tenant: string) =>
+      (await owner.post('/workspaces/current/api-keys', { description: 'CI' }, { 'X-Tenant-Id': tenant })).body
+    const [leaked, sibling, other] = [await keyOf(one.tenant_id), await keyOf(one.tenant_id), await keyOf(second)]
+    await burst(30, () => one.as(leaked.key).get('/workspaces'))
+    expect((await one.as(sibling.key).get('/workspaces')).status).toBe(429)
+    expect(await remaining(one.as(other.key))).toBe(9)
+    const revoked = await owner.delete(`/orgs/current/api-keys/${leaked.id}`)
+    expect(revoked.status).toBe(204)
+    expect(await remaining(owner)).toBe(4)
+  })
+
+  it('is not spent by a key that was revoked', async () => {
+    const tenant = await newTenant({ app: limitedTo(10) })
+    const { body } = await tenant.post('/workspaces/current/api-keys', { description: 'leaked' })
+    await tenant.delete(`/workspaces/current/api-keys/${body.id}`)
+    for (const reply of await burst(20, () => tenant.as(body.key).get('/workspaces'))) expect(reply.status).toBe(401)
+    expect(await remaining(tenant)).toBe(7)
+  })
+
+  it('of a listener is its agents’ own', async () => {
+    const tenant = await newTenant({ app: limitedTo(10) })
+    const listener = (await tenant.post('/v2/listeners', NewListener.meta()!.example)).body.id
+    const keys = [1, 2].map(async () => (await tenant.post(`/v2/listeners/${listener}/keys`, {})).body.key as string)
+    const [one, two] = (await Promise.all(keys)).map(key => tenant.as(key))
+    // An agent may not look at workspaces: what it is refused counts.
+    for (const reply of await burst(10, i => [one!, two!][i % 2]!.get('/workspaces'))) expect(reply.status).toBe(403)
+    expect((await one!.get('/workspaces')).status).toBe(429)
+    expect(await remaining(tenant)).toBe(6)
+  })
+})

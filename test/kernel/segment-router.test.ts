@@ -1,0 +1,45 @@
+// The router finds what Hono's own would: names before parameters, middleware first, a method's own before what takes any.
+import { describe, expect, it } from 'vitest'
+import { SegmentRouter } from '../../src/kernel/segment-router.ts'
+
+const router = new SegmentRouter<string>()
+router.add('ALL', '*', 'middleware')
+for (const path of ['/', '/a', '/a/:id', '/a/current/b', '/a/current/b/:other', '/a/:id/c/:other']) {
+  router.add('GET', path, `GET ${path}`)
+  router.add('ALL', path, `ALL ${path}`)
+}
+const found = (method: string, path: string) =>
+  router.match(method, path)[0].map(([handler, params]) => [handler, params])
+
+describe('a path', () => {
+  it.each([
+    ['/', '/', {}],
+    ['/a', '/a', {}],
+    ['/a/1', '/a/:id', { id: '1' }],
+    ['/a/current', '/a/:id', { id: 'current' }],
+    ['/a/current/b', '/a/current/b', {}],
+    ['/a/current/b/2', '/a/current/b/:other', { other: '2' }],
+    ['/a/current/c/2', '/a/:id/c/:other', { id: 'current', other: '2' }],
+  ])('%s is %s', (path, route, params) => {
+    expect(found('GET', path)).toEqual([
+      ['middleware', {}],
+      [`GET ${route}`, params],
+      [`ALL ${route}`, params],
+    ])
+    expect(found('PUT', path)).toEqual([
+      ['middleware', {}],
+      [`ALL ${route}`, params],
+    ])
+  })
+
+  it.each(['', '/b', '/a/', '/a/1/', '/a/1/b', '/a//c/2', '/a/current/b/', '/a/1/c/2/3', 'a', '//'])(
+    '%s is none',
+    path => {
+      expect(found('GET', path)).toEqual([['middleware', {}]])
+    },
+  )
+
+  it.each(['/a/*', '/*/b', '*/b'])('%s is refused: it would be a name', path => {
+    expect(() => router.add('GET', path, 'never')).toThrow()
+  })
+})

@@ -1,0 +1,402 @@
+import { afterEach, beforeEach, describe, expect, it } from 'vitest'
+import { countTrips } from '#runtime'
+import type { Caller } from '../../src/kernel/context.ts'
+import type { Database } from '../../src/kernel/db.ts'
+import { sha256Hex } from '../../src/kernel/digest.ts'
+import { fail } from '../../src/kernel/errors.ts'
+import { discoverProvider } from '../../src/oauth/provider-discovery.ts'
+import {
+  clock,
+  foreignServers,
+  getApp,
+  getServices,
+  logLines,
+  newTenant,
+  readEvents,
+  type Tenant,
+  unusedId,
+  wrapTrips,
+} from '../support/app.ts'
+import { makeFakeFetch } from '../support/fake-fetch.ts'
+import {
+  AUTH_ORIGIN,
+  CLIENT_SECRETS,
+  countReservations,
+  DISCOVER_PATH,
+  getProviderPath,
+  MCP_ORIGIN,
+  makeDiscoverBody,
+  makeMcpServer,
+  PROVIDERS_PATH,
+  readProvider,
+} from '../support/providers.ts'
+
+const idempotencyHeader = (key: string) => ({ 'Idempotency-Key': key })
+const MINUTE = 60_000
+
+let world: ReturnType<typeof makeMcpServer>
+beforeEach(() => {
+  world = makeMcpServer()
+  foreignServers.fetch = world
+})
+afterEach(() => {
+  clock.ahead = 0
+  foreignServers.fetch = makeFakeFetch({})
+})
+
+const registrations = () =>
+  world.requests.filter(({ method, url }) => method === 'POST' && url === `${AUTH_ORIGIN}/register`)
+
+describe('discovering', () => {
+  it('makes a provider of an MCP server, with a client of its own', async () => {
+    const tenant = await newTenant()
+    const made = await tenant.post(DISCOVER_PATH, makeDiscoverBody())
+    expect(made.status).toBe(200)
+    const [client_id] = [...world.clients.keys()]
+    expect(made.body).toEqual({
+      id: expect.any(String),
+      organization_id: tenant.organization_id,
+      provider_id: 'found',
+      name: 'Found',
+      client_id,
+      auth_url: `${AUTH_ORIGIN}/authorize`,
+      token_url: `${AUTH_ORIGIN}/token`,
+      uses_pkce: true,
+      code_challenge_method: 'S256',
+      provider_type: 'mcp',
+      mcp_server_url: `${MCP_ORIGIN}/mcp`,
+      token_endpoint_auth_method: 'client_secret_post',
+      is_dynamic_client: true,
+      created_at: expect.any(String),
+      updated_at: expect.any(String),
+    })
+    expect((await tenant.get(PROVIDERS_PATH)).body).toEqual([made.body])
+    const one = (await tenant.get(getProviderPath('found'))).body
+    expect(one).toMatchObject({
+      ...made.body,
+      scopes: ['issues:read'],
+      issuer: AUTH_ORIGIN,
+      registration: 'dynamic',
+      revocation_url: `${AUTH_ORIGIN}/revoke`,
+      redirect_uri: `http://slipway.test/v2/auth/callback/${made.body.id}`,
+      warnings: [],
+    })
+    expect(world.clients.get(client_id!)).toMatchObject({ redirect_uris: [one.redirect_uri] })
+    expect(one.trace.map((hop: { url: string; status: number }) => [hop.url, hop.status])).toEqual([
+      [`${MCP_ORIGIN}/mcp`, 401],
+      [`${MCP_ORIGIN}/.well-known/oauth-protected-resource/mcp`, 200],
+      [`${AUTH_ORIGIN}/.well-known/oauth-authorization-server`, 200],
+      [`${AUTH_ORIGIN}/register`, 201],
+    ])
+    expect(await readProvider(tenant, 'found')).toMatchObject(CLIENT_SECRETS)
+    expect(await countReservations(tenant)).toBe(0)
+  })
+
+  it('takes a client and scopes that are given, and registers none', async () => {
+    const tenant = await newTenant()
+    const given = { client_id: 'mine', client_secret: 'my-secret-6650', scopes: ['a', 'b'] }
+    const { body } = await tenant.post(DISCOVER_PATH, makeDiscoverBody(given))
+    expect(body).toMatchObject({ client_id: 'mine', is_dynamic_client: false })
+    expect((await tenant.get(getProviderPath('found'))).body).toMatchObject({
+      scopes: ['a', 'b'],
+      registration: 'given',
+      redirect_uri: 'http://slipway.test/v2/auth/callback/found',
+    })
+    expect((await readProvider(tenant, 'found')).client_secret).toBe('my-secret-6650')
+    expect(registrations()).toEqual([])
+  })
+
+  it.each([
+    [{ client_secret: 'x' }, 'client_id'],
+    [{ registration: 'given' }, 'client_id'],
+    [{ registration: 'dynamic', client_id: 'x' }, 'registration'],
+    [{ registration: 'magic' }, 'registration'],
+    [{ provider_id: unusedId() }, 'provider_id'],
+    [{ provider_id: 'mcp-discover' }, 'provider_id'],
+    [{ name: ' ' }, 'name'],
+  ])('does not take %j', async (over, member) => {
+    const { status, body } = await (await newTenant()).post(DISCOVER_PATH, makeDiscoverBody(over))
+    expect([status, body.code, body.errors[0].loc[1]]).toEqual([422, 'invalid_request', member])
+    expect(world.requests).toEqual([])
+  })
+
+  it.each([
+    ['mcp.example.com/mcp', 'invalid_mcp_server_url'],
+    ['https://10.0.0.1/mcp', 'blocked_url'],
+    ['http://mcp.example.com/mcp', 'blocked_url'],
+    ['http://slipway.test/mcp', 'blocked_url'],
+  ])('does not go to %s', async (mcp_server_url, code) => {
+    const { status, body } = await (await newTenant()).post(DISCOVER_PATH, makeDiscoverBody({ mcp_server_url }))
+    expect([status, body.code]).toEqual([422, code])
+    expect(world.requests).toEqual([])
+  })
+
+  it('reads a list of PKCE methods that is not there as the organisation says', async () => {
+    world = makeMcpServer({ server: { code_challenge_methods_supported: undefined } })
+    foreignServers.fetch = world
+    const tenant = await newTenant()
+    expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).body.code).toBe('pkce_unsupported')
+    const inside = { 'X-Tenant-Id': tenant.tenant_id }
+    const assumed = await tenant.owner.patch('/orgs/current', { assume_s256: ['AUTH.example.com'] }, inside)
+    expect(assumed.body.assume_s256).toEqual(['auth.example.com'])
+    expect((await tenant.get('/orgs/current/info')).body.assume_s256).toEqual(['auth.example.com'])
+    expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).status).toBe(200)
+    expect((await tenant.get(getProviderPath('found'))).body.warnings).toMatchObject([{ code: 'pkce_assumed' }])
+  })
+
+  it('needs to know its workspace from an organisation key', async () => {
+    const { owner, tenant_id } = await newTenant()
+    expect((await owner.post(DISCOVER_PATH, makeDiscoverBody())).body.code).toBe('workspace_required')
+    expect((await owner.post(`${DISCOVER_PATH}?dry_run=true`, makeDiscoverBody())).body.code).toBe('workspace_required')
+    expect((await owner.post(DISCOVER_PATH, makeDiscoverBody(), { 'X-Tenant-Id': tenant_id })).status).toBe(200)
+  })
+})
+
+describe('a dry run', () => {
+  it('says what would be made, and writes and registers nothing', async () => {
+    const tenant = await newTenant()
+    const { status, body } = await tenant.post(`${DISCOVER_PATH}?dry_run=true`, makeDiscoverBody())
+    expect(status).toBe(200)
+    expect(body).toMatchObject({
+      provider_id: 'found',
+      mcp_server_url: `${MCP_ORIGIN}/mcp`,
+      registration: 'dynamic',
+      redirect_uri: null,
+      warnings: [],
+      metadata: {
+        issuer: AUTH_ORIGIN,
+        resource: `${MCP_ORIGIN}/mcp`,
+        registration_url: `${AUTH_ORIGIN}/register`,
+        scopes: ['issues:read'],
+      },
+    })
+    expect(body.trace).toHaveLength(3)
+    expect(registrations()).toEqual([])
+    expect((await tenant.get(PROVIDERS_PATH)).body).toEqual([])
+    expect(await countReservations(tenant)).toBe(0)
+    expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).status).toBe(200)
+    const taken = await tenant.post(`${DISCOVER_PATH}?dry_run=true`, makeDiscoverBody())
+    expect([taken.status, taken.body.code]).toEqual([409, 'provider_id_conflict'])
+  })
+
+  it('refuses where the real one would', async () => {
+    world = makeMcpServer({ server: { registration_endpoint: undefined } })
+    foreignServers.fetch = world
+    const tenant = await newTenant()
+    for (const path of [`${DISCOVER_PATH}?dry_run=true`, DISCOVER_PATH]) {
+      const { status, body } = await tenant.post(path, makeDiscoverBody())
+      expect([status, body.code]).toEqual([422, 'registration_unsupported'])
+    }
+  })
+})
+
+describe('the name', () => {
+  it('is found taken before anyone is asked', async () => {
+    const tenant = await newTenant()
+    await tenant.post(DISCOVER_PATH, makeDiscoverBody())
+    world.requests.length = 0
+    const { status, body } = await tenant.post(
+      DISCOVER_PATH,
+      makeDiscoverBody({ mcp_server_url: 'https://other.example.com/' }),
+    )
+    expect([status, body.code]).toEqual([409, 'provider_id_conflict'])
+    expect(world.requests).toEqual([])
+  })
+
+  it('is had by one of many at the same time, and one client is registered', async () => {
+    const tenant = await newTenant()
+    const replies = await Promise.all(Array.from({ length: 8 }, () => tenant.post(DISCOVER_PATH, makeDiscoverBody())))
+    expect(replies.map(reply => reply.status).sort()).toEqual([200, ...Array(7).fill(409)])
+    expect(registrations()).toHaveLength(1)
+    expect((await tenant.get(PROVIDERS_PATH)).body).toHaveLength(1)
+  })
+
+  it('is held against a provider by hand meanwhile, and free again after a failure', async () => {
+    const tenant = await newTenant()
+    const byHand = {
+      ...makeDiscoverBody(),
+      client_id: 'x',
+      auth_url: `${AUTH_ORIGIN}/a`,
+      token_url: `${AUTH_ORIGIN}/t`,
+    }
+    const meanwhile: unknown[] = []
+    foreignServers.fetch = async () => {
+      const { body } = await tenant.post(PROVIDERS_PATH, byHand)
+      meanwhile.push(body.code)
+      throw new TypeError('gone')
+    }
+    const failed = await tenant.post(DISCOVER_PATH, makeDiscoverBody())
+    expect([failed.status, failed.body.code]).toEqual([502, 'upstream_error'])
+    expect(meanwhile[0]).toBe('provider_id_conflict')
+    expect(await countReservations(tenant)).toBe(0)
+    expect((await tenant.post(PROVIDERS_PATH, byHand)).status).toBe(200)
+  })
+
+  it('is not held for ever by who never came back', async () => {
+    const tenant = await newTenant()
+    const stuck = makeMcpServer()
+    const later = Promise.withResolvers<void>()
+    const asked = Promise.withResolvers<void>()
+    foreignServers.fetch = async (input, init) => {
+      asked.resolve()
+      await later.promise
+      return stuck(input, init)
+    }
+    const first = tenant.post(DISCOVER_PATH, makeDiscoverBody())
+    await asked.promise
+    foreignServers.fetch = world
+    expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).body.code).toBe('provider_id_conflict')
+    clock.ahead = 3 * MINUTE
+    expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).status).toBe(200)
+    later.resolve()
+    expect((await first).body.code).toBe('provider_id_conflict')
+    expect([stuck.clients.size, world.clients.size]).toEqual([0, 1])
+  })
+})
+
+describe('repeated under its key', () => {
+  it('answers the same and asks nobody', async () => {
+    const tenant = await newTenant()
+    const first = await tenant.post(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k'))
+    world.requests.length = 0
+    const again = await tenant.post(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k'))
+    expect([again.status, again.text, again.headers.get('Idempotency-Replayed')]).toEqual([200, first.text, 'true'])
+    expect(world.requests).toEqual([])
+    const other = await tenant.post(DISCOVER_PATH, makeDiscoverBody({ name: 'Other' }), idempotencyHeader('k'))
+    expect([other.status, other.body.code]).toEqual([422, 'idempotency_key_reused'])
+  })
+
+  it('is told that the first is still in flight', async () => {
+    const tenant = await newTenant()
+    const replies = await Promise.all(
+      Array.from({ length: 5 }, () => tenant.post(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k'))),
+    )
+    const made = replies.filter(reply => reply.status === 200)
+    const waiting = replies.filter(reply => reply.body.code === 'idempotency_in_flight')
+    expect([made.length >= 1, made.length + waiting.length]).toEqual([true, 5])
+    for (const { headers } of waiting) expect(headers.get('Retry-After')).toBe('1')
+    expect(registrations()).toHaveLength(1)
+  })
+
+  it('is tried anew after a failure', async () => {
+    const tenant = await newTenant()
+    foreignServers.fetch = makeFakeFetch({})
+    expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k'))).status).toBe(502)
+    foreignServers.fetch = world
+    expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k'))).status).toBe(200)
+  })
+})
+
+describe('when the second trip fails', () => {
+  /** The verb as the edge calls it, with a database that is not always there. */
+  async function discoverThrough(tenant: Tenant, failing: (database: Database) => Database) {
+    const caller: Caller = {
+      ...getServices(),
+      database: failing(getApp().database),
+      actor: { kind: 'key', hash: sha256Hex(tenant.key) },
+      tenant: null,
+      origin: 'http://slipway.test',
+      requestId: `discover-${unusedId()}`,
+      ifMatch: null,
+      withoutIfMatch: false,
+      idempotency: null,
+      planDigest: null,
+      requestInfo: {},
+    }
+    return discoverProvider(caller, { ...makeDiscoverBody(), registration: 'auto', dry_run: false })
+  }
+  const away = () => fail('database_unavailable')
+
+  it('removes the fresh client upstream, and the reservation, when a key is revoked meanwhile', async () => {
+    const tenant = await newTenant()
+    const key = (await tenant.post('/workspaces/current/api-keys', { description: 'short-lived' })).body
+    foreignServers.fetch = async (input, init) => {
+      if (String(input) === `${AUTH_ORIGIN}/register`) await tenant.delete(`/workspaces/current/api-keys/${key.id}`)
+      return world(input, init)
+    }
+    const { status, body } = await tenant.as(key.key).post(DISCOVER_PATH, makeDiscoverBody())
+    expect([status, body.code]).toEqual([401, 'key_revoked'])
+    expect(registrations()).toHaveLength(1)
+    expect([world.clients.size, await countReservations(tenant)]).toEqual([0, 0])
+    expect((await tenant.get(PROVIDERS_PATH)).body).toEqual([])
+  })
+
+  it('removes the fresh client upstream when the database is away for the write', async () => {
+    const tenant = await newTenant()
+    const failing = (database: Database): Database => {
+      let trip = 0
+      return wrapTrips(database, act => statements => (++trip === 2 ? Promise.reject(away()) : act(statements)))
+    }
+    await expect(discoverThrough(tenant, failing)).rejects.toMatchObject({ code: 'database_unavailable' })
+    expect([registrations().length, world.clients.size, await countReservations(tenant)]).toEqual([1, 0, 0])
+    expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).status).toBe(200)
+  })
+
+  it('removes the fresh client upstream when the database does not come back', async () => {
+    const tenant = await newTenant()
+    const failing = (database: Database): Database => {
+      let trip = 0
+      return wrapTrips(database, act => statements => (++trip > 1 ? Promise.reject(away()) : act(statements)))
+    }
+    await expect(discoverThrough(tenant, failing)).rejects.toMatchObject({ code: 'database_unavailable' })
+    expect([registrations().length, world.clients.size, await countReservations(tenant)]).toEqual([1, 0, 1])
+    clock.ahead = 3 * MINUTE
+    expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).status).toBe(200)
+  })
+
+  it('keeps the client when only the reply of the write was lost', async () => {
+    const tenant = await newTenant()
+    const failing = (database: Database): Database => {
+      let trip = 0
+      return wrapTrips(database, act => async statements => {
+        const results = await act(statements)
+        if (++trip === 2) throw away()
+        return results
+      })
+    }
+    await expect(discoverThrough(tenant, failing)).rejects.toMatchObject({ code: 'database_unavailable' })
+    expect([world.clients.size, (await tenant.get(PROVIDERS_PATH)).body.length]).toEqual([1, 1])
+  })
+})
+
+it('leaves one event, and no secret in any answer, event, trace or line of the log', async () => {
+  const tenant = await newTenant()
+  const replies = [
+    await tenant.post(
+      `${DISCOVER_PATH}?dry_run=true`,
+      makeDiscoverBody({ mcp_server_url: `${MCP_ORIGIN}/mcp?key=query-secret-1188` }),
+    ),
+    await tenant.post(DISCOVER_PATH, makeDiscoverBody()),
+    await tenant.get(PROVIDERS_PATH),
+    await tenant.get(getProviderPath('found')),
+    await tenant.post(
+      DISCOVER_PATH,
+      makeDiscoverBody({ provider_id: 'other', client_id: 'x', client_secret: 'given-secret-4410' }),
+    ),
+  ]
+  const events = await Promise.all(replies.map(reply => readEvents(reply.headers.get('X-Request-Id')!)))
+  expect(events.flat()).toMatchObject([
+    { type: 'oauth_provider.created', data: expect.stringContaining('"dynamic"') },
+    { type: 'oauth_provider.created', data: expect.stringContaining('"given"') },
+  ])
+  const trace = JSON.stringify(replies[0]!.body.trace)
+  const everything = [JSON.stringify(events), JSON.stringify(logLines), ...replies.map(reply => reply.text)].join()
+  for (const secret of [...Object.values(CLIENT_SECRETS), 'given-secret-4410']) expect(everything).not.toContain(secret)
+  expect(trace).not.toContain('query-secret-1188')
+})
+
+it('makes one trip before and one after, one for a dry run and for a replay, and none for what cannot be', async () => {
+  const tenant = await newTenant()
+  const counted = async (path: string, body: object, headers: Record<string, string> = {}) => {
+    const id = `trip-discover-${unusedId()}`
+    await tenant.post(path, body, { ...headers, 'X-Request-Id': id })
+    return countTrips(id)
+  }
+  expect([
+    await counted(`${DISCOVER_PATH}?dry_run=true`, makeDiscoverBody()),
+    await counted(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k')),
+    await counted(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k')),
+    await counted(DISCOVER_PATH, makeDiscoverBody()),
+    await counted(DISCOVER_PATH, makeDiscoverBody({ mcp_server_url: 'https://10.0.0.1/' })),
+  ]).toEqual([1, 2, 1, 1, 0])
+})

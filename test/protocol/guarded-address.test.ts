@@ -1,0 +1,167 @@
+import ipaddr from 'ipaddr.js'
+import { describe, expect, it } from 'vitest'
+import { Failure } from '../../src/kernel/errors.ts'
+import { requireAllowedUrl } from '../../src/kernel/guarded-fetch.ts'
+import {
+  embedInIpv6,
+  PUBLIC_ADDRESSES,
+  REFUSED_HOSTNAMES,
+  RESERVED_IPV4,
+  RESERVED_IPV6,
+  spellIpv4,
+} from '../support/address-cases.ts'
+import * as fc from '../support/seeded-fast-check.ts'
+
+const ORIGIN = 'https://slipway.example.com'
+const outcome = (text: string, policy = {}, origin = ORIGIN): string => {
+  try {
+    return requireAllowedUrl({ publicUrl: undefined, allowLoopback: false, ...policy }, origin, text).href
+  } catch (error) {
+    if (error instanceof Failure) return error.code
+    throw error
+  }
+}
+const bracketed = (v6: string) => `[${v6}]`
+const literals = [...RESERVED_IPV4, ...PUBLIC_ADDRESSES.filter(one => !one.includes(':'))]
+const hosts = [
+  ...literals.flatMap(spellIpv4),
+  ...RESERVED_IPV4.flatMap(embedInIpv6).map(bracketed),
+  ...[...RESERVED_IPV6, ...PUBLIC_ADDRESSES.filter(one => one.includes(':'))].map(bracketed),
+  ...['[fe80::1%25eth0]', '[::1]', '[0:0:0:0:0:0:0:1]', '[0000::0001]', '0', '0x0', '127.1', '0x7f.1', '017700000001'],
+  ...REFUSED_HOSTNAMES,
+]
+
+describe('an address of a public host', () => {
+  it.each([
+    ['https://mcp.example.com', 'https://mcp.example.com/'],
+    ['https://MCP.Example.COM/Path?a=b', 'https://mcp.example.com/Path?a=b'],
+    ['https://mcp.example.com./mcp', 'https://mcp.example.com/mcp'],
+    ['https://mcp.example.com/mcp#part', 'https://mcp.example.com/mcp'],
+    ['https://mcp.example.com:443/', 'https://mcp.example.com/'],
+    ['https://mcp.example.com:8443/', 'https://mcp.example.com:8443/'],
+    ['https://bücher.example.com/', 'https://xn--bcher-kva.example.com/'],
+    ['https://under_score.example.com/', 'https://under_score.example.com/'],
+    ['https://10.example.com/', 'https://10.example.com/'],
+    ['https://localhost.example.com/', 'https://localhost.example.com/'],
+    ['https://0x7f.example.com/', 'https://0x7f.example.com/'],
+    ['https://slipway.example.com.evil.example/', 'https://slipway.example.com.evil.example/'],
+  ])('%s is fetched', (text, href) => expect(outcome(text)).toBe(href))
+})
+
+describe('is not fetched', () => {
+  it.each([...new Set(hosts)])('the host %s', host => {
+    for (const text of [`https://${host}/`, `https://${host}:8443/mcp?a=b#c`, `http://${host}/`])
+      expect(outcome(text), text).toBe('blocked_url')
+  })
+
+  it.each([
+    ...['http://mcp.example.com', 'ftp://mcp.example.com', 'file:///etc/passwd', 'data:text/plain,x', 'javascript:1'],
+    ...['blob:https://mcp.example.com/x', 'ws://mcp.example.com', 'wss://mcp.example.com', 'gopher://mcp.example.com'],
+    ...['about:blank', 'mailto:a@example.com', 'https:', 'https://', 'https:///', '', ' ', 'mcp.example.com', '/mcp'],
+    ...['//mcp.example.com', 'https://a@mcp.example.com', 'https://a:b@mcp.example.com', 'https://:b@mcp.example.com'],
+    ...[
+      'https://mcp.example.com@127.0.0.1',
+      'https://127.0.0.1#@mcp.example.com',
+      'https://127.0.0.1\\@mcp.example.com',
+    ],
+    ...[
+      'https:\\\\mcp.example.com',
+      'https://mcp.exa\nmple.com',
+      'https://mcp.example.com\t',
+      ' https://mcp.example.com',
+    ],
+    ...['https://mcp.example.com\u0000.evil.example', 'https://mcp.example.com/\u00a0', 'https://mcp.example.com:0'],
+    ...[
+      'https://mcp.example.com:22',
+      'https://mcp.example.com:25',
+      'https://mcp.example.com:80',
+      'https://mcp.example.com:99999',
+    ],
+    ...[
+      `${ORIGIN}/mcp`,
+      `${ORIGIN}:8443/`,
+      'https://SLIPWAY.example.com./',
+      `https://mcp.example.com/${'a'.repeat(2048)}`,
+    ],
+  ])('%j', text => expect(outcome(text)).toBe('blocked_url'))
+
+  it('this installation, by its public address either', () => {
+    const policy = { publicUrl: 'https://public.example.com' }
+    expect(outcome('https://public.example.com/', policy)).toBe('blocked_url')
+    expect(outcome(`${ORIGIN}/`, policy)).toBe('blocked_url')
+    expect(outcome('https://mcp.example.com/', policy, '')).toBe('https://mcp.example.com/')
+  })
+})
+
+describe('where loopback is allowed', () => {
+  const dev = (text: string) => outcome(text, { allowLoopback: true }, 'http://127.0.0.1:8787')
+
+  it.each([
+    'http://127.0.0.1:3001/mcp',
+    'http://127.1.2.3:3001/',
+    'http://[::1]:3001/',
+    'http://localhost:3001/',
+    'http://localhost/',
+  ])('%s is fetched', text => expect(dev(text)).toBe(text))
+
+  it('nothing else is loosened', () => {
+    for (const host of new Set(hosts)) {
+      const text = `http://${host}:3001/`
+      const kept = URL.canParse(text) ? new URL(text).hostname.replace(/\.$/, '') : ''
+      if (/^(127\..*|localhost|\[::1\])$/.test(kept)) continue
+      expect(dev(text), text).toBe('blocked_url')
+      expect(dev(`https://${host}/`), text).toBe('blocked_url')
+    }
+    for (const text of [
+      'http://mcp.example.com/',
+      'http://a@127.0.0.1:3001/',
+      'ftp://127.0.0.1/',
+      'http://127.0.0.1:22/',
+    ])
+      expect(dev(text), text).toBe('blocked_url')
+  })
+
+  it('this installation is not fetched, by whatever name of this machine', () => {
+    for (const host of ['127.0.0.1', 'localhost', '[::1]', '127.9.9.9'])
+      expect(dev(`http://${host}:8787/v2/deployments`)).toBe('blocked_url')
+  })
+})
+
+it('whatever is fetched has a public name for a host', () => {
+  const number = fc.nat({ max: 0xffffffff })
+  const quad = fc.tuple(number).map(([one]) => [24, 16, 8, 0].map(bits => (one >>> bits) & 255).join('.'))
+  const host = fc.oneof(
+    quad.chain(one => fc.constantFrom(...spellIpv4(one))),
+    quad.chain(one => fc.constantFrom(...embedInIpv6(one).map(bracketed))),
+    fc.ipV6().map(bracketed),
+    fc.ipV4Extended(),
+    fc.constantFrom(...REFUSED_HOSTNAMES),
+    fc.domain(),
+    fc.string({ unit: 'grapheme', maxLength: 20 }),
+  )
+  const scheme = fc.constantFrom('https://', 'http://', 'HTTPS:', 'https:/', 'ftp://')
+  const rest = fc.oneof(fc.webPath(), fc.string({ maxLength: 20 }))
+  const address = fc.oneof(
+    fc.tuple(scheme, host, rest).map(parts => parts.join('')),
+    fc.webUrl({ withQueryParameters: true }),
+    fc.string(),
+  )
+  fc.assert(
+    fc.property(address, text => {
+      const href = outcome(text)
+      if (href === 'blocked_url') return
+      const { protocol, hostname, username, password, hash } = new URL(href)
+      expect({ protocol, username, password, hash }).toEqual({
+        protocol: 'https:',
+        username: '',
+        password: '',
+        hash: '',
+      })
+      expect(hostname).toMatch(/^[a-z0-9_-]+(\.[a-z0-9_-]+)+$/)
+      const bare = hostname.replace(/^\[|\]$/g, '')
+      if (ipaddr.isValid(bare)) expect(ipaddr.process(bare).range()).toBe('unicast')
+      expect(ipaddr.isValid(bare)).toBe(false)
+    }),
+    { numRuns: 5000 },
+  )
+})

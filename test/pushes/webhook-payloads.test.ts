@@ -1,0 +1,213 @@
+import examples from '@octokit/webhooks-examples'
+import { sql } from 'drizzle-orm'
+import { describe, expect, it } from 'vitest'
+import { type Row, runAsSystem } from '../../src/kernel/db.ts'
+import { type HostEvent, parseDelivery, refSpellings, repoKey } from '../../src/pushes/webhook-payloads.ts'
+import { getApp } from '../support/app.ts'
+
+type Example = { name: string; examples: Record<string, unknown>[] }
+const allExamples = ((examples as unknown as { default?: Example[] }).default ?? examples) as unknown as Example[]
+const examplesOf = (name: string) => allExamples.find(one => one.name === name)!.examples
+// biome-ignore lint/suspicious/noExplicitAny: the host's payloads, as published
+type Payload = any
+
+describe('what the host publishes as examples', () => {
+  it.each(examplesOf('push').map((payload, i) => [i, payload] as const))('push %i is read', (_, payload: Payload) => {
+    const event = parseDelivery('push', payload)!
+    const gone = /^0+$/.test(payload.after)
+    expect(event).toEqual({
+      kind: 'push',
+      repo_urls: [payload.repository.html_url, payload.repository.clone_url],
+      ref: payload.ref,
+      before: /^0+$/.test(payload.before) ? null : payload.before,
+      after: gone ? null : payload.after,
+      created: payload.created,
+      deleted: payload.deleted,
+      forced: payload.forced,
+      commit: payload.head_commit && {
+        sha: payload.head_commit.id,
+        message: payload.head_commit.message,
+        author: payload.head_commit.author.name,
+      },
+      sender: payload.sender.login,
+      installation: payload.installation ? String(payload.installation.id) : null,
+    })
+    expect(payload.deleted).toBe(gone)
+  })
+
+  it.each(examplesOf('pull_request').map((payload, i) => [`${payload.action} ${i}`, payload] as const))(
+    'pull_request %s is read',
+    (_, payload: Payload) => {
+      const event = parseDelivery('pull_request', payload)
+      if (!['opened', 'reopened', 'synchronize', 'closed'].includes(payload.action)) return expect(event).toBeNull()
+      const { head, base } = payload.pull_request
+      expect(event).toMatchObject({
+        kind: 'pull_request',
+        action: payload.action,
+        number: payload.number,
+        branch: head.ref,
+        head_sha: head.sha,
+        fork: head.repo?.full_name !== base.repo.full_name,
+        sender: payload.sender.login,
+      })
+    },
+  )
+
+  it.each([...examplesOf('create'), ...examplesOf('delete')].map((payload, i) => [i, payload] as const))(
+    'create or delete %i is a ref that moved',
+    (_, payload: Payload) => {
+      const deleted = !('master_branch' in payload)
+      const event = parseDelivery(deleted ? 'delete' : 'create', payload)
+      if (payload.ref_type === 'repository') return expect(event).toBeNull()
+      const ref = `refs/${payload.ref_type === 'tag' ? 'tags' : 'heads'}/${payload.ref}`
+      expect(event).toMatchObject({ kind: 'push', ref, deleted, created: !deleted, after: null })
+    },
+  )
+
+  it.each(
+    ['installation', 'installation_repositories'].flatMap(name => examplesOf(name).map(one => [name, one] as const)),
+  )('%s is read', (name, payload: Payload) => {
+    const installation = String(payload.installation.id)
+    const moved = ['deleted', 'suspend', 'unsuspend'].includes(payload.action)
+    const action = name === 'installation' ? payload.action : 'repositories'
+    const expected = name === 'installation' && !moved ? null : expect.objectContaining({ action, installation })
+    expect(parseDelivery(name, payload)).toEqual(expected)
+  })
+
+  it('whatever else it delivers asks for nothing', () => {
+    const read = ['push', 'pull_request', 'create', 'delete', 'installation', 'installation_repositories']
+    for (const { name, examples } of allExamples.filter(one => !read.includes(one.name)))
+      for (const payload of examples) expect(parseDelivery(name, payload), name).toBeNull()
+  })
+})
+
+const sha = (digit: string) => digit.repeat(40)
+const repository = { id: 7, html_url: 'https://git.example.com/a/b', clone_url: 'https://git.example.com/a/b.git' }
+const sender = { id: 1, login: 'ada' }
+
+describe('Gitea’s own ways', () => {
+  const cases: [string, string, object, Partial<HostEvent> | null][] = [
+    [
+      'a push names its head among its commits',
+      'push',
+      {
+        ref: 'refs/heads/main',
+        before: sha('a'),
+        after: sha('b'),
+        commits: [{ id: sha('b'), message: 'Two\n', author: { name: 'Ada', email: 'a@example.com', username: 'ada' } }],
+      },
+      { kind: 'push', commit: { sha: sha('b'), message: 'Two\n', author: 'Ada' }, created: false, deleted: false },
+    ],
+    [
+      'a branch’s end is told by delete',
+      'delete',
+      { ref: 'old', ref_type: 'branch' },
+      { ref: 'refs/heads/old', deleted: true } as never,
+    ],
+    [
+      'a pull request is synchronized',
+      'pull_request_sync',
+      {
+        action: 'synchronized',
+        number: 3,
+        pull_request: {
+          updated_at: '2026-01-02T03:04:05+01:00',
+          head: { ref: 'x', sha: sha('c'), repo: { id: 8 } },
+          base: { repo: { id: 7 } },
+        },
+      },
+      { kind: 'pull_request', action: 'synchronize', fork: true, at: '2026-01-02T02:04:05.000Z' },
+    ],
+  ]
+  it.each(cases)('%s', (_, name, payload, expected) => {
+    expect(parseDelivery(name, { ...payload, repository, sender })).toMatchObject(expected!)
+  })
+
+  it('refuses what the host does not document', () => {
+    expect(() => parseDelivery('push', { ref: 'refs/heads/main' })).toThrow()
+    expect(() => parseDelivery('pull_request', { action: 'opened', number: 'one', repository })).toThrow()
+  })
+
+  it('keeps no NUL and no lone surrogate', () => {
+    const commits = [{ id: sha('b'), message: 'a\0b\ud800', author: { name: '\0' } }]
+    const event = parseDelivery('push', {
+      ref: 'refs/heads/m',
+      before: sha('0'),
+      after: sha('b'),
+      commits,
+      repository,
+      sender,
+    })
+    expect(event).toMatchObject({ created: true, before: null, commit: { message: 'ab\ufffd', author: '' } })
+  })
+})
+
+describe('the key of a repository', () => {
+  const slashes = `https://git.example.com${'/'.repeat(2020)}x`
+  const keys = [
+    ['https://GitHub.com/Acme/Shop.git', 'github.com/acme/shop'],
+    ['https://github.com/acme/shop/', 'github.com/acme/shop'],
+    ['http://git.example.com:3000/a/b.git/', 'git.example.com:3000/a/b'],
+    ['https://git.example.com/a/b//.git//', 'git.example.com/a/b'],
+    ['https://git.example.com/a/b.git.git', 'git.example.com/a/b.git'],
+    ['https://git.example.com/a/b.git/.git', 'git.example.com/a/b.git'],
+    ['https://git.example.com/http://a', 'git.example.com/http://a'],
+    ['https://git.example.com/.git', 'git.example.com'],
+    [slashes, slashes.slice('https://'.length)],
+    [`https://a/b${'/'.repeat(2000)}`, 'a/b'],
+    [`https://a/b${'/.git'.repeat(400)}`, `a/b${'/.git'.repeat(399)}`],
+  ] as const
+  it.each(keys)('%s is %s', (url, key) => expect(repoKey(url)).toBe(key))
+
+  it('is computed the same by the column of deployments', async () => {
+    const column = sql<Row>`select pg_get_expr(adbin, adrelid) from pg_attrdef
+      where adrelid = 'deployments'::regclass and pg_get_expr(adbin, adrelid) like '%repo_url%'`
+    const [[[expression]]] = (await runAsSystem(getApp().database, column)) as [[[string]]]
+    const urls = JSON.stringify(keys.map(([repo_url]) => ({ source_config: { repo_url } })))
+    const query = sql<Row>`select ${sql.raw(expression)} from json_to_recordset(${urls}::json) as t(source_config json)`
+    const [rows] = (await runAsSystem(getApp().database, query)) as [Row[]]
+    expect(rows.map(([key]) => key)).toEqual(keys.map(([, key]) => key))
+  })
+})
+
+describe('a payload that is too long is refused before anything is matched', () => {
+  const push = { ref: 'refs/heads/main', before: sha('a'), after: sha('b'), repository, sender }
+  const pull_request = {
+    updated_at: '2026-01-02T03:04:05Z',
+    head: { ref: 'x', sha: sha('c'), repo: { id: 8 } },
+    base: { repo: { id: 7 } },
+  }
+  const pull = { action: 'opened', number: 1, pull_request, repository, sender }
+  const commit = { id: sha('b'), message: 'One' }
+  it.each<[string, string, object]>([
+    ['ref', 'push', { ...push, ref: 'a'.repeat(256) }],
+    ['sha', 'push', { ...push, after: 'a'.repeat(1_000_000) }],
+    ['address', 'push', { ...push, repository: { ...repository, html_url: `https://a/${'/'.repeat(16_384)}` } }],
+    ['list of commits', 'push', { ...push, commits: Array(2049).fill(commit) }],
+    ['kind of ref', 'create', { ...push, ref_type: 'b'.repeat(256) }],
+    [
+      'branch',
+      'pull_request',
+      { ...pull, pull_request: { ...pull_request, head: { ref: 'a'.repeat(256), sha: sha('c') } } },
+    ],
+    ['time', 'pull_request', { ...pull, pull_request: { ...pull_request, updated_at: '2'.repeat(1_000_000) } }],
+    ['action', 'pull_request', { ...pull, action: 'o'.repeat(256) }],
+    ['number', 'pull_request', { ...pull, number: 2 ** 31 }],
+  ])('%s', (_, name, payload) => expect(() => parseDelivery(name, payload)).toThrow())
+
+  it('but for names and messages, which are cut', () => {
+    const long = 'a'.repeat(1_000_000)
+    const event = parseDelivery('push', { ...push, commits: [{ ...commit, message: long }], sender: { login: long } })
+    expect(event).toMatchObject({ sender: long.slice(0, 255), commit: { message: long.slice(0, 2000) } })
+  })
+
+  it.each(['constructor', '__proto__'])('and %s is no action and no kind of ref', name => {
+    expect(parseDelivery('pull_request', { ...pull, action: name })).toBeNull()
+    expect(parseDelivery('create', { ...push, ref_type: name })).toBeNull()
+  })
+})
+
+it('a branch is spelt three ways, a tag one', () => {
+  expect(refSpellings('refs/heads/a/b')).toEqual(['refs/heads/a/b', 'a/b', 'heads/a/b'])
+  expect(refSpellings('refs/tags/v1')).toEqual(['refs/tags/v1'])
+})

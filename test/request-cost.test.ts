@@ -1,0 +1,132 @@
+// What a hostile request costs at most: 50 ms of CPU per 64 KiB, and never so much that others wait (R15).
+import { describe, expect, it } from 'vitest'
+import { newApiKey } from '../src/kernel/crypto.ts'
+import { Failure } from '../src/kernel/errors.ts'
+import * as documents from '../src/oauth/metadata-documents.ts'
+import { STAGES } from '../src/oauth/stage-failure.ts'
+import * as deliveries from '../src/pushes/webhook-payloads.ts'
+import { parseDelivery } from '../src/pushes/webhook-payloads.ts'
+import { findOperation, guardedOperations, startApp } from './support/app.ts'
+import { expectCheap, getCpuBudget, validateBody } from './support/cpu-cost.ts'
+import { makeLargestBodies, makeLargestUnknownBodies } from './support/largest-bodies.ts'
+import * as fc from './support/seeded-fast-check.ts'
+
+const SMALL = 64 * 1024
+const LARGE = 1024 * 1024 - 8 * 1024
+const app = startApp()
+const key = newApiKey()
+
+/** Nobody’s key: a body that is valid is refused behind it. */
+async function send(method: string, path: string, text: string): Promise<Response> {
+  const headers = { 'X-Api-Key': key, 'Content-Type': 'application/json' }
+  const reply = await app.fetch(new Request(`http://slipway.test${path}`, { method, headers, body: text }))
+  await reply.text()
+  return reply
+}
+
+const filled = (count: number, one: unknown) => Array(count).fill(one)
+const PEM = `-----BEGIN PRIVATE KEY-----${' '.repeat(60_000)}`
+const LONG = `${'*'.repeat(8)}${'a'.repeat(50_000)}`
+const variables = (count: number) => {
+  const sidecars = filled(20, { name: 'a', image: 'a', env: filled(count, {}) })
+  return { source_config: { resource_spec: { sidecars } } }
+}
+
+const withBody = guardedOperations.filter(one => one.body && !one.variant)
+const bodies = [...new Map(withBody.map(one => [one.body, one])).values()]
+const pathOf = (path: string) => path.replace(/\{number\}/g, '1').replace(/\{\w+\}/g, crypto.randomUUID())
+
+describe('a request costs little', () => {
+  it.each(bodies.map(one => [one.id, one] as const))('%s, whatever its body', async (_, { method, path, body }) => {
+    for (const { name, text } of makeLargestBodies(body!, SMALL)) {
+      const run = async () =>
+        expect([401, 413, 422]).toContain((await send(method.toUpperCase(), pathOf(path), text)).status)
+      await expectCheap(name, Buffer.byteLength(text), run)
+    }
+  })
+
+  it.each(bodies.map(one => [one.id, one] as const))('%s, and the largest body', async (_, { body }) => {
+    expect(getCpuBudget(LARGE)).toBe(250)
+    // Each seed tries others, and `npm run fuzz` all of them.
+    const some = makeLargestBodies(body!, LARGE).filter((_, i) => fc.each || (i + fc.seed) % 40 === 0)
+    for (const { name, text } of some) await expectCheap(name, Buffer.byteLength(text), () => validateBody(body!, text))
+  })
+
+  it.each<[string, string, string, object]>([
+    ['a key of 60 KB of spaces', 'POST', '/v1/integrations/forge/githost', { private_key: PEM }],
+    [
+      '60,000 containers',
+      'POST',
+      '/v2/deployments',
+      { source_config: { resource_spec: { sidecars: filled(60_000, {}) } } },
+    ],
+    ['300,000 secrets', 'POST', '/v2/deployments', { secrets: filled(300_000, {}) }],
+    ['300,000 variables', 'POST', '/v2/deployments', variables(15_000)],
+    ['variables as many as are read', 'POST', '/v2/deployments', variables(450)],
+    ['long branches', 'PUT', `/v2/deployments/${crypto.randomUUID()}/preview-policy`, { branches: filled(20, LONG) }],
+  ])('%s, which once stopped the server', async (name, method, path, body) => {
+    const text = JSON.stringify(body)
+    await expectCheap(name, text.length, () => validateBody(findOperation(method, path)!.body!, text))
+    await expectCheap(name, text.length, async () =>
+      expect([401, 422]).toContain((await send(method, path, text)).status),
+    )
+  })
+
+  it.each(['a&', '&', 'state&', 'state=a&', '+=%&', 'a=%41&'])(
+    'a form of many %s, which no key has to come with',
+    async unit => {
+      const headers = { 'Content-Type': 'application/x-www-form-urlencoded' }
+      for (const size of [SMALL, 4 * SMALL, LARGE]) {
+        const body = unit.repeat(size / unit.length)
+        await expectCheap(unit, size, async () => {
+          const request = new Request('http://slipway.test/v2/auth/callback/a', { method: 'POST', headers, body })
+          expect([400, 413]).toContain((await app.fetch(request)).status)
+        })
+      }
+    },
+  )
+
+  it.each([SMALL, LARGE])('one of %i bytes that fits no schema', async size => {
+    const { body } = bodies.find(one => one.id === 'createDeployment')!
+    for (const { name, text } of makeLargestUnknownBodies(size))
+      await expectCheap(name, Buffer.byteLength(text), () => validateBody(body!, text))
+  })
+
+  it.each([
+    ['push', deliveries.PushPayload],
+    ['create', deliveries.RefPayload],
+    ['pull_request', deliveries.PullRequestPayload],
+    ['installation', deliveries.InstallationPayload],
+  ] as const)('an event %s of a git host, whatever it says', async (event, schema) => {
+    for (const { name, text } of makeLargestBodies(schema, 4 * SMALL)) {
+      const run = () => {
+        try {
+          parseDelivery(event, JSON.parse(text))
+        } catch (error) {
+          expect((error as Error).name).toBe('ZodError')
+        }
+      }
+      await expectCheap(name, Buffer.byteLength(text), run)
+    }
+  })
+
+  it.each([
+    ['resource', documents.ResourceMetadata],
+    ['server', documents.ServerMetadata],
+  ] as const)('the metadata of an OAuth %s, whatever it says', async (_, shape) => {
+    for (const { name, text } of makeLargestBodies(shape, SMALL)) {
+      const run = () => {
+        try {
+          documents.parseMetadata(
+            shape,
+            { document: JSON.parse(text), address: 'https://auth.example.com' },
+            STAGES.server,
+          )
+        } catch (error) {
+          expect(error).toBeInstanceOf(Failure)
+        }
+      }
+      await expectCheap(name, Buffer.byteLength(text), run)
+    }
+  })
+})

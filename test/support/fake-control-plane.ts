@@ -1,0 +1,284 @@
+// A control plane in a few lines, as PROTOCOL.md has it, for the agent to talk to: what is wanted is said by the test, what was reported kept.
+import { createCipheriv, createECDH, createHash, hkdfSync, randomBytes, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { createServer } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { json } from 'node:stream/consumers'
+import type * as z from 'zod'
+import { CredentialWish } from '../../src/protocol/credentials.schema.ts'
+import { LogBatch } from '../../src/protocol/logs.schema.ts'
+import { Poll, Release } from '../../src/protocol/poll.schema.ts'
+import { type Report, type ReportResult, Reports } from '../../src/protocol/report.schema.ts'
+import { withDefaults } from '../../src/protocol/resources.schema.ts'
+import type { RevisionWork, Work } from '../../src/protocol/work.schema.ts'
+
+export type ControlPlane = Awaited<ReturnType<typeof startControlPlane>>
+type WantedWork = { work: Work; changedAt: number; secrets: Map<string, object> }
+
+export async function startControlPlane() {
+  const listener_id = randomUUID()
+  const works = new Map<string, WantedWork>()
+  const reports: Report[] = []
+  const logs: { of: string; kind: string; message: string }[] = []
+  const streams = new Map<string, number>()
+  let lease = { agent: '', fence: 0 }
+  let moved = 0
+  let away = false
+  let wake: () => void = () => {}
+  /** Polls hear of nothing new; what is done about each report before it is judged; a deployment of which no report can be read. */
+  const odd = { deaf: false, onReport: (_: Report) => {}, unreadable: '' }
+
+  const touch = (one: WantedWork) => {
+    one.work = { ...one.work, generation: one.work.generation + 1 }
+    one.changedAt = ++moved
+    wake()
+  }
+  const digest = () => {
+    let all = 0n
+    for (const [id, { work }] of works)
+      all ^= createHash('sha256').update(`${id}:${work.generation}`).digest().readBigUInt64BE()
+    return all.toString(16).padStart(16, '0')
+  }
+  const sealedFor = ({ work, secrets }: WantedWork, key: string): Work => {
+    const sealing = (revision: RevisionWork | null) =>
+      revision && {
+        ...revision,
+        secrets: sealSecrets(
+          secrets.get(revision.id) ?? {},
+          key,
+          `${listener_id}/${work.deployment_id}/${revision.id}/secrets`,
+        ),
+      }
+    return { ...work, revision: sealing(work.revision), serving: sealing(work.serving) }
+  }
+
+  async function poll(body: z.output<typeof Poll>) {
+    if (body.fence == null) {
+      if (lease.agent && lease.agent !== body.agent_id)
+        return [409, { code: 'lease_held', detail: 'Held.' }, { 'Retry-After': '1' }]
+      lease = { agent: body.agent_id, fence: lease.fence + 1 }
+    } else if (body.fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    const { fence } = lease
+    const resync = body.cursor == null || (body.cursor === moved && body.digest !== digest())
+    const news = () =>
+      odd.deaf
+        ? []
+        : [...works.values()]
+            .filter(one => resync || one.changedAt > body.cursor!)
+            .sort((a, b) => a.changedAt - b.changedAt)
+    const deadline = Date.now() + body.wait * 1000
+    while (news().length === 0 && !resync && Date.now() < deadline && !away) {
+      const woken = Promise.withResolvers<void>()
+      wake = woken.resolve
+      const timer = setTimeout(woken.resolve, Math.min(deadline - Date.now(), 1000))
+      await woken.promise
+      clearTimeout(timer)
+    }
+    if (lease.fence !== fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    const changes = news().map(one => sealedFor(one, body.public_key))
+    const expires_at = new Date(Date.now() + 60_000).toISOString()
+    return [
+      200,
+      {
+        listener_id,
+        lease: { fence, expires_at },
+        cursor: moved,
+        digest: digest(),
+        resync,
+        more: false,
+        changes,
+      },
+    ]
+  }
+
+  function release({ agent_id, fence }: Release) {
+    if (fence !== lease.fence || ![agent_id, ''].includes(lease.agent))
+      return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    lease = { agent: '', fence }
+    return [204]
+  }
+
+  function report(body: z.output<typeof Reports>) {
+    if (body.fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    if (body.reports.some(one => one.deployment_id === odd.unreadable))
+      return [422, { code: 'invalid_request', detail: 'It does not fit.' }]
+    const results = body.reports.map((one): ReportResult => {
+      odd.onReport(one)
+      const known = works.get(one.deployment_id)
+      const about = { deployment_id: one.deployment_id, revision_id: one.revision_id ?? null }
+      if (!known) return { ...about, outcome: 'refused', code: 'deployment_unknown', generation: null }
+      const { work } = known
+      const flies = one.revision_id === work.revision?.id && one.state !== 'serving'
+      if (one.generation !== work.generation && !flies)
+        return { ...about, outcome: 'stale', code: 'generation_passed', generation: work.generation }
+      reports.push(one)
+      if (one.state === 'deployed')
+        known.work = { ...work, serving: work.revision, revision: null, generation: work.generation + 1 }
+      if (one.state === 'failed') known.work = { ...work, revision: null, generation: work.generation + 1 }
+      if (one.state === 'removed') {
+        works.delete(one.deployment_id)
+        return { ...about, outcome: 'accepted', code: null, generation: null }
+      }
+      return { ...about, outcome: 'accepted', code: null, generation: known.work.generation }
+    })
+    return [200, { results }]
+  }
+
+  /** Whoever asks for a repository's is given this one. */
+  const credential = { username: 'x-access-token', password: 'hush-clone' }
+  /** What those are told that ask for a credential, and how many of them. */
+  const refusing = { status: 503, code: 'database_unavailable', left: 0, told: 0 }
+  function give({ fence, public_key, deployment_id, revision_id, ...wish }: z.output<typeof CredentialWish>) {
+    if (fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
+    // It has no registry.
+    if (wish.for === 'registry') return [200, { credential: null }]
+    if (refusing.left-- > 0 && ++refusing.told)
+      return [refusing.status, { code: refusing.code, detail: `It is ${refusing.code}.` }]
+    return [
+      200,
+      { credential: sealSecrets(credential, public_key, `${listener_id}/${deployment_id}/${revision_id}/git`) },
+    ]
+  }
+
+  function log(body: z.output<typeof LogBatch>) {
+    const next = streams.get(body.stream) ?? 0
+    const fresh = body.lines.slice(Math.max(0, next - body.from))
+    for (const { message } of fresh) logs.push({ of: body.revision_id, kind: body.kind, message })
+    streams.set(body.stream, body.from + body.lines.length)
+    return [200, { next: body.from + body.lines.length }]
+  }
+
+  const server = createServer(async (req, res) => {
+    if (away) return void req.socket.destroy()
+    // An agent that ends, or is killed, breaks off what it was saying.
+    const body = await json(req).catch(() => undefined)
+    if (body === undefined) return void req.socket.destroy()
+    const answers = {
+      '/v1/sync/poll': () => poll(Poll.parse(body)),
+      '/v1/sync/release': () => release(Release.parse(body)),
+      '/v1/sync/report': () => report(Reports.parse(body)),
+      '/v1/sync/credentials': () => give(CredentialWish.parse(body)),
+      '/v1/sync/logs': () => log(LogBatch.parse(body)),
+    }[req.url!]
+    // Whoever had this port before may still be asked for there.
+    if (!answers) return void res.writeHead(404).end()
+    const [status, answer, headers = {}] = (await answers()) as [number, object?, Record<string, string>?]
+    res.writeHead(status, { 'Content-Type': 'application/json', ...headers }).end(answer && JSON.stringify(answer))
+  }).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    credential,
+    refusing,
+    odd,
+    works,
+    reports,
+    logs,
+    /** A new deployment, or a new revision of one; its id. */
+    want(
+      id: string,
+      revision: Partial<RevisionWork>,
+      { secrets = {}, ...more }: Partial<Work> & { secrets?: object } = {},
+    ): string {
+      const before = works.get(id)
+      const number = (before?.work.serving?.number ?? 0) + 1
+      const made = makeRevisionWork({ number, ...revision })
+      const work: Work = { ...(before?.work ?? makeWork(id)), revision: made, ...more }
+      const wanted = { work, changedAt: 0, secrets: before?.secrets ?? new Map() }
+      wanted.secrets.set(made.id, secrets)
+      works.set(id, wanted)
+      touch(wanted)
+      return made.id
+    },
+    change(id: string, more: Partial<Work>): void {
+      const wanted = works.get(id)!
+      wanted.work = { ...wanted.work, ...more }
+      touch(wanted)
+    },
+    interrupt(id: string): void {
+      const wanted = works.get(id)!
+      wanted.work = { ...wanted.work, revision: null }
+      touch(wanted)
+    },
+    unwant(id: string): void {
+      const wanted = works.get(id)!
+      const { deployment_id, generation } = wanted.work
+      wanted.work = {
+        ...makeWork(deployment_id),
+        generation,
+        wanted: 'absent',
+        name: null,
+        tenant_id: null,
+        deployment_type: null,
+      }
+      touch(wanted)
+    },
+    said: (revision: string) => reports.filter(one => one.revision_id === revision).map(({ state }) => state),
+    away(is: boolean): void {
+      away = is
+      wake()
+      if (is) server.closeAllConnections()
+    },
+    /** Another agent has the lease from now on. */
+    steal(): void {
+      lease = { agent: 'another', fence: lease.fence + 1 }
+    },
+    giveBack(): void {
+      lease = { agent: '', fence: lease.fence }
+    },
+    async stop(): Promise<void> {
+      away = true
+      wake()
+      server.closeAllConnections()
+      await new Promise(closed => server.close(closed))
+    },
+  }
+}
+
+export const makeWork = (deployment_id: string): Work => ({
+  deployment_id,
+  generation: 1,
+  wanted: 'present',
+  tenant_id: randomUUID(),
+  name: `shop-${deployment_id.slice(0, 4)}`,
+  deployment_type: 'dev',
+  custom_url: null,
+  k8s_namespace: null,
+  needs_database: false,
+  revision: null,
+  serving: null,
+})
+
+export const makeRevisionWork = (more: Partial<RevisionWork>): RevisionWork => ({
+  id: randomUUID(),
+  number: 1,
+  status: 'QUEUED',
+  source: 'githost',
+  platform_config_path: null,
+  image_uri: null,
+  template_id: null,
+  git: null,
+  archive: null,
+  install_command: null,
+  build_command: null,
+  resource_spec: withDefaults({}, 'dev'),
+  parts: [],
+  secrets: null,
+  secret_references: [],
+  deadline: null,
+  ...more,
+})
+
+/** The other side of src/agent/control-plane/envelope.ts, by the page. */
+function sealSecrets(value: object, publicKey: string, bound: string): string {
+  const theirs = Buffer.from(publicKey, 'base64url')
+  const ecdh = createECDH('prime256v1')
+  const ephemeral = ecdh.generateKeys()
+  const salt = Buffer.concat([ephemeral, theirs])
+  const key = Buffer.from(hkdfSync('sha256', ecdh.computeSecret(theirs), salt, 'slipway sync v1', 32))
+  const nonce = randomBytes(12)
+  const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(Buffer.from(bound))
+  const text = Buffer.concat([cipher.update(JSON.stringify(value)), cipher.final(), cipher.getAuthTag()])
+  return ['v1', ...[ephemeral, nonce, text].map(part => part.toString('base64url'))].join('.')
+}

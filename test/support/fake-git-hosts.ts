@@ -1,0 +1,304 @@
+// Git hosts that answer as the real ones do, on their real names: paging by links, ETags, rate limits, refusals in their words.
+
+import { makeFakeFetch } from './fake-fetch.ts'
+import { PUBLIC_KEY } from './github-app-key.ts'
+
+export const GITHUB_APP = {
+  id: '4711',
+  slug: 'slipway-test',
+  clientId: 'Iv1.slipway',
+  clientSecret: 'hush-client-secret',
+}
+export const TOKEN_PREFIX = 'ghs_hush'
+const RATE_LIMIT_RESPONSES: Record<string, () => Response> = {
+  primary: () =>
+    respondWithMessage(403, 'API rate limit exceeded for installation ID 1.', {
+      'X-RateLimit-Limit': '5000',
+      'X-RateLimit-Remaining': '0',
+      'X-RateLimit-Reset': String(Math.floor(Date.now() / 1000) + 120),
+    }),
+  secondary: () =>
+    respondWithMessage(
+      403,
+      'You have exceeded a secondary rate limit. Please wait a few minutes before you try again.',
+      {
+        'Retry-After': '42',
+        'X-RateLimit-Remaining': '4000',
+      },
+    ),
+  bare: () =>
+    respondWithMessage(403, 'You have exceeded a secondary rate limit.', {
+      'X-RateLimit-Remaining': '4000',
+      'X-RateLimit-Reset': String(Math.floor(Date.now() / 1000) + 3000),
+    }),
+  many: () =>
+    respondWithMessage(429, 'Too many requests', { 'Retry-After': new Date(Date.now() + 30_000).toUTCString() }),
+}
+
+const DOCS_URL = 'https://docs.github.com/rest'
+const respondWithMessage = (status: number, message: string, headers: Record<string, string> = {}) =>
+  Response.json({ message, documentation_url: DOCS_URL, status: String(status) }, { status, headers })
+
+type FakeRepository = { id: number; name: string; owner: string; default_branch?: string }
+export const makeRepositories = (count: number, owner = 'acme'): FakeRepository[] =>
+  Array.from({ length: count }, (_, i) => ({ id: 1000 + i, name: `repo-${String(count - i).padStart(5, '0')}`, owner }))
+
+type Installation = {
+  account: { id: number; login: string; type?: string }
+  repositories: FakeRepository[]
+  suspended?: boolean
+}
+type Person = { installations: number[]; sees?: Record<number, number> }
+
+/** As large and as talkative as GitHub's own. */
+const toApiRepository = (
+  base: string,
+  { id, name, owner, default_branch = 'main' }: FakeRepository,
+  padding: number,
+) => ({
+  id,
+  node_id: `R_${id}`,
+  name,
+  full_name: `${owner}/${name}`,
+  private: true,
+  owner: { login: owner, id: 1, type: 'Organization', url: `${base}/users/${owner}` },
+  html_url: `${base}/${owner}/${name}`,
+  description: 'x'.repeat(padding),
+  fork: false,
+  clone_url: `${base}/${owner}/${name}.git`,
+  default_branch,
+  permissions: { admin: false, push: true, pull: true },
+})
+
+async function computeEtag(text: string, token: string): Promise<string> {
+  const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(text + token))
+  return `W/"${Buffer.from(digest).toString('hex').slice(0, 40)}"`
+}
+
+/** The App's word for itself: signed by its key, of no more than ten minutes, and not from the future. */
+async function isAppJwt(word: string, id: string): Promise<boolean> {
+  const [head = '', payload = '', signature = ''] = word.split('.')
+  const spki = Buffer.from(PUBLIC_KEY.replace(/-----.*-----|\s/g, ''), 'base64')
+  const algorithm = { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' }
+  const key = await crypto.subtle.importKey('spki', spki, algorithm, false, ['verify'])
+  const signed = new TextEncoder().encode(`${head}.${payload}`)
+  if (!(await crypto.subtle.verify(algorithm, key, Buffer.from(signature, 'base64url'), signed))) return false
+  const { iss, iat, exp } = JSON.parse(Buffer.from(payload, 'base64url').toString())
+  const now = Date.now() / 1000
+  return String(iss) === id && iat <= now && exp > now && exp - iat <= 600
+}
+
+export type RecordedWrite = { method: string; path: string; body: Record<string, unknown> }
+
+/** GitHub with one App, its installations by id, and people by the code that they come back with. */
+export function makeGithub(base = 'https://github.com', options: { padding?: number; ms?: number } = {}) {
+  const installations = new Map<number, Installation>()
+  const people = new Map<string, Person>()
+  const state = {
+    limited: null as keyof typeof RATE_LIMIT_RESPONSES | null,
+    inFlight: 0,
+    most: 0,
+    minted: 0,
+    status: null as number | null,
+  }
+  const written: RecordedWrite[] = []
+  const comments = new Set<number>()
+  /** What repositories were called before, and their ids. */
+  const renamed = new Map<string, number>()
+  const commits = new Map<string, { sha: string; message: string; author: string }>()
+  const api = base === 'https://github.com' ? 'https://api.github.com' : base
+  const prefix = api === base ? '/api/v3' : ''
+
+  async function paged(request: Request, items: unknown[], body: (page: unknown[]) => unknown): Promise<Response> {
+    const url = new URL(request.url)
+    const [each, page] = [Number(url.searchParams.get('per_page') ?? 30), Number(url.searchParams.get('page') ?? 1)]
+    const last = Math.max(1, Math.ceil(items.length / each))
+    const text = JSON.stringify(body(items.slice((page - 1) * each, page * each)))
+    const etag = await computeEtag(text, request.headers.get('Authorization') ?? '')
+    const at = (number: number, rel: string) => {
+      url.searchParams.set('page', String(number))
+      return `<${url.href}>; rel="${rel}"`
+    }
+    const links = [
+      ...(page < last ? [at(page + 1, 'next'), at(last, 'last')] : []),
+      ...(page > 1 ? [at(1, 'first')] : []),
+    ]
+    const headers = { ETag: etag, 'X-RateLimit-Remaining': '4999', ...(links.length > 0 && { Link: links.join(', ') }) }
+    if (request.headers.get('If-None-Match') === etag) return new Response(null, { status: 304, headers })
+    return new Response(text, { headers: { ...headers, 'Content-Type': 'application/json; charset=utf-8' } })
+  }
+
+  async function answer(request: Request): Promise<Response> {
+    const { pathname } = new URL(request.url)
+    const path = pathname.slice(prefix.length)
+    const [kind, token = ''] = (request.headers.get('Authorization') ?? '').split(' ')
+    if (kind !== 'Bearer' || token === '') return respondWithMessage(401, 'Requires authentication')
+    if (path.startsWith('/app/')) {
+      if (!(await isAppJwt(token, GITHUB_APP.id)))
+        return respondWithMessage(401, 'A JSON web token could not be decoded')
+      const [, id, minting] = /^\/app\/installations\/(\d+)(\/access_tokens)?$/.exec(path) ?? []
+      const one = installations.get(Number(id))
+      if (!one) return respondWithMessage(404, 'Not Found')
+      const suspended_at = one.suspended ? '2026-01-01T00:00:00Z' : null
+      if (!minting)
+        return Response.json({ id: Number(id), account: one.account, app_id: Number(GITHUB_APP.id), suspended_at })
+      if (one.suspended) return respondWithMessage(403, 'This installation has been suspended')
+      const narrowed = (await request.json().catch(() => ({}))) as { repositories?: string[] }
+      if (narrowed.repositories?.some(name => !one.repositories.some(known => known.name === name)))
+        return respondWithMessage(422, 'There is at least one repository that does not exist or is not accessible')
+      state.minted++
+      const expires_at = new Date(Date.now() + 3_600_000).toISOString().replace(/\.\d+/, '')
+      return Response.json({ token: `${TOKEN_PREFIX}_${id}_${state.minted}`, expires_at }, { status: 201 })
+    }
+    if (path.startsWith('/user/')) {
+      const person = people.get(token.replace('ghu_hush_', ''))
+      if (!person) return respondWithMessage(401, 'Bad credentials')
+      const [, of] = /^\/user\/installations\/(\d+)\/repositories$/.exec(path) ?? []
+      const ids = person.installations
+      if (of === undefined)
+        return paged(
+          request,
+          ids.map(id => ({ id, account: installations.get(id)?.account })),
+          page => ({
+            total_count: ids.length,
+            installations: page,
+          }),
+        )
+      const all = installations.get(Number(of))?.repositories ?? []
+      const seen = all.slice(0, person.sees?.[Number(of)] ?? all.length)
+      return paged(request, seen, page => ({ total_count: seen.length, repositories: page }))
+    }
+    const one = installations.get(Number(/^ghs_hush_(\d+)_/.exec(token)?.[1]))
+    if (!one) return respondWithMessage(401, 'Bad credentials')
+    if (one.suspended) return respondWithMessage(403, 'This installation has been suspended')
+    if (state.limited) return RATE_LIMIT_RESPONSES[state.limited]!()
+    if (state.status) return new Response('<html>Unicorn!</html>', { status: state.status })
+    if (path === '/installation/repositories')
+      return paged(request, one.repositories, page => ({
+        total_count: one.repositories.length,
+        repository_selection: 'all',
+        repositories: (page as FakeRepository[]).map(each => toApiRepository(base, each, options.padding ?? 0)),
+      }))
+    const [, moved, of = ''] = /^\/repositories\/(\d+)(\/.*)$/.exec(path) ?? []
+    if (one.repositories.some(each => String(each.id) === moved))
+      return respondForRepository(request, of, commits, comments, written)
+    const [, owner, name, rest = ''] = /^\/repos\/([^/]+)\/([^/]+)(\/.*)$/.exec(path) ?? []
+    const now = renamed.get(`${owner}/${name}`)
+    if (now !== undefined) {
+      const headers = { Location: `${api}${prefix}/repositories/${now}${rest}` }
+      return respondWithMessage(request.method === 'GET' ? 301 : 307, 'Moved Permanently', headers)
+    }
+    if (!one.repositories.some(each => each.owner === owner && each.name === name))
+      return respondWithMessage(404, 'Not Found')
+    return respondForRepository(request, rest, commits, comments, written)
+  }
+
+  async function counted(request: Request): Promise<Response> {
+    state.most = Math.max(state.most, ++state.inFlight)
+    // Others come meanwhile.
+    await new Promise(resolve => setTimeout(resolve, options.ms ?? 0))
+    try {
+      return await answer(request)
+    } finally {
+      state.inFlight--
+    }
+  }
+
+  async function exchange(request: Request): Promise<Response> {
+    const form = new URLSearchParams(new TextDecoder().decode(await request.arrayBuffer()))
+    const known = form.get('client_id') === GITHUB_APP.clientId && form.get('client_secret') === GITHUB_APP.clientSecret
+    const code = form.get('code') ?? ''
+    if (!known) return Response.json({ error: 'incorrect_client_credentials' })
+    if (!people.has(code))
+      return Response.json({ error: 'bad_verification_code', error_description: 'It has expired.' })
+    return Response.json({ access_token: `ghu_hush_${code}`, token_type: 'bearer', scope: '' })
+  }
+  const site = (request: Request) =>
+    new URL(request.url).pathname === '/login/oauth/access_token' ? exchange(request) : counted(request)
+  return {
+    sites: { [base]: site, [api]: site },
+    installations,
+    people,
+    state,
+    commits,
+    comments,
+    written,
+    renamed,
+    base,
+  }
+}
+
+/** Commits, statuses and comments: what the two kinds of host say alike. */
+async function respondForRepository(
+  request: Request,
+  rest: string,
+  commits: Map<string, { sha: string; message: string; author: string }>,
+  comments: Set<number>,
+  written: RecordedWrite[],
+): Promise<Response> {
+  const body = request.method === 'GET' ? {} : ((await request.json()) as Record<string, unknown>)
+  if (request.method !== 'GET') written.push({ method: request.method, path: rest, body })
+  const commit = (ref: string) => {
+    const one = commits.get(ref.replace(/^(heads|tags)\//, ''))
+    return (
+      one && {
+        sha: one.sha,
+        commit: { message: one.message, author: { name: 'Somebody' } },
+        author: { login: one.author },
+      }
+    )
+  }
+  const query = new URL(request.url).searchParams
+  if (rest === '/commits') {
+    const one = commit((query.get('sha') ?? '').replace(/^refs\//, ''))
+    return one ? Response.json([one]) : respondWithMessage(404, 'Not Found')
+  }
+  if (rest.startsWith('/commits/')) {
+    const one = commit(decodeURIComponent(rest.slice('/commits/'.length)))
+    return one ? Response.json(one) : respondWithMessage(422, `No commit found for SHA: ${rest.slice(9)}`)
+  }
+  if (rest.startsWith('/statuses/')) return Response.json({ id: 1, state: body.state }, { status: 201 })
+  const [, edited] = /^\/issues\/comments\/(\d+)$/.exec(rest) ?? []
+  if (edited !== undefined)
+    return comments.has(Number(edited)) ? Response.json({ id: Number(edited) }) : respondWithMessage(404, 'Not Found')
+  if (/^\/issues\/\d+\/comments$/.test(rest)) {
+    const id = 900 + comments.size
+    comments.add(id)
+    return Response.json({ id, body: body.body }, { status: 201 })
+  }
+  return respondWithMessage(404, 'Not Found')
+}
+
+/** A Gitea with accounts by their tokens. */
+export function makeGitea(base = 'https://gitea.example.com') {
+  const accounts = new Map<string, { id: number; login: string; repositories: FakeRepository[] }>()
+  const written: RecordedWrite[] = []
+  const comments = new Set<number>()
+  const commits = new Map<string, { sha: string; message: string; author: string }>()
+  const site = async (request: Request): Promise<Response> => {
+    const url = new URL(request.url)
+    const path = url.pathname.replace(/^(\/git)?\/api\/v1/, '')
+    const [kind, token = ''] = (request.headers.get('Authorization') ?? '').split(' ')
+    const one = accounts.get(token)
+    if (kind !== 'token' || !one) return respondWithMessage(401, 'user does not exist [uid: 0, name: ]')
+    if (path === '/user') return Response.json({ id: one.id, login: one.login, email: 'bot@example.com' })
+    if (path === '/user/repos') {
+      const [each, page] = [Number(url.searchParams.get('limit')), Number(url.searchParams.get('page') ?? 1)]
+      const items = one.repositories.slice((page - 1) * each, page * each)
+      const headers = { 'X-Total-Count': String(one.repositories.length) }
+      return Response.json(
+        items.map(each => toApiRepository(base, each, 0)),
+        { headers },
+      )
+    }
+    const [, owner, name, rest = ''] = /^\/repos\/([^/]+)\/([^/]+)(\/.*)$/.exec(path) ?? []
+    if (!one.repositories.some(each => each.owner === owner && each.name === name))
+      return respondWithMessage(404, 'Not Found')
+    return respondForRepository(request, rest, commits, comments, written)
+  }
+  return { sites: { [new URL(base).origin]: site }, accounts, commits, comments, written, base }
+}
+
+/** All of them at once, as the world that the app reaches. */
+export const combineHosts = (...all: { sites: Parameters<typeof makeFakeFetch>[0] }[]) =>
+  makeFakeFetch(Object.assign({}, ...all.map(({ sites }) => sites)))

@@ -1,0 +1,91 @@
+// A repository served by real git over HTTP, with or without a password, and pushed to as people do.
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import * as fs from 'node:fs'
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
+import type { AddressInfo } from 'node:net'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+
+export type GitServer = Awaited<ReturnType<typeof startGitServer>>
+
+export async function startGitServer(options: { username?: string; password?: string } = {}) {
+  const root = fs.mkdtempSync(join(tmpdir(), 'slipway-git-'))
+  const work = join(root, 'work')
+  const git = (...args: string[]) =>
+    execFileSync('git', ['-c', 'user.name=Ada', '-c', 'user.email=ada@example.com', ...args], {
+      cwd: work,
+      encoding: 'utf8',
+      env: { PATH: process.env.PATH, HOME: root, GIT_CONFIG_NOSYSTEM: '1' },
+      stdio: ['ignore', 'pipe', 'ignore'],
+    }).trim()
+  fs.mkdirSync(work)
+  git('init', '--quiet', '--initial-branch=main')
+  git('init', '--quiet', '--bare', join(root, 'app.git'))
+
+  const seen: string[] = []
+  const server = createServer((req, res) => {
+    const { authorization } = req.headers
+    seen.push(`${req.method} ${req.url} ${authorization ? 'with' : 'without'} credential`)
+    const expected = `Basic ${Buffer.from(`${options.username}:${options.password}`).toString('base64')}`
+    if (options.password && authorization !== expected)
+      return void res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="git"' }).end()
+    runGitBackend(root, req, res).catch(() => res.destroy())
+  })
+  server.listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/app.git`
+
+  return {
+    url,
+    seen,
+    /** Commits these files, besides what is there already, and pushes. */
+    push(files: Record<string, string>, message = 'Change', branch = 'main'): string {
+      for (const [name, text] of Object.entries(files)) {
+        fs.mkdirSync(join(work, name, '..'), { recursive: true })
+        fs.writeFileSync(join(work, name), text)
+      }
+      git('add', '--all')
+      git('commit', '--quiet', '--allow-empty', '-m', message)
+      git('push', '--quiet', '--force', join(root, 'app.git'), `HEAD:refs/heads/${branch}`)
+      return git('rev-parse', 'HEAD')
+    },
+    tag(name: string): void {
+      git('tag', '-a', '-m', name, name)
+      git('push', '--quiet', join(root, 'app.git'), name)
+    },
+    async stop(): Promise<void> {
+      server.closeAllConnections()
+      await new Promise(closed => server.close(closed))
+      fs.rmSync(root, { recursive: true, force: true })
+    },
+  }
+}
+
+/** The CGI that every git has: what it says is headers, an empty line, and the body. */
+export async function runGitBackend(root: string, req: IncomingMessage, res: ServerResponse, more = {}): Promise<void> {
+  const [path = '', query = ''] = req.url!.split('?')
+  const env = {
+    ...{ PATH: process.env.PATH, GIT_PROJECT_ROOT: root, GIT_HTTP_EXPORT_ALL: '1' },
+    ...{ PATH_INFO: path, QUERY_STRING: query, REQUEST_METHOD: req.method },
+    CONTENT_TYPE: req.headers['content-type'] ?? '',
+    HTTP_CONTENT_ENCODING: req.headers['content-encoding'] ?? '',
+    GIT_PROTOCOL: String(req.headers['git-protocol'] ?? ''),
+    ...more,
+  }
+  const child = spawn('git', ['http-backend'], { env, stdio: ['pipe', 'pipe', 'ignore'] })
+  // Git may have heard enough, and whoever asks may leave.
+  child.stdin.on('error', () => {})
+  req.once('close', () => child.stdin.end())
+  req.pipe(child.stdin)
+  const chunks: Buffer[] = []
+  for await (const chunk of child.stdout) chunks.push(chunk as Buffer)
+  const said = Buffer.concat(chunks)
+  const end = said.indexOf('\r\n\r\n')
+  for (const line of said.subarray(0, end).toString().split('\r\n')) {
+    const [name = '', value = ''] = line.split(/:\s*/, 2)
+    if (name === 'Status') res.statusCode = Number.parseInt(value, 10)
+    else res.setHeader(name, value)
+  }
+  res.end(said.subarray(end + 4))
+}

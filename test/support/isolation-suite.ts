@@ -1,0 +1,92 @@
+// Two hundred tenants' worth of mischief between four of them: whatever is asked, nothing foreign comes back or changes.
+import { beforeAll, describe, expect, it } from 'vitest'
+import { operations } from '../../src/app.ts'
+import { getApp, getExampleBody, newTenant, startApp, type Tenant } from './app.ts'
+import { newPathParameters } from './path-parameters.ts'
+
+const ROUNDS = 600
+
+export function describeIsolation(through: 'gateway' | 'unwalled') {
+  const tenants: Tenant[] = []
+  /** Ids by path parameter, of every tenant. */
+  const ids: Record<string, string>[] = []
+
+  beforeAll(async () => {
+    const app = through === 'gateway' ? getApp() : startApp({ through })
+    for (let i = 0; i < 4; i++) {
+      const tenant = await newTenant({ app })
+      const second = await tenant.owner.post('/workspaces', { display_name: 'Second' })
+      tenants.push(tenant)
+      const { organization_id, tenant_id } = tenant
+      ids.push({ ...(await newPathParameters(tenant)), workspace_id: second.body.id, organization_id, tenant_id })
+    }
+  })
+
+  /** Everything that a tenant can see of itself. */
+  const seen = async ({ owner, tenant_id }: Tenant) => {
+    const inside = { 'X-Tenant-Id': tenant_id }
+    const lists = [
+      '/orgs/current/info',
+      '/orgs/current/members',
+      '/orgs/current/roles',
+      '/orgs/current/api-keys',
+      '/workspaces',
+      '/workspaces/current/members',
+      '/v2/deployments',
+      '/v2/tag-keys',
+      '/sessions',
+      '/v2/auth/providers',
+      '/v2/auth/tokens',
+      '/v1/integrations/forge/githost/install',
+      '/v2/listeners',
+      '/v2/custom-hosts',
+    ]
+    const bodies = await Promise.all(lists.map(async path => (await owner.get(`${path}?limit=100`, inside)).body))
+    return JSON.stringify(bodies, (name, value) => (name === 'last_used_at' ? undefined : value))
+  }
+  const foreignTo = (self: number) => ids.flatMap((own, i) => (i === self ? [] : Object.values(own)))
+
+  describe('a tenant', () => {
+    it('sees itself and nobody else', async () => {
+      for (const [self, tenant] of tenants.entries()) {
+        const text = await seen(tenant)
+        for (const id of foreignTo(self)) expect(text).not.toContain(id)
+        expect(text).toContain(ids[self]!.role_id)
+      }
+    })
+
+    it('reaches nothing of another by its ids, in paths, bodies or headers, and changes nothing', async () => {
+      const before = await Promise.all(tenants.map(seen))
+      const guarded = operations.filter(operation => operation.verb && (operation.params || operation.body))
+      let random = 7
+      const pick = <T>(from: T[]): T => {
+        random = (random * 1103515245 + 12345) % 2 ** 31
+        return from[random % from.length]!
+      }
+      for (let round = 0; round < ROUNDS; round++) {
+        const self = pick([0, 1, 2, 3])
+        const target = pick([0, 1, 2, 3].filter(i => i !== self))
+        const operation = pick(guarded)
+        // Without a foreign path there must be a foreign reference in the body, or it would be an honest write.
+        const body = operation.body && {
+          ...getExampleBody(operation),
+          role_id: ids[target]!.role_id,
+          member_id: ids[target]!.member_id,
+          email: null,
+        }
+        if (!operation.params && !('role_id' in (getExampleBody(operation) ?? {}))) continue
+        const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => ids[target]![name] ?? '1')
+        const caller = pick([tenants[self]!, tenants[self]!.owner])
+        const headers = { 'X-Tenant-Id': pick([tenants[self]!.tenant_id, tenants[target]!.tenant_id]) }
+        const method = operation.method as 'get' | 'post' | 'put' | 'patch' | 'delete'
+        const reply = await (method === 'get' ? caller.get(path, headers) : caller[method](path, body, headers))
+        expect([403, 404, 422], `${operation.id} answered ${reply.status}`).toContain(reply.status)
+        // What the caller itself named may come back: the path, and the host whose record it is to create.
+        const named = operation.path.includes('{host}') ? [path, ids[target]!.host!] : [path]
+        const mentioned = named.reduce((text, one) => text.replaceAll(one, ''), reply.text)
+        for (const id of foreignTo(self)) expect(mentioned).not.toContain(id)
+      }
+      expect(await Promise.all(tenants.map(seen))).toEqual(before)
+    })
+  })
+}

@@ -1,0 +1,76 @@
+// What the tests of the kubernetes engine share: units, settings, and the schemas that the project of Kubernetes publishes.
+
+import type { KubernetesObject } from '@kubernetes/client-node'
+import { ObjectSerializer } from '@kubernetes/client-node/dist/serializer.js'
+import { getSerializationType } from '@kubernetes/client-node/dist/util.js'
+import { HTTPRoute } from '@kubernetes-models/gateway-api/gateway.networking.k8s.io/v1'
+import { Deployment, StatefulSet } from 'kubernetes-models/apps/v1'
+import { HorizontalPodAutoscaler } from 'kubernetes-models/autoscaling/v2'
+import { Ingress, NetworkPolicy } from 'kubernetes-models/networking.k8s.io/v1'
+import { PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount } from 'kubernetes-models/v1'
+import type { Artifact, RevisionSpec } from '../../src/agent/engines/engine.ts'
+import { KubernetesSettings } from '../../src/agent/engines/kubernetes/settings.ts'
+import { type DeploymentType, partsOf, ResourceSpec, withDefaults } from '../../src/protocol/resources.schema.ts'
+
+export const makeKubernetesSettings = (more: Record<string, string> = {}): KubernetesSettings =>
+  KubernetesSettings.parse({ K8S_NAMESPACES: 'apps,other', K8S_DRAIN_SECONDS: '0', ...more })
+
+export const DEPLOYMENT_ID = 'aaaaaaaa-0000-4000-8000-000000000001'
+export const makeRevisionId = (number: number) => `bbbbbbbb-0000-4000-8000-${String(number).padStart(12, '0')}`
+
+/** A revision as an agent has it, from a specification as a user sends it. */
+export function makeKubernetesUnit({
+  spec = {},
+  type = 'dev',
+  ...more
+}: Partial<RevisionSpec> & { spec?: unknown; type?: DeploymentType } = {}): RevisionSpec {
+  const sent = ResourceSpec.parse(spec)
+  const number = more.number ?? 1
+  return {
+    deployment_id: DEPLOYMENT_ID,
+    revision_id: makeRevisionId(number),
+    name: 'shop',
+    tenant_id: 'cccccccc-0000-4000-8000-000000000001',
+    number,
+    source: 'external_container',
+    image_uri: 'registry.example.com/shop:1',
+    namespace: 'apps',
+    custom_url: null,
+    needs_database: Object.keys(sent).some(name => name.startsWith('db_')),
+    resources: withDefaults(sent, type),
+    parts: partsOf(sent),
+    secrets: {},
+    secret_references: [],
+    ...more,
+  }
+}
+
+export const makeArtifact = (more: Partial<Artifact> = {}): Artifact => ({
+  ...{ location: 'registry.example.com/shop:1', start_command: null, health_path: null, env: {}, commit: null },
+  ...more,
+})
+
+type Model = new (data: never) => { validate(): void }
+const MODELS: Record<string, Model> = Object.fromEntries(
+  [
+    ...[Deployment, StatefulSet, HorizontalPodAutoscaler, Ingress, NetworkPolicy, HTTPRoute],
+    ...[PersistentVolumeClaim, Pod, Secret, Service, ServiceAccount],
+  ].map(model => [`${model.apiVersion}/${model.kind}`, model as unknown as Model]),
+)
+
+/** As the client sends it: what its types do not know is left out. */
+export const serializeObject = <T extends KubernetesObject>(object: T): T =>
+  JSON.parse(JSON.stringify(ObjectSerializer.serialize(object, getSerializationType(object.apiVersion, object.kind))))
+
+/** Faults by the published schemas, and members that they do not know. */
+export function listSchemaFaults(object: KubernetesObject): string[] {
+  const { apiVersion, kind } = object
+  const Model = MODELS[`${apiVersion}/${kind}`]
+  if (!Model) return [`no schema of ${apiVersion} ${kind}`]
+  try {
+    new Model(JSON.parse(JSON.stringify(object)) as never).validate()
+  } catch (fault) {
+    return [String(fault)]
+  }
+  return []
+}

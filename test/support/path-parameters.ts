@@ -1,0 +1,44 @@
+// One of each thing that a path can name, for tests that walk every route. A new path parameter needs one here.
+import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
+import { NewDeployment } from '../../src/deployments/schema.ts'
+import { NewListener } from '../../src/listeners/schema.ts'
+import { NewProvider } from '../../src/oauth/schema.ts'
+import { getApp, type Tenant, txtRecords, unusedId } from './app.ts'
+import { newIntegration } from './integrations.ts'
+
+/** Their ids, by the name of the parameter. */
+export async function newPathParameters(tenant: Tenant): Promise<Record<string, string>> {
+  const role = await tenant.owner.post('/orgs/current/roles', { display_name: 'Role', permissions: [] })
+  const [membership] = (await tenant.get('/workspaces/current/members')).body.resources
+  const [key] = (await tenant.get('/workspaces/current/api-keys')).body.resources
+  const deployment = await tenant.post('/v2/deployments', NewDeployment.meta()!.example)
+  const tagKey = await tenant.post('/v2/tag-keys', { key: 'team' })
+  const tagValue = await tenant.post(`/v2/tag-keys/${tagKey.body.id}/values`, { value: 'one' })
+  const [session] = (await tenant.get('/sessions')).body.resources
+  const named = { ...NewProvider.meta()!.example!, provider_id: `provider-${unusedId()}` }
+  const provider = await tenant.post('/v2/auth/providers', named)
+  const flow = await tenant.post('/v2/auth/authenticate', { provider: provider.body.id, user_id: 'somebody' })
+  const host = `${unusedId()}.example.com`
+  const { name, value } = await createVerificationRecord(getApp(), tenant.tenant_id, host)
+  txtRecords.set(name, [value])
+  await tenant.post(`/v2/custom-hosts/${host}/verification`)
+  txtRecords.delete(name)
+  const listener = await tenant.post('/v2/listeners', NewListener.meta()!.example)
+  return {
+    listener_id: listener.body.id,
+    host,
+    auth_id: flow.body.auth_id,
+    integration_id: await newIntegration(tenant),
+    provider_id: provider.body.provider_id,
+    tag_key_id: tagKey.body.id,
+    tag_value_id: tagValue.body.id,
+    session_id: session.id,
+    deployment_id: deployment.body.id,
+    revision_id: deployment.body.latest_revision_id,
+    workspace_id: tenant.tenant_id,
+    role_id: role.body.id,
+    member_id: membership.member_id,
+    membership_id: membership.id,
+    key_id: key.id,
+  }
+}

@@ -1,0 +1,117 @@
+// A process engine in a folder of its own, with small numbers, and what tests ask of it.
+import * as fs from 'node:fs'
+import * as http from 'node:http'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Agent } from '../../src/agent/agent.ts'
+import { parseNetworks } from '../../src/agent/builds/allowed-address.ts'
+import {
+  type Artifact,
+  type LogLevel,
+  NO_EVENTS,
+  type RevisionRef,
+  type RevisionSpec,
+} from '../../src/agent/engines/engine.ts'
+import type { Limits } from '../../src/agent/engines/local/limits.ts'
+import { ProcessEngine } from '../../src/agent/engines/process.ts'
+import { withDefaults } from '../../src/protocol/resources.schema.ts'
+
+export const FAST_LIMITS: Partial<Limits> = {
+  ready_ms: 20_000,
+  backoff_ms: 20,
+  starting_probe_ms: 25,
+  probe_ms: 100,
+  tick_ms: 25,
+  memory_ms: 50,
+  disk_ms: 100,
+  drain_ms: 5_000,
+  stop_ms: 10_000,
+}
+
+export const makeTempFolder = () => fs.mkdtempSync(join(tmpdir(), 'slipway-agent-'))
+
+export function makeUnit(ref: RevisionRef, more: Partial<RevisionSpec> = {}): RevisionSpec {
+  return {
+    ...ref,
+    name: 'shop',
+    tenant_id: 'a7b9c1d2-0000-4000-8000-000000000001',
+    number: 1,
+    source: 'githost',
+    image_uri: null,
+    namespace: null,
+    custom_url: null,
+    needs_database: false,
+    resources: withDefaults({}, 'dev'),
+    parts: [],
+    secrets: {},
+    secret_references: [],
+    ...more,
+  }
+}
+
+/** An application of one file. */
+export function writeApplication(root: string, name: string, code: string, more: Partial<Artifact> = {}): Artifact {
+  const location = join(root, 'apps', name)
+  fs.mkdirSync(location, { recursive: true })
+  fs.writeFileSync(join(location, 'main.mjs'), code)
+  return { location, start_command: 'node main.mjs', health_path: null, env: {}, commit: null, ...more }
+}
+
+export const makeServerCode = (text: string) => `
+import { createServer } from 'node:http'
+createServer((req, res) => res.end(${JSON.stringify(text)})).listen(process.env.PORT)
+`
+
+const runningAgents: { agent: Agent; ended: Promise<void> }[] = []
+
+/** The servers of tests. */
+export const LOOPBACK_NETWORKS = parseNetworks('127.0.0.0/8, ::1/128')
+
+/** In the background; whatever ends it too soon is told by `closeAgents`. */
+export function runAgent(agent: Agent): Agent {
+  const ended = agent.run()
+  ended.catch(() => {})
+  runningAgents.push({ agent, ended })
+  return agent
+}
+
+/** For afterEach, before what they talk to. */
+export async function closeAgents(): Promise<void> {
+  const closing = runningAgents.splice(0).map(async ({ agent, ended }) => {
+    await agent.close({ stop: true })
+    await ended
+  })
+  for (const one of await Promise.allSettled(closing)) if (one.status === 'rejected') throw one.reason
+}
+
+export async function openEngine(home: string, limits: Partial<Limits> = {}) {
+  const engine = new ProcessEngine({ home, port: 0, limits: { ...FAST_LIMITS, ...limits } })
+  const lines: { of: RevisionRef; message: string; level: LogLevel }[] = []
+  const changes: string[] = []
+  await engine.open({
+    ...NO_EVENTS,
+    changed: id => void changes.push(id),
+    log: (of, message, level) => void lines.push({ of, message, level }),
+  })
+  return { engine, lines, changes }
+}
+
+export type RouterResponse = { status: number; headers: http.IncomingHttpHeaders; body: string }
+/** Names below localhost need not resolve everywhere: the router is asked by its address. */
+export function requestRouter(
+  url: string,
+  path = '/',
+  options: http.RequestOptions & { body?: string } = {},
+): Promise<RouterResponse> {
+  const { port, host } = new URL(url)
+  const { body, headers, ...more } = options
+  return new Promise((resolve, reject) => {
+    const asked = http.request({ port, host: '127.0.0.1', path, headers: { host, ...headers }, ...more }, res => {
+      let text = ''
+      res.setEncoding('utf8').on('data', chunk => (text += chunk))
+      res.once('end', () => resolve({ status: res.statusCode!, headers: res.headers, body: text }))
+      res.once('error', reject)
+    })
+    asked.once('error', reject).end(body)
+  })
+}

@@ -1,0 +1,7 @@
+// A registry as the settings name it, with a key that signs nothing: for whatever only offers push tokens.
+export const toPem = (label: string, body: string) => `-----BEGIN ${label}-----\n${body}\n-----END ${label}-----\n`
+
+export const REGISTRY_SETTINGS = {
+  REGISTRY_URL: 'registry.example.com',
+  REGISTRY_SIGNING_KEY: toPem('PRIVATE KEY', 'AAAA') + toPem('CERTIFICATE', 'AAAA'),
+}

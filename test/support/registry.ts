@@ -1,7 +1,0 @@
-// A registry as the settings name it, with a key that signs nothing: for whatever only offers push tokens.
-export const pem = (label: string, body: string) => `-----BEGIN ${label}-----\n${body}\n-----END ${label}-----\n`
-
-export const REGISTRY = {
-  REGISTRY_URL: 'registry.example.com',
-  REGISTRY_SIGNING_KEY: pem('PRIVATE KEY', 'AAAA') + pem('CERTIFICATE', 'AAAA'),
-}

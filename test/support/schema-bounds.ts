@@ -1,0 +1,106 @@
+// Walks zod schemas: every part of one, and the ways in which a part lets a request cost more than its size.
+import * as z from 'zod'
+import { rejectPrototypeKey } from '../../src/protocol/kubernetes.schema.ts'
+import { emptyAsAbsent, parseBoolean, parseWholeNumber } from '../../src/protocol/wire.ts'
+import { explainSlowness } from './regular-expressions.ts'
+
+type Check = { _zod: { def: { check: string; abort?: boolean; pattern?: RegExp } } }
+type Definition = Record<string, unknown> & { type: string; checks?: Check[] }
+
+/** What may be done with a value of any size: its size makes no difference to them. */
+const CHEAP_TRANSFORMS: unknown[] = [parseWholeNumber, parseBoolean, emptyAsAbsent, rejectPrototypeKey]
+const LARGE_COUNT = 100_000
+
+const isSchema = (value: unknown): value is z.ZodType => value instanceof z.core.$ZodType
+const getDefinition = (schema: z.ZodType) => schema._zod.def as unknown as Definition
+
+/** The schemas that it is made of, each with the one that it stands in. */
+export function listSchemaParts(schema: z.ZodType): [path: string, schema: z.ZodType, above: z.ZodType | undefined][] {
+  const parts: ReturnType<typeof listSchemaParts> = []
+  const seen = new Set<z.ZodType>()
+  const visit = (path: string, one: z.ZodType, above?: z.ZodType) => {
+    if (seen.has(one)) return
+    seen.add(one)
+    parts.push([path, one, above])
+    const { shape, checks: _, ...def } = getDefinition(one)
+    for (const [name, member] of Object.entries((shape ?? {}) as object)) visit(`${path}.${name}`, member, one)
+    for (const [name, part] of Object.entries(def)) {
+      for (const inner of Array.isArray(part) ? part : [part]) if (isSchema(inner)) visit(`${path}/${name}`, inner, one)
+    }
+  }
+  visit('', schema)
+  return parts
+}
+
+/** Every pattern that it holds texts against. */
+export const listPatterns = (schema: z.ZodType): RegExp[] =>
+  listSchemaParts(schema).flatMap(([, one]) =>
+    [getDefinition(one), ...(getDefinition(one).checks ?? []).map(({ _zod }) => _zod.def)].flatMap(def =>
+      def.pattern instanceof RegExp ? [def.pattern] : [],
+    ),
+  )
+
+/** Where it looks at a text of any length, reads every element of a list of any length, or matches slowly. */
+export function findUnbounded(schema: z.ZodType): string[] {
+  const faults = listSchemaParts(schema).flatMap(([path, one, above]) =>
+    [findFault(one, above)].filter(fault => fault !== undefined).map(fault => `${path} ${fault}`),
+  )
+  const slow = listPatterns(schema).filter(({ source, flags }) => explainSlowness({ pattern: source, flags }) !== null)
+  return [...faults, ...slow.map(pattern => `matches slowly: ${pattern}`)]
+}
+
+function findFault(one: z.ZodType, above: z.ZodType | undefined): string | undefined {
+  const def = getDefinition(one)
+  const inPipe = above && getDefinition(above).type === 'pipe' ? above : undefined
+  switch (def.type) {
+    case 'string':
+      return def.format !== undefined && def.check === 'string_format'
+        ? findTextFault(def, true)
+        : findTextFault(def, isTransformInput(one, inPipe))
+    case 'array':
+      return countReads(inPipe ?? one, i => Array(i).fill(null)) > LARGE_COUNT / 10 ? 'reads every element' : undefined
+    case 'record':
+      return countReads(inPipe ?? one, makeMembers) > LARGE_COUNT / 10 ? 'reads every member' : undefined
+    case 'transform':
+      return isContainerInput(one, inPipe) || CHEAP_TRANSFORMS.includes(def.transform) || !isPipeInput(one, inPipe)
+        ? undefined
+        : 'prepares a value of any size'
+    default:
+      return undefined
+  }
+}
+
+/** A bound that ends it comes before whatever looks at the text. */
+function findTextFault({ checks = [] }: Definition, atOnce: boolean): string | undefined {
+  for (const { _zod } of checks) {
+    const { check, abort } = _zod.def
+    if (check === 'max_length' && abort) return undefined
+    if (check === 'string_format' || check === 'custom') return 'looks at a text of any length'
+  }
+  // A pipe goes no further after a fault.
+  const bounded = checks.some(({ _zod }) => _zod.def.check === 'max_length')
+  return atOnce && !bounded ? 'turns a text of any length into something else' : undefined
+}
+
+const isPipeInput = (one: z.ZodType, pipe: z.ZodType | undefined) =>
+  pipe !== undefined && getDefinition(pipe).in === one
+const isTransformInput = (one: z.ZodType, pipe: z.ZodType | undefined) =>
+  isPipeInput(one, pipe) && getDefinition(getDefinition(pipe!).out as z.ZodType).type === 'transform'
+/** It stands before an array or a record, which is tried out as a whole. */
+const isContainerInput = (one: z.ZodType, pipe: z.ZodType | undefined) =>
+  isPipeInput(one, pipe) && ['array', 'record'].includes(getDefinition(getDefinition(pipe!).out as z.ZodType).type)
+
+const makeMembers = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`m${i}`, null]))
+
+/** How much of a large value it reads before it refuses it. */
+function countReads(schema: z.ZodType, make: (count: number) => object): number {
+  let read = 0
+  const watched = new Proxy(make(LARGE_COUNT), {
+    get(target, name) {
+      read += 1
+      return Reflect.get(target, name)
+    },
+  })
+  schema.safeParse(watched)
+  return read
+}
