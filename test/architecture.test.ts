@@ -10,7 +10,7 @@ const src = join(root, 'src')
 /** Rooms from the ground up; rooms of one floor do not know each other. */
 const FLOORS = [
   ['protocol'],
-  ['env.ts', 'tables.ts', 'postgres'],
+  ['env.ts', 'tables', 'postgres'],
   ['kernel'],
   ['access'],
   ['integrations', 'oauth', 'listeners'],

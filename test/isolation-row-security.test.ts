@@ -1,7 +1,7 @@
 import { PgDialect } from 'drizzle-orm/pg-core'
 import { expect, it } from 'vitest'
 import { inOrganization, inTenant } from '../src/kernel/db.ts'
-import { apiKeys } from '../src/tables.ts'
+import { apiKeys } from '../src/tables/api-keys.ts'
 import { describeIsolation } from './support/isolation-suite.ts'
 import { stripTenantPredicates } from './support/tenant-predicates.ts'
 

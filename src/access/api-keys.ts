@@ -8,7 +8,7 @@ import { sha256Hex } from '../kernel/digest.ts'
 import { commit } from '../kernel/journal.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
-import { apiKeys } from '../tables.ts'
+import { apiKeys } from '../tables/api-keys.ts'
 import type * as schema from './schema.ts'
 
 type Ref = z.output<typeof schema.KeyRef>

@@ -8,7 +8,7 @@ import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/pagi
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
 import type { Page } from '../protocol/wire.ts'
-import { members, workspaceMembers } from '../tables.ts'
+import { members, workspaceMembers } from '../tables/access.ts'
 import { ORGANIZATION_USER } from './built-in-roles.ts'
 import type * as schema from './schema.ts'
 

@@ -9,7 +9,7 @@ import { organizationPermissions, permissionNames } from '../kernel/permissions.
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
 import type { Page } from '../protocol/wire.ts'
-import { roles } from '../tables.ts'
+import { roles } from '../tables/access.ts'
 import { isBuiltInRole } from './built-in-roles.ts'
 import type * as schema from './schema.ts'
 

@@ -8,7 +8,7 @@ import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/pagi
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
 import type { Page } from '../protocol/wire.ts'
-import { organizations, workspaces } from '../tables.ts'
+import { organizations, workspaces } from '../tables/access.ts'
 import type * as schema from './schema.ts'
 
 type Ref = z.output<typeof schema.WorkspaceRef>

@@ -10,7 +10,8 @@ import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import { lookUpTxtRecords } from '../kernel/txt-records.ts'
 import { type CustomHost, hostOf } from '../protocol/custom-url.schema.ts'
 import type { Page } from '../protocol/wire.ts'
-import { customHosts, deployments, listeners } from '../tables.ts'
+import { customHosts, deployments } from '../tables/deployments.ts'
+import { listeners } from '../tables/listeners.ts'
 
 type CustomHostRow = typeof customHosts.$inferSelect
 type InstallationContext = Pick<Ctx, 'config' | 'origin'>

@@ -5,16 +5,11 @@ import { verb } from '../kernel/context.ts'
 import { db, inTenant, run } from '../kernel/db.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { levels } from '../protocol/logs.schema.ts'
-import {
-  customHosts,
-  deploymentHeads,
-  deployments,
-  type Hold,
-  integrations,
-  listeners,
-  logLines,
-  revisions,
-} from '../tables.ts'
+import { customHosts, deployments, type Hold, revisions } from '../tables/deployments.ts'
+import { integrations } from '../tables/integrations.ts'
+import { listeners } from '../tables/listeners.ts'
+import { logLines } from '../tables/logs.ts'
+import { deploymentHeads } from '../tables/pushes.ts'
 import { describeHostVerification, isHostOfDeployment } from './custom-hosts.ts'
 import type { Explanation } from './revisions.schema.ts'
 import type { DeploymentRef } from './schema.ts'

@@ -4,7 +4,7 @@ import { verb } from '../kernel/context.ts'
 import { db, inTenant, run } from '../kernel/db.ts'
 import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/paging.ts'
 import { type Placeholders, prepareStatement } from '../kernel/statement.ts'
-import { deployments } from '../tables.ts'
+import { deployments } from '../tables/deployments.ts'
 import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type { DeploymentQuery } from './schema.ts'
 

@@ -6,7 +6,7 @@ import { bumpVersion, db, inTenant, refuseUnless, run, textArray, versionMatches
 import { sha256Hex } from '../kernel/digest.ts'
 import { commit } from '../kernel/journal.ts'
 import { requireRow } from '../kernel/rows.ts'
-import { deployments, revisions } from '../tables.ts'
+import { deployments, revisions } from '../tables/deployments.ts'
 import { canChangeCommands } from './command-permission.ts'
 import { isPlanFresh, refuseTagOnPush } from './guards.ts'
 import { transitionRevision } from './interrupt.ts'

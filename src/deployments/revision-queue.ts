@@ -2,7 +2,7 @@
 // Whoever uses it holds the deployment's row (`lockDeployment`), so that each sees what the one before it did.
 import { type SQL, sql } from 'drizzle-orm'
 import { sources } from '../protocol/parts.schema.ts'
-import type { SecretVersion } from '../tables.ts'
+import type { SecretVersion } from '../tables/deployments.ts'
 import { inFlightStates, LISTENER_LOST, waitingStates } from './lifecycle.ts'
 import type { DeploymentRow, RevisionRow } from './rows.ts'
 import { SOURCE_RULES } from './source-rules.ts'

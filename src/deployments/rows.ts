@@ -2,7 +2,7 @@
 import { etagVersion } from '../kernel/routes.ts'
 import { completeMembers, pickColumns, toIsoTime } from '../kernel/rows.ts'
 import { MASK, SourceConfig, SourceRevisionConfig } from '../protocol/parts.schema.ts'
-import { deployments, type revisions, type SecretVersion } from '../tables.ts'
+import { deployments, type revisions, type SecretVersion } from '../tables/deployments.ts'
 import type { Deployment, Revision } from './schema.ts'
 
 /** The columns that reach the wire. */

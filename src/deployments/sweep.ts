@@ -3,7 +3,7 @@ import { sql } from 'drizzle-orm'
 import { runAsSystem } from '../kernel/db.ts'
 import { journalSystemEvents, setSystemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
-import { isPendingStatus, isUnknownStatus } from '../tables.ts'
+import { isPendingStatus, isUnknownStatus } from '../tables/deployments.ts'
 import { DEADLINES, LISTENER_LOST, LISTENER_SILENT_AFTER, UNUSED_AFTER } from './lifecycle.ts'
 import { applyMoves, applyMovesToDeployments, promoteWithoutReports } from './revision-queue.ts'
 

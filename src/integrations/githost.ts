@@ -1,6 +1,6 @@
 // What a git host is to us, whichever it is.
 import type { Services } from '../kernel/routes.ts'
-import type { integrations } from '../tables.ts'
+import type { integrations } from '../tables/integrations.ts'
 import { createGiteaHost } from './gitea.ts'
 import { createGithubHost } from './github.ts'
 

@@ -10,7 +10,7 @@ import { afterCursor, newestFirst, pageBounds, toListPage } from '../kernel/pagi
 import { etagVersion } from '../kernel/routes.ts'
 import { requireRow, toIsoTime, withoutNulls } from '../kernel/rows.ts'
 import type { Page } from '../protocol/wire.ts'
-import { listeners } from '../tables.ts'
+import { listeners } from '../tables/listeners.ts'
 import type * as schema from './schema.ts'
 
 type ListenerParams = z.output<typeof schema.ListenerRef>

@@ -5,7 +5,7 @@ import * as z from 'zod'
 import { Failure, fail } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
 import { boundedText } from '../protocol/wire.ts'
-import type { oauthProviders } from '../tables.ts'
+import type { oauthProviders } from '../tables/oauth.ts'
 
 const PROVIDER_COLUMNS = [
   ...(['id', 'provider_id', 'name', 'provider_type', 'client_id', 'client_secret'] as const),

@@ -1,7 +1,7 @@
 // How a client comes to be at an authorization server (given, described by a document of ours, registered there), and how it ends.
 import { Failure } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
-import type { Registration } from '../tables.ts'
+import type { Registration } from '../tables/oauth.ts'
 import {
   AUTH_METHODS,
   type AuthMethod,

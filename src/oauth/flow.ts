@@ -18,7 +18,7 @@ import { commit, setClock, setSystemSettings } from '../kernel/journal.ts'
 import { logFailureCause } from '../kernel/middleware.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
-import type { oauthFlows } from '../tables.ts'
+import type { oauthFlows } from '../tables/oauth.ts'
 import {
   authorizationUrl,
   createFlowSecrets,

@@ -8,7 +8,7 @@ import { Failure, fail } from '../kernel/errors.ts'
 import { createGuardedClient, type GuardedClient } from '../kernel/guarded-fetch.ts'
 import { commit, concludeWrite, prepareWrite } from '../kernel/journal.ts'
 import { requireRow } from '../kernel/rows.ts'
-import { oauthProviders } from '../tables.ts'
+import { oauthProviders } from '../tables/oauth.ts'
 import { clientDocumentUrl, redirectUri } from './client-document.ts'
 import {
   type Client,

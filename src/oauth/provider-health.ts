@@ -1,7 +1,7 @@
 // How a provider's servers are: found out by asking them again, registering nothing and showing them no secret.
 import { Failure } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
-import type { oauthProviders } from '../tables.ts'
+import type { oauthProviders } from '../tables/oauth.ts'
 import { isSameOrigin, isSecretFor } from './authorization.ts'
 import { type DiscoveredServer, type DiscoveryOptions, discoverServer, type Warning } from './mcp-discovery.ts'
 import type { OAuthProviderDetails } from './schema.ts'

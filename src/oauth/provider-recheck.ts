@@ -10,7 +10,7 @@ import { commit, concludeWrite, prepareWrite, setClock } from '../kernel/journal
 import { requestOrigin } from '../kernel/origin.ts'
 import type { Services } from '../kernel/routes.ts'
 import { requireRow } from '../kernel/rows.ts'
-import { oauthProviders } from '../tables.ts'
+import { oauthProviders } from '../tables/oauth.ts'
 import { type Client, type ClientRequest, obtainClient, renewClient, unregisterClient } from './client-registration.ts'
 import type { DiscoveredServer } from './mcp-discovery.ts'
 import { ASSUMED_S256_HOSTS, discoveryOptionsFor, serverColumns } from './provider-discovery.ts'

@@ -7,7 +7,7 @@ import { requireAllowedUrl } from '../kernel/guarded-fetch.ts'
 import { commit } from '../kernel/journal.ts'
 import { newestFirst } from '../kernel/paging.ts'
 import { requireRow, withoutNulls } from '../kernel/rows.ts'
-import { oauthProviders } from '../tables.ts'
+import { oauthProviders } from '../tables/oauth.ts'
 import { redirectUri } from './client-document.ts'
 import {
   isProvider,

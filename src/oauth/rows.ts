@@ -6,7 +6,7 @@ import type { FetchRecord } from '../kernel/guarded-fetch.ts'
 import { etagVersion } from '../kernel/routes.ts'
 import { toIsoTime } from '../kernel/rows.ts'
 import type { OAuthFetch } from '../protocol/wire.ts'
-import { oauthProviders } from '../tables.ts'
+import { oauthProviders } from '../tables/oauth.ts'
 import type { Client } from './client-registration.ts'
 import type { OAuthProvider, OAuthProviderDetails } from './schema.ts'
 

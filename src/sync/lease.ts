@@ -1,7 +1,7 @@
 // The lease of a listener: one agent at a time works for it, and whoever had an earlier lease is not listened to.
 import { type SQL, sql } from 'drizzle-orm'
 import { refuseUnless, servedByListener } from '../kernel/db.ts'
-import { listeners } from '../tables.ts'
+import { listeners } from '../tables/listeners.ts'
 
 const LEASE_SECONDS = 60
 

@@ -1,0 +1,37 @@
+// The table of API keys.
+import { foreignKey, index, pgTable, text, uuid } from 'drizzle-orm/pg-core'
+import { organizations, roles, workspaces } from './access.ts'
+import { createdAtColumn, idColumn, instantColumn, newestFirstColumns } from './columns.ts'
+import { listeners } from './listeners.ts'
+
+/** A key without a workspace is an organisation key. One with a listener is its agent's. */
+export const apiKeys = pgTable(
+  'api_keys',
+  {
+    id: idColumn(),
+    organization_id: uuid()
+      .notNull()
+      .references(() => organizations.id, { onDelete: 'cascade' }),
+    tenant_id: uuid().references(() => workspaces.id, { onDelete: 'cascade' }),
+    listener_id: uuid().references(() => listeners.id, { onDelete: 'cascade' }),
+    description: text().notNull(),
+    hint: text().notNull(),
+    key_hash: text().notNull().unique('api_keys_hash'),
+    role_id: uuid().notNull(),
+    permissions: text().array(),
+    expires_at: instantColumn(),
+    revoked_at: instantColumn(),
+    last_used_at: instantColumn(),
+    created_by: uuid(),
+    /** Whose requests are counted together; `inherit_budget()` sets it. */
+    budget_id: uuid(),
+    created_at: createdAtColumn(),
+  },
+  t => [
+    foreignKey({ name: 'role_in_use', columns: [t.role_id], foreignColumns: [roles.id] }),
+    index('api_keys_made_by').on(t.created_by, ...newestFirstColumns(t)),
+    index('api_keys_page').on(t.organization_id, ...newestFirstColumns(t)),
+    index('api_keys_page_of_workspace').on(t.tenant_id, ...newestFirstColumns(t)),
+    index('api_keys_role').on(t.role_id),
+  ],
+)

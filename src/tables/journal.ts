@@ -1,0 +1,45 @@
+// Tables of the journal and of idempotency keys.
+import { bigint, date, index, json, pgTable, primaryKey, text, uuid } from 'drizzle-orm/pg-core'
+import { actorNameColumn, createdAtColumn } from './columns.ts'
+
+/** One counter a scope (a workspace, or an organisation as a whole): it gives events their order. */
+export const journals = pgTable('journals', {
+  scope_id: uuid().primaryKey(),
+  organization_id: uuid().notNull(),
+  seq: bigint({ mode: 'number' }).notNull(),
+  /** How many events the day has had. */
+  day: date(),
+  today: bigint({ mode: 'number' }).notNull().default(0),
+})
+
+/** Append-only: the app's role may insert and select, nothing else. */
+export const events = pgTable(
+  'events',
+  {
+    scope_id: uuid().notNull(),
+    seq: bigint({ mode: 'number' }).notNull(),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid(),
+    type: text().notNull(),
+    subject_id: uuid().notNull(),
+    actor_kind: text().notNull(),
+    actor_id: uuid(),
+    actor_name: actorNameColumn(),
+    request_id: text().notNull(),
+    data: json().notNull(),
+    created_at: createdAtColumn(),
+  },
+  t => [primaryKey({ columns: [t.scope_id, t.seq] }), index('events_age').using('brin', t.created_at)],
+)
+
+export const idempotencyKeys = pgTable(
+  'idempotency_keys',
+  {
+    actor_id: uuid().notNull(),
+    key: text().notNull(),
+    fingerprint: text().notNull(),
+    result: json().notNull(),
+    created_at: createdAtColumn(),
+  },
+  t => [primaryKey({ columns: [t.actor_id, t.key] }), index('idempotency_keys_age').on(t.created_at)],
+)

@@ -1,0 +1,59 @@
+// Tables of listeners and of what their agents were sent.
+import { bigint, index, integer, json, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
+import { organizations, workspaces } from './access.ts'
+import { idColumn, instantColumn, newestFirstColumns, versionedColumns } from './columns.ts'
+
+/**
+ * A data plane, and the lease of the agent that works for it. One without a workspace is the platform's: it serves whatever names no
+ * listener, of every workspace.
+ */
+export const listeners = pgTable(
+  'listeners',
+  {
+    id: idColumn(),
+    organization_id: uuid()
+      .notNull()
+      .references(() => organizations.id, { onDelete: 'cascade' }),
+    tenant_id: uuid().references(() => workspaces.id, { onDelete: 'cascade' }),
+    compute_type: text({ enum: ['k8s', 'local'] }).notNull(),
+    compute_id: text().notNull(),
+    compute_config: json().$type<{ k8s_namespaces: string[] }>().notNull(),
+    agent_id: text(),
+    agent_version: text(),
+    /** Counts leases: of two agents, the one with the lower number is not listened to. */
+    fence: bigint({ mode: 'number' }).notNull().default(0),
+    lease_expires_at: instantColumn(),
+    last_seen_at: instantColumn(),
+    ...versionedColumns(),
+  },
+  t => [
+    unique('listener_exists').on(t.tenant_id, t.compute_id).nullsNotDistinct(),
+    index('listeners_page').on(t.tenant_id, ...newestFirstColumns(t)),
+  ],
+)
+
+/** How far the changes of a listener's deployments are numbered, and the digest of what they come to. */
+export const syncCursors = pgTable('sync_cursors', {
+  listener_id: uuid()
+    .primaryKey()
+    .references(() => listeners.id, { onDelete: 'cascade' }),
+  seq: bigint({ mode: 'number' }).notNull(),
+  digest: bigint({ mode: 'bigint' }).notNull(),
+})
+
+/**
+ * The last change of each deployment of a listener. A table of its own, so that the index on the number leaves updates of deployments
+ * heap-only. No foreign key: it outlives a deployment that went with its workspace, until the agent has removed what runs.
+ */
+export const syncItems = pgTable(
+  'sync_items',
+  {
+    deployment_id: uuid().primaryKey(),
+    listener_id: uuid()
+      .notNull()
+      .references(() => listeners.id, { onDelete: 'cascade' }),
+    seq: bigint({ mode: 'number' }).notNull(),
+    generation: integer().notNull(),
+  },
+  t => [index('sync_items_changed').on(t.listener_id, t.seq)],
+)

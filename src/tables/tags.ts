@@ -1,0 +1,61 @@
+// Tables of projects and tags.
+import { index, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
+import { workspaces } from './access.ts'
+import { createdAtColumn, idColumn, newestFirstColumns } from './columns.ts'
+
+/** A tracing project: the name's other holder. */
+export const projects = pgTable(
+  'projects',
+  {
+    id: idColumn(),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid()
+      .notNull()
+      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    deployment_id: uuid(),
+    name: text().notNull(),
+    created_at: createdAtColumn(),
+  },
+  t => [
+    unique('project_name_taken').on(t.tenant_id, t.name),
+    index('projects_deployment').on(t.deployment_id),
+    index('projects_page').on(t.tenant_id, ...newestFirstColumns(t)),
+  ],
+)
+
+export const tagKeys = pgTable(
+  'tag_keys',
+  {
+    id: idColumn(),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid()
+      .notNull()
+      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    key: text().notNull(),
+    created_at: createdAtColumn(),
+  },
+  t => [
+    unique('tag_key_taken').on(t.tenant_id, t.key),
+    index('tag_keys_page').on(t.tenant_id, ...newestFirstColumns(t)),
+  ],
+)
+
+export const tagValues = pgTable(
+  'tag_values',
+  {
+    id: idColumn(),
+    organization_id: uuid().notNull(),
+    tenant_id: uuid()
+      .notNull()
+      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    tag_key_id: uuid()
+      .notNull()
+      .references(() => tagKeys.id, { onDelete: 'cascade' }),
+    value: text().notNull(),
+    created_at: createdAtColumn(),
+  },
+  t => [
+    unique('tag_value_taken').on(t.tag_key_id, t.value),
+    index('tag_values_page').on(t.tenant_id, t.tag_key_id, ...newestFirstColumns(t)),
+  ],
+)
