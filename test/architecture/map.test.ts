@@ -29,7 +29,7 @@ it('names functions that exist in the files beside them', () => {
     )
     for (const name of names)
       expect(
-        texts.some(text => new RegExp(`\\b${name}\\b[<(]`).test(text)),
+        texts.some(text => new RegExp(`\\b${name}\\b(?:[<(]| = )`).test(text)),
         name,
       ).toBe(true)
   }
