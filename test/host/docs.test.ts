@@ -7,25 +7,28 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
 import { freePort } from '../../src/host/ports.ts'
 import { type Command, startCommand, startDemoServer, stopCommands } from '../support/commands.ts'
+import { startLocalGitea } from '../support/local-gitea.ts'
 
 const ROOT = join(import.meta.dirname, '../..')
 const folder = fs.mkdtempSync(join(tmpdir(), 'slipway-docs-'))
 const home = join(folder, '.slipway')
 
-/** Pages whose shell blocks run here, from top to bottom, but for those that start a server or install packages. */
+/** Pages whose `sh` blocks run here, from top to bottom, but for those that start with npm or node. */
 const RUNNING = [
   'README',
   'docs/operate-a-deployment',
   'docs/deploy-from-source',
+  'docs/deploy-from-git',
   'docs/runtime',
   'docs/databases',
-].concat(['docs/api-keys', 'docs/limits'])
+  'docs/api-keys',
+  'docs/limits',
+]
 const NEEDS: Record<string, string> = {
   'docs/README': 'has no commands',
   'docs/containers': 'container tools; npm run test:containers',
   'docs/custom-domains': 'an installation in mode self_hosted and a DNS record; deployments/custom-hosts.test.ts',
   'docs/database-logins': 'a Postgres of the operator; host/node.test.ts',
-  'docs/deploy-from-git': 'a git host; integrations/service.test.ts, host/pushes.test.ts',
   'docs/kubernetes': 'a cluster; agent/kubernetes/docs.test.ts checks its tables',
   'docs/oauth': 'OAuth servers; host/oauth.test.ts',
   'docs/previews': 'a git host; pushes/previews.test.ts',
@@ -57,32 +60,48 @@ const toPattern = (answer: string) =>
 
 let dev: Command
 let demo: Awaited<ReturnType<typeof startDemoServer>>
+let gitea: Awaited<ReturnType<typeof startLocalGitea>>
 beforeAll(async () => {
   fs.symlinkSync(join(ROOT, 'docs'), join(folder, 'docs'))
   dev = startCommand('src/host/dev.ts', [`--port=${await freePort()}`], { SLIPWAY_HOME: home })
   await dev.until(() => fs.existsSync(join(home, 'dev.json')))
   demo = await startDemoServer()
+  gitea = await startLocalGitea(join(folder, 'git'))
+  await pushApplication(gitea.create('acme/shop'))
 })
 afterAll(async () => {
   await stopCommands()
+  gitea.close()
   fs.rmSync(folder, { recursive: true, force: true, maxRetries: 9 })
 })
 
 const runShell = (script: string) => promisify(execFile)('bash', ['-c', script], { cwd: folder })
+/** The smallest application that builds from git. */
+async function pushApplication(remote: string): Promise<void> {
+  const server = "require('http').createServer((_, res) => res.end('shop')).listen(process.env.PORT)"
+  await runShell(`
+    git init -q -b main work && cd work
+    echo '{"start_command": "node server.cjs"}' > slipway.json
+    echo "${server}" > server.cjs
+    git add . && git -c user.name=Ada -c user.email=ada@example.com commit -qm 'Start' && git push -q ${remote} main`)
+}
 
 it.each(RUNNING)('%s: its commands answer what it says', async page => {
   const blocks = readBlocks(page)
   expect(blocks.length).toBeGreaterThan(0)
-  // Other programs may use the ports of the demo server on this machine.
-  const withDemoPorts = (text: string) =>
-    text.replaceAll('http://localhost:3000', demo.mcp).replaceAll('http://localhost:3001', demo.auth)
-  const script = blocks.map(({ commands }) => `${withDemoPorts(commands)}\necho '${SEPARATOR}'\n`).join('')
+  const withLocalServers = (text: string) =>
+    text
+      .replaceAll('http://localhost:3000', demo.mcp)
+      .replaceAll('http://localhost:3001', demo.auth)
+      .replaceAll('https://git.example.com', gitea.origin)
+      .replaceAll('YOUR-TOKEN', 'hush-token')
+  const script = blocks.map(({ commands }) => `${withLocalServers(commands)}\necho '${SEPARATOR}'\n`).join('')
   const { stdout, stderr } = await runShell(script)
   expect(stderr).toBe('')
   const answers = stdout.split(SEPARATOR)
   for (const [i, { commands, answer }] of blocks.entries()) {
     expect(answers[i], commands).not.toContain('"request_id"')
-    if (answer) expect(withoutSpace(answers[i]!), commands).toMatch(toPattern(withDemoPorts(answer)))
+    if (answer) expect(withoutSpace(answers[i]!), commands).toMatch(toPattern(withLocalServers(answer)))
   }
 })
 
