@@ -6,7 +6,8 @@ import { type Row, run } from '../kernel/db.ts'
 import { Failure, fail } from '../kernel/errors.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { setTokenColumns } from './credentials.ts'
-import { createGithost, type HostToken, type Integration, type ListingPage, type Repository } from './githost.ts'
+import type { HostToken, Integration, ListingPage, Repository } from './githost.ts'
+import { createGithost } from './githost-factory.ts'
 import type * as schema from './schema.ts'
 
 type Input = z.output<typeof schema.IntegrationRef> & z.output<typeof schema.RepositoryQuery>

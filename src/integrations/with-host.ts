@@ -3,7 +3,8 @@ import { sql } from 'drizzle-orm'
 import { runAsSystem } from '../kernel/db.ts'
 import type { Services } from '../kernel/routes.ts'
 import { setTokenColumns } from './credentials.ts'
-import { createGithost, type Githost, type Integration } from './githost.ts'
+import type { Githost, Integration } from './githost.ts'
+import { createGithost } from './githost-factory.ts'
 
 type HostCaller = { services: Services; origin: string }
 

@@ -1,7 +1,8 @@
 // What is asked of a git host besides its listing: commits, statuses, comments and credentials, of both kinds alike.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openWebhookSecret, sealCredentials } from '../../src/integrations/credentials.ts'
-import { createGithost, type Githost, type Integration, parseRepositoryUrl } from '../../src/integrations/githost.ts'
+import { type Githost, type Integration, parseRepositoryUrl } from '../../src/integrations/githost.ts'
+import { createGithost } from '../../src/integrations/githost-factory.ts'
 import { Failure } from '../../src/kernel/errors.ts'
 import { foreignServers, getServices } from '../support/app.ts'
 import {

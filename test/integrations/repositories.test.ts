@@ -215,6 +215,7 @@ describe('a host of one’s own', () => {
   it.each([
     ['PKCS#1', PKCS1],
     ['PKCS#8', PKCS8],
+    ['PKCS#1 on one line', PKCS1.replaceAll('\n', ' ')],
   ])('is an Enterprise Server with an App of its own, by a key in %s', async (_, private_key) => {
     const enterprise = makeGithub('https://ghe.example.com')
     const installation = nextInstallation++
