@@ -81,7 +81,7 @@ async function createPreview(caller: Caller, known: PreviewFacts, commit: Commit
     and v.head_sha = ${preview.head_sha} and v.state <> 'ended' and v.approved_sha is not distinct from ${preview.approved_sha})`
   const raised = sql`raised as (
     update previews v set state = 'live', deployment_id = changed.id, expires_at = ${expiryOf(known)}::timestamptz, updated_at = clock()
-    from changed where ${mineOnly} and v.number = ${preview.number} returning v.*, true as was)`
+    from changed where ${mineOnly} and v.number = ${preview.number} returning v.*, true as had_deployment)`
   const child: PreviewCreation = {
     parent_deployment_id: parent.id,
     preview: previewColumn(known),
@@ -192,10 +192,10 @@ export type EndReason = 'closed' | 'expired' | 'parent_deleted' | 'deleted'
 
 /** First the preview is over, with its hook; then its deployment goes. What dies in between the sweep ends. */
 export async function endPreview(caller: Caller, { parent_id, number }: PreviewKey, reason: EndReason): Promise<void> {
-  const change = sql<PreviewRow & { was: boolean }>`
+  const change = sql<PreviewRow & { had_deployment: boolean }>`
     update previews v set state = 'ended', updated_at = clock()
     where v.parent_id = ${parent_id}::uuid and v.number = ${number} and v.tenant_id = current_tenant() and v.state <> 'ended'
-    returning v.*, v.deployment_id is not null as was`
+    returning v.*, v.deployment_id is not null as had_deployment`
   const also = [insertHooks('changed', sql`preview_policies`, 'preview.deleted', caller.config.appsDomain)]
   const [row] = await commit(
     previewCtx(caller),

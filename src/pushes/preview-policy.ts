@@ -99,7 +99,7 @@ export const removePolicy = verb('deployments:update', async (ctx, { deployment_
   const change = sql<PolicyRow>`delete from preview_policies p using deployments d
     where d.id = ${deployment_id}::uuid and d.tenant_id = current_tenant() and p.id = d.id and p.tenant_id = current_tenant() returning p.*`
   const ended = sql`ended as (update previews v set state = 'ended', updated_at = clock() from changed
-    where v.parent_id = changed.id and v.tenant_id = current_tenant() and v.state <> 'ended' returning v.*, v.deployment_id is not null as was)`
+    where v.parent_id = changed.id and v.tenant_id = current_tenant() and v.state <> 'ended' returning v.*, v.deployment_id is not null as had_deployment)`
   const also = [ended, insertHooks('ended', sql`changed`, 'preview.deleted', ctx.config.appsDomain)]
   const lock = sql`select from deployments d where d.id = ${deployment_id}::uuid and d.tenant_id = current_tenant() for update`
   requireRow(await commit(ctx, 'preview_policy.removed', change, {}, { also, lock }), 'preview_policy_not_found')

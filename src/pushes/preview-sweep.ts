@@ -6,9 +6,9 @@ import { type Row, runAsSystem } from '../kernel/db.ts'
 import { setClock } from '../kernel/journal.ts'
 import { configuredOrigin } from '../kernel/origin.ts'
 import type { Services } from '../kernel/routes.ts'
-import { notifyPullRequests } from './notify.ts'
 import { sweepHooks } from './preview-hooks.ts'
 import { deletePreviewDeployment, type EndReason, endPreview, reconcilePreview } from './preview-lifecycle.ts'
+import { notifyPullRequests } from './pull-request-notifications.ts'
 
 const MAX_PER_SWEEP = 50
 const RETENTION = sql`interval '30 days'`

@@ -11,10 +11,10 @@ import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import type { Page } from '../protocol/wire.ts'
 import { deployments } from '../tables/deployments.ts'
 import { previews } from '../tables/pushes.ts'
-import { notifyPullRequests } from './notify.ts'
 import { deploymentUrl, previewName } from './preview-address.ts'
 import { type PreviewRow, reconcilePreview } from './preview-lifecycle.ts'
 import type { Approval, PreviewRef, PullPreview } from './previews.schema.ts'
+import { notifyPullRequests } from './pull-request-notifications.ts'
 
 /** `reportedUrl`: where its deployment answers, as its listener says. */
 type NamedPreview = PreviewRow & { parent_name: string; served: string | null }

@@ -7,9 +7,9 @@ import { type Row, runAsSystem, textArray } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { matchesBranch } from './branch-globs.ts'
 import { type DeliveryContext, UnsettledRefError } from './find-integration.ts'
-import { notifyPullRequests } from './notify.ts'
 import { endPreview, type PreviewRow, pullRef, reconcilePreview } from './preview-lifecycle.ts'
 import type { PolicyRow } from './preview-policy.ts'
+import { notifyPullRequests } from './pull-request-notifications.ts'
 import { type Commit, type PullRequest, repoKey } from './webhook-payloads.ts'
 
 type PreviewParent = { id: string; repo_url: string; policy: PolicyRow; head_sha: string | null }

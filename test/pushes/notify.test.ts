@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { notifyPullRequests } from '../../src/pushes/notify.ts'
 import { signHook, sweepHooks } from '../../src/pushes/preview-hooks.ts'
+import { notifyPullRequests } from '../../src/pushes/pull-request-notifications.ts'
 import { deleteOrganizations, getApp, getServices, logLines, withClockAhead } from '../support/app.ts'
 import { advanceRevisionTo, listRevisions, setRevisionStatus } from '../support/deployments.ts'
 import { setUpPreviews } from '../support/previews.ts'
@@ -20,7 +20,7 @@ describe('the host is told', () => {
   it('by one comment, edited, and a status of the commit, as things move', async () => {
     const { tenant, repository, pull, child, sweep } = await setUpPreviews()
     await pull('opened', 1)
-    expect(wrote(repository.asked, /comments/)).toEqual([['POST', { body: expect.stringContaining('on its way') }]])
+    expect(wrote(repository.asked, /comments/)).toEqual([['POST', { body: expect.stringContaining('being deployed') }]])
     expect(wrote(repository.asked, /statuses/)[0]![1]).toMatchObject({ state: 'pending' })
     const { id, latest_revision_id } = await child()
     await sweep()
@@ -43,7 +43,7 @@ describe('the host is told', () => {
     await pull('closed', 1)
     const comments = wrote(repository.asked, /comments/)
     expect(comments.filter(([method]) => method === 'POST')).toHaveLength(1)
-    expect(comments.at(-1)![1].body).toContain('gone')
+    expect(comments.at(-1)![1].body).toContain('deleted')
     expect(JSON.stringify(comments)).not.toContain('hush')
   })
 
@@ -162,7 +162,7 @@ describe('an attempt is counted before it is made', () => {
       () => notifyPullRequests(getServices()),
       () => answers.length,
     )
-    await expect.poll(() => logLines.filter(({ error }) => error === 'Error: worker_died')).toHaveLength(1)
+    await expect.poll(() => logLines.filter(({ error }) => error === 'worker_died')).toHaveLength(1)
     for (const answer of answers) answer(refused())
     await died
   })

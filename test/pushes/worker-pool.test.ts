@@ -9,7 +9,7 @@ it.each([1, 4])('%i at once at most, each claimed right before it is worked on',
   let most = 0
   const worked: number[] = []
   await runWorkerPool({
-    atOnce,
+    maxConcurrent: atOnce,
     claim: async () => {
       const item = left.shift() ?? null
       if (item !== null) held.add(item)
@@ -29,7 +29,7 @@ it('a claim that fails is told once all that was begun has ended', async () => {
   let claims = 0
   let worked = 0
   const drained = runWorkerPool({
-    atOnce: 3,
+    maxConcurrent: 3,
     claim: async () => {
       if (++claims > 2) throw new Error('away')
       return claims
