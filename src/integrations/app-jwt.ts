@@ -23,6 +23,6 @@ function signRs256(text: string, pem: string): string {
     const key = createPrivateKey({ key: Buffer.from(base64, 'base64'), format: 'der', type })
     return sign('RSA-SHA256', Buffer.from(text), key).toString('base64url')
   } catch (cause) {
-    throw fail('githost_refused', { about: 'its private key cannot be read', cause })
+    throw fail('githost_refused', { about: 'the private key of the App cannot be read', cause })
   }
 }

@@ -31,7 +31,7 @@ export type Githost = {
   mintedToken(): HostToken | null
 }
 
-/** Without an id: the webhook of the operator's App. With one: the webhook of an integration with its own credentials. */
+/** Without an id: the webhook of the operator's App. With one: that of an integration with its own credentials. */
 export const webhookPath = (integration_id?: string): string =>
   `/v1/integrations/forge/githost${integration_id ? `/${integration_id}` : ''}/webhook`
 

@@ -1,5 +1,5 @@
-// Which branches a preview policy names (pure): `*` and `?` match within a path segment, `**` across segments, `!`
-// excludes.
+// Matches branches against a policy's globs (pure): `*` and `?` match within a path segment, `**` across segments,
+// a leading `!` excludes.
 import { type GlobStep, matchesGlob, matchMany, matchOne } from '../protocol/glob.ts'
 
 const isAny = () => true

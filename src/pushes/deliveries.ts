@@ -22,7 +22,7 @@ const MAX_CONCURRENT = 8
 /** Consecutive attempts without a stored outcome: a delivery that crashes its worker must not stop every replica. */
 const MAX_UNFINISHED = 3
 
-/** Null where the delivery is stored already. One that failed for good is accepted again when the host redelivers it. */
+/** Null where the delivery is stored already. A failed one is accepted again when the host redelivers it. */
 export async function storeDelivery(services: Services, { receiver, delivery_id, event, origin }: NewDelivery) {
   const stored: StoredEvent = { event, origin }
   const statement = sql<Row>`

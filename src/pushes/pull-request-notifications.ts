@@ -149,7 +149,7 @@ function describeState({ state, head_sha }: PreviewRow): NotificationText {
   return {
     state: 'pending',
     description: 'Waiting for approval',
-    comment: `This pull request comes from a fork. Its preview starts when someone approves commit ${commit} in Slipway.`,
+    comment: `This pull request comes from a fork. Its preview starts once someone approves commit ${commit}.`,
   }
 }
 
@@ -163,7 +163,7 @@ const COMMIT_STATES: Record<string, StatusState> = {
   UNKNOWN: 'error',
 }
 
-/** Never includes the revision's status message: readers of the pull request may not be allowed to read build output. */
+/** Leaves out the revision's status message: readers of the pull request may not be allowed to see build output. */
 function describeRevision(revision: Notification['revision']): NotificationText {
   const status = revision?.status ?? 'UNKNOWN'
   const state = COMMIT_STATES[status] ?? 'pending'

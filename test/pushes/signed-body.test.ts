@@ -56,14 +56,14 @@ it('one that is too long is refused as soon as that is known', async () => {
 
 it('one that trickles is ended', async () => {
   const { stream, state } = streamOf([bytesOf('{'), bytesOf('"')], true)
-  expect(await codeOf(withSignedBody({ ...signedBody(stream, ''), withinMs: 50 }, text))).toBe('body_too_slow')
+  expect(await codeOf(withSignedBody({ ...signedBody(stream, ''), timeoutMs: 50 }, text))).toBe('body_too_slow')
   expect(state.cancelled).toBe(true)
 })
 
 it('what all hold together is bounded, and comes free when one ends', async () => {
   const piece = new Uint8Array(MIB).fill(0x20)
   const holding = streamOf(Array<Uint8Array>(24).fill(piece), true)
-  const held = codeOf(withSignedBody({ ...signedBody(holding.stream, ''), withinMs: 2000 }, text))
+  const held = codeOf(withSignedBody({ ...signedBody(holding.stream, ''), timeoutMs: 2000 }, text))
   await expect.poll(() => holding.state.pulls).toBe(25)
   const refused = streamOf([piece])
   expect(await codeOf(withSignedBody(signedBody(refused.stream, '', 20 * MIB), text))).toBe('deliveries_busy')
