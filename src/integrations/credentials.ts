@@ -31,10 +31,8 @@ export const openWebhookSecret = async (
   row: IntegrationAccount & Pick<Integration, 'credentials'>,
 ): Promise<string | null> => (await openCredentials(sealer, row))?.webhook_secret ?? null
 
-/** A token is reused only if it is valid at least this long. */
 const EXPIRY_MARGIN_MS = 5 * 60_000
 
-/** The cached token, or null where there is none or it expires soon. */
 export async function openStoredToken(sealer: Sealer, row: Integration): Promise<HostToken | null> {
   const { token, token_expires_at } = row
   if (token === null || token_expires_at === null) return null

@@ -7,7 +7,6 @@ export type ListingPage = { etag: string | null; repositories: Repository[] }
 export type Commit = { sha: string; author: string | null; message: string | null }
 export type StatusState = 'pending' | 'success' | 'failure' | 'error'
 export type CommitStatus = { state: StatusState; url: string | null; description: string; context: string }
-/** For git over HTTP. */
 export type GitCredential = { username: string; password: string; expires_at: string | null }
 export type HostToken = { token: string; expires_at: string }
 
@@ -15,17 +14,13 @@ export type Integration = typeof integrations.$inferSelect
 
 /** Methods fail only with codes of `kernel/codes.ts`, and send requests only to the integration's own host. */
 export type Githost = {
-  /** Every repository that the integration can access. Pages that the host reports as unchanged come from `stored`. */
   repositories(stored: ListingPage[]): Promise<ListingPage[]>
   /** Resolves a branch, tag or commit id. Null where the ref or the repository does not exist. */
   commit(repo_url: string, ref: string): Promise<Commit | null>
   /** Limited to reading this one repository where the host supports that. */
   credential(repo_url: string): Promise<GitCredential>
   setStatus(repo_url: string, sha: string, status: CommitStatus): Promise<void>
-  /**
-   * Edits the comment with this id, and creates it again if someone deleted it. Without an id, edits the comment whose
-   * first line is the same marker (`<!-- … -->`), and otherwise creates one. Returns the comment's id.
-   */
+  /** Edits the comment with this id, or with the same first line (`<!-- … -->`), else creates one. Returns its id. */
   comment(repo_url: string, pull_number: number, body: string, comment_id: string | null): Promise<string>
   /** The token that this client minted, if any. Store it with `setTokenColumns`, so that the next client reuses it. */
   mintedToken(): HostToken | null

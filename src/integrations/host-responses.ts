@@ -3,7 +3,6 @@ import * as z from 'zod'
 import { arrayOf, boundedText } from '../protocol/wire.ts'
 import type { Commit, Repository } from './githost.ts'
 
-/** The name of an account or a repository. It becomes part of URLs. */
 export const PathName = boundedText(255).regex(/^(?!\.+$)[\w.-]+$/)
 const truncatedText = (maxLength: number) =>
   z.string().transform(text => text.slice(0, maxLength).replaceAll('\0', '').toWellFormed())

@@ -44,7 +44,6 @@ export const beginInstall = verb(
   },
 )
 
-/** An Enterprise Server has another path. */
 const appsUrlOf = (base_url: string) =>
   `${base_url}/${base_url === 'https://github.com' || base_url.endsWith('.ghe.com') ? 'apps' : 'github-apps'}`
 
@@ -63,7 +62,6 @@ const claimInstall = (id: string) => sql<Row>`
   where id = ${id}::uuid and expires_at > clock()
   returning organization_id, tenant_id`
 
-/** Claims the state in one trip, asks GitHub, and stores the result in a second trip. */
 export async function completeInstall(
   services: Services,
   requestId: string,

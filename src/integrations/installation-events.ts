@@ -21,11 +21,10 @@ export type InstallationChange = {
   app_id: string | null
   installation_id: string
   action: InstallationAction
-  /** The login of the person who acted at the host. */
   sender: string | null
 }
 
-/** Also marks the stored repository listing as stale. Returns the changed integrations, of which there is one at most. */
+/** Also marks the stored repository listing as stale. Changes one integration at most. */
 export async function applyInstallationChange(
   { config, database }: Pick<Services, 'config' | 'database'>,
   requestId: string,

@@ -12,7 +12,6 @@ import * as github from './github.ts'
 import { PathName } from './host-responses.ts'
 import { createGuardedHostClient, parseResponse, requestHost } from './request.ts'
 
-/** An account whose ownership the host has confirmed. */
 export type ProvenAccount = Pick<
   Integration,
   'host' | 'base_url' | 'app_id' | 'installation_id' | 'account_id' | 'name'
@@ -28,7 +27,6 @@ const Installation = z.object({
 })
 const Account = z.object({ id: Id, login: PathName })
 
-/** Null where the App has no such installation. */
 export async function fetchInstallation(
   client: GuardedClient,
   base_url: string,

@@ -11,7 +11,6 @@ const MAX_PAGES = 100
 /** A Worker's limit of open connections. Hosts allow far more. */
 export const MAX_CONCURRENT_REQUESTS = 6
 
-/** What any request to a host can fail with. */
 export const HOST_ERRORS: Code[] = [
   'githost_refused',
   'githost_rate_limited',
@@ -121,7 +120,6 @@ function retryAfterOf(headers: Headers): number {
 const parseRetryAfter = (value: string): number =>
   /^\d+$/.test(value) ? Number(value) : (Date.parse(value) - Date.now()) / 1000
 
-/** From the link to the last page where there is one, else from the total. */
 export function countPages(headers: Headers, pageSize: number, total: number): number {
   const lastPage = parseLastPage(headers.get('Link')?.slice(0, MAX_LINK_LENGTH) ?? '')
   return Math.min(MAX_PAGES, lastPage ?? Math.ceil(total / Math.max(1, pageSize)))

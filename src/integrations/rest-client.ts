@@ -17,7 +17,6 @@ const MAX_DESCRIPTION_LENGTH = 140
 
 type RestClientOptions = {
   row: Integration
-  /** The base URL of the API. */
   api: string
   client: () => GuardedClient
   headers: () => Promise<Record<string, string>>

@@ -13,7 +13,6 @@ import type * as schema from './schema.ts'
 const { credentials: _1, token: _2, token_expires_at: _3, ...wireColumns } = getTableColumns(integrations)
 
 export { wireColumns }
-/** The wire's columns of `integrations i`, for `select` and `returning`. */
 export const WIRE_COLUMNS_SQL = sql.raw(
   Object.keys(wireColumns)
     .map(name => `i.${name}`)

@@ -91,10 +91,7 @@ export const recheckIntegration = verb('integrations:manage', async (ctx, { inte
   return toWire(ctx.origin, requireRow(rows, 'integration_not_found'))
 })
 
-/**
- * Null where the host no longer has the installation or the account, or rejects the workspace's own credentials. If it
- * rejects the operator's, the integration stays: the operator must fix the settings.
- */
+/** Null means revoked. A host that rejects the operator's App does not revoke: the operator must fix the settings. */
 async function fetchCurrentAccount(ctx: Ctx, row: Integration): Promise<Pick<ProvenAccount, 'state' | 'name'> | null> {
   const client = createGuardedHostClient(ctx.config, ctx.origin)
   const credentials = await openCredentials(ctx.sealer, row)

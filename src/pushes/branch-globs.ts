@@ -21,7 +21,6 @@ function parseGlob(glob: string): GlobStep<string>[] {
   return steps
 }
 
-/** Whether at least one glob matches the branch and no excluding glob does. */
 export function matchesBranch(globs: readonly string[], branch: string): boolean {
   const characters = [...branch]
   const matches = (glob: string) => matchesGlob(parseGlob(glob), characters)

@@ -79,7 +79,6 @@ async function handleEvent(services: Services, { id, receiver, attempts, stored 
 const IS_DUE = sql`state = 'waiting' and next_attempt_at <= clock()`
 const HAS_ATTEMPTS_LEFT = sql`attempts < ${MAX_ATTEMPTS} and unfinished_attempts < ${MAX_UNFINISHED}`
 
-/** Deletes old deliveries, fails those without attempts left, and processes those that are due. */
 export async function sweepDeliveries(services: Services): Promise<void> {
   const { config, database } = services
   const deleteOld = sql`delete from githost_deliveries where created_at < clock() - ${RETENTION}`

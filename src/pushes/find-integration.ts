@@ -5,7 +5,6 @@ import { type Row, runAsSystem } from '../kernel/db.ts'
 import type { Services } from '../kernel/routes.ts'
 import { AttemptError } from './outbox.ts'
 
-/** What handling one delivery needs besides its event. */
 export type DeliveryContext = { services: Services; requestId: string; origin: string; attempts: number }
 
 /** The host does not yet answer consistently about a ref. Ask again later. */

@@ -21,7 +21,6 @@ export type Outbox<Item extends OutboxItem> = {
   /** Both statements change the row only while its attempts are the item's: a later claim owns the outcome. */
   markDone: (item: Item) => SQL
   markFailed: (item: Item, failure: FailedAttempt) => SQL
-  /** What identifies the item in a log line. */
   logMembers: (item: Item) => Record<string, unknown>
 }
 

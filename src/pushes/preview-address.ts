@@ -1,7 +1,6 @@
 // The name and the address of a preview (pure).
 const MAX_NAME_LENGTH = 63
 
-/** The parent's name, shortened so that the number fits. */
 export function previewName(parent: string, number: number): string {
   const suffix = `-pr-${number}`
   let prefix = parent.slice(0, MAX_NAME_LENGTH - suffix.length)

@@ -59,7 +59,6 @@ const selectPreviewFacts = ({ parent_id, number }: PreviewKey) => sql<Row>`
   join preview_policies p on p.id = d.id
   where v.parent_id = ${parent_id}::uuid and v.number = ${number} and d.deleting_at is null`
 
-/** Creates the preview's deployment, or moves it to the pull request's head, if that commit is allowed to run. */
 export async function reconcilePreview(caller: Caller, key: PreviewKey, head?: Commit): Promise<void> {
   const [[row]] = (await runAsSystem(caller.database, selectPreviewFacts(key))) as [Row[]]
   if (!row) return

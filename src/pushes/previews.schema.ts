@@ -14,7 +14,6 @@ const GLOB_ERROR = `must be a pattern like \`feature/*\`, with at most ${MAX_STA
 const Glob = boundedText(201, GLOB_ERROR)
   .regex(/^!?[^\s\0]{1,200}$/, { error: GLOB_ERROR })
   .refine(glob => glob.replaceAll('**', '*').split('*').length - 1 <= MAX_STARS, { error: GLOB_ERROR })
-/** Set in every preview. */
 const PREVIEW_VARIABLES = ['PREVIEW_ID', 'PREVIEW_BRANCH', 'PREVIEW_URL']
 const Overlay = Secret.refine(({ name }) => !PREVIEW_VARIABLES.includes(name), {
   error: 'is reserved: every preview sets this variable itself; choose another name',
@@ -56,12 +55,10 @@ const policyMembers = {
     .min(1)
     .max(MAX_PREVIEWS)
     .meta({ description: 'How many previews can exist at once. Further pull requests wait in state `full`.' }),
-  forks: z
-    .enum(['deny', 'approve'])
-    .meta({
-      description:
-        'Whether pull requests of forks get a preview: `deny` never, `approve` once someone approves the commit.',
-    }),
+  forks: z.enum(['deny', 'approve']).meta({
+    description:
+      'Whether pull requests of forks get a preview: `deny` never, `approve` once someone approves the commit.',
+  }),
   secrets: z.array(Secret).meta({
     description: 'Added to the parent’s secrets, and override them. A preview of a fork gets only these.',
   }),

@@ -69,7 +69,6 @@ export const listPreviews = verb(
 
 type ApprovalInput = z.output<typeof PreviewRef> & z.output<typeof Approval>
 
-/** Approves this commit only. The deployment is created after the answer. */
 export const approvePreview = verb(
   'deployments:update',
   async (ctx, { deployment_id, number, head_sha }: ApprovalInput) => {

@@ -20,7 +20,6 @@ type Notification = OutboxItem & {
   repo_url: string
   parent_name: string
   deployment_name: string | null
-  /** The preview's address as its listener reported it. */
   deployment_url: string | null
   revision: { status: string } | null
   integration: Integration

@@ -90,7 +90,6 @@ function initialState({ action, fork }: PullRequest, policy: PolicyRow): Preview
   return policy.forks === 'approve' ? 'awaiting_approval' : 'denied'
 }
 
-/** The state that a preview's existing row `v` moves to. */
 function nextState({ action, fork }: PullRequest) {
   if (action === 'closed') return sql`v.state`
   if (!fork) return sql`case when v.state = 'ended' then excluded.state else v.state end`

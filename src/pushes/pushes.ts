@@ -1,5 +1,4 @@
-// Handles pushes: every deployment of the repository and ref is brought to the ref's head, in whatever order deliveries
-// arrive.
+// Handles pushes: brings every deployment of the repository and ref to the ref's head, in any order of deliveries.
 import { sql } from 'drizzle-orm'
 import { deployPush, recordMissingRef } from '../deployments/deploy-push.ts'
 import type { Integration } from '../integrations/githost.ts'

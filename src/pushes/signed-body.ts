@@ -14,10 +14,8 @@ let bufferedBytes = 0
 
 type SignedBody = {
   stream: ReadableStream<Uint8Array> | null
-  /** The Content-Length, if declared. */
   length: number | null
   secret: string
-  /** In hex. */
   signature: string
   timeoutMs?: number
 }

@@ -6,7 +6,6 @@ export type Commit = { sha: string; message: string | null; author: string | nul
 type CommonMembers = {
   /** The host's id of the App's installation. Null where the webhook URL names the integration. */
   installation: string | null
-  /** The login of the person who acted. */
   sender: string | null
 }
 type RepositoryMembers = CommonMembers & { repo_urls: string[] }
@@ -42,7 +41,6 @@ export type HostEvent = Push | PullRequest | InstallationDelivery
 const MAX_MESSAGE = 2000
 const MAX_NAME = 255
 const MAX_URL = 2048
-/** GitHub lists at most this many commits in a push. */
 const MAX_COMMITS = 2048
 /** The column `previews.number` is a 32-bit integer. */
 const MAX_PULL_NUMBER = 2 ** 31 - 1
@@ -198,10 +196,7 @@ const READERS: Record<string, (payload: unknown) => HostEvent | null> = {
 export const parseDelivery = (name: string, payload: unknown): HostEvent | null =>
   Object.hasOwn(READERS, name) ? READERS[name]!(payload) : null
 
-/**
- * One key for all spellings of a repository's URL: without scheme, case, `.git` and trailing slashes. Must match the
- * SQL of the generated column `deployments.repo_key`.
- */
+/** One key for all spellings of a repository's URL. Must match the generated column `deployments.repo_key`. */
 export function repoKey(url: string): string {
   const lower = url.toLowerCase()
   const scheme = ['https://', 'http://'].find(prefix => lower.startsWith(prefix)) ?? ''

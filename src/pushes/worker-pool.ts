@@ -6,7 +6,6 @@ const CLAIM_PERIOD_MS = 25_000
 
 type PoolOptions<T> = {
   maxConcurrent: number
-  /** Null where nothing is due. */
   claim: () => Promise<T | null>
   /** A worker whose work throws ends. The others continue. */
   work: (item: T) => Promise<void>
