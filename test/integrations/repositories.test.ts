@@ -69,7 +69,7 @@ describe('listing the repositories of an installation', () => {
     expect((await none.tenant.get(none.path)).body).toEqual([])
     const { tenant, path } = await installApp(120)
     const named = async (query: string) =>
-      (await tenant.get(`${path}?${query}`)).body.map((one: { name: string }) => one.name)
+      (await tenant.get(`${path}?${query}`)).body.map((repository: { name: string }) => repository.name)
     expect(await named('name_contains=O-0011')).toHaveLength(10)
     expect(await named('name_contains=%25')).toEqual([])
     expect(await named('limit=2')).toEqual(['repo-00001', 'repo-00002'])
@@ -82,7 +82,7 @@ describe('listing the repositories of an installation', () => {
     const requestId = `trip-repos-${unusedId()}`
     const { body } = await tenant.get(path, { 'X-Request-Id': requestId })
     expect(body).toHaveLength(5000)
-    expect(new Set(body.map((one: { id: number }) => one.id)).size).toBe(5000)
+    expect(new Set(body.map((repository: { id: number }) => repository.id)).size).toBe(5000)
     expect(world.requests).toHaveLength(51)
     expect(host.state.most).toBe(MAX_CONCURRENT_REQUESTS)
     expect(await countTrips(requestId)).toBe(2)
@@ -121,7 +121,9 @@ describe('listing the repositories of an installation', () => {
       null,
     )
     const before = world.requests.length
-    expect((await other.get(pathOf(id))).body.map((one: { owner: string }) => one.owner)).toEqual(['other'])
+    expect((await other.get(pathOf(id))).body.map((repository: { owner: string }) => repository.owner)).toEqual([
+      'other',
+    ])
     expect(world.requests.length).toBe(before + 2)
     expect(statusAndCode(await other.get(own.path))).toEqual([404, 'integration_not_found'])
     expect(statusAndCode(await own.tenant.get(pathOf(id)))).toEqual([404, 'integration_not_found'])

@@ -293,7 +293,7 @@ it('1,000 deliveries in random order, with repeats and forgeries, lead to exactl
   expect([...statuses.keys()].sort()).toEqual(['false 202', 'true 401'])
 
   for (const [i, { id }] of deployments.entries()) {
-    const shas = (await listRevisions(tenant, id)).map(one => one.commit?.sha)
+    const shas = (await listRevisions(tenant, id)).map(revision => revision.commit?.sha)
     const genuine = pushes.some(({ branch, forged }) => branch === i && !forged)
     // All pushes happened before the first delivery, so only the head of each branch is deployed.
     expect(shas, `branch ${i}`).toEqual(

@@ -51,7 +51,7 @@ async function reachRepository(...apps: { tenant: Tenant; own?: boolean }[]) {
         secrets: [],
       }
       const deployment = (await tenant.post('/v2/deployments', body)).body
-      const shas = async () => (await listRevisions(tenant, deployment.id)).map(one => one.commit?.sha)
+      const shas = async () => (await listRevisions(tenant, deployment.id)).map(revision => revision.commit?.sha)
       return { installation, id, deployment, shas }
     }),
   )

@@ -78,10 +78,10 @@ describe('the pull request of a preview', () => {
 
 describe('the hooks of a preview policy', () => {
   it('are called, signed, when a preview is created or ends, and retried until they succeed', async () => {
-    const heard: { id: string; body: { type: string; data: Record<string, unknown> } }[] = []
-    let away = true
+    const received: { id: string; body: { type: string; data: Record<string, unknown> } }[] = []
+    let isAway = true
     const hook = async (request: Request) => {
-      if (away) return new Response(null, { status: 503 })
+      if (isAway) return new Response(null, { status: 503 })
       const [id, timestamp, body] = [
         request.headers.get('webhook-id')!,
         request.headers.get('webhook-timestamp')!,
@@ -90,7 +90,7 @@ describe('the hooks of a preview policy', () => {
       expect(request.headers.get('webhook-signature')).toBe(
         await signHook('whsec_c2xpcHdheQ==', id, Number(timestamp), body),
       )
-      heard.push({ id, body: JSON.parse(body) })
+      received.push({ id, body: JSON.parse(body) })
       return new Response(null, { status: 204 })
     }
     serveRepositories({ 'https://ci.example.com': hook })
@@ -101,17 +101,17 @@ describe('the hooks of a preview policy', () => {
     await pull('opened', 1)
     const { id } = await child()
     await sweep()
-    expect(heard).toEqual([])
-    away = false
+    expect(received).toEqual([])
+    isAway = false
     await sweep(60_000)
     await pull('closed', 1)
     await sweep()
     await sweep(600_000)
-    expect(heard.map(({ body }) => [body.type, body.data.deployment_id])).toEqual([
+    expect(received.map(({ body }) => [body.type, body.data.deployment_id])).toEqual([
       ['preview.created', id],
       ['preview.deleted', id],
     ])
-    expect(heard[0]!.body.data).toMatchObject({ number: 1, branch: 'feature', parent_deployment_id: parent.id })
+    expect(received[0]!.body.data).toMatchObject({ number: 1, branch: 'feature', parent_deployment_id: parent.id })
     // The secret is stored sealed.
     const [rows] = await runAsSystem(
       getApp().database,

@@ -118,7 +118,7 @@ describe('a pull request', () => {
     const sha = newSha()
     await pull('synchronize', 1, { sha })
     expect((await child()).preview.head_sha).toBe(sha)
-    expect((await listRevisions(tenant, id)).map(one => one.status)).toEqual(['QUEUED', 'AWAITING_BUILD'])
+    expect((await listRevisions(tenant, id)).map(revision => revision.status)).toEqual(['QUEUED', 'AWAITING_BUILD'])
     await expectCompleteJournal(tenant, id)
     await pull('closed', 1, { sha })
     expect((await preview()).state).toBe('ended')

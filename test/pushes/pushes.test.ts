@@ -57,7 +57,7 @@ describe('a push', () => {
     await advanceRevisionTo(tenant, id, latest_revision_id)
     for (let i = 0; i < 3; i++) await deliverAndSettle(repository.integrations[0]!, repository.push())
     const revisions = await listRevisions(tenant, id)
-    expect(revisions.map(one => one.status)).toEqual(['QUEUED', 'SKIPPED', 'AWAITING_BUILD', 'DEPLOYED'])
+    expect(revisions.map(revision => revision.status)).toEqual(['QUEUED', 'SKIPPED', 'AWAITING_BUILD', 'DEPLOYED'])
     await expectCompleteJournal(tenant, id)
   })
 
@@ -69,7 +69,7 @@ describe('a push', () => {
     const newest = repository.refs.get('refs/heads/main')
     for (const push of pushes.reverse()) await deliverAndSettle(repository.integrations[0]!, push)
     const revisions = await listRevisions(tenant, id)
-    expect(revisions.map(one => one.commit?.sha)).toEqual([newest, undefined])
+    expect(revisions.map(revision => revision.commit?.sha)).toEqual([newest, undefined])
   })
 
   it('is not reverted by an older answer of the host that arrives late', async () => {
@@ -86,7 +86,7 @@ describe('a push', () => {
     repository.mood.answer = null
     await deliver(integration, repository.push())
     const newest = repository.refs.get('refs/heads/main')!
-    const shas = async () => (await listRevisions(tenant, id)).map(one => one.commit?.sha)
+    const shas = async () => (await listRevisions(tenant, id)).map(revision => revision.commit?.sha)
     await expect.poll(shas).toEqual([newest, undefined])
     answer(Response.json([{ sha: old, commit: { message: 'Old' } }]))
     await finishPendingWork()
@@ -177,7 +177,7 @@ describe('a deleted branch', () => {
     await deliverAndSettle(repository.integrations[0]!, repository.push('refs/heads/main', null))
     expect(await listRevisions(tenant, id)).toHaveLength(2)
     const codes = async () =>
-      (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources.map((one: { code: string }) => one.code)
+      (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources.map((entry: { code: string }) => entry.code)
     expect(await codes()).toContain('ref_gone')
     await deliverAndSettle(repository.integrations[0]!, repository.push())
     expect(await codes()).not.toContain('ref_gone')
@@ -192,7 +192,7 @@ describe('a deleted branch', () => {
     await deliverAndSettle(repository.integrations[0]!, repository.push('refs/heads/main', null))
     await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: { repo_ref: 'other' } })
     const { body } = await tenant.get(`/v2/deployments/${id}/explain`)
-    expect(body.resources.map((one: { code: string }) => one.code)).not.toContain('ref_gone')
+    expect(body.resources.map((entry: { code: string }) => entry.code)).not.toContain('ref_gone')
   })
 })
 

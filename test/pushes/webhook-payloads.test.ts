@@ -7,7 +7,7 @@ import { getApp } from '../support/app.ts'
 
 type Example = { name: string; examples: Record<string, unknown>[] }
 const allExamples = ((examples as unknown as { default?: Example[] }).default ?? examples) as unknown as Example[]
-const examplesOf = (name: string) => allExamples.find(one => one.name === name)!.examples
+const examplesOf = (name: string) => allExamples.find(example => example.name === name)!.examples
 // biome-ignore lint/suspicious/noExplicitAny: the host's payloads, as published
 type Payload = any
 
@@ -76,7 +76,7 @@ describe('the example payloads that GitHub publishes', () => {
 
   it('all other events are ignored', () => {
     const read = ['push', 'pull_request', 'create', 'delete', 'installation', 'installation_repositories']
-    for (const { name, examples } of allExamples.filter(one => !read.includes(one.name)))
+    for (const { name, examples } of allExamples.filter(event => !read.includes(event.name)))
       for (const payload of examples) expect(parseDelivery(name, payload), name).toBeNull()
   })
 })
