@@ -2,7 +2,7 @@
 import type { Env, Hono } from 'hono'
 import { html } from 'hono/html'
 import { serveStaticPage } from '../kernel/static-page.ts'
-import { clientScript } from './client-script.ts'
+import { clientScript, clientStyle } from './client-bundle.ts'
 import {
   documentInfo,
   groupOperations,
@@ -13,7 +13,6 @@ import {
   slug,
 } from './openapi-document.ts'
 import { methodBadge, operationSection, renderProse, schemaSection } from './operation-section.ts'
-import { style } from './style.ts'
 
 export type { OpenApiDocument } from './openapi-document.ts'
 
@@ -137,6 +136,6 @@ export function serveDocsPages<E extends Env>(app: Hono<E>, document: () => Open
   )
   app.get(
     '/docs/docs.css',
-    serveStaticPage('text/css; charset=utf-8', () => style, HEADERS),
+    serveStaticPage('text/css; charset=utf-8', () => clientStyle, HEADERS),
   )
 }

@@ -1,9 +1,9 @@
 // The API pages: what they show of a document, what they refuse to run, and how they are cached.
 import { execFileSync } from 'node:child_process'
-import { runInNewContext, Script } from 'node:vm'
+import { Script } from 'node:vm'
 import { Hono } from 'hono'
 import { describe, expect, test } from 'vitest'
-import { curlScript } from '../../src/api-docs/client-script.ts'
+import { toCurl } from '../../src/api-docs/client/curl.ts'
 import { type OpenApiDocument, serveDocsPages } from '../../src/api-docs/docs-page.ts'
 import { groupOperations, type Schema } from '../../src/api-docs/openapi-document.ts'
 import { buildExample, describeField } from '../../src/api-docs/schema-fields.ts'
@@ -236,16 +236,15 @@ describe('a schema', () => {
 })
 
 test('a curl command hands the shell what was typed, and nothing to run', () => {
-  const curlOf = runInNewContext(`${curlScript};curlOf`, { File })
   const typed = `it's "$HOME" $(id) \`id\` \\ !\n@x`
   const request = {
     method: 'POST',
     url: `http://h/${typed}`,
-    headers: [['X-A', typed]],
+    headers: [['X-A', typed] satisfies [string, string]],
     body: typed,
-    auth: 'X-Api-Key: ',
+    keyHeader: 'X-Api-Key: ',
   }
-  const shown = execFileSync('sh', ['-c', `curl() { printf '%s\\0' "$@"; }; ${curlOf(request)}`], {
+  const shown = execFileSync('sh', ['-c', `curl() { printf '%s\\0' "$@"; }; ${toCurl(request)}`], {
     env: { API_KEY: 'k' },
     encoding: 'utf8',
   })
