@@ -239,7 +239,7 @@ describe('the answer to a registration', () => {
     [
       'faults at many places, told once',
       makeRegistrationHandler({ redirect_uris: Array(5000).fill(0) }),
-      { ...unusable, about: 'registration: auth.example.com: missing or not as it should be: `redirect_uris`' },
+      { ...unusable, about: 'registration: auth.example.com: missing or invalid: `redirect_uris`' },
     ],
     ['no JSON', respondWithStatus(201, 'made'), unusable],
     ['nothing', respondWithStatus(204), unusable],

@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
+import { titleOf } from '../../src/kernel/codes.ts'
 import { fail } from '../../src/kernel/errors.ts'
 import { completeCallback } from '../../src/oauth/flow.ts'
 import {
@@ -277,7 +278,7 @@ describe('the answer', () => {
       expect(waited.body.detail).toBeTruthy()
       expect((await as.beginAuthentication(tenant)).status).toBe('pending')
     }
-    expect((await as.visitCallback(app, begun, answer)).text).toContain('works no more')
+    expect((await as.visitCallback(app, begun, answer)).text).toContain(titleOf('state_invalid'))
   })
 
   it('is given five seconds', async () => {

@@ -460,7 +460,7 @@ const serverCases: Case[] = [
   [
     'a grant without refreshing',
     makeSitesWithMetadata({ grant_types_supported: ['authorization_code'] }),
-    { refreshes: false },
+    { supports_refresh: false },
   ],
   [
     'all members are there, and those without a meaning are null',
