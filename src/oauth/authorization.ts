@@ -12,7 +12,6 @@ const PROVIDER_COLUMNS = [
   ...(['token_endpoint_auth_method', 'registration_access_token', 'auth_url', 'token_url', 'revocation_url'] as const),
   ...(['redirect_uri', 'issuer', 'issuer_in_answers', 'resource', 'uses_pkce', 'client_secret_urls'] as const),
 ]
-/** The columns of a provider that these requests need. */
 export type Provider = Pick<typeof oauthProviders.$inferSelect, (typeof PROVIDER_COLUMNS)[number]>
 
 /** The same columns as JSON, with sealed secrets, for statements that join a provider. */
@@ -155,7 +154,6 @@ export const isSameOrigin = (a: string, b: string): boolean => new URL(a).origin
 
 // ---- token response
 
-/** The characters that an HTTP header may carry. */
 const TokenText = boundedText(32 * 1024).regex(/^[\x21-\x7e]+$/)
 const GrantedTokens = z.looseObject({
   access_token: TokenText,

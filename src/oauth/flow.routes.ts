@@ -19,7 +19,6 @@ import {
 
 type OpenHandler = NonNullable<Operation['open']>
 
-/** Errors of a token request to an authorization server. */
 const TOKEN_SERVER_ERRORS = [
   'secret_required',
   'client_refused',

@@ -42,8 +42,6 @@ import {
 type FlowRow = typeof oauthFlows.$inferSelect
 const VERIFIER_SEAL_CONTEXT = 'oauth_flows.verifier'
 
-// ---- start
-
 /** Prepared before the database says whether a flow is needed, so that one round trip is enough. */
 async function prepareFlow({ sealer }: Ctx): Promise<NewFlow> {
   const id = crypto.randomUUID()
@@ -70,8 +68,6 @@ async function toWire(ctx: Ctx, { outcome, provider, token, flow }: TokenVerdict
   const url = await authorizationUrl(provider, await openFlowSecrets(ctx, flow!), flow!.scopes)
   return { status: outcome as Exclude<typeof outcome, 'leased' | 'refreshing'>, url, auth_id: flow!.id }
 }
-
-// ---- wait
 
 const [MIN_PAUSE_MS, MAX_PAUSE_MS] = [250, 3000]
 type WaitInput = z.output<typeof schema.AuthRef> & z.output<typeof schema.AuthWaitQuery>
@@ -123,8 +119,6 @@ function failedReply(auth_id: string, failure: string | null): schema.Authentica
   const error = isCode(failure) ? failure : 'internal'
   return { status: 'connection_required', auth_id, error, detail: detailOf(error) }
 }
-
-// ---- callback
 
 export type CallbackParameters = { provider_id: string; state?: string; code?: string; iss?: string; error?: string }
 /** `provider` is the name that the page shows, or null if the state led to no provider. */

@@ -86,13 +86,10 @@ export const previewProvider = verb(
   },
 )
 
-/** Adds the trace of all fetches to a failure. */
 const withTrace = <T>(http: GuardedClient, work: Promise<T>): Promise<T> =>
   work.catch((error: unknown) => {
     throw error instanceof Failure ? fail(error.code, { ...error.extra, trace: http.trace.map(hopToWire) }) : error
   })
-
-// ---- options
 
 export const ASSUMED_S256_HOSTS = sql`(
   select array_to_json(o.assume_s256)
@@ -115,8 +112,6 @@ const clientRequestFor = ({ origin }: Ctx, input: DiscoveryInput, id: string): C
   document_url: clientDocumentUrl(origin, id),
 })
 
-// ---- the reservation
-
 /** The same id for every retry under an idempotency key, so that a concurrent retry is refused as in flight. */
 function reservationIdOf({ actor, idempotency }: Ctx): string {
   if (!idempotency) return crypto.randomUUID()
@@ -129,7 +124,6 @@ const isNameUnused = (provider_id: string) => sql`not exists (
   select from oauth_providers p
   where p.organization_id = current_organization() and p.provider_id = ${provider_id})`
 
-/** Takes over an expired reservation only. */
 const reserveName = (id: string, provider_id: string) => sql<Row>`
   insert into oauth_reservations as r (id, organization_id, provider_id, expires_at)
   values (
@@ -160,8 +154,6 @@ async function undoDiscovery(ctx: Ctx, id: string, reservationId: string, client
   const isInserted = await isProviderInserted(ctx, id, reservationId).catch(() => false)
   if (client && !isInserted) await unregisterClient(createGuardedClient(ctx.config, ctx.origin), client).catch(() => {})
 }
-
-// ---- insert
 
 /** The columns that discovery and every later check write. */
 export const serverColumns = (discovered: DiscoveredServer) => ({

@@ -36,7 +36,6 @@ const [RENEW_AHEAD_MS, REPLACE_AHEAD_MS] = [7 * DAY, DAY]
 
 export const recheckProvider = verb('deployments:update', (ctx, ref: Ref) => checkProvider(ctx, ref))
 
-/** The scheduled check also renews the client. */
 const maintainProvider = verb('deployments:update', (ctx, ref: Ref) => checkProvider(ctx, ref, renewExpiringClient))
 
 type RenewClient = (ctx: Ctx, row: StoredProvider, discovered: DiscoveredServer) => Promise<Client | null>
@@ -123,8 +122,6 @@ async function updateCheckedProvider(
 
 const SERVER_MEMBERS = ['auth_url', 'token_url', 'revocation_url', 'resource', 'issuer_in_answers'] as const
 
-// ---- renewal
-
 /** Renews the secret of a dynamic client before it expires; registers another client if that fails. */
 async function renewExpiringClient(
   ctx: Ctx,
@@ -154,8 +151,6 @@ async function renewExpiringClient(
     throw error
   })
 }
-
-// ---- the schedule
 
 const MAX_PROVIDERS = 8
 

@@ -11,8 +11,6 @@ export const registrations = ['given', 'metadata_document', 'dynamic'] as const
 const healthStates = ['healthy', 'degraded', 'as_changed', 'unreachable', 'client_expired'] as const
 const authMethods = ['client_secret_post', 'client_secret_basic', 'none'] as const
 
-// ---- members
-
 const ProviderId = boundedText(63)
   .regex(/^[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$/, {
     error: 'must be 1 to 63 lower-case letters, digits, hyphens and underscores, without - and _ at its ends',
@@ -39,8 +37,6 @@ const Endpoint = boundedText(2048).refine(url => /^https?:\/\//i.test(url) && UR
 })
 
 const providerTypes = ['microsoft', 'salesforce', 'slack'] as const
-
-// ---- responses
 
 const providerMembers = {
   id: Uuid,
@@ -144,8 +140,6 @@ export const DiscoveryPreview = z
     description: 'The provider that discovery would create. Nothing was registered or stored.',
   })
 export type DiscoveryPreview = z.output<typeof DiscoveryPreview>
-
-// ---- requests
 
 export const ProviderRef = z.object({ provider_id: ProviderId })
 

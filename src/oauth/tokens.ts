@@ -21,7 +21,6 @@ export type TokenRequest = {
   force_new: boolean
 }
 
-/** The flow to start if the person needs to connect. */
 export type NewFlow = { id: string; state_hash: string; sealed: string }
 type StartedFlow = { id: string; scopes: string[]; verifier: string }
 
