@@ -132,7 +132,7 @@ describe('each thing has its owners', () => {
 
   it('the way out: only the guard fetches what others name, and every library fetches through it', () => {
     // The database and the S3 store are the operator's to name; a page's own script asks the app that served it.
-    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|cli)\/|^api-docs\/client-script\.ts$/
+    const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|cli)\/|^api-docs\/client/
     // Called, not declared; `env.ts` binds the platform's own, and only the guard takes it from there.
     const ways =
       /(?<![\w.])fetch\((?!\w+:)|\bglobalThis\.fetch\b(?!\.bind\()|\.foreignFetch\(|\bnew (?:WebSocket|EventSource)\b/

@@ -2,7 +2,7 @@
 import type { Env, Hono } from 'hono'
 import { html } from 'hono/html'
 import { serveStaticPage } from '../kernel/static-page.ts'
-import { clientScript } from './client-script.ts'
+import { clientScript, clientStyle } from './client-bundle.ts'
 import {
   documentInfo,
   groupOperations,
@@ -13,7 +13,6 @@ import {
   slug,
 } from './openapi-document.ts'
 import { methodBadge, operationSection, renderProse, schemaSection } from './operation-section.ts'
-import { style } from './style.ts'
 
 export type { OpenApiDocument } from './openapi-document.ts'
 
@@ -29,19 +28,26 @@ const CONTENT_SECURITY_POLICY = [
 ].join('; ')
 
 const ICON =
-  "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%233b5bdb' d='M1 9h14l-2.5 5h-9zM7.2 1.5 7.2 8 2 8zM8.6 3.5 13 8H8.6z'/%3E%3C/svg%3E"
+  "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E%3Cpath fill='%233b5bdb' " +
+  "d='M1 9h14l-2.5 5h-9zM7.2 1.5 7.2 8 2 8zM8.6 3.5 13 8H8.6z'/%3E%3C/svg%3E"
 
 const navigation = (document: OpenApiDocument) => html`<details class="menu" open><summary>Operations</summary>
 <div class="filter"><label for="filter" class="unseen">Filter operations</label>
-<input id="filter" type="search" placeholder="Filter" autocomplete="off" spellcheck="false"><kbd aria-hidden="true">/</kbd></div>
+<input id="filter" type="search" placeholder="Filter" autocomplete="off" spellcheck="false">
+<kbd aria-hidden="true">/</kbd></div>
 <p id="found" class="unseen" role="status"></p>
 <nav aria-label="Operations">
-<ul><li><a href="#introduction">Introduction</a></li><li><a href="#authentication">Authentication</a></li><li><a href="#errors">Errors</a></li></ul>
+<ul>
+<li><a href="#introduction">Introduction</a></li>
+<li><a href="#authentication">Authentication</a></li>
+<li><a href="#errors">Errors</a></li>
+</ul>
 ${groupOperations(document).map(
   ({ name, operations }) =>
     html`<h2>${name}</h2><ul>${operations.map(
       ({ id, method, path, summary }) =>
-        html`<li data-find="${method} ${path} ${id}"><a href="#${id}" title="${method} ${path}"><span>${summary}</span>${methodBadge(method)}</a></li>`,
+        html`<li data-find="${method} ${path} ${id}">
+<a href="#${id}" title="${method} ${path}"><span>${summary}</span>${methodBadge(method)}</a></li>`,
     )}</ul>`,
 )}
 ${listSchemas(document).length > 0 && html`<h2>Reference</h2><ul><li><a href="#schemas">Schemas</a></li></ul>`}
@@ -59,29 +65,33 @@ ${renderProse(description)}
 const authentication = (document: OpenApiDocument) => {
   const { name, prefix } = keyHeader(document)
   return html`<section id="authentication"><h2>Authentication</h2>
-<p>Send your key with each request, as <code>X-Api-Key: &lt;key&gt;</code> or <code>Authorization: Bearer &lt;key&gt;</code>.
-A workspace key works in its own workspace. A key of an organisation names the workspace in <code>X-Tenant-Id</code>.</p>
+<p>Send your key with each request, as <code>X-Api-Key: &lt;key&gt;</code> or
+<code>Authorization: Bearer &lt;key&gt;</code>. A workspace key works in its workspace only. With an organization key,
+name the workspace in <code>X-Tenant-Id</code>.</p>
 <form id="key" class="card" hidden data-header="${name}" data-prefix="${prefix}" aria-label="Your key">
 <div><label for="api-key">API key</label>
-<div class="line"><input id="api-key" type="password" autocomplete="off" spellcheck="false" placeholder="Paste it here"><button type="button" data-do="reveal" aria-pressed="false">Show</button></div></div>
-<div><label for="tenant">Workspace <span class="type">X-Tenant-Id, for organisation keys</span></label>
+<div class="line">
+<input id="api-key" type="password" autocomplete="off" spellcheck="false" placeholder="Paste it here">
+<button type="button" data-do="reveal" aria-pressed="false">Show</button></div></div>
+<div><label for="tenant">Workspace <span class="type">X-Tenant-Id, for organization keys</span></label>
 <input id="tenant" autocomplete="off" spellcheck="false" placeholder="Optional"></div>
-<p class="note">Kept in this tab only, and gone when you close it. <button type="button" data-do="forget">Forget</button></p>
+<p class="note">Stored in this tab until you close it.
+<button type="button" data-do="forget">Forget</button></p>
 </form>
 <p>The curl commands on this page read the key from your shell: <code>export API_KEY=…</code></p>
 </section>`
 }
 
 const errors = (document: OpenApiDocument) => html`<section id="errors"><h2>Errors</h2>
-<p>Every error has the same body, <code>application/problem+json</code> (RFC 9457): <code>title</code> and <code>status</code>,
-a <code>detail</code> for people, a <code>code</code> for programs and the <code>request_id</code> to quote when you ask for help.
-A <code>422</code> lists each fault of the request in <code>errors</code>, all at once; a <code>429</code> or <code>503</code>
-says in <code>Retry-After</code> when to come again.</p>
+<p>Every error has the same body, <code>application/problem+json</code> (RFC 9457): <code>title</code> and
+<code>status</code>, a <code>detail</code> for people, a <code>code</code> for programs and the <code>request_id</code>
+to quote in a support request. A <code>422</code> lists all faults of the request in <code>errors</code>. After a
+<code>429</code> or <code>503</code>, retry after the time in <code>Retry-After</code>.</p>
 ${[...Map.groupBy(listErrorCodes(document), ({ status }) => status)]
-  .sort(([one], [other]) => one - other)
+  .sort(([a], [b]) => a - b)
   .map(
-    ([status, some]) =>
-      html`<details class="schema" id="errors-${status}"><summary>${status}</summary><dl>${some.map(
+    ([status, errors]) =>
+      html`<details class="schema" id="errors-${status}"><summary>${status}</summary><dl>${errors.map(
         ({ code, detail }) => html`<dt id="error-${code}"><code>${code}</code></dt><dd>${renderProse(detail)}</dd>`,
       )}</dl></details>`,
   )}
@@ -115,7 +125,8 @@ ${
   listSchemas(document).length > 0 &&
   html`<section id="schemas"><h2>Schemas</h2>${listSchemas(document).map(
     ({ name, schema }) =>
-      html`<details class="schema" id="schema-${slug(name)}"><summary>${name}</summary>${renderProse(schema.description ?? '')}${schemaSection(document, schema)}</details>`,
+      html`<details class="schema" id="schema-${slug(name)}"><summary>${name}</summary>
+${renderProse(schema.description ?? '')}${schemaSection(document, schema)}</details>`,
   )}</section>`
 }
 </main>
@@ -129,14 +140,14 @@ const HEADERS = {
 }
 
 export function serveDocsPages<E extends Env>(app: Hono<E>, document: () => OpenApiDocument): void {
-  const drawn = async () => String(await renderPage(document()))
-  app.get('/docs', serveStaticPage('text/html; charset=UTF-8', drawn, HEADERS))
+  const render = async () => String(await renderPage(document()))
+  app.get('/docs', serveStaticPage('text/html; charset=UTF-8', render, HEADERS))
   app.get(
     '/docs/docs.js',
     serveStaticPage('text/javascript; charset=utf-8', () => clientScript, HEADERS),
   )
   app.get(
     '/docs/docs.css',
-    serveStaticPage('text/css; charset=utf-8', () => style, HEADERS),
+    serveStaticPage('text/css; charset=utf-8', () => clientStyle, HEADERS),
   )
 }

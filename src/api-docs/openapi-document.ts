@@ -1,4 +1,4 @@
-// Reads an OpenAPI 3.1 document: follows its references and lists its operations in the order they are shown.
+// Reads an OpenAPI 3.1 document: resolves its references and groups its operations by tag.
 
 export interface Schema {
   $ref?: string
@@ -36,7 +36,7 @@ export interface Schema {
   deprecated?: boolean
 }
 
-// Loose on purpose: whatever generated the document, its type fits without a cast.
+// Loose types, so that the document type of any generator fits without a cast.
 export interface OpenApiDocument {
   openapi: string
   info: object
@@ -65,7 +65,7 @@ export interface Parameter {
 export interface ApiResponse {
   status: string
   description: string
-  /** Told once, with every code of its status. */
+  /** The page lists the codes of this status once, in its section on errors. */
   isListed: boolean
   media: Media | undefined
   headers: { name: string; description: string }[]
@@ -83,7 +83,7 @@ export interface Operation {
   deprecated: boolean
   parameters: Parameter[]
   body: (Media & { required: boolean; description: string }) | undefined
-  answers: ApiResponse[]
+  responses: ApiResponse[]
 }
 
 const METHODS = ['get', 'post', 'put', 'patch', 'delete', 'head', 'options', 'trace']
@@ -97,22 +97,22 @@ const asText = (value: unknown): string => (typeof value === 'string' ? value : 
 
 const resolvePointer = (document: OpenApiDocument, ref: string): unknown => {
   if (!ref.startsWith('#/')) return undefined
-  let at: unknown = document
+  let node: unknown = document
   for (const part of ref.slice(2).split('/')) {
     const key = part.replaceAll('~1', '/').replaceAll('~0', '~')
-    if (!isNode(at) || !Object.hasOwn(at, key)) return undefined
-    at = at[key]
+    if (!isNode(node) || !Object.hasOwn(node, key)) return undefined
+    node = node[key]
   }
-  return at
+  return node
 }
 
-/** The thing itself, or what its `$ref` leads to; empty when the reference leads nowhere or round in a circle. */
+/** Follows `$ref`. Empty if the reference leads nowhere or is circular. */
 export const resolveReference = (document: OpenApiDocument, value: unknown): Node => {
-  let at = value
+  let node = value
   for (let hops = 0; hops < 16; hops++) {
-    if (!isNode(at)) return {}
-    if (typeof at.$ref !== 'string') return at
-    at = resolvePointer(document, at.$ref)
+    if (!isNode(node)) return {}
+    if (typeof node.$ref !== 'string') return node
+    node = resolvePointer(document, node.$ref)
   }
   return {}
 }
@@ -126,8 +126,8 @@ const firstExample = (examples: unknown) => {
 }
 
 const mediaOf = (content: unknown): Media | undefined => {
-  const all = Object.entries(asNode(content))
-  const [type, value] = all.find(([name]) => name.includes('json')) ?? all[0] ?? []
+  const entries = Object.entries(asNode(content))
+  const [type, value] = entries.find(([name]) => name.includes('json')) ?? entries[0] ?? []
   if (!type || !isNode(value)) return undefined
   return { type, schema: asNode(value.schema), example: value.example ?? firstExample(value.examples) }
 }
@@ -143,19 +143,20 @@ const parameterOf = (value: Node): Parameter => ({
 
 const responseOf = (document: OpenApiDocument, status: string, reference: unknown): ApiResponse => {
   const value = resolveReference(document, reference)
-  const listed = '$ref' in asNode(reference) && listErrorCodes(document).some(one => String(one.status) === status)
+  const isListed =
+    '$ref' in asNode(reference) && listErrorCodes(document).some(error => String(error.status) === status)
   const headers = Object.entries(asNode(value.headers)).map(([name, header]) => {
     const { description } = resolveReference(document, header)
     return { name, description: asText(description) }
   })
-  return { status, description: asText(value.description), isListed: listed, media: mediaOf(value.content), headers }
+  return { status, description: asText(value.description), isListed, media: mediaOf(value.content), headers }
 }
 
 const operationOf = (document: OpenApiDocument, path: string, method: string, shared: unknown[], value: Node) => {
   // An operation's own parameter replaces the path's parameter of the same place and name.
   const parameters = new Map<string, Parameter>()
-  for (const one of [...shared, ...asList(value.parameters)]) {
-    const parameter = parameterOf(resolveReference(document, one))
+  for (const reference of [...shared, ...asList(value.parameters)]) {
+    const parameter = parameterOf(resolveReference(document, reference))
     if (parameter.name) parameters.set(`${parameter.in} ${parameter.name}`, parameter)
   }
   const body = resolveReference(document, value.requestBody)
@@ -173,7 +174,9 @@ const operationOf = (document: OpenApiDocument, path: string, method: string, sh
     deprecated: value.deprecated === true,
     parameters: [...parameters.values()],
     body: media && { ...media, required: body.required === true, description: asText(body.description) },
-    answers: Object.entries(asNode(value.responses)).map(([status, answer]) => responseOf(document, status, answer)),
+    responses: Object.entries(asNode(value.responses)).map(([status, response]) =>
+      responseOf(document, status, response),
+    ),
   } satisfies Operation
 }
 
@@ -188,7 +191,7 @@ export interface Group {
   operations: Operation[]
 }
 
-/** Operations by tag: declared tags first, in their order, then the others as they appear. */
+/** Declared tags first, in their order, then undeclared ones in order of appearance. */
 export const groupOperations = (document: OpenApiDocument): Group[] => {
   const byTag = new Map<string, Group>()
   for (const tag of asList(document.tags).map(asNode)) {
@@ -208,10 +211,10 @@ export const groupOperations = (document: OpenApiDocument): Group[] => {
   return [...byTag.values()].filter(group => group.operations.length > 0)
 }
 
-/** The header in which the document wants its key, and what stands before the key there. */
+/** The header that carries the key, and what precedes the key in it. */
 export const keyHeader = (document: OpenApiDocument) => {
-  const schemes = Object.values(asNode(asNode(document.components).securitySchemes)).map(one =>
-    resolveReference(document, one),
+  const schemes = Object.values(asNode(asNode(document.components).securitySchemes)).map(scheme =>
+    resolveReference(document, scheme),
   )
   const apiKey = schemes.find(scheme => scheme.type === 'apiKey' && scheme.in === 'header')
   const name = asText(apiKey?.name)
@@ -224,6 +227,6 @@ export const listSchemas = (document: OpenApiDocument): { name: string; schema: 
     schema: asNode(schema),
   }))
 
-/** The closed set of error codes, where the document brings one along. */
+/** All error codes, if the document lists them. */
 export const listErrorCodes = (document: OpenApiDocument) =>
   (document['x-errors'] ?? []) as { code: string; status: number; detail: string }[]

@@ -1,4 +1,4 @@
-// Draws one operation: what it needs, takes and answers, and the form that sends it.
+// Renders one operation: its permission, parameters and responses, and the form that sends it.
 import { html } from 'hono/html'
 import type { ApiResponse, OpenApiDocument, Operation, Parameter, Schema } from './openapi-document.ts'
 import { refName, slug } from './openapi-document.ts'
@@ -7,7 +7,7 @@ import { buildExample, describeField, type Field } from './schema-fields.ts'
 export type Html = ReturnType<typeof html>
 
 const inlineCode = (text: string) =>
-  text.split(/`([^`]+)`/).map((part, at) => (at % 2 ? html`<code>${part}</code>` : part))
+  text.split(/`([^`]+)`/).map((part, index) => (index % 2 ? html`<code>${part}</code>` : part))
 
 const LIST_ITEM = /^[-*] /
 
@@ -16,7 +16,7 @@ const renderBlock = (lines: string[]) =>
     ? html`<ul class="bullets">${lines.map(line => html`<li>${inlineCode(line.replace(LIST_ITEM, ''))}</li>`)}</ul>`
     : html`<p>${inlineCode(lines.join('\n'))}</p>`
 
-/** Paragraphs, lists and `code` of a description; every other character stands for itself. */
+/** Renders paragraphs, lists and `code`, but no other Markdown. */
 export const renderProse = (text: string) =>
   text
     .split(/\n\s*\n/)
@@ -25,7 +25,7 @@ export const renderProse = (text: string) =>
 
 export const methodBadge = (method: string) => html`<span class="method ${method.toLowerCase()}">${method}</span>`
 
-// A break is offered after each slash, so that a long path wraps between its segments.
+// A break opportunity after each slash lets a long path wrap between its segments.
 const breakablePath = (path: string) => path.split(/(?<=\/)/).map(part => html`${part}<wbr>`)
 
 const schemaLink = (name: string) => html`<a href="#schema-${slug(name)}">${name}</a>`
@@ -49,36 +49,38 @@ const nestedFields = (field: Field) => {
 }
 
 const fieldList = (field: Field): Html =>
-  html`<ul class="fields">${field.fields.map(one => fieldRow(one, hasChoices(field)))}</ul>`
+  html`<ul class="fields">${field.fields.map(child => fieldRow(child, hasChoices(field)))}</ul>`
 
-/** A whole schema: its fields in place, or one row where it has none. */
+/** The fields of a schema, or one row if it has none. */
 export const schemaSection = (document: OpenApiDocument, schema: Schema) => {
   const field = describeField(document, schema)
   if (field.fields.length === 0) return html`<ul class="fields">${fieldRow(field, false)}</ul>`
-  const whole = field.type === 'object' && !field.nullable
-  return html`${whole ? '' : html`<p class="type">${field.type}${field.nullable && ' or null'}</p>`}${fieldList(field)}`
+  const isPlainObject = field.type === 'object' && !field.nullable
+  const type = html`<p class="type">${field.type}${field.nullable && ' or null'}</p>`
+  return html`${isPlainObject ? '' : type}${fieldList(field)}`
 }
 
 const PARAMETER_PLACES: Record<string, string> = { path: 'Path', query: 'Query', header: 'Headers', cookie: 'Cookies' }
 
 const parametersSection = (document: OpenApiDocument, operation: Operation) =>
   Object.entries(PARAMETER_PLACES).map(([place, title]) => {
-    const some = operation.parameters.filter(parameter => parameter.in === place)
-    const rows = some.map(({ name, schema, required, description }) => {
+    const parameters = operation.parameters.filter(parameter => parameter.in === place)
+    const rows = parameters.map(({ name, schema, required, description }) => {
       const field = describeField(document, schema, name, required)
       return fieldRow({ ...field, description: description || field.description }, false)
     })
     return rows.length > 0 && html`<h4>${title}</h4><ul class="fields">${rows}</ul>`
   })
 
-const responseRow = (document: OpenApiDocument, answer: ApiResponse) => {
-  const { status, description, media, headers } = answer
-  const long = /^[-*] |\n/.test(description)
-  const head = html`<span class="status s${status[0]}">${status}</span> ${!long && html`<span>${inlineCode(description)}</span>`}`
-  const below = long && renderProse(description)
-  // Errors share a schema: naming it once, with a link, keeps the page short.
+const responseRow = (document: OpenApiDocument, response: ApiResponse) => {
+  const { status, description, media, headers } = response
+  const isLong = /^[-*] |\n/.test(description)
+  const inlineDescription = !isLong && html`<span>${inlineCode(description)}</span>`
+  const head = html`<span class="status s${status[0]}">${status}</span> ${inlineDescription}`
+  const below = isLong && renderProse(description)
+  // Errors share a schema, so they link to it instead of repeating it.
   const ref = media?.schema.$ref
-  if (ref && !isSuccess(answer))
+  if (ref && !isSuccess(response))
     return html`<li><div class="answer">${head} ${schemaLink(refName(ref))}</div>${below}</li>`
   if (!media && headers.length === 0) return html`<li><div class="answer">${head}</div>${below}</li>`
   return html`<li><details><summary class="answer">${head}</summary>
@@ -88,44 +90,54 @@ ${media?.type.includes('json') && exampleBlock(media.example ?? buildExample(doc
 </details>${below}</li>`
 }
 
-// Errors come after, folded: most operations share most of them.
-const responsesSection = (document: OpenApiDocument, answers: ApiResponse[]) => {
-  const rows = (some: ApiResponse[]) =>
-    html`<ul class="answers">${some.map(answer => responseRow(document, answer))}</ul>`
-  const good = answers.filter(isSuccess)
-  const [listed, bad] = [answers.filter(one => one.isListed), answers.filter(one => !isSuccess(one) && !one.isListed)]
-  const codes = bad.map(({ status }) => html` <span class="status s${status[0]}">${status}</span>`)
-  const links = listed.map(
+const responsesSection = (document: OpenApiDocument, responses: ApiResponse[]) => {
+  const list = (rows: ApiResponse[]) =>
+    html`<ul class="answers">${rows.map(response => responseRow(document, response))}</ul>`
+  const successes = responses.filter(isSuccess)
+  const listedErrors = responses.filter(response => response.isListed)
+  const otherErrors = responses.filter(response => !isSuccess(response) && !response.isListed)
+  const codes = otherErrors.map(({ status }) => html` <span class="status s${status[0]}">${status}</span>`)
+  const links = listedErrors.map(
     ({ status }) => html` <a class="status s${status[0]}" href="#errors-${status}">${status}</a>`,
   )
-  return html`<h4>Answers</h4>${rows(good)}${bad.length > 0 && html`<details class="errors"><summary>Errors ${codes}</summary>${rows(bad)}</details>`}${listed.length > 0 && html`<p class="errors">Errors ${links}</p>`}`
+  return html`<h4>Responses</h4>${list(successes)}
+${
+  otherErrors.length > 0 &&
+  html`<details class="errors"><summary>Errors ${codes}</summary>
+${list(otherErrors)}</details>`
+}
+${listedErrors.length > 0 && html`<p class="errors">Errors ${links}</p>`}`
 }
 
 const isSuccess = ({ status }: ApiResponse) => /^[123]/.test(status)
 
 const headerRow = ({ name, description }: ApiResponse['headers'][number]) =>
-  html`<li><div class="field"><span class="name">${name}</span> <span class="type">header</span></div>${renderProse(description)}</li>`
+  html`<li><div class="field"><span class="name">${name}</span> <span class="type">header</span></div>
+${renderProse(description)}</li>`
 
 const exampleBlock = (value: unknown) =>
-  html`<details><summary>Example</summary><pre tabindex="0"><code>${JSON.stringify(value, null, 2)}</code></pre></details>`
+  html`<details><summary>Example</summary>
+<pre tabindex="0"><code>${JSON.stringify(value, null, 2)}</code></pre></details>`
 
-// The page asks for these once (or makes them), for all operations.
+// The page has one input for each of these, or generates them.
 const SHARED_HEADERS = ['x-api-key', 'authorization', 'x-tenant-id', 'idempotency-key']
 
 const parameterInput = (document: OpenApiDocument, operation: Operation, parameter: Parameter) => {
   const { name, in: place, required, schema, repeats } = parameter
   const id = `${operation.id}-${place}-${slug(name)}`
   const { types, values } = inputKind(document, schema)
-  const shown = schema.example ?? (Array.isArray(schema.examples) ? schema.examples[0] : schema.default)
-  const must = required && html`required`
+  const sample = schema.example ?? (Array.isArray(schema.examples) ? schema.examples[0] : schema.default)
+  const isRequired = required && html`required`
   const repeat = repeats && html`data-repeats`
-  // A browser would take a dot segment out of the path, and the request would hit another operation.
+  // A browser removes dot segments from a path, so the request would reach another operation.
   const guard = place === 'path' && html`pattern="(?!\\.{1,2}$).+"`
-  const hint = shown === undefined ? types : `e.g. ${typeof shown === 'string' ? shown : JSON.stringify(shown)}`
+  const hint = sample === undefined ? types : `e.g. ${typeof sample === 'string' ? sample : JSON.stringify(sample)}`
   const control =
     values.length > 0
-      ? html`<select id="${id}" name="${name}" data-in="${place}" ${must}><option value="">–</option>${values.map(value => html`<option>${value}</option>`)}</select>`
-      : html`<input id="${id}" name="${name}" data-in="${place}" placeholder="${hint}" ${must} ${repeat} ${guard} spellcheck="false" autocomplete="off" autocapitalize="off">`
+      ? html`<select id="${id}" name="${name}" data-in="${place}" ${isRequired}><option value="">–</option>
+${values.map(value => html`<option>${value}</option>`)}</select>`
+      : html`<input id="${id}" name="${name}" data-in="${place}" placeholder="${hint}" ${isRequired} ${repeat} ${guard}
+spellcheck="false" autocomplete="off" autocapitalize="off">`
   return html`<label for="${id}">${name}${required && html` <span class="required">required</span>`}</label>${control}`
 }
 
@@ -145,45 +157,56 @@ const bodyInput = (document: OpenApiDocument, { id, body }: Operation) => {
 ${value}</textarea>`
 }
 
-const takesIdempotencyKey = ({ id, method }: Operation) =>
+const idempotencyKeyInput = ({ id, method }: Operation) =>
   (method === 'POST' || method === 'PATCH') &&
-  html`<label for="${id}-idempotency">Idempotency-Key <span class="type">sent twice, done once</span></label>
-<div class="line"><input id="${id}-idempotency" name="Idempotency-Key" data-in="header" data-fresh spellcheck="false" autocomplete="off">
+  html`<label for="${id}-idempotency">Idempotency-Key <span class="type">a retry with it runs once</span></label>
+<div class="line"><input id="${id}-idempotency" name="Idempotency-Key" data-in="header" data-fresh
+spellcheck="false" autocomplete="off">
 <button type="button" data-do="fresh">New</button></div>`
 
-// Hidden until the script takes over: without it there is nothing here to press.
+// Hidden until the script runs: the form does nothing without it.
 const tryItForm = (document: OpenApiDocument, operation: Operation) => {
   const { method, path, open, body } = operation
-  const asked = operation.parameters.filter(
+  const parameters = operation.parameters.filter(
     ({ name, in: place }) => place !== 'cookie' && !SHARED_HEADERS.includes(name.toLowerCase()),
   )
-  return html`<form class="try" hidden aria-label="Try: ${operation.summary}" data-method="${method}" data-path="${path}" ${open && html`data-open`} ${body && html`data-type="${body.type}"`}>
-${asked.map(parameter => parameterInput(document, operation, parameter))}
+  return html`<form class="try" hidden aria-label="Try: ${operation.summary}" data-method="${method}"
+data-path="${path}" ${open && html`data-open`} ${body && html`data-type="${body.type}"`}>
+${parameters.map(parameter => parameterInput(document, operation, parameter))}
 ${bodyInput(document, operation)}
-${takesIdempotencyKey(operation)}
-<div class="send"><button class="primary${method === 'DELETE' && ' danger'}">Send</button><span class="note" data-show="note"></span></div>
+${idempotencyKeyInput(operation)}
+<div class="send"><button class="primary${method === 'DELETE' && ' danger'}">Send</button>
+<span class="note" data-show="note"></span></div>
 <div class="code" hidden data-show="answer"><div class="bar"><output data-show="status"></output></div>
-<details><summary>Headers</summary><pre tabindex="0" data-show="headers"></pre></details><pre tabindex="0" aria-label="Answer" data-show="body"></pre></div>
-<div class="code"><div class="bar"><span>curl</span><button type="button" data-do="copy">Copy</button></div><pre tabindex="0" aria-label="curl command" data-show="curl"></pre></div>
+<details><summary>Headers</summary><pre tabindex="0" data-show="headers"></pre></details>
+<pre tabindex="0" aria-label="Response" data-show="body"></pre></div>
+<div class="code"><div class="bar"><span>curl</span><button type="button" data-do="copy">Copy</button></div>
+<pre tabindex="0" aria-label="curl command" data-show="curl"></pre></div>
 </form>`
 }
 
+const bodySection = (document: OpenApiDocument, body: NonNullable<Operation['body']>) =>
+  html`<h4>Body <span class="type">${body.type}</span>
+${body.required && html`<span class="required">required</span>`}</h4>
+${renderProse(body.description)}${schemaSection(document, body.schema)}`
+
 const accessNote = ({ permission, open }: Operation) => {
   if (permission) return html`<p class="needs">Permission <code>${permission}</code></p>`
-  return html`<p class="needs">${open ? 'Open to everyone: no key needed' : 'Any valid key'}</p>`
+  return html`<p class="needs">${open ? 'Public: no key needed' : 'Any valid key'}</p>`
 }
 
 export const operationSection = (document: OpenApiDocument, operation: Operation): Html => {
-  const { id, method, path, summary, description, deprecated, parameters, body, answers } = operation
+  const { id, method, path, summary, description, deprecated, parameters, body, responses } = operation
   return html`<section class="operation" id="${id}" aria-labelledby="${id}-title">
 <div class="about">
-<h3 id="${id}-title"><a href="#${id}">${summary}</a>${deprecated && html` <span class="deprecated">deprecated</span>`}</h3>
+<h3 id="${id}-title"><a href="#${id}">${summary}</a>
+${deprecated && html`<span class="deprecated">deprecated</span>`}</h3>
 <p class="route">${methodBadge(method)} <code>${breakablePath(path)}</code></p>
 ${accessNote(operation)}
 ${renderProse(description)}
 ${parameters.length > 0 && parametersSection(document, operation)}
-${body && html`<h4>Body <span class="type">${body.type}</span>${body.required && html` <span class="required">required</span>`}</h4>${renderProse(body.description)}${schemaSection(document, body.schema)}`}
-${answers.length > 0 && responsesSection(document, answers)}
+${body && bodySection(document, body)}
+${responses.length > 0 && responsesSection(document, responses)}
 </div>
 ${tryItForm(document, operation)}
 </section>`

@@ -1,4 +1,4 @@
-// Turns a JSON Schema into what a page shows of it: fields with a type and limits, and an example value. Pure.
+// Describes a JSON Schema for the page: fields with a type and limits, and an example value. Pure.
 import { type OpenApiDocument, refName, resolveReference, type Schema } from './openapi-document.ts'
 
 export interface Field {
@@ -9,7 +9,7 @@ export interface Field {
   deprecated: boolean
   description: string
   limits: string[]
-  /** The named schema to look up, where the tree stops: a schema inside itself, or too deep to show in place. */
+  /** The schema to link to, where the tree stops because it is recursive or too deep. */
   schemaName: string | undefined
   fields: Field[]
 }
@@ -19,9 +19,9 @@ const MAX_DEPTH = 5
 const toJson = (value: unknown) => JSON.stringify(value) ?? ''
 const isNull = (schema: Schema) => schema.type === 'null' || schema.const === null
 
-/** One schema with its reference followed, `allOf` merged and "or null" taken apart. */
-const flattenSchema = (document: OpenApiDocument, given: Schema | boolean | undefined) => {
-  const outer: Schema = typeof given === 'object' ? given : {}
+/** Resolves the reference, merges `allOf` and separates "or null". */
+const flattenSchema = (document: OpenApiDocument, input: Schema | boolean | undefined) => {
+  const outer: Schema = typeof input === 'object' ? input : {}
   let schema: Schema = outer.$ref ? { ...resolveReference(document, outer), ...outer } : outer
   const refs = outer.$ref ? [outer.$ref] : []
   for (const part of schema.allOf ?? []) {
@@ -36,9 +36,9 @@ const flattenSchema = (document: OpenApiDocument, given: Schema | boolean | unde
   }
   const types = [schema.type ?? []].flat()
   const choices = schema.anyOf ?? schema.oneOf ?? []
-  const kept = choices.filter(choice => !isNull(choice))
-  const nullable = types.includes('null') || kept.length < choices.length
-  return { schema, refs, choices: kept, types: types.filter(type => type !== 'null'), nullable }
+  const nonNull = choices.filter(choice => !isNull(choice))
+  const nullable = types.includes('null') || nonNull.length < choices.length
+  return { schema, refs, choices: nonNull, types: types.filter(type => type !== 'null'), nullable }
 }
 
 const rangeText = (low: unknown, high: unknown, unit: string) => {
@@ -48,7 +48,7 @@ const rangeText = (low: unknown, high: unknown, unit: string) => {
   return low === undefined ? [`at most ${high}${unit}`] : [`${low} to ${high}${unit}`]
 }
 
-// Integers carry the safe range by default: saying so on each of them would be noise.
+// Generators give every integer the safe range as its limits.
 const meaningfulLimit = (limit: number | undefined) =>
   limit !== undefined && Math.abs(limit) < Number.MAX_SAFE_INTEGER ? limit : undefined
 
@@ -62,7 +62,7 @@ const limitsOf = (schema: Schema): string[] => [
   ...rangeText(schema.minLength, schema.maxLength, ' characters'),
   ...rangeText(schema.minItems, schema.maxItems, ' items'),
   ...(schema.uniqueItems ? ['no duplicates'] : []),
-  // A format says what its pattern says, in a word.
+  // The format describes the pattern.
   ...(schema.pattern && !schema.format ? [`matches ${schema.pattern}`] : []),
   ...(schema.default === undefined ? [] : [`default ${toJson(schema.default)}`]),
   ...(schema.readOnly ? ['read only'] : []),
@@ -79,15 +79,15 @@ const PLURALS: Record<string, string> = {
   'one of these': 'these',
 }
 
-/** Describes a schema as one field. `within` holds the references around it, so that a cycle ends in a link. */
+/** Describes a schema as one field. `parents` holds the enclosing references, so that a cycle ends in a link. */
 export const describeField = (
   document: OpenApiDocument,
-  given: Schema | boolean | undefined,
+  input: Schema | boolean | undefined,
   name = '',
   required = false,
-  within: readonly string[] = [],
+  parents: readonly string[] = [],
 ): Field => {
-  const { schema, refs, choices, types, nullable } = flattenSchema(document, given)
+  const { schema, refs, choices, types, nullable } = flattenSchema(document, input)
   const field: Field = {
     name,
     type: types.join(' or ') || (schema.properties ? 'object' : ''),
@@ -101,21 +101,23 @@ export const describeField = (
   }
   if (schema.format) field.type += `${field.type && ' · '}${schema.format}`
   const ref = refs[0]
-  if (ref && (refs.some(one => within.includes(one)) || within.length >= MAX_DEPTH))
+  if (ref && (refs.some(name => parents.includes(name)) || parents.length >= MAX_DEPTH))
     return { ...field, type: refName(ref), schemaName: refName(ref) }
 
-  const inner = [...within, ...refs]
-  const child = (label: string, part: Schema | boolean | undefined, must = false) =>
-    describeField(document, part, label, must, inner)
+  const path = [...parents, ...refs]
+  const child = (label: string, part: Schema | boolean | undefined, isRequired = false) =>
+    describeField(document, part, label, isRequired, path)
 
   if (choices.length === 1) return mergeFields(field, child(name, choices[0], required), nullable)
   if (choices.length > 1) {
-    field.fields = choices.map((choice, at) => child(choiceName(document, choice, at), choice))
-    const plain = field.fields.every(one => one.fields.length === 0 && one.limits.length === 0 && !one.schemaName)
-    field.type = plain ? [...new Set(field.fields.map(one => one.type))].join(' or ') : 'one of these'
-    if (plain) field.fields = []
+    field.fields = choices.map((choice, index) => child(choiceName(document, choice, index), choice))
+    const isPlain = field.fields.every(
+      ({ fields, limits, schemaName }) => fields.length === 0 && limits.length === 0 && !schemaName,
+    )
+    field.type = isPlain ? [...new Set(field.fields.map(({ type }) => type))].join(' or ') : 'one of these'
+    if (isPlain) field.fields = []
   } else if (types.includes('array') || schema.items || schema.prefixItems) {
-    if (schema.prefixItems) field.fields = schema.prefixItems.map((part, at) => child(String(at), part))
+    if (schema.prefixItems) field.fields = schema.prefixItems.map((part, index) => child(String(index), part))
     const item = typeof schema.items === 'object' ? child('', schema.items) : undefined
     if (item) {
       field.type = `array of ${PLURALS[item.type] ?? item.type}`
@@ -124,8 +126,10 @@ export const describeField = (
       field.schemaName = item.schemaName
     }
   } else {
-    const must = new Set(schema.required)
-    field.fields = Object.entries(schema.properties ?? {}).map(([key, part]) => child(key, part, must.has(key)))
+    const requiredNames = new Set(schema.required)
+    field.fields = Object.entries(schema.properties ?? {}).map(([key, part]) =>
+      child(key, part, requiredNames.has(key)),
+    )
     const rest = schema.additionalProperties
     if (typeof rest === 'object' && Object.keys(rest).length > 0) field.fields.push(child('any name', rest))
   }
@@ -141,12 +145,12 @@ const mergeFields = (outer: Field, inner: Field, nullable: boolean): Field => ({
   limits: [...inner.limits, ...outer.limits],
 })
 
-const choiceName = (document: OpenApiDocument, choice: Schema, at: number): string => {
+const choiceName = (document: OpenApiDocument, choice: Schema, index: number): string => {
   if (choice.title || choice.$ref) return choice.title ?? refName(choice.$ref ?? '')
-  const fixed = Object.entries((resolveReference(document, choice) as Schema).properties ?? {})
+  const constants = Object.entries((resolveReference(document, choice) as Schema).properties ?? {})
     .filter(([, part]) => typeof part === 'object' && part.const !== undefined)
     .map(([key, part]) => `${key} = ${toJson((part as Schema).const)}`)
-  return fixed[0] ?? `choice ${at + 1}`
+  return constants[0] ?? `choice ${index + 1}`
 }
 
 const FORMATS: Record<string, string> = {
@@ -158,34 +162,35 @@ const FORMATS: Record<string, string> = {
   ipv4: '192.0.2.1',
 }
 
-/** An example value. A request shows what must be sent (everything, where nothing must); an answer shows all. */
+/** An example value. `whole`: all members, for a response. Otherwise the required ones, or all if none is required. */
 export const buildExample = (
   document: OpenApiDocument,
-  given: Schema | boolean | undefined,
+  input: Schema | boolean | undefined,
   whole: boolean,
-  within: readonly string[] = [],
+  parents: readonly string[] = [],
 ): unknown => {
-  const { schema, refs, choices, types, nullable } = flattenSchema(document, given)
+  const { schema, refs, choices, types, nullable } = flattenSchema(document, input)
   if (schema.example !== undefined) return schema.example
   if (Array.isArray(schema.examples) && schema.examples.length > 0) return schema.examples[0]
   if (schema.default !== undefined) return schema.default
   if (schema.const !== undefined) return schema.const
   if (schema.enum) return schema.enum[0]
-  const inner = [...within, ...refs]
-  const stop = refs.some(one => within.includes(one)) || inner.length > MAX_DEPTH
-  if (choices.length > 0) return stop ? null : buildExample(document, choices[0], whole, inner)
+  const path = [...parents, ...refs]
+  const stop = refs.some(name => parents.includes(name)) || path.length > MAX_DEPTH
+  if (choices.length > 0) return stop ? null : buildExample(document, choices[0], whole, path)
   if (schema.properties || types.includes('object')) {
     if (stop) return nullable ? null : {}
-    const must = new Set(schema.required)
-    const shown = Object.entries(schema.properties ?? {}).filter(
-      ([key, part]) => (whole || must.size === 0 || must.has(key)) && (whole || !(part as Schema).readOnly),
+    const requiredNames = new Set(schema.required)
+    const members = Object.entries(schema.properties ?? {}).filter(
+      ([key, part]) =>
+        (whole || requiredNames.size === 0 || requiredNames.has(key)) && (whole || !(part as Schema).readOnly),
     )
-    return Object.fromEntries(shown.map(([key, part]) => [key, buildExample(document, part, whole, inner)]))
+    return Object.fromEntries(members.map(([key, part]) => [key, buildExample(document, part, whole, path)]))
   }
   if (types.includes('array') || schema.prefixItems) {
     if (stop) return []
     const parts = schema.prefixItems ?? (typeof schema.items === 'object' ? [schema.items] : [])
-    return parts.map(part => buildExample(document, part, whole, inner))
+    return parts.map(part => buildExample(document, part, whole, path))
   }
   const type = types[0]
   if (type === 'integer' || type === 'number')

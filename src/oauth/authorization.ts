@@ -1,4 +1,4 @@
-// What is said to an authorization server: where a person is sent, and how codes and refresh tokens become tokens, and end.
+// Requests to an authorization server: the authorization URL, token requests and revocation.
 import { type SQL, sql } from 'drizzle-orm'
 import * as oauth from 'oauth4webapi'
 import * as z from 'zod'
@@ -12,14 +12,13 @@ const PROVIDER_COLUMNS = [
   ...(['token_endpoint_auth_method', 'registration_access_token', 'auth_url', 'token_url', 'revocation_url'] as const),
   ...(['redirect_uri', 'issuer', 'issuer_in_answers', 'resource', 'uses_pkce', 'client_secret_urls'] as const),
 ]
-/** What of a provider's row is needed, its secrets opened. */
 export type Provider = Pick<typeof oauthProviders.$inferSelect, (typeof PROVIDER_COLUMNS)[number]>
 
-/** The same as JSON, their secrets sealed, for statements that read a provider along with something else. */
+/** The same columns as JSON, with sealed secrets, for statements that join a provider. */
 export const providerJson = (alias: string): SQL =>
   sql.raw(`json_build_object(${PROVIDER_COLUMNS.map(member => `'${member}', ${alias}.${member}`).join(', ')})`)
 
-// ---- the person's way
+// ---- authorization URL
 
 export const createFlowSecrets = () => ({
   state: oauth.generateRandomState(),
@@ -27,26 +26,26 @@ export const createFlowSecrets = () => ({
 })
 export type FlowSecrets = ReturnType<typeof createFlowSecrets>
 
-/** Where the person is sent. Whatever the provider's own address asks for stays. */
+/** Keeps the query parameters of the provider's own `auth_url`. */
 export async function authorizationUrl(provider: Provider, secrets: FlowSecrets, scopes: string[]): Promise<string> {
   const url = new URL(provider.auth_url)
-  const slack = provider.provider_type === 'slack'
-  const scope = scopes.join(slack ? ',' : ' ')
-  // Everywhere but at Microsoft, where it is asked again and again, consent is what earns a refresh token.
-  const consent = scopes.includes('offline_access') && provider.provider_type !== 'microsoft'
+  const isSlack = provider.provider_type === 'slack'
+  const scope = scopes.join(isSlack ? ',' : ' ')
+  // Servers issue a refresh token after explicit consent. Microsoft does so anyway, and would prompt every time.
+  const needsConsent = scopes.includes('offline_access') && provider.provider_type !== 'microsoft'
   const parameters = {
     response_type: 'code',
     client_id: provider.client_id,
     redirect_uri: provider.redirect_uri,
     state: secrets.state,
-    // At Slack `scope` is what its bot may do; a connection is a person's.
-    ...(scope && { [slack ? 'user_scope' : 'scope']: scope }),
+    // Slack's `scope` is for its bot; `user_scope` is for the person.
+    ...(scope && { [isSlack ? 'user_scope' : 'scope']: scope }),
     ...(provider.uses_pkce && {
       code_challenge: await oauth.calculatePKCECodeChallenge(secrets.verifier),
       code_challenge_method: 'S256',
     }),
     ...(provider.resource !== null && { resource: provider.resource }),
-    ...(consent && { prompt: 'consent' }),
+    ...(needsConsent && { prompt: 'consent' }),
   }
   for (const [name, value] of Object.entries(parameters)) url.searchParams.set(name, value)
   return url.href
@@ -57,54 +56,54 @@ export async function authorizationUrl(provider: Provider, secrets: FlowSecrets,
 export type Tokens = {
   access_token: string
   refresh_token: string | null
-  /** Seconds from now; null where it does not end by itself. */
+  /** In seconds; null if the token does not expire. */
   expires_in: number | null
-  /** Null where the server does not say, which means: those that were asked for. */
+  /** Null if the server names none, which means the requested ones (RFC 6749). */
   scopes: string[] | null
 }
 
 export const exchangeCode = (
-  outside: GuardedClient,
+  http: GuardedClient,
   provider: Provider,
   code: string,
   verifier: string,
 ): Promise<Tokens> =>
-  requestTokens(outside, provider, 'authorization_code', {
+  requestTokens(http, provider, 'authorization_code', {
     code,
     redirect_uri: provider.redirect_uri,
     ...(provider.uses_pkce && { code_verifier: verifier }),
   })
 
-export const requestRefresh = (outside: GuardedClient, provider: Provider, refresh_token: string): Promise<Tokens> =>
-  requestTokens(outside, provider, 'refresh_token', { refresh_token })
+export const requestRefresh = (http: GuardedClient, provider: Provider, refresh_token: string): Promise<Tokens> =>
+  requestTokens(http, provider, 'refresh_token', { refresh_token })
 
 async function requestTokens(
-  outside: GuardedClient,
+  http: GuardedClient,
   provider: Provider,
-  kind: string,
+  grantType: string,
   parameters: Record<string, string>,
 ): Promise<Tokens> {
   const resource: Record<string, string> = provider.resource === null ? {} : { resource: provider.resource }
   const all = { ...parameters, ...resource }
-  outside.stage('token')
-  const { server, client, authentication, options } = prepareOAuthRequest(outside, provider, provider.token_url)
-  const response = await oauth.genericTokenEndpointRequest(server, client, authentication, kind, all, options)
+  http.stage('token')
+  const { server, client, authentication, options } = prepareOAuthRequest(http, provider, provider.token_url)
+  const response = await oauth.genericTokenEndpointRequest(server, client, authentication, grantType, all, options)
   return readTokens(response, provider.token_url)
 }
 
-/** RFC 7009, as well as it goes. A server that has no way to revoke keeps its tokens until they end. */
+/** Best effort (RFC 7009): a server without a revocation endpoint keeps its tokens until they expire. */
 export async function revokeTokens(
-  outside: GuardedClient,
+  http: GuardedClient,
   provider: Provider,
   token: { access_token: string; refresh_token: string | null },
 ): Promise<'revoked' | 'unsupported' | 'failed'> {
   if (provider.revocation_url === null) return 'unsupported'
-  outside.stage('revocation')
-  // The refresh token first: most servers end the other one with it.
-  const both = Object.entries({ refresh_token: token.refresh_token, access_token: token.access_token })
+  http.stage('revocation')
+  // The refresh token first: most servers revoke the access token with it.
+  const tokens = Object.entries({ refresh_token: token.refresh_token, access_token: token.access_token })
   try {
-    const { server, client, authentication, options } = prepareOAuthRequest(outside, provider, provider.revocation_url)
-    for (const [token_type_hint, value] of both) {
+    const { server, client, authentication, options } = prepareOAuthRequest(http, provider, provider.revocation_url)
+    for (const [token_type_hint, value] of tokens) {
       if (value === null) continue
       const hinted = { ...options, additionalParameters: { token_type_hint } }
       const response = await oauth.revocationRequest(server, client, authentication, value, hinted)
@@ -118,15 +117,15 @@ export async function revokeTokens(
   }
 }
 
-function prepareOAuthRequest(outside: GuardedClient, provider: Provider, endpoint: string) {
+function prepareOAuthRequest(http: GuardedClient, provider: Provider, endpoint: string) {
   const server = {
-    // Whoever was made by hand has none, and nothing here looks at it.
+    // The library requires an issuer, but does not use it here. A provider made by hand has none.
     issuer: provider.issuer ?? provider.token_url,
     token_endpoint: provider.token_url,
     ...(provider.revocation_url !== null && { revocation_endpoint: provider.revocation_url }),
   }
-  // Which addresses may be asked is the guard's to say.
-  const options = { [oauth.customFetch]: outside.fetch, [oauth.allowInsecureRequests]: true }
+  // The guarded client decides which URLs are allowed.
+  const options = { [oauth.customFetch]: http.fetch, [oauth.allowInsecureRequests]: true }
   const authentication = chooseClientAuth(provider, endpoint)
   return { server, client: { client_id: provider.client_id }, authentication, options }
 }
@@ -139,7 +138,7 @@ function chooseClientAuth(provider: Provider, endpoint: string): oauth.ClientAut
   return method === 'client_secret_basic' ? basicAuth(secret) : oauth.ClientSecretPost(secret)
 }
 
-/** The library's own encodes `-`, `_` and `.` too, which is allowed; servers that forget to decode then know nobody of that name. */
+/** The library also encodes `-`, `_` and `.`, which servers that do not decode the client id then refuse. */
 const basicAuth =
   (secret: string): oauth.ClientAuth =>
   (_server, client, _body, headers) => {
@@ -147,18 +146,14 @@ const basicAuth =
     headers.set('Authorization', `Basic ${btoa(credentials)}`)
   }
 
-/**
- * A client's secret goes to the origins it was given for and to no other, whichever endpoints the provider has by
- * now.
- */
-export const isSecretFor = ({ client_secret_urls: given }: Pick<Provider, 'client_secret_urls'>, endpoint: string) =>
-  given.some(url => isSameOrigin(url, endpoint))
+/** A client secret is sent only to the origins it was given for, even after the endpoints of the provider changed. */
+export const isSecretFor = ({ client_secret_urls }: Pick<Provider, 'client_secret_urls'>, endpoint: string) =>
+  client_secret_urls.some(url => isSameOrigin(url, endpoint))
 
-export const isSameOrigin = (one: string, other: string): boolean => new URL(one).origin === new URL(other).origin
+export const isSameOrigin = (a: string, b: string): boolean => new URL(a).origin === new URL(b).origin
 
-// ---- what comes back
+// ---- token response
 
-/** What may stand in a header, so that whoever is handed it can send it. */
 const TokenText = boundedText(32 * 1024).regex(/^[\x21-\x7e]+$/)
 const GrantedTokens = z.looseObject({
   access_token: TokenText,
@@ -166,13 +161,15 @@ const GrantedTokens = z.looseObject({
   scope: z.string().nullish(),
 })
 const TokenResponse = GrantedTokens.extend({ token_type: z.string().nullish(), expires_in: z.unknown().optional() })
-/** Slack hands a person's token inside, and beside it the bot's, if there is one. */
+/** Slack nests the token of the person; a token at the top level is the bot's. */
 const SlackTokenResponse = z.looseObject({ authed_user: TokenResponse }).transform(({ authed_user }) => authed_user)
 
-/** By the specification, and by those who have words of their own. */
-const INVALID_GRANT_ERRORS =
-  /^(invalid_grant|bad_(refresh_token|verification_code)|invalid_(refresh_token|code)|(token_)?(expired|revoked)(_token)?)$/
-/** Words of the specification may be repeated; whatever else a server says may be anything. */
+/** The standard code, and the codes of servers that use their own. */
+const INVALID_GRANT_ERRORS = new Set([
+  ...['invalid_grant', 'invalid_code', 'bad_verification_code', 'invalid_refresh_token', 'bad_refresh_token'],
+  ...['expired', 'expired_token', 'token_expired', 'revoked', 'revoked_token', 'token_revoked'],
+])
+/** Only standard codes are quoted in error details: any other text of a server is untrusted. */
 const STANDARD_ERRORS =
   /^(invalid_(client|request|scope|target)|(unauthorized|unsupported)_(client|grant_type)|access_denied|server_error)$/
 const TOKEN_TYPES = /^(bearer|bot|user)$/i
@@ -183,30 +180,30 @@ async function readTokens(response: Response, token_url: string): Promise<Tokens
   const { host } = new URL(token_url)
   const body = await readJsonOrNull(response)
   const error = z.looseObject({ error: boundedText(1000) }).safeParse(body).data?.error
-  if (error !== undefined && INVALID_GRANT_ERRORS.test(error) && response.status < 500) throw fail('grant_refused')
-  const about = `the token request to ${host} was answered ${response.status}`
+  if (error !== undefined && INVALID_GRANT_ERRORS.has(error) && response.status < 500) throw fail('grant_refused')
+  const about = `${host} answered the token request with ${response.status}`
   if (response.status === 429 || response.status >= 500 || (response.status >= 300 && response.status < 400)) {
     throw fail('upstream_error', { about })
   }
   if (!response.ok || error !== undefined) {
     throw fail('client_refused', { about: error && STANDARD_ERRORS.test(error) ? `${about} ${error}` : about })
   }
-  const answer = SlackTokenResponse.or(TokenResponse).safeParse(body)
-  if (!answer.success || !TOKEN_TYPES.test(answer.data.token_type ?? 'bearer')) {
-    throw fail('token_answer_invalid', { about: `the token request to ${host}` })
+  const parsed = SlackTokenResponse.or(TokenResponse).safeParse(body)
+  if (!parsed.success || !TOKEN_TYPES.test(parsed.data.token_type ?? 'bearer')) {
+    throw fail('token_answer_invalid', { about: `the response of ${host} to the token request` })
   }
-  const { access_token, refresh_token = null, scope, expires_in } = answer.data
+  const { access_token, refresh_token = null, scope, expires_in } = parsed.data
   const seconds = Math.min(Math.floor(Number.parseFloat(String(expires_in))), TEN_YEARS_S)
-  // A server that does not say when, but can refresh, is asked again after an hour.
-  const unsaid = refresh_token === null ? null : HOUR_S
+  // Without an expiry, a token that can be refreshed is refreshed after an hour.
+  const fallback = refresh_token === null ? null : HOUR_S
   const scopes = scope
     ?.split(/[\s,]+/)
-    .filter(one => SCOPE_PATTERN.test(one))
+    .filter(name => SCOPE_PATTERN.test(name))
     .slice(0, 100)
-  return { access_token, refresh_token, expires_in: seconds > 0 ? seconds : unsaid, scopes: scopes ?? null }
+  return { access_token, refresh_token, expires_in: seconds > 0 ? seconds : fallback, scopes: scopes ?? null }
 }
 
-/** What is no JSON is nothing; what the guard refuses while it is read is refused. */
+/** Null if the body is not JSON. A refusal by the guarded client while reading is thrown. */
 const readJsonOrNull = (response: Response): Promise<unknown> =>
   response.json().catch((error: unknown) => {
     if (error instanceof Failure) throw error

@@ -1,4 +1,4 @@
-// The page that a person sees on coming back from a provider.
+// The page that a person sees after the redirect from a provider.
 import { detailOf, titleOf } from '../kernel/codes.ts'
 import { renderPage } from '../kernel/html-page.ts'
 import type { CallbackResult } from './flow.ts'
@@ -6,6 +6,6 @@ import type { CallbackResult } from './flow.ts'
 export function callbackPage({ provider, failure }: CallbackResult): string {
   const name = provider ?? 'The provider'
   return failure === null
-    ? renderPage(`${name} is connected`, ['You can close this window and go back to where you came from.'])
+    ? renderPage(`${name} is connected`, ['You can close this window and return to the application.'])
     : renderPage(`${name} is not connected`, [`${titleOf(failure)}.`, detailOf(failure)])
 }

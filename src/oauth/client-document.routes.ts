@@ -1,4 +1,4 @@
-// How HTTP reaches what we say of ourselves to authorization servers.
+// Routes of the client-ID metadata documents, which authorization servers fetch.
 import * as z from 'zod'
 import type { Config } from '../env.ts'
 import { fail } from '../kernel/errors.ts'
@@ -8,7 +8,7 @@ import { slice } from '../kernel/routes.ts'
 import { Uuid } from '../protocol/wire.ts'
 import { ClientDocument, clientDocument } from './client-document.ts'
 
-const HTTPS_ONLY = { detail: 'There is no such document where the base address is not `https`; see `PUBLIC_URL`.' }
+const HTTPS_ONLY = { detail: 'Client-ID metadata documents need an `https` base URL. Set `PUBLIC_URL`.' }
 const CACHE_HEADERS = { 'Cache-Control': 'public, max-age=3600' }
 
 function requireClientDocument(config: Config, url: string, provider?: string): ClientDocument {
@@ -19,19 +19,22 @@ function requireClientDocument(config: Config, url: string, provider?: string): 
 
 const providerInput = { params: z.object({ oauth_client_id: Uuid }) }
 
-export const identityRoutes = slice('OAuth identity', 'Who this installation is to authorization servers.')
+export const identityRoutes = slice(
+  'OAuth identity',
+  'The OAuth clients of this installation, as authorization servers see them.',
+)
   .get('/.well-known/oauth-client.json', {
     id: 'oauthClientDocument',
     summary: 'The client-ID metadata document of this installation',
-    description: 'There is one where the base address is `https`. Each provider is a client of its own, under it.',
+    description: 'Available if the base URL is `https`. Each provider is a client of its own, with its own document.',
     reply: ClientDocument,
     errors: ['route_not_found'],
     open: (c, { config }) => c.json(requireClientDocument(config, c.req.url), 200, CACHE_HEADERS),
   })
   .get('/.well-known/oauth-client.json/{oauth_client_id}', {
     id: 'oauthProviderClientDocument',
-    summary: 'The client-ID metadata document of one provider; its address is the client id',
-    description: 'A function of its address: it tells nobody which providers there are.',
+    summary: 'The client-ID metadata document of one provider; its URL is the client id',
+    description: 'Computed from the URL alone, so it does not reveal which providers exist.',
     ...providerInput,
     reply: ClientDocument,
     errors: ['route_not_found'],

@@ -1,24 +1,21 @@
-// Owns who we are to authorization servers: where they send people back to, and the document that says so.
+// Redirect URIs, and the client-ID metadata documents that publish them.
 import * as z from 'zod'
 
-// Each client that we make is one provider's, named by the uuid of its row: a `provider_id` is unique within an organisation
-// only. So an answer fits the one server that was asked, even where that sends no `iss`; and what a person allowed one
-// organisation, a server does not take for allowed to another. (A client that a person made by hand may come back under the
-// `provider_id`, which that person knew before there was a row: whose answer it is, the state tells.)
-// Servers compare redirect URIs and client ids as whole strings, and a client id should have no query: so the provider is
-// the end of the path, and its document a function of its address alone, there before the provider is.
+// Each provider is a client of its own, named by its row's id, because `provider_id` is unique per organization only.
+// A response then fits one server even without `iss`, and consent given to one organization does not reach another.
+// The id is in the path, because servers compare whole strings and a client id should have no query. The document
+// depends on its URL alone, because servers fetch it before the provider exists.
 const DOCUMENT_PATH = '/.well-known/oauth-client.json'
 
-/** Where the server of a provider sends people back to. */
 export const redirectUri = (origin: string, provider: string): string => `${origin}/v2/auth/callback/${provider}`
 
-/** The client id of a provider that identifies itself by a document; null where servers could not fetch it. */
+/** Null without https, because servers could not fetch the document. */
 export const clientDocumentUrl = (origin: string, provider: string): string | null =>
   origin.startsWith('https://') ? `${origin}${DOCUMENT_PATH}/${provider}` : null
 
 export const ClientDocument = z
   .object({
-    client_id: z.url().meta({ description: 'The address of this document.' }),
+    client_id: z.url().meta({ description: 'The URL of this document.' }),
     client_name: z.string(),
     client_uri: z.url(),
     redirect_uris: z.array(z.url()),
@@ -30,7 +27,7 @@ export const ClientDocument = z
   .meta({ id: 'OAuthClientDocument' })
 export type ClientDocument = z.output<typeof ClientDocument>
 
-/** The document of a provider; or that of the installation, for people to look at: no provider uses it. */
+/** Without a provider: the document of the installation, which is for people and used by no provider. */
 export function clientDocument(origin: string, provider?: string): ClientDocument | null {
   if (!origin.startsWith('https://')) return null
   return {

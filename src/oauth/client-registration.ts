@@ -1,4 +1,4 @@
-// How a client comes to be at an authorization server (given, described by a document of ours, registered there), and how it ends.
+// Obtains a client at an authorization server (given, metadata document or dynamic), renews it and unregisters it.
 import { Failure } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
 import type { Registration } from '../tables/oauth.ts'
@@ -21,7 +21,7 @@ export type ClientRequest = {
   client_secret?: string | undefined
   name: string
   redirect_uri: string
-  /** Where our own client metadata document stands, if this installation is reached by https. */
+  /** The URL of our client metadata document; null without https. */
   document_url: string | null
 }
 
@@ -35,76 +35,76 @@ export type Client = {
   registration_access_token: string | null
 }
 
-/** In the order in which they are tried. */
+/** In order of preference. */
 const REGISTRATION_ORDER = ['given', 'metadata_document', 'dynamic'] as const
 
-/** What obtainClient would do; refuses where that would. */
-export function chooseRegistration(discovered: DiscoveredServer, wish: ClientRequest): Registration {
-  const ways = wish.registration === 'auto' ? REGISTRATION_ORDER : [wish.registration]
-  const obstacles = ways.map(way => findObstacle(way, discovered, wish))
-  const way = ways[obstacles.indexOf(null)]
-  if (way) return way
+/** The registration that obtainClient() uses. Fails if none is possible. */
+export function chooseRegistration(discovered: DiscoveredServer, request: ClientRequest): Registration {
+  const candidates = request.registration === 'auto' ? REGISTRATION_ORDER : [request.registration]
+  const obstacles = candidates.map(registration => findObstacle(registration, discovered, request))
+  const registration = candidates[obstacles.indexOf(null)]
+  if (registration) return registration
   const { issuer, auth_url, token_url } = discovered
-  const found = `its endpoints are ${quoteUrl(auth_url)} and ${quoteUrl(token_url)}`
-  const reason = `${obstacles.join(', ')}; ${found}`
+  const endpoints = `its endpoints are ${quoteUrl(auth_url)} and ${quoteUrl(token_url)}`
+  const reason = `${obstacles.join(', ')}; ${endpoints}`
   throw failAtStage('registration_unsupported', STAGES.registration, issuer ?? auth_url, reason)
 }
 
-function findObstacle(way: Registration, discovered: DiscoveredServer, wish: ClientRequest): string | null {
+function findObstacle(registration: Registration, discovered: DiscoveredServer, request: ClientRequest): string | null {
   const { supports_metadata_document, registration_url, auth_methods } = discovered
-  if (way === 'given') return wish.client_id ? null : 'no `client_id` was given'
-  if (way === 'metadata_document') {
-    if (!supports_metadata_document) return 'it takes no client metadata documents'
-    return wish.document_url ? null : 'this installation has no https address where it could fetch our client document'
+  if (registration === 'given') return request.client_id ? null : 'the request has no `client_id`'
+  if (registration === 'metadata_document') {
+    if (!supports_metadata_document) return 'the server does not support client metadata documents'
+    return request.document_url ? null : 'this installation has no https URL for its client metadata document'
   }
-  if (!registration_url) return 'it has no registration endpoint'
-  const usable = AUTH_METHODS.some(method => auth_methods.includes(method))
-  return usable ? null : `clients authenticate by ${quoteText(auth_methods.join(', ') || 'nothing')} only`
+  if (!registration_url) return 'the server has no registration endpoint'
+  const isUsable = AUTH_METHODS.some(method => auth_methods.includes(method))
+  return isUsable ? null : `the server only supports the methods ${quoteText(auth_methods.join(', ') || 'none')}`
 }
 
 export async function obtainClient(
-  outside: GuardedClient,
+  http: GuardedClient,
   discovered: DiscoveredServer,
-  wish: ClientRequest,
+  request: ClientRequest,
 ): Promise<Client> {
-  const registration = chooseRegistration(discovered, wish)
-  if (registration === 'dynamic') return registerClient(outside, discovered, wish)
-  const given = registration === 'given'
-  const client_secret = (given && wish.client_secret) || null
+  const registration = chooseRegistration(discovered, request)
+  if (registration === 'dynamic') return registerClient(http, discovered, request)
+  const isGiven = registration === 'given'
+  const client_secret = (isGiven && request.client_secret) || null
   return {
     registration,
-    client_id: given ? wish.client_id! : wish.document_url!,
+    client_id: isGiven ? request.client_id! : request.document_url!,
     client_secret,
     token_endpoint_auth_method: client_secret ? chooseSecretMethod(discovered) : 'none',
     ...{ client_secret_expires_at: null, registration_client_uri: null, registration_access_token: null },
   }
 }
 
-/** A server that lists neither gets the one that most understand. */
+/** If the server lists no method with a secret: the one that most servers support. */
 const chooseSecretMethod = ({ auth_methods }: DiscoveredServer): AuthMethod =>
   AUTH_METHODS.find(method => method !== 'none' && auth_methods.includes(method)) ?? AUTH_METHODS[0]
 
 async function registerClient(
-  outside: GuardedClient,
+  http: GuardedClient,
   discovered: DiscoveredServer,
-  wish: ClientRequest,
+  request: ClientRequest,
 ): Promise<Client> {
   const [stage, url] = [STAGES.registration, discovered.registration_url!]
-  const asked = clientMetadataOf(discovered, wish)
-  const answer = await sendRegistration(outside, stage, url, 'POST', asked)
-  const client = parseClient(outside, answer, asked)
+  const metadata = clientMetadataOf(discovered, request)
+  const response = await sendRegistration(http, stage, url, 'POST', metadata)
+  const client = parseClient(http, response, metadata)
   if (typeof client !== 'string') return client
-  // It was made all the same.
-  await unregisterClient(outside, readManagement(outside, answer))
+  // The server registered the client although its response is unusable.
+  await unregisterClient(http, readManagement(http, response))
   throw failAtStage('registration_invalid_response', stage, url, client)
 }
 
-/** A client whose secret runs out gets another, and often another token for its registration: keep what comes back whole. */
+/** Store the whole result: the server may replace the secret, the management token and the management URL. */
 export async function renewClient(
-  outside: GuardedClient,
+  http: GuardedClient,
   discovered: DiscoveredServer,
   client: Client,
-  wish: ClientRequest,
+  request: ClientRequest,
 ): Promise<Client> {
   const { client_id, registration_client_uri: url, registration_access_token: token } = client
   const stage = STAGES.management
@@ -113,15 +113,18 @@ export async function renewClient(
       'registration_unsupported',
       stage,
       discovered.token_url,
-      'it lets a client be made, not be renewed',
+      'the server registers clients, but does not update them',
     )
-  const asked = { ...clientMetadataOf(discovered, wish), token_endpoint_auth_method: client.token_endpoint_auth_method }
-  const answer = await sendRegistration(outside, stage, url, 'PUT', { client_id, ...asked }, token)
-  const renewed = parseClient(outside, answer.client_secret ? answer : { ...answer, ...secretMembersOf(client) }, asked)
-  const fault = typeof renewed === 'string' ? renewed : renewed.client_id === client_id ? null : 'it is another client'
-  if (fault !== null || typeof renewed === 'string')
-    throw failAtStage('registration_invalid_response', stage, url, fault!)
-  // The token may be the only thing that changes.
+  const metadata = {
+    ...clientMetadataOf(discovered, request),
+    token_endpoint_auth_method: client.token_endpoint_auth_method,
+  }
+  const response = await sendRegistration(http, stage, url, 'PUT', { client_id, ...metadata }, token)
+  const secret = response.client_secret ? {} : secretMembersOf(client)
+  const renewed = parseClient(http, { ...response, ...secret }, metadata)
+  if (typeof renewed === 'string') throw failAtStage('registration_invalid_response', stage, url, renewed)
+  if (renewed.client_id !== client_id)
+    throw failAtStage('registration_invalid_response', stage, url, 'the response is of another client')
   return {
     ...renewed,
     registration_client_uri: renewed.registration_client_uri ?? url,
@@ -129,13 +132,13 @@ export async function renewClient(
   }
 }
 
-/** As well as it goes: a server that will not forget a client is no reason to fail. */
-export async function unregisterClient(outside: GuardedClient, client: ClientManagement): Promise<void> {
+/** Best effort: ignores a refusal of the server. */
+export async function unregisterClient(http: GuardedClient, client: ClientManagement): Promise<void> {
   const { registration_client_uri: url, registration_access_token: token } = client
   if (!url || !token) return
-  outside.stage(STAGES.management)
+  http.stage(STAGES.management)
   try {
-    const response = await outside.fetch(url, { method: 'DELETE', headers: { Authorization: `Bearer ${token}` } })
+    const response = await http.fetch(url, { method: 'DELETE', headers: { Authorization: `Bearer ${token}` } })
     await response.body?.cancel()
   } catch (error) {
     if (!(error instanceof Failure)) throw error

@@ -1,4 +1,4 @@
-// Who is connected to what: listed without the tokens, and ended, here and at the server.
+// Connections of people to providers: listed without tokens, and deleted here and at the server.
 import { and, eq, getTableColumns, or, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -20,7 +20,8 @@ const connectionColumns = {
   ...unsealedColumns,
   provider: oauthProviders.provider_id,
   refreshable: sql<boolean>`${oauthTokens.refresh_token} is not null`.as('refreshable'),
-  connected: sql<boolean>`${oauthTokens.revoked_at} is null and ${oauthTokens.bound_to} = oauth_binding(oauth_providers)
+  connected: sql<boolean>`${oauthTokens.revoked_at} is null
+    and ${oauthTokens.bound_to} = oauth_binding(oauth_providers)
     and (${oauthTokens.refresh_token} is not null or coalesce(${oauthTokens.expires_at} > clock(), true))`.as(
     'connected',
   ),
@@ -67,32 +68,33 @@ export const listConnections = verb('tokens:use', async (ctx, query: z.output<ty
   return toListPage(await run(ctx, rows), query, toWire)
 })
 
-/** Gone here first, so that nobody is handed it any more; then at the server, as well as it goes. */
-export const disconnect = verb('tokens:use', async (ctx, asked: z.output<typeof schema.ConnectionRef>) => {
-  const { token_id, provider, user_id } = asked
-  const which =
+/** Deleted here first, so that no request gets the token any more. Revocation at the server is best effort. */
+export const disconnect = verb('tokens:use', async (ctx, ref: z.output<typeof schema.ConnectionRef>) => {
+  const { token_id, provider, user_id } = ref
+  const isSelected =
     token_id === undefined
       ? sql`(p.provider_id = ${provider} or p.id::text = ${provider})
           and t.user_id = coalesce(${user_id ?? null}, current_actor()::text)`
       : sql`t.id = ${token_id}::uuid`
-  const change = sql<TokenRow & { provider: Provider; bound: boolean }>`
-    delete from oauth_tokens t using oauth_providers p
-    where p.id = t.provider_id and t.tenant_id = current_tenant() and ${which}
-    returning t.*, ${providerJson('p')} as provider, t.bound_to = oauth_binding(p) as bound`
-  const lock = lockProvider(sql`exists (select from oauth_tokens t
-    where p.id = t.provider_id and t.tenant_id = current_tenant() and ${which})`)
-  const row = requireRow(await commit(ctx, 'oauth_token.deleted', change, asked, { lock }), 'token_not_found')
-  // The server that gave these tokens is no longer the provider's, and no other one is shown them.
-  if (!row.bound) return { id: row.id, revocation: 'unsupported' as const }
+  const change = sql<TokenRow & { provider: Provider; is_bound: boolean }>`
+    delete from oauth_tokens t
+    using oauth_providers p
+    where p.id = t.provider_id and t.tenant_id = current_tenant() and ${isSelected}
+    returning t.*, ${providerJson('p')} as provider, t.bound_to = oauth_binding(p) as is_bound`
+  const lock = lockProvider(sql`exists (
+    select from oauth_tokens t
+    where p.id = t.provider_id and t.tenant_id = current_tenant() and ${isSelected})`)
+  const row = requireRow(await commit(ctx, 'oauth_token.deleted', change, ref, { lock }), 'token_not_found')
+  // The provider has another server by now. Tokens are sent only to the server that issued them.
+  if (!row.is_bound) return { id: row.id, revocation: 'unsupported' as const }
   return { id: row.id, revocation: await revokeAtServer(ctx, row.provider, row) }
 })
 
-/** Of a row that is gone or going. */
 export async function revokeAtServer(
   ctx: Pick<Ctx, 'config' | 'origin' | 'sealer'>,
   provider: Provider,
   row: TokenRow,
 ) {
-  const way = createGuardedClient(ctx.config, ctx.origin)
-  return revokeTokens(way, await openProviderSecrets(ctx.sealer, provider), await openToken(ctx.sealer, row))
+  const http = createGuardedClient(ctx.config, ctx.origin)
+  return revokeTokens(http, await openProviderSecrets(ctx.sealer, provider), await openToken(ctx.sealer, row))
 }

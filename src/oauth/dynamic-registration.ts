@@ -1,4 +1,4 @@
-// What is said to a server that registers clients by itself, and what it answers (RFC 7591, RFC 7592).
+// Requests and responses of dynamic client registration and management (RFC 7591, RFC 7592).
 import * as z from 'zod'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
 import { arrayOf, boundedText } from '../protocol/wire.ts'
@@ -7,13 +7,13 @@ import type { DiscoveredServer } from './mcp-discovery.ts'
 import { describeFaults, readBeginning, readJsonObject } from './metadata-documents.ts'
 import { failAtStage, quoteText, type Stage } from './stage-failure.ts'
 
-/** In the order in which they are preferred. */
+/** In order of preference. */
 export const AUTH_METHODS = ['client_secret_post', 'client_secret_basic', 'none'] as const
 export type AuthMethod = (typeof AUTH_METHODS)[number]
 
 const Printable = boundedText(4096).regex(/^[\x20-\x7e]+$/)
 
-/** Some write null, or nothing between quotes, for what there is not. */
+/** Some servers write null or an empty string for an absent member. */
 const RegistrationResponse = z.object({
   client_id: Printable,
   client_secret: z.union([Printable, z.literal('')]).nullish(),
@@ -31,15 +31,14 @@ const ManagementResponse = z.object({
 
 export type ClientManagement = Pick<Client, 'registration_client_uri' | 'registration_access_token'>
 
-/** What a client of ours says of itself. */
 export function clientMetadataOf(
-  { auth_methods, refreshes, scopes }: DiscoveredServer,
+  { auth_methods, supports_refresh, scopes }: DiscoveredServer,
   { name, redirect_uri }: ClientRequest,
 ) {
   return {
     client_name: name,
     redirect_uris: [redirect_uri],
-    grant_types: ['authorization_code', ...(refreshes ? ['refresh_token'] : [])],
+    grant_types: ['authorization_code', ...(supports_refresh ? ['refresh_token'] : [])],
     response_types: ['code'],
     token_endpoint_auth_method: AUTH_METHODS.find(method => auth_methods.includes(method))!,
     application_type: 'web',
@@ -48,7 +47,7 @@ export function clientMetadataOf(
 }
 
 export async function sendRegistration(
-  outside: GuardedClient,
+  http: GuardedClient,
   stage: Stage,
   url: string,
   method: 'POST' | 'PUT',
@@ -59,18 +58,18 @@ export async function sendRegistration(
     ...{ Accept: 'application/json', 'Content-Type': 'application/json' },
     ...(token && { Authorization: `Bearer ${token}` }),
   }
-  outside.stage(stage)
-  const response = await outside.fetch(url, { method, headers, body: JSON.stringify(body) })
+  http.stage(stage)
+  const response = await http.fetch(url, { method, headers, body: JSON.stringify(body) })
   const { status } = response
-  // Figma says 200 where others say 201.
+  // Not only 201: Figma answers 200.
   if (response.ok) {
-    const answer = await readJsonObject(response)
-    if (answer) return answer
+    const document = await readJsonObject(response)
+    if (document) return document
     throw failAtStage('registration_invalid_response', stage, url, `it answered ${status} without a JSON object`)
   }
-  const words = await readBeginning(response)
+  const text = await readBeginning(response)
   if (status >= 400 && status < 500)
-    throw failAtStage('registration_rejected', stage, url, `${status} ${quoteText(readErrorMessage(words))}`)
+    throw failAtStage('registration_rejected', stage, url, `${status} ${quoteText(readErrorMessage(text))}`)
   throw failAtStage('upstream_error', stage, url, `it answered ${status}`)
 }
 
@@ -80,34 +79,34 @@ const ErrorBody = z.object({
   message: z.string().nullish().catch(null),
 })
 
-/** The server's own words for its refusal. Of JSON only what is meant for people: the rest may be the client, with its secret. */
-function readErrorMessage(words: string): string {
-  if (!/^\s*[{["]/.test(words)) return words
+/** Takes only the error members of JSON, because a server may echo the client with its secret. */
+function readErrorMessage(text: string): string {
+  if (!/^\s*[{["]/.test(text)) return text
   try {
-    const { error, error_description, message } = ErrorBody.parse(JSON.parse(words))
+    const { error, error_description, message } = ErrorBody.parse(JSON.parse(text))
     return [error, error_description ?? message].filter(Boolean).join(': ')
   } catch {
     return ''
   }
 }
 
-export const secretMembersOf = ({ client_secret, client_secret_expires_at: until }: Client) =>
-  client_secret && { client_secret, client_secret_expires_at: until === null ? 0 : Date.parse(until) / 1000 }
+export const secretMembersOf = ({ client_secret, client_secret_expires_at: expiresAt }: Client) =>
+  client_secret && { client_secret, client_secret_expires_at: expiresAt === null ? 0 : Date.parse(expiresAt) / 1000 }
 
-/** The client of an answer, or what is wrong with it. The method that is answered counts; where none is, it is the one that was asked for. */
+/** The client of a response, or a description of its fault. A response without a method accepts the requested one. */
 export function parseClient(
-  outside: GuardedClient,
-  answer: object,
-  asked: ReturnType<typeof clientMetadataOf>,
+  http: GuardedClient,
+  response: object,
+  requested: ReturnType<typeof clientMetadataOf>,
 ): Client | string {
-  const parsed = RegistrationResponse.safeParse(answer)
+  const parsed = RegistrationResponse.safeParse(response)
   if (!parsed.success) return describeFaults(parsed.error)
   const { data } = parsed
   const secret = data.client_secret || null
-  const method = data.token_endpoint_auth_method ?? (secret ? asked.token_endpoint_auth_method : 'none')
+  const method = data.token_endpoint_auth_method ?? (secret ? requested.token_endpoint_auth_method : 'none')
   if (method !== 'none' && !secret) return `\`${method}\` without a \`client_secret\``
-  if (data.redirect_uris && !data.redirect_uris.includes(asked.redirect_uris[0]!))
-    return 'another `redirect_uris` than ours'
+  if (data.redirect_uris && !data.redirect_uris.includes(requested.redirect_uris[0]!))
+    return '`redirect_uris` lacks the requested URI'
   const client_secret = method === 'none' ? null : secret
   return {
     registration: 'dynamic',
@@ -115,23 +114,23 @@ export function parseClient(
     client_secret,
     client_secret_expires_at: client_secret && expiryFromSeconds(data.client_secret_expires_at),
     token_endpoint_auth_method: method,
-    ...readManagement(outside, answer),
+    ...readManagement(http, response),
   }
 }
 
-/** 0, null and what no calendar of ours reaches are never. */
+/** 0, null and a date beyond the year 9999 mean that the secret does not expire. */
 function expiryFromSeconds(seconds: number | null | undefined): string | null {
   return seconds && seconds * 1000 < Date.UTC(10_000) ? new Date(seconds * 1000).toISOString() : null
 }
 
-/** Both or nothing, and only an address that we would go to. */
-export function readManagement(outside: GuardedClient, answer: object): ClientManagement {
-  const { registration_client_uri: url, registration_access_token: token } = ManagementResponse.parse(answer)
-  const nothing = { registration_client_uri: null, registration_access_token: null }
-  if (!url || !token) return nothing
+/** Both members or none, and only a URL that the guarded client allows. */
+export function readManagement(http: GuardedClient, response: object): ClientManagement {
+  const { registration_client_uri: url, registration_access_token: token } = ManagementResponse.parse(response)
+  const none = { registration_client_uri: null, registration_access_token: null }
+  if (!url || !token) return none
   try {
-    return { registration_client_uri: outside.check(url).href, registration_access_token: token }
+    return { registration_client_uri: http.check(url).href, registration_access_token: token }
   } catch {
-    return nothing
+    return none
   }
 }

@@ -1,5 +1,4 @@
-// How HTTP reaches connections: an application asks for a token, a person comes back with a code.
-
+// Routes of OAuth connections: token requests, the callback of a provider, and the list of connections.
 import { statusOf } from '../kernel/codes.ts'
 import { Failure } from '../kernel/errors.ts'
 import { pageHeaders, readSingleParameter } from '../kernel/html-page.ts'
@@ -20,7 +19,6 @@ import {
 
 type OpenHandler = NonNullable<Operation['open']>
 
-/** What asking an authorization server for a token may come to. */
 const TOKEN_SERVER_ERRORS = [
   'secret_required',
   'client_refused',
@@ -34,34 +32,34 @@ const callbackHandler =
   (read: (c: Parameters<OpenHandler>[0]) => Promise<URLSearchParams>): OpenHandler =>
   async (c, services) => {
     const headers = await pageHeaders()
-    // Whoever only looks at where an address leads has not come back.
+    // A HEAD request comes from a link preview and must not use up the state.
     if (c.req.method === 'HEAD') return c.body(null, 200, headers)
-    const given = await read(c)
-    const answer = { provider_id: c.req.param('provider_id')! } as CallbackParameters
+    const received = await read(c)
+    const parameters = { provider_id: c.req.param('provider_id')! } as CallbackParameters
     for (const name of ['state', 'code', 'iss', 'error'] as const) {
-      const value = readSingleParameter(given, name)
-      if (value !== undefined) answer[name] = value
+      const value = readSingleParameter(received, name)
+      if (value !== undefined) parameters[name] = value
     }
     const origin = requestOrigin(services.config, c.req.url)
     const requestId = c.get('requestId')
-    // A person is told by a page even when it could not be found out of which provider.
-    const unnamed = (error: unknown): CallbackResult => {
+    // A failure is shown as a page too, even when the provider is unknown.
+    const asFailedResult = (error: unknown): CallbackResult => {
       if (!(error instanceof Failure)) throw error
       logFailureCause(error, requestId, services.config)
       return { provider: null, failure: error.code }
     }
     const proof = { route: 'callback', refusal: 'state_invalid' } as const
-    const arrival = await c.var.limits
+    const result = await c.var.limits
       .prove(
         c,
         proof,
-        () => completeCallback(services, requestId, origin, answer),
+        () => completeCallback(services, requestId, origin, parameters),
         ({ failure }) => failure,
       )
-      .catch(unnamed)
-    if (arrival.failure) c.get('seen').code = arrival.failure
-    const status = arrival.failure === null ? 200 : statusOf(arrival.failure)
-    return c.body(callbackPage(arrival), status as 200, headers)
+      .catch(asFailedResult)
+    if (result.failure) c.get('seen').code = result.failure
+    const status = result.failure === null ? 200 : statusOf(result.failure)
+    return c.body(callbackPage(result), status as 200, headers)
   }
 
 const callbackOperation = {
@@ -80,12 +78,16 @@ const callbackOperation = {
   ],
 } satisfies Partial<Operation>
 
-export const flowRoutes = slice('OAuth connections', 'People connected to providers, and fresh tokens of theirs.')
+export const flowRoutes = slice(
+  'OAuth connections',
+  'Connections of people to OAuth providers, and their access tokens.',
+)
   .post('/v2/auth/authenticate', {
     id: 'authenticate',
-    summary: 'A fresh token of a person, or where the person goes to connect',
+    summary: 'Get a fresh token of a person, or a URL where the person connects',
     description:
-      'Where a server refuses a token for want of scopes (403 with `insufficient_scope`), name those of its challenge in `scopes`: the person is asked for them, and for those of before.',
+      'If a server refuses the token with 403 `insufficient_scope`, send the scopes of its challenge in `scopes`. ' +
+      'The person is asked for these and for the scopes granted before.',
     body: s.AuthenticationWish,
     reply: s.Authentication,
     errors: ['provider_not_found', ...TOKEN_SERVER_ERRORS],
@@ -94,8 +96,9 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
   })
   .get('/v2/auth/wait/{auth_id}', {
     id: 'waitForConnection',
-    summary: 'Wait until a person has connected, for a minute at most',
-    description: 'Who is not back by then is still `pending`: wait again, until ten minutes are over.',
+    summary: 'Wait until a person has connected, for up to a minute',
+    description:
+      'If the person has not come back by then, the status is `pending`: wait again. A flow expires after ten minutes.',
     params: s.AuthRef,
     query: s.AuthWaitQuery,
     reply: s.Authentication,
@@ -105,15 +108,15 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
   })
   .get('/v2/auth/callback/{provider_id}', {
     id: 'comeBack',
-    summary: 'Where a provider sends people back to: a page that says what happened',
-    description: 'The `state` of the address stands in for a key, and works once.',
+    summary: 'The redirect URI of a provider: answers with a page that shows the result',
+    description: 'The `state` parameter replaces an API key, and works once.',
     query: s.CallbackQuery,
     ...callbackOperation,
     open: callbackHandler(async c => new URL(c.req.url).searchParams),
   })
   .post('/v2/auth/callback/{provider_id}', {
     id: 'comeBackByForm',
-    summary: 'The same for providers that answer by a form (`response_mode=form_post`)',
+    summary: 'The redirect URI for providers that send a form (`response_mode=form_post`)',
     bodyMediaType: 'application/x-www-form-urlencoded',
     ...callbackOperation,
     errors: [...callbackOperation.errors, 'body_cut', 'body_too_large'],
@@ -121,14 +124,14 @@ export const flowRoutes = slice('OAuth connections', 'People connected to provid
   })
   .get('/v2/auth/tokens', {
     id: 'listConnections',
-    summary: 'Who is connected to which provider, without the tokens',
+    summary: 'List connections, without their tokens',
     query: s.ConnectionQuery,
     reply: s.ConnectionList,
     verb: listConnections,
   })
   .delete('/v2/auth/tokens', {
     id: 'disconnect',
-    summary: 'End a connection, here and at the server',
+    summary: 'Delete a connection, and revoke its tokens at the server',
     query: s.ConnectionRef,
     reply: s.Disconnection,
     errors: ['token_not_found'],

@@ -1,4 +1,4 @@
-// A person's way to a provider and back: it begins when a token is asked for, and ends at the callback.
+// The authorization code flow of one person: it starts with a token request and ends at the callback.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Code, detailOf, isCode } from '../kernel/codes.ts'
@@ -42,9 +42,7 @@ import {
 type FlowRow = typeof oauthFlows.$inferSelect
 const VERIFIER_SEAL_CONTEXT = 'oauth_flows.verifier'
 
-// ---- there
-
-/** Whether it is needed is found out in the one trip, so it is at hand before. */
+/** Prepared before the database says whether a flow is needed, so that one round trip is enough. */
 async function prepareFlow({ sealer }: Ctx): Promise<NewFlow> {
   const id = crypto.randomUUID()
   const secrets = createFlowSecrets()
@@ -59,8 +57,8 @@ const openFlowSecrets = async (
 
 export const authenticate = verb(
   'tokens:use',
-  async (ctx, wanted: TokenRequest): Promise<schema.Authentication> =>
-    toWire(ctx, await getFreshToken(ctx, wanted, await prepareFlow(ctx))),
+  async (ctx, request: TokenRequest): Promise<schema.Authentication> =>
+    toWire(ctx, await getFreshToken(ctx, request, await prepareFlow(ctx))),
 )
 
 async function toWire(ctx: Ctx, { outcome, provider, token, flow }: TokenVerdict): Promise<schema.Authentication> {
@@ -68,36 +66,32 @@ async function toWire(ctx: Ctx, { outcome, provider, token, flow }: TokenVerdict
     return { status: outcome, token: (await openToken(ctx.sealer, token!)).access_token }
   }
   const url = await authorizationUrl(provider, await openFlowSecrets(ctx, flow!), flow!.scopes)
-  return { status: outcome as Exclude<typeof outcome, 'leased' | 'elsewhere'>, url, auth_id: flow!.id }
+  return { status: outcome as Exclude<typeof outcome, 'leased' | 'refreshing'>, url, auth_id: flow!.id }
 }
 
-// ---- waiting
-
-const [SHORTEST_PAUSE_MS, LONGEST_PAUSE_MS] = [250, 3000]
+const [MIN_PAUSE_MS, MAX_PAUSE_MS] = [250, 3000]
 type WaitInput = z.output<typeof schema.AuthRef> & z.output<typeof schema.AuthWaitQuery>
 type FlowStatus = [
   status: string,
   failure: string | null,
-  expired: boolean,
-  user: string,
+  isExpired: boolean,
+  user_id: string,
   scopes: string,
   provider: string,
 ]
 
-/** Short trips in between, and no connection held. */
+/** Polls with a backoff: a request that waits holds no database connection. */
 export const waitForConnection = verb('tokens:use', async (ctx, { auth_id, timeout }: WaitInput) => {
-  const query = sql<Row>`select f.status, f.failure, f.expires_at <= clock(), f.user_id, to_json(f.scopes)::text, f.provider_id
-    from oauth_flows f where f.id = ${auth_id}::uuid and f.tenant_id = current_tenant()`
-  const end = Date.now() + timeout * 1000
-  for (
-    let asks = ctx, ms = SHORTEST_PAUSE_MS;
-    ;
-    asks = withoutRateLimit(ctx), ms = Math.min(ms * 2, LONGEST_PAUSE_MS)
-  ) {
-    const [status, failure, expired, user_id, scopes, provider] = requireRow(
-      await run(asks, query),
-      'flow_not_found',
-    ) as FlowStatus
+  const query = sql<Row>`
+    select f.status, f.failure, f.expires_at <= clock(), f.user_id, to_json(f.scopes)::text, f.provider_id
+    from oauth_flows f
+    where f.id = ${auth_id}::uuid and f.tenant_id = current_tenant()`
+  const deadline = Date.now() + timeout * 1000
+  let pollCtx = ctx
+  for (let pause = MIN_PAUSE_MS; ; pause = Math.min(pause * 2, MAX_PAUSE_MS)) {
+    const row = requireRow(await run(pollCtx, query), 'flow_not_found')
+    const [status, failure, isExpired, user_id, scopes, provider] = row as FlowStatus
+    pollCtx = withoutRateLimit(ctx)
     if (status === 'completed') {
       return readCompletedFlow(withoutRateLimit(ctx), auth_id, {
         provider,
@@ -107,16 +101,16 @@ export const waitForConnection = verb('tokens:use', async (ctx, { auth_id, timeo
       })
     }
     if (status === 'failed') return failedReply(auth_id, failure)
-    if (expired) return failedReply(auth_id, 'flow_expired')
-    const left = end - Date.now()
-    if (left <= 0 || !(await pauseWhileConnected(ctx, Math.min(ms, left))))
+    if (isExpired) return failedReply(auth_id, 'flow_expired')
+    const remaining = deadline - Date.now()
+    if (remaining <= 0 || !(await pauseWhileConnected(ctx, Math.min(pause, remaining))))
       return { status: 'pending' as const, auth_id }
   }
 })
 
-/** Connected, but perhaps long ago: what it has come to since is told without beginning anew. */
-async function readCompletedFlow(ctx: Ctx, auth_id: string, wanted: TokenRequest): Promise<schema.Authentication> {
-  const verdict = await getFreshToken(ctx, wanted, null)
+/** The flow may have completed long ago: reports the state of its token now, and starts no new flow. */
+async function readCompletedFlow(ctx: Ctx, auth_id: string, request: TokenRequest): Promise<schema.Authentication> {
+  const verdict = await getFreshToken(ctx, request, null)
   if (verdict.outcome === 'completed') return { ...(await toWire(ctx, verdict)), auth_id }
   return { status: verdict.outcome === 'token_expired' ? 'token_expired' : 'connection_required', auth_id }
 }
@@ -126,46 +120,54 @@ function failedReply(auth_id: string, failure: string | null): schema.Authentica
   return { status: 'connection_required', auth_id, error, detail: detailOf(error) }
 }
 
-// ---- back
-
 export type CallbackParameters = { provider_id: string; state?: string; code?: string; iss?: string; error?: string }
-/** What the page tells; the name is the provider's, where it was found. */
+/** `provider` is the name that the page shows, or null if the state led to no provider. */
 export type CallbackResult = { provider: string | null; failure: Code | null }
 
-/** As they are given out: what is not costs no trip. */
+/** The form of the states that we issue: any other text is refused without a query. */
 const STATE_PATTERN = /^[\w-]{43}$/
-/** Of a provider, or its id. */
+/** A `provider_id` or an `id`. */
 const PROVIDER_PATTERN = /^[\w-]{1,63}$/
 
-type ClaimedFlow = { flow: FlowRow; provider: Provider; unchanged: boolean }
+type ClaimedFlow = { flow: FlowRow; provider: Provider; isUnchanged: boolean }
 
-/** A state works once: of two at once one finds it pending. That it is for another provider, used, expired or made up is all the same. */
+/**
+ * A state works once: of two concurrent callbacks, one finds it pending. A state that is used, expired, made up or of
+ * another provider is refused alike.
+ */
 const claimFlow = (state_hash: string, provider_id: string): SQL<Row> => sql`
-  update oauth_flows f set status = 'answered' from oauth_providers p
-  where f.state_hash = ${state_hash} and f.status = 'pending' and f.expires_at > clock()
-    and p.id = f.provider_id and (p.provider_id = ${provider_id} or p.id::text = ${provider_id})
-  returning json_build_object('flow', to_json(f), 'provider', ${providerJson('p')},
-    'unchanged', f.bound_to = oauth_binding(p))::text`
+  update oauth_flows f
+  set status = 'answered'
+  from oauth_providers p
+  where f.state_hash = ${state_hash}
+    and f.status = 'pending'
+    and f.expires_at > clock()
+    and p.id = f.provider_id
+    and (p.provider_id = ${provider_id} or p.id::text = ${provider_id})
+  returning json_build_object(
+    'flow', to_json(f),
+    'provider', ${providerJson('p')},
+    'isUnchanged', f.bound_to = oauth_binding(p))::text`
 
-/** One trip to claim the state, one to write what came of it; the server is asked in between. */
+/** One round trip claims the state, another stores the outcome. The token request runs between them. */
 export async function completeCallback(
   services: Services,
   requestId: string,
   origin: string,
-  answer: CallbackParameters,
+  parameters: CallbackParameters,
 ): Promise<CallbackResult> {
   const { config, database } = services
-  if (!STATE_PATTERN.test(answer.state ?? '') || !PROVIDER_PATTERN.test(answer.provider_id))
+  if (!STATE_PATTERN.test(parameters.state ?? '') || !PROVIDER_PATTERN.test(parameters.provider_id))
     return { provider: null, failure: 'state_invalid' }
-  const claiming = claimFlow(sha256Hex(answer.state!), answer.provider_id)
-  const [, [row]] = (await runAsSystem(database, setSystemSettings(config, requestId), claiming)) as [unknown, Row[]]
+  const claim = claimFlow(sha256Hex(parameters.state!), parameters.provider_id)
+  const [, [row]] = (await runAsSystem(database, setSystemSettings(config, requestId), claim)) as [unknown, Row[]]
   if (!row) return { provider: null, failure: 'state_invalid' }
   const claimed = JSON.parse(row[0] as string) as ClaimedFlow
   const { flow, provider } = claimed
   const actor = { kind: 'session', id: null, organization: flow.organization_id, tenant: flow.tenant_id } as const
   const caller = createKeylessCaller(services, actor, requestId, origin)
   try {
-    await connectPerson(caller, claimed, answer)
+    await connectPerson(caller, claimed, parameters)
     return { provider: provider.name, failure: null }
   } catch (error) {
     const failure = error instanceof Failure ? error.code : 'internal'
@@ -176,7 +178,7 @@ export async function completeCallback(
   }
 }
 
-const asAuthenticating = (caller: Caller): Ctx => ({ ...caller, permission: authenticate.permission })
+const withAuthenticatePermission = (caller: Caller): Ctx => ({ ...caller, permission: authenticate.permission })
 const connectionEventData = ({ user_id, provider_id }: FlowRow, provider: Provider) => ({
   provider: provider.provider_id,
   provider_id,
@@ -185,43 +187,56 @@ const connectionEventData = ({ user_id, provider_id }: FlowRow, provider: Provid
 
 async function connectPerson(
   caller: Caller,
-  { flow, provider, unchanged }: ClaimedFlow,
-  answer: CallbackParameters,
+  { flow, provider, isUnchanged }: ClaimedFlow,
+  parameters: CallbackParameters,
 ): Promise<void> {
-  const code = requireCode(answer, provider)
-  if (!unchanged) throw fail('provider_changed')
+  const code = requireCode(parameters, provider)
+  if (!isUnchanged) throw fail('provider_changed')
   const { sealer, config, origin } = caller
   const { verifier } = await openFlowSecrets(caller, flow)
-  const way = createGuardedClient(config, origin)
-  const tokens = await exchangeCode(way, await openProviderSecrets(sealer, provider), code, verifier)
-  const granted = textArray([...new Set([...flow.scopes, ...(tokens.scopes ?? [])])])
+  const http = createGuardedClient(config, origin)
+  const tokens = await exchangeCode(http, await openProviderSecrets(sealer, provider), code, verifier)
+  const grantedScopes = textArray([...new Set([...flow.scopes, ...(tokens.scopes ?? [])])])
   const change = sql<{ id: string }>`
-    insert into oauth_tokens as t (organization_id, tenant_id, provider_id, user_id, scopes, access_token, refresh_token, token_type,
-      bound_to, expires_at)
-    select f.organization_id, f.tenant_id, f.provider_id, f.user_id, ${granted},
+    insert into oauth_tokens as t (
+      organization_id, tenant_id, provider_id, user_id, scopes,
+      access_token, refresh_token, token_type, bound_to, expires_at)
+    select f.organization_id, f.tenant_id, f.provider_id, f.user_id, ${grantedScopes},
       ${await sealToken(sealer, flow, 'access_token', tokens.access_token)},
       ${await sealToken(sealer, flow, 'refresh_token', tokens.refresh_token)}, 'Bearer', f.bound_to,
       clock() + make_interval(secs => ${tokens.expires_in}::double precision)
-    from oauth_flows f where f.id = ${flow.id}::uuid and f.tenant_id = current_tenant() and f.status = 'answered'
-    on conflict on constraint oauth_tokens_one do update set scopes = excluded.scopes, access_token = excluded.access_token,
-      refresh_token = excluded.refresh_token, bound_to = excluded.bound_to, expires_at = excluded.expires_at,
-      generation = t.generation + 1, leased_until = null, revoked_at = null, updated_at = clock()
+    from oauth_flows f
+    where f.id = ${flow.id}::uuid and f.tenant_id = current_tenant() and f.status = 'answered'
+    on conflict on constraint oauth_tokens_one do update set
+      scopes = excluded.scopes,
+      access_token = excluded.access_token,
+      refresh_token = excluded.refresh_token,
+      bound_to = excluded.bound_to,
+      expires_at = excluded.expires_at,
+      generation = t.generation + 1,
+      leased_until = null,
+      revoked_at = null,
+      updated_at = clock()
     returning t.id`
   const completed = sql`completed as (
-    update oauth_flows f set status = 'completed' from changed where f.id = ${flow.id}::uuid and f.tenant_id = current_tenant())`
+    update oauth_flows f
+    set status = 'completed'
+    from changed
+    where f.id = ${flow.id}::uuid and f.tenant_id = current_tenant())`
   const parts = { also: [completed], lock: lockProvider(sql`p.id = ${flow.provider_id}::uuid`) }
-  const ctx = asAuthenticating(caller)
+  const ctx = withAuthenticatePermission(caller)
   const rows = await retryWrite(() =>
     commit(ctx, 'oauth_token.connected', change, connectionEventData(flow, provider), parts),
   )
-  // Nothing to write is what a repeat finds, too, when only the reply of the first was lost.
+  // No row also means that an earlier attempt wrote it, and only its reply was lost.
   if (rows.length === 0) requireRow(await run(ctx, selectCompletedFlow(flow)), 'state_invalid')
 }
 
 const selectCompletedFlow = ({ id }: FlowRow): SQL<Row> => sql`
-  select from oauth_flows f where f.id = ${id}::uuid and f.tenant_id = current_tenant() and f.status = 'completed'`
+  select from oauth_flows f
+  where f.id = ${id}::uuid and f.tenant_id = current_tenant() and f.status = 'completed'`
 
-/** Who answers comes first: what a server that is not the one asked says of errors is not listened to (RFC 9207). */
+/** Checks the issuer first, so that an error from another server is not believed (RFC 9207). */
 function requireCode({ iss, error, code }: CallbackParameters, { issuer, issuer_in_answers }: Provider): string {
   if (issuer !== null && (iss === undefined ? issuer_in_answers : iss !== issuer)) throw fail('answer_issuer_mismatch')
   if (error === 'access_denied') throw fail('authorization_denied')
@@ -230,15 +245,28 @@ function requireCode({ iss, error, code }: CallbackParameters, { issuer, issuer_
 }
 
 async function failFlow(caller: Caller, flow: FlowRow, failure: Code): Promise<void> {
-  const change = sql<{ id: string }>`update oauth_flows f set status = 'failed', failure = ${failure}
-    where f.id = ${flow.id}::uuid and f.tenant_id = current_tenant() and f.status = 'answered' returning f.id`
+  const change = sql<{ id: string }>`
+    update oauth_flows f
+    set status = 'failed', failure = ${failure}
+    where f.id = ${flow.id}::uuid and f.tenant_id = current_tenant() and f.status = 'answered'
+    returning f.id`
   const lock = lockProvider(sql`p.id = ${flow.provider_id}::uuid`)
-  await commit(asAuthenticating(caller), 'oauth_flow.failed', change, { user_id: flow.user_id, failure }, { lock })
+  await commit(
+    withAuthenticatePermission(caller),
+    'oauth_flow.failed',
+    change,
+    { user_id: flow.user_id, failure },
+    { lock },
+  )
 }
 
-/** A day after its end nobody waits for it. What is going with its provider just now is left to that. */
-const DELETE_OLD_FLOWS = sql`delete from oauth_flows where id in (
-  select id from oauth_flows where expires_at < clock() - interval '1 day' for update skip locked)`
+/** Skips locked rows: the deletion of their provider takes them along. */
+const DELETE_OLD_FLOWS = sql`
+  delete from oauth_flows
+  where id in (
+    select id from oauth_flows
+    where expires_at < clock() - interval '1 day'
+    for update skip locked)`
 
 export async function sweepFlows({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
   await runAsSystem(database, setClock(config), DELETE_OLD_FLOWS)

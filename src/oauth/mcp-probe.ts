@@ -1,16 +1,16 @@
-// What an MCP server says when it is asked without a token: its status, and every challenge.
+// Calls an MCP server without a token, and reads the status and the challenges of its response.
 import { customFetch, protectedResourceRequest, WWWAuthenticateChallengeError } from 'oauth4webapi'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
 import { STAGES } from './stage-failure.ts'
 
 export type Probe = {
   status: number
-  /** Where the challenges say that the resource's metadata stands, as they wrote it. */
+  /** The metadata URLs of the challenges, not validated. */
   resource_metadata: string[]
-  /** The scopes of the first challenge that names some. */
+  /** Of the first challenge with scopes. */
   scopes: string[]
-  /** There was a challenge, and it could not be made sense of. */
-  unreadable: boolean
+  /** There is a challenge, but the parser rejects it. */
+  isUnreadable: boolean
 }
 
 const INITIALIZE_REQUEST = {
@@ -20,36 +20,37 @@ const INITIALIZE_REQUEST = {
   params: { protocolVersion: '2025-11-25', capabilities: {}, clientInfo: { name: 'slipway', version: '1.0.0' } },
 }
 
-/** By POST, as a client begins; by GET where that leads nowhere. The bodies are left unread: they may be streams without end. */
-export async function probeServer(outside: GuardedClient, server: URL): Promise<Probe> {
-  outside.stage(STAGES.probe)
+/** POST, as an MCP client does; then GET, for servers that refuse it. Bodies may be endless streams: not read. */
+export async function probeServer(http: GuardedClient, server: URL): Promise<Probe> {
+  http.stage(STAGES.probe)
   const Accept = 'application/json, text/event-stream'
   const headers = { Accept, 'Content-Type': 'application/json' }
-  let answer = await outside.fetch(server, { method: 'POST', headers, body: JSON.stringify(INITIALIZE_REQUEST) })
-  await answer.body?.cancel()
-  const { status } = answer
-  // A POST is not sent on to another address; a GET is, within the origin.
+  let response = await http.fetch(server, { method: 'POST', headers, body: JSON.stringify(INITIALIZE_REQUEST) })
+  await response.body?.cancel()
+  const { status } = response
+  // The guarded client follows redirects of a GET only, and only within the origin.
   if (status === 404 || status === 405 || (status >= 300 && status < 400)) {
-    answer = await outside.fetch(server, { headers: { Accept } })
-    await answer.body?.cancel()
+    response = await http.fetch(server, { headers: { Accept } })
+    await response.body?.cancel()
   }
-  const header = answer.headers.get('WWW-Authenticate')
+  const header = response.headers.get('WWW-Authenticate')
   const challenges = header === null ? [] : await parseChallenges(header)
-  const named = (name: 'resource_metadata' | 'scope') => challenges.flatMap(({ parameters }) => parameters[name] || [])
+  const valuesOf = (name: 'resource_metadata' | 'scope') =>
+    challenges.flatMap(({ parameters }) => parameters[name] || [])
   return {
-    status: answer.status,
-    resource_metadata: named('resource_metadata'),
-    scopes: named('scope')[0]?.split(' ').filter(Boolean) ?? [],
-    unreadable: header !== null && challenges.length === 0,
+    status: response.status,
+    resource_metadata: valuesOf('resource_metadata'),
+    scopes: valuesOf('scope')[0]?.split(' ').filter(Boolean) ?? [],
+    isUnreadable: header !== null && challenges.length === 0,
   }
 }
 
-/** The library parses challenges only where it meets them, so it is made to meet these. */
+/** The library exports no parser of challenges, so this makes it handle a response that carries them. */
 async function parseChallenges(header: string): Promise<WWWAuthenticateChallengeError['cause']> {
-  const answer = async () => new Response(null, { status: 401, headers: { 'WWW-Authenticate': header } })
+  const respond = async () => new Response(null, { status: 401, headers: { 'WWW-Authenticate': header } })
   try {
     await protectedResourceRequest('none', 'GET', new URL('https://resource.invalid'), undefined, null, {
-      [customFetch]: answer,
+      [customFetch]: respond,
     })
     return []
   } catch (error) {

@@ -1,11 +1,11 @@
-// What OAuth servers publish, read with distrust: it is of the shape that we use, or it is refused.
+// Fetches and validates the metadata documents that OAuth servers publish.
 import * as z from 'zod'
 import { Failure } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
 import { arrayOf, boundedText } from '../protocol/wire.ts'
 import { failAtStage, type Stage } from './stage-failure.ts'
 
-/** What is kept or sent verbatim is plain: no spaces, no control characters. */
+/** Stored and sent verbatim, so no spaces and no control characters. */
 const VisibleAscii = boundedText(2048).regex(/^[\x21-\x7e]+$/)
 const MAX_TEXTS = 1000
 const TextList = arrayOf(z.string(), MAX_TEXTS)
@@ -16,7 +16,7 @@ export const ResourceMetadata = z.object({
   scopes_supported: TextList.nullish(),
 })
 
-/** Null is as good as nothing, because some servers write all members. */
+/** Nullish, because some servers write null for absent members. */
 export const ServerMetadata = z.object({
   issuer: VisibleAscii,
   authorization_endpoint: z.string(),
@@ -36,13 +36,13 @@ export type ServerMetadata = z.output<typeof ServerMetadata>
 const METADATA_HEADERS = { Accept: 'application/json', 'MCP-Protocol-Version': '2025-11-25' }
 
 /**
- * The first of these addresses where a document stands. A 4xx, or an answer that is no JSON object, is a miss, as single-page apps answer
- * everything; what cannot be reached, fails or is over its rate is not, because then nobody knows whether there is a document.
+ * The first document at these URLs. A 4xx, or a body that is not a JSON object, means that there is none: single-page
+ * apps answer every path with a page. Any other failure is thrown, because the document may exist.
  */
-export async function fetchFirstDocument(outside: GuardedClient, stage: Stage, addresses: string[]) {
+export async function fetchFirstDocument(http: GuardedClient, stage: Stage, addresses: string[]) {
   for (const address of new Set(addresses)) {
-    outside.stage(stage)
-    const response = await outside.fetch(address, { headers: METADATA_HEADERS })
+    http.stage(stage)
+    const response = await http.fetch(address, { headers: METADATA_HEADERS })
     const { status } = response
     if (status >= 300 && (status < 400 || status === 429 || status >= 500)) {
       await response.body?.cancel()
@@ -56,17 +56,17 @@ export async function fetchFirstDocument(outside: GuardedClient, stage: Stage, a
   return null
 }
 
-/** The JSON object that an answer is, if it is one. What does not begin like one is not read on. */
+/** Null if the body is not JSON. Stops reading a body that does not start like an object. */
 export async function readJsonObject(response: Response): Promise<Record<string, unknown> | null> {
   const decoder = new TextDecoder()
   let text = ''
-  let begun = false
+  let hasStarted = false
   for await (const bytes of response.body ?? []) {
     text += decoder.decode(bytes, { stream: true })
-    if (begun) continue
+    if (hasStarted) continue
     text = text.trimStart()
     if (text !== '' && text[0] !== '{') return null
-    begun = text !== ''
+    hasStarted = text !== ''
   }
   try {
     return JSON.parse(text)
@@ -75,7 +75,7 @@ export async function readJsonObject(response: Response): Promise<Record<string,
   }
 }
 
-/** Enough of a body to tell what it says. */
+/** The first 2,000 characters or more. Keeps what it read if reading fails. */
 export async function readBeginning(response: Response): Promise<string> {
   const decoder = new TextDecoder()
   let text = ''
@@ -90,17 +90,16 @@ export async function readBeginning(response: Response): Promise<string> {
   return text
 }
 
-/** Held against its shape; the reason names the members at fault. */
 export function parseMetadata<Shape extends z.ZodObject>(
-  shape: Shape,
+  schema: Shape,
   { document, address }: { document: Record<string, unknown>; address: string },
   stage: Stage,
 ): z.output<Shape> {
-  const parsed = shape.safeParse(document)
+  const parsed = schema.safeParse(document)
   if (parsed.success) return parsed.data
   throw failAtStage('metadata_invalid', stage, address, describeFaults(parsed.error))
 }
 
-/** Which members are at fault, each once: a long list may be wrong at every place. */
+/** Names each invalid member once, because every item of a long list may be invalid. */
 export const describeFaults = ({ issues }: z.ZodError): string =>
-  `missing or not as it should be: ${[...new Set(issues.map(({ path }) => `\`${String(path[0])}\``))].join(', ')}`
+  `missing or invalid: ${[...new Set(issues.map(({ path }) => `\`${String(path[0])}\``))].join(', ')}`

@@ -1,4 +1,4 @@
-// Deleting a provider: gone here first, so that nobody is handed a token any more; then at its server, as well as it goes.
+// Deletes a provider here, then revokes its tokens and unregisters its client at the server, as a best effort.
 import { and, getTableColumns, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -12,7 +12,7 @@ import { revokeAtServer } from './connections.ts'
 import { isProvider, lockProviderToChange, openProviderSecrets } from './rows.ts'
 import type * as schema from './schema.ts'
 
-/** What is left beyond these runs out by itself. */
+/** More tokens are not revoked: they expire. */
 const MAX_TOKENS = 100
 const MAX_CONCURRENT = 5
 const MAX_CLEANUP_MS = 15_000
@@ -22,14 +22,15 @@ type DeletedProvider = typeof oauthProviders.$inferSelect & { tokens: (typeof oa
 export const deleteProvider = verb(
   'deployments:delete',
   async (ctx, { provider_id }: z.output<typeof schema.ProviderRef>) => {
-    const granted = sql`granted as (
-      select coalesce(json_agg(t), '[]') as tokens from tokens_of_provider(${provider_id}, ${MAX_TOKENS}) t)`
+    const issuedTokens = sql`issued_tokens as (
+      select coalesce(json_agg(t), '[]') as tokens
+      from tokens_of_provider(${provider_id}, ${MAX_TOKENS}) t)`
     const change = db
       .delete(oauthProviders)
       .where(and(isProvider(provider_id), versionMatches(ctx, oauthProviders)))
       .returning({
         ...getTableColumns(oauthProviders),
-        tokens: sql<DeletedProvider['tokens']>`(select tokens from granted)`.as('tokens'),
+        tokens: sql<DeletedProvider['tokens']>`(select tokens from issued_tokens)`.as('tokens'),
       })
     const rows = await commit<DeletedProvider>(
       ctx,
@@ -37,8 +38,8 @@ export const deleteProvider = verb(
       change,
       { provider_id },
       {
-        first: [granted],
-        // Whoever is connecting just now is waited for, so that what they were granted is found.
+        first: [issuedTokens],
+        // Waits for callbacks in progress, so that their tokens are revoked too.
         lock: lockProviderToChange(provider_id),
       },
     )
@@ -46,12 +47,12 @@ export const deleteProvider = verb(
   },
 )
 
-/** Tokens first: a server that knows its client no longer would not take them back. */
+/** Tokens first: revoking a token needs the client. */
 async function revokeAndUnregister(ctx: Ctx, { tokens, ...provider }: DeletedProvider): Promise<void> {
-  const until = Date.now() + MAX_CLEANUP_MS
-  const rest = provider.revocation_url === null ? [] : [...tokens]
+  const deadline = Date.now() + MAX_CLEANUP_MS
+  const queue = provider.revocation_url === null ? [] : [...tokens]
   const revoke = async () => {
-    for (let token = rest.pop(); token && Date.now() < until; token = rest.pop())
+    for (let token = queue.pop(); token && Date.now() < deadline; token = queue.pop())
       await revokeAtServer(ctx, provider, token).catch(() => {})
   }
   await Promise.all(Array.from({ length: MAX_CONCURRENT }, revoke))

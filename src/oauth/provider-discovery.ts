@@ -1,4 +1,4 @@
-// A provider from the address of an MCP server: its name is reserved, its servers are asked, and it is written, or all of it undone.
+// Creates a provider from an MCP server: reserves its name, discovers its servers, registers a client, inserts it.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb, withoutRateLimit } from '../kernel/context.ts'
@@ -24,35 +24,31 @@ import type * as schema from './schema.ts'
 
 type DiscoveryInput = schema.McpServer & z.output<typeof schema.DiscoverQuery>
 
-/** Longer than all that may happen between the two trips. */
+/** Longer than discovery and registration can take. */
 const RESERVATION_TIME = sql`interval '2 minutes'`
 
 export const discoverProvider = verb('deployments:create', async (ctx, input: DiscoveryInput) => {
-  const way = createGuardedClient(ctx.config, ctx.origin)
-  const server = checkServerUrl(way, input.mcp_server_url)
-  const reservation = reservationIdOf(ctx)
+  const http = createGuardedClient(ctx.config, ctx.origin)
+  const server = checkServerUrl(http, input.mcp_server_url)
+  const reservationId = reservationIdOf(ctx)
   const { looked, answer } = await prepareWrite<Row, ProviderRow>(
     ctx,
-    reserveName(reservation, input.provider_id),
+    reserveName(reservationId, input.provider_id),
     lockProviderName(input.provider_id),
   )
   if (answer) return toWire(requireRow(answer, 'provider_id_conflict'))
-  const assumed = parseHosts(requireRow(looked, 'provider_id_conflict'))
+  const s256Hosts = parseHosts(requireRow(looked, 'provider_id_conflict'))
 
   const id = crypto.randomUUID()
   let client: Client | undefined
   try {
-    const discovered = await withTrace(way, discoverServer(way, server, discoveryOptionsFor(ctx, assumed)))
-    client = await withTrace(way, obtainClient(way, discovered, clientRequestFor(ctx, input, id)))
-    const made = { id, input, server, discovered, client, way }
-    return toWire(
-      requireRow(
-        await concludeWrite(() => insertProvider(withoutRateLimit(ctx), made, reservation)),
-        'provider_id_conflict',
-      ),
-    )
+    const discovered = await withTrace(http, discoverServer(http, server, discoveryOptionsFor(ctx, s256Hosts)))
+    client = await withTrace(http, obtainClient(http, discovered, clientRequestFor(ctx, input, id)))
+    const provider = { id, input, server, discovered, client, http }
+    const rows = await concludeWrite(() => insertProvider(withoutRateLimit(ctx), provider, reservationId))
+    return toWire(requireRow(rows, 'provider_id_conflict'))
   } catch (error) {
-    await undoDiscovery(ctx, id, reservation, client)
+    await undoDiscovery(ctx, id, reservationId, client)
     throw error
   }
 })
@@ -60,16 +56,17 @@ export const discoverProvider = verb('deployments:create', async (ctx, input: Di
 export const previewProvider = verb(
   'deployments:create',
   async (ctx, input: DiscoveryInput): Promise<schema.DiscoveryPreview> => {
-    const way = createGuardedClient(ctx.config, ctx.origin)
-    const server = checkServerUrl(way, input.mcp_server_url)
+    const http = createGuardedClient(ctx.config, ctx.origin)
+    const server = checkServerUrl(http, input.mcp_server_url)
     const { provider_id, name, client_id } = input
-    const [row] = await run(
-      ctx,
-      sql<Row>`select ${ASSUMED_S256_HOSTS} where ${requireFreeName(provider_id, sql`${isNameUnused(provider_id)} and ${isNameUnreserved(provider_id)}`)} is not null`,
-    )
-    const discovered = await withTrace(way, discoverServer(way, server, discoveryOptionsFor(ctx, parseHosts(row!))))
-    const wish = clientRequestFor(ctx, input, crypto.randomUUID())
-    const registration = await withTrace(way, (async () => chooseRegistration(discovered, wish))())
+    const isNameFree = sql`${isNameUnused(provider_id)} and ${isNameUnreserved(provider_id)}`
+    const query = sql<Row>`
+      select ${ASSUMED_S256_HOSTS}
+      where ${requireFreeName(provider_id, isNameFree)} is not null`
+    const [row] = await run(ctx, query)
+    const discovered = await withTrace(http, discoverServer(http, server, discoveryOptionsFor(ctx, parseHosts(row!))))
+    const clientRequest = clientRequestFor(ctx, input, crypto.randomUUID())
+    const registration = await withTrace(http, (async () => chooseRegistration(discovered, clientRequest))())
     const { issuer, resource, auth_url, token_url, registration_url, revocation_url } = discovered
     const { supports_metadata_document, scopes, uses_pkce, code_challenge_method, warnings } = discovered
     return {
@@ -84,28 +81,28 @@ export const previewProvider = verb(
       registration,
       redirect_uri: client_id == null ? null : redirectUri(ctx.origin, provider_id),
       warnings,
-      trace: way.trace.map(hopToWire),
+      trace: http.trace.map(hopToWire),
     }
   },
 )
 
-/** What comes of asking servers: where they are refused, whoever asked learns what was asked of whom. */
-const withTrace = <T>(way: GuardedClient, asking: Promise<T>): Promise<T> =>
-  asking.catch((error: unknown) => {
-    throw error instanceof Failure ? fail(error.code, { ...error.extra, trace: way.trace.map(hopToWire) }) : error
+const withTrace = <T>(http: GuardedClient, work: Promise<T>): Promise<T> =>
+  work.catch((error: unknown) => {
+    throw error instanceof Failure ? fail(error.code, { ...error.extra, trace: http.trace.map(hopToWire) }) : error
   })
 
-// ---- what servers are asked by
-
-export const ASSUMED_S256_HOSTS = sql`(select array_to_json(o.assume_s256) from organizations o where o.id = current_organization())`
+export const ASSUMED_S256_HOSTS = sql`(
+  select array_to_json(o.assume_s256)
+  from organizations o
+  where o.id = current_organization())`
 const parseHosts = ([hosts]: Row): string[] => JSON.parse(hosts as string)
 
-export const discoveryOptionsFor = ({ config }: Pick<Ctx, 'config'>, assumed: string[]) => ({
-  assumeS256: (host: string) => assumed.includes(host),
+export const discoveryOptionsFor = ({ config }: Pick<Ctx, 'config'>, s256Hosts: string[]) => ({
+  assumeS256: (host: string) => s256Hosts.includes(host),
   defaultEndpoints: config.defaultEndpoints,
 })
 
-/** A client that was given is known by the provider's name at its server, any other by the row's id. */
+/** The redirect URI of a given client ends in `provider_id`, because a person registered it before the row existed. */
 const clientRequestFor = ({ origin }: Ctx, input: DiscoveryInput, id: string): ClientRequest => ({
   registration: input.registration,
   client_id: input.client_id ?? undefined,
@@ -115,45 +112,50 @@ const clientRequestFor = ({ origin }: Ctx, input: DiscoveryInput, id: string): C
   document_url: clientDocumentUrl(origin, id),
 })
 
-// ---- the reservation
-
-/** A repeat under an idempotency key reserves as the same one, and so is told that the first is still in flight. */
+/** The same id for every retry under an idempotency key, so that a concurrent retry is refused as in flight. */
 function reservationIdOf({ actor, idempotency }: Ctx): string {
   if (!idempotency) return crypto.randomUUID()
-  const asker = actor.kind === 'key' ? actor.hash : actor.id
-  const hash = sha256Hex([asker, idempotency.key, idempotency.fingerprint].join('\n'))
+  const caller = actor.kind === 'key' ? actor.hash : actor.id
+  const hash = sha256Hex([caller, idempotency.key, idempotency.fingerprint].join('\n'))
   return hash.slice(0, 32).replace(/(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-')
 }
 
-const isNameUnused = (provider_id: string) => sql`not exists (select from oauth_providers p
+const isNameUnused = (provider_id: string) => sql`not exists (
+  select from oauth_providers p
   where p.organization_id = current_organization() and p.provider_id = ${provider_id})`
 
-/** Takes the name from nobody but a reservation that has run out. */
 const reserveName = (id: string, provider_id: string) => sql<Row>`
   insert into oauth_reservations as r (id, organization_id, provider_id, expires_at)
-  values (${id}::uuid, current_organization(), ${requireFreeName(provider_id, isNameUnused(provider_id))}, clock() + ${RESERVATION_TIME})
-  on conflict (organization_id, provider_id) do update set id = excluded.id, expires_at = excluded.expires_at
-  where case when r.expires_at <= clock() then true when r.id = excluded.id then refuse('idempotency_in_flight')
-    else refuse('provider_id_conflict', excluded.provider_id) end
+  values (
+    ${id}::uuid,
+    current_organization(),
+    ${requireFreeName(provider_id, isNameUnused(provider_id))},
+    clock() + ${RESERVATION_TIME})
+  on conflict (organization_id, provider_id) do update set
+    id = excluded.id,
+    expires_at = excluded.expires_at
+  where case
+    when r.expires_at <= clock() then true
+    when r.id = excluded.id then refuse('idempotency_in_flight')
+    else refuse('provider_id_conflict', excluded.provider_id)
+  end
   returning ${ASSUMED_S256_HOSTS}`
 
-/** Ends the reservation and says whether the provider was written after all: of a reply that was lost nobody knows. */
-async function isProviderWritten({ database }: Ctx, id: string, reservation: string): Promise<boolean> {
-  const release = sql`delete from oauth_reservations where id = ${reservation}::uuid`
-  const look = sql`select from oauth_providers where id = ${id}::uuid`
-  const [, rows] = await runAsSystem(database, release, look)
+/** Releases the reservation. The provider may exist although the insert failed, when only its reply was lost. */
+async function isProviderInserted({ database }: Ctx, id: string, reservationId: string): Promise<boolean> {
+  const releaseReservation = sql`delete from oauth_reservations where id = ${reservationId}::uuid`
+  const selectProvider = sql`select from oauth_providers where id = ${id}::uuid`
+  const [, rows] = await runAsSystem(database, releaseReservation, selectProvider)
   return rows!.length > 0
 }
 
-/** As well as it goes: the reservation runs out, and a client that nobody uses harms nobody. */
-async function undoDiscovery(ctx: Ctx, id: string, reservation: string, client: Client | undefined): Promise<void> {
-  const written = await isProviderWritten(ctx, id, reservation).catch(() => false)
-  if (client && !written) await unregisterClient(createGuardedClient(ctx.config, ctx.origin), client).catch(() => {})
+/** Best effort: a reservation expires, and an unused client does no harm. */
+async function undoDiscovery(ctx: Ctx, id: string, reservationId: string, client: Client | undefined): Promise<void> {
+  const isInserted = await isProviderInserted(ctx, id, reservationId).catch(() => false)
+  if (client && !isInserted) await unregisterClient(createGuardedClient(ctx.config, ctx.origin), client).catch(() => {})
 }
 
-// ---- the second trip
-
-/** What is kept of what servers say, and again whenever they are asked. */
+/** The columns that discovery and every later check write. */
 export const serverColumns = (discovered: DiscoveredServer) => ({
   issuer: discovered.issuer,
   issuer_in_answers: discovered.issuer_in_answers,
@@ -170,14 +172,16 @@ type DiscoveredProvider = {
   server: URL
   discovered: DiscoveredServer
   client: Client
-  way: GuardedClient
+  http: GuardedClient
 }
 
-async function insertProvider(ctx: Ctx, made: DiscoveredProvider, reservation: string): Promise<ProviderRow[]> {
-  const { id, input, server, discovered, client, way } = made
+async function insertProvider(ctx: Ctx, provider: DiscoveredProvider, reservationId: string): Promise<ProviderRow[]> {
+  const { id, input, server, discovered, client, http } = provider
   const { provider_id, name } = input
-  const reserved = sql`reserved as (delete from oauth_reservations
-    where id = ${reservation}::uuid and organization_id = current_organization() and expires_at > clock() returning id)`
+  const reserved = sql`reserved as (
+    delete from oauth_reservations
+    where id = ${reservationId}::uuid and organization_id = current_organization() and expires_at > clock()
+    returning id)`
   const change = db
     .insert(oauthProviders)
     .values({
@@ -194,7 +198,7 @@ async function insertProvider(ctx: Ctx, made: DiscoveredProvider, reservation: s
       mcp_server_url: server.href,
       redirect_uri: clientRequestFor(ctx, input, id).redirect_uri,
       scopes: scopesArray(input.scopes ?? discovered.scopes),
-      trace: way.trace,
+      trace: http.trace,
     })
     .returning(wireColumns)
   const data = { provider_id, name, registration: client.registration }

@@ -1,4 +1,4 @@
-// How a provider's servers are: found out by asking them again, registering nothing and showing them no secret.
+// The health of a provider: queries its servers again, without registering a client or sending a secret.
 import { Failure } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
 import type { oauthProviders } from '../tables/oauth.ts'
@@ -11,7 +11,7 @@ export type HealthFinding = {
   health: Health
   health_detail: string | null
   warnings: Warning[]
-  /** What the servers say, where they are still those that the client belongs to. */
+  /** Null if the authorization server is not the one that the client belongs to, or is unreachable. */
   discovered: DiscoveredServer | null
 }
 type CheckedProvider = Pick<
@@ -30,17 +30,17 @@ type CheckedProvider = Pick<
 >
 
 export async function checkHealth(
-  way: GuardedClient,
+  http: GuardedClient,
   row: CheckedProvider,
   options: DiscoveryOptions,
   now: number,
 ): Promise<HealthFinding> {
   try {
     if (row.mcp_server_url === null) {
-      await checkEndpoints(way, row)
+      await checkEndpoints(http, row)
       return { ...clientHealth(row, now), warnings: [], discovered: null }
     }
-    return compareServer(row, await discoverServer(way, new URL(row.mcp_server_url), options), now)
+    return compareServer(row, await discoverServer(http, new URL(row.mcp_server_url), options), now)
   } catch (error) {
     if (!(error instanceof Failure)) throw error
     const { code, extra } = error
@@ -49,17 +49,17 @@ export async function checkHealth(
   }
 }
 
-/** Of a provider by hand no more is known than its endpoints: whether someone answers there. */
-async function checkEndpoints(way: GuardedClient, { auth_url, token_url }: CheckedProvider): Promise<void> {
-  way.stage('authorization endpoint')
-  await requireAnswer(way, auth_url)
-  way.stage('token endpoint')
-  await requireAnswer(way, token_url)
+/** A provider made by hand has no metadata: only checks that its endpoints respond. */
+async function checkEndpoints(http: GuardedClient, { auth_url, token_url }: CheckedProvider): Promise<void> {
+  http.stage('authorization endpoint')
+  await requireResponse(http, auth_url)
+  http.stage('token endpoint')
+  await requireResponse(http, token_url)
 }
 
-/** Not being made for HEAD is an answer too. */
-async function requireAnswer(way: GuardedClient, url: string): Promise<void> {
-  const response = await way.fetch(url, { method: 'HEAD' })
+/** An endpoint that does not support HEAD is healthy. */
+async function requireResponse(http: GuardedClient, url: string): Promise<void> {
+  const response = await http.fetch(url, { method: 'HEAD' })
   await response.body?.cancel()
   const { status } = response
   if (status >= 500 && status !== 501)
@@ -69,17 +69,18 @@ async function requireAnswer(way: GuardedClient, url: string): Promise<void> {
 function compareServer(row: CheckedProvider, discovered: DiscoveredServer, now: number): HealthFinding {
   const { warnings, issuer } = discovered
   if (issuer === row.issuer) {
-    const ill = findMismatch(row, discovered)
-    const found = ill ? { health: 'degraded' as const, health_detail: ill } : clientHealth(row, now)
-    const health_detail = [explainMove(row, discovered), found.health_detail].filter(Boolean).join(' ')
-    return { ...found, health_detail: health_detail || null, warnings, discovered }
+    const mismatch = findMismatch(row, discovered)
+    const state = mismatch ? { health: 'degraded' as const, health_detail: mismatch } : clientHealth(row, now)
+    const health_detail = [explainMove(row, discovered), state.health_detail].filter(Boolean).join(' ')
+    return { ...state, health_detail: health_detail || null, warnings, discovered }
   }
-  // Another server that is listed stood in for one that may come back.
+  // A failed server was skipped for the next in the list. It may recover, so this is not a change.
   const skipped = warnings.find(({ code }) => code === 'server_skipped')
   return {
     health: skipped ? 'degraded' : 'as_changed',
     health_detail:
-      skipped?.detail ?? `The authorization server is ${issuer ?? 'without a name'} now; make the provider anew.`,
+      skipped?.detail ??
+      `The MCP server has another authorization server now: ${issuer ?? 'without an issuer'}. Create a new provider.`,
     warnings,
     discovered: null,
   }
@@ -87,7 +88,7 @@ function compareServer(row: CheckedProvider, discovered: DiscoveredServer, now: 
 
 type Endpoints = Pick<DiscoveredServer, 'auth_url' | 'token_url' | 'revocation_url' | 'resource'>
 
-/** Whether what was granted may follow the endpoints: each stays at its origin, for the same resource. */
+/** Whether connections survive the new endpoints: each keeps its origin, for the same resource. */
 export function keepsOrigins(row: Endpoints, { auth_url, token_url, revocation_url, resource }: Endpoints): boolean {
   const revokedAt = row.revocation_url ?? row.token_url
   return (
@@ -103,7 +104,7 @@ export const explainMove = (row: Endpoints, discovered: DiscoveredServer): strin
     ? null
     : 'The authorization server moved its endpoints to another origin or resource. People need to connect again.'
 
-/** Whether the client can prove itself there: it has no secret, or one that was given for that origin. */
+/** Whether the client can authenticate: it has no secret, or one for this origin. */
 export const isClientUsable = (
   row: Pick<CheckedProvider, 'client_secret' | 'client_secret_urls'>,
   { token_url }: DiscoveredServer,
@@ -114,21 +115,21 @@ function findMismatch(row: CheckedProvider, discovered: DiscoveredServer): strin
   const { auth_methods, supports_metadata_document } = discovered
   if (!isClientUsable(row, discovered))
     return registration === 'dynamic'
-      ? 'The client’s secret is not sent to the new endpoints. The scheduled check registers another client.'
-      : 'The client’s secret is not sent to the new endpoints. Send `client_secret` again.'
+      ? 'The client secret is not sent to the new endpoints. The scheduled check registers another client.'
+      : 'The client secret is not sent to the new endpoints. Send `client_secret` again.'
   if (registration === 'metadata_document' && !supports_metadata_document)
-    return 'The authorization server takes client-ID metadata documents no longer.'
-  // A client by document needs none, and what is not listed may still be right for one that was given.
+    return 'The authorization server no longer accepts client-ID metadata documents.'
+  // For a given client, a method may work without being listed. A metadata document client uses none.
   if (registration === 'dynamic' && auth_methods.length > 0 && !auth_methods.includes(method))
-    return `The authorization server does not list ${method} any more, by which the client proves itself.`
+    return `The authorization server no longer lists ${method}, the authentication method of the client.`
   return null
 }
 
 function clientHealth(
-  { client_secret_expires_at: until }: CheckedProvider,
+  { client_secret_expires_at: expiresAt }: CheckedProvider,
   now: number,
 ): Pick<HealthFinding, 'health' | 'health_detail'> {
-  return until !== null && Date.parse(until) <= now
-    ? { health: 'client_expired', health_detail: `The client's secret ran out at ${new Date(until).toISOString()}.` }
+  return expiresAt !== null && Date.parse(expiresAt) <= now
+    ? { health: 'client_expired', health_detail: `The client secret expired at ${new Date(expiresAt).toISOString()}.` }
     : { health: 'healthy', health_detail: null }
 }

@@ -1,5 +1,4 @@
-// Looking after providers: asking their servers again, on demand and by the schedule, and renewing clients before their secrets run out.
-
+// Checks providers on request and by schedule, and renews clients before their secrets expire.
 import { eq, getTableColumns, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, createKeylessCaller, verb, withoutRateLimit } from '../kernel/context.ts'
@@ -28,43 +27,42 @@ import type * as schema from './schema.ts'
 
 type Ref = z.output<typeof schema.ProviderRef>
 type StoredProvider = typeof oauthProviders.$inferSelect
-type ProviderLookup = StoredProvider & { assumed: string; binding: string }
+type ProviderLookup = StoredProvider & { s256_hosts: string; binding: string }
 
 const HOUR = 3_600_000
 const DAY = 24 * HOUR
-/** Renewing keeps the client, and people connected. Another client does not, so that comes as late as it can. */
+/** A renewed client keeps people connected. A replaced client does not, so it is the last resort. */
 const [RENEW_AHEAD_MS, REPLACE_AHEAD_MS] = [7 * DAY, DAY]
 
 export const recheckProvider = verb('deployments:update', (ctx, ref: Ref) => checkProvider(ctx, ref))
 
-/** What the schedule does besides: it renews the client. */
 const maintainProvider = verb('deployments:update', (ctx, ref: Ref) => checkProvider(ctx, ref, renewExpiringClient))
 
 type RenewClient = (ctx: Ctx, row: StoredProvider, discovered: DiscoveredServer) => Promise<Client | null>
 
-async function checkProvider(ctx: Ctx, { provider_id }: Ref, renewal?: RenewClient) {
-  const look = db
+async function checkProvider(ctx: Ctx, { provider_id }: Ref, renew?: RenewClient) {
+  const query = db
     .select({
       ...getTableColumns(oauthProviders),
-      assumed: sql<string>`${ASSUMED_S256_HOSTS}`.as('assumed'),
+      s256_hosts: sql<string>`${ASSUMED_S256_HOSTS}`.as('s256_hosts'),
       binding: sql<string>`oauth_binding(oauth_providers)`.as('binding'),
     })
     .from(oauthProviders)
     .where(isProvider(provider_id))
-  const { looked, answer } = await prepareWrite<ProviderLookup, ProviderRow>(ctx, look)
+  const { looked, answer } = await prepareWrite<ProviderLookup, ProviderRow>(ctx, query)
   if (answer) return toDetails(requireRow(answer, 'provider_not_found'))
-  const { assumed, binding, ...row } = requireRow(looked, 'provider_not_found')
+  const { s256_hosts, binding, ...row } = requireRow(looked, 'provider_not_found')
 
-  const way = createGuardedClient(ctx.config, ctx.origin)
-  const finding = await checkHealth(way, row, discoveryOptionsFor(ctx, JSON.parse(assumed)), nowOf(ctx))
-  const client = (finding.discovered && (await renewal?.(ctx, row, finding.discovered))) ?? null
+  const http = createGuardedClient(ctx.config, ctx.origin)
+  const finding = await checkHealth(http, row, discoveryOptionsFor(ctx, JSON.parse(s256_hosts)), nowOf(ctx))
+  const client = (finding.discovered && (await renew?.(ctx, row, finding.discovered))) ?? null
   try {
     const rows = await concludeWrite(() =>
-      updateCheckedProvider(withoutRateLimit(ctx), { ...row, binding }, finding, way.trace, client),
+      updateCheckedProvider(withoutRateLimit(ctx), { ...row, binding }, finding, http.trace, client),
     )
     return toDetails(requireRow(rows, 'provider_not_found'))
   } catch (error) {
-    // One that took another's place is nobody's now.
+    // The replacement was not stored, so nothing uses it.
     if (client && client.client_id !== row.client_id)
       await unregisterClient(createGuardedClient(ctx.config, ctx.origin), client).catch(() => {})
     throw error
@@ -76,8 +74,8 @@ const nowOf = ({ config }: Ctx): number => Date.now() + config.clockOffset()
 type BoundProvider = StoredProvider & { binding: string }
 
 /**
- * Endpoints follow what their own issuer says; of another issuer nothing is taken over. What people granted follows
- * within an origin and ends at its border.
+ * Takes over new endpoints from the same issuer only. Connections survive if the endpoints keep their origins, and end
+ * otherwise.
  */
 async function updateCheckedProvider(
   ctx: Ctx,
@@ -87,7 +85,8 @@ async function updateCheckedProvider(
   client: Client | null,
 ) {
   const { health, health_detail, warnings, discovered } = finding
-  const follows = discovered && keepsOrigins(row, discovered) && (client === null || client.client_id === row.client_id)
+  const keepsConnections =
+    discovered && keepsOrigins(row, discovered) && (client === null || client.client_id === row.client_id)
   const changed = discovered ? SERVER_MEMBERS.filter(member => discovered[member] !== row[member]) : []
   const change = db
     .update(oauthProviders)
@@ -101,11 +100,13 @@ async function updateCheckedProvider(
       trace,
       checked_at: sql`clock()`,
       version: sql`${oauthProviders.version} + 1`,
-      // Nobody changed it by finding it as it was.
+      // A check that finds no difference is not an update.
       ...((changed.length > 0 || client) && { updated_at: sql`clock()` }),
     })
     .where(
-      sql`${eq(oauthProviders.id, row.id)} and ${inOrganization(oauthProviders)} and ${oauthProviders.client_id} = ${row.client_id}`,
+      sql`${eq(oauthProviders.id, row.id)}
+        and ${inOrganization(oauthProviders)}
+        and ${oauthProviders.client_id} = ${row.client_id}`,
     )
     .returning(wireColumns)
   const data = {
@@ -113,57 +114,50 @@ async function updateCheckedProvider(
     changed,
     ...(client && { client: client.client_id === row.client_id ? 'renewed' : 'replaced' }),
   }
-  // As for any change: flows and tokens that are being written are waited for.
+  // Waits for writes of flows and tokens, as every change of a provider does.
   const lock = sql`select from oauth_providers where ${isProvider(row.provider_id)} for update`
-  const event = settleGrants(data, follows ? row.binding : null)
+  const event = settleGrants(data, keepsConnections ? row.binding : null)
   return (await commit(ctx, 'oauth_provider.checked', change, event, { lock })) as ProviderRow[]
 }
 
 const SERVER_MEMBERS = ['auth_url', 'token_url', 'revocation_url', 'resource', 'issuer_in_answers'] as const
 
-// ---- renewing
-
-/** Another secret for the client whose own runs out; another client where the server knows no other way. */
+/** Renews the secret of a dynamic client before it expires; registers another client if that fails. */
 async function renewExpiringClient(
   ctx: Ctx,
   row: StoredProvider,
   discovered: DiscoveredServer,
 ): Promise<Client | null> {
   if (row.registration !== 'dynamic') return null
-  // A renewed client may keep its secret, which is not for endpoints elsewhere: there only another client will do.
-  const stays = isClientUsable(row, discovered) && keepsOrigins(row, discovered)
-  const left = row.client_secret_expires_at === null ? Infinity : Date.parse(row.client_secret_expires_at) - nowOf(ctx)
-  if (stays && left > RENEW_AHEAD_MS) return null
-  const way = createGuardedClient(ctx.config, ctx.origin)
+  // A renewed client may keep its secret, which must not reach another origin: a move needs another client.
+  const isRenewable = isClientUsable(row, discovered) && keepsOrigins(row, discovered)
+  const remainingMs =
+    row.client_secret_expires_at === null ? Infinity : Date.parse(row.client_secret_expires_at) - nowOf(ctx)
+  if (isRenewable && remainingMs > RENEW_AHEAD_MS) return null
+  const http = createGuardedClient(ctx.config, ctx.origin)
   const { name, redirect_uri } = row
-  const wish: ClientRequest = { registration: 'dynamic', name, redirect_uri, document_url: null }
-  if (stays) {
+  const clientRequest: ClientRequest = { registration: 'dynamic', name, redirect_uri, document_url: null }
+  if (isRenewable) {
     const client = (await openProviderSecrets(ctx.sealer, row)) as unknown as Client
     try {
-      return await renewClient(way, discovered, client, wish)
+      return await renewClient(http, discovered, client, clientRequest)
     } catch (error) {
       if (!(error instanceof Failure)) throw error
-      if (left > REPLACE_AHEAD_MS) return null
+      if (remainingMs > REPLACE_AHEAD_MS) return null
     }
   }
-  return obtainClient(way, discovered, wish).catch((error: unknown) => {
+  return obtainClient(http, discovered, clientRequest).catch((error: unknown) => {
     if (error instanceof Failure) return null
     throw error
   })
 }
 
-// ---- the schedule
-
 const MAX_PROVIDERS = 8
 
-/**
- * Those that nobody has looked at for longest, and those whose secrets run out. Whoever takes them stamps them first, so that two runs do
- * not both ask. Names whose reservation has run out are free.
- */
 export async function sweepProviders(services: Services): Promise<void> {
   const { config, database } = services
-  const free = sql`delete from oauth_reservations where expires_at <= clock()`
-  const [, , due] = (await runAsSystem(database, setClock(config), free, CLAIM_DUE_PROVIDERS)) as [
+  const deleteExpiredReservations = sql`delete from oauth_reservations where expires_at <= clock()`
+  const [, , due] = (await runAsSystem(database, setClock(config), deleteExpiredReservations, CLAIM_DUE_PROVIDERS)) as [
     unknown,
     unknown,
     Row[],
@@ -172,17 +166,26 @@ export async function sweepProviders(services: Services): Promise<void> {
     const origin = requestOrigin(config, redirect_uri)
     const actor = { kind: 'cron' as const, id: null, organization, tenant: null }
     const caller = createKeylessCaller(services, actor, `recheck-${crypto.randomUUID()}`, origin)
-    // One that cannot be looked after keeps nobody from the next.
+    // A failed check must not stop the others.
     await maintainProvider(caller, { provider_id }).catch((error: unknown) =>
       config.log({ level: 'error', request_id: caller.requestId, error: String(error) }),
     )
   }
 }
 
+/** Sets `checked_at` before the check, so that concurrent sweeps do not check the same provider. */
 const CLAIM_DUE_PROVIDERS = sql<Row>`
-  update oauth_providers set checked_at = clock() where id in (
-    select id from oauth_providers
-    where checked_at < clock() - interval '1 hour' and (checked_at < clock() - interval '1 day'
-        or registration = 'dynamic' and client_secret_expires_at < clock() + ${RENEW_AHEAD_MS} * interval '1 millisecond')
-    order by checked_at limit ${MAX_PROVIDERS} for update skip locked)
+  update oauth_providers
+  set checked_at = clock()
+  where id in (
+    select id
+    from oauth_providers
+    where checked_at < clock() - interval '1 hour'
+      and (
+        checked_at < clock() - interval '1 day'
+        or registration = 'dynamic'
+          and client_secret_expires_at < clock() + ${RENEW_AHEAD_MS} * interval '1 millisecond')
+    order by checked_at
+    limit ${MAX_PROVIDERS}
+    for update skip locked)
   returning organization_id, provider_id, redirect_uri`

@@ -1,4 +1,4 @@
-// OAuth providers of an organisation: made by hand, read, changed and deleted.
+// OAuth providers of an organization: list, read, create by hand and change.
 import { and, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -25,12 +25,12 @@ import type * as schema from './schema.ts'
 type Ref = z.output<typeof schema.ProviderRef>
 
 export const listProviders = verb('deployments:read', async ctx => {
-  const all = db
+  const query = db
     .select(wireColumns)
     .from(oauthProviders)
     .where(inOrganization(oauthProviders))
     .orderBy(...newestFirst(oauthProviders))
-  return (await run(ctx, all)).map(row => toWire(row as ProviderRow))
+  return (await run(ctx, query)).map(row => toWire(row as ProviderRow))
 })
 
 export const readProvider = verb('deployments:read', async (ctx, { provider_id }: Ref) => {
@@ -38,17 +38,17 @@ export const readProvider = verb('deployments:read', async (ctx, { provider_id }
   return toDetails(requireRow(rows as ProviderRow[], 'provider_not_found'))
 })
 
-/** A name that is being registered upstream is taken. */
-export const isNameUnreserved = (provider_id: string): SQL => sql`not exists (select from oauth_reservations r
+export const isNameUnreserved = (provider_id: string): SQL => sql`not exists (
+  select from oauth_reservations r
   where r.organization_id = current_organization() and r.provider_id = ${provider_id} and r.expires_at > clock())`
 
-/** The name, where the condition holds. */
+/** Evaluates to the name if the condition holds; refuses with `provider_id_conflict` otherwise. */
 export const requireFreeName = (provider_id: string, condition: SQL): SQL =>
   sql`case when ${condition} then ${provider_id} else refuse('provider_id_conflict', ${provider_id})::text end`
 
-/** Whoever takes a name holds it first: between a reservation that ends and the provider that it was for nobody slips in. */
-export const lockProviderName = (provider_id: string): SQL =>
-  sql`select pg_advisory_xact_lock(hashtextextended(current_organization() || ' provider ' || ${provider_id}, 0))`
+/** Taken before a name is reserved or used, so that no other caller gets it between a reservation and its insert. */
+export const lockProviderName = (provider_id: string): SQL => sql`
+  select pg_advisory_xact_lock(hashtextextended(current_organization() || ' provider ' || ${provider_id}, 0))`
 
 type EndpointUrls = Partial<Pick<schema.ProviderPatch, 'auth_url' | 'token_url' | 'revocation_url'>>
 function checkEndpointUrls({ config, origin }: Ctx, { auth_url, token_url, revocation_url }: EndpointUrls): void {
@@ -76,7 +76,7 @@ export const createProvider = verb('deployments:create', async (ctx, input: sche
       token_endpoint_auth_method:
         input.token_endpoint_auth_method ?? (client_secret == null ? 'none' : 'client_secret_post'),
       registration: 'given',
-      // Whoever registers by hand needs it before there is a provider, so it bears the name and not the row's id.
+      // Ends in the name, not the id: a person registers the client before the row exists.
       redirect_uri: redirectUri(ctx.origin, provider_id),
       scopes: scopesArray(input.scopes),
     })
@@ -92,14 +92,14 @@ export const createProvider = verb('deployments:create', async (ctx, input: sche
 
 const MASK = '********'
 
-/** Passes where the member is as it was said to be, or may be changed. */
+/** True if the condition holds; refuses with `member_immutable` otherwise. */
 const immutableUnless = (member: string, condition: SQL): SQL =>
   sql`case when ${condition} then true else refuse('member_immutable', ${member}) end`
 
 const IS_NOT_DISCOVERED = sql`${oauthProviders.provider_type} is distinct from 'mcp'`
 const HAS_GIVEN_CLIENT = sql`${oauthProviders.registration} = 'given'`
 
-/** What of a patch depends on how the provider was made. Naming the value that stands is no change. */
+/** Which members may change depends on how the provider was created. Sending the stored value is not a change. */
 function immutabilityGuards({ renamed, ...patch }: schema.ProviderPatch): SQL[] {
   const rules = {
     auth_url: IS_NOT_DISCOVERED,
@@ -124,19 +124,18 @@ function immutabilityGuards({ renamed, ...patch }: schema.ProviderPatch): SQL[] 
 
 const ENDPOINTS = ['auth_url', 'token_url', 'revocation_url'] as const
 
-/**
- * A stored secret was given for the stored endpoints: whoever names another endpoint gives it again, or does without
- * one.
- */
+/** Refuses a new endpoint for a stored secret: the caller sends the secret again, or removes it with `none`. */
 function requireSecretForEndpoints(patch: schema.ProviderPatch): SQL | undefined {
   const sent = ENDPOINTS.filter(member => patch[member] != null)
   if (sent.length === 0 || patch.client_secret != null || patch.token_endpoint_auth_method === 'none') return undefined
-  const stays = sent.map(member => sql`${oauthProviders[member]} is not distinct from ${patch[member]}`)
-  return sql`case when ${oauthProviders.client_secret} is null or (${sql.join(stays, sql` and `)}) then true
-    else refuse('secret_required', 'client_secret') end`
+  const unchanged = sent.map(member => sql`${oauthProviders[member]} is not distinct from ${patch[member]}`)
+  return sql`case
+    when ${oauthProviders.client_secret} is null or (${sql.join(unchanged, sql` and `)}) then true
+    else refuse('secret_required', 'client_secret')
+  end`
 }
 
-/** A secret makes a client prove itself by it; a client that proves nothing has none. */
+/** A new secret replaces the method `none`; the method `none` removes the secret. */
 async function secretChanges(ctx: Ctx, provider_id: string, patch: schema.ProviderPatch) {
   const { client_secret, token_endpoint_auth_method: method } = patch
   const { token_endpoint_auth_method: stored } = oauthProviders

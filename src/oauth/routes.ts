@@ -1,4 +1,4 @@
-// How HTTP reaches OAuth providers.
+// Routes of OAuth providers.
 import type { Code } from '../kernel/codes.ts'
 import { slice } from '../kernel/routes.ts'
 import { deleteProvider } from './provider-deletion.ts'
@@ -23,24 +23,26 @@ const discoveryErrors: Code[] = [
   'upstream_timeout',
 ]
 
-const WHO_MAY_CHANGE =
-  'A workspace may do this to a provider that it made, while no other workspace is connected or connecting through it. Everything else needs `organization:manage-providers`.'
+const REQUIRED_PERMISSION =
+  'A workspace may do this to a provider that it made, while no other workspace is connected or connecting through ' +
+  'it. Otherwise it needs `organization:manage-providers`.'
 
 export const providerRoutes = slice(
   'OAuth providers',
-  'Where people of an organisation connect their accounts: discovered from an MCP server, or made by hand.',
+  'Servers where people of an organization connect their accounts: discovered from an MCP server, or made by hand.',
 )
   .get('/v2/auth/providers', {
     id: 'listProviders',
-    summary: 'The OAuth providers of this organisation, newest first',
+    summary: 'List the OAuth providers of the organization, newest first',
     reply: s.OAuthProviders,
     verb: providers.listProviders,
   })
   .post('/v2/auth/providers', {
     id: 'createProvider',
-    summary: 'Make an OAuth provider whose client was registered by hand',
+    summary: 'Create an OAuth provider for a client that you registered',
     description:
-      'Register the client with `/v2/auth/callback/{provider_id}` of this installation as its redirect URI first; reading the provider tells it too, as `redirect_uri`.',
+      'First register a client at the server, with `/v2/auth/callback/{provider_id}` of this installation as its ' +
+      'redirect URI. The provider shows it as `redirect_uri`.',
     body: s.NewProvider,
     reply: s.OAuthProvider,
     errors: ['provider_id_conflict', 'blocked_url', 'organization_not_found'],
@@ -48,10 +50,15 @@ export const providerRoutes = slice(
   })
   .post('/v2/auth/providers/mcp-discover', {
     id: 'discoverProvider',
-    summary: 'Make an OAuth provider from the address of an MCP server',
+    summary: 'Create an OAuth provider from the URL of an MCP server',
     description: [
-      'Its OAuth metadata is discovered, and a client comes to be: the given one; else by our client-ID metadata document, where the server takes it and this installation is reached by https; else by dynamic registration.',
-      'A client that is given needs `/v2/auth/callback/{provider_id}` of this installation as its redirect URI.',
+      'Discovers the OAuth metadata of the server, and obtains a client in the first possible way:',
+      [
+        '- the client that you send in `client_id`',
+        '- a client-ID metadata document, if the server supports it and this installation has an https URL',
+        '- dynamic registration',
+      ].join('\n'),
+      'A client that you send needs `/v2/auth/callback/{provider_id}` of this installation as its redirect URI.',
     ].join('\n\n'),
     query: s.DiscoverQuery,
     body: s.McpServer,
@@ -63,7 +70,7 @@ export const providerRoutes = slice(
   })
   .get('/v2/auth/providers/{provider_id}', {
     id: 'readProvider',
-    summary: 'One OAuth provider, with what is known of its servers',
+    summary: 'Read an OAuth provider, with the metadata and the health of its servers',
     params: s.ProviderRef,
     reply: s.OAuthProviderDetails,
     errors: ['provider_not_found'],
@@ -74,9 +81,10 @@ export const providerRoutes = slice(
     id: 'changeProvider',
     summary: 'Change an OAuth provider',
     description: [
-      'A discovered provider keeps the endpoints that its servers publish. Only a provider made by hand can get other endpoints, and only a given client can be changed.',
-      'Another endpoint needs the `client_secret` again, and ends every connection that was granted before, in every workspace: people connect again.',
-      WHO_MAY_CHANGE,
+      'Only a provider made by hand accepts other endpoints; a discovered provider uses those that its server ' +
+        'publishes. Only a client that you registered can be changed.',
+      'A new endpoint needs the `client_secret` again. It ends all connections, in every workspace.',
+      REQUIRED_PERMISSION,
     ].join('\n\n'),
     params: s.ProviderRef,
     body: s.ProviderPatch,
@@ -87,10 +95,11 @@ export const providerRoutes = slice(
   })
   .delete('/v2/auth/providers/{provider_id}', {
     id: 'deleteProvider',
-    summary: 'Delete an OAuth provider, with the tokens that people granted',
+    summary: 'Delete an OAuth provider and its connections',
     description: [
-      'It is gone at once. Its server is asked to revoke the newest hundred tokens, for fifteen seconds at most, and to forget a registered client, as well as it goes. What is not revoked runs out there by itself, or with its client.',
-      WHO_MAY_CHANGE,
+      'The provider is deleted at once. Then, as a best effort, the newest hundred tokens are revoked at its server, ' +
+        'for up to fifteen seconds, and a dynamic client is unregistered. Other tokens stay valid until they expire.',
+      REQUIRED_PERMISSION,
     ].join('\n\n'),
     params: s.ProviderRef,
     errors: ['provider_not_found', 'provider_not_yours'],
@@ -100,15 +109,16 @@ export const providerRoutes = slice(
   })
   .post('/v2/auth/providers/{provider_id}/recheck', {
     id: 'recheckProvider',
-    summary: 'Ask the servers of an OAuth provider again, and tell how they are',
+    summary: 'Check the servers of an OAuth provider',
     description: [
-      '- `healthy`: it is as it should be; endpoints that their issuer has moved are taken over.',
-      '- `degraded`: something does not fit any more; `health_detail` says what.',
-      '- `as_changed`: the MCP server has another authorization server now. That one never sees the client nor a token; make the provider anew. Who is connected stays so, with the server of before.',
-      '- `unreachable`: a server does not answer.',
-      '- `client_expired`: the secret of the client has run out. The schedule renews registered clients before that.',
+      '- `healthy`: the servers respond as expected. Endpoints that the issuer moved are updated.',
+      '- `degraded`: the servers no longer match the provider. `health_detail` says why.',
+      '- `as_changed`: the MCP server has another authorization server now. It gets neither the client nor a token. ' +
+        'Create a new provider. Existing connections keep the previous server.',
+      '- `unreachable`: a server does not respond.',
+      '- `client_expired`: the client secret has expired. The scheduled check renews dynamic clients before that.',
       '',
-      'Nothing is registered. Of a provider made by hand only its endpoints can be asked.',
+      'Registers nothing. For a provider made by hand, it only checks that the endpoints respond.',
     ].join('\n'),
     params: s.ProviderRef,
     reply: s.OAuthProviderDetails,

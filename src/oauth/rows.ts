@@ -1,4 +1,4 @@
-// From a provider's row to the wire, and its sealed members: nothing of them is told, and only here are they opened.
+// Rows of providers: to the wire, their locks, and their sealed secrets.
 import { getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type { Sealer } from '../kernel/crypto.ts'
 import { inOrganization, textArray } from '../kernel/db.ts'
@@ -19,7 +19,7 @@ const {
 type StoredProvider = typeof oauthProviders.$inferSelect
 export type ProviderRow = Omit<StoredProvider, 'client_secret' | 'registration_access_token' | 'client_secret_urls'>
 
-/** What servers did is for those who may do something about it. */
+/** Null for callers that may not change providers. */
 const forAdministrators = (column: typeof oauthProviders.warnings | typeof oauthProviders.trace): SQL =>
   sql`case when 'deployments:update' = any(actor_permissions()) then ${column} end`.mapWith(column)
 
@@ -29,28 +29,33 @@ export const wireColumns = {
   trace: forAdministrators(oauthProviders.trace).as('trace'),
 }
 
-/** One provider of this organisation, by its name in addresses. */
 export const isProvider = (provider_id: string): SQL =>
   sql`${oauthProviders.provider_id} = ${provider_id} and ${inOrganization(oauthProviders)}`
 
 /**
- * Held before anything that belongs to a provider is written: deleting a provider takes the provider first and then all of that, and
- * whoever took them the other way round would wait for it while it waits for them. Those who hold it so do not keep each other waiting.
+ * Taken before a flow or token is written. Deleting a provider locks the provider before its flows and tokens, so the
+ * reverse order would deadlock. A shared lock: writers do not wait for each other.
  */
-export const lockProvider = (which: SQL): SQL => sql`select p.id from oauth_providers p where ${which} for key share`
+export const lockProvider = (condition: SQL): SQL => sql`
+  select p.id
+  from oauth_providers p
+  where ${condition}
+  for key share`
 
 /**
- * The lock of a change or a deletion. It refuses a caller that may not: a provider belongs to the organization, and
- * whoever changes its endpoints receives what every workspace sends there.
+ * Locks for a change or a deletion, and refuses a caller without the permission: all workspaces of the organization
+ * send codes, tokens and secrets to the endpoints of a provider.
  */
 export const lockProviderToChange = (provider_id: string): SQL => sql`select lock_provider_to_change(${provider_id})`
 
 /**
- * An event's data for a change of a provider. Building it ends what was granted under another binding, in every
- * workspace; what was granted under the binding `follows` is bound to the present one instead.
+ * The event data for a change of a provider. Evaluating it ends the connections and flows with another binding, in
+ * every workspace; those with `keptBinding` get the current binding instead.
  */
-export const settleGrants = (data: Record<string, unknown>, follows: string | null = null): SQL =>
-  sql`(${JSON.stringify(data)}::jsonb || jsonb_build_object('connections_ended', settle_grants(changed.id, ${follows})))::json`
+export const settleGrants = (data: Record<string, unknown>, keptBinding: string | null = null): SQL => sql`(
+  ${JSON.stringify(data)}::jsonb
+  || jsonb_build_object('connections_ended', settle_grants(changed.id, ${keptBinding}))
+)::json`
 
 export const toWire = (row: ProviderRow): OAuthProvider => ({
   id: row.id,
@@ -93,7 +98,7 @@ export const hopToWire = (hop: FetchRecord): OAuthFetch => ({
   outcome: hop.outcome ?? null,
 })
 
-/** Drizzle would spread them. */
+/** Drizzle would spread a plain array over several parameters. */
 export const scopesArray = (scopes: string[]): SQL => textArray(scopes)
 
 // ---- sealed members
@@ -101,10 +106,7 @@ export const scopesArray = (scopes: string[]): SQL => textArray(scopes)
 type SealedMember = 'client_secret' | 'registration_access_token'
 const sealContext = (member: SealedMember) => `oauth_providers.${member}`
 
-/**
- * Bound to the provider's name and the member. The name and not the row's id: a patch knows the name before its one trip, and a name is
- * never changed.
- */
+/** Bound to `provider_id`, which never changes: a patch does not know the id of the row before its one round trip. */
 export const sealMember = async (
   sealer: Sealer,
   provider_id: string,
@@ -112,7 +114,6 @@ export const sealMember = async (
   plain: string | null | undefined,
 ) => (plain == null ? null : sealer.seal(plain, provider_id, sealContext(member)))
 
-/** What is kept of a client. */
 export const clientColumns = async (sealer: Sealer, provider_id: string, client: Client) => ({
   registration: client.registration,
   client_id: client.client_id,
@@ -128,7 +129,6 @@ export const clientColumns = async (sealer: Sealer, provider_id: string, client:
   ),
 })
 
-/** The secrets of a row, for whoever speaks to its server. */
 export async function openProviderSecrets<Row extends Pick<StoredProvider, 'provider_id' | SealedMember>>(
   sealer: Sealer,
   row: Row,

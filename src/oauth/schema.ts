@@ -1,48 +1,42 @@
-// What crosses the wire about OAuth providers.
+// Schemas of OAuth providers.
 import * as z from 'zod'
 import { Name } from '../access/schema.ts'
 import { arrayOf, boundedText, OAuthFetch, parseBoolean, Uuid } from '../protocol/wire.ts'
 
 const Time = z.string().meta({ format: 'date-time' })
-/** In a patch, null means the same as left out: keep. */
+/** In a patch, null keeps the stored value, as an absent member does. */
 const optionalMember = <S extends z.ZodType>(schema: S) => schema.nullish()
 
 export const registrations = ['given', 'metadata_document', 'dynamic'] as const
 const healthStates = ['healthy', 'degraded', 'as_changed', 'unreachable', 'client_expired'] as const
 const authMethods = ['client_secret_post', 'client_secret_basic', 'none'] as const
 
-// ---- members
-
-/** It stands in addresses, also in that to which people come back. */
 const ProviderId = boundedText(63)
   .regex(/^[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$/, {
-    error: 'needs to be 1 to 63 lower-case letters, digits, or inner hyphens and underscores',
+    error: 'must be 1 to 63 lower-case letters, digits, hyphens and underscores, without - and _ at its ends',
   })
-  .meta({ description: 'Its name in addresses, unique in the organisation. It cannot be changed.' })
+  .meta({ description: 'The name of the provider in URLs, unique in the organization. It cannot be changed.' })
 
-/** An id is never someone's name, since whoever names a provider may use either; nor is the word of a path. */
+/** Not a UUID, because requests accept a `provider_id` or an `id`; and not a path segment of the routes. */
 const NewProviderId = ProviderId.refine(id => !Uuid.safeParse(id).success && id !== 'mcp-discover', {
-  error: 'needs to be no UUID, and not mcp-discover',
+  error: 'must not be a UUID or mcp-discover',
 })
 
-const printableText = (longest: number) =>
-  boundedText(longest).regex(/^[\x20-\x7e]+$/, { error: `needs 1 to ${longest} ASCII characters` })
+const printableText = (maxLength: number) =>
+  boundedText(maxLength).regex(/^[\x20-\x7e]+$/, { error: `must be 1 to ${maxLength} printable ASCII characters` })
 const ClientId = printableText(2048)
-const ClientSecret = printableText(4096).meta({ description: 'Stored sealed, and never told again.' })
+const ClientSecret = printableText(4096).meta({ description: 'Stored encrypted, and never returned.' })
 
 export const Scope = boundedText(256).regex(/^[\x21\x23-\x5b\x5d-\x7e]+$/, {
-  error: 'needs to be one scope, without spaces, quotes and backslashes',
+  error: 'must be one scope, without spaces, quotes and backslashes',
 })
-/** A set: naming one twice is naming it once. */
-const Scopes = arrayOf(Scope, 100).overwrite(names => [...new Set(names)])
+const Scopes = arrayOf(Scope, 100).overwrite(scopes => [...new Set(scopes)])
 
 const Endpoint = boundedText(2048).refine(url => /^https?:\/\//i.test(url) && URL.canParse(url) && !url.includes('#'), {
-  error: 'needs to be an https address without a fragment',
+  error: 'must be an https URL without a fragment',
 })
 
 const providerTypes = ['microsoft', 'salesforce', 'slack'] as const
-
-// ---- answers
 
 const providerMembers = {
   id: Uuid,
@@ -57,22 +51,27 @@ const providerMembers = {
   provider_type: z
     .enum(['mcp', ...providerTypes])
     .nullable()
-    .meta({ description: '`mcp` when it was discovered.' }),
+    .meta({ description: '`mcp` if the provider was discovered from an MCP server.' }),
   mcp_server_url: z.string().nullable(),
   token_endpoint_auth_method: z.string().default('client_secret_post'),
-  is_dynamic_client: z.boolean().default(false).meta({ description: 'Its client was made by dynamic registration.' }),
+  is_dynamic_client: z
+    .boolean()
+    .default(false)
+    .meta({ description: 'Whether the client was registered dynamically (RFC 7591).' }),
   created_at: Time,
   updated_at: Time,
 }
 export const OAuthProvider = z
   .object(providerMembers)
-  .meta({ id: 'OAuthProvider', description: 'Where people of the organisation connect their accounts.' })
+  .meta({ id: 'OAuthProvider', description: 'A server where people of the organization connect their accounts.' })
 export type OAuthProvider = z.output<typeof OAuthProvider>
-export const OAuthProviders = z.array(OAuthProvider).meta({ description: 'All of the organisation, newest first.' })
+export const OAuthProviders = z
+  .array(OAuthProvider)
+  .meta({ description: 'All providers of the organization, newest first.' })
 
 export const Warning = z
   .object({ code: z.string(), detail: z.string() })
-  .meta({ id: 'OAuthWarning', description: 'Something remarkable that a server says or does.' })
+  .meta({ id: 'OAuthWarning', description: 'A finding of discovery that does not prevent use.' })
 
 const discoveryMembers = {
   warnings: z.array(Warning),
@@ -81,34 +80,39 @@ const discoveryMembers = {
 export const OAuthProviderDetails = z
   .object({
     ...providerMembers,
-    scopes: z.array(z.string()).meta({ description: 'Asked for when a flow names none.' }),
-    redirect_uri: z.string().meta({ description: 'Where the server sends people back to; it needs to know it.' }),
-    registration: z.enum(registrations).meta({ description: 'How its client came to be.' }),
+    scopes: z.array(z.string()).meta({ description: 'The scopes of a flow that names none.' }),
+    redirect_uri: z.string().meta({ description: 'The redirect URI. Register it at the server.' }),
+    registration: z.enum(registrations).meta({ description: 'How the client was obtained.' }),
     revocation_url: z.string().nullable(),
-    issuer: z.string().nullable().meta({ description: 'As the authorization server calls itself.' }),
+    issuer: z.string().nullable().meta({ description: 'The issuer of the authorization server.' }),
     client_secret_expires_at: Time.nullable(),
     health: z.enum(healthStates),
     health_detail: z.string().nullable(),
     checked_at: Time,
     made_by_workspace: Uuid.nullable().meta({
-      description:
-        'The workspace that may change it while no other workspace is connected through it. Every other change needs `organization:manage-providers`.',
+      description: [
+        'The workspace that may change the provider while no other workspace is connected through it.',
+        'Every other change needs `organization:manage-providers`.',
+      ].join(' '),
     }),
     warnings: discoveryMembers.warnings
       .nullable()
-      .meta({ description: 'Of the last check; null without `deployments:update`.' }),
+      .meta({ description: 'The warnings of the last check; null without `deployments:update`.' }),
     trace: discoveryMembers.trace.nullable().meta({
-      description: 'Every fetch of the last check; null without `deployments:update`.',
+      description: 'All requests of the last check; null without `deployments:update`.',
     }),
   })
-  .meta({ id: 'OAuthProviderDetails', description: 'A provider with what is known of its servers.' })
+  .meta({
+    id: 'OAuthProviderDetails',
+    description: 'An OAuth provider, with the metadata and the health of its servers.',
+  })
 export type OAuthProviderDetails = z.output<typeof OAuthProviderDetails>
 
 export const DiscoveryPreview = z
   .object({
     provider_id: z.string(),
     name: z.string(),
-    mcp_server_url: z.string().meta({ description: 'As it would be kept.' }),
+    mcp_server_url: z.string().meta({ description: 'The URL that would be stored.' }),
     metadata: z
       .object({
         issuer: z.string().nullable(),
@@ -123,26 +127,24 @@ export const DiscoveryPreview = z
         uses_pkce: z.boolean(),
         code_challenge_method: z.literal('S256').nullable(),
       })
-      .meta({ description: 'What the servers say.' }),
-    registration: z.enum(registrations).meta({ description: 'How the client would come to be.' }),
+      .meta({ description: 'The metadata of the servers.' }),
+    registration: z.enum(registrations).meta({ description: 'How the client would be obtained.' }),
     redirect_uri: z
       .string()
       .nullable()
-      .meta({ description: 'Where people would come back to; null where it is made with the provider.' }),
+      .meta({ description: 'The redirect URI to register; null if it is created with the provider.' }),
     ...discoveryMembers,
   })
   .meta({
     id: 'OAuthDiscovery',
-    description: 'What would be made of an MCP server. Nothing was registered or written.',
+    description: 'The provider that discovery would create. Nothing was registered or stored.',
   })
 export type DiscoveryPreview = z.output<typeof DiscoveryPreview>
-
-// ---- requests
 
 export const ProviderRef = z.object({ provider_id: ProviderId })
 
 const isObject = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null
-/** Beside faults of single members too: an answer names every fault at once. */
+/** Runs even if single members are invalid, so that a response names all faults at once. */
 const alwaysCheck = { when: ({ value }: { value: unknown }) => isObject(value) }
 
 type ClientAuthInput = { client_secret?: unknown; token_endpoint_auth_method?: unknown }
@@ -151,14 +153,16 @@ const checkSecret = (
   check: z.RefinementCtx,
 ) => {
   if (method == null || (method === 'none') === (client_secret == null)) return
-  const message = method === 'none' ? 'has no place with `none`' : `is needed for \`${String(method)}\``
+  const message = method === 'none' ? 'is not allowed with the method `none`' : `is required for \`${String(method)}\``
   check.addIssue({ code: 'custom', path: ['client_secret'], message })
 }
 
 const AuthMethod = z
   .enum(authMethods)
-  .meta({ description: 'How the client proves itself; `client_secret_post`, or `none` without a secret.' })
-const Pkce = z.boolean().meta({ description: 'With S256. Leave it out unless the server refuses it.' })
+  .meta({ description: 'How the client authenticates. Default: `client_secret_post`, or `none` without a secret.' })
+const Pkce = z
+  .boolean()
+  .meta({ description: 'Whether to use PKCE with S256. Disable it only if the server refuses it.' })
 
 export const NewProvider = z
   .object({
@@ -169,7 +173,7 @@ export const NewProvider = z
     auth_url: Endpoint,
     token_url: Endpoint,
     revocation_url: optionalMember(Endpoint),
-    scopes: Scopes.default([]).meta({ description: 'Asked for when a flow names none.' }),
+    scopes: Scopes.default([]).meta({ description: 'The scopes of a flow that names none.' }),
     uses_pkce: Pkce.default(true),
     code_challenge_method: optionalMember(z.literal('S256')),
     token_endpoint_auth_method: optionalMember(AuthMethod),
@@ -178,8 +182,7 @@ export const NewProvider = z
   .superRefine(checkSecret, alwaysCheck)
   .meta({
     id: 'NewOAuthProvider',
-    description:
-      'A provider whose client was registered by hand, with `/v2/auth/callback/{provider_id}` of this installation.',
+    description: 'A provider whose client you registered, with `/v2/auth/callback/{provider_id}` of this installation.',
     example: {
       provider_id: 'github',
       name: 'GitHub',
@@ -194,30 +197,32 @@ export type NewProvider = z.output<typeof NewProvider>
 
 type ClientInput = { client_id?: unknown; client_secret?: unknown; registration?: unknown }
 const checkClient = ({ client_id, client_secret, registration }: ClientInput, check: z.RefinementCtx) => {
-  const fault = (member: string, message: string) => check.addIssue({ code: 'custom', path: [member], message })
-  if (client_secret != null && client_id == null) fault('client_id', 'is needed with a `client_secret`')
-  if (registration === 'given' && client_id == null) fault('client_id', 'is needed for `given`')
+  const addFault = (member: string, message: string) => check.addIssue({ code: 'custom', path: [member], message })
+  if (client_secret != null && client_id == null) addFault('client_id', 'is required with a `client_secret`')
+  if (registration === 'given' && client_id == null) addFault('client_id', 'is required for the registration `given`')
   if (client_id != null && registration !== 'auto' && registration !== 'given' && registration !== undefined)
-    fault('registration', 'needs to be `given` or left out with a `client_id`')
+    addFault('registration', 'must be `given` or absent with a `client_id`')
 }
 
 export const McpServer = z
   .object({
     provider_id: NewProviderId,
     name: Name,
-    mcp_server_url: z.string().min(1).max(2048).meta({ description: 'The address of an MCP server that wants OAuth.' }),
-    client_id: optionalMember(ClientId).meta({ description: 'Of a client that was registered by hand.' }),
+    mcp_server_url: z.string().min(1).max(2048).meta({ description: 'The URL of an MCP server that requires OAuth.' }),
+    client_id: optionalMember(ClientId).meta({ description: 'The id of a client that you registered.' }),
     client_secret: optionalMember(ClientSecret),
-    scopes: optionalMember(Scopes).meta({ description: 'Instead of those that the server asks for.' }),
+    scopes: optionalMember(Scopes).meta({ description: 'The scopes to use instead of those that the server lists.' }),
     registration: z
       .enum(['auto', ...registrations])
       .default('auto')
-      .meta({ description: 'How the client comes to be; `auto` takes the first that the server offers.' }),
+      .meta({
+        description: 'How to obtain the client. `auto` takes the first possible of: given, metadata document, dynamic.',
+      }),
   })
   .superRefine(checkClient, alwaysCheck)
   .meta({
     id: 'McpServer',
-    description: 'An MCP server, from whose address everything else is found out.',
+    description: 'An MCP server. Everything else is discovered from its URL.',
     example: { provider_id: 'issues', name: 'Issues', mcp_server_url: 'https://mcp.example.com/mcp' },
   })
 export type McpServer = z.output<typeof McpServer>
@@ -225,17 +230,19 @@ export type McpServer = z.output<typeof McpServer>
 export const DiscoverQuery = z.object({
   dry_run: z
     .preprocess(parseBoolean, z.boolean().default(false))
-    .meta({ description: 'Answers with what it would make, registers nothing and writes nothing.' }),
+    .meta({ description: 'Return the provider that would be created. Register and store nothing.' }),
 })
 
 export const ProviderPatch = z
   .object({
     name: optionalMember(Name),
-    client_id: optionalMember(ClientId).meta({ description: 'Only of a client that was given.' }),
+    client_id: optionalMember(ClientId).meta({ description: 'Only for a client that you registered.' }),
     client_secret: optionalMember(ClientSecret),
     token_endpoint_auth_method: optionalMember(AuthMethod),
     scopes: optionalMember(Scopes),
-    auth_url: optionalMember(Endpoint).meta({ description: 'Only of a provider made by hand, as those that follow.' }),
+    auth_url: optionalMember(Endpoint).meta({
+      description: 'Only for a provider made by hand, as the next three members.',
+    }),
     token_url: optionalMember(Endpoint),
     revocation_url: optionalMember(Endpoint),
     uses_pkce: optionalMember(Pkce),
@@ -244,11 +251,11 @@ export const ProviderPatch = z
     mcp_server_url: optionalMember(z.string()).meta({ description: 'It cannot be changed.' }),
   })
   .superRefine(checkSecret, alwaysCheck)
-  // The address has a member of that name too, and wins.
+  // The path parameter has the same name and would overwrite it.
   .transform(({ provider_id, ...patch }) => ({ ...patch, renamed: provider_id }))
   .meta({
     id: 'OAuthProviderPatch',
-    description: 'What is left out or null stays as it is.',
+    description: 'A member that is absent or null keeps its stored value.',
     example: { name: 'GitHub Enterprise', scopes: ['read:user', 'repo'] },
   })
 export type ProviderPatch = z.output<typeof ProviderPatch>

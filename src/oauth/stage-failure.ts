@@ -1,4 +1,4 @@
-// How a foreign server's fault is told: by code, with the stage, the host, and a few of its words made harmless.
+// Failures of foreign servers: an error code with the stage, the host and a sanitized quote.
 import type { Code } from '../kernel/codes.ts'
 import { type Failure, fail } from '../kernel/errors.ts'
 
@@ -20,14 +20,14 @@ export const hostOf = (address: URL | string): string =>
 const MAX_QUOTED_LENGTH = 200
 const HARMFUL_CHARACTERS = /[<>&"'`\\“”]|\p{C}/gu
 
-/** In one line, cut, and without what means something to a page, a terminal or a log. */
-export function quoteText(words: string): string {
-  const line = words.toWellFormed().replace(/\s+/g, ' ').trim()
-  const cut = line.length > MAX_QUOTED_LENGTH ? `${line.slice(0, MAX_QUOTED_LENGTH).toWellFormed()}…` : line
-  const escaped = (harmful: string) => `\\u{${harmful.codePointAt(0)!.toString(16)}}`
-  return `“${cut.replace(HARMFUL_CHARACTERS, escaped)}”`
+/** One line, truncated, with escapes for characters that have a meaning in HTML, a terminal or a log. */
+export function quoteText(text: string): string {
+  const line = text.toWellFormed().replace(/\s+/g, ' ').trim()
+  const truncated = line.length > MAX_QUOTED_LENGTH ? `${line.slice(0, MAX_QUOTED_LENGTH).toWellFormed()}…` : line
+  const escaped = (character: string) => `\\u{${character.codePointAt(0)!.toString(16)}}`
+  return `“${truncated.replace(HARMFUL_CHARACTERS, escaped)}”`
 }
 
-/** An address as it was written, but for user info and query. */
+/** Without user info and query, which may carry secrets. */
 export const quoteUrl = (address: string): string =>
   quoteText(address.replace(/[?#].*$/s, '').replace(/\/\/[^/]*@/, '//'))

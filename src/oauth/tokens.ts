@@ -1,4 +1,4 @@
-// Tokens of people: a fresh one when it is asked for, and refreshed once however many ask.
+// Access tokens of people: returns a valid one, and refreshes an expired one once for all concurrent requests.
 import { type SQL, sql } from 'drizzle-orm'
 import { statusOf } from '../kernel/codes.ts'
 import { type Ctx, createKeylessCaller, withoutRateLimit } from '../kernel/context.ts'
@@ -21,14 +21,13 @@ export type TokenRequest = {
   force_new: boolean
 }
 
-/** A flow as it would begin, if the person has to be asked. */
 export type NewFlow = { id: string; state_hash: string; sealed: string }
 type StartedFlow = { id: string; scopes: string[]; verifier: string }
 
-/** What a look at a person's connection comes to. `leased` means that the one who looks refreshes it, `elsewhere` that someone does. */
+/** `leased`: this request refreshes the token. `refreshing`: another request does. */
 export type TokenVerdict = {
   id: string
-  outcome: schema.Authentication['status'] | 'leased' | 'elsewhere'
+  outcome: schema.Authentication['status'] | 'leased' | 'refreshing'
   provider: authorization.Provider
   token: TokenRow | null
   flow: StartedFlow | null
@@ -38,13 +37,12 @@ export type TokenVerdict = {
 
 type SealedToken = 'access_token' | 'refresh_token'
 type TokenOwner = Pick<TokenRow, 'tenant_id' | 'provider_id' | 'user_id'>
-const sealContext = (whose: TokenOwner, member: SealedToken) =>
-  `oauth_tokens.${member} ${whose.provider_id} ${whose.user_id}`
+const sealContext = (owner: TokenOwner, member: SealedToken) =>
+  `oauth_tokens.${member} ${owner.provider_id} ${owner.user_id}`
 
-export const sealToken = (sealer: Sealer, whose: TokenOwner, member: SealedToken, plain: string | null) =>
-  plain === null ? null : sealer.seal(plain, whose.tenant_id, sealContext(whose, member))
+export const sealToken = (sealer: Sealer, owner: TokenOwner, member: SealedToken, plain: string | null) =>
+  plain === null ? null : sealer.seal(plain, owner.tenant_id, sealContext(owner, member))
 
-/** The values of a row, for whoever may use or end them. */
 export async function openToken(sealer: Sealer, row: TokenOwner & Pick<TokenRow, SealedToken>) {
   const open = (member: SealedToken, sealed: string) => sealer.open(sealed, row.tenant_id, sealContext(row, member))
   return {
@@ -53,106 +51,142 @@ export async function openToken(sealer: Sealer, row: TokenOwner & Pick<TokenRow,
   }
 }
 
-// ---- a fresh one
+// ---- fresh tokens
 
 const EXPIRY_MARGIN = sql`interval '60 seconds'`
-/** Longer than a refresh may take: whoever died in one is waited for no longer. */
+/** Longer than a refresh takes: after it, another request takes over from one that died. */
 const REFRESH_LEASE = sql`interval '30 seconds'`
-const [SHORTEST_PAUSE_MS, LONGEST_PAUSE_MS, MAX_WAIT_MS] = [100, 1000, 25_000]
+const [MIN_PAUSE_MS, MAX_PAUSE_MS, MAX_WAIT_MS] = [100, 1000, 25_000]
 
 /**
- * A fresh token in one trip; where it has to be refreshed, in one before the server is asked and one after. Whoever finds it being
- * refreshed looks again until it is, so that a server that rotates is asked once.
+ * One round trip for a valid token, two for a refresh: one before and one after the request to the server. A request
+ * that finds a refresh in progress polls for its result, because a server that rotates refresh tokens takes each once.
  */
-export async function getFreshToken(ctx: Ctx, wanted: TokenRequest, beginning: NewFlow | null): Promise<TokenVerdict> {
-  const end = Date.now() + MAX_WAIT_MS
-  let lost = 0
-  for (let asks = ctx, pause = SHORTEST_PAUSE_MS; ; asks = withoutRateLimit(ctx)) {
-    const verdict = await lookUpToken(asks, wanted, beginning, lost)
+export async function getFreshToken(ctx: Ctx, request: TokenRequest, newFlow: NewFlow | null): Promise<TokenVerdict> {
+  const deadline = Date.now() + MAX_WAIT_MS
+  let refusedGeneration = 0
+  let lookupCtx = ctx
+  for (let pause = MIN_PAUSE_MS; ; ) {
+    const verdict = await lookUpToken(lookupCtx, request, newFlow, refusedGeneration)
+    lookupCtx = withoutRateLimit(ctx)
     if (verdict.outcome === 'leased') {
-      const { token, refused } = await refreshLeasedToken(withoutRateLimit(ctx), wanted, verdict)
+      const { token, isRefused } = await refreshLeasedToken(lookupCtx, request, verdict)
       if (token) return { ...verdict, outcome: 'completed', token }
-      lost = refused ? verdict.token!.generation : 0
-    } else if (verdict.outcome === 'elsewhere') {
-      if (Date.now() > end) throw fail('upstream_timeout', { about: 'the token is being refreshed by another request' })
+      refusedGeneration = isRefused ? verdict.token!.generation : 0
+    } else if (verdict.outcome === 'refreshing') {
+      if (Date.now() > deadline) throw fail('upstream_timeout', { about: 'another request is refreshing the token' })
       await new Promise(resolve => setTimeout(resolve, pause))
-      pause = Math.min(pause * 2, LONGEST_PAUSE_MS)
+      pause = Math.min(pause * 2, MAX_PAUSE_MS)
     } else return verdict
   }
 }
 
-/** By its name in addresses, or by its id. */
 const isProviderNamed = (provider: string): SQL =>
   sql`p.organization_id = current_organization() and (p.provider_id = ${provider} or p.id::text = ${provider})`
 const userIdOf = ({ user_id }: Pick<TokenRequest, 'user_id'>): SQL =>
   sql`coalesce(${user_id ?? null}, current_actor()::text)`
 
-/** A look and what follows from it. `lost` is the generation whose refresh token the server has just refused. */
+/** `refusedGeneration`: the generation whose refresh token the server has just refused, or 0. */
 async function lookUpToken(
   ctx: Ctx,
-  wanted: TokenRequest,
-  beginning: NewFlow | null,
-  lost: number,
+  request: TokenRequest,
+  newFlow: NewFlow | null,
+  refusedGeneration: number,
 ): Promise<TokenVerdict> {
-  const scopes = textArray(wanted.scopes)
-  // The provider first, whether there is a token or not; then the token.
-  const lock = sql`select from (${lockProvider(isProviderNamed(wanted.provider))}) p left join lateral (
-    select from oauth_tokens t where t.provider_id = p.id and t.tenant_id = current_tenant() and t.user_id = ${userIdOf(wanted)}
-    for update) t on true`
-  const provider = sql`provider as (select p.* from oauth_providers p where ${isProviderNamed(wanted.provider)} limit 1)`
+  const scopes = textArray(request.scopes)
+  // Locks the provider before the token, even if there is no token: see lockProvider().
+  const lock = sql`
+    select from (${lockProvider(isProviderNamed(request.provider))}) p
+    left join lateral (
+      select from oauth_tokens t
+      where t.provider_id = p.id and t.tenant_id = current_tenant() and t.user_id = ${userIdOf(request)}
+      for update) t on true`
+  const provider = sql`provider as (
+    select p.*
+    from oauth_providers p
+    where ${isProviderNamed(request.provider)}
+    limit 1)`
   const stored = sql`stored as (
-    select t.* from oauth_tokens t join provider p on p.id = t.provider_id
-    where t.tenant_id = current_tenant() and t.user_id = ${userIdOf(wanted)})`
+    select t.*
+    from oauth_tokens t
+    join provider p on p.id = t.provider_id
+    where t.tenant_id = current_tenant() and t.user_id = ${userIdOf(request)})`
   const verdict = sql`verdict as (
     select p.id as provider_id, t.id as token_id, case
-      when ${wanted.force_new} or t.id is null or not t.scopes @> ${scopes} then 'pending'
-      when t.revoked_at is not null or t.generation = ${lost} or t.bound_to <> oauth_binding(p) then 'connection_required'
+      when ${request.force_new} or t.id is null or not t.scopes @> ${scopes} then 'pending'
+      when t.revoked_at is not null
+        or t.generation = ${refusedGeneration}
+        or t.bound_to <> oauth_binding(p) then 'connection_required'
       when t.expires_at is null or t.expires_at > clock() + ${EXPIRY_MARGIN} then 'completed'
       when t.refresh_token is null then 'token_expired'
-      when t.leased_until > clock() then 'elsewhere'
+      when t.leased_until > clock() then 'refreshing'
       else 'leased' end as outcome
-    from provider p left join stored t on true)`
+    from provider p
+    left join stored t on true)`
   const leased = sql`leased as (
-    update oauth_tokens t set leased_until = clock() + ${REFRESH_LEASE} from verdict v where v.outcome = 'leased' and t.id = v.token_id)`
-  const gone = sql`gone as (
-    update oauth_tokens t set revoked_at = clock(), leased_until = null from verdict v
-    where t.id = v.token_id and t.generation = ${lost} and t.revoked_at is null)`
-  const begun = sql`begun as (
-    insert into oauth_flows (id, organization_id, tenant_id, provider_id, user_id, scopes, state_hash, verifier, bound_to, expires_at)
-    select ${beginning?.id ?? null}::uuid, current_organization(), current_tenant(), p.id, ${userIdOf(wanted)}, ${requestedScopes(scopes)},
-      ${beginning?.state_hash ?? null}, ${beginning?.sealed ?? null}, oauth_binding(p), clock() + interval '10 minutes'
-    from verdict v join provider p on true left join stored t on true
-    where ${beginning !== null} and v.outcome in ('pending', 'connection_required', 'token_expired') returning *)`
+    update oauth_tokens t
+    set leased_until = clock() + ${REFRESH_LEASE}
+    from verdict v
+    where v.outcome = 'leased' and t.id = v.token_id)`
+  const revoked = sql`revoked as (
+    update oauth_tokens t
+    set revoked_at = clock(), leased_until = null
+    from verdict v
+    where t.id = v.token_id and t.generation = ${refusedGeneration} and t.revoked_at is null)`
+  const startedFlow = sql`started_flow as (
+    insert into oauth_flows (
+      id, organization_id, tenant_id, provider_id, user_id, scopes,
+      state_hash, verifier, bound_to, expires_at)
+    select ${newFlow?.id ?? null}::uuid, current_organization(), current_tenant(), p.id, ${userIdOf(request)},
+      ${requestedScopes(scopes)}, ${newFlow?.state_hash ?? null}, ${newFlow?.sealed ?? null}, oauth_binding(p),
+      clock() + interval '10 minutes'
+    from verdict v
+    join provider p on true
+    left join stored t on true
+    where ${newFlow !== null} and v.outcome in ('pending', 'connection_required', 'token_expired')
+    returning *)`
   const change = sql<TokenVerdict>`
-    select coalesce(f.id, v.token_id, v.provider_id) as id, v.outcome, ${authorization.providerJson('p')} as provider,
-      to_json(t) as token, to_json(f) as flow,
-      case when f.id is not null then 'oauth_flow.started' when v.outcome = 'completed' then 'oauth_token.used' end as event
-    from verdict v join provider p on true left join stored t on true left join begun f on true`
-  const { provider: name, user_id, scopes: wish } = wanted
-  const data = { provider: name, user_id: user_id ?? null, scopes: wish }
+    select coalesce(f.id, v.token_id, v.provider_id) as id,
+      v.outcome,
+      ${authorization.providerJson('p')} as provider,
+      to_json(t) as token,
+      to_json(f) as flow,
+      case
+        when f.id is not null then 'oauth_flow.started'
+        when v.outcome = 'completed' then 'oauth_token.used'
+      end as event
+    from verdict v
+    join provider p on true
+    left join stored t on true
+    left join started_flow f on true`
+  const data = { provider: request.provider, user_id: request.user_id ?? null, scopes: request.scopes }
   const rows = await commit(ctx, sql`changed.event`, change, data, {
-    ...{ lock, first: [provider, stored, verdict, leased, gone, begun] },
-    // A token is never told again from memory: by then it may have run out.
+    ...{ lock, first: [provider, stored, verdict, leased, revoked, startedFlow] },
+    // A token is not stored for replays under an idempotency key: by then it may have expired.
     remember: sql`changed.flow is not null`,
   })
   return requireRow(rows, 'provider_not_found')
 }
 
-/** What there was stays, and what lets a token be refreshed comes along. */
+/** The requested scopes, those granted before, and the one that earns a refresh token; each once, in this order. */
 const requestedScopes = (scopes: SQL): SQL => sql`array(
-  select one from unnest(case when cardinality(${scopes}) = 0 then p.scopes else ${scopes} end || coalesce(t.scopes, '{}')
-    || case when 'offline_access' = any(p.scopes) or p.provider_type = 'microsoft' then array['offline_access'] else '{}' end)
-    with ordinality u(one, place) group by one order by min(place))`
+  select scope
+  from unnest(
+    case when cardinality(${scopes}) = 0 then p.scopes else ${scopes} end
+    || coalesce(t.scopes, '{}')
+    || case
+      when 'offline_access' = any(p.scopes) or p.provider_type = 'microsoft' then array['offline_access']
+      else '{}'
+    end) with ordinality u(scope, position)
+  group by scope
+  order by min(position))`
 
-/**
- * The one who holds the lease asks the server, and writes what it says if the token is still the one that was sent. No token means:
- * someone whose lease came after ours was faster, or the connection was ended meanwhile.
- */
+/** Returns no token if the row changed meanwhile: a later lease refreshed it first, or the connection was deleted. */
 async function refreshLeasedToken(
   ctx: Ctx,
-  wanted: TokenRequest,
+  request: TokenRequest,
   verdict: TokenVerdict,
-): Promise<{ token?: TokenRow; refused?: boolean }> {
+): Promise<{ token?: TokenRow; isRefused?: boolean }> {
   const token = verdict.token!
   try {
     const provider = await openProviderSecrets(ctx.sealer, verdict.provider)
@@ -162,65 +196,77 @@ async function refreshLeasedToken(
       provider,
       refresh_token!,
     )
-    return await storeRefreshedToken(ctx, wanted, token, tokens)
+    return await storeRefreshedToken(ctx, request, token, tokens)
   } catch (error) {
-    if (error instanceof Failure && error.code === 'grant_refused') return { refused: true }
-    // Not journaled: a lease is no change that anyone made.
+    if (error instanceof Failure && error.code === 'grant_refused') return { isRefused: true }
+    // Not in the journal: returning a lease is not a change by a caller.
     await run(
       ctx,
-      sql`update oauth_tokens t set leased_until = null
-      where t.id = ${token.id}::uuid and t.generation = ${token.generation} and t.tenant_id = current_tenant()`,
+      sql`
+        update oauth_tokens t
+        set leased_until = null
+        where t.id = ${token.id}::uuid and t.generation = ${token.generation} and t.tenant_id = current_tenant()`,
     )
     throw error
   }
 }
 
-const MAX_TRIES = 3
+const MAX_ATTEMPTS = 3
 
-/** What a server gives once is not lost because the database was away for a moment. */
+/** Retries while the database is unavailable, because a server issues these tokens only once. */
 export async function retryWrite<T>(write: () => Promise<T>): Promise<T> {
-  for (let tries = 1; ; tries++) {
+  for (let attempt = 1; ; attempt++) {
     try {
       return await write()
     } catch (error) {
-      if (!(error instanceof Failure) || error.code !== 'database_unavailable' || tries === MAX_TRIES) throw error
+      if (!(error instanceof Failure) || error.code !== 'database_unavailable' || attempt === MAX_ATTEMPTS) throw error
     }
   }
 }
 
-/** What a server that rotates has given is its only token: it is kept even if whoever asked may no longer see it. */
+/** Stores the token even if the caller lost its permission meanwhile: a server that rotates tokens issued no other. */
 async function storeRefreshedToken(
   ctx: Ctx,
   { provider, user_id }: TokenRequest,
   token: TokenRow,
   tokens: authorization.Tokens,
 ) {
-  const change = sql<TokenRow>`update oauth_tokens t set ${await accessTokenValues(ctx.sealer, token, tokens)},
-      refresh_token = coalesce(${await sealToken(ctx.sealer, token, 'refresh_token', tokens.refresh_token)}, t.refresh_token),
-      generation = t.generation + 1, leased_until = null, updated_at = clock()
-    where t.id = ${token.id}::uuid and t.generation = ${token.generation} and t.tenant_id = current_tenant() returning t.*`
+  const newRefreshToken = await sealToken(ctx.sealer, token, 'refresh_token', tokens.refresh_token)
+  const change = sql<TokenRow>`
+    update oauth_tokens t
+    set ${await accessTokenValues(ctx.sealer, token, tokens)},
+      refresh_token = coalesce(${newRefreshToken}, t.refresh_token),
+      generation = t.generation + 1,
+      leased_until = null,
+      updated_at = clock()
+    where t.id = ${token.id}::uuid and t.generation = ${token.generation} and t.tenant_id = current_tenant()
+    returning t.*`
   const lock = lockProvider(sql`p.id = ${token.provider_id}::uuid`)
-  const write = (as: Ctx) =>
+  const write = (writer: Ctx) =>
     retryWrite(() =>
-      commit({ ...as, idempotency: null }, 'oauth_token.refreshed', change, { provider, user_id }, { lock }),
+      commit({ ...writer, idempotency: null }, 'oauth_token.refreshed', change, { provider, user_id }, { lock }),
     )
   try {
-    const [token] = await write(ctx)
-    return token ? { token } : {}
+    const [stored] = await write(ctx)
+    return stored ? { token: stored } : {}
   } catch (error) {
     if (!(error instanceof Failure) || ![401, 403].includes(statusOf(error.code))) throw error
-    const { requestInfo: seen, permission, requestId, origin } = ctx
-    const actor = { kind: 'cron', id: null, organization: seen.organization!, tenant: seen.tenant! } as const
+    const { requestInfo, permission, requestId, origin } = ctx
+    const actor = {
+      kind: 'cron',
+      id: null,
+      organization: requestInfo.organization!,
+      tenant: requestInfo.tenant!,
+    } as const
     await write({ ...createKeylessCaller(ctx, actor, requestId, origin), permission })
     throw error
   }
 }
 
-/** What a grant brings, but for its refresh token. */
 export const accessTokenValues = async (
   sealer: Sealer,
-  of: TokenOwner,
+  owner: TokenOwner,
   { access_token, expires_in }: authorization.Tokens,
 ): Promise<SQL> =>
-  sql`access_token = ${await sealToken(sealer, of, 'access_token', access_token)},
+  sql`access_token = ${await sealToken(sealer, owner, 'access_token', access_token)},
     expires_at = clock() + make_interval(secs => ${expires_in}::double precision)`

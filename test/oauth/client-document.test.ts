@@ -6,8 +6,8 @@ const ORIGIN = 'https://slipway.example.com'
 const app = () => startApp({ settings: { PUBLIC_URL: ORIGIN } })
 const WELL_KNOWN = '/.well-known/oauth-client.json'
 
-describe('the client document', () => {
-  it('of a provider is at the address that is its client id, and names the one address that people come back to', async () => {
+describe('the client metadata document', () => {
+  it('of a provider has its URL as the client id, and names one redirect URI', async () => {
     const provider = unusedId()
     const address = clientDocumentUrl(ORIGIN, provider)!
     const { pathname, search, hash } = new URL(address)
@@ -27,13 +27,13 @@ describe('the client document', () => {
     expect(body.redirect_uris).toEqual([`${ORIGIN}/v2/auth/callback/${provider}`])
   })
 
-  it('of the installation is at the address that it names', async () => {
+  it('of the installation names its own URL', async () => {
     const { status, body } = await send('GET', WELL_KNOWN, { app: app() })
     expect([status, body.client_id]).toEqual([200, `${ORIGIN}${WELL_KNOWN}`])
     expect(body.redirect_uris).toHaveLength(1)
   })
 
-  it.each(['', `/${unusedId()}`])('%s is not there where the base address is not https', async rest => {
+  it.each(['', `/${unusedId()}`])('%s is absent if the base URL is not https', async rest => {
     for (const over of [startApp(), startApp({ settings: { PUBLIC_URL: 'http://slipway.example.com' } })]) {
       const { status, body } = await send('GET', WELL_KNOWN + rest, { app: over })
       expect([status, body.code]).toEqual([404, 'route_not_found'])
@@ -41,7 +41,7 @@ describe('the client document', () => {
     expect(clientDocumentUrl('http://slipway.example.com', unusedId())).toBe(null)
   })
 
-  it('is of a provider’s uuid, and of nothing else', async () => {
+  it('exists for UUIDs only', async () => {
     for (const client of ['x', 'x.json', '%00', `${unusedId()}x`])
       expect((await send('GET', `${WELL_KNOWN}/${client}`, { app: app() })).status).toBe(422)
   })

@@ -1,4 +1,4 @@
-// How a client comes to be, what is said to a server that registers it, and what is made of its answer.
+// How a client is chosen, registered, renewed and unregistered, and which responses are accepted.
 import { describe, expect, it } from 'vitest'
 import {
   type Client,
@@ -33,7 +33,7 @@ const lastRequestBody = async ({ found, world }: ReturnType<typeof discoverAndRe
   return JSON.parse(world.requests.at(-1)!.body)
 }
 
-describe('which way', () => {
+describe('the choice of a registration', () => {
   const none = { registration_endpoint: undefined }
   it.each<[string, ServerMembers, Partial<ClientRequest>, string | { code: string }]>([
     ['given before all', documents, { client_id: 'ours', document_url: DOCUMENT }, 'given'],
@@ -64,7 +64,7 @@ describe('which way', () => {
     else await expect(found).rejects.toMatchObject(out)
   })
 
-  it('tells a person the endpoints, so that they can register by hand', async () => {
+  it('names the endpoints in its failure, so that a person can register by hand', async () => {
     const { extra } = await obtainFrom(none).found.then(
       () => expect.unreachable(),
       error => error,
@@ -73,7 +73,7 @@ describe('which way', () => {
     for (const endpoint of [`${AUTH_ORIGIN}/authorize`, `${AUTH_ORIGIN}/token`]) expect(extra.about).toContain(endpoint)
   })
 
-  it('is told without being gone', () => {
+  it('is previewed without a request', () => {
     const discovered = {
       auth_methods: ['none'],
       registration_url: `${AUTH_ORIGIN}/register`,
@@ -82,7 +82,7 @@ describe('which way', () => {
   })
 })
 
-describe('a client that is given', () => {
+describe('a given client', () => {
   it.each<[string, ServerMembers, Partial<ClientRequest>, Partial<Client>]>([
     [
       'posts its secret',
@@ -121,7 +121,7 @@ describe('a client that is given', () => {
   })
 })
 
-describe('what is said to register', () => {
+describe('a registration request', () => {
   const usual = {
     client_name: 'Ours',
     redirect_uris: [REDIRECT_URI],
@@ -154,7 +154,7 @@ describe('what is said to register', () => {
   })
 })
 
-describe('the answer to a registration', () => {
+describe('a registration response', () => {
   const rejected = (about: string) => ({ code: 'registration_rejected', about })
   const unusable = { code: 'registration_invalid_response' }
   it.each<[string, unknown, ServerMembers]>([
@@ -239,7 +239,7 @@ describe('the answer to a registration', () => {
     [
       'faults at many places, told once',
       makeRegistrationHandler({ redirect_uris: Array(5000).fill(0) }),
-      { ...unusable, about: 'registration: auth.example.com: missing or not as it should be: `redirect_uris`' },
+      { ...unusable, about: 'registration: auth.example.com: missing or invalid: `redirect_uris`' },
     ],
     ['no JSON', respondWithStatus(201, 'made'), unusable],
     ['nothing', respondWithStatus(204), unusable],
@@ -294,7 +294,7 @@ describe('the answer to a registration', () => {
     expect(await found.catch(({ code, extra }) => ({ code, about: extra.about }))).toMatchObject(out)
   })
 
-  it('of a client that cannot be used ends that client', async () => {
+  it('with an unusable client unregisters that client', async () => {
     const managed = { registration_client_uri: `${AUTH_ORIGIN}/clients/made`, registration_access_token: 'manage' }
     const { found, asked, world } = registerWithAnswer(makeRegistrationHandler({ client_secret: 7, ...managed }))
     await expect(found).rejects.toMatchObject(unusable)
@@ -303,7 +303,7 @@ describe('the answer to a registration', () => {
   })
 })
 
-describe('a client that was registered', () => {
+describe('a dynamic client', () => {
   const managed = { registration_client_uri: `${AUTH_ORIGIN}/clients/made`, registration_access_token: 'manage' }
   const expiring = { client_secret_expires_at: 1_900_000_000 }
   async function registered(more: ServerMembers, put: unknown) {
@@ -322,7 +322,7 @@ describe('a client that was registered', () => {
     return { ...made, found, renewed: () => renewClient(made.way, { ...found, warnings: [] }, found, wish) }
   }
 
-  it('is renewed, with the token that comes next', async () => {
+  it('is renewed, and gets a new management token', async () => {
     const next = {
       client_id: 'made',
       client_secret: 'new',
@@ -343,7 +343,7 @@ describe('a client that was registered', () => {
     expect(body).not.toContain('hush')
   })
 
-  it('keeps what the answer leaves out', async () => {
+  it('keeps the members that the response leaves out', async () => {
     const { renewed, found } = await registered(managed, respondWithJson(200, { client_id: 'made' }))
     expect(await renewed()).toMatchObject({
       client_secret: 'hush',
@@ -365,7 +365,7 @@ describe('a client that was registered', () => {
     await expect((await registered(more, put)).renewed()).rejects.toMatchObject({ code })
   })
 
-  it('is unregistered, and the server may refuse', async () => {
+  it('is unregistered, even if the server refuses', async () => {
     const { way, found, asked } = await registered(managed, 200)
     await unregisterClient(way, found)
     expect(asked().at(-1)).toBe(`DELETE ${AUTH_ORIGIN}/clients/made`)
@@ -376,7 +376,7 @@ describe('a client that was registered', () => {
   })
 })
 
-it('no detail and no trace tells a secret', async () => {
+it('no error detail and no trace contains a secret', async () => {
   const secret = {
     client_secret: 'hush',
     registration_access_token: 'hush\n',

@@ -1,4 +1,4 @@
-// Every refusal of a discovery as whoever asked has it: its code, the stage and the host, and what was asked of whom; never a secret.
+// Every failure of discovery as the API returns it: code, stage, host and trace, without secrets.
 import { afterEach, describe, expect, it } from 'vitest'
 import { foreignServers, logLines, newTenant, readEvents } from '../support/app.ts'
 import { makeFakeFetch } from '../support/fake-fetch.ts'
@@ -93,14 +93,14 @@ const cases: [code: string, status: number, about: string, Sites, more?: Record<
   ],
 ]
 
-describe('a refusal says where it came to it', () => {
+describe('a failed discovery names its stage and host', () => {
   it.each(cases)('%s %i %s', async (code, wanted, about, sites, more) => {
     foreignServers.fetch = makeFakeFetch(sites)
     const tenant = await newTenant()
     const { status, body, text, headers } = await tenant.post(DISCOVER_PATH, makeDiscoverBody(more))
     expect([status, body.code]).toEqual([wanted, code])
     expect(body.detail).toContain(about)
-    // What never left has no trace.
+    // A request that was never sent has no trace.
     if (more) expect(body.trace).toBeUndefined()
     else expect(body.trace.length).toBeGreaterThan(0)
     const [stage, host] = about.split(': ')
@@ -123,7 +123,7 @@ describe('a refusal says where it came to it', () => {
     expect(body.trace.at(-1)).toMatchObject({ stage: 'registration', outcome: 'upstream_timeout', status: null })
   })
 
-  it('of an address that is none there is no host', async () => {
+  it('an invalid URL has no host in its failure', async () => {
     const { status, body } = await (await newTenant()).post(
       DISCOVER_PATH,
       makeDiscoverBody({ mcp_server_url: 'nowhere' }),

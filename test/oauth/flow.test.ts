@@ -1,5 +1,6 @@
 import { beforeEach, describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
+import { titleOf } from '../../src/kernel/codes.ts'
 import { fail } from '../../src/kernel/errors.ts'
 import { completeCallback } from '../../src/oauth/flow.ts'
 import {
@@ -21,8 +22,8 @@ beforeEach(() => {
   server.token = () => as.respondWithTokens()
 })
 
-describe('a person’s way', () => {
-  it('goes to the server and back, and ends with a token', async () => {
+describe('an authorization flow', () => {
+  it('sends a person to the server and back, and returns a token', async () => {
     const { tenant } = await as.setUpProvider(app, {}, { resource: 'https://mcp.example.com/mcp/', issuer: as.ISSUER })
     const first = await tenant.post('/v2/auth/authenticate', {
       provider: 'example',
@@ -75,7 +76,7 @@ describe('a person’s way', () => {
     ['client_secret_post', { client_id: expect.anything(), client_secret: as.CLIENT_SECRET }, undefined],
     ['client_secret_basic', {}, `Basic ${btoa(`Iv1.8a61f9b3a7aba766:${as.CLIENT_SECRET}`)}`],
     ['none', { client_id: expect.anything() }, undefined],
-  ])('proves the client by %s', async (token_endpoint_auth_method, told, header) => {
+  ])('authenticates the client with %s', async (token_endpoint_auth_method, told, header) => {
     const client_secret = token_endpoint_auth_method === 'none' ? undefined : as.CLIENT_SECRET
     const { tenant } = await as.setUpProvider(app, { token_endpoint_auth_method, client_secret })
     await as.completeAuthentication(app, tenant)
@@ -85,7 +86,7 @@ describe('a person’s way', () => {
     expect(headers.get('Authorization') ?? undefined).toBe(header)
   })
 
-  it('leaves PKCE out where the provider has none', async () => {
+  it('omits PKCE if the provider does not use it', async () => {
     const { tenant } = await as.setUpProvider(app, { uses_pkce: false })
     const begun = await as.completeAuthentication(app, tenant)
     expect(new URL(begun.url).searchParams.has('code_challenge')).toBe(false)
@@ -98,14 +99,14 @@ describe('a person’s way', () => {
     ['salesforce', ['a'], { scope: 'a' }],
     [undefined, ['a', 'offline_access'], { scope: 'a offline_access', prompt: 'consent' }],
     [undefined, [], {}],
-  ])('asks as %s wants it', async (provider_type, scopes, wanted) => {
+  ])('sends the parameters that %s expects', async (provider_type, scopes, wanted) => {
     const { tenant } = await as.setUpProvider(app, { provider_type })
     const { searchParams } = new URL((await as.beginAuthentication(tenant, { scopes })).url)
     const { scope, user_scope, prompt } = Object.fromEntries(searchParams)
     expect(JSON.parse(JSON.stringify({ scope, user_scope, prompt }))).toEqual(wanted)
   })
 
-  it('takes the person’s token of Slack, not the bot’s', async () => {
+  it('stores the token of the person from Slack, not of the bot', async () => {
     const { tenant } = await as.setUpProvider(app, { provider_type: 'slack' })
     server.token = () =>
       Response.json({ ok: true, authed_user: { id: 'U1', access_token: 'xoxp-1', token_type: 'user', scope: 'a,b' } })
@@ -113,7 +114,7 @@ describe('a person’s way', () => {
     expect((await as.beginAuthentication(tenant, { scopes: ['a', 'b'] })).token).toBe('xoxp-1')
   })
 
-  it('comes back by a form too', async () => {
+  it('accepts a callback as a form', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
     const raw = new URLSearchParams({ state: as.readState(begun), code: 'x' }).toString()
@@ -121,7 +122,7 @@ describe('a person’s way', () => {
     expect((await send('POST', '/v2/auth/callback/example', { app, raw, headers })).status).toBe(200)
   })
 
-  it('is not spent by who only looks at the address', async () => {
+  it('does not use up the state on a HEAD request', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
     const look = `/v2/auth/callback/example?state=${as.readState(begun)}&code=x`
@@ -129,14 +130,14 @@ describe('a person’s way', () => {
     expect((await as.visitCallback(app, begun)).status).toBe(200)
   })
 
-  it('asks for what was granted before as well, so that nobody loses it', async () => {
+  it('requests the scopes granted before again, so that the person keeps them', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant, { scopes: ['read'] })
     const more = await as.beginAuthentication(tenant, { scopes: ['write'] })
     expect(new URL(more.url).searchParams.get('scope')).toBe('write read')
   })
 
-  it('begins anew on demand, and what was there serves until the person is back', async () => {
+  it('starts again on request, and keeps the old token until the person is back', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     const { token } = await as.beginAuthentication(tenant)
@@ -147,7 +148,7 @@ describe('a person’s way', () => {
     expect((await as.beginAuthentication(tenant)).token).not.toBe(token)
   })
 
-  it('is the key’s own where no user is named, and takes the provider by its id', async () => {
+  it('belongs to the API key if no user is named, and accepts the id of the provider', async () => {
     const { tenant, provider } = await as.setUpProvider(app)
     const { body } = await tenant.post('/v2/auth/authenticate', { provider: provider.id, user_id: null })
     expect((await as.visitCallback(app, body, {}, { as: provider.id })).status).toBe(200)
@@ -155,7 +156,7 @@ describe('a person’s way', () => {
     expect((await as.beginAuthentication(tenant)).status).toBe('pending')
   })
 
-  it('is repeated by its idempotency key, but a token is never told from memory', async () => {
+  it('replays a started flow under an idempotency key, but never a token', async () => {
     const { tenant } = await as.setUpProvider(app)
     const wish = { provider: 'example', user_id: 'ada' }
     const once = { 'Idempotency-Key': 'once' }
@@ -261,7 +262,7 @@ const cases: Case[] = [
   ['an answer without end', {}, () => new Response('x'.repeat(100_000)), 'upstream_error'],
 ]
 
-describe('the answer', () => {
+describe('the callback', () => {
   it.each(cases)('%s', async (_, answer, token, expected, columns = {}) => {
     const { tenant } = await as.setUpProvider(app, {}, columns)
     server.token = token
@@ -277,10 +278,10 @@ describe('the answer', () => {
       expect(waited.body.detail).toBeTruthy()
       expect((await as.beginAuthentication(tenant)).status).toBe('pending')
     }
-    expect((await as.visitCallback(app, begun, answer)).text).toContain('works no more')
+    expect((await as.visitCallback(app, begun, answer)).text).toContain(titleOf('state_invalid'))
   })
 
-  it('is given five seconds', async () => {
+  it('times out after five seconds', async () => {
     const { tenant } = await as.setUpProvider(app)
     server.token = () => new Promise(() => {})
     const begun = await as.beginAuthentication(tenant)
@@ -297,7 +298,7 @@ describe('the answer', () => {
     ['nought', 0, 3600],
     ['a word', 'soon', 3600],
     ['an object', { a: 1 }, 3600],
-  ])('may say of its end %s', async (_, expires_in, seconds) => {
+  ])('reads an expires_in of %s', async (_, expires_in, seconds) => {
     const { tenant } = await as.setUpProvider(app)
     server.token = () => as.respondWithTokens({ expires_in })
     await as.completeAuthentication(app, tenant)
@@ -305,7 +306,7 @@ describe('the answer', () => {
     expect(Math.abs(Date.parse(expires_at) - Date.now() - seconds * 1000)).toBeLessThan(60_000)
   })
 
-  it('without an end and without a refresh token lasts', async () => {
+  it('stores a token without expiry and refresh token as one that does not expire', async () => {
     const { tenant } = await as.setUpProvider(app)
     server.token = () => as.respondWithTokens({ expires_in: undefined, refresh_token: undefined })
     await as.completeAuthentication(app, tenant)
@@ -320,7 +321,7 @@ describe('a state', () => {
     expect([status, text.includes('works no more')]).toEqual([400, true])
   }
 
-  it('that nobody gave out, or none, leads nowhere', async () => {
+  it('that was never issued is refused', async () => {
     await as.setUpProvider(app)
     const url = (state: string) => ({ url: `https://x.example/?state=${state}` })
     await lost(as.visitCallback(app, url('made-up')))
@@ -332,20 +333,20 @@ describe('a state', () => {
     await lost(send('POST', '/v2/auth/callback/example', { app }))
   })
 
-  it('that comes twice is none', async () => {
+  it('that is sent twice is refused', async () => {
     const { tenant } = await as.setUpProvider(app)
     const state = as.readState(await as.beginAuthentication(tenant))
     await lost(send('GET', `/v2/auth/callback/example?state=${state}&state=${state}&code=x`, { app }))
   })
 
-  it('works once, also for two at once', async () => {
+  it('works once, even for two concurrent callbacks', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
     const all = await Promise.all(Array.from({ length: 5 }, () => as.visitCallback(app, begun)))
     expect(all.map(({ status }) => status).sort()).toEqual([200, 400, 400, 400, 400])
   })
 
-  it('works for ten minutes, and whoever waits learns that nobody came', async () => {
+  it('expires after ten minutes, and a waiting request says so', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
     clock.ahead = 10 * 60_000 + 1000
@@ -354,7 +355,7 @@ describe('a state', () => {
     expect(body).toMatchObject({ status: 'connection_required', error: 'flow_expired' })
   })
 
-  it('is of one provider', async () => {
+  it('works for its own provider only', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.newProvider(tenant, app, { provider_id: 'another' })
     const begun = await as.beginAuthentication(tenant)
@@ -362,7 +363,7 @@ describe('a state', () => {
     expect((await as.visitCallback(app, begun)).status).toBe(200)
   })
 
-  it('takes no code to a server or client that the provider was given meanwhile', async () => {
+  it('sends no code to a server or client that changed meanwhile', async () => {
     const elsewhere = { token_url: 'https://evil.example/token', client_secret: 'other' }
     for (const change of [elsewhere, { client_id: 'another' }]) {
       const { tenant } = await as.setUpProvider(app)
@@ -376,7 +377,7 @@ describe('a state', () => {
     }
   })
 
-  it('is swept away a day after its end', async () => {
+  it('is deleted a day after it expires', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
     clock.ahead = 25 * 3_600_000
@@ -386,8 +387,8 @@ describe('a state', () => {
   })
 })
 
-describe('a database that is away when a person is back', () => {
-  /** The callback as the edge calls it. Trips are counted from the claim of the state, which is the first. */
+describe('a database that is unavailable during the callback', () => {
+  /** Counts round trips from the first, which claims the state. */
   async function backThrough(begun: { url: string }, away: (trip: number) => 'before' | 'after' | false) {
     let trip = 0
     const sound = app.database
@@ -421,7 +422,7 @@ describe('a database that is away when a person is back', () => {
     expect((await tenant.get('/v2/auth/tokens')).body.resources).toMatchObject([{ connected: true }])
   })
 
-  it('for long: the person is told by a page', async () => {
+  it('for long: the person sees an error page', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
     const nowhere = 'postgres://nobody@127.0.0.1:1/none'
@@ -434,8 +435,8 @@ describe('a database that is away when a person is back', () => {
   })
 })
 
-describe('waiting', () => {
-  it('ends as soon as the person is back', async () => {
+describe('waiting for a flow', () => {
+  it('returns as soon as the person is back', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
     const waiting = tenant.get(`/v2/auth/wait/${begun.auth_id}?timeout=30`)
@@ -443,7 +444,7 @@ describe('waiting', () => {
     expect((await waiting).body.status).toBe('completed')
   })
 
-  it('tells what has become of it since, and begins nothing', async () => {
+  it('reports the present state of a completed flow, and starts no new one', async () => {
     const { tenant } = await as.setUpProvider(app)
     server.token = () => as.respondWithTokens({ refresh_token: undefined })
     const begun = await as.completeAuthentication(app, tenant)
@@ -457,7 +458,7 @@ describe('waiting', () => {
   })
 })
 
-it('makes one trip to begin, one with a token at hand, and two to come back', async () => {
+it('takes one round trip to start, one for a valid token and two for the callback', async () => {
   const { tenant } = await as.setUpProvider(app)
   const [first, second, third] = [as.newTripId(), as.newTripId(), as.newTripId()]
   const wish = { provider: 'example', user_id: 'ada' }
@@ -467,7 +468,7 @@ it('makes one trip to begin, one with a token at hand, and two to come back', as
   expect(await Promise.all([first, second, third].map(countTrips))).toEqual([1, 2, 1])
 })
 
-it('says who acted', async () => {
+it('records the actor in the journal', async () => {
   const { tenant } = await as.setUpProvider(app)
   const ids = [unusedId(), unusedId(), unusedId()]
   const wish = { provider: 'example', user_id: 'ada' }
@@ -491,7 +492,7 @@ const HOSTILE_TEXTS = [
   '{{7*7}}',
 ]
 
-describe.each(HOSTILE_TEXTS)('a page told %s', hostile => {
+describe.each(HOSTILE_TEXTS)('a page that receives %s', hostile => {
   it.each(['state', 'code', 'iss', 'error', 'error_description', 'error_uri', 'whatever'])(
     'as %s repeats nothing of it',
     async name => {
@@ -504,7 +505,7 @@ describe.each(HOSTILE_TEXTS)('a page told %s', hostile => {
     },
   )
 
-  it('as the provider’s name writes it harmlessly', async () => {
+  it('as the name of the provider escapes it', async () => {
     const { tenant } = await as.setUpProvider(app, { name: `Name ${hostile}` })
     const { text } = await as.visitCallback(app, await as.beginAuthentication(tenant))
     expect(text).toContain('is connected')
@@ -512,7 +513,7 @@ describe.each(HOSTILE_TEXTS)('a page told %s', hostile => {
   })
 })
 
-it('keeps every secret to itself', async () => {
+it('exposes no secret in responses, logs and events', async () => {
   logLines.length = 0
   const { tenant } = await as.setUpProvider(app)
   const texts: string[] = []
@@ -549,12 +550,16 @@ async function readStoredText(tenant_id: string): Promise<string> {
   const query = sql`select (select json_agg(e)::text from events e where e.tenant_id = ${tenant_id}::uuid)
     || (select json_agg(f)::text from oauth_flows f where f.tenant_id = ${tenant_id}::uuid)
     || (select json_agg(t)::text from oauth_tokens t where t.tenant_id = ${tenant_id}::uuid)
-    || (select json_agg(p)::text from oauth_providers p join workspaces w on w.organization_id = p.organization_id where w.id = ${tenant_id}::uuid)`
+    || (
+      select json_agg(p)::text
+      from oauth_providers p
+      join workspaces w on w.organization_id = p.organization_id
+      where w.id = ${tenant_id}::uuid)`
   const [[row]] = (await runAsSystem(app.database, query)) as [[[string]]]
   return row[0]
 }
 
-it('finds nothing of another workspace or organisation', async () => {
+it('finds no flow or connection of another workspace or organization', async () => {
   const { tenant } = await as.setUpProvider(app)
   const begun = await as.completeAuthentication(app, tenant)
   const stranger = await newTenant({ app })

@@ -1,4 +1,4 @@
-// Ten thousand hostile servers: each ends in a provider that is safe, or in a refusal of the closed set; and nobody is asked who should not be.
+// Ten thousand generated servers: each gives a safe provider or a known error code, and no forbidden request is sent.
 import { afterAll, afterEach, beforeEach, expect, it, vi } from 'vitest'
 import { Failure } from '../../src/kernel/errors.ts'
 import { type HostileServer, hostileServer, toResponse } from '../support/hostile-servers.ts'
@@ -33,7 +33,7 @@ afterAll(() =>
 beforeEach(() => void vi.useFakeTimers())
 afterEach(() => void vi.useRealTimers())
 
-/** What may be asked or kept, written down once more: https, a name of more than one word, nobody's credentials, not ourselves. */
+/** A second implementation of the URL rules: https, a public name, no user info, not this installation. */
 function isPublic(written: string): boolean {
   const { protocol, hostname, username, password } = new URL(written)
   const inside = /(^|\.)(localhost|local|internal|onion)$|^slipway\.example\.com$|\.$/
@@ -45,7 +45,7 @@ function isPublic(written: string): boolean {
   )
 }
 
-/** Stalled answers end when the time does, and no other way. */
+/** A stalled response ends only by the time limit. */
 async function runUntilOver<T>(work: Promise<T>, stalls: boolean): Promise<T> {
   let done = false
   const settled = work.finally(() => {
@@ -82,7 +82,7 @@ async function attemptDiscovery({
     try {
       served.push(JSON.parse(sent.text.replace(/^\ufeff/, '')))
     } catch {
-      // It is no document, then.
+      // Not a document.
     }
     return toResponse(sent)
   }
@@ -115,7 +115,7 @@ async function attemptDiscovery({
 
 type DiscoveredClient = Awaited<ReturnType<typeof discoverAndRegister>['found']>
 
-/** Nothing that was found is weaker than what was published, and all of it can be kept and sent. */
+/** The result is no weaker than the published metadata, and all of it can be stored and sent. */
 function expectSafe(found: DiscoveredClient, served: Record<string, unknown>[]) {
   expect(found).toMatchObject({ uses_pkce: true, code_challenge_method: 'S256', registration: 'dynamic' })
   const { auth_url, token_url, registration_url, revocation_url, registration_client_uri } = found
@@ -124,7 +124,7 @@ function expectSafe(found: DiscoveredClient, served: Record<string, unknown>[]) 
   const published = served.find(one => one.issuer === found.issuer && one.token_endpoint !== undefined)!
   expect(published.code_challenge_methods_supported).toContain('S256')
   expect(published.response_types_supported).toContain('code')
-  // A fragment is never sent, so it is not kept either.
+  // A fragment is never sent, so it is not stored either.
   expect(new URL((published.token_endpoint as string).split('#')[0]!).href).toBe(token_url)
   expect(found.issuer_in_answers).toBe(published.authorization_response_iss_parameter_supported === true)
   const named = served.flatMap(one => (one.authorization_servers as string[] | undefined) ?? [])
@@ -139,7 +139,7 @@ function expectSafe(found: DiscoveredClient, served: Record<string, unknown>[]) 
   if (client_secret_expires_at) expect(client_secret_expires_at).toMatch(/^\d{4}-\d\d-\d\dT/)
 }
 
-it('ends well, or is refused', async () => {
+it('a generated server gives a safe provider or a known error', async () => {
   const property = fc.asyncProperty(hostileServer, async servers => {
     const outcome = await attemptDiscovery(servers)
     outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1)

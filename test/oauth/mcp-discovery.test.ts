@@ -1,4 +1,4 @@
-// Discovery, step by step: what the servers do, and what must come out. A refusal says its code, stage and host.
+// Discovery step by step: what the servers send, and the expected result or failure with code, stage and host.
 import { describe, expect, it, vi } from 'vitest'
 import { Failure } from '../../src/kernel/errors.ts'
 import { metadataUrlsOf } from '../../src/oauth/authorization-server.ts'
@@ -44,7 +44,7 @@ const LONG_TEXT = 'x'.repeat(70_000)
 
 const probeCases: Case[] = [
   [
-    'a sound server, in three questions',
+    'a valid server, with three requests',
     makeValidSites(),
     {
       ...{ issuer: AUTH_ORIGIN, issuer_in_answers: false, resource: `${MCP_ORIGIN}/mcp`, scopes: [], warnings: [] },
@@ -64,7 +64,7 @@ const probeCases: Case[] = [
   ],
   ['the fragment of the address is dropped', makeValidSites(), expectedDiscovery, { server: `${MCP_ORIGIN}/mcp#here` }],
   [
-    'asks by GET where POST is 405',
+    'sends a GET after a 405 to the POST',
     makeValidSites({
       'POST /mcp': 405,
       'GET /mcp': challengeNaming(`${MCP_ORIGIN}/meta`),
@@ -74,12 +74,12 @@ const probeCases: Case[] = [
     expectedDiscovery,
   ],
   [
-    'asks by GET where POST is 404',
+    'sends a GET after a 404 to the POST',
     makeValidSites({ 'POST /mcp': 404, 'GET /mcp': respondWithChallenges('Bearer scope="read"') }),
     { scopes: ['read'] },
   ],
   [
-    'a POST is not sent on, a GET is',
+    'a redirect of a POST is not followed, one of a GET is',
     makeValidSites({
       'POST /mcp': redirectTo('/mcp/'),
       'GET /mcp': redirectTo('/mcp/'),
@@ -88,7 +88,7 @@ const probeCases: Case[] = [
     { scopes: ['read'] },
   ],
   [
-    'every challenge of an answer is read',
+    'every challenge of a response is read',
     makeValidSites({
       'POST /mcp': respondWithChallenges(
         'Basic realm="a, b", Digest nonce="x"',
@@ -99,22 +99,22 @@ const probeCases: Case[] = [
     expectedDiscovery,
   ],
   [
-    'a malformed challenge is passed over',
+    'a malformed challenge is ignored',
     makeValidSites({ 'POST /mcp': respondWithChallenges('Bearer ="') }),
     expectWarnings('challenge_unreadable'),
   ],
-  ['a server that fails when probed may still be found', makeValidSites({ 'POST /mcp': 500 }), expectedDiscovery],
+  ['a server that fails the probe can still be discovered', makeValidSites({ 'POST /mcp': 500 }), expectedDiscovery],
   [
-    'a challenge that names no address',
+    'a challenge without a valid URL',
     makeValidSites({ 'POST /mcp': challengeNaming('/meta') }),
     ['metadata_invalid', PROBE_STAGE, mcp],
   ],
-  ['a host that is not there', {}, ['upstream_error', PROBE_STAGE, mcp]],
-  ['an address that is none', {}, ['invalid_mcp_server_url', '', ''], { server: 'mcp.example.com' }],
-  ['an address on the inside', {}, ['blocked_url', '', '10.0.0.1'], { server: 'https://10.0.0.1/mcp' }],
+  ['a host that does not exist', {}, ['upstream_error', PROBE_STAGE, mcp]],
+  ['an invalid URL', {}, ['invalid_mcp_server_url', '', ''], { server: 'mcp.example.com' }],
+  ['an internal address', {}, ['blocked_url', '', '10.0.0.1'], { server: 'https://10.0.0.1/mcp' }],
   ['nothing but failures', { [MCP_ORIGIN]: { 'POST /mcp': 503 } }, ['upstream_error', PROBE_STAGE, mcp]],
   [
-    'an address that leads elsewhere',
+    'a redirect to another origin',
     { [MCP_ORIGIN]: { 'POST /mcp': redirectTo(AUTH_ORIGIN), 'GET /mcp': redirectTo(AUTH_ORIGIN) } },
     ['blocked_url', PROBE_STAGE, mcp],
   ],
@@ -122,7 +122,7 @@ const probeCases: Case[] = [
 
 const resourceCases: Case[] = [
   [
-    'where a challenge says, then below the well-known path, then at its root',
+    'the URL of a challenge, then the well-known path, then its root',
     makeValidSites({
       'POST /mcp': challengeNaming(`${MCP_ORIGIN}/meta`),
       ...withoutPathMetadata,
@@ -142,7 +142,7 @@ const resourceCases: Case[] = [
     },
   ],
   [
-    'the query of the address belongs to the path',
+    'the query is part of the well-known URL',
     makeValidSites(),
     { resource: `${MCP_ORIGIN}/mcp` },
     {
@@ -153,20 +153,20 @@ const resourceCases: Case[] = [
       ],
     },
   ],
-  ['the same with a slash at the end', withResource(`${MCP_ORIGIN}/mcp/`), { resource: `${MCP_ORIGIN}/mcp/` }],
+  ['the same URL with a trailing slash', withResource(`${MCP_ORIGIN}/mcp/`), { resource: `${MCP_ORIGIN}/mcp/` }],
   [
-    'the address has the slash',
+    'the server URL has the trailing slash',
     withResource(`${MCP_ORIGIN}/mcp`),
     { resource: `${MCP_ORIGIN}/mcp` },
     { server: `${MCP_ORIGIN}/mcp/` },
   ],
   ['the whole origin', withResource(MCP_ORIGIN), { resource: MCP_ORIGIN }],
   [
-    'a part of the path that ends within a segment',
+    'a path prefix that ends within a segment',
     withResource(`${MCP_ORIGIN}/mc`),
     ['resource_mismatch', RESOURCE_STAGE, mcp],
   ],
-  ['what lies below the address', withResource(`${MCP_ORIGIN}/mcp/more`), ['resource_mismatch', RESOURCE_STAGE, mcp]],
+  ['a path below the server', withResource(`${MCP_ORIGIN}/mcp/more`), ['resource_mismatch', RESOURCE_STAGE, mcp]],
   ['another origin', withResource('https://mcp.example.net/mcp'), ['resource_mismatch', RESOURCE_STAGE, mcp]],
   [
     'another query',
@@ -174,8 +174,12 @@ const resourceCases: Case[] = [
     ['resource_mismatch', RESOURCE_STAGE, mcp],
     { server: `${MCP_ORIGIN}/mcp?team=1` },
   ],
-  ['user info in it', withResource('https://a:b@mcp.example.com/mcp'), ['resource_mismatch', RESOURCE_STAGE, mcp]],
-  ['no address at all', withResource('mcp'), ['resource_mismatch', RESOURCE_STAGE, mcp]],
+  [
+    'a resource with user info',
+    withResource('https://a:b@mcp.example.com/mcp'),
+    ['resource_mismatch', RESOURCE_STAGE, mcp],
+  ],
+  ['a resource that is not a URL', withResource('mcp'), ['resource_mismatch', RESOURCE_STAGE, mcp]],
   ['null', withResource(null), ['metadata_invalid', RESOURCE_STAGE, mcp]],
   [
     'no authorization server',
@@ -183,7 +187,7 @@ const resourceCases: Case[] = [
     ['metadata_invalid', RESOURCE_STAGE, mcp],
   ],
   [
-    'a failure is no reason to look on',
+    'a failure ends the search',
     makeValidSites({
       [`${RESOURCE_METADATA_PATH}/mcp`]: 500,
       [RESOURCE_METADATA_PATH]: makeResourceMetadata(MCP_ORIGIN, AUTH_ORIGIN),
@@ -192,7 +196,7 @@ const resourceCases: Case[] = [
     { asks: [`POST ${MCP_ORIGIN}/mcp`, `GET ${MCP_ORIGIN}${RESOURCE_METADATA_PATH}/mcp`] },
   ],
   [
-    'neither is being over a rate',
+    'a rate limit ends the search',
     makeValidSites({ [`${RESOURCE_METADATA_PATH}/mcp`]: 429 }),
     ['upstream_error', RESOURCE_STAGE, mcp],
   ],
@@ -215,17 +219,17 @@ const resourceCases: Case[] = [
     expectedDiscovery,
   ],
   [
-    'what is no JSON object is passed over, whatever it says it is',
+    'a body that is not a JSON object is ignored, whatever its content type',
     makeValidSites({ 'POST /mcp': challengeNaming(`${MCP_ORIGIN}/meta`), '/meta': respondWithJson(200, ['no']) }),
     expectedDiscovery,
   ],
   [
-    'a page of any length is passed over',
+    'a page of any length is ignored',
     makeValidSites({ 'POST /mcp': challengeNaming(`${MCP_ORIGIN}/meta`), '/meta': respondWithHtml(70_000) }),
     expectedDiscovery,
   ],
   [
-    'what is a JSON object is taken, whatever it says it is',
+    'a JSON object is accepted, whatever its content type',
     makeValidSites({
       [`${RESOURCE_METADATA_PATH}/mcp`]: respondWithStatus(
         200,
@@ -235,17 +239,17 @@ const resourceCases: Case[] = [
     expectedDiscovery,
   ],
   [
-    'a document without end',
+    'an endless document',
     makeValidSites({ [`${RESOURCE_METADATA_PATH}/mcp`]: { LONG: LONG_TEXT } }),
     ['upstream_error', RESOURCE_STAGE, mcp],
   ],
   [
-    'one on http',
+    'a URL on http',
     makeValidSites({ 'POST /mcp': challengeNaming('http://mcp.example.com/m') }),
     ['blocked_url', RESOURCE_STAGE, mcp],
   ],
   [
-    'one on the inside',
+    'an internal URL',
     makeValidSites({ 'POST /mcp': challengeNaming('https://169.254.169.254/') }),
     ['blocked_url', RESOURCE_STAGE, '169.254.169.254'],
   ],
@@ -254,7 +258,7 @@ const resourceCases: Case[] = [
 const expectedLegacy = { resource: null, issuer: MCP_ORIGIN, warnings: ['legacy_discovery'] }
 const legacyCases: Case[] = [
   [
-    'wants authorization, and is its own authorization server',
+    'requires authorization, and is its own authorization server',
     {
       [MCP_ORIGIN]: {
         '/mcp': respondWithChallenges('Bearer'),
@@ -265,7 +269,7 @@ const legacyCases: Case[] = [
     expectedLegacy,
   ],
   [
-    'asks for none, but its origin is an authorization server',
+    'requires none, but its origin is an authorization server',
     {
       [MCP_ORIGIN]: {
         '/mcp': 200,
@@ -276,12 +280,12 @@ const legacyCases: Case[] = [
     expectedLegacy,
   ],
   [
-    'wants authorization and publishes nothing',
+    'requires authorization and publishes nothing',
     { [MCP_ORIGIN]: { '/mcp': 401 } },
     ['metadata_invalid', SERVER_STAGE, mcp],
   ],
   [
-    'the default endpoints, where they are allowed',
+    'the default endpoints, if they are allowed',
     { [MCP_ORIGIN]: { '/mcp': 403, 'POST /register': respondWithJson(201, { client_id: 'made' }) } },
     {
       ...{
@@ -301,7 +305,7 @@ const legacyCases: Case[] = [
     ['upstream_error', SERVER_STAGE, mcp],
   ],
   [
-    'nothing there at all',
+    'a server without authorization',
     { [MCP_ORIGIN]: {} },
     ['oauth_not_required', PROBE_STAGE, mcp],
     { options: { defaultEndpoints: true } },
@@ -320,27 +324,27 @@ const metadataAt = (issuer: string, where: string, more = {}): Sites => ({
 const TENANT = `${AUTH_ORIGIN}/tenant`
 const serverCases: Case[] = [
   [
-    'the first that can be used',
+    'the first usable server',
     listingServers(`${AUTH_ORIGIN}/none`, 'http://auth.example.com', AUTH_ORIGIN),
     expectWarnings('server_skipped', 'server_skipped'),
   ],
   [
-    'if none can, the fault of the first',
+    'the failure of the first if none is usable',
     listingServers('https://10.0.0.1', `${AUTH_ORIGIN}/none`),
     ['blocked_url', SERVER_STAGE, '10.0.0.1'],
   ],
   [
-    'not more than eight are tried',
+    'at most eight are tried',
     listingServers(...Array.from({ length: 8 }, (_, i) => `https://10.0.0.${i}`), AUTH_ORIGIN),
     ['blocked_url', SERVER_STAGE, '10.0.0.0'],
   ],
   ['one that is a number', listingServers(1), ['metadata_invalid', RESOURCE_STAGE, mcp]],
-  ['one that is no address', listingServers('auth'), ['blocked_url', SERVER_STAGE, '']],
+  ['one that is not a URL', listingServers('auth'), ['blocked_url', SERVER_STAGE, '']],
   ['one with a query', listingServers(`${AUTH_ORIGIN}?a=b`), ['metadata_invalid', SERVER_STAGE, auth]],
   ['one that publishes nothing', listingServers(`${AUTH_ORIGIN}/none`), ['metadata_invalid', SERVER_STAGE, auth]],
   ['one that fails', makeValidSites({}, { [SERVER_METADATA_PATH]: 502 }), ['upstream_error', SERVER_STAGE, auth]],
   [
-    'one that is not there',
+    'one that does not exist',
     listingServers('https://auth.example.net'),
     ['upstream_error', SERVER_STAGE, 'auth.example.net'],
   ],
@@ -356,7 +360,7 @@ const serverCases: Case[] = [
     ['metadata_invalid', SERVER_STAGE, auth],
   ],
   [
-    'an issuer without: OpenID',
+    'an issuer without a path: OpenID',
     makeValidSites({}, { [SERVER_METADATA_PATH]: undefined, [OIDC_METADATA_PATH]: makeServerMetadata(AUTH_ORIGIN) }),
     expectedDiscovery,
   ],
@@ -372,33 +376,33 @@ const serverCases: Case[] = [
   ],
   ['no issuer', makeSitesWithMetadata({ issuer: null }), ['metadata_invalid', SERVER_STAGE, auth]],
   [
-    'a slash more on an empty path',
+    'an additional slash on an empty path',
     makeSitesWithMetadata({ issuer: `${AUTH_ORIGIN}/` }),
     { issuer: `${AUTH_ORIGIN}/`, warnings: ['issuer_slash'] },
   ],
   [
-    'a slash less on an empty path',
+    'a missing slash on an empty path',
     { ...listingServers(`${AUTH_ORIGIN}/`) },
     { issuer: AUTH_ORIGIN, warnings: ['issuer_slash'] },
   ],
   [
-    'a slash more on a path',
+    'an additional slash on a path',
     metadataAt(TENANT, `${SERVER_METADATA_PATH}/tenant`, { issuer: `${TENANT}/` }),
     ['issuer_mismatch', SERVER_STAGE, auth],
   ],
   [
-    'no methods of PKCE',
+    'no PKCE methods',
     makeSitesWithMetadata({ code_challenge_methods_supported: null }),
     ['pkce_unsupported', SERVER_STAGE, auth],
   ],
   [
-    'no methods of PKCE, where the organisation assumes S256 of that host',
+    'no PKCE methods, and the organization assumes S256',
     makeSitesWithMetadata({ code_challenge_methods_supported: undefined }),
     { uses_pkce: true, code_challenge_method: 'S256', warnings: ['pkce_assumed'] },
     { options: { assumeS256: host => host === auth } },
   ],
   [
-    'other methods of PKCE, whatever is assumed',
+    'other PKCE methods, even if S256 is assumed',
     makeSitesWithMetadata({ code_challenge_methods_supported: ['plain', 's256'] }),
     ['pkce_unsupported', SERVER_STAGE, auth],
     { options: { assumeS256: () => true } },
@@ -460,7 +464,7 @@ const serverCases: Case[] = [
   [
     'a grant without refreshing',
     makeSitesWithMetadata({ grant_types_supported: ['authorization_code'] }),
-    { refreshes: false },
+    { supports_refresh: false },
   ],
   [
     'all members are there, and those without a meaning are null',
@@ -533,7 +537,7 @@ describe.each([
       const [code, stage, host] = out as ExpectedRefusal
       expect(failure.code).toBe(code)
       if (stage) expect(failure.extra.about.split(': ').slice(0, host ? 2 : 1)).toEqual(host ? [stage, host] : [stage])
-      // Nothing is registered at a server that is refused.
+      // No client is registered at a refused server.
       expect(asked().filter(one => /register/.test(one))).toEqual([])
     } else {
       expect(await found).toMatchObject(out)
@@ -543,7 +547,7 @@ describe.each([
   })
 })
 
-it('leaves an answer without end unread', async () => {
+it('does not read an endless response', async () => {
   let left = false
   const endless = () =>
     new Response(
@@ -561,7 +565,7 @@ it('leaves an answer without end unread', async () => {
   expect(left).toBe(true)
 })
 
-it('waits for nobody longer than it may', async () => {
+it('respects the time limit', async () => {
   vi.useFakeTimers()
   try {
     const { found } = discoverAndRegister({ [MCP_ORIGIN]: () => new Promise(() => {}) })
@@ -573,7 +577,7 @@ it('waits for nobody longer than it may', async () => {
   }
 })
 
-it('tells a foreign server’s words in one harmless line', async () => {
+it('quotes the text of a server in one escaped line', async () => {
   const issuer = `https://evil.example.com/<script>'${'x'.repeat(300)}`
   const { found } = discoverAndRegister(makeSitesWithMetadata({ issuer }))
   const { extra } = await found.then(
@@ -584,7 +588,7 @@ it('tells a foreign server’s words in one harmless line', async () => {
   expect(extra.about.length).toBeLessThan(400)
 })
 
-it('keeps user info and queries of foreign addresses out of what it says', async () => {
+it('leaves user info and queries of URLs out of its messages', async () => {
   const { found } = discoverAndRegister(
     makeSitesWithMetadata({ issuer: 'https://user:hush@auth.example.com/?token=hush' }),
   )
@@ -595,7 +599,7 @@ it('keeps user info and queries of foreign addresses out of what it says', async
   expect(JSON.stringify(extra)).not.toContain('hush')
 })
 
-it('looks for metadata where the MCP SDK does', async () => {
+it('requests the same metadata URLs as the MCP SDK', async () => {
   const { buildDiscoveryUrls } = await import('@modelcontextprotocol/client')
   for (const issuer of [AUTH_ORIGIN, `${AUTH_ORIGIN}/`, TENANT, `${TENANT}/`, `${TENANT}/v2.0`]) {
     const theirs = buildDiscoveryUrls(issuer).map(({ url }) => url.href)

@@ -19,7 +19,7 @@ const countTokens = async ({ organization_id }: Tenant) => {
 }
 
 describe('deleting a provider', () => {
-  it('revokes what people granted, in every workspace of the organisation, and nothing of another', async () => {
+  it('revokes the tokens of all workspaces of the organization, and no others', async () => {
     const [{ tenant }, { tenant: other }] = [await as.setUpProvider(app), await as.setUpProvider(app)]
     const second = (await tenant.owner.post('/workspaces', { display_name: 'Second' })).body.id
     const inside = { 'X-Tenant-Id': second }
@@ -43,7 +43,7 @@ describe('deleting a provider', () => {
     expect([await countTokens(tenant), await countTokens(other)]).toEqual([0, 1])
   })
 
-  it('goes on where its server refuses', async () => {
+  it('succeeds even if the server refuses', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     server.revocation = () => new Response(null, { status: 500 })
@@ -51,7 +51,7 @@ describe('deleting a provider', () => {
     expect(await countTokens(tenant)).toBe(0)
   })
 
-  it('revokes nothing when it is not deleted', async () => {
+  it('revokes nothing if the deletion is refused', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     expect((await tenant.delete(getProviderPath('example'), undefined, { 'If-Match': '"99"' })).status).toBe(412)

@@ -47,8 +47,8 @@ afterEach(() => {
 const registrations = () =>
   world.requests.filter(({ method, url }) => method === 'POST' && url === `${AUTH_ORIGIN}/register`)
 
-describe('discovering', () => {
-  it('makes a provider of an MCP server, with a client of its own', async () => {
+describe('discovery', () => {
+  it('creates a provider from an MCP server, with a client of its own', async () => {
     const tenant = await newTenant()
     const made = await tenant.post(DISCOVER_PATH, makeDiscoverBody())
     expect(made.status).toBe(200)
@@ -92,7 +92,7 @@ describe('discovering', () => {
     expect(await countReservations(tenant)).toBe(0)
   })
 
-  it('takes a client and scopes that are given, and registers none', async () => {
+  it('uses a given client and given scopes, and registers no client', async () => {
     const tenant = await newTenant()
     const given = { client_id: 'mine', client_secret: 'my-secret-6650', scopes: ['a', 'b'] }
     const { body } = await tenant.post(DISCOVER_PATH, makeDiscoverBody(given))
@@ -114,7 +114,7 @@ describe('discovering', () => {
     [{ provider_id: unusedId() }, 'provider_id'],
     [{ provider_id: 'mcp-discover' }, 'provider_id'],
     [{ name: ' ' }, 'name'],
-  ])('does not take %j', async (over, member) => {
+  ])('refuses %j', async (over, member) => {
     const { status, body } = await (await newTenant()).post(DISCOVER_PATH, makeDiscoverBody(over))
     expect([status, body.code, body.errors[0].loc[1]]).toEqual([422, 'invalid_request', member])
     expect(world.requests).toEqual([])
@@ -125,13 +125,13 @@ describe('discovering', () => {
     ['https://10.0.0.1/mcp', 'blocked_url'],
     ['http://mcp.example.com/mcp', 'blocked_url'],
     ['http://slipway.test/mcp', 'blocked_url'],
-  ])('does not go to %s', async (mcp_server_url, code) => {
+  ])('refuses to connect to %s', async (mcp_server_url, code) => {
     const { status, body } = await (await newTenant()).post(DISCOVER_PATH, makeDiscoverBody({ mcp_server_url }))
     expect([status, body.code]).toEqual([422, code])
     expect(world.requests).toEqual([])
   })
 
-  it('reads a list of PKCE methods that is not there as the organisation says', async () => {
+  it('assumes S256 for the hosts that the organization lists', async () => {
     world = makeMcpServer({ server: { code_challenge_methods_supported: undefined } })
     foreignServers.fetch = world
     const tenant = await newTenant()
@@ -144,7 +144,7 @@ describe('discovering', () => {
     expect((await tenant.get(getProviderPath('found'))).body.warnings).toMatchObject([{ code: 'pkce_assumed' }])
   })
 
-  it('needs to know its workspace from an organisation key', async () => {
+  it('needs a workspace if the key belongs to an organization', async () => {
     const { owner, tenant_id } = await newTenant()
     expect((await owner.post(DISCOVER_PATH, makeDiscoverBody())).body.code).toBe('workspace_required')
     expect((await owner.post(`${DISCOVER_PATH}?dry_run=true`, makeDiscoverBody())).body.code).toBe('workspace_required')
@@ -153,7 +153,7 @@ describe('discovering', () => {
 })
 
 describe('a dry run', () => {
-  it('says what would be made, and writes and registers nothing', async () => {
+  it('returns the provider that would be created, and stores and registers nothing', async () => {
     const tenant = await newTenant()
     const { status, body } = await tenant.post(`${DISCOVER_PATH}?dry_run=true`, makeDiscoverBody())
     expect(status).toBe(200)
@@ -179,7 +179,7 @@ describe('a dry run', () => {
     expect([taken.status, taken.body.code]).toEqual([409, 'provider_id_conflict'])
   })
 
-  it('refuses where the real one would', async () => {
+  it('fails like the real discovery', async () => {
     world = makeMcpServer({ server: { registration_endpoint: undefined } })
     foreignServers.fetch = world
     const tenant = await newTenant()
@@ -190,8 +190,8 @@ describe('a dry run', () => {
   })
 })
 
-describe('the name', () => {
-  it('is found taken before anyone is asked', async () => {
+describe('the name of a provider', () => {
+  it('is checked before any request to a server', async () => {
     const tenant = await newTenant()
     await tenant.post(DISCOVER_PATH, makeDiscoverBody())
     world.requests.length = 0
@@ -203,7 +203,7 @@ describe('the name', () => {
     expect(world.requests).toEqual([])
   })
 
-  it('is had by one of many at the same time, and one client is registered', async () => {
+  it('goes to one of several concurrent requests, and one client is registered', async () => {
     const tenant = await newTenant()
     const replies = await Promise.all(Array.from({ length: 8 }, () => tenant.post(DISCOVER_PATH, makeDiscoverBody())))
     expect(replies.map(reply => reply.status).sort()).toEqual([200, ...Array(7).fill(409)])
@@ -211,7 +211,7 @@ describe('the name', () => {
     expect((await tenant.get(PROVIDERS_PATH)).body).toHaveLength(1)
   })
 
-  it('is held against a provider by hand meanwhile, and free again after a failure', async () => {
+  it('is reserved during discovery, and free after a failure', async () => {
     const tenant = await newTenant()
     const byHand = {
       ...makeDiscoverBody(),
@@ -232,7 +232,7 @@ describe('the name', () => {
     expect((await tenant.post(PROVIDERS_PATH, byHand)).status).toBe(200)
   })
 
-  it('is not held for ever by who never came back', async () => {
+  it('is free again when its reservation expires', async () => {
     const tenant = await newTenant()
     const stuck = makeMcpServer()
     const later = Promise.withResolvers<void>()
@@ -254,8 +254,8 @@ describe('the name', () => {
   })
 })
 
-describe('repeated under its key', () => {
-  it('answers the same and asks nobody', async () => {
+describe('a retry under an idempotency key', () => {
+  it('returns the same response without requests to servers', async () => {
     const tenant = await newTenant()
     const first = await tenant.post(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k'))
     world.requests.length = 0
@@ -266,7 +266,7 @@ describe('repeated under its key', () => {
     expect([other.status, other.body.code]).toEqual([422, 'idempotency_key_reused'])
   })
 
-  it('is told that the first is still in flight', async () => {
+  it('is refused while the first request is in flight', async () => {
     const tenant = await newTenant()
     const replies = await Promise.all(
       Array.from({ length: 5 }, () => tenant.post(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k'))),
@@ -278,7 +278,7 @@ describe('repeated under its key', () => {
     expect(registrations()).toHaveLength(1)
   })
 
-  it('is tried anew after a failure', async () => {
+  it('runs again after a failure', async () => {
     const tenant = await newTenant()
     foreignServers.fetch = makeFakeFetch({})
     expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k'))).status).toBe(502)
@@ -287,8 +287,8 @@ describe('repeated under its key', () => {
   })
 })
 
-describe('when the second trip fails', () => {
-  /** The verb as the edge calls it, with a database that is not always there. */
+describe('when the insert fails', () => {
+  /** Runs the verb with a database that fails at times. */
   async function discoverThrough(tenant: Tenant, failing: (database: Database) => Database) {
     const caller: Caller = {
       ...getServices(),
@@ -307,7 +307,7 @@ describe('when the second trip fails', () => {
   }
   const away = () => fail('database_unavailable')
 
-  it('removes the fresh client upstream, and the reservation, when a key is revoked meanwhile', async () => {
+  it('unregisters the new client and releases the name if the key was revoked meanwhile', async () => {
     const tenant = await newTenant()
     const key = (await tenant.post('/workspaces/current/api-keys', { description: 'short-lived' })).body
     foreignServers.fetch = async (input, init) => {
@@ -321,7 +321,7 @@ describe('when the second trip fails', () => {
     expect((await tenant.get(PROVIDERS_PATH)).body).toEqual([])
   })
 
-  it('removes the fresh client upstream when the database is away for the write', async () => {
+  it('unregisters the new client if the database is unavailable for the insert', async () => {
     const tenant = await newTenant()
     const failing = (database: Database): Database => {
       let trip = 0
@@ -332,7 +332,7 @@ describe('when the second trip fails', () => {
     expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).status).toBe(200)
   })
 
-  it('removes the fresh client upstream when the database does not come back', async () => {
+  it('unregisters the new client if the database stays unavailable', async () => {
     const tenant = await newTenant()
     const failing = (database: Database): Database => {
       let trip = 0
@@ -344,7 +344,7 @@ describe('when the second trip fails', () => {
     expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).status).toBe(200)
   })
 
-  it('keeps the client when only the reply of the write was lost', async () => {
+  it('keeps the client if only the reply of the insert was lost', async () => {
     const tenant = await newTenant()
     const failing = (database: Database): Database => {
       let trip = 0
@@ -359,7 +359,7 @@ describe('when the second trip fails', () => {
   })
 })
 
-it('leaves one event, and no secret in any answer, event, trace or line of the log', async () => {
+it('writes one event, and no secret in responses, events, traces or logs', async () => {
   const tenant = await newTenant()
   const replies = [
     await tenant.post(
@@ -385,7 +385,7 @@ it('leaves one event, and no secret in any answer, event, trace or line of the l
   expect(trace).not.toContain('query-secret-1188')
 })
 
-it('makes one trip before and one after, one for a dry run and for a replay, and none for what cannot be', async () => {
+it('takes two round trips, one for a dry run or a replay, and none for an invalid URL', async () => {
   const tenant = await newTenant()
   const counted = async (path: string, body: object, headers: Record<string, string> = {}) => {
     const id = `trip-discover-${unusedId()}`

@@ -87,7 +87,7 @@ async function newOrganization(maker: 'victim' | 'attacker', role_id = EDITOR) {
 }
 
 describe('an Editor of another workspace who changes the endpoints of a provider', () => {
-  describe.each(['victim', 'attacker'] as const)('that the %s’s workspace made', maker => {
+  describe.each(['victim', 'attacker'] as const)('that the workspace of the %s made', maker => {
     it.each(Object.keys(victimActions) as (keyof typeof victimActions)[])(
       'receives nothing when the victim %s',
       async what => {
@@ -116,7 +116,7 @@ describe('an Editor of another workspace who changes the endpoints of a provider
 })
 
 describe('a provider', () => {
-  it('is its workspace’s to change and delete while no other workspace uses it', async () => {
+  it('can be changed and deleted by its workspace while no other workspace uses it', async () => {
     const { victim, attacker, begun } = await newOrganization('attacker', ADMIN)
     const rename = async () => (await attacker.patch(getProviderPath('example'), { name: 'Mine' })).status
     expect(await rename()).toBe(403)
@@ -134,7 +134,7 @@ describe('a provider', () => {
     expect((await attacker.delete(getProviderPath('example'))).status).toBe(204)
   })
 
-  it('names the workspace that made it, and becomes the organization’s when that is deleted', async () => {
+  it('names the workspace that made it, until that workspace is deleted', async () => {
     const { victim, attacker } = await newOrganization('attacker')
     const maker = async () => (await victim.get(getProviderPath('example'))).body.made_by_workspace
     expect(await maker()).toBe(attacker.tenant_id)
@@ -144,7 +144,7 @@ describe('a provider', () => {
     expect((await victim.patch(getProviderPath('example'), { name: 'x' })).body.code).toBe('provider_not_yours')
   })
 
-  it('is changed in one trip by an organization key with the permission, in any workspace, and by no other', async () => {
+  it('is changed in one round trip by an organization key with the permission only', async () => {
     const { victim, attacker } = await newOrganization('victim')
     const permissions = ['deployments:update', 'organization:read']
     const keyWith = async (names: string[]) =>
@@ -165,11 +165,11 @@ describe('a provider', () => {
   })
 })
 
-describe('a change by someone who may', () => {
+describe('a permitted change', () => {
   const change = (victim: Tenant, patch: object) =>
     victim.owner.patch(getProviderPath('example'), patch, { 'X-Tenant-Id': victim.tenant_id })
 
-  it.each(ENDPOINTS)('of %s needs the client’s secret again, unless nothing changes', async member => {
+  it.each(ENDPOINTS)('of %s needs the client secret again, unless the value is the stored one', async member => {
     const { victim } = await newOrganization('victim')
     const { status, body } = await change(victim, endpointAtEvil(member))
     expect([status, body.code]).toEqual([400, 'secret_required'])
@@ -179,7 +179,7 @@ describe('a change by someone who may', () => {
     expect((await change(victim, { ...endpointAtEvil(member), client_secret: 'another' })).status).toBe(200)
   })
 
-  it('needs no secret where there is none, or where it is given up', async () => {
+  it('needs no secret if there is none, or if the change removes it', async () => {
     const { tenant } = await as.setUpProvider(app, { client_secret: null })
     expect((await tenant.patch(getProviderPath('example'), endpointAtEvil('token_url'))).status).toBe(200)
     const { victim } = await newOrganization('victim')
@@ -224,7 +224,7 @@ describe('a change by someone who may', () => {
   )
 })
 
-describe('a provider’s row that is changed by any other way', () => {
+describe('a provider row that is changed outside the API', () => {
   const moved = async (victim: Tenant, assignments: string) => {
     const which = sql`organization_id = ${victim.organization_id}::uuid and provider_id = 'example'`
     await runAsSystem(app.database, sql`update oauth_providers set ${sql.raw(assignments)} where ${which}`)
@@ -241,7 +241,7 @@ describe('a provider’s row that is changed by any other way', () => {
     },
   )
 
-  it('refuses a new connection until the secret is given again', async () => {
+  it('refuses new connections until the secret is sent again', async () => {
     const { victim } = await newOrganization('victim')
     await moved(victim, urls)
     const begun = await as.beginAuthentication(victim, { user_id: 'new' })
@@ -251,7 +251,7 @@ describe('a provider’s row that is changed by any other way', () => {
     expectNothingStolen()
   })
 
-  it('loses the token of its registration where that goes elsewhere', async () => {
+  it('loses its management token if the management URL moves to another origin', async () => {
     const { victim } = await newOrganization('victim')
     await moved(victim, `registration_client_uri = '${as.ISSUER}/one', registration_access_token = 'sealed'`)
     await moved(victim, `registration_client_uri = '${EVIL_ORIGIN}/one'`)
@@ -261,8 +261,8 @@ describe('a provider’s row that is changed by any other way', () => {
   })
 })
 
-describe('at the same moment', () => {
-  it('a connection that begins is refused to the change, or ended by it', async () => {
+describe('concurrently', () => {
+  it('a starting connection makes the change fail, or is ended by it', async () => {
     const { victim, attacker } = await newOrganization('attacker')
     await victim.delete('/v2/auth/tokens?provider=example&user_id=ada')
     const patch = { ...allEndpointsAtEvil, client_secret: 'another' }
@@ -283,7 +283,7 @@ describe('at the same moment', () => {
     expectNothingStolen()
   })
 
-  it('a connection that begins is refused to the deletion, or finds no provider', async () => {
+  it('a starting connection makes the deletion fail, or finds no provider', async () => {
     const { victim, attacker } = await newOrganization('attacker', ADMIN)
     for (let round = 0; round < 6; round++) {
       const provider = `d${round}`
@@ -296,7 +296,7 @@ describe('at the same moment', () => {
     }
   })
 
-  it('a refresh that is under way at the old server gives its token to no one after the change', async () => {
+  it('a refresh in progress at the old server returns no token after the change', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     clock.ahead = 2 * HOUR
@@ -313,7 +313,7 @@ describe('at the same moment', () => {
     expectNothingStolen()
   })
 
-  it('a code that is exchanged at the old server connects no one after the change', async () => {
+  it('a code exchange in progress at the old server connects nobody after the change', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
     server.token = async () => {
@@ -326,7 +326,7 @@ describe('at the same moment', () => {
   })
 })
 
-it('tells how many connections a change ended', async () => {
+it('the event of a change counts the connections that it ended', async () => {
   const { tenant } = await as.setUpProvider(app)
   await as.completeAuthentication(app, tenant)
   const id = unusedId()

@@ -69,8 +69,8 @@ const atOther = {
   },
 }
 
-describe('a re-check', () => {
-  it('finds a server healthy that is as it was, and registers nothing', async () => {
+describe('a check', () => {
+  it('reports an unchanged server as healthy, and registers nothing', async () => {
     const { tenant, provider } = await discoverProvider()
     const { status, body, headers } = await tenant.post(RECHECK_PATH)
     expect(status).toBe(200)
@@ -81,7 +81,7 @@ describe('a re-check', () => {
     expect(await readEvents(headers.get('X-Request-Id')!)).toMatchObject([{ type: 'oauth_provider.checked' }])
   })
 
-  it('takes over the endpoints that the same issuer has moved', async () => {
+  it('updates endpoints that the same issuer moved', async () => {
     const { tenant, provider } = await discoverProvider()
     world.said.server = { token_endpoint: `${AUTH_ORIGIN}/v2/token` }
     clock.ahead = HOUR
@@ -95,7 +95,7 @@ describe('a re-check', () => {
     expect(await readProvider(tenant, 'found')).toMatchObject(CLIENT_SECRETS)
   })
 
-  it('finds out that the authorization server is another one, which never sees the client', async () => {
+  it('reports another authorization server, and sends it no client', async () => {
     const { tenant, provider } = await discoverProvider()
     world = makeMcpServer(otherServer, { [OTHER_ORIGIN]: atOther })
     foreignServers.fetch = world
@@ -112,9 +112,9 @@ describe('a re-check', () => {
     expect((await tenant.post(RECHECK_PATH)).body.health).toBe('healthy')
   })
 
-  it('leaves people connected to the server that they granted it, and refreshes nowhere else', async () => {
+  it('keeps people connected to the previous server, and refreshes only there', async () => {
     const grants: string[] = []
-    /** The authorization server of before still gives tokens, whatever the MCP server says. */
+    /** The previous authorization server still issues tokens. */
     const also =
       (others: typeof world): typeof fetch =>
       async (input, init) => {
@@ -140,7 +140,7 @@ describe('a re-check', () => {
     expect(world.requests).toEqual([])
   })
 
-  it('does not take a stand-in for a change', async () => {
+  it('does not report a skipped server as changed', async () => {
     world = makeMcpServer(
       { resource: { authorization_servers: [AUTH_ORIGIN, OTHER_ORIGIN] } },
       { [OTHER_ORIGIN]: atOther },
@@ -155,14 +155,14 @@ describe('a re-check', () => {
   it.each([
     [503, 'unreachable', 'upstream_error'],
     [404, 'degraded', 'metadata_invalid'],
-  ])('tells a server that answers %i as %s', async (status, health, code) => {
+  ])('reports a server that answers %i as %s', async (status, health, code) => {
     const { tenant, provider } = await discoverProvider()
     world.said.status = status
     const { body } = await tenant.post(RECHECK_PATH)
     expect(body).toMatchObject({ ...provider, health, health_detail: expect.stringContaining(code) })
   })
 
-  it('tells a server that nobody reaches as unreachable', async () => {
+  it('reports a server without a connection as unreachable', async () => {
     const { tenant } = await discoverProvider()
     foreignServers.fetch = makeFakeFetch({})
     const { status, body } = await tenant.post(RECHECK_PATH)
@@ -170,7 +170,7 @@ describe('a re-check', () => {
     expect(body.trace.at(-1).outcome).toBe('upstream_error')
   })
 
-  it('tells what does not fit any more as degraded', async () => {
+  it('reports a mismatch as degraded', async () => {
     const { tenant } = await discoverProvider()
     world.said.server = { token_endpoint_auth_methods_supported: ['none'] }
     expect((await tenant.post(RECHECK_PATH)).body.health).toBe('degraded')
@@ -179,7 +179,7 @@ describe('a re-check', () => {
     expect([body.health, body.health_detail]).toEqual(['degraded', expect.stringContaining('pkce_unsupported')])
   })
 
-  it('tells a client whose secret has run out', async () => {
+  it('reports an expired client secret', async () => {
     world.said.client = { client_secret_expires_at: secondsInDays(10) }
     const { tenant } = await discoverProvider()
     expect((await tenant.post(RECHECK_PATH)).body.health).toBe('healthy')
@@ -188,7 +188,7 @@ describe('a re-check', () => {
     expect(world.clients.size).toBe(1)
   })
 
-  it('asks the endpoints of a provider by hand whether anyone is there', async () => {
+  it('checks that the endpoints of a provider made by hand respond', async () => {
     const tenant = await newTenant()
     const byHand = {
       ...NewProvider.meta()!.example!,
@@ -209,7 +209,7 @@ describe('a re-check', () => {
     expect((await tenant.post(RECHECK_PATH)).body.health).toBe('unreachable')
   })
 
-  it('makes one trip before and one after, and none is asked for a replay', async () => {
+  it('takes two round trips, and a replay sends no requests', async () => {
     const { tenant } = await discoverProvider()
     const counted = async () => {
       const id = `trip-recheck-${unusedId()}`
@@ -222,7 +222,7 @@ describe('a re-check', () => {
     ])
   })
 
-  it('is nothing of another organisation, and not for those who only read', async () => {
+  it('is refused for another organization and without the permission to update', async () => {
     const { tenant } = await discoverProvider()
     expect((await (await newTenant()).post(RECHECK_PATH)).body.code).toBe('provider_not_found')
     const role_id = '00000000-0000-4000-8000-000000000003'
@@ -232,7 +232,7 @@ describe('a re-check', () => {
   })
 })
 
-describe('endpoints that their issuer has moved', () => {
+describe('endpoints that their issuer moved', () => {
   beforeEach(deleteOrganizations)
   /** What the authorization server was asked at its token and revocation endpoints, wherever those are. */
   const grants: { url: string; form: URLSearchParams }[] = []
@@ -294,7 +294,7 @@ describe('endpoints that their issuer has moved', () => {
     },
   )
 
-  it('to another origin do not get the secret of a registered client: the schedule registers another', async () => {
+  it('to another origin do not get the secret of a dynamic client: the schedule registers another', async () => {
     // The secret is about to run out, so that renewing it would be due as well.
     world.said.client = { client_secret_expires_at: secondsInDays(5) }
     const tenant = await connected()
@@ -345,7 +345,7 @@ describe('endpoints that their issuer has moved', () => {
     expect(toldAway()).not.toContain('given-secret-4415')
   })
 
-  it('are the organization’s to have checked, whichever workspace asks: it only takes over what the issuer says', async () => {
+  it('are updated by a check from any workspace of the organization', async () => {
     const tenant = await connected()
     const beside = await newSiblingWorkspace(tenant, EDITOR)
     expect((await beside.post(RECHECK_PATH)).body.health).toBe('healthy')
@@ -353,14 +353,14 @@ describe('endpoints that their issuer has moved', () => {
   })
 })
 
-describe('the schedule', () => {
+describe('the scheduled check', () => {
   beforeEach(deleteOrganizations)
   const sweep = (ahead: number, times = 1) =>
     withClockAhead(ahead, () => Promise.all(Array.from({ length: times }, () => sweepProviders(getServices()))))
   const healthOf = async (tenant: Tenant, provider_id = 'found') =>
     (await tenant.get(getProviderPath(provider_id))).body.health
 
-  it('looks after a day, journaled as its own', async () => {
+  it('runs once a day, with its own actor in the journal', async () => {
     const { tenant } = await discoverProvider()
     world.said.status = 503
     await sweep(23 * HOUR)
@@ -373,7 +373,7 @@ describe('the schedule', () => {
     expect(rows).toEqual([['cron', null, expect.stringContaining('unreachable')]])
   })
 
-  it('takes the oldest first, some at a time, and never the same one twice', async () => {
+  it('takes the oldest first, in batches, and no provider twice', async () => {
     const tenant = await newTenant()
     const names = Array.from({ length: 10 }, (_, i) => `p${i}`)
     for (const [i, provider_id] of names.entries()) {
@@ -392,7 +392,7 @@ describe('the schedule', () => {
     expect(new Set(ten)).toEqual(new Set(['unreachable']))
   })
 
-  it('renews a client before its secret runs out, and keeps it', async () => {
+  it('renews the secret of a client before it expires', async () => {
     world.said.client = { client_secret_expires_at: secondsInDays(30) }
     const { tenant, provider } = await discoverProvider()
     const renewed = secondsInDays(60)
@@ -407,7 +407,7 @@ describe('the schedule', () => {
     expect(JSON.stringify(logLines)).not.toContain('renewed-secret-2204')
   })
 
-  it('takes another client where renewing is not offered, and not before it must', async () => {
+  it('replaces a client that cannot be renewed, as late as possible', async () => {
     world.said.client = { client_secret_expires_at: secondsInDays(30), registration_client_uri: undefined }
     const { tenant, provider } = await discoverProvider()
     world.said.client = { client_secret_expires_at: secondsInDays(90), client_secret: 'replaced-secret-7719' }
@@ -420,7 +420,7 @@ describe('the schedule', () => {
     expect((await readProvider(tenant, 'found')).client_secret).toBe('replaced-secret-7719')
   })
 
-  it('renews nothing at an authorization server that is another one', async () => {
+  it('renews no client at another authorization server', async () => {
     world.said.client = { client_secret_expires_at: secondsInDays(2) }
     const { tenant } = await discoverProvider()
     world = makeMcpServer(otherServer, { [OTHER_ORIGIN]: atOther })
@@ -430,11 +430,13 @@ describe('the schedule', () => {
     expect(world.requests.filter(({ method }) => method !== 'GET').map(({ url }) => url)).toEqual([`${MCP_ORIGIN}/mcp`])
   })
 
-  it('is part of the housekeeping, and frees names whose reservation has run out', async () => {
+  it('runs with the housekeeping, which deletes expired reservations', async () => {
     const { organization_id } = await newTenant()
     const { database } = getApp()
     const reserved = sql`insert into oauth_reservations (organization_id, provider_id, expires_at)
-      values (${organization_id}::uuid, 'old', now() - interval '1 second'), (${organization_id}::uuid, 'new', now() + interval '1 hour')`
+      values
+        (${organization_id}::uuid, 'old', now() - interval '1 second'),
+        (${organization_id}::uuid, 'new', now() + interval '1 hour')`
     await runAsSystem(database, reserved)
     await getApp().housekeep()
     const [rows] = await runAsSystem(
@@ -446,7 +448,7 @@ describe('the schedule', () => {
 })
 
 describe('deleting a discovered provider', () => {
-  it('has its server forget the client', async () => {
+  it('unregisters the client at its server', async () => {
     const { tenant } = await discoverProvider()
     expect(world.clients.size).toBe(1)
     const id = `trip-delete-${unusedId()}`
@@ -454,14 +456,14 @@ describe('deleting a discovered provider', () => {
     expect([world.clients.size, await countTrips(id)]).toEqual([0, 1])
   })
 
-  it('goes on when the server does not', async () => {
+  it('succeeds even if the server fails', async () => {
     const { tenant } = await discoverProvider()
     foreignServers.fetch = makeFakeFetch({})
     expect((await tenant.delete(getProviderPath('found'))).status).toBe(204)
     expect((await tenant.get(PROVIDERS_PATH)).body).toEqual([])
   })
 
-  it('asks nobody when it is not deleted', async () => {
+  it('sends no requests if it is refused', async () => {
     const { tenant } = await discoverProvider()
     expect((await tenant.delete(getProviderPath('found'), undefined, { 'If-Match': '"9"' })).status).toBe(412)
     expect((await (await newTenant()).delete(getProviderPath('found'))).status).toBe(404)
@@ -469,7 +471,7 @@ describe('deleting a discovered provider', () => {
   })
 })
 
-it('an installation with an https address of its own is known by its document', async () => {
+it('an installation with an https URL uses its client metadata document', async () => {
   const app = startApp({ settings: { PUBLIC_URL: 'https://slipway.example.com' } })
   const tenant = await newTenant({ app })
   world.said.server = { client_id_metadata_document_supported: true }

@@ -23,8 +23,8 @@ afterEach(() => {
   clock.ahead = 0
 })
 
-describe('a provider by hand', () => {
-  it('is made with the members of the contract, all of them there, and never tells its secret', async () => {
+describe('a provider made by hand', () => {
+  it('is created with all documented members, and never returns its secret', async () => {
     const tenant = await newTenant()
     const made = await tenant.post(PROVIDERS_PATH, givenProvider())
     expect(made.status).toBe(200)
@@ -55,7 +55,7 @@ describe('a provider by hand', () => {
     expect((await readProvider(tenant, 'hand')).client_secret).toBe(SECRET)
   })
 
-  it('is public without a secret, goes without PKCE where that is said, and knows the types of the contract', async () => {
+  it('has a public client without a secret, PKCE as requested, and a documented type', async () => {
     const tenant = await newTenant()
     const over = { client_secret: null, uses_pkce: false, provider_type: 'slack', scopes: ['a', 'b', 'a'] }
     const { body } = await tenant.post(PROVIDERS_PATH, givenProvider(over))
@@ -102,7 +102,7 @@ describe('a provider by hand', () => {
     expect([status, body.code]).toEqual([422, 'blocked_url'])
   })
 
-  it('has a name of its own in the organisation, whichever workspace made it', async () => {
+  it('has a name that is unique across the workspaces of the organization', async () => {
     const [one, other] = await Promise.all([newTenant(), newTenant()])
     await one.post(PROVIDERS_PATH, givenProvider())
     const second = (await one.owner.post('/workspaces', { display_name: 'Second' })).body.id
@@ -114,13 +114,13 @@ describe('a provider by hand', () => {
     expect((await other.get(PROVIDERS_PATH)).body).toHaveLength(1)
   })
 
-  it('is made once by many at the same time', async () => {
+  it('is created once by concurrent requests', async () => {
     const tenant = await newTenant()
     const replies = await Promise.all(Array.from({ length: 8 }, () => tenant.post(PROVIDERS_PATH, givenProvider())))
     expect(replies.map(reply => reply.status).sort()).toEqual([200, ...Array(7).fill(409)])
   })
 
-  it('is the same when the request is repeated under its key', async () => {
+  it('is created once by a retry under an idempotency key', async () => {
     const tenant = await newTenant()
     const [first, again] = [
       await tenant.post(PROVIDERS_PATH, givenProvider(), idempotencyHeader('k')),
@@ -129,7 +129,7 @@ describe('a provider by hand', () => {
     expect([again.text, again.headers.get('Idempotency-Replayed')]).toEqual([first.text, 'true'])
   })
 
-  it('needs to know its workspace from an organisation key', async () => {
+  it('needs a workspace if the key belongs to an organization', async () => {
     const { owner, tenant_id } = await newTenant()
     const inside = { 'X-Tenant-Id': tenant_id }
     expect((await owner.post(PROVIDERS_PATH, givenProvider())).body.code).toBe('workspace_required')
@@ -139,7 +139,7 @@ describe('a provider by hand', () => {
   })
 })
 
-describe('the list', () => {
+describe('the list of providers', () => {
   it('is newest first', async () => {
     const tenant = await newTenant()
     for (const [i, provider_id] of ['a', 'c', 'b'].entries()) {
@@ -150,13 +150,13 @@ describe('the list', () => {
     expect(ids).toEqual(['b', 'c', 'a'])
   })
 
-  it('is a bare array, also when it is empty', async () => {
+  it('is an array, even if it is empty', async () => {
     expect((await (await newTenant()).get(PROVIDERS_PATH)).body).toEqual([])
   })
 })
 
-describe('reading one', () => {
-  it('answers 304 to who has it, and 404 to who asks for another', async () => {
+describe('reading a provider', () => {
+  it('returns 304 for a current ETag, and 404 for an unknown provider', async () => {
     const tenant = await newTenant()
     await tenant.post(PROVIDERS_PATH, givenProvider())
     const tag = (await tenant.get(getProviderPath('hand'))).headers.get('ETag')!
@@ -167,7 +167,7 @@ describe('reading one', () => {
     }
   })
 
-  it('shows warnings and trace to those who may change it, and the rest to those who may read', async () => {
+  it('shows warnings and trace only with the permission to update', async () => {
     const tenant = await newTenant()
     await tenant.post(PROVIDERS_PATH, givenProvider())
     const role_id = '00000000-0000-4000-8000-000000000003'
@@ -184,7 +184,7 @@ describe('reading one', () => {
 })
 
 describe('a patch', () => {
-  it('changes what it names and keeps the rest', async () => {
+  it('changes the members that it names, and keeps the others', async () => {
     const tenant = await newTenant()
     const made = await tenant.post(PROVIDERS_PATH, givenProvider())
     const patch = {
@@ -213,7 +213,7 @@ describe('a patch', () => {
     expect((await readProvider(tenant, 'hand')).client_secret).toBe('new-secret-9313')
   })
 
-  it('makes a public client of a confidential one, and the other way', async () => {
+  it('turns a confidential client into a public one and back', async () => {
     const tenant = await newTenant()
     await tenant.post(PROVIDERS_PATH, givenProvider())
     const none = await tenant.patch(getProviderPath('hand'), { token_endpoint_auth_method: 'none' })
@@ -229,7 +229,7 @@ describe('a patch', () => {
     expect(without.body.code).toBe('invalid_request')
   })
 
-  it('takes what stands, and refuses what cannot change', async () => {
+  it('accepts stored values, and refuses changes of immutable members', async () => {
     const tenant = await newTenant()
     await tenant.post(PROVIDERS_PATH, givenProvider())
     expect((await tenant.patch(getProviderPath('hand'), { provider_id: 'hand', mcp_server_url: null })).status).toBe(
@@ -249,7 +249,7 @@ describe('a patch', () => {
     )
   })
 
-  it('holds to If-Match', async () => {
+  it('respects If-Match', async () => {
     const tenant = await newTenant()
     await tenant.post(PROVIDERS_PATH, givenProvider())
     const stale = { 'If-Match': '"1"' }
@@ -260,8 +260,8 @@ describe('a patch', () => {
   })
 })
 
-describe('deleting', () => {
-  it('frees the name', async () => {
+describe('deleting a provider', () => {
+  it('makes its name available', async () => {
     const tenant = await newTenant()
     await tenant.post(PROVIDERS_PATH, givenProvider())
     expect((await tenant.delete(getProviderPath('hand'))).status).toBe(204)
@@ -270,7 +270,7 @@ describe('deleting', () => {
   })
 })
 
-it('every change is journaled, and a secret stands in no event and no line of the log', async () => {
+it('every change has an event, and no event or log line contains a secret', async () => {
   const tenant = await newTenant()
   const replies = [
     await tenant.post(PROVIDERS_PATH, givenProvider()),
@@ -290,7 +290,7 @@ it('every change is journaled, and a secret stands in no event and no line of th
   }
 })
 
-it('each takes one trip', async () => {
+it('each operation takes one round trip', async () => {
   const tenant = await newTenant()
   const counted = async (call: (headers: Record<string, string>) => Promise<unknown>) => {
     const id = `trip-provider-${unusedId()}`

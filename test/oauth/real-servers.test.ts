@@ -1,4 +1,4 @@
-// Real servers with their real faults: what becomes of each, and what it was asked.
+// Recorded metadata of real servers with their deviations: the result for each, and the requests to it.
 import { describe, expect, it } from 'vitest'
 import {
   type DiscoveryScenario,
@@ -109,7 +109,7 @@ describe('real servers', () => {
     expect(asked().filter(one => /^POST .*register$/.test(one))).toHaveLength(registers ? 1 : 0)
   })
 
-  it('GitHub is asked below its path only', async () => {
+  it('GitHub gets requests below its path only', async () => {
     const { found, asked } = discoverAndRegister(github.sites, { server: github.server, ...ownClient })
     await found
     expect(asked()).toEqual([

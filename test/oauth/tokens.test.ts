@@ -18,7 +18,7 @@ const tokenRequest = { provider: 'example', user_id: 'ada' }
 const requestToken = async (tenant: Tenant, headers: Record<string, string> = {}) =>
   tenant.post('/v2/auth/authenticate', tokenRequest, headers)
 
-/** A server that takes each refresh token once, and ends everything when one comes again. */
+/** A server that accepts each refresh token once, and revokes all tokens if one is reused. */
 function rotatingServer() {
   let current: string | null = null
   let asked = 0
@@ -40,7 +40,7 @@ function rotatingServer() {
 }
 
 describe('a fresh token', () => {
-  it('is the one at hand until a minute before its end, and then another', async () => {
+  it('is the stored one until a minute before it expires, then a refreshed one', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     const { token } = (await requestToken(tenant)).body
@@ -55,7 +55,7 @@ describe('a fresh token', () => {
     expect((await requestToken(tenant)).body.token).toBe(body.token)
   })
 
-  it('names the resource and the client when it is refreshed', async () => {
+  it('is refreshed with the resource and the client', async () => {
     const { tenant } = await as.setUpProvider(app, {}, { resource: 'https://mcp.example.com/mcp/' })
     await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
@@ -69,7 +69,7 @@ describe('a fresh token', () => {
     })
   })
 
-  it('keeps the refresh token where the server gives no other', async () => {
+  it('keeps the refresh token if the server issues no new one', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     server.token = () => as.respondWithTokens({ refresh_token: undefined })
@@ -81,7 +81,7 @@ describe('a fresh token', () => {
     expect(server.asked.at(-1)!.form.get('refresh_token')).toBe(first)
   })
 
-  it('is asked for once by twenty at once, and all have it', async () => {
+  it('is refreshed once for twenty concurrent requests', async () => {
     const { tenant } = await as.setUpProvider(app)
     const server_ = rotatingServer()
     server.token = server_.answer
@@ -95,7 +95,7 @@ describe('a fresh token', () => {
     expect((await requestToken(tenant)).body.status).toBe('completed')
   })
 
-  it('is not to be had where the server takes the refresh token no longer: the person connects again', async () => {
+  it('needs a new connection if the server refuses the refresh token', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
@@ -114,7 +114,7 @@ describe('a fresh token', () => {
     expect((await tenant.get('/v2/auth/tokens')).body.resources[0].connected).toBe(true)
   })
 
-  it('is not to be had where it has run out without a refresh token', async () => {
+  it('needs a new connection if it expired without a refresh token', async () => {
     const { tenant } = await as.setUpProvider(app)
     server.token = () => as.respondWithTokens({ refresh_token: undefined })
     await as.completeAuthentication(app, tenant)
@@ -130,7 +130,7 @@ describe('a fresh token', () => {
     ['a bad gateway', () => new Response('<html>', { status: 502 }), 502, 'upstream_error'],
     ['a refused client', () => as.respondWithError('invalid_client', 401), 422, 'client_refused'],
     ['a page', () => new Response('<html>'), 422, 'token_answer_invalid'],
-  ])('that fails by %s can be asked for again at once', async (_, answer, status, code) => {
+  ])('can be requested again at once after %s', async (_, answer, status, code) => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
@@ -142,13 +142,16 @@ describe('a fresh token', () => {
     expect((await requestToken(tenant)).body.status).toBe('completed')
   })
 
-  it('is refreshed by the next one where whoever was at it has died', async () => {
+  it('is refreshed by another request after the lease of a dead one', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
     await runAsSystem(
       app.database,
-      sql`update oauth_tokens set leased_until = now() + interval '1 hour 1 second' where tenant_id = ${tenant.tenant_id}::uuid`,
+      sql`
+        update oauth_tokens
+        set leased_until = now() + interval '1 hour 1 second'
+        where tenant_id = ${tenant.tenant_id}::uuid`,
     )
     const asked = server.asked.length
     const asking = requestToken(tenant)
@@ -157,7 +160,7 @@ describe('a fresh token', () => {
     expect(server.asked.length).toBe(asked + 1)
   })
 
-  it('of whoever was overtaken is the one that is stored', async () => {
+  it('is the stored one for a request that lost its lease', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
@@ -176,7 +179,7 @@ describe('a fresh token', () => {
     expect((await requestToken(tenant)).body.token).toBe(body.token)
   })
 
-  it('is kept even if the key that asked is revoked meanwhile, and not told', async () => {
+  it('is stored but not returned if the API key is revoked meanwhile', async () => {
     const { tenant } = await as.setUpProvider(app)
     server.token = rotatingServer().answer
     await as.completeAuthentication(app, tenant)
@@ -195,7 +198,7 @@ describe('a fresh token', () => {
     expect((await requestToken(tenant)).body.status).toBe('completed')
   })
 
-  it('is never asked of a server or for a client that the provider was given since', async () => {
+  it('is never refreshed at a server or for a client that changed since', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     await tenant.patch('/v2/auth/providers/example', {
@@ -209,7 +212,7 @@ describe('a fresh token', () => {
   })
 })
 
-describe('the connections', () => {
+describe('connections', () => {
   it('are listed without their tokens, by provider and user', async () => {
     const { tenant, provider } = await as.setUpProvider(app)
     await as.newProvider(tenant, app, { provider_id: 'another' })
@@ -244,7 +247,7 @@ describe('the connections', () => {
     expect((await tenant.get(next)).body.resources.map(({ user_id }: { user_id: string }) => user_id)).toEqual(['ada'])
   })
 
-  it('are ended here and at the server', async () => {
+  it('are deleted here and revoked at the server', async () => {
     const { tenant } = await as.setUpProvider(app)
     const given = as.makeTokens()
     server.token = () => Response.json(given)
@@ -270,7 +273,7 @@ describe('the connections', () => {
     ['has no way to', { revocation_url: null }, () => new Response(null), 'unsupported'],
     ['will not', {}, () => new Response('no', { status: 503 }), 'failed'],
     ['is not there', { revocation_url: 'https://nowhere.example/revoke' }, () => new Response(null), 'failed'],
-  ])('are gone here even if the server %s', async (_, over, answer, revocation) => {
+  ])('are deleted here even if the server %s', async (_, over, answer, revocation) => {
     const { tenant } = await as.setUpProvider(app, over)
     server.revocation = answer
     await as.completeAuthentication(app, tenant)
@@ -278,14 +281,14 @@ describe('the connections', () => {
     expect((await tenant.get('/v2/auth/tokens')).body.resources).toEqual([])
   })
 
-  it('are ended one at a time, by id or by provider and user', async () => {
+  it('are deleted one at a time, by id or by provider and user', async () => {
     const { tenant } = await as.setUpProvider(app)
     for (const query of ['', '?user_id=ada', `?token_id=${unusedId()}&provider=example`])
       expect((await tenant.delete(`/v2/auth/tokens${query}`)).status).toBe(422)
     expect((await tenant.delete('/v2/auth/tokens?provider=example')).status).toBe(404)
   })
 
-  it('of another workspace are neither seen nor ended', async () => {
+  it('of another workspace are neither listed nor deleted', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     const [{ id }] = (await tenant.get('/v2/auth/tokens')).body.resources

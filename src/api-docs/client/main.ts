@@ -1,0 +1,6 @@
+// The browser script of the API pages.
+import { setUpForms } from './forms.ts'
+import { setUpNavigation } from './navigation.ts'
+
+setUpForms()
+setUpNavigation()
