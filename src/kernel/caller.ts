@@ -36,7 +36,7 @@ export const createKeyCaller = (
   disconnectSignal: () => c.req.raw.signal,
   waitUntil: work => waitUntil(c, work),
   onKeyAccepted: entered,
-  requestInfo: c.get('seen'),
+  requestInfo: c.get('requestInfo'),
 })
 
 /** Fills in what the other headers say, and returns their faults, to be reported with those of path, query and body. */

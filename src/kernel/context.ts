@@ -1,9 +1,8 @@
 // What a verb knows: who asks, what they asked for besides the input, and the database. Never Hono's context.
 import type { Config } from '../env.ts'
 import type { Sealer } from './crypto.ts'
-import type { Database } from './db.ts'
-import type { Permission } from './permissions.ts'
-import { permissions } from './permissions.ts'
+import { type Permission, permissions } from './permissions.ts'
+import type { Database } from './statement.ts'
 
 /** A key is known by its hash until enter() has found it. */
 export type KeyActor = { kind: 'key'; hash: string }

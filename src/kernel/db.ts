@@ -7,9 +7,17 @@ import type { Config } from '../env.ts'
 import { isCode } from './codes.ts'
 import { type Ctx, isWorkspaceScoped, type KeyActor, type KeylessActor } from './context.ts'
 import { type Failure, fail } from './errors.ts'
-import { compileQuery, type Placeholders, prepareStatement, type Query, type Row } from './statement.ts'
+import {
+  compileQuery,
+  type Database,
+  type Placeholders,
+  prepareStatement,
+  type Query,
+  type Row,
+  type Trip,
+} from './statement.ts'
 
-export type { Query, Row }
+export type { Database, Query, Row, Trip }
 
 /** Builds statements; it has no connection. */
 export const db = drizzle.mock()
@@ -20,10 +28,6 @@ export const servedByListener = (table: { listener_id: AnyPgColumn }): SQL =>
   sql`${table.listener_id} = current_listener()`
 export const inOrganization = (table: { organization_id: AnyPgColumn }): SQL =>
   sql`${table.organization_id} = current_organization()`
-
-export type Trip = (statements: Query<unknown>[]) => Promise<unknown[][]>
-/** By the app's login, or by the one that may act for every workspace. */
-export type Database = Trip & { asSystem: Trip }
 
 /** A write that was answered before: what enter() found stored for its idempotency key. */
 export class Replay extends Error {
@@ -100,8 +104,8 @@ function buildCountStatements(ctx: Ctx, { hash }: KeyActor): Query<unknown>[] {
     : [countRequest({ hash, clockOffset: clockOffsetText(ctx), limit: rateLimit }), NEXT_TRANSACTION]
 }
 
-function recordRate({ requestInfo: seen }: Ctx, [count]: Row[]): void {
-  if (count) seen.rate = { remaining: Number(count[0]), reset: Number(count[1]) }
+function recordRate({ requestInfo }: Ctx, [count]: Row[]): void {
+  if (count) requestInfo.rate = { remaining: Number(count[0]), reset: Number(count[1]) }
 }
 
 const keyParameters = (ctx: Ctx, { hash }: KeyActor) => ({

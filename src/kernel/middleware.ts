@@ -32,8 +32,8 @@ export function wrapRequest(config: Config): MiddlewareHandler<AppEnv> {
     const given = c.req.header('X-Request-Id')
     const requestId = given && REQUEST_ID.test(given) ? given : crypto.randomUUID()
     c.set('requestId', requestId)
-    const seen: RequestInfo = {}
-    c.set('seen', seen)
+    const requestInfo: RequestInfo = {}
+    c.set('requestInfo', requestInfo)
     if (hasOversizedHead(c)) c.res = respondWithError(c, fail('headers_too_large'), config)
     else if (!isOurHost(config, c.req.url)) c.res = respondWithError(c, fail('host_unknown'), config)
     else await proceed()
@@ -41,8 +41,8 @@ export function wrapRequest(config: Config): MiddlewareHandler<AppEnv> {
     headers.set('X-Request-Id', requestId)
     if (!headers.has('Content-Security-Policy')) headers.set('Content-Security-Policy', CONTENT_SECURITY_POLICY)
     for (const [name, value] of SECURITY_HEADERS) headers.set(name, value)
-    setRateHeaders(headers, seen, config)
-    const { code, organization, tenant, actor } = seen
+    setRateHeaders(headers, requestInfo, config)
+    const { code, organization, tenant, actor } = requestInfo
     config.log({
       level: status >= 500 ? 'error' : 'info',
       request_id: requestId,
@@ -113,7 +113,7 @@ export function logFailureCause(failure: Failure, requestId: string, config: Con
 export function respondWithError(c: Context<AppEnv>, error: unknown, config: Config): Response {
   const failure = error instanceof Failure ? error : fail('internal', { cause: error })
   const { code } = failure
-  c.var.seen.code = code
+  c.var.requestInfo.code = code
   logFailureCause(failure, c.var.requestId, config)
   return problemResponse(failure, c.var.requestId, requestOrigin(config, c.req.url))
 }

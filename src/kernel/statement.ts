@@ -7,6 +7,11 @@ export type Statement<T> = { sql: string; params: unknown[]; read(rows: Row[]): 
 /** A statement of Drizzle's builder, SQL whose rows come back as they are, or one that is written already. */
 export type Query<T> = PromiseLike<T[]> | SQL<T> | Statement<T>
 
+/** Runs statements in one round trip and one transaction. */
+export type Trip = (statements: Query<unknown>[]) => Promise<unknown[][]>
+/** Trips by the app's login, and by the system's, which row-level security does not confine to one workspace. */
+export type Database = Trip & { asSystem: Trip }
+
 /** What stands for the members of an input while a statement is written: those that are given, and no values. */
 export type Placeholders<Input> = {
   [Name in keyof Input]: PlaceholderFor<NonNullable<Input[Name]>> | (undefined & Input[Name])

@@ -59,7 +59,7 @@ const callbackHandler =
         ({ failure }) => failure,
       )
       .catch(unnamed)
-    if (arrival.failure) c.get('seen').code = arrival.failure
+    if (arrival.failure) c.get('requestInfo').code = arrival.failure
     const status = arrival.failure === null ? 200 : statusOf(arrival.failure)
     return c.body(callbackPage(arrival), status as 200, headers)
   }
