@@ -7,7 +7,7 @@ const KIB = 1024
 const MCP = 'https://mcp.example.com'
 type Answer = (request: Request) => Response | Promise<Response>
 
-/** The way out onto a foreign network of one function, which remembers what it was asked. */
+/** A guarded client whose network is one function. It records the requests. */
 function way(answer: Answer, policy: { allowLoopback?: boolean } = {}, limits?: FetchLimits) {
   const asked: Request[] = []
   const foreign = (async (url: string, init: RequestInit) => {
@@ -31,7 +31,7 @@ const outcome = async (work: Promise<unknown>) => (await failure(work)).code
 const moved = (location: string, status = 302) => new Response('moved', { status, headers: { Location: location } })
 const pathOf = ({ url }: Request) => new URL(url).pathname
 
-/** Kibibytes that come one by one, and whether anybody still wants more. */
+/** A body of single kibibytes, and whether it was cancelled. */
 function stream(kibibytes: number) {
   const told = { sent: 0, cancelled: false }
   const body = new ReadableStream<Uint8Array>(
@@ -49,8 +49,8 @@ function stream(kibibytes: number) {
   return { told, body }
 }
 
-describe('what is asked', () => {
-  it('is what was said, without cookies, and as ourselves', async () => {
+describe('a request', () => {
+  it('is sent as given, without cookies, and with our User-Agent', async () => {
     const { fetch, asked } = way(() => Response.json({ ok: true }))
     const headers = { Accept: 'application/json', Cookie: 'a=b', Host: 'other.example', Authorization: 'Bearer theirs' }
     const answer = await fetch(`${MCP}/token#part`, {
@@ -70,7 +70,7 @@ describe('what is asked', () => {
     expect([request!.headers.has('Cookie'), request!.headers.has('Host')]).toEqual([false, false])
   })
 
-  it('is answered with status, headers and body, but no cookie', async () => {
+  it('returns status, headers and body, but no cookie', async () => {
     const headers = { 'Set-Cookie': 'a=b', 'WWW-Authenticate': 'Bearer', 'Content-Type': 'text/plain' }
     const answer = await way(() => new Response('no', { status: 401, headers })).fetch(MCP)
     expect([answer.status, await answer.text(), Object.fromEntries(answer.headers)]).toEqual([
@@ -80,7 +80,7 @@ describe('what is asked', () => {
       expect((await way(() => new Response(null, { status })).fetch(MCP)).status).toBe(status)
   })
 
-  it('is not asked at all where the address is blocked', async () => {
+  it('to a blocked address is not sent', async () => {
     const { fetch, asked, trace } = way(() => new Response())
     for (const url of ['http://mcp.example.com', 'https://127.0.0.1/', 'https://a:b@mcp.example.com/', 'nonsense'])
       expect(await outcome(fetch(url))).toBe('blocked_url')
@@ -89,7 +89,7 @@ describe('what is asked', () => {
   })
 })
 
-it('a server of this machine is really reached where that is allowed, and nowhere else', async () => {
+it('a server on this machine is reached only if loopback is allowed', async () => {
   const url = `${inject('trips')}/nobody?a=b`
   const { config } = startApp({
     settings: { ALLOW_LOOPBACK: 'true' },
@@ -116,7 +116,7 @@ describe('a redirect', () => {
     expect(asked[1]!.headers.get('MCP-Protocol-Version')).toBe('1')
   })
 
-  it('is followed five times, not six', async () => {
+  it('is followed up to five times', async () => {
     expect(await (await hops(5)).text()).toBe('5')
     expect(await outcome(hops(6))).toBe('upstream_error')
   })
@@ -132,7 +132,7 @@ describe('a redirect', () => {
     expect(trace.at(-1)!.outcome).toBe('blocked_url')
   })
 
-  it('to no address is an error, and without a location it is an answer', async () => {
+  it('to an invalid address is an error; without a location it is the response', async () => {
     expect(await outcome(way(() => moved('https://[')).fetch(MCP))).toBe('upstream_error')
     expect((await way(() => new Response(null, { status: 302 })).fetch(MCP)).status).toBe(302)
   })
@@ -143,7 +143,7 @@ describe('a redirect', () => {
     expect(asked).toHaveLength(1)
   })
 
-  it('cancels the body that came with it', async () => {
+  it('has its body cancelled', async () => {
     const { told, body } = stream(1)
     const headers = { Location: '/b' }
     await way(request =>
@@ -153,8 +153,8 @@ describe('a redirect', () => {
   })
 })
 
-describe('an answer’s body', () => {
-  it('is read up to as much, and as many as, an operation says that it needs', async () => {
+describe('a response body', () => {
+  it('is read up to the limits of the operation', async () => {
     const limits = { fetchMs: 1000, totalMs: 1000, fetches: 2, bytes: 100 * KIB }
     const { fetch } = way(() => new Response(stream(100).body), {}, limits)
     expect(await (await fetch(MCP)).text()).toHaveLength(100 * KIB)
@@ -169,17 +169,20 @@ describe('an answer’s body', () => {
     expect(text).toHaveLength(64 * KIB)
   })
 
-  it.each(['text', 'json', 'arrayBuffer'] as const)('is cancelled beyond, and %s() fails by our code', async read => {
-    const { told, body } = stream(10_000)
-    const { fetch, trace } = way(() => new Response(body))
-    const answer = await fetch(MCP)
-    expect(await outcome(answer[read]())).toBe('upstream_error')
-    expect(told.cancelled).toBe(true)
-    expect(told.sent).toBeLessThan(70)
-    expect(trace).toMatchObject([{ status: 200, outcome: 'upstream_error' }])
-  })
+  it.each(['text', 'json', 'arrayBuffer'] as const)(
+    'is cancelled beyond that, and %s() fails with upstream_error',
+    async read => {
+      const { told, body } = stream(10_000)
+      const { fetch, trace } = way(() => new Response(body))
+      const answer = await fetch(MCP)
+      expect(await outcome(answer[read]())).toBe('upstream_error')
+      expect(told.cancelled).toBe(true)
+      expect(told.sent).toBeLessThan(70)
+      expect(trace).toMatchObject([{ status: 200, outcome: 'upstream_error' }])
+    },
+  )
 
-  it('is not asked for before it is read, and may be left', async () => {
+  it('is not fetched before it is read, and may stay unread', async () => {
     const { told, body } = stream(10_000)
     const answer = await way(() => new Response(body)).fetch(MCP)
     expect(told.sent).toBe(0)
@@ -187,7 +190,7 @@ describe('an answer’s body', () => {
     expect(told).toEqual({ sent: 0, cancelled: true })
   })
 
-  it('that breaks off is an error', async () => {
+  it('that breaks off is an upstream error', async () => {
     const body = new ReadableStream({
       pull(controller) {
         controller.error(new TypeError('reset'))
@@ -199,14 +202,14 @@ describe('an answer’s body', () => {
   })
 })
 
-describe('what goes wrong', () => {
-  it('with the connection is an upstream error; what the host’s fetch refuses, a blocked address', async () => {
+describe('a failure', () => {
+  it('of the connection is upstream_error; a refusal of the host’s fetch is blocked_url', async () => {
     const throwing = (error: Error) => () => Promise.reject(error)
     expect(await outcome(way(throwing(new TypeError('ECONNREFUSED'))).fetch(MCP))).toBe('upstream_error')
     expect(await outcome(way(throwing(new BlockedAddressError('private'))).fetch(MCP))).toBe('blocked_url')
   })
 
-  it('is told with stage and host, never with path, query, user or what was answered', async () => {
+  it('names the stage and the host, but no path, query, user or response', async () => {
     const { fetch, stage, trace } = way(() => Promise.reject(new TypeError('their words')))
     stage('registration')
     const secret = crypto.randomUUID()
@@ -220,7 +223,7 @@ describe('what goes wrong', () => {
     expect(JSON.stringify(trace.map(({ url }) => url.replace(`/${secret}`, '')))).not.toContain(secret)
   })
 
-  it('and what goes well is traced, in order', async () => {
+  it('is in the trace, in order with the successful requests', async () => {
     const { fetch, stage, trace } = way(request =>
       pathOf(request) === '/a' ? moved('/b?x=y') : new Response('', { status: 404 }),
     )
@@ -238,7 +241,7 @@ describe('what goes wrong', () => {
     ])
   })
 
-  it('many times is over after sixteen fetches, hops counted', async () => {
+  it('ends the operation after sixteen requests, redirects included', async () => {
     const { fetch, asked } = way(request => (pathOf(request) === '/a' ? moved('/b') : new Response()))
     for (let i = 0; i < 8; i++) await fetch(`${MCP}/a`)
     expect(await outcome(fetch(`${MCP}/b`))).toBe('upstream_error')
@@ -246,7 +249,7 @@ describe('what goes wrong', () => {
   })
 })
 
-describe('time', () => {
+describe('the time limit', () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] }))
   afterEach(() => void vi.useRealTimers())
   const never = new Promise<never>(() => {})
@@ -262,14 +265,14 @@ describe('time', () => {
     return settled
   }
 
-  it('of a fetch is 5 s, even where nobody listens to the signal', async () => {
+  it('of a request is 5 s, even if fetch ignores the signal', async () => {
     const { fetch, asked, trace } = way(() => never)
     expect(await outcomeAfter(5000, fetch(MCP))).toBe('upstream_timeout')
     expect(asked[0]!.signal.aborted).toBe(true)
     expect(trace).toMatchObject([{ outcome: 'upstream_timeout', ms: 5000 }])
   })
 
-  it('of a body is part of it', async () => {
+  it('of a request includes its body', async () => {
     let cancelled = false
     const body = new ReadableStream({
       pull: () => never,
@@ -283,7 +286,7 @@ describe('time', () => {
     expect(cancelled).toBe(true)
   })
 
-  it('of all is 20 s, and nothing is asked after it', async () => {
+  it('of an operation is 20 s, and no request is sent after it', async () => {
     const { fetch, asked } = way(async () => {
       await new Promise(resolve => setTimeout(resolve, 4500))
       return new Response()
@@ -298,7 +301,7 @@ describe('time', () => {
     expect(asked).toHaveLength(5)
   })
 
-  it('is over when whoever asked says so', async () => {
+  it('ends early when the caller aborts', async () => {
     const controller = new AbortController()
     const { fetch } = way(() => never)
     const asking = fetch(MCP, { signal: controller.signal })

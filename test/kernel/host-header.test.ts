@@ -1,4 +1,4 @@
-// A Host header is anybody's word: no address that an answer gives is made of it.
+// Any client can forge a Host header, so no URL in a response is built from it.
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newTenant, startApp, type Tenant } from '../support/app.ts'
 import { newPathParameters } from '../support/path-parameters.ts'
@@ -32,7 +32,7 @@ const ask = async (through: typeof app, origin: string, method: string, path: st
   return { status: response.status, text: `${JSON.stringify([...response.headers])} ${await response.text()}` }
 }
 
-/** Whatever gives an address, and whether it gives one with our own origin. */
+/** All routes that return a URL, and whether the URL has our own origin. */
 const asked: [what: string, method: string, path: () => string, body?: () => object][] = [
   ['an upload link', 'POST', () => `/v2/deployments/${archived}/upload-url`],
   ['a redirect URI', 'POST', () => '/v2/auth/authenticate', () => ({ provider: things.provider_id, user_id: 'u' })],
@@ -51,14 +51,14 @@ const provider = () => ({
   ...{ auth_url: 'https://auth.example.com/a', token_url: 'https://auth.example.com/t', uses_pkce: true },
 })
 
-describe('a foreign Host', () => {
-  it.each(asked)('is not in %s', async (_, method, path, body) => {
+describe('a foreign Host header', () => {
+  it.each(asked)('does not appear in %s', async (_, method, path, body) => {
     const { status, text } = await ask(app, FOREIGN, method, path(), body?.())
     expect(text).not.toContain('evil.example')
     expect(status).toBeLessThan(500)
   })
 
-  it('changes none of the addresses that are given', async () => {
+  it('does not change the URLs in responses', async () => {
     const told = await Promise.all(
       asked.slice(0, 2).map(([, method, path, body]) => ask(app, FOREIGN, method, path(), body?.())),
     )
