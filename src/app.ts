@@ -56,7 +56,6 @@ const slices = [
 ]
 const sliceOperations = slices.flatMap(slice => slice.operations)
 
-/** Every route, including those of the OpenAPI document. */
 export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sliceOperations).operations]
 
 export function createApp(settings: Config, inProcess?: typeof fetch) {
@@ -72,7 +71,6 @@ export function createApp(settings: Config, inProcess?: typeof fetch) {
   serveDocsPages(app, () => buildOpenApi(operations))
   const services = { config, database, sealer: createSealer(config.sealingKeys) }
   mountOperations(app, operations, services)
-  /** Runs every minute. */
   const housekeep = async () => {
     await Promise.all([
       sweepExpiredRows(database),

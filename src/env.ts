@@ -1,7 +1,6 @@
 // Settings: turns environment variables and bindings into a Config. Nothing else reads the environment.
 import * as z from 'zod'
 
-/** The part of Workers' rate limiting binding that is used here. */
 type RateLimiter = { limit(options: { key: string }): Promise<{ success: boolean }> }
 
 /** Storage of source archives. `put` is atomic: a failed one stores nothing. */
@@ -173,7 +172,6 @@ const GitHub = z.object({
 /** Either all required settings of a group are set, or none. */
 const SETTING_GROUPS = [S3, Registry, GitHub]
 
-/** The names of all settings, for hosts that pass them on. */
 export const SETTINGS = [Settings, ...SETTING_GROUPS].flatMap(({ shape }) => Object.keys(shape))
 
 const ListenAddress = z.object({
@@ -181,7 +179,6 @@ const ListenAddress = z.object({
   PORT: wholeNumber(65_535, 'must be a port, a whole number from 0 to 65535').default(8787),
 })
 
-/** Proxies whose `X-Forwarded-For` is trusted. */
 const TrustedProxies = z.object({
   TRUSTED_PROXIES: commaSeparated('').refine(
     proxies => proxies.every(proxy => /^[0-9a-f.:]{2,45}(\/\d{1,3})?$/i.test(proxy)),
@@ -202,14 +199,8 @@ export type S3Settings = {
   secretAccessKey: string
 }
 
-export type RegistrySettings = {
-  /** The registry's host, and the path of the images in it. */
-  url: string
-  /** PKCS#8 in base64. */
-  key: string
-  /** The certificate that the registry trusts, in base64. */
-  certificate: string
-}
+/** `url` is a host with a path for our images; `key` (PKCS#8) and `certificate` are base64. */
+export type RegistrySettings = { url: string; key: string; certificate: string }
 
 export type GitHubApp = {
   baseUrl: string
@@ -221,7 +212,6 @@ export type GitHubApp = {
   webhookSecret: string
 }
 
-/** The part of Hono's context that `clientAddress` reads. */
 export type RequestHead = { req: { header(name: string): string | undefined }; env?: unknown }
 
 /** `url` is the app's login, for one workspace at a time; `systemUrl` is the login for work on all workspaces. */
@@ -233,19 +223,16 @@ export type Config = {
   publicUrl: string | undefined
   /** Each deployment has a subdomain of it, by name. The comment of a preview links to it. */
   appsDomain: string | undefined
-  /** Decides which sources are available. */
   mode: 'saas' | 'self_hosted'
   sealingKeys: [kid: string, key: string][]
   corsOrigins: string[]
   rateLimit: number
   /** Per workspace; 0 is no limit. */
   eventsPerDay: number
-  /** The limit on all archives of a workspace. */
   uploadBytes: number
   limiter: RateLimiter | undefined
   /** Failed authentications per client address and minute; 0 is no limit. */
   unknownKeysPerMinute: number
-  /** Undefined if the host does not know the address. */
   clientAddress: (request: RequestHead) => string | undefined
   /** Used only by kernel/guarded-fetch.ts. On Node it also checks and pins the resolved IP address. */
   foreignFetch: typeof fetch
@@ -258,19 +245,15 @@ export type Config = {
   /** The host's own storage. `s3` wins over it; without both there are no uploads. */
   uploads: Storage | undefined
   s3: S3Settings | undefined
-  /** Without it there are no push tokens. */
   registry: RegistrySettings | undefined
   /** Without it, workspaces connect git hosts with their own credentials only. */
   github: GitHubApp | undefined
   instanceAdmins: string[]
-  /** Warnings for the operator, logged once. */
   notices: string[]
   log: (line: Record<string, unknown>) => void
-  /** Milliseconds by which tests move the clock. */
   clockOffset: () => number
 }
 
-/** The message names every invalid setting. */
 export class SettingsError extends Error {}
 
 const databaseUrl = (env: Record<string, unknown>, ...names: string[]) => {

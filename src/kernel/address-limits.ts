@@ -32,7 +32,6 @@ export function createAddressLimits(limit: number, now: () => number) {
       }
       return { succeed: () => settle(0), fail: () => settle(1) }
     },
-    /** Refuses every further attempt of this window. */
     exhaust(kind: string, address: string): void {
       if (limit > 0) windowOf(`${kind} ${toNetworkPrefix(address)}`).failed = limit
     },

@@ -19,7 +19,6 @@ const KEY_REFUSALS: Code[] = ['key_unknown', 'key_revoked', 'key_expired']
 const codeOf = (error: unknown): Code | undefined => (error instanceof Failure ? error.code : undefined)
 const rateLimited = (seconds: number) => fail('rate_limited', { headers: { 'Retry-After': String(seconds) } })
 
-/** A request with a well-formed key, from before its body is read until it is answered. */
 export type KeyedRequest = {
   isRecentlyAccepted(): boolean
   recordAccepted(): void
@@ -91,7 +90,6 @@ export function createCallerLimits({ config, database }: { config: Config; datab
     waitUntil?.(countAll())
   }
 
-  /** One trip at a time. Requests that are refused meanwhile are counted by the next one. */
   async function countAll(): Promise<void> {
     while (uncounted.size > 0) {
       countingSince = Date.now()

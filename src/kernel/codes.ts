@@ -754,7 +754,6 @@ export const isCode = (word: unknown): word is Code => typeof word === 'string' 
 export const statusOf = (code: Code): number => CODES[code][0]
 export const titleOf = (code: Code): string => CODES[code][1]
 
-/** `subject` names the thing at fault, after the sentence for the problem. */
 export function detailOf(code: Code, subject?: string): string {
   const [, , problem, remedy] = CODES[code]
   return subject === undefined ? `${problem} ${remedy}` : `${problem.replace(/\.$/, '')}: ${subject}. ${remedy}`

@@ -10,7 +10,6 @@ export type KeyActor = { kind: 'key'; hash: string }
 export type KeylessActor = {
   kind: 'session' | 'cron' | 'push'
   id: string | null
-  /** For an actor that another system knows only by name. */
   name?: string | null
   organization: string
   tenant: string | null
@@ -24,26 +23,21 @@ export type Ctx = {
   actor: Actor
   /** The workspace that the request names. A workspace key need not name its own. */
   tenant: string | null
-  /** The origin of the URLs in responses. */
   origin: string
   requestId: string
   permission: Permission
   /** One of these versions must be the current one; null accepts any. */
   ifMatch: number[] | null
-  /** True for a conditional write without If-Match. */
   withoutIfMatch: boolean
   idempotency: { key: string; fingerprint: string } | null
   /** The plan that the write applies. It fails if the plan is stale. */
   planDigest: string | null
   /** Aborted when the client disconnects, if the host notices. A function, because few verbs read it. */
   disconnectSignal?: () => AbortSignal
-  /** Lets work go on after the response. Without it, the verb awaits the work. */
   waitUntil?: (work: Promise<unknown>) => void
-  /** Called when the database has accepted the key. */
   onKeyAccepted?: () => void
   /** Stored bytes count towards the day's changes. */
   bodyBytes?: number
-  /** Filled in by the trips, for the response headers and the log. */
   requestInfo: RequestInfo
 }
 

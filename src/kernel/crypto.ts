@@ -8,7 +8,6 @@ const CRC_TABLE = Int32Array.from({ length: 256 }, (_, crc) => {
   return crc
 })
 
-/** CRC-32 of ASCII, in base 62. It detects typing errors and is no proof. */
 function checksum(text: string): string {
   let crc = -1
   for (let i = 0; i < text.length; i++) crc = (crc >>> 8) ^ CRC_TABLE[(crc ^ text.charCodeAt(i)) & 0xff]!

@@ -19,7 +19,6 @@ import {
 
 export type { Database, Query, Row, Trip }
 
-/** The query builder. It has no connection: `run` sends what it builds. */
 export const db = drizzle.mock()
 
 /** Every statement filters by its tenant. Row-level security stays as the second wall behind this filter. */
@@ -138,7 +137,6 @@ const buildEnterStatement = (setRole: SQL) =>
       ) e`,
   )
 const enterAsKey = buildEnterStatement(sql`set_config('role', 'slipway_app', true)`)
-/** An agent acts as its listener, and sees the deployments that the listener serves. */
 const enterAsAgent = buildEnterStatement(sql`become_listener(e.actor_id), set_config('role', 'slipway_agent', true)`)
 const countRequest = prepareStatement(
   ({ hash, clockOffset, limit }: Placeholders<{ hash: string; clockOffset: string; limit: number }>) =>
@@ -147,7 +145,6 @@ const countRequest = prepareStatement(
 /** Ends the transaction that the driver opened for the batch, and opens the one that it commits. */
 const NEXT_TRANSACTION = sql`commit and chain`
 
-/** Row-level security applies as it does for a key. */
 const enterWithoutKey = (ctx: Ctx, { kind, id, name, organization, tenant }: KeylessActor): SQL => {
   const settings = {
     organization_id: organization,
@@ -170,7 +167,6 @@ const enterWithoutKey = (ctx: Ctx, { kind, id, name, organization, tenant }: Key
 
 const clockOffsetText = ({ config }: Pick<Ctx, 'config'>): string => `${config.clockOffset()} ms`
 
-/** Runs work of the schedule or the operator, which belongs to no tenant, in one transaction. */
 export async function runAsSystem(database: Database, ...statements: Query<unknown>[]): Promise<unknown[][]> {
   const [, ...results] = await database.asSystem([
     sql`select set_config('role', 'slipway_system', true)`,
@@ -179,10 +175,7 @@ export async function runAsSystem(database: Database, ...statements: Query<unkno
   return results
 }
 
-/**
- * Counts requests that were refused before their trip. Returns the rate window of each valid key; unknown keys are
- * missing from the map.
- */
+/** Counts requests that were refused before their trip. Returns the rate window of each valid key, and no other. */
 export async function countRefusedRequests(
   { config, database }: Pick<Ctx, 'config' | 'database'>,
   requests: Map<string, number>,
@@ -219,7 +212,6 @@ export const versionMatches = (ctx: Ctx, table: { version: AnyPgColumn | SQL }):
     ? refuseUnless('precondition_failed', sql`${table.version} = any(${sql.param(ctx.ifMatch)}::integer[])`)
     : undefined
 
-/** Every update sets these columns too. */
 export const bumpVersion = (table: { version: AnyPgColumn }) => ({
   version: sql`${table.version} + 1`,
   updated_at: sql`clock()`,
@@ -244,7 +236,6 @@ function translateError(error: unknown): unknown {
   const constraintCode = isCode(constraint) ? constraint : parentNotFoundCode(constraint)
   const isConstraintViolation = code === '23505' || code === '23503'
   if (isConstraintViolation && isCode(constraintCode)) return fail(constraintCode, { cause: error })
-  // An error without a code is not from Postgres.
   return !code || UNAVAILABLE_STATES.test(code) ? databaseUnavailable(error) : error
 }
 

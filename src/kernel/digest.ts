@@ -6,7 +6,6 @@ export const sha256 = () => createHash('sha256')
 export const sha256Hex = (text: string): string => sha256().update(text).digest('hex')
 export const hmacSha256 = (secret: string) => createHmac('sha256', secret)
 
-/** Compares two digests in hex, in constant time. */
 export function isSameDigest(hexA: string, hexB: string): boolean {
   const a = Buffer.from(hexA, 'hex')
   const b = Buffer.from(hexB, 'hex')

@@ -4,12 +4,10 @@ import { type Code, detailOf, statusOf, titleOf } from './codes.ts'
 
 export type Fault = { type: string; loc: (string | number)[]; msg: string }
 type FailureDetails = {
-  /** Replaces the detail of the code. */
   detail?: string
   /** Names the thing at fault within the detail of the code. */
   about?: string | undefined
   errors?: Fault[]
-  /** The requests to external servers that led to the failure. */
   trace?: OAuthFetch[]
   headers?: Record<string, string>
   cause?: unknown

@@ -1,5 +1,4 @@
 // Comparison of ETags in conditional requests (pure).
 
-/** If-None-Match compares weakly. */
 export const matchesEtag = (header: string | undefined, tag: string): boolean =>
   header?.split(',').some(listed => listed.trim() === '*' || listed.trim().replace(/^W\//, '') === tag) ?? false

@@ -2,7 +2,6 @@
 
 export type ExpiringMap<V> = ReturnType<typeof createExpiringMap<V>>
 
-/** Keeps the entries that were set last. */
 export function createExpiringMap<V>(maxEntries: number, now: () => number) {
   const entries = new Map<string, { value: V; until: number }>()
   const liveEntry = (key: string) => {
@@ -13,7 +12,6 @@ export function createExpiringMap<V>(maxEntries: number, now: () => number) {
   }
   return {
     get: (key: string): V | undefined => liveEntry(key)?.value,
-    /** 0 without an entry. */
     secondsLeft: (key: string): number => Math.ceil(((liveEntry(key)?.until ?? now()) - now()) / 1000),
     set(key: string, value: V, ms: number): V {
       // Deleted first, so that the map is in the order of setting.

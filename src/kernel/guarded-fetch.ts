@@ -11,15 +11,12 @@ export type FetchRecord = { stage: Stage; method: string; url: string; status?: 
 export type GuardedClient = {
   /** Throws only failures with a code. The limits cover the body too; the caller must read or cancel it. */
   fetch: (url: string | URL, init?: RequestInit) => Promise<Response>
-  /** Applies the checks without a fetch. Throws `blocked_url`. */
   check: (url: string | URL) => URL
-  /** Sets the stage of the next fetches. */
   stage(name: Stage): void
   trace: FetchRecord[]
 }
 type FetchPolicy = Pick<Config, 'foreignFetch' | 'publicUrl' | 'allowLoopback'>
 
-/** Limits on one fetch and one response body, and on the time and number of all fetches of an operation. */
 export type FetchLimits = { fetchMs: number; totalMs: number; fetches: number; bytes: number }
 const DEFAULT_LIMITS: FetchLimits = { fetchMs: 5000, totalMs: 20_000, fetches: 16, bytes: 64 * 1024 }
 const MAX_REDIRECTS = 5
@@ -30,7 +27,6 @@ const DROPPED_HEADERS = ['cookie', 'host']
 /** Thrown by a host's fetch when the name resolves to an address that is not allowed. */
 export class BlockedAddressError extends Error {}
 
-/** Returns the URL without fragment and trailing dot. Throws `blocked_url`. */
 export function requireAllowedUrl(policy: Omit<FetchPolicy, 'foreignFetch'>, origin: string, text: string): URL {
   const { url, refusal } = judgeUrl(policy, origin, text)
   if (refusal !== undefined)
@@ -48,7 +44,6 @@ export function createGuardedClient(
   let stage: Stage = 'request'
   let deadline = 0
 
-  /** One fetch, without redirects. */
   async function fetchOnce(text: string, init: CleanRequest): Promise<{ response: Response; from: URL }> {
     const started = Date.now()
     deadline ||= started + limits.totalMs

@@ -22,7 +22,6 @@ async function readCachedReadiness(database: Database): Promise<string> {
   return migration
 }
 
-/** Returns the name of the newest migration if the database has it. */
 export async function checkReadiness(database: Database): Promise<string> {
   const applied = sql`select max(created_at) from drizzle.__drizzle_migrations`
   const [[row]] = (await database([applied]).catch(error => {

@@ -6,7 +6,6 @@ h1 { font-size: 1.4rem }
 `
 
 let cachedPolicy: Promise<string> | undefined
-/** Allows nothing but the style above, by its hash. */
 const pagePolicy = (): Promise<string> =>
   (cachedPolicy ??= crypto.subtle
     .digest('SHA-256', new TextEncoder().encode(STYLE))

@@ -8,7 +8,6 @@ const MAX_BODY_BYTES = 1024 * 1024
 const LARGE_BYTES = 64 * 1024
 const INITIAL_BUFFER_BYTES = 4096
 const MAX_DEPTH = 64
-/** Members of objects and elements of arrays, in one body. */
 const MAX_VALUES = 10_000
 const MAX_FAULTS = 100
 const MAX_NAME_LENGTH = 100
@@ -47,7 +46,6 @@ export async function readBytes(
   try {
     for await (const chunk of (request.raw.body ?? []) as AsyncIterable<Uint8Array>) {
       size += chunk.byteLength
-      // Leaving the loop cancels the stream.
       if (size > maxBytes) throw fail('body_too_large')
       if (!isAllowed && size > LARGE_BYTES) await allowLarge()
       if (size > bytes.byteLength) {
@@ -63,10 +61,7 @@ export async function readBytes(
   return bytes.subarray(0, size)
 }
 
-/**
- * Reads a form that a browser posts for another server. It has no key, so the limit is small: Node parses forms in
- * quadratic time, and 1 MiB of `a&` takes 2.6 seconds.
- */
+/** Forms come without a key, so the limit is small: Node needs 2.6 seconds to parse 1 MiB of `a&`. */
 export const readForm = async (request: HonoRequest): Promise<URLSearchParams> =>
   new URLSearchParams(new TextDecoder().decode(await readBytes(request, LARGE_BYTES)))
 
@@ -81,10 +76,7 @@ export async function readBody(request: HonoRequest, beforeLarge?: BeforeLarge):
   }
 }
 
-/**
- * Validates path, query and body, and throws their faults together with those in `faults`. Returns one input, in which
- * a path parameter wins over a query parameter or a body member of the same name.
- */
+/** Throws the faults of path, query and body together with those in `faults`. In the input, path parameters win. */
 export function validateInput(
   request: HonoRequest,
   sources: InputSchemas,

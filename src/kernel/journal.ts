@@ -138,10 +138,7 @@ export const setSystemSettings = (config: Pick<Config, 'clockOffset'>, requestId
 export const setClock = ({ clockOffset }: Pick<Config, 'clockOffset'>): SQL =>
   sql`select set_config('app.clock_offset', ${`${clockOffset()} ms`}, true)`
 
-/**
- * The first trip of a write that calls an external server before its second trip. A repeated request gets the stored
- * answer instead, so that it does not call the server again.
- */
+/** The trip before an external call. A repeated request gets its stored answer here, without the call. */
 export async function prepareWrite<Looked, Answer>(
   ctx: Ctx,
   query: Query<Looked>,
@@ -157,10 +154,7 @@ export async function prepareWrite<Looked, Answer>(
 const MAX_ATTEMPTS = 100
 const RETRY_PAUSE_MS = 20
 
-/**
- * The second trip of such a write. A repeated request holds the idempotency key for a moment while it looks for the
- * stored answer, so a busy key is retried.
- */
+/** The trip after it. Retried, because repeated requests hold the key for a moment to look for an answer. */
 export async function concludeWrite<T>(write: () => Promise<T>): Promise<T> {
   for (let attempt = 1; ; attempt++) {
     try {

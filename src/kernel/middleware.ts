@@ -10,7 +10,6 @@ import type { AppEnv } from './routes.ts'
 const REQUEST_ID = /^[\w.:-]{1,128}$/
 const MAX_HEAD_LENGTH = 16 * 1024
 
-/** For responses that set none of their own; pages do. */
 const CONTENT_SECURITY_POLICY = "default-src 'none'; frame-ancestors 'none'"
 const SECURITY_HEADERS = Object.entries({
   'Cross-Origin-Resource-Policy': 'cross-origin',
@@ -109,7 +108,6 @@ export function logFailureCause(failure: Failure, requestId: string, config: Con
   config.log({ level: 'error', request_id: requestId, error: name, message, stack })
 }
 
-/** An unexpected error goes to the log; the response has only the request id. */
 export function respondWithError(c: Context<AppEnv>, error: unknown, config: Config): Response {
   const failure = error instanceof Failure ? error : fail('internal', { cause: error })
   const { code } = failure

@@ -239,7 +239,6 @@ function describeErrorStatus(status: number): JsonObject {
 
 const PROBLEM_CONTENT = { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } }
 
-/** Turns zod's nested definitions into references to components of the document. */
 function toComponentRefs(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(toComponentRefs)
   if (typeof schema !== 'object' || schema === null) return schema

@@ -13,6 +13,5 @@ export function requestOrigin(config: PublicUrlConfig, url: string): string {
   return isOurHost(config, url) ? new URL(url).origin : UNKNOWN_ORIGIN
 }
 
-/** For work that no HTTP request started. */
 export const configuredOrigin = ({ publicUrl }: PublicUrlConfig): string => publicUrl ?? UNKNOWN_ORIGIN
 const UNKNOWN_ORIGIN = 'https://slipway.invalid'

@@ -1,7 +1,6 @@
 // The closed set of permissions. A request for one of scope `workspace` must name a workspace; one of scope
 // `organization` acts on the organization or on any of its workspaces that the key has access to.
 
-/** A role of scope `workspace` cannot have these. */
 const organizationOnly = {
   'organization:update': 'organization',
   'organization:manage-members': 'organization',

@@ -41,14 +41,11 @@ export type Operation = {
   streamMediaType?: string
   status?: number
   reply?: z.ZodType
-  /** Errors beyond those of every route of this kind. */
   errors?: Code[]
-  /** Reads return an ETag, writes take If-Match. */
   versioned?: boolean
   location?: (reply: never) => string
   /** Calls external servers between a first and a second database trip. */
   asksForeignServers?: boolean
-  /** True when a part of the request failed; the status is then 207. */
   partial?: (reply: never) => boolean
   /** When this query parameter is true, another verb answers, under its own permission. */
   variant?: { on: string; reply: z.ZodType; verb: Verb<never, unknown> }

@@ -4,10 +4,8 @@ import { PgDialect } from 'drizzle-orm/pg-core'
 
 export type Row = unknown[]
 export type Statement<T> = { sql: string; params: unknown[]; read(rows: Row[]): T[] }
-/** A query of Drizzle's builder, SQL whose rows come back as they are, or a compiled statement. */
 export type Query<T> = PromiseLike<T[]> | SQL<T> | Statement<T>
 
-/** Runs statements in one round trip and one transaction. */
 export type Trip = (statements: Query<unknown>[]) => Promise<unknown[][]>
 /** Trips by the app's login, and by the system's, which row-level security does not confine to one workspace. */
 export type Database = Trip & { asSystem: Trip }

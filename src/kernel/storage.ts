@@ -7,7 +7,6 @@ type Multipart = {
   complete(parts: Part[]): Promise<unknown>
   abort(): Promise<void>
 }
-/** The part of R2's binding that is used here. */
 export type Bucket = {
   createMultipartUpload(path: string): Promise<Multipart>
   get(path: string): Promise<{ body: ReadableStream<Uint8Array> } | null>

@@ -7,7 +7,6 @@ const LOOKUP_MS = 5000
 const MAX_RECORDS = 100
 const NOT_FOUND_CODES = ['ENOTFOUND', 'ENODATA']
 
-/** `servers` are `address:port`; by default those of the system. */
 export const createTxtResolver =
   (servers?: string[]): NonNullable<Config['resolveTxt']> =>
   name => {

@@ -20,7 +20,6 @@ export function classifyAddress(text: string): string {
   return range === 'unicast' && !address.match(GLOBAL_UNICAST) ? 'reserved' : range
 }
 
-/** Returns null if the text is not a network such as `10.0.0.0/8`. */
 export function parseNetwork(text: string): Network | null {
   return ipaddr.isValidCIDR(text) ? ipaddr.parseCIDR(text) : null
 }

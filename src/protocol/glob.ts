@@ -6,10 +6,7 @@ export type GlobStep<Item> = { many: boolean; accepts: (item: Item) => boolean }
 export const matchOne = <Item>(accepts: (item: Item) => boolean): GlobStep<Item> => ({ many: false, accepts })
 export const matchMany = <Item>(accepts: (item: Item) => boolean): GlobStep<Item> => ({ many: true, accepts })
 
-/**
- * Tracks all positions that the pattern can be at, so it never backtracks. With `prefix`, the pattern only has to match
- * the first items.
- */
+/** Tracks all possible positions, so it never backtracks. With `prefix`, matching the first items is enough. */
 export function matchesGlob<Item>(steps: GlobStep<Item>[], items: Item[], { prefix = false } = {}): boolean {
   let positions = addSkippedPositions(steps, [0])
   for (const item of items) {

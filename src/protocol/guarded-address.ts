@@ -20,7 +20,6 @@ export type UrlVerdict = { url: URL; refusal?: undefined } | { url?: URL; refusa
 const hostWithoutDot = (url: URL): string => url.hostname.replace(/\.$/, '')
 const portOf = ({ port, protocol }: URL): string => port || (protocol === 'https:' ? '443' : '80')
 
-/** Returns the URL without fragment and trailing dot, or the reason why it must not be fetched. */
 export function judgeUrl(policy: UrlPolicy, origin: string, text: string): UrlVerdict {
   if (text.length > MAX_URL_LENGTH) return { refusal: `the address is longer than ${MAX_URL_LENGTH} characters` }
   if (DISGUISING_CHARACTER.test(text))

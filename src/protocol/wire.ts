@@ -13,14 +13,12 @@ const limitCount = (origin: 'array' | 'record', max: number, countOf: (value: un
     return empty
   })
 
-/** An array whose length is checked before any element is parsed. */
 export const arrayOf = <Item extends z.ZodType>(item: Item, max: number, min = 0) => {
   const array = z.array(item).max(max)
   const lengthOf = (value: unknown) => (Array.isArray(value) ? value.length : 0)
   return z.pipe(limitCount('array', max, lengthOf, []), min === 0 ? array : array.min(min))
 }
 
-/** A record whose size is checked before any member is parsed. */
 export const recordOf = <Key extends z.core.$ZodRecordKey, Value extends z.ZodType>(
   key: Key,
   value: Value,
@@ -45,21 +43,17 @@ export const Instant = boundedText(512, 'must be an ISO 8601 date-time')
   })
   .overwrite(text => new Date(text).toISOString())
 
-/** For query strings, where everything is text. */
 export const parseWholeNumber = (text: unknown): unknown =>
   typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text
 
-/** For query strings. Some clients write `True`. */
 export const parseBoolean = (text: unknown): unknown =>
   typeof text === 'string' && /^(true|false)$/i.test(text) ? text.toLowerCase() === 'true' : text
 
-/** For query strings, where an empty value means none. */
 export const emptyAsAbsent = (text: unknown): unknown => (text === '' ? undefined : text)
 
 /** The time and id of the last row of a page. Opaque to clients. */
 type Cursor = { at: string; id: string }
 
-/** A time as Postgres writes it in any time zone, and an id. */
 const CURSOR = /^(\d{4}-\d\d-\d\d) ([\d:]{8}(?:\.\d{1,6})?[+-]\d\d)(:\d\d)?~(.+)$/
 
 const CursorText = z
