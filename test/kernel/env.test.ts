@@ -147,9 +147,9 @@ describe('settings', () => {
       endpoint: 'https://s3.example.com/storage',
       region: 'eu-central-1',
     })
-    for (const given of [...Object.keys(s3), 'UPLOADS_S3_REGION']) {
-      const message = refusal({ DATABASE_URL: undefined, [given]: { ...s3, UPLOADS_S3_REGION: 'auto' }[given] })
-      for (const name of ['DATABASE_URL', ...Object.keys(s3)].filter(name => name !== given))
+    for (const setting of [...Object.keys(s3), 'UPLOADS_S3_REGION']) {
+      const message = refusal({ DATABASE_URL: undefined, [setting]: { ...s3, UPLOADS_S3_REGION: 'auto' }[setting] })
+      for (const name of ['DATABASE_URL', ...Object.keys(s3)].filter(name => name !== setting))
         expect(message).toContain(name)
     }
   })

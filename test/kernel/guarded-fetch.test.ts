@@ -8,15 +8,15 @@ const MCP = 'https://mcp.example.com'
 type Answer = (request: Request) => Response | Promise<Response>
 
 /** A guarded client whose network is one function. It records the requests. */
-function way(answer: Answer, policy: { allowLoopback?: boolean } = {}, limits?: FetchLimits) {
-  const asked: Request[] = []
+function createClient(answer: Answer, policy: { allowLoopback?: boolean } = {}, limits?: FetchLimits) {
+  const requests: Request[] = []
   const foreign = (async (url: string, init: RequestInit) => {
     const request = new Request(url, init)
-    asked.push(request)
+    requests.push(request)
     return answer(request)
   }) as typeof fetch
   const config = { foreignFetch: foreign, publicUrl: undefined, allowLoopback: false, ...policy }
-  return { ...createGuardedClient(config, 'https://slipway.example.com', limits), asked }
+  return { ...createGuardedClient(config, 'https://slipway.example.com', limits), requests }
 }
 
 const failure = async (work: Promise<unknown>): Promise<Failure> => {
@@ -33,25 +33,25 @@ const pathOf = ({ url }: Request) => new URL(url).pathname
 
 /** A body of single kibibytes, and whether it was cancelled. */
 function stream(kibibytes: number) {
-  const told = { sent: 0, cancelled: false }
+  const progress = { sent: 0, cancelled: false }
   const body = new ReadableStream<Uint8Array>(
     {
       pull(controller) {
-        if (told.sent++ === kibibytes) controller.close()
+        if (progress.sent++ === kibibytes) controller.close()
         else controller.enqueue(new Uint8Array(KIB).fill(97))
       },
       cancel() {
-        told.cancelled = true
+        progress.cancelled = true
       },
     },
     { highWaterMark: 0 },
   )
-  return { told, body }
+  return { progress, body }
 }
 
 describe('a request', () => {
   it('is sent as given, without cookies, and with our User-Agent', async () => {
-    const { fetch, asked } = way(() => Response.json({ ok: true }))
+    const { fetch, requests } = createClient(() => Response.json({ ok: true }))
     const headers = { Accept: 'application/json', Cookie: 'a=b', Host: 'other.example', Authorization: 'Bearer theirs' }
     const answer = await fetch(`${MCP}/token#part`, {
       method: 'post',
@@ -60,7 +60,7 @@ describe('a request', () => {
       credentials: 'include',
     })
     expect(await answer.json()).toEqual({ ok: true })
-    const [request] = asked
+    const [request] = requests
     expect([request!.method, request!.url, request!.redirect, await request!.text()]).toEqual([
       ...['POST', `${MCP}/token`, 'manual', 'grant_type=x'],
     ])
@@ -72,19 +72,19 @@ describe('a request', () => {
 
   it('returns status, headers and body, but no cookie', async () => {
     const headers = { 'Set-Cookie': 'a=b', 'WWW-Authenticate': 'Bearer', 'Content-Type': 'text/plain' }
-    const answer = await way(() => new Response('no', { status: 401, headers })).fetch(MCP)
+    const answer = await createClient(() => new Response('no', { status: 401, headers })).fetch(MCP)
     expect([answer.status, await answer.text(), Object.fromEntries(answer.headers)]).toEqual([
       ...[401, 'no', { 'www-authenticate': 'Bearer', 'content-type': 'text/plain' }],
     ])
     for (const status of [204, 205, 304, 500, 503])
-      expect((await way(() => new Response(null, { status })).fetch(MCP)).status).toBe(status)
+      expect((await createClient(() => new Response(null, { status })).fetch(MCP)).status).toBe(status)
   })
 
   it('to a blocked address is not sent', async () => {
-    const { fetch, asked, trace } = way(() => new Response())
+    const { fetch, requests, trace } = createClient(() => new Response())
     for (const url of ['http://mcp.example.com', 'https://127.0.0.1/', 'https://a:b@mcp.example.com/', 'nonsense'])
       expect(await outcome(fetch(url))).toBe('blocked_url')
-    expect(asked).toEqual([])
+    expect(requests).toEqual([])
     expect(trace.map(({ outcome }) => outcome)).toEqual(Array(4).fill('blocked_url'))
   })
 })
@@ -101,19 +101,19 @@ it('a server on this machine is reached only if loopback is allowed', async () =
 
 describe('a redirect', () => {
   const hops = (to: number, method = 'GET') =>
-    way(request => {
+    createClient(request => {
       const at = Number(pathOf(request).slice(1))
       return at < to ? moved(`/${at + 1}`) : new Response(String(at))
     }).fetch(`${MCP}/0`, { method })
 
   it.each([301, 302, 303, 307, 308])('%i of a GET is followed within the origin', async status => {
-    const { fetch, asked } = way(request =>
+    const { fetch, requests } = createClient(request =>
       pathOf(request) === '/a' ? moved('b?c=d#e', status) : new Response('there'),
     )
     const answer = await fetch(`${MCP}/a`, { headers: { 'MCP-Protocol-Version': '1' } })
     expect(await answer.text()).toBe('there')
-    expect(asked.map(({ url }) => url)).toEqual([`${MCP}/a`, `${MCP}/b?c=d`])
-    expect(asked[1]!.headers.get('MCP-Protocol-Version')).toBe('1')
+    expect(requests.map(({ url }) => url)).toEqual([`${MCP}/a`, `${MCP}/b?c=d`])
+    expect(requests[1]!.headers.get('MCP-Protocol-Version')).toBe('1')
   })
 
   it('is followed up to five times', async () => {
@@ -126,68 +126,68 @@ describe('a redirect', () => {
     ...['https://127.0.0.1/', 'https://169.254.169.254/latest', 'file:///etc/passwd', 'data:application/json,{}'],
     ...['https://mcp.example.com./b', `https://user:pass@mcp.example.com/b`, 'javascript:1', '\\\\127.0.0.1\\b'],
   ])('to %s is blocked', async location => {
-    const { fetch, asked, trace } = way(() => moved(location))
+    const { fetch, requests, trace } = createClient(() => moved(location))
     expect(await outcome(fetch(`${MCP}/a`))).toBe('blocked_url')
-    expect(asked).toHaveLength(1)
+    expect(requests).toHaveLength(1)
     expect(trace.at(-1)!.outcome).toBe('blocked_url')
   })
 
   it('to an invalid address is an error; without a location it is the response', async () => {
-    expect(await outcome(way(() => moved('https://[')).fetch(MCP))).toBe('upstream_error')
-    expect((await way(() => new Response(null, { status: 302 })).fetch(MCP)).status).toBe(302)
+    expect(await outcome(createClient(() => moved('https://[')).fetch(MCP))).toBe('upstream_error')
+    expect((await createClient(() => new Response(null, { status: 302 })).fetch(MCP)).status).toBe(302)
   })
 
   it.each(['POST', 'PUT', 'DELETE'])('of a %s is never followed', async method => {
-    const { fetch, asked } = way(() => moved('/b', 307))
+    const { fetch, requests } = createClient(() => moved('/b', 307))
     expect((await fetch(`${MCP}/a`, { method })).status).toBe(307)
-    expect(asked).toHaveLength(1)
+    expect(requests).toHaveLength(1)
   })
 
   it('has its body cancelled', async () => {
-    const { told, body } = stream(1)
+    const { progress, body } = stream(1)
     const headers = { Location: '/b' }
-    await way(request =>
+    await createClient(request =>
       pathOf(request) === '/a' ? new Response(body, { status: 302, headers }) : new Response(),
     ).fetch(`${MCP}/a`)
-    expect(told.cancelled).toBe(true)
+    expect(progress.cancelled).toBe(true)
   })
 })
 
 describe('a response body', () => {
   it('is read up to the limits of the operation', async () => {
     const limits = { fetchMs: 1000, totalMs: 1000, fetches: 2, bytes: 100 * KIB }
-    const { fetch } = way(() => new Response(stream(100).body), {}, limits)
+    const { fetch } = createClient(() => new Response(stream(100).body), {}, limits)
     expect(await (await fetch(MCP)).text()).toHaveLength(100 * KIB)
-    const more = way(() => new Response(stream(101).body), {}, limits)
+    const more = createClient(() => new Response(stream(101).body), {}, limits)
     expect(await outcome((await more.fetch(MCP)).text())).toBe('upstream_error')
     await (await fetch(MCP)).text()
     expect(await outcome(fetch(MCP))).toBe('upstream_error')
   })
 
   it('is read up to 64 KiB', async () => {
-    const text = await (await way(() => new Response(stream(64).body)).fetch(MCP)).text()
+    const text = await (await createClient(() => new Response(stream(64).body)).fetch(MCP)).text()
     expect(text).toHaveLength(64 * KIB)
   })
 
   it.each(['text', 'json', 'arrayBuffer'] as const)(
     'is cancelled beyond that, and %s() fails with upstream_error',
     async read => {
-      const { told, body } = stream(10_000)
-      const { fetch, trace } = way(() => new Response(body))
+      const { progress, body } = stream(10_000)
+      const { fetch, trace } = createClient(() => new Response(body))
       const answer = await fetch(MCP)
       expect(await outcome(answer[read]())).toBe('upstream_error')
-      expect(told.cancelled).toBe(true)
-      expect(told.sent).toBeLessThan(70)
+      expect(progress.cancelled).toBe(true)
+      expect(progress.sent).toBeLessThan(70)
       expect(trace).toMatchObject([{ status: 200, outcome: 'upstream_error' }])
     },
   )
 
   it('is not fetched before it is read, and may stay unread', async () => {
-    const { told, body } = stream(10_000)
-    const answer = await way(() => new Response(body)).fetch(MCP)
-    expect(told.sent).toBe(0)
+    const { progress, body } = stream(10_000)
+    const answer = await createClient(() => new Response(body)).fetch(MCP)
+    expect(progress.sent).toBe(0)
     await answer.body!.cancel()
-    expect(told).toEqual({ sent: 0, cancelled: true })
+    expect(progress).toEqual({ sent: 0, cancelled: true })
   })
 
   it('that breaks off is an upstream error', async () => {
@@ -196,7 +196,7 @@ describe('a response body', () => {
         controller.error(new TypeError('reset'))
       },
     })
-    const { fetch, trace } = way(() => new Response(body))
+    const { fetch, trace } = createClient(() => new Response(body))
     expect(await outcome((await fetch(MCP)).text())).toBe('upstream_error')
     expect(trace[0]!.outcome).toBe('upstream_error')
   })
@@ -205,12 +205,12 @@ describe('a response body', () => {
 describe('a failure', () => {
   it('of the connection is upstream_error; a refusal of the host’s fetch is blocked_url', async () => {
     const throwing = (error: Error) => () => Promise.reject(error)
-    expect(await outcome(way(throwing(new TypeError('ECONNREFUSED'))).fetch(MCP))).toBe('upstream_error')
-    expect(await outcome(way(throwing(new BlockedAddressError('private'))).fetch(MCP))).toBe('blocked_url')
+    expect(await outcome(createClient(throwing(new TypeError('ECONNREFUSED'))).fetch(MCP))).toBe('upstream_error')
+    expect(await outcome(createClient(throwing(new BlockedAddressError('private'))).fetch(MCP))).toBe('blocked_url')
   })
 
   it('names the stage and the host, but no path, query, user or response', async () => {
-    const { fetch, stage, trace } = way(() => Promise.reject(new TypeError('their words')))
+    const { fetch, stage, trace } = createClient(() => Promise.reject(new TypeError('their words')))
     stage('registration')
     const secret = crypto.randomUUID()
     for (const url of [`${MCP}/${secret}?token=${secret}`, `https://${secret}:${secret}@mcp.example.com/?${secret}`]) {
@@ -224,7 +224,7 @@ describe('a failure', () => {
   })
 
   it('is in the trace, in order with the successful requests', async () => {
-    const { fetch, stage, trace } = way(request =>
+    const { fetch, stage, trace } = createClient(request =>
       pathOf(request) === '/a' ? moved('/b?x=y') : new Response('', { status: 404 }),
     )
     stage('probe')
@@ -242,10 +242,10 @@ describe('a failure', () => {
   })
 
   it('ends the operation after sixteen requests, redirects included', async () => {
-    const { fetch, asked } = way(request => (pathOf(request) === '/a' ? moved('/b') : new Response()))
+    const { fetch, requests } = createClient(request => (pathOf(request) === '/a' ? moved('/b') : new Response()))
     for (let i = 0; i < 8; i++) await fetch(`${MCP}/a`)
     expect(await outcome(fetch(`${MCP}/b`))).toBe('upstream_error')
-    expect(asked).toHaveLength(16)
+    expect(requests).toHaveLength(16)
   })
 })
 
@@ -266,9 +266,9 @@ describe('the time limit', () => {
   }
 
   it('of a request is 5 s, even if fetch ignores the signal', async () => {
-    const { fetch, asked, trace } = way(() => never)
+    const { fetch, requests, trace } = createClient(() => never)
     expect(await outcomeAfter(5000, fetch(MCP))).toBe('upstream_timeout')
-    expect(asked[0]!.signal.aborted).toBe(true)
+    expect(requests[0]!.signal.aborted).toBe(true)
     expect(trace).toMatchObject([{ outcome: 'upstream_timeout', ms: 5000 }])
   })
 
@@ -280,14 +280,14 @@ describe('the time limit', () => {
         cancelled = true
       },
     })
-    const { fetch } = way(() => new Response(body))
+    const { fetch } = createClient(() => new Response(body))
     const answer = await fetch(MCP)
     expect(await outcomeAfter(5000, answer.text())).toBe('upstream_timeout')
     expect(cancelled).toBe(true)
   })
 
   it('of an operation is 20 s, and no request is sent after it', async () => {
-    const { fetch, asked } = way(async () => {
+    const { fetch, requests } = createClient(async () => {
       await new Promise(resolve => setTimeout(resolve, 4500))
       return new Response()
     })
@@ -298,12 +298,12 @@ describe('the time limit', () => {
     }
     expect(await outcomeAfter(2000, fetch(MCP))).toBe('upstream_timeout')
     expect(await outcome(fetch(MCP))).toBe('upstream_timeout')
-    expect(asked).toHaveLength(5)
+    expect(requests).toHaveLength(5)
   })
 
   it('ends early when the caller aborts', async () => {
     const controller = new AbortController()
-    const { fetch } = way(() => never)
+    const { fetch } = createClient(() => never)
     const asking = fetch(MCP, { signal: controller.signal })
     controller.abort()
     expect(await outcome(asking)).toBe('upstream_timeout')

@@ -95,8 +95,8 @@ describe('a time', () => {
   ])('%s is returned as %s, when created and when listed', async (expires_at, expected) => {
     const { owner } = await newTenant()
     const path = '/orgs/current/api-keys'
-    const made = await owner.post(path, { description: 'x', permissions: ['deployments:read'], expires_at })
-    expect([made.status, made.body.expires_at]).toEqual([201, expected])
+    const created = await owner.post(path, { description: 'x', permissions: ['deployments:read'], expires_at })
+    expect([created.status, created.body.expires_at]).toEqual([201, expected])
     expect((await owner.get(`${path}?limit=1`)).body.resources[0].expires_at).toBe(expected)
   })
 })
@@ -117,7 +117,7 @@ describe('text', () => {
   })
 
   it.each(['\u212a@example.com', 'a\u0130@example.com', 'a@b', `${'a'.repeat(250)}@example.com`])(
-    '%j is no e-mail address, nor becomes one in lower case',
+    '%j is refused as an e-mail address, in lower case too',
     async email => {
       const [status, , ...faults] = await refusal({ body: { email } }, '/orgs/current/members')
       expect(status).toBe(422)

@@ -17,20 +17,20 @@ describe('the journal', () => {
   it('records the actor, the event type, the subject and the request', async () => {
     const { owner, tenant_id, organization_id } = await newTenant()
     const headers = { 'X-Tenant-Id': tenant_id, 'X-Request-Id': `journal-${unusedId()}` }
-    const made = await owner.post('/workspaces/current/api-keys', { description: 'CI' }, headers)
+    const created = await owner.post('/workspaces/current/api-keys', { description: 'CI' }, headers)
     const [event, ...more] = await readEvents(headers['X-Request-Id'])
     expect(more).toEqual([])
     expect(event).toMatchObject({
       type: 'api_key.created',
-      subject_id: made.body.id,
+      subject_id: created.body.id,
       actor_kind: 'key',
-      actor_id: made.body.created_by,
+      actor_id: created.body.created_by,
       organization_id,
       tenant_id,
       scope_id: tenant_id,
     })
     expect(JSON.parse(event!.data as string)).toEqual({ description: 'CI' })
-    expect(JSON.stringify(event)).not.toContain(made.body.key.slice(4, 20))
+    expect(JSON.stringify(event)).not.toContain(created.body.key.slice(4, 20))
   })
 
   it('records changes to an organization under the organization', async () => {

@@ -31,16 +31,16 @@ describe('the log', () => {
     const id = requestId()
     const secret = crypto.randomUUID()
     const headers = { 'X-Request-Id': id, Authorization: `Bearer ${secret}`, Cookie: secret }
-    const made = await tenant.post(`/workspaces/current/api-keys?token=${secret}`, { description: secret }, headers)
-    expect(made.status).toBe(201)
+    const created = await tenant.post(`/workspaces/current/api-keys?token=${secret}`, { description: secret }, headers)
+    expect(created.status).toBe(201)
     const [line, ...others] = linesOf(id)
     expect(others).toEqual([])
     expect(line).toEqual({
       ...{ level: 'info', request_id: id, method: 'POST', path: '/workspaces/current/api-keys', status: 201 },
       ...{ ms: expect.any(Number), organization_id: tenant.organization_id, tenant_id: tenant.tenant_id },
-      actor_id: made.body.created_by,
+      actor_id: created.body.created_by,
     })
-    for (const word of [secret, tenant.key, made.body.key]) expect(JSON.stringify(logLines)).not.toContain(word)
+    for (const word of [secret, tenant.key, created.body.key]) expect(JSON.stringify(logLines)).not.toContain(word)
   })
 
   it('has the code of a refusal', async () => {
@@ -51,7 +51,7 @@ describe('the log', () => {
 
 describe('headers', () => {
   it.each(['/healthz', '/openapi.json', '/workspaces', '/nowhere', `/${'x'.repeat(17_000)}`])(
-    'that keep a browser safe stand on every answer',
+    'that protect browsers are on every response',
     async path => {
       const { headers } = await send('GET', path)
       expect(Object.fromEntries(headers)).toMatchObject({
@@ -73,12 +73,12 @@ describe('headers', () => {
   })
 
   it('of a response are readable from every origin by default', async () => {
-    const asked = await preflight(getApp(), 'https://page.example')
-    expect(asked.status).toBe(204)
-    expect(asked.headers.get('Access-Control-Allow-Origin')).toBe('*')
-    const methods = asked.headers.get('Access-Control-Allow-Methods')!.split(', ')
+    const reply = await preflight(getApp(), 'https://page.example')
+    expect(reply.status).toBe(204)
+    expect(reply.headers.get('Access-Control-Allow-Origin')).toBe('*')
+    const methods = reply.headers.get('Access-Control-Allow-Methods')!.split(', ')
     for (const { method } of operations) expect(methods).toContain(method.toUpperCase())
-    expect(asked.headers.get('Access-Control-Allow-Headers')).toContain('x-api-key')
+    expect(reply.headers.get('Access-Control-Allow-Headers')).toContain('x-api-key')
     for (const path of ['/healthz', '/workspaces']) {
       const { headers } = await send('GET', path, { headers: { Origin: 'https://page.example' } })
       expect(headers.get('Access-Control-Allow-Origin')).toBe('*')
@@ -219,9 +219,9 @@ describe('an invalid request', () => {
 
   it('is not one with unknown members and parameters', async () => {
     const { owner } = await newTenant()
-    const made = await owner.post('/workspaces?unknown=1', { display_name: 'a', unknown: { x: [1] } })
-    expect(made.status).toBe(201)
-    expect(made.body).not.toHaveProperty('unknown')
+    const created = await owner.post('/workspaces?unknown=1', { display_name: 'a', unknown: { x: [1] } })
+    expect(created.status).toBe(201)
+    expect(created.body).not.toHaveProperty('unknown')
   })
 })
 

@@ -9,8 +9,8 @@ const INVALID = '/workspaces?cursor='
 type Row = { id: string; created_at: string }
 
 const make = async (tenant: Tenant, count: number): Promise<string[]> => {
-  const made = Array.from({ length: count }, (_, i) => tenant.post(KEYS, { description: `key ${i}` }))
-  return (await Promise.all(made)).map(({ body }) => body.id)
+  const replies = Array.from({ length: count }, (_, i) => tenant.post(KEYS, { description: `key ${i}` }))
+  return (await Promise.all(replies)).map(({ body }) => body.id)
 }
 
 /** The path in `Link`; undefined on the last page. */
@@ -54,14 +54,14 @@ describe('a list', () => {
     const all = (await whole(tenant)).map(row => row.id)
     await fc.assert(
       fc.asyncProperty(sizes, async limits => {
-        const shown: string[] = []
-        for (let i = 0; shown.length < all.length; i++) {
+        const listed: string[] = []
+        for (let i = 0; listed.length < all.length; i++) {
           const limit = limits[i % limits.length]!
-          const page = await tenant.get(`${KEYS}?limit=${limit}&offset=${shown.length}`)
-          expect(idsOf(page)).toEqual(all.slice(shown.length, shown.length + limit))
-          shown.push(...idsOf(page))
-          expect(page.body.offset).toBe(shown.length)
-          expect(nextOf(page) === undefined).toBe(shown.length === all.length)
+          const page = await tenant.get(`${KEYS}?limit=${limit}&offset=${listed.length}`)
+          expect(idsOf(page)).toEqual(all.slice(listed.length, listed.length + limit))
+          listed.push(...idsOf(page))
+          expect(page.body.offset).toBe(listed.length)
+          expect(nextOf(page) === undefined).toBe(listed.length === all.length)
         }
       }),
       few,
@@ -74,16 +74,16 @@ describe('a list', () => {
         const tenant = await newTenant()
         await make(tenant, 11)
         const before = (await whole(tenant)).map(row => row.id)
-        const shown: string[] = []
+        const listed: string[] = []
         let path: string | undefined = `${KEYS}?limit=${limits[0]}`
         for (let i = 1; path; i++) {
           const page = await tenant.get(path)
-          shown.push(...idsOf(page))
-          expect(page.body.offset).toBe(shown.length)
+          listed.push(...idsOf(page))
+          expect(page.body.offset).toBe(listed.length)
           await make(tenant, additions.next().value!)
           path = nextOf(page) && limited(nextOf(page)!, limits[i % limits.length]!)
         }
-        expect(shown).toEqual(before)
+        expect(listed).toEqual(before)
       }),
       few,
     )
