@@ -1,15 +1,14 @@
-// Gitea and Forgejo: an account, by its access token.
+// The client of Gitea and Forgejo, which authenticates with an account's access token.
 import { fail } from '../kernel/errors.ts'
 import type { Services } from '../kernel/routes.ts'
 import { arrayOf } from '../protocol/wire.ts'
 import { openCredentials } from './credentials.ts'
-import type { Githost, Integration } from './githost.ts'
-import { parseRepositoryUrl } from './githost.ts'
+import { type Githost, type Integration, parseRepositoryUrl } from './githost.ts'
 import { CommitResponse, ListedRepository, toCommit } from './host-responses.ts'
 import { createGuardedHostClient, parseResponse } from './request.ts'
 import { createRestClient } from './rest-client.ts'
 
-/** As many as it gives at once unless it was told otherwise. */
+/** Gitea's default maximum. */
 const PAGE_SIZE = 50
 const Repositories = arrayOf(ListedRepository, 1000)
 const Commits = arrayOf(CommitResponse, 100)
@@ -23,40 +22,39 @@ export function createGiteaHost(
   row: Integration,
 ): Githost {
   const api = apiUrlOf(row.base_url)
-  const way = () => createGuardedHostClient(config, origin)
-  let opened: Promise<string> | undefined
-  async function open(): Promise<string> {
+  const client = () => createGuardedHostClient(config, origin)
+  let openedToken: Promise<string> | undefined
+  async function openToken(): Promise<string> {
     const { token } = (await openCredentials(sealer, row)) ?? {}
     if (!token) throw fail('integration_revoked')
     return token
   }
   function token() {
-    opened ??= open()
-    return opened
+    openedToken ??= openToken()
+    return openedToken
   }
   const headers = async () => headersFor(await token())
-  const { at, get, pages, setStatus, comment } = createRestClient({ row, api, way, headers })
+  const { repositoryApi, get, listPages, setStatus, comment } = createRestClient({ row, api, client, headers })
 
   return {
-    repositories: known =>
-      pages(
-        known,
-        number => `${api}/user/repos?limit=${PAGE_SIZE}&page=${number}`,
-        PAGE_SIZE,
-        ({ headers, body }) => {
+    repositories: stored =>
+      listPages(stored, {
+        urlOf: number => `${api}/user/repos?limit=${PAGE_SIZE}&page=${number}`,
+        pageSize: PAGE_SIZE,
+        parse: ({ headers, body }) => {
           const listed = parseResponse(Repositories, api, body)
           return { total: Number(/^\d{1,9}$/.exec(headers.get('X-Total-Count') ?? '') ?? listed.length), listed }
         },
-      ),
+      }),
 
     async commit(repo_url, ref) {
       const query = new URLSearchParams({ sha: ref, limit: '1', stat: 'false', verification: 'false', files: 'false' })
-      const { status, body } = await get(`${at(repo_url)}/commits?${query}`)
-      const [found] = status === 200 ? parseResponse(Commits, api, body) : []
-      return found ? toCommit(found) : null
+      const { status, body } = await get(`${repositoryApi(repo_url)}/commits?${query}`)
+      const [commit] = status === 200 ? parseResponse(Commits, api, body) : []
+      return commit ? toCommit(commit) : null
     },
 
-    /** Its own token: such a host gives none that is narrower or shorter-lived, and does not mind the name. */
+    /** Gitea cannot mint narrower tokens, so this is the integration's own. It ignores the username. */
     async credential(repo_url) {
       if (!parseRepositoryUrl(row.base_url, repo_url)) throw fail('repository_not_found')
       return { username: 'oauth2', password: await token(), expires_at: null }

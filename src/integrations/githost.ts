@@ -1,55 +1,39 @@
-// What a git host is to us, whichever it is.
-import type { Services } from '../kernel/routes.ts'
+// The interface that every kind of git host implements.
 import type { integrations } from '../tables/integrations.ts'
-import { createGiteaHost } from './gitea.ts'
-import { createGithubHost } from './github.ts'
 
 export type Repository = { id: number; name: string; owner: string; url: string; default_branch: string }
-/** One page of a host's listing as it was last told; with its ETag it need only be told again when it changed. */
+/** One stored page of a host's listing. Its ETag lets the host answer 304 while the page is unchanged. */
 export type ListingPage = { etag: string | null; repositories: Repository[] }
 export type Commit = { sha: string; author: string | null; message: string | null }
 export type StatusState = 'pending' | 'success' | 'failure' | 'error'
 export type CommitStatus = { state: StatusState; url: string | null; description: string; context: string }
-/** For git over HTTP. */
 export type GitCredential = { username: string; password: string; expires_at: string | null }
-/** What the host gave for a while. */
 export type HostToken = { token: string; expires_at: string }
 
 export type Integration = typeof integrations.$inferSelect
 
-/** Every method throws the closed codes only, and asks nobody but the integration's own host. */
+/** Methods fail only with codes of `kernel/codes.ts`, and send requests only to the integration's own host. */
 export type Githost = {
-  /** All that the integration reaches, page by page; unchanged pages are the known ones. */
-  repositories(known: ListingPage[]): Promise<ListingPage[]>
-  /** The commit that a branch, a tag or a commit's name stands for; null where there is none, or no such repository. */
+  repositories(stored: ListingPage[]): Promise<ListingPage[]>
+  /** Resolves a branch, tag or commit id. Null where the ref or the repository does not exist. */
   commit(repo_url: string, ref: string): Promise<Commit | null>
-  /** Reads that one repository, where the host can narrow it so. */
+  /** Limited to reading this one repository where the host supports that. */
   credential(repo_url: string): Promise<GitCredential>
   setStatus(repo_url: string, sha: string, status: CommitStatus): Promise<void>
-  /**
-   * Makes a comment or edits the one of that id; one that somebody deleted is made anew. Without an id, one that begins with the same mark
-   * (`<!-- … -->`) is edited. Its id.
-   */
+  /** Edits the comment with this id, or with the same first line (`<!-- … -->`), else creates one. Returns its id. */
   comment(repo_url: string, pull_number: number, body: string, comment_id: string | null): Promise<string>
-  /** A fresh token that was got on the way: kept with the row (`tokenColumns`), it spares the next one the asking. */
+  /** The token that this client minted, if any. Store it with `setTokenColumns`, so that the next client reuses it. */
   mintedToken(): HostToken | null
 }
 
-/** An integration's host, asked on behalf of whoever has its row. */
-export const createGithost = (
-  services: Pick<Services, 'config' | 'sealer'>,
-  origin: string,
-  integration: Integration,
-): Githost => (integration.host === 'github' ? createGithubHost : createGiteaHost)(services, origin, integration)
-
-/** Where a host sends what happens: that of the operator's App, or that of an integration with credentials of its own. */
+/** Without an id: the webhook of the operator's App. With one: that of an integration with its own credentials. */
 export const webhookPath = (integration_id?: string): string =>
   `/v1/integrations/forge/githost${integration_id ? `/${integration_id}` : ''}/webhook`
 
-/** The owner and name in a repository's address, if it is one of that host. */
+/** The owner and name in a repository's URL. Null where the URL is not on this host. */
 export function parseRepositoryUrl(base_url: string, repo_url: string): { owner: string; name: string } | null {
   if (!repo_url.toLowerCase().startsWith(`${base_url.toLowerCase()}/`)) return null
   const [, owner, name] = /^([\w.-]+)\/([\w.-]+?)(?:\.git)?\/?$/.exec(repo_url.slice(base_url.length + 1)) ?? []
-  const named = [owner, name].every(part => part !== undefined && !/^(\.+|\.git)$/.test(part))
-  return named ? { owner: owner!, name: name! } : null
+  const hasNames = [owner, name].every(part => part !== undefined && !/^(\.+|\.git)$/.test(part))
+  return hasNames ? { owner: owner!, name: name! } : null
 }

@@ -1,4 +1,4 @@
-// GitHub, in the cloud and as an Enterprise Server: an App's installation, by tokens that last an hour.
+// The client of GitHub, in the cloud and as an Enterprise Server: an App's installation, with tokens that last an hour.
 import * as z from 'zod'
 import { fail } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
@@ -6,15 +6,14 @@ import type { Services } from '../kernel/routes.ts'
 import { boundedText } from '../protocol/wire.ts'
 import { appJwt } from './app-jwt.ts'
 import { openCredentials, openStoredToken } from './credentials.ts'
-import type { Githost, HostToken, Integration } from './githost.ts'
-import { parseRepositoryUrl } from './githost.ts'
+import { type Githost, type HostToken, type Integration, parseRepositoryUrl } from './githost.ts'
 import { CommitResponse, RepositoryListing, toCommit } from './host-responses.ts'
 import { createGuardedHostClient, parseResponse, requestHost } from './request.ts'
 import { createRestClient } from './rest-client.ts'
 
 const PAGE_SIZE = 100
 
-/** The cloud's API has a host of its own, for companies of their own too; an Enterprise Server's is a path. */
+/** github.com and tenants on ghe.com have an API host. An Enterprise Server has an API path. */
 export function apiUrlOf(base_url: string): string {
   const { protocol, host, pathname } = new URL(base_url)
   if (host === 'github.com' || host.endsWith('.ghe.com')) return `${protocol}//api.${host}`
@@ -34,17 +33,17 @@ const InstallationToken = z.object({
 
 export type App = { id: string; privateKey: string }
 
-/** A token of an installation, perhaps narrowed to less than the App may. */
+/** `limits` narrows the token to some repositories or permissions of the installation. */
 export async function createInstallationToken(
-  way: GuardedClient,
+  client: GuardedClient,
   api: string,
   app: App,
   installation_id: string,
-  narrowed?: object,
+  limits: object = {},
 ): Promise<HostToken> {
   const url = `${api}/app/installations/${encodeURIComponent(installation_id)}/access_tokens`
-  const headers = headersFor(await appJwt(app.id, app.privateKey))
-  const { status, body } = await requestHost(way, url, { method: 'POST', headers, json: narrowed ?? {} })
+  const headers = headersFor(appJwt(app.id, app.privateKey))
+  const { status, body } = await requestHost(client, url, { method: 'POST', headers, json: limits })
   if (status === 404) throw fail('integration_revoked')
   if (status === 422) throw fail('repository_not_found')
   return parseResponse(InstallationToken, url, body)
@@ -56,7 +55,7 @@ export function createGithubHost(
   row: Integration,
 ): Githost {
   const api = apiUrlOf(row.base_url)
-  const way = () => createGuardedHostClient(config, origin)
+  const client = () => createGuardedHostClient(config, origin)
   let minted: HostToken | null = null
   let token: Promise<HostToken> | undefined
 
@@ -67,52 +66,42 @@ export function createGithubHost(
     if (github?.baseUrl !== row.base_url) throw fail('githost_app_missing')
     return { id: github.appId, privateKey: github.privateKey }
   }
-  async function fresh(): Promise<HostToken> {
-    const kept = await openStoredToken(sealer, row)
-    if (kept) return kept
-    minted = await createInstallationToken(way(), api, await app(), row.installation_id)
+  async function reuseOrMintToken(): Promise<HostToken> {
+    const stored = await openStoredToken(sealer, row)
+    if (stored) return stored
+    minted = await createInstallationToken(client(), api, await app(), row.installation_id)
     return minted
   }
   async function headers() {
-    token ??= fresh()
+    token ??= reuseOrMintToken()
     return headersFor((await token).token)
   }
-  const { at, get, pages, setStatus, comment } = createRestClient({ row, api, way, headers })
+  const { repositoryApi, get, listPages, setStatus, comment } = createRestClient({ row, api, client, headers })
 
   return {
-    repositories: known =>
-      pages(
-        known,
-        number => `${api}/installation/repositories?per_page=${PAGE_SIZE}&page=${number}`,
-        PAGE_SIZE,
-        ({ body }) => {
+    repositories: stored =>
+      listPages(stored, {
+        urlOf: number => `${api}/installation/repositories?per_page=${PAGE_SIZE}&page=${number}`,
+        pageSize: PAGE_SIZE,
+        parse: ({ body }) => {
           const { total_count, repositories } = parseResponse(RepositoryListing, api, body)
           return { total: total_count, listed: repositories }
         },
-      ),
+      }),
 
     async commit(repo_url, ref) {
-      const named = ref
-        .replace(/^refs\//, '')
-        .split('/')
-        .map(encodeURIComponent)
-        .join('/')
-      const { status, body } = await get(`${at(repo_url)}/commits/${named}`)
+      const segments = ref.replace(/^refs\//, '').split('/')
+      const path = segments.map(encodeURIComponent).join('/')
+      const { status, body } = await get(`${repositoryApi(repo_url)}/commits/${path}`)
       return status === 200 ? toCommit(parseResponse(CommitResponse, api, body)) : null
     },
 
     async credential(repo_url) {
       const { name } = parseRepositoryUrl(row.base_url, repo_url) ?? {}
       if (name === undefined) throw fail('repository_not_found')
-      const narrowed = { repositories: [name], permissions: { contents: 'read' } }
-      const { token, expires_at } = await createInstallationToken(
-        way(),
-        api,
-        await app(),
-        row.installation_id,
-        narrowed,
-      )
-      return { username: 'x-access-token', password: token, expires_at }
+      const limits = { repositories: [name], permissions: { contents: 'read' } }
+      const narrow = await createInstallationToken(client(), api, await app(), row.installation_id, limits)
+      return { username: 'x-access-token', password: narrow.token, expires_at: narrow.expires_at }
     },
 
     setStatus,

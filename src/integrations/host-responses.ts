@@ -1,12 +1,11 @@
-// What the two kinds of git host answer, as far as it is read: Gitea speaks much of GitHub's tongue.
+// Schemas of the responses of git hosts: GitHub and Gitea share most of them.
 import * as z from 'zod'
 import { arrayOf, boundedText } from '../protocol/wire.ts'
 import type { Commit, Repository } from './githost.ts'
 
-/** Of an account or a repository: it becomes part of addresses. */
 export const PathName = boundedText(255).regex(/^(?!\.+$)[\w.-]+$/)
-const truncatedText = (longest: number) =>
-  z.string().transform(said => said.slice(0, longest).replaceAll('\0', '').toWellFormed())
+const truncatedText = (maxLength: number) =>
+  z.string().transform(text => text.slice(0, maxLength).replaceAll('\0', '').toWellFormed())
 
 export const ListedRepository = z.object({
   id: z.int().min(0),
@@ -19,7 +18,7 @@ export const RepositoryListing = z.object({
   repositories: arrayOf(ListedRepository, 1000),
 })
 
-/** Its address is put together and not read: what the host says of itself is not where it is asked. */
+/** Builds the URL from `base_url`: a URL in the response could point to another host. */
 export const toRepository = (
   base_url: string,
   { id, name, owner: { login }, default_branch }: z.output<typeof ListedRepository>,

@@ -1,4 +1,4 @@
-// What a host says of an installation: the integration's state follows it, and the journal has it in the host's name.
+// Applies changes of an App's installation, as its host reports them, to the state of the integration.
 import { type SQL, sql } from 'drizzle-orm'
 import { runAsSystem, textArray } from '../kernel/db.ts'
 import { journalSystemEvents, setSystemSettings } from '../kernel/journal.ts'
@@ -6,7 +6,7 @@ import type { Services } from '../kernel/routes.ts'
 import type { Integration } from './githost.ts'
 
 type State = Integration['state']
-/** Which state a host's word leads to, and from which; what was revoked never comes back under its number. */
+/** A revoked installation never becomes active again: GitHub gives a new one a new id. */
 const STATE_CHANGES = {
   deleted: { from: ['active', 'suspended'], to: 'revoked', type: 'integration.revoked' },
   suspend: { from: ['active'], to: 'suspended', type: 'integration.suspended' },
@@ -15,38 +15,55 @@ const STATE_CHANGES = {
 } as const satisfies Record<string, { from: State[]; to: State | null; type: string }>
 type InstallationAction = keyof typeof STATE_CHANGES
 
-/** As a delivery tells it: `created` and its like need no entry, since an installation is connected by whoever proves it. */
 export type InstallationChange = {
   base_url: string
-  /** Null: the operator's own App. */
+  /** Null: the operator's App. */
   app_id: string | null
   installation_id: string
   action: InstallationAction
-  /** Who did it there, by name. */
   sender: string | null
 }
 
-/** The workspaces' own integrations of that installation (there is one at most), and what is known of its repositories is stale. */
+/** Also marks the stored repository listing as stale. Changes one integration at most. */
 export async function applyInstallationChange(
   { config, database }: Pick<Services, 'config' | 'database'>,
   requestId: string,
   { base_url, app_id, installation_id, action, sender }: InstallationChange,
 ): Promise<{ id: string; tenant_id: string }[]> {
   const { from, to, type } = STATE_CHANGES[action]
-  const events = sql`select tenant_id, organization_id, ${type}::text as type, id as subject_id,
-    json_build_object('installation_id', installation_id, 'sender', ${sender}::text) as data from changed`
-  const statement = sql`with
-    changed as (
-      update integrations i set ${setState(to)} where i.host = 'github' and i.base_url = ${base_url} and i.installation_id = ${installation_id}
-        and i.app_id is not distinct from ${app_id} and i.state = any(${textArray(from)}) returning i.*),
-    stale as (update integration_listings l set fetched_at = 'epoch' from changed where l.integration_id = changed.id),
+  const events = sql`
+    select
+      tenant_id,
+      organization_id,
+      ${type}::text as type,
+      id as subject_id,
+      json_build_object('installation_id', installation_id, 'sender', ${sender}::text) as data
+    from changed`
+  const statement = sql`
+    with changed as (
+      update integrations i
+      set ${setState(to)}
+      where i.host = 'github'
+        and i.base_url = ${base_url}
+        and i.installation_id = ${installation_id}
+        and i.app_id is not distinct from ${app_id}
+        and i.state = any(${textArray(from)})
+      returning i.*),
+    stale as (
+      update integration_listings l
+      set fetched_at = 'epoch'
+      from changed
+      where l.integration_id = changed.id),
     ${journalSystemEvents(events, sql`'push', null::uuid`)}
-    select id, tenant_id from changed`
+    select id, tenant_id
+    from changed`
   const [, rows] = await runAsSystem(database, setSystemSettings(config, requestId), statement)
   return (rows as [string, string][]).map(([id, tenant_id]) => ({ id, tenant_id }))
 }
 
-/** With a token that was given before, nobody is asked again. */
-export const setState = (state: State | null): SQL =>
-  sql`state = ${state === null ? sql`i.state` : sql`${state}`}, token = ${state === 'active' || state === null ? sql`i.token` : sql`null`},
-    version = i.version + 1, updated_at = clock()`
+/** SQL assignments over `integrations i`. Null keeps the state. A cached token survives only while it can be used. */
+export const setState = (state: State | null): SQL => sql`
+  state = ${state === null ? sql`i.state` : sql`${state}`},
+  token = ${state === 'active' || state === null ? sql`i.token` : sql`null`},
+  version = i.version + 1,
+  updated_at = clock()`

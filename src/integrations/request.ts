@@ -1,17 +1,16 @@
-// One request to a git host: bounded, in its words of refusal understood, and its answer held against a schema.
+// Sends requests to a git host: bounded, with its errors mapped to our codes and its responses validated.
 import * as z from 'zod'
 import type { Config } from '../env.ts'
 import type { Code } from '../kernel/codes.ts'
 import { Failure, fail } from '../kernel/errors.ts'
 import { createGuardedClient, type GuardedClient } from '../kernel/guarded-fetch.ts'
 
-/** A page of a hundred repositories is some 600 KB. At most MOST_PAGES are listed, and a token and its like come besides. */
+/** A page of 100 repositories is about 600 KB. A listing is MAX_PAGES requests, and some for tokens. */
 const LIMITS = { fetchMs: 8000, totalMs: 25_000, fetches: 120, bytes: 3 * 1024 * 1024 }
 const MAX_PAGES = 100
-/** What a Worker keeps open at once; hosts allow far more. */
+/** A Worker's limit of open connections. Hosts allow far more. */
 export const MAX_CONCURRENT_REQUESTS = 6
 
-/** What may come of asking one. */
 export const HOST_ERRORS: Code[] = [
   'githost_refused',
   'githost_rate_limited',
@@ -26,51 +25,52 @@ export const createGuardedHostClient = (config: Config, origin: string): Guarded
 export type HostResponse = { status: number; headers: Headers; body: unknown }
 type HostRequest = { method?: string; headers: Record<string, string>; json?: unknown; form?: Record<string, string> }
 
-/** What these say is the caller's to understand: that it is there, unchanged, not there, or not possible. */
+/** Responses with these are returned: their meaning depends on the request. All others become failures. */
 const PASSED_STATUSES = [200, 201, 204, 304, 404, 409, 422]
 const DEFAULT_RETRY_S = 60
+const MAX_RETRY_S = 3600
 const MAX_LINK_LENGTH = 2000
+const DEFAULT_RETRY_HEADERS = { 'Retry-After': String(DEFAULT_RETRY_S) }
 
-/** The answer with its JSON, or a failure that says what the host wants. */
 export async function requestHost(
-  way: GuardedClient,
+  client: GuardedClient,
   url: string,
-  wish: HostRequest,
-  moved = false,
+  request: HostRequest,
+  isRedirected = false,
 ): Promise<HostResponse> {
-  const { method = 'GET', headers, json, form } = wish
+  const { method = 'GET', headers, json, form } = request
   const body = json === undefined ? form && new URLSearchParams(form).toString() : JSON.stringify(json)
   const type = json === undefined ? 'application/x-www-form-urlencoded' : 'application/json'
-  const init = { method, headers: { ...headers, ...(body !== undefined && { 'Content-Type': type }) } }
-  const { answer, text } = await fetchText(way, url, { ...init, ...(body !== undefined && { body }) })
-  const read = parseJson(text)
-  const { status } = answer
-  const to = moved || json === undefined ? null : redirectTarget(answer, url)
-  if (to !== null) return requestHost(way, to, wish, true)
-  if (!PASSED_STATUSES.includes(status)) throw hostFailure(answer, read, new URL(url).host)
-  if (status < 300 && status !== 204 && read === undefined) throw unusableResponse(url, 'an answer that is no JSON')
-  return { status, headers: answer.headers, body: read }
+  const content = body === undefined ? { headers } : { headers: { ...headers, 'Content-Type': type }, body }
+  const { response, text } = await fetchText(client, url, { method, ...content })
+  const redirect = isRedirected || json === undefined ? null : redirectTarget(response, url)
+  if (redirect !== null) return requestHost(client, redirect, request, true)
+  const { status } = response
+  const parsed = parseJson(text)
+  if (!PASSED_STATUSES.includes(status)) throw hostFailure(response, parsed, new URL(url).host)
+  if (status < 300 && status !== 204 && parsed === undefined) throw unusableResponse(url, 'the response is not JSON')
+  return { status, headers: response.headers, body: parsed }
 }
 
-/** A repository that was renamed is written to where it is now: at the same host, and asked once. */
+/** Hosts redirect writes to a renamed repository. Followed once, and only on the same host. */
 function redirectTarget({ status, headers }: Response, url: string): string | null {
   const location = headers.get('Location')
   if (![307, 308].includes(status) || location === null || !URL.canParse(location, url)) return null
-  const to = new URL(location, url)
-  return to.origin === new URL(url).origin ? to.href : null
+  const target = new URL(location, url)
+  return target.origin === new URL(url).origin ? target.href : null
 }
 
 async function fetchText(
-  way: GuardedClient,
+  client: GuardedClient,
   url: string,
   init: RequestInit,
-): Promise<{ answer: Response; text: string }> {
+): Promise<{ response: Response; text: string }> {
   try {
-    const answer = await way.fetch(url, init)
-    return { answer, text: await answer.text() }
+    const response = await client.fetch(url, init)
+    return { response, text: await response.text() }
   } catch (error) {
-    const away = error instanceof Failure && (error.code === 'upstream_error' || error.code === 'upstream_timeout')
-    throw away ? fail(error.code, { ...error.extra, headers: { 'Retry-After': String(DEFAULT_RETRY_S) } }) : error
+    const isAway = error instanceof Failure && (error.code === 'upstream_error' || error.code === 'upstream_timeout')
+    throw isAway ? fail(error.code, { ...error.extra, headers: DEFAULT_RETRY_HEADERS }) : error
   }
 }
 
@@ -82,51 +82,50 @@ function parseJson(text: string): unknown {
   }
 }
 
-export const unusableResponse = (url: string, what: string): Failure =>
-  fail('upstream_error', {
-    about: `${new URL(url).host}: ${what}`,
-    headers: { 'Retry-After': String(DEFAULT_RETRY_S) },
-  })
+export const unusableResponse = (url: string, reason: string): Failure =>
+  fail('upstream_error', { about: `${new URL(url).host}: ${reason}`, headers: DEFAULT_RETRY_HEADERS })
 
-/** The members that are wanted, or the host is at fault. */
 export function parseResponse<S extends z.ZodType>(schema: S, url: string, body: unknown): z.output<S> {
   const { success, data, error } = schema.safeParse(body)
   if (success) return data
-  throw unusableResponse(url, `\`${error.issues[0]!.path.join('.').slice(0, 100) || 'body'}\` is not as it should be`)
+  const path = error.issues[0]!.path.join('.').slice(0, 100)
+  throw unusableResponse(url, path ? `\`${path}\` is missing or invalid` : 'the response is invalid')
 }
 
 const ErrorBody = z.object({ message: z.string() })
 
 function hostFailure({ status, headers }: Response, body: unknown, host: string): Failure {
   const message = ErrorBody.safeParse(body).data?.message ?? ''
-  const limited = headers.has('Retry-After') || headers.get('X-RateLimit-Remaining') === '0'
-  if (status === 429 || (status === 403 && (limited || /rate limit|abuse/i.test(message))))
-    return fail('githost_rate_limited', { about: host, headers: { 'Retry-After': String(retryAfterOf(headers)) } })
+  const retry = { 'Retry-After': String(retryAfterOf(headers)) }
+  const hasLimitHeaders = headers.has('Retry-After') || headers.get('X-RateLimit-Remaining') === '0'
+  const isRateLimited = status === 429 || (status === 403 && (hasLimitHeaders || /rate limit|abuse/i.test(message)))
+  if (isRateLimited) return fail('githost_rate_limited', { about: host, headers: retry })
   if (status === 403 && /suspended/i.test(message)) return fail('integration_suspended')
   if (status === 401 || status === 403) return fail('githost_refused', { about: `${host} answered ${status}` })
-  const retry = { 'Retry-After': String(retryAfterOf(headers)) }
   return fail('upstream_error', { about: `${host} answered ${status}`, headers: retry })
 }
 
-/** In seconds, between one and an hour: as the host says, in either of its ways. When a count begins anew matters once it is used up. */
+/** In seconds. `Retry-After` is a number or a date. `X-RateLimit-Reset` counts only when the limit is used up. */
 function retryAfterOf(headers: Headers): number {
-  const [after, reset] = [headers.get('Retry-After'), headers.get('X-RateLimit-Reset')]
-  const said = [
-    after === null ? Number.NaN : /^\d+$/.test(after) ? Number(after) : (Date.parse(after) - Date.now()) / 1000,
-    headers.get('X-RateLimit-Remaining') === '0' && reset !== null && /^\d+$/.test(reset)
-      ? Number(reset) - Date.now() / 1000
-      : Number.NaN,
-  ].find(Number.isFinite)
-  return Math.min(3600, Math.max(1, Math.ceil(said ?? DEFAULT_RETRY_S)))
+  const [retryAfter, reset] = [headers.get('Retry-After'), headers.get('X-RateLimit-Reset')]
+  const isUsedUp = headers.get('X-RateLimit-Remaining') === '0'
+  const candidates = [
+    retryAfter === null ? Number.NaN : parseRetryAfter(retryAfter),
+    isUsedUp && reset !== null && /^\d+$/.test(reset) ? Number(reset) - Date.now() / 1000 : Number.NaN,
+  ]
+  const seconds = candidates.find(Number.isFinite) ?? DEFAULT_RETRY_S
+  return Math.min(MAX_RETRY_S, Math.max(1, Math.ceil(seconds)))
 }
 
-/** How many pages there are, by the link to the last one or else by the count. */
-export function countPages(headers: Headers, each: number, total: number): number {
-  const last = parseLastPage(headers.get('Link')?.slice(0, MAX_LINK_LENGTH) ?? '')
-  return Math.min(MAX_PAGES, last ?? Math.ceil(total / Math.max(1, each)))
+const parseRetryAfter = (value: string): number =>
+  /^\d+$/.test(value) ? Number(value) : (Date.parse(value) - Date.now()) / 1000
+
+export function countPages(headers: Headers, pageSize: number, total: number): number {
+  const lastPage = parseLastPage(headers.get('Link')?.slice(0, MAX_LINK_LENGTH) ?? '')
+  return Math.min(MAX_PAGES, lastPage ?? Math.ceil(total / Math.max(1, pageSize)))
 }
 
-/** Searched backwards from the relation: a pattern over the whole header could be made cubic by the host. */
+/** Searches backwards from the relation: a host could make a regular expression over the header take cubic time. */
 function parseLastPage(links: string): number | null {
   const relation = links.indexOf('rel="last"')
   const end = relation < 0 ? -1 : links.lastIndexOf('>', relation)
@@ -137,19 +136,19 @@ function parseLastPage(links: string): number | null {
   return /^\d{1,6}$/.test(page) ? Number(page) : null
 }
 
-/** The work for each of these, so many at once, in their order; the first failure ends it all. */
+/** The results are in the order of `numbers`. The first failure rejects, and no further work starts. */
 export async function mapConcurrently<T>(numbers: number[], work: (number: number) => Promise<T>): Promise<T[]> {
-  const done: T[] = []
-  const left = [...numbers.entries()].reverse()
+  const results: T[] = []
+  const pending = [...numbers.entries()].reverse()
   const worker = async () => {
-    for (let next = left.pop(); next; next = left.pop()) {
-      const [at, number] = next
-      done[at] = await work(number).catch(error => {
-        left.length = 0
+    for (let next = pending.pop(); next; next = pending.pop()) {
+      const [index, number] = next
+      results[index] = await work(number).catch(error => {
+        pending.length = 0
         throw error
       })
     }
   }
   await Promise.all(Array.from({ length: Math.min(MAX_CONCURRENT_REQUESTS, numbers.length) }, worker))
-  return done
+  return results
 }

@@ -1,4 +1,4 @@
-// What GitHub and Gitea say alike: listings in pages, statuses and comments.
+// The part of the REST API that GitHub and Gitea share: paged listings, commit statuses and comments.
 import type * as z from 'zod'
 import { fail } from '../kernel/errors.ts'
 import type { GuardedClient } from '../kernel/guarded-fetch.ts'
@@ -13,82 +13,80 @@ import {
   unusableResponse,
 } from './request.ts'
 
+const MAX_DESCRIPTION_LENGTH = 140
+
 type RestClientOptions = {
   row: Integration
-  /** Where its API stands. */
   api: string
-  way: () => GuardedClient
+  client: () => GuardedClient
   headers: () => Promise<Record<string, string>>
 }
-type ListedPage = { total: number; listed: z.output<typeof ListedRepository>[] }
+type Listing = {
+  urlOf: (page: number) => string
+  pageSize: number
+  parse: (response: HostResponse) => { total: number; listed: z.output<typeof ListedRepository>[] }
+}
 
-export function createRestClient({ row, api, way, headers }: RestClientOptions) {
-  const at = (repo_url: string): string => {
+export function createRestClient({ row, api, client, headers }: RestClientOptions) {
+  const repositoryApi = (repo_url: string): string => {
     const repository = parseRepositoryUrl(row.base_url, repo_url)
     if (!repository) throw fail('repository_not_found')
     return `${api}/repos/${repository.owner}/${repository.name}`
   }
-  const get = async (url: string): Promise<HostResponse> => requestHost(way(), url, { headers: await headers() })
+  const get = async (url: string): Promise<HostResponse> => requestHost(client(), url, { headers: await headers() })
   const write = async (method: string, url: string, json: object): Promise<HostResponse> =>
-    requestHost(way(), url, { method, headers: await headers(), json })
+    requestHost(client(), url, { method, headers: await headers(), json })
 
-  /** The first page, which tells how many there are, and then the others side by side. */
-  async function pages(
-    known: ListingPage[],
-    urlOf: (number: number) => string,
-    each: number,
-    read: (asked: HostResponse) => ListedPage,
-  ) {
-    const out = way()
-    const standing = await headers()
-    async function page(number: number): Promise<{ page: ListingPage; pages: number }> {
-      const before = known[number - 1]
-      const conditional = before?.etag ? { 'If-None-Match': before.etag } : {}
-      const asked = await requestHost(out, urlOf(number), { headers: { ...standing, ...conditional } })
-      // The first page tells the total: while it stands, there are as many pages as before.
-      if (asked.status === 304 && before) return { page: before, pages: known.length }
-      if (asked.status !== 200) throw unusableResponse(api, `it answered ${asked.status}`)
-      const { total, listed } = read(asked)
-      const repositories = listed.map(one => toRepository(row.base_url, one))
-      const etag = asked.headers.get('ETag')
-      return { page: { etag, repositories }, pages: countPages(asked.headers, Math.min(each, listed.length), total) }
+  /** Fetches the first page, which tells how many there are, then the others concurrently. */
+  async function listPages(stored: ListingPage[], { urlOf, pageSize, parse }: Listing): Promise<ListingPage[]> {
+    const listingClient = client()
+    const commonHeaders = await headers()
+    async function fetchPage(number: number): Promise<{ page: ListingPage; pageCount: number }> {
+      const storedPage = stored[number - 1]
+      const condition = storedPage?.etag ? { 'If-None-Match': storedPage.etag } : {}
+      const response = await requestHost(listingClient, urlOf(number), { headers: { ...commonHeaders, ...condition } })
+      // The first page includes the total: while it is unchanged, so is the number of pages.
+      if (response.status === 304 && storedPage) return { page: storedPage, pageCount: stored.length }
+      if (response.status !== 200) throw unusableResponse(api, `it answered ${response.status}`)
+      const { total, listed } = parse(response)
+      const repositories = listed.map(repository => toRepository(row.base_url, repository))
+      const page = { etag: response.headers.get('ETag'), repositories }
+      return { page, pageCount: countPages(response.headers, Math.min(pageSize, listed.length), total) }
     }
-    const first = await page(1)
-    const rest = Array.from({ length: Math.max(0, first.pages - 1) }, (_, i) => i + 2)
-    return [first.page, ...(await mapConcurrently(rest, async number => (await page(number)).page))]
+    const first = await fetchPage(1)
+    const otherNumbers = Array.from({ length: Math.max(0, first.pageCount - 1) }, (_, i) => i + 2)
+    return [first.page, ...(await mapConcurrently(otherNumbers, async number => (await fetchPage(number)).page))]
   }
 
   const setStatus: Githost['setStatus'] = async (repo_url, sha, { state, url, description, context }) => {
-    const wish = { state, description: description.slice(0, 140), context, ...(url !== null && { target_url: url }) }
-    const { status } = await write('POST', `${at(repo_url)}/statuses/${encodeURIComponent(sha)}`, wish)
+    const text = description.slice(0, MAX_DESCRIPTION_LENGTH)
+    const json = { state, description: text, context, ...(url !== null && { target_url: url }) }
+    const { status } = await write('POST', `${repositoryApi(repo_url)}/statuses/${encodeURIComponent(sha)}`, json)
     if (status > 201) throw fail('repository_not_found')
   }
 
-  /** One that was made before its id could be kept, known by the same first line, if that is a mark of ours. */
-  async function earlier(comments: string, body: string): Promise<string | null> {
-    const [mark = ''] = body.split('\n', 1)
-    if (!mark.startsWith('<!--')) return null
-    const { status, body: listed } = await get(`${comments}?per_page=100&limit=100`)
-    const all = status === 200 ? (ListedComments.safeParse(listed).data ?? []) : []
-    const found = all.find(one => one.body.startsWith(mark))
-    return found ? String(found.id) : null
+  /** Finds a comment whose id was lost, by the marker in its first line. */
+  async function findByMarker(commentsUrl: string, body: string): Promise<string | null> {
+    const [marker = ''] = body.split('\n', 1)
+    if (!marker.startsWith('<!--')) return null
+    const response = await get(`${commentsUrl}?per_page=100&limit=100`)
+    const comments = response.status === 200 ? (ListedComments.safeParse(response.body).data ?? []) : []
+    const match = comments.find(comment => comment.body.startsWith(marker))
+    return match ? String(match.id) : null
   }
 
   const comment: Githost['comment'] = async (repo_url, pull_number, body, comment_id) => {
-    const issues = `${at(repo_url)}/issues`
-    if (comment_id !== null) {
-      const edited = await write('PATCH', `${issues}/comments/${encodeURIComponent(comment_id)}`, { body })
-      if (edited.status === 200) return comment_id
+    const issuesUrl = `${repositoryApi(repo_url)}/issues`
+    const commentsUrl = `${issuesUrl}/${pull_number}/comments`
+    const existing = comment_id ?? (await findByMarker(commentsUrl, body))
+    if (existing !== null) {
+      const edited = await write('PATCH', `${issuesUrl}/comments/${encodeURIComponent(existing)}`, { body })
+      if (edited.status === 200) return existing
     }
-    const own = comment_id === null ? await earlier(`${issues}/${pull_number}/comments`, body) : null
-    if (own !== null) {
-      const edited = await write('PATCH', `${issues}/comments/${own}`, { body })
-      if (edited.status === 200) return own
-    }
-    const made = await write('POST', `${issues}/${pull_number}/comments`, { body })
-    if (made.status > 201) throw fail('repository_not_found')
-    return String(parseResponse(CreatedComment, api, made.body).id)
+    const created = await write('POST', commentsUrl, { body })
+    if (created.status > 201) throw fail('repository_not_found')
+    return String(parseResponse(CreatedComment, api, created.body).id)
   }
 
-  return { at, get, pages, setStatus, comment }
+  return { repositoryApi, get, listPages, setStatus, comment }
 }

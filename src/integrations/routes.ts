@@ -1,5 +1,4 @@
-// How HTTP reaches git hosts of a workspace.
-
+// Routes of git host integrations.
 import { statusOf } from '../kernel/codes.ts'
 import { pageHeaders, readSingleParameter } from '../kernel/html-page.ts'
 import { requestOrigin } from '../kernel/origin.ts'
@@ -13,7 +12,7 @@ import * as integrations from './service.ts'
 
 const handleSetup: Operation['open'] = async (c, services) => {
   const headers = await pageHeaders()
-  // Whoever only looks at where an address leads has not come back.
+  // A link preview sends HEAD. It must not use up the state.
   if (c.req.method === 'HEAD') return c.body(null, 200, headers)
   const url = new URL(c.req.url)
   const answer: SetupParameters = {}
@@ -30,24 +29,25 @@ const handleSetup: Operation['open'] = async (c, services) => {
 
 const BASE_PATH = '/v1/integrations/forge/githost'
 
-export const integrationRoutes = slice('Git hosts', 'Where the repositories of a workspace’s deployments are.')
+export const integrationRoutes = slice('Git hosts', 'Connections of a workspace to GitHub, Gitea and Forgejo.')
   .post(`${BASE_PATH}/install`, {
     id: 'beginInstall',
-    summary: 'Where a person installs this installation’s own GitHub App',
+    summary: 'Start installing the operator’s GitHub App',
     description:
-      'The person comes back to a page of ours, and the App’s installation is then an integration of this workspace.',
-    body: s.InstallWish,
+      'Returns a URL for a person. After they install the App, the installation is an integration of this workspace.',
+    body: s.InstallInput,
     reply: s.Install,
     errors: ['githost_app_missing', 'workspace_not_found'],
     verb: beginInstall,
   })
   .get(`${BASE_PATH}/setup`, {
     id: 'setUpInstallation',
-    summary: 'Where GitHub sends people back to: a page that says what happened',
+    summary: 'Finish installing the GitHub App: the page to which GitHub sends people back',
     description: [
-      'It is the App’s callback URL, and the App requests user authorization during installation.',
-      'The `state` of the address stands in for a key and works once, for an hour. The `code` proves whose the installation is: GitHub has to list it for that person, who may see no less of it than the App does.',
-    ].join('\n\n'),
+      'Set this as the callback URL of the App, and let the App request user authorization during installation.',
+      '`state` authenticates the request. It works once, within an hour.',
+      '`code` proves ownership: the person must see the installation and all its repositories at GitHub.',
+    ].join(' '),
     pageMediaType: 'text/html',
     errors: [
       ...(['state_invalid', 'installation_requested', 'installation_unproven', 'integration_taken'] as const),
@@ -58,15 +58,17 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
   })
   .get(`${BASE_PATH}/install`, {
     id: 'listIntegrations',
-    summary: 'The git hosts that this workspace is connected to, newest first',
+    summary: 'List the git hosts of the workspace, newest first',
     reply: s.Integrations,
     verb: integrations.listIntegrations,
   })
   .post(BASE_PATH, {
     id: 'connectIntegration',
-    summary: 'Connect a git host with credentials: an installation of your own GitHub App, or an account of a Gitea',
-    description:
-      'The credentials prove themselves at the host, which is asked. Let the host send its events to the `webhook_url` of the answer, as JSON, signed with the `webhook_secret`.',
+    summary: 'Connect your own GitHub App or a Gitea account by its credentials',
+    description: [
+      'The credentials are checked at the host.',
+      'Then configure a webhook at the host: JSON to the `webhook_url` of the answer, signed with `webhook_secret`.',
+    ].join(' '),
     body: s.NewIntegration,
     status: 201,
     reply: s.Integration,
@@ -77,7 +79,7 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
   })
   .get(`${BASE_PATH}/{integration_id}`, {
     id: 'readIntegration',
-    summary: 'One git host that this workspace is connected to',
+    summary: 'Read a git host integration',
     params: s.IntegrationRef,
     reply: s.Integration,
     errors: ['integration_not_found'],
@@ -86,9 +88,11 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
   })
   .delete(`${BASE_PATH}/{integration_id}`, {
     id: 'deleteIntegration',
-    summary: 'Part from a git host',
-    description:
-      'The credentials are forgotten. Deployments that come through it serve on; pushes reach them no more, and their `explain` says so. The App stays installed until it is removed at the host.',
+    summary: 'Disconnect a git host',
+    description: [
+      'Deletes the credentials. Deployments that use the integration keep serving, but pushes no longer reach them.',
+      'Their `explain` says so. The App stays installed at the host until you remove it there.',
+    ].join(' '),
     params: s.IntegrationRef,
     errors: ['integration_not_found'],
     versioned: true,
@@ -96,8 +100,8 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
   })
   .post(`${BASE_PATH}/{integration_id}/recheck`, {
     id: 'recheckIntegration',
-    summary: 'Ask the git host how the integration is, and tell it',
-    description: 'Events of the host keep the state true; this is for when one was lost.',
+    summary: 'Update the state of an integration from its git host',
+    description: 'Webhooks keep the state up to date. Use this if one was lost.',
     params: s.IntegrationRef,
     reply: s.Integration,
     errors: [
@@ -112,9 +116,8 @@ export const integrationRoutes = slice('Git hosts', 'Where the repositories of a
   })
   .get(`${BASE_PATH}/{integration_id}/repos`, {
     id: 'listRepositories',
-    summary: 'The repositories that the integration reaches, by owner and name',
-    description:
-      'As the host lists them, at most a minute old, and at most ten thousand. An error of the host says which it is and, in `Retry-After`, when to ask again.',
+    summary: 'List the repositories of an integration, by owner and name',
+    description: 'At most a minute old, and at most 10,000. If the host fails, `Retry-After` says when to retry.',
     params: s.IntegrationRef,
     query: s.RepositoryQuery,
     reply: s.Repositories,

@@ -1,4 +1,4 @@
-// From an integration's row to the wire, and the write by which one comes to be. Nothing that is sealed is told.
+// From an integration's row to the wire without its secrets, and the write that connects an integration.
 import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type { Ctx } from '../kernel/context.ts'
 import { inTenant } from '../kernel/db.ts'
@@ -13,12 +13,16 @@ import type * as schema from './schema.ts'
 const { credentials: _1, token: _2, token_expires_at: _3, ...wireColumns } = getTableColumns(integrations)
 
 export { wireColumns }
+export const WIRE_COLUMNS_SQL = sql.raw(
+  Object.keys(wireColumns)
+    .map(name => `i.${name}`)
+    .join(', '),
+)
 export type PublicIntegration = Omit<Integration, 'credentials' | 'token' | 'token_expires_at'>
 
-/** One integration of this workspace. */
 export const isIntegration = (id: string): SQL => and(eq(integrations.id, id), inTenant(integrations))!
 
-/** An installation of the operator's App has no address of its own: GitHub knows where the App's deliveries go. */
+/** All installations of the operator's App share the App's webhook. */
 const isOperatorsApp = ({ host, app_id }: PublicIntegration): boolean => host === 'github' && app_id === null
 
 export const toWire = (origin: string, row: PublicIntegration): schema.Integration & { [etagVersion]: number } => ({
@@ -35,8 +39,8 @@ export const toWire = (origin: string, row: PublicIntegration): schema.Integrati
 })
 
 /**
- * A host that was proved is connected. The integration that this workspace had with the same account, and that was revoked, comes back to
- * life, so that its deployments go on; the constraints see that an installation is one workspace's.
+ * Reactivates the workspace's revoked integration of the same account, so that its deployments continue, or inserts a
+ * new one. Unique constraints keep an installation in one workspace.
  */
 export async function storeIntegration(
   ctx: Ctx,
@@ -44,20 +48,42 @@ export async function storeIntegration(
   sealed: string | null,
 ): Promise<PublicIntegration> {
   const { host, base_url, app_id, installation_id, account_id, name, state } = proven
-  const revived = sql`revived as (
-    update integrations i set app_id = ${app_id}, installation_id = ${installation_id}, name = ${name}, state = ${state},
-      credentials = ${sealed}, token = null, token_expires_at = null, version = i.version + 1, updated_at = clock()
-    where i.id = (select o.id from integrations o where o.tenant_id = current_tenant() and o.host = ${host} and o.base_url = ${base_url}
-        and o.account_id = ${account_id} and o.state = 'revoked' order by o.updated_at desc limit 1)
-      and i.tenant_id = current_tenant() returning i.*)`
-  const made = sql`made as (
-    insert into integrations as i (organization_id, tenant_id, host, base_url, app_id, installation_id, account_id, name, state,
-      credentials, created_by)
-    select current_organization(), current_tenant(), ${host}, ${base_url}, ${app_id}, ${installation_id}, ${account_id}, ${name}, ${state},
-      ${sealed}, current_actor() where not exists (select from revived) returning i.*)`
-  const plain = sql.raw(Object.keys(wireColumns).join(', '))
-  const change = sql<PublicIntegration>`select ${plain} from revived union all select ${plain} from made`
+  const reactivated = sql`reactivated as (
+    update integrations i
+    set app_id = ${app_id},
+      installation_id = ${installation_id},
+      name = ${name},
+      state = ${state},
+      credentials = ${sealed},
+      token = null,
+      token_expires_at = null,
+      version = i.version + 1,
+      updated_at = clock()
+    where i.tenant_id = current_tenant()
+      and i.id = (
+        select o.id
+        from integrations o
+        where o.tenant_id = current_tenant()
+          and o.host = ${host}
+          and o.base_url = ${base_url}
+          and o.account_id = ${account_id}
+          and o.state = 'revoked'
+        order by o.updated_at desc
+        limit 1)
+    returning i.*)`
+  const inserted = sql`inserted as (
+    insert into integrations as i
+      (organization_id, tenant_id, host, base_url, app_id, installation_id, account_id, name, state, credentials,
+        created_by)
+    select current_organization(), current_tenant(), ${host}, ${base_url}, ${app_id}, ${installation_id},
+      ${account_id}, ${name}, ${state}, ${sealed}, current_actor()
+    where not exists (select from reactivated)
+    returning i.*)`
+  const change = sql<PublicIntegration>`
+    select ${WIRE_COLUMNS_SQL} from reactivated i
+    union all
+    select ${WIRE_COLUMNS_SQL} from inserted i`
   const data = { host, base_url, installation_id, name }
-  const rows = await commit(ctx, 'integration.connected', change, data, { first: [revived, made] })
+  const rows = await commit(ctx, 'integration.connected', change, data, { first: [reactivated, inserted] })
   return requireRow(rows, 'workspace_not_found')
 }

@@ -1,4 +1,4 @@
-// Git hosts of a workspace: connected with credentials, listed, asked again how they are, and parted from.
+// Connects git hosts by their credentials, and lists, rechecks and deletes integrations.
 import { and, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb, withoutRateLimit } from '../kernel/context.ts'
@@ -13,18 +13,25 @@ import type { Integration } from './githost.ts'
 import { setState } from './installation-events.ts'
 import { fetchAccount, fetchInstallation, type ProvenAccount } from './ownership.ts'
 import { createGuardedHostClient } from './request.ts'
-import { isIntegration, type PublicIntegration, storeIntegration, toWire, wireColumns } from './rows.ts'
+import {
+  isIntegration,
+  type PublicIntegration,
+  storeIntegration,
+  toWire,
+  WIRE_COLUMNS_SQL,
+  wireColumns,
+} from './rows.ts'
 import type * as schema from './schema.ts'
 
 type Ref = z.output<typeof schema.IntegrationRef>
 
 export const listIntegrations = verb('deployments:read', async ctx => {
-  const all = db
+  const query = db
     .select(wireColumns)
     .from(integrations)
     .where(inTenant(integrations))
     .orderBy(...newestFirst(integrations))
-  return (await run(ctx, all)).map(row => toWire(ctx.origin, row))
+  return (await run(ctx, query)).map(row => toWire(ctx.origin, row))
 })
 
 export const readIntegration = verb('deployments:read', async (ctx, { integration_id }: Ref) => {
@@ -32,11 +39,11 @@ export const readIntegration = verb('deployments:read', async (ctx, { integratio
   return toWire(ctx.origin, requireRow(rows, 'integration_not_found'))
 })
 
-// ---- connected with credentials
+// ---- connecting with credentials
 
 const GITHUB_URL = 'https://github.com'
 
-/** The credentials prove themselves: whoever has them may act for the installation or the account. */
+/** Using the credentials at the host proves them: their holder may act for the installation or the account. */
 export const connectIntegration = verb('integrations:manage', async (ctx, input: schema.NewIntegration) => {
   const { answer } = await prepareWrite<unknown, PublicIntegration>(ctx, sql`select`)
   if (answer) return toWire(ctx.origin, requireRow(answer, 'workspace_not_found'))
@@ -53,48 +60,47 @@ export const connectIntegration = verb('integrations:manage', async (ctx, input:
 
 async function proveApp(ctx: Ctx, { base_url, app_id, private_key, installation_id }: schema.NewIntegration) {
   const app = { id: app_id!, privateKey: private_key! }
-  const way = createGuardedHostClient(ctx.config, ctx.origin)
-  const proven = await fetchInstallation(way, base_url ?? GITHUB_URL, app, installation_id!)
-  if (!proven) throw fail('githost_refused', { about: 'the App has no such installation' })
+  const client = createGuardedHostClient(ctx.config, ctx.origin)
+  const proven = await fetchInstallation(client, base_url ?? GITHUB_URL, app, installation_id!)
+  if (!proven) throw fail('githost_refused', { about: 'the App has no installation with this id' })
   return { ...proven, app_id: app.id }
 }
 
 async function proveToken(ctx: Ctx, { base_url, token }: schema.NewIntegration): Promise<ProvenAccount> {
   const proven = await fetchAccount(createGuardedHostClient(ctx.config, ctx.origin), base_url!, token!)
-  if (!proven) throw fail('githost_refused', { about: 'there is no API of a Gitea' })
+  if (!proven) throw fail('githost_refused', { about: '`base_url` has no Gitea API' })
   return proven
 }
 
-// ---- asked again
+// ---- rechecking
 
-/** What the host says now is what holds, whichever of its events were lost. */
+/** Sets the state to what the host reports now, in case a webhook was lost. */
 export const recheckIntegration = verb('integrations:manage', async (ctx, { integration_id }: Ref) => {
   const query = db.select().from(integrations).where(isIntegration(integration_id))
   const { looked, answer } = await prepareWrite<Integration, PublicIntegration>(ctx, query)
   if (answer) return toWire(ctx.origin, requireRow(answer, 'integration_not_found'))
   const row = requireRow(looked, 'integration_not_found')
-  const now = await fetchCurrentAccount(ctx, row)
-  const state = now?.state ?? 'revoked'
-  const change = sql<PublicIntegration>`update integrations i set ${setState(state)}, name = ${now?.name ?? row.name}
-    where i.id = ${row.id}::uuid and i.tenant_id = current_tenant() returning ${sql.raw(
-      Object.keys(wireColumns)
-        .map(name => `i.${name}`)
-        .join(', '),
-    )}`
+  const account = await fetchCurrentAccount(ctx, row)
+  const state = account?.state ?? 'revoked'
+  const change = sql<PublicIntegration>`
+    update integrations i
+    set ${setState(state)}, name = ${account?.name ?? row.name}
+    where i.id = ${row.id}::uuid and i.tenant_id = current_tenant()
+    returning ${WIRE_COLUMNS_SQL}`
   const rows = await commit(withoutRateLimit(ctx), 'integration.rechecked', change, { before: row.state, state })
   return toWire(ctx.origin, requireRow(rows, 'integration_not_found'))
 })
 
-/** Null where the host knows it no more. Credentials of the workspace's own that it refuses are no more; the operator's are to be mended. */
+/** Null means revoked. A host that rejects the operator's App does not revoke: the operator must fix the settings. */
 async function fetchCurrentAccount(ctx: Ctx, row: Integration): Promise<Pick<ProvenAccount, 'state' | 'name'> | null> {
-  const way = createGuardedHostClient(ctx.config, ctx.origin)
+  const client = createGuardedHostClient(ctx.config, ctx.origin)
   const credentials = await openCredentials(ctx.sealer, row)
   try {
     if (row.host === 'gitea') {
-      const account = await fetchAccount(way, row.base_url, credentials?.token ?? '')
+      const account = await fetchAccount(client, row.base_url, credentials?.token ?? '')
       return account?.account_id === row.account_id ? account : null
     }
-    return await fetchInstallation(way, row.base_url, chooseApp(ctx, row, credentials), row.installation_id)
+    return await fetchInstallation(client, row.base_url, chooseApp(ctx, row, credentials), row.installation_id)
   } catch (error) {
     if (credentials && error instanceof Failure && error.code === 'githost_refused') return null
     throw error
@@ -107,9 +113,9 @@ function chooseApp({ config: { github } }: Ctx, { app_id, base_url }: Integratio
   return { id: github.appId, privateKey: github.privateKey }
 }
 
-// ---- parted from
+// ---- deleting
 
-/** What was built serves on; what comes through it is built no more, and `explain` of those deployments says so. */
+/** Deployments of the integration keep serving. They build nothing new, and their `explain` says so. */
 export const deleteIntegration = verb('integrations:manage', async (ctx, { integration_id }: Ref) => {
   const change = db
     .delete(integrations)

@@ -1,25 +1,27 @@
-// An integration's host asked by whoever has its row and acts for nobody: a token that was got on the way is kept.
+// Runs work against an integration's git host outside of a request, and stores a token minted on the way.
 import { sql } from 'drizzle-orm'
 import { runAsSystem } from '../kernel/db.ts'
 import type { Services } from '../kernel/routes.ts'
 import { setTokenColumns } from './credentials.ts'
-import { createGithost, type Githost, type Integration } from './githost.ts'
+import type { Githost, Integration } from './githost.ts'
+import { createGithost } from './githost-factory.ts'
 
 type HostCaller = { services: Services; origin: string }
 
 export async function withHost<T>(
   { services, origin }: HostCaller,
   row: Integration,
-  ask: (host: Githost) => Promise<T>,
+  work: (host: Githost) => Promise<T>,
 ) {
   const host = createGithost(services, origin, row)
   try {
-    return await ask(host)
+    return await work(host)
   } finally {
     const minted = host.mintedToken()
     if (minted) {
-      const set = await setTokenColumns(services.sealer, row, minted)
-      await runAsSystem(services.database, sql`update integrations i set ${set} where i.id = ${row.id}::uuid`)
+      const assignments = await setTokenColumns(services.sealer, row, minted)
+      const statement = sql`update integrations i set ${assignments} where i.id = ${row.id}::uuid`
+      await runAsSystem(services.database, statement)
     }
   }
 }

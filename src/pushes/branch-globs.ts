@@ -1,5 +1,5 @@
-// Which branches a preview policy names (pure): `*` and `?` match within a path segment, `**` across segments, `!`
-// excludes.
+// Matches branches against a policy's globs (pure): `*` and `?` match within a path segment, `**` across segments,
+// a leading `!` excludes.
 import { type GlobStep, matchesGlob, matchMany, matchOne } from '../protocol/glob.ts'
 
 const isAny = () => true
@@ -21,7 +21,6 @@ function parseGlob(glob: string): GlobStep<string>[] {
   return steps
 }
 
-/** Whether at least one glob matches the branch and no excluding glob does. */
 export function matchesBranch(globs: readonly string[], branch: string): boolean {
   const characters = [...branch]
   const matches = (glob: string) => matchesGlob(parseGlob(glob), characters)

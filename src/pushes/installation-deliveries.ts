@@ -1,4 +1,4 @@
-// What a host says of an App's installation reaches the integration that it is.
+// Handles deliveries about an App's installation: finds the App, and changes the state of its integrations.
 import { sql } from 'drizzle-orm'
 import { applyInstallationChange } from '../integrations/installation-events.ts'
 import { type Row, runAsSystem } from '../kernel/db.ts'
@@ -16,10 +16,13 @@ export async function handleInstallation(
   await applyInstallationChange(services, requestId, { ...app, installation_id, action, sender })
 }
 
-/** The App whose secret signed it. */
+/** The App whose secret signed the delivery. */
 async function findApp({ config, database }: DeliveryContext['services'], receiver: string) {
   if (receiver === 'app') return config.github ? { base_url: config.github.baseUrl, app_id: null } : null
-  const query = sql<Row>`select base_url, app_id from integrations where id = ${receiver}::uuid and host = 'github' and app_id is not null`
+  const query = sql<Row>`
+    select base_url, app_id
+    from integrations
+    where id = ${receiver}::uuid and host = 'github' and app_id is not null`
   const [[row]] = (await runAsSystem(database, query)) as [Row[]]
   return row ? { base_url: row[0] as string, app_id: row[1] as string } : null
 }

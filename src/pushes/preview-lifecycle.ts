@@ -1,4 +1,4 @@
-// A preview comes to be, follows its pull request, and goes: always of the commit that may run, within the policy's bounds.
+// Creates, updates and ends previews: only of a commit that is allowed to run, and within the policy's limits.
 import { sql } from 'drizzle-orm'
 import { deployPush } from '../deployments/deploy-push.ts'
 import { isDeploymentInTenant, lockDeployment } from '../deployments/revision-queue.ts'
@@ -18,7 +18,7 @@ import { overlaySealContext, type PolicyRow } from './preview-policy.ts'
 import type { Commit } from './webhook-payloads.ts'
 
 export type PreviewRow = typeof previews.$inferSelect
-/** Which pull request of which deployment. */
+/** Identifies a preview by its parent deployment and the number of the pull request. */
 export type PreviewKey = { parent_id: string; number: number }
 type SealedSecret = { name: string; sealed: string }
 type PreviewFacts = {
@@ -26,12 +26,13 @@ type PreviewFacts = {
   parent: DeploymentRow
   policy: PolicyRow
   preview: PreviewRow
+  /** The parent's. */
   secrets: SealedSecret[]
-  /** The preview's deployment, unless it is going or gone. */
-  child: string | null
+  /** The preview's deployment, unless it is being deleted. */
+  child_id: string | null
 }
 
-/** Whoever acts, for changes of previews; a caller's idempotency key is its request's own. */
+/** Drops the request's idempotency key and rate limit: one request or delivery can change several previews. */
 const previewCtx = (caller: Caller): Ctx => ({
   ...caller,
   ...{ permission: 'deployments:update', idempotency: null, ifMatch: null, withoutIfMatch: false },
@@ -40,85 +41,108 @@ const previewCtx = (caller: Caller): Ctx => ({
 export const pullRef = (number: number): string => `refs/pull/${number}/head`
 
 const selectPreviewFacts = ({ parent_id, number }: PreviewKey) => sql<Row>`
-  select json_build_object('now', clock_timestamp(), 'parent', to_json(d), 'policy', to_json(p), 'preview', to_json(v),
-    'secrets', coalesce((select json_agg(json_build_object('name', s.name, 'sealed', s.sealed))
-      from json_to_recordset(d.secrets) w(name text, version integer)
-      join deployment_secrets s on s.deployment_id = d.id and s.name = w.name and s.version = w.version), '[]'),
-    'child', (select c.id from deployments c where c.id = v.deployment_id and c.deleting_at is null))::text
-  from previews v join deployments d on d.id = v.parent_id join preview_policies p on p.id = d.id
+  with parent_secrets as (
+    select s.name, s.sealed
+    from deployments d
+    cross join json_to_recordset(d.secrets) w(name text, version integer)
+    join deployment_secrets s on s.deployment_id = d.id and s.name = w.name and s.version = w.version
+    where d.id = ${parent_id}::uuid)
+  select json_build_object(
+    'now', clock_timestamp(),
+    'parent', to_json(d),
+    'policy', to_json(p),
+    'preview', to_json(v),
+    'secrets', (select coalesce(json_agg(parent_secrets), '[]') from parent_secrets),
+    'child_id', (select c.id from deployments c where c.id = v.deployment_id and c.deleting_at is null))::text
+  from previews v
+  join deployments d on d.id = v.parent_id
+  join preview_policies p on p.id = d.id
   where v.parent_id = ${parent_id}::uuid and v.number = ${number} and d.deleting_at is null`
 
-/** What waits for nothing more is made, or brought to where its pull request is. */
-export async function reconcilePreview(caller: Caller, which: PreviewKey, commit?: Commit): Promise<void> {
-  const [[row]] = (await runAsSystem(caller.database, selectPreviewFacts(which))) as [Row[]]
+export async function reconcilePreview(caller: Caller, key: PreviewKey, head?: Commit): Promise<void> {
+  const [[row]] = (await runAsSystem(caller.database, selectPreviewFacts(key))) as [Row[]]
   if (!row) return
-  const known = JSON.parse(row[0] as string) as PreviewFacts
-  const { preview, policy, child } = known
-  const approved = policy.forks === 'approve' && preview.approved_sha === preview.head_sha
-  if (preview.state === 'ended' || preview.state === 'denied' || (preview.fork && !approved)) return
-  const shown = commit?.sha === preview.head_sha ? commit : { sha: preview.head_sha, message: null, author: null }
-  if (child) await updatePreview(caller, known, child, shown)
-  else await createPreview(caller, known, shown)
+  const facts = JSON.parse(row[0] as string) as PreviewFacts
+  const { preview, policy, child_id } = facts
+  const isApproved = policy.forks === 'approve' && preview.approved_sha === preview.head_sha
+  if (preview.state === 'ended' || preview.state === 'denied' || (preview.fork && !isApproved)) return
+  const commit = head?.sha === preview.head_sha ? head : { sha: preview.head_sha, message: null, author: null }
+  if (child_id) await updatePreview(caller, facts, child_id, commit)
+  else await createPreview(caller, facts, commit)
 }
 
-/** From the last push on. */
 const expiryOf = ({ now, policy }: PreviewFacts): string =>
   new Date(Date.parse(now) + policy.ttl_seconds * 1000).toISOString()
-const previewColumn = (known: PreviewFacts): Preview => {
-  const { number, branch, head_sha } = known.preview
-  return { number, branch, head_sha, expires_at: expiryOf(known) }
+const previewColumn = (facts: PreviewFacts): Preview => {
+  const { number, branch, head_sha } = facts.preview
+  return { number, branch, head_sha, expires_at: expiryOf(facts) }
 }
 
-// ---- made
+// ---- created
 
-async function createPreview(caller: Caller, known: PreviewFacts, commit: Commit): Promise<void> {
-  const { parent, policy, preview } = known
+async function createPreview(caller: Caller, facts: PreviewFacts, commit: Commit): Promise<void> {
+  const { parent, policy, preview } = facts
   const ctx = previewCtx(caller)
-  const mineOnly = sql`v.parent_id = ${parent.id}::uuid and v.tenant_id = current_tenant()`
-  const others = sql`(select count(*) from previews v where ${mineOnly} and v.number <> ${preview.number}
-    and v.state <> 'ended' and v.deployment_id is not null)`
-  const still = sql`exists (select from previews v where ${mineOnly} and v.number = ${preview.number}
-    and v.head_sha = ${preview.head_sha} and v.state <> 'ended' and v.approved_sha is not distinct from ${preview.approved_sha})`
-  const raised = sql`raised as (
-    update previews v set state = 'live', deployment_id = changed.id, expires_at = ${expiryOf(known)}::timestamptz, updated_at = clock()
-    from changed where ${mineOnly} and v.number = ${preview.number} returning v.*, true as was)`
-  const child: PreviewCreation = {
+  const isSibling = sql`v.parent_id = ${parent.id}::uuid and v.tenant_id = current_tenant()`
+  const isPreview = sql`${isSibling} and v.number = ${preview.number}`
+  const siblingCount = sql`(
+    select count(*)
+    from previews v
+    where ${isSibling} and v.number <> ${preview.number} and v.state <> 'ended' and v.deployment_id is not null)`
+  const isUnchanged = sql`exists (
+    select
+    from previews v
+    where ${isPreview}
+      and v.head_sha = ${preview.head_sha}
+      and v.state <> 'ended'
+      and v.approved_sha is not distinct from ${preview.approved_sha})`
+  const created = sql`created as (
+    update previews v
+    set state = 'live',
+      deployment_id = changed.id,
+      expires_at = ${expiryOf(facts)}::timestamptz,
+      updated_at = clock()
+    from changed
+    where ${isPreview}
+    returning v.*, true as had_deployment)`
+  const { appsDomain } = caller.config
+  const name = sql`(select name from changed)`
+  const creation: PreviewCreation = {
     parent_deployment_id: parent.id,
-    preview: previewColumn(known),
+    preview: previewColumn(facts),
     commit,
     lock: lockDeployment(parent.id),
-    guard: sql`case when not ${still} then refuse('preview_moved') when ${others} >= ${policy.max} then refuse('previews_full') else true end`,
-    also: [
-      raised,
-      insertHooks(
-        'raised',
-        sql`preview_policies`,
-        'preview.created',
-        caller.config.appsDomain,
-        sql`(select name from changed)`,
-      ),
-    ],
+    guard: sql`
+      case
+        when not ${isUnchanged} then refuse('preview_moved')
+        when ${siblingCount} >= ${policy.max} then refuse('previews_full')
+        else true
+      end`,
+    also: [created, insertHooks('created', sql`preview_policies`, 'preview.created', appsDomain, name)],
   }
   try {
-    await insertDeployment(ctx, await newDeploymentOf(caller, known), child)
+    await insertDeployment(ctx, await previewDeployment(caller, facts), creation)
   } catch (error) {
     const code = error instanceof Failure ? error.code : null
-    // Another commit is there by now: whoever brought it makes the preview of it.
+    // A newer delivery moved the preview to another commit, and creates it.
     if (code === 'preview_moved') return
     if (code !== 'previews_full') throw error
-    await refusePreview(ctx, preview)
+    await markFull(ctx, preview)
   }
 }
 
-/** The newest gives way: those that are there stay, and it comes up when there is room. */
-async function refusePreview(ctx: Ctx, { id, number }: PreviewRow): Promise<void> {
-  const change = sql<PreviewRow>`update previews v set state = 'full', updated_at = clock()
-    where v.id = ${id}::uuid and v.tenant_id = current_tenant() and v.state not in ('full', 'ended') returning v.*`
+/** Existing previews keep their place. The sweep creates this one when another one ends. */
+async function markFull(ctx: Ctx, { id, number }: PreviewRow): Promise<void> {
+  const change = sql<PreviewRow>`
+    update previews v
+    set state = 'full', updated_at = clock()
+    where v.id = ${id}::uuid and v.tenant_id = current_tenant() and v.state not in ('full', 'ended')
+    returning v.*`
   await commit(ctx, 'preview.refused', change, { number, reason: 'previews_full' })
 }
 
-async function newDeploymentOf(caller: Caller, known: PreviewFacts): Promise<NewDeployment> {
-  const { parent, policy, preview } = known
+async function previewDeployment(caller: Caller, facts: PreviewFacts): Promise<NewDeployment> {
+  const { parent, policy, preview } = facts
   const name = previewName(parent.name, preview.number)
   const { platform_config_path } = parent.source_revision_config as { platform_config_path: string }
   const config = parent.source_config as NewDeployment['source_config']
@@ -130,80 +154,92 @@ async function newDeploymentOf(caller: Caller, known: PreviewFacts): Promise<New
       ...{ repo_ref: pullRef(preview.number), platform_config_path },
       ...({ repo_commit_sha: preview.head_sha } as object),
     },
-    secrets: await previewSecrets(caller, known, deploymentUrl(caller.config.appsDomain, name)),
+    secrets: await previewSecrets(caller, facts, deploymentUrl(caller.config.appsDomain, name)),
   }
 }
 
-/** Member by member over the parent's; where the two do not go together, the policy's alone. */
+/** The policy's members override the parent's. Where the combination is invalid, the policy's alone apply. */
 function mergeResources(config: NewDeployment['source_config'], { resource_spec }: PolicyRow) {
   if (!resource_spec) return {}
-  const together = ResourceSpec.safeParse({ ...config.resource_spec, ...resource_spec })
-  return { resource_spec: together.success ? together.data : (resource_spec as ResourceSpec) }
+  const merged = ResourceSpec.safeParse({ ...config.resource_spec, ...resource_spec })
+  return { resource_spec: merged.success ? merged.data : (resource_spec as ResourceSpec) }
 }
 
-/** What a fork's people wrote never meets a secret of the parent's. */
+/** A preview of a fork runs code of strangers, so it gets none of the parent's secrets. */
 async function previewSecrets(
   { sealer }: Caller,
   { parent, policy, preview, secrets }: PreviewFacts,
   url: string | null,
 ) {
-  const open = (items: SealedSecret[], placeOf: (name: string) => string) =>
+  const openSecrets = (sealedSecrets: SealedSecret[], sealContext: (name: string) => string) =>
     Promise.all(
-      items.map(async ({ name, sealed }) => [name, await sealer.open(sealed, parent.id, placeOf(name))] as const),
+      sealedSecrets.map(
+        async ({ name, sealed }) => [name, await sealer.open(sealed, parent.id, sealContext(name))] as const,
+      ),
     )
-  const inherited = preview.fork ? [] : await open(secrets, name => name)
-  const told = [
+  const inherited = preview.fork ? [] : await openSecrets(secrets, name => name)
+  const overlay = await openSecrets(policy.secrets, overlaySealContext)
+  const variables: [string, string][] = [
     ['PREVIEW_ID', String(preview.number)],
     ['PREVIEW_BRANCH', preview.branch],
-    ...(url ? [['PREVIEW_URL', url]] : []),
-  ] as [string, string][]
-  const all = new Map([...inherited, ...(await open(policy.secrets, overlaySealContext)), ...told])
-  return [...all].map(([name, value]) => ({ name, value }))
+    ...(url ? [['PREVIEW_URL', url] as [string, string]] : []),
+  ]
+  const values = new Map([...inherited, ...overlay, ...variables])
+  return [...values].map(([name, value]) => ({ name, value }))
 }
 
-// ---- followed
+// ---- updated
 
-async function updatePreview(caller: Caller, known: PreviewFacts, child: string, commitShown: Commit): Promise<void> {
-  const { preview, now } = known
-  const shown = previewColumn(known)
+async function updatePreview(caller: Caller, facts: PreviewFacts, child_id: string, commitInfo: Commit): Promise<void> {
+  const { preview, now } = facts
+  const column = previewColumn(facts)
   const { number, branch, head_sha } = preview
+  const ref = pullRef(number)
   const change = sql<DeploymentRow>`
-    update deployments c set preview = ${JSON.stringify(shown)}::json, version = c.version + 1, updated_at = greatest(clock(), c.updated_at)
-    where ${isDeploymentInTenant(child)} and c.deleting_at is null and (c.preview ->> 'head_sha' is distinct from ${head_sha})
+    update deployments c
+    set preview = ${JSON.stringify(column)}::json,
+      version = c.version + 1,
+      updated_at = greatest(clock(), c.updated_at)
+    where ${isDeploymentInTenant(child_id)}
+      and c.deleting_at is null
+      and c.preview ->> 'head_sha' is distinct from ${head_sha}
     returning c.*`
-  const touched = sql`touched as (update previews v set state = 'live', expires_at = ${shown.expires_at}::timestamptz, updated_at = clock()
-    where v.id = ${preview.id}::uuid and v.tenant_id = current_tenant() and v.head_sha = ${head_sha} and v.state <> 'ended')`
-  const options = { lock: lockDeployment(child), also: [touched] }
-  await commit(previewCtx(caller), 'deployment.preview_moved', change, { number, branch, head_sha }, options)
-  const told = { ref: pullRef(number), after: head_sha, preview: number }
-  const push = {
-    deployment_id: child,
-    refs: [pullRef(number)],
+  const extended = sql`extended as (
+    update previews v
+    set state = 'live', expires_at = ${column.expires_at}::timestamptz, updated_at = clock()
+    where v.id = ${preview.id}::uuid
+      and v.tenant_id = current_tenant()
+      and v.head_sha = ${head_sha}
+      and v.state <> 'ended')`
+  const parts = { lock: lockDeployment(child_id), also: [extended] }
+  await commit(previewCtx(caller), 'deployment.preview_moved', change, { number, branch, head_sha }, parts)
+  await deployPush(previewCtx(caller), {
+    deployment_id: child_id,
+    refs: [ref],
     asked_at: now,
     ignoresBuildOnPush: true,
-    journalData: told,
-  }
-  await deployPush(previewCtx(caller), { ...push, commit: commitShown })
+    journalData: { ref, after: head_sha, preview: number },
+    commit: commitInfo,
+  })
 }
 
-// ---- gone
+// ---- ended
 
 export type EndReason = 'closed' | 'expired' | 'parent_deleted' | 'deleted'
 
-/** First the preview is over, with its hook; then its deployment goes. What dies in between the sweep ends. */
+/** Ends the preview and queues its hook, then deletes its deployment. The sweep deletes what a crash leaves behind. */
 export async function endPreview(caller: Caller, { parent_id, number }: PreviewKey, reason: EndReason): Promise<void> {
-  const change = sql<PreviewRow & { was: boolean }>`
-    update previews v set state = 'ended', updated_at = clock()
-    where v.parent_id = ${parent_id}::uuid and v.number = ${number} and v.tenant_id = current_tenant() and v.state <> 'ended'
-    returning v.*, v.deployment_id is not null as was`
-  const also = [insertHooks('changed', sql`preview_policies`, 'preview.deleted', caller.config.appsDomain)]
-  const [row] = await commit(
-    previewCtx(caller),
-    'preview.ended',
-    change,
-    { number, reason },
-    { also, lock: lockDeployment(parent_id) },
-  )
+  const change = sql<PreviewRow & { had_deployment: boolean }>`
+    update previews v
+    set state = 'ended', updated_at = clock()
+    where v.parent_id = ${parent_id}::uuid
+      and v.number = ${number}
+      and v.tenant_id = current_tenant()
+      and v.state <> 'ended'
+    returning v.*, v.deployment_id is not null as had_deployment`
+  const hooks = insertHooks('changed', sql`preview_policies`, 'preview.deleted', caller.config.appsDomain)
+  const parts = { also: [hooks], lock: lockDeployment(parent_id) }
+  const [row] = await commit(previewCtx(caller), 'preview.ended', change, { number, reason }, parts)
   if (row?.deployment_id) await deletePreviewDeployment(caller, row.deployment_id)
 }
 

@@ -1,7 +1,8 @@
-// The policy by which a deployment makes previews: set, read, and taken back, which ends those that there are.
+// The policy by which a deployment gets previews: set, read and removed. Removing it ends its previews.
 import { and, eq, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { canChangeSpecCommands } from '../deployments/command-permission.ts'
+import { lockDeployment } from '../deployments/revision-queue.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { db, inTenant, refuseUnless, run } from '../kernel/db.ts'
@@ -16,7 +17,7 @@ import type { NewPreviewPolicy, PreviewPolicy } from './previews.schema.ts'
 export type PolicyRow = typeof previewPolicies.$inferSelect
 type Ref = z.output<typeof DeploymentRef>
 
-/** An overlay's value is sealed for the parent, by its name. */
+/** An overlay secret is sealed for the parent, in a context of its own name. */
 export const overlaySealContext = (name: string): string => `preview ${name}`
 
 const toWire = (row: PolicyRow): PreviewPolicy => ({
@@ -32,12 +33,14 @@ const toWire = (row: PolicyRow): PreviewPolicy => ({
   updated_at: toIsoTime(row.updated_at),
 })
 
-/** One trip tells a deployment without a policy from none. */
+/** Joins from the deployment, so that one trip tells a missing policy from a missing deployment. */
 export const readPolicy = verb('deployments:read', async (ctx, { deployment_id }: Ref) => {
-  const own = and(eq(previewPolicies.id, deployments.id), inTenant(previewPolicies))
-  const one = and(eq(deployments.id, deployment_id), inTenant(deployments))
-  const rows = await run(ctx, db.select().from(deployments).leftJoin(previewPolicies, own).where(one))
-  const { preview_policies: policy } = requireRow(rows, 'deployment_not_found')
+  const query = db
+    .select()
+    .from(deployments)
+    .leftJoin(previewPolicies, and(eq(previewPolicies.id, deployments.id), inTenant(previewPolicies)))
+    .where(and(eq(deployments.id, deployment_id), inTenant(deployments)))
+  const { preview_policies: policy } = requireRow(await run(ctx, query), 'deployment_not_found')
   return toWire(requireRow(policy ? [policy] : [], 'preview_policy_not_found'))
 })
 
@@ -46,61 +49,97 @@ export const setPolicy = verb(
   async (ctx, { deployment_id, ...policy }: Ref & NewPreviewPolicy) => {
     const { branches, ttl, max, forks, hooks } = policy
     const spec = policy.resource_spec ? JSON.stringify(policy.resource_spec) : null
+    const secrets = await sealOverlays(ctx, deployment_id, policy)
+    const hookSecret = await sealHookSecret(ctx, deployment_id, policy)
     const change = sql<PolicyRow>`
-    insert into preview_policies as p (id, organization_id, tenant_id, branches, ttl_seconds, max, forks, secrets, resource_spec, on_create, on_delete, hook_secret)
-    select d.id, d.organization_id, d.tenant_id, ${sql.param(branches)}::text[], ${ttl}, ${max}, ${forks}, ${await sealOverlays(ctx, deployment_id, policy)},
-      ${spec}::json, ${hooks?.on_create ?? null}, ${hooks?.on_delete ?? null}, ${await sealHookSecret(ctx, deployment_id, policy)}
-    from deployments d left join preview_policies o on o.id = d.id and o.tenant_id = current_tenant()
-    where d.id = ${deployment_id}::uuid and d.tenant_id = current_tenant()
-      and ${refuseUnless('deployment_deleting', sql`d.deleting_at is null`)}
-      and ${canChangeSpecCommands(sql`o.resource_spec`, sql`${spec}::jsonb`)}
-      and case when d.source = 'githost' and d.parent_deployment_id is null then true
-        else refuse('source_rule', 'only a deployment of the source githost that is no preview itself makes previews') end
-    on conflict (id) do update set branches = excluded.branches, ttl_seconds = excluded.ttl_seconds, max = excluded.max, forks = excluded.forks,
-      secrets = excluded.secrets, resource_spec = excluded.resource_spec, on_create = excluded.on_create, on_delete = excluded.on_delete,
-      hook_secret = excluded.hook_secret, version = p.version + 1, updated_at = clock()
-    returning p.*`
-    const lock = sql`select from deployments d where d.id = ${deployment_id}::uuid and d.tenant_id = current_tenant() for update`
+      insert into preview_policies as p
+        (id, organization_id, tenant_id, branches, ttl_seconds, max, forks, secrets, resource_spec,
+          on_create, on_delete, hook_secret)
+      select d.id, d.organization_id, d.tenant_id, ${sql.param(branches)}::text[], ${ttl}, ${max}, ${forks},
+        ${secrets}, ${spec}::json, ${hooks?.on_create ?? null}, ${hooks?.on_delete ?? null}, ${hookSecret}
+      from deployments d
+      left join preview_policies o on o.id = d.id and o.tenant_id = current_tenant()
+      where d.id = ${deployment_id}::uuid
+        and d.tenant_id = current_tenant()
+        and ${refuseUnless('deployment_deleting', sql`d.deleting_at is null`)}
+        and ${canChangeSpecCommands(sql`o.resource_spec`, sql`${spec}::jsonb`)}
+        and case
+          when d.source = 'githost' and d.parent_deployment_id is null then true
+          else refuse('source_rule', ${UNSUPPORTED_PARENT})
+        end
+      on conflict (id) do update
+        set branches = excluded.branches,
+          ttl_seconds = excluded.ttl_seconds,
+          max = excluded.max,
+          forks = excluded.forks,
+          secrets = excluded.secrets,
+          resource_spec = excluded.resource_spec,
+          on_create = excluded.on_create,
+          on_delete = excluded.on_delete,
+          hook_secret = excluded.hook_secret,
+          version = p.version + 1,
+          updated_at = clock()
+      returning p.*`
     const data = { branches, ttl, max, forks, secrets: policy.secrets.map(({ name }) => name) }
-    return toWire(requireRow(await commit(ctx, 'preview_policy.set', change, data, { lock }), 'deployment_not_found'))
+    const rows = await commit(ctx, 'preview_policy.set', change, data, { lock: lockDeployment(deployment_id) })
+    return toWire(requireRow(rows, 'deployment_not_found'))
   },
 )
+const UNSUPPORTED_PARENT = 'previews need a deployment of source githost that is not a preview itself'
 
-/** Values are sealed here; the mask keeps what is stored, and of one that is not there is none to keep. */
+/** SQL over the stored policy `o`. A masked value keeps the stored secret of that name, which must exist. */
 async function sealOverlays({ sealer }: Ctx, id: string, { secrets }: NewPreviewPolicy): Promise<SQL> {
-  const items = secrets.map(async ({ name, value }) => ({
+  const sealedSecrets = secrets.map(async ({ name, value }) => ({
     name,
     sealed: value === MASK ? null : await sealer.seal(value, id, overlaySealContext(name)),
   }))
-  return sql`(select coalesce(json_agg(json_build_object('name', i.name,
-      'sealed', coalesce(i.sealed, k.sealed, refuse('secret_unknown', i.name)::text)) order by i.place), '[]')
-    from rows from (json_to_recordset(${JSON.stringify(await Promise.all(items))}::json) as (name text, sealed text)) with ordinality i(name, sealed, place)
-    left join json_to_recordset(o.secrets) k(name text, sealed text) on k.name = i.name)`
+  const json = JSON.stringify(await Promise.all(sealedSecrets))
+  return sql`(
+    select coalesce(
+      json_agg(
+        json_build_object(
+          'name', n.name,
+          'sealed', coalesce(n.sealed, s.sealed, refuse('secret_unknown', n.name)::text))
+        order by n.place),
+      '[]')
+    from rows from (json_to_recordset(${json}::json) as (name text, sealed text))
+      with ordinality n(name, sealed, place)
+    left join json_to_recordset(o.secrets) s(name text, sealed text) on s.name = n.name)`
 }
 
-/**
- * A hook gets another address. A secret that was given for the old one would sign for the new one what the old
- * receiver takes for ours.
- */
-const hasNewAddress = ({ on_create, on_delete }: NonNullable<NewPreviewPolicy['hooks']>): SQL =>
-  sql`(o.hook_secret is not null and not array_remove(array[${on_create ?? null}, ${on_delete ?? null}]::text[], null)
+/** A kept secret must not sign for a new address: its receiver could send hooks that the old receiver accepts. */
+const hasNewAddress = ({ on_create, on_delete }: NonNullable<NewPreviewPolicy['hooks']>): SQL => sql`(
+  o.hook_secret is not null
+  and not array_remove(array[${on_create ?? null}, ${on_delete ?? null}]::text[], null)
     <@ array[o.on_create, o.on_delete])`
 
 async function sealHookSecret({ sealer }: Ctx, id: string, { hooks }: NewPreviewPolicy): Promise<SQL> {
   if (!hooks) return sql`null`
-  if (hooks.secret === MASK)
-    return sql`case when ${hasNewAddress(hooks)} then refuse('secret_required', 'hooks.secret')::text
-    else coalesce(o.hook_secret, refuse('secret_unknown', 'hooks.secret')::text) end`
-  return sql`${await sealer.seal(hooks.secret, id, HOOK_SEAL_CONTEXT)}`
+  if (hooks.secret !== MASK) return sql`${await sealer.seal(hooks.secret, id, HOOK_SEAL_CONTEXT)}`
+  return sql`
+    case
+      when ${hasNewAddress(hooks)} then refuse('secret_required', 'hooks.secret')::text
+      else coalesce(o.hook_secret, refuse('secret_unknown', 'hooks.secret')::text)
+    end`
 }
 
-/** Its previews end with it: their deployments go with the next sweep. */
+/** Ends the previews too. The next sweep deletes their deployments. */
 export const removePolicy = verb('deployments:update', async (ctx, { deployment_id }: Ref) => {
-  const change = sql<PolicyRow>`delete from preview_policies p using deployments d
-    where d.id = ${deployment_id}::uuid and d.tenant_id = current_tenant() and p.id = d.id and p.tenant_id = current_tenant() returning p.*`
-  const ended = sql`ended as (update previews v set state = 'ended', updated_at = clock() from changed
-    where v.parent_id = changed.id and v.tenant_id = current_tenant() and v.state <> 'ended' returning v.*, v.deployment_id is not null as was)`
+  const change = sql<PolicyRow>`
+    delete from preview_policies p
+    using deployments d
+    where d.id = ${deployment_id}::uuid
+      and d.tenant_id = current_tenant()
+      and p.id = d.id
+      and p.tenant_id = current_tenant()
+    returning p.*`
+  const ended = sql`ended as (
+    update previews v
+    set state = 'ended', updated_at = clock()
+    from changed
+    where v.parent_id = changed.id and v.tenant_id = current_tenant() and v.state <> 'ended'
+    returning v.*, v.deployment_id is not null as had_deployment)`
   const also = [ended, insertHooks('ended', sql`changed`, 'preview.deleted', ctx.config.appsDomain)]
-  const lock = sql`select from deployments d where d.id = ${deployment_id}::uuid and d.tenant_id = current_tenant() for update`
-  requireRow(await commit(ctx, 'preview_policy.removed', change, {}, { also, lock }), 'preview_policy_not_found')
+  const parts = { also, lock: lockDeployment(deployment_id) }
+  requireRow(await commit(ctx, 'preview_policy.removed', change, {}, parts), 'preview_policy_not_found')
 })

@@ -1,4 +1,4 @@
-// What crosses the wire about previews: the policy that makes them, and what there is of them.
+// Request and response schemas of preview policies and previews.
 import * as z from 'zod'
 import { DeploymentRef } from '../deployments/schema.ts'
 import { checkUniqueNames } from '../protocol/kubernetes.schema.ts'
@@ -10,56 +10,59 @@ const Time = z.string().meta({ format: 'date-time' })
 const DAY = 86_400
 const MAX_PREVIEWS = 50
 const MAX_STARS = 8
-const GLOB_ERROR = `needs to be a pattern like \`feature/*\`, with at most ${MAX_STARS} stars and 200 characters`
+const GLOB_ERROR = `must be a pattern like \`feature/*\`, with at most ${MAX_STARS} stars and 200 characters`
 const Glob = boundedText(201, GLOB_ERROR)
   .regex(/^!?[^\s\0]{1,200}$/, { error: GLOB_ERROR })
   .refine(glob => glob.replaceAll('**', '*').split('*').length - 1 <= MAX_STARS, { error: GLOB_ERROR })
-/** What every preview is told about itself. */
 const PREVIEW_VARIABLES = ['PREVIEW_ID', 'PREVIEW_BRANCH', 'PREVIEW_URL']
 const Overlay = Secret.refine(({ name }) => !PREVIEW_VARIABLES.includes(name), {
-  error: 'is what a preview is told about itself; choose another name',
+  error: 'is reserved: every preview sets this variable itself; choose another name',
   path: ['name'],
 })
 const HookUrl = boundedText(2048)
-  .regex(/^https?:\/\/[^\s\0]+$/, { error: 'needs to be an http(s) address', abort: true })
-  .refine(url => URL.canParse(url), { error: 'needs to be an http(s) address' })
+  .regex(/^https?:\/\/[^\s\0]+$/, { error: 'must be an http or https URL', abort: true })
+  .refine(url => URL.canParse(url), { error: 'must be an http or https URL' })
 
 const Hooks = z
   .object({
-    on_create: HookUrl.nullish().meta({ description: 'Told when a preview is made.' }),
-    on_delete: HookUrl.nullish().meta({ description: 'Told when it goes.' }),
+    on_create: HookUrl.nullish().meta({ description: 'Called when a preview is created.' }),
+    on_delete: HookUrl.nullish().meta({ description: 'Called when a preview ends.' }),
     secret: boundedText(255)
       .min(8)
       .meta({
-        description: `What they are signed with, as in Standard Webhooks; \`whsec_\` and base64, or any text. In an answer \`${MASK}\`, which sent back keeps it.`,
+        description: [
+          'Signs the hooks as Standard Webhooks specify: `whsec_` and base64, or any text.',
+          `Answers contain \`${MASK}\`. Send that back to keep the secret.`,
+        ].join(' '),
       }),
   })
   .meta({
     id: 'PreviewHooks',
-    description: 'Addresses that are told, so that a preview can have a database branch of its own.',
+    description: 'URLs that are called when a preview is created or ends, for example to branch a database.',
   })
 
 const policyMembers = {
   branches: arrayOf(Glob, 20, 1).meta({
-    description: '`*` stays between slashes, `**` does not; `!` in front excludes.',
+    description: 'Globs of branches. `*` matches within a path segment, `**` across segments. A leading `!` excludes.',
   }),
   ttl: z
     .int()
     .min(300)
     .max(90 * DAY)
-    .meta({ description: 'Seconds from the last push until it goes.' }),
+    .meta({ description: 'Seconds from the last push until the preview is deleted.' }),
   max: z
     .int()
     .min(1)
     .max(MAX_PREVIEWS)
-    .meta({ description: 'The most at once; a pull request beyond is refused and told so.' }),
-  forks: z
-    .enum(['deny', 'approve'])
-    .meta({ description: 'Whether those of forks may be approved, one commit at a time.' }),
-  secrets: z.array(Secret).meta({
-    description: 'Over the parent’s. Of a fork’s preview they are all there is.',
+    .meta({ description: 'How many previews can exist at once. Further pull requests wait in state `full`.' }),
+  forks: z.enum(['deny', 'approve']).meta({
+    description:
+      'Whether pull requests of forks get a preview: `deny` never, `approve` once someone approves the commit.',
   }),
-  resource_spec: ResourceSpec.nullable().meta({ description: 'Over the parent’s, member by member.' }),
+  secrets: z.array(Secret).meta({
+    description: 'Added to the parent’s secrets, and override them. A preview of a fork gets only these.',
+  }),
+  resource_spec: ResourceSpec.nullable().meta({ description: 'Overrides the parent’s, member by member.' }),
 }
 
 export const NewPreviewPolicy = z
@@ -75,7 +78,7 @@ export const NewPreviewPolicy = z
   .superRefine((body, check) => checkUniqueNames(check, 'secrets', body.secrets))
   .meta({
     id: 'NewPreviewPolicy',
-    description: 'Which pull requests get a preview, and what it is made of.',
+    description: 'Which pull requests get a preview, and how it differs from its parent.',
     example: {
       branches: ['feature/*', '!feature/wip-*'],
       ttl: 3 * DAY,
@@ -98,27 +101,30 @@ export const PreviewPolicy = z
     created_at: Time,
     updated_at: Time,
   })
-  .meta({ id: 'PreviewPolicy', description: 'Which pull requests of a deployment’s repository get a preview.' })
+  .meta({
+    id: 'PreviewPolicy',
+    description: 'Which pull requests of a deployment’s repository get a preview, and how it differs from its parent.',
+  })
 export type PreviewPolicy = z.output<typeof PreviewPolicy>
 
 export const PreviewQuery = Page
-/** What is no number is of no pull request. */
+/** An invalid number becomes 0, which no pull request has: the answer is 404. */
 const PullNumber = boundedText(200)
   .transform(number => (/^[1-9]\d{0,8}$/.test(number) ? Number(number) : 0))
-  .meta({ type: 'integer', description: 'Of the pull request.' })
+  .meta({ type: 'integer', description: 'The number of the pull request.' })
 export const PreviewRef = z.object({ ...DeploymentRef.shape, number: PullNumber })
 
 export const Approval = z
   .object({
     head_sha: z
       .string()
-      .max(64, { error: 'needs to be a whole commit id', abort: true })
-      .regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'needs to be a whole commit id' })
-      .meta({ description: 'The commit that was looked at: no other is approved.' }),
+      .max(64, { error: 'must be a full commit id', abort: true })
+      .regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'must be a full commit id' })
+      .meta({ description: 'The commit to approve. It must be the head of the pull request.' }),
   })
   .meta({
     id: 'Approval',
-    description: 'Lets one commit of a fork run, with the secrets of the policy.',
+    description: 'Approves one commit of a fork. Its preview gets the secrets of the policy.',
     example: { head_sha: '6113728f27ae82c7b1a177c8d03f9e96e0adf246' },
   })
 
@@ -127,10 +133,16 @@ export const PullPreview = z
     id: Uuid,
     number: z.int(),
     state: z.enum(['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended']).meta({
-      description:
-        '`pending`: about to be made; `awaiting_approval`: a fork’s commit that nobody approved; `denied`: a fork, and the policy says no; `full`: beyond `max`.',
+      description: [
+        '`pending`: will be created.',
+        '`awaiting_approval`: the head is a commit of a fork that is not approved.',
+        '`denied`: from a fork, which the policy denies.',
+        '`full`: waits because the policy’s `max` is reached.',
+        '`live`: has a deployment.',
+        '`ended`: the pull request is closed, or the preview expired or was deleted.',
+      ].join(' '),
     }),
-    deployment_id: Uuid.nullable().meta({ description: 'The preview itself, once there is one.' }),
+    deployment_id: Uuid.nullable().meta({ description: 'The preview’s own deployment. Null before it is created.' }),
     url: z.string().nullable(),
     branch: z.string(),
     head_sha: z.string(),
@@ -140,7 +152,7 @@ export const PullPreview = z
     created_at: Time,
     updated_at: Time,
   })
-  .meta({ id: 'PullPreview', description: 'A pull request, and what there is to see of it.' })
+  .meta({ id: 'PullPreview', description: 'A pull request and the state of its preview.' })
 export type PullPreview = z.output<typeof PullPreview>
 export const PullPreviewList = listOf(PullPreview).meta({
   id: 'PullPreviewList',

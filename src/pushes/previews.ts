@@ -1,7 +1,8 @@
-// Previews: listed, and a fork's commit approved.
+// Lists previews, and approves the commit of a fork.
 import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type { AnyPgColumn } from 'drizzle-orm/pg-core'
 import type * as z from 'zod'
+import { lockDeployment } from '../deployments/revision-queue.ts'
 import type { DeploymentRef } from '../deployments/schema.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
 import { db, inTenant, refuseUnless, run } from '../kernel/db.ts'
@@ -11,15 +12,20 @@ import { requireRow, toIsoTime } from '../kernel/rows.ts'
 import type { Page } from '../protocol/wire.ts'
 import { deployments } from '../tables/deployments.ts'
 import { previews } from '../tables/pushes.ts'
-import { notifyPullRequests } from './notify.ts'
 import { deploymentUrl, previewName } from './preview-address.ts'
 import { type PreviewRow, reconcilePreview } from './preview-lifecycle.ts'
 import type { Approval, PreviewRef, PullPreview } from './previews.schema.ts'
+import { notifyPullRequests } from './pull-request-notifications.ts'
 
-/** `reportedUrl`: where its deployment answers, as its listener says. */
-type NamedPreview = PreviewRow & { parent_name: string; served: string | null }
-const reportedUrl = (of: SQL | AnyPgColumn): SQL =>
-  sql`(select c.url from deployments c where c.id = ${of} and c.tenant_id = current_tenant())`
+/** `reported_url`: the address of its deployment, as its listener reported it. */
+type NamedPreview = PreviewRow & { parent_name: string; reported_url: string | null }
+const reportedUrl = (deployment_id: SQL | AnyPgColumn): SQL => sql`(
+  select c.url from deployments c where c.id = ${deployment_id} and c.tenant_id = current_tenant())`
+
+function previewUrl({ config }: Ctx, row: NamedPreview): string | null {
+  if (row.state === 'ended' || !row.deployment_id) return null
+  return deploymentUrl(config.appsDomain, previewName(row.parent_name, row.number)) ?? row.reported_url
+}
 
 const toWire =
   (ctx: Ctx) =>
@@ -28,10 +34,7 @@ const toWire =
     number: row.number,
     state: row.state,
     deployment_id: row.deployment_id,
-    url:
-      row.state === 'ended' || !row.deployment_id
-        ? null
-        : (deploymentUrl(ctx.config.appsDomain, previewName(row.parent_name, row.number)) ?? row.served),
+    url: previewUrl(ctx, row),
     branch: row.branch,
     head_sha: row.head_sha,
     fork: row.fork,
@@ -41,52 +44,56 @@ const toWire =
     updated_at: toIsoTime(row.updated_at),
   })
 
+/** Joins from the deployment, so that one trip tells an empty list from a missing deployment. */
 export const listPreviews = verb(
   'deployments:read',
   async (ctx, { deployment_id, ...query }: z.output<typeof DeploymentRef> & Page) => {
     const { limit, offset } = pageBounds(query)
     const page = db
-      .select({ ...getTableColumns(previews), served: reportedUrl(previews.deployment_id).as('served') })
+      .select({ ...getTableColumns(previews), reported_url: reportedUrl(previews.deployment_id).as('reported_url') })
       .from(previews)
       .where(and(eq(previews.parent_id, deployments.id), inTenant(previews), afterCursor(previews, query)))
       .orderBy(...newestFirst(previews))
       .limit(limit)
       .offset(offset)
       .as('preview')
-    const one = and(eq(deployments.id, deployment_id), inTenant(deployments))
-    const rows = await run(ctx, db.select().from(deployments).leftJoinLateral(page, sql`true`).where(one))
+    const isDeployment = and(eq(deployments.id, deployment_id), inTenant(deployments))
+    const rows = await run(ctx, db.select().from(deployments).leftJoinLateral(page, sql`true`).where(isDeployment))
     const { name: parent_name } = requireRow(rows, 'deployment_not_found').deployments
-    const all = rows.flatMap(({ preview }) =>
+    const named = rows.flatMap(({ preview }) =>
       preview ? [{ ...(preview as Omit<NamedPreview, 'parent_name'>), parent_name }] : [],
     )
-    return toListPage(all, query, toWire(ctx))
+    return toListPage(named, query, toWire(ctx))
   },
 )
 
 type ApprovalInput = z.output<typeof PreviewRef> & z.output<typeof Approval>
 
-/** That commit and no other: whoever pushes again after that waits again. The preview itself is made after the answer. */
 export const approvePreview = verb(
   'deployments:update',
   async (ctx, { deployment_id, number, head_sha }: ApprovalInput) => {
+    const canApprove = sql`
+      v.fork and v.head_sha = ${head_sha} and v.state in ('awaiting_approval', 'live', 'full')`
     const change = sql<NamedPreview>`
-    update previews v set approved_sha = ${head_sha}, approved_by = current_actor(), updated_at = clock()
-    from deployments d
-    where v.parent_id = ${deployment_id}::uuid and v.number = ${number} and v.tenant_id = current_tenant() and d.id = v.parent_id
-      and d.tenant_id = current_tenant()
-      and ${refuseUnless('preview_moved', sql`v.fork and v.head_sha = ${head_sha} and v.state in ('awaiting_approval', 'live', 'full')`)}
-    returning v.*, d.name as parent_name, ${reportedUrl(sql`v.deployment_id`)} as served`
-    const lock = sql`select from deployments d where d.id = ${deployment_id}::uuid and d.tenant_id = current_tenant() for update`
-    const row = requireRow(
-      await commit(ctx, 'preview.approved', change, { number, head_sha }, { lock }),
-      'preview_not_found',
-    )
+      update previews v
+      set approved_sha = ${head_sha}, approved_by = current_actor(), updated_at = clock()
+      from deployments d
+      where v.parent_id = ${deployment_id}::uuid
+        and v.number = ${number}
+        and v.tenant_id = current_tenant()
+        and d.id = v.parent_id
+        and d.tenant_id = current_tenant()
+        and ${refuseUnless('preview_moved', canApprove)}
+      returning v.*, d.name as parent_name, ${reportedUrl(sql`v.deployment_id`)} as reported_url`
+    const lock = lockDeployment(deployment_id)
+    const rows = await commit(ctx, 'preview.approved', change, { number, head_sha }, { lock })
+    const row = requireRow(rows, 'preview_not_found')
     if (!ctx.requestInfo.replayed) ctx.waitUntil?.(reconcileApprovedPreview(ctx, deployment_id, number))
     return toWire(ctx)(row)
   },
 )
 
-/** Where it fails, the sweep does it. */
+/** If this fails, the sweep retries it. */
 async function reconcileApprovedPreview(ctx: Ctx, parent_id: string, number: number): Promise<void> {
   try {
     await reconcilePreview(ctx, { parent_id, number })

@@ -1,4 +1,4 @@
-// A push: every deployment of that repository and ref follows, whichever order the deliveries come in.
+// Handles pushes: brings every deployment of the repository and ref to the ref's head, in any order of deliveries.
 import { sql } from 'drizzle-orm'
 import { deployPush, recordMissingRef } from '../deployments/deploy-push.ts'
 import type { Integration } from '../integrations/githost.ts'
@@ -8,55 +8,54 @@ import { type Row, runAsSystem, textArray } from '../kernel/db.ts'
 import { type DeliveryContext, UnsettledRefError } from './find-integration.ts'
 import { type Push, refSpellings, repoKey } from './webhook-payloads.ts'
 
-/** How often a host that answers with what was there before is asked again; then its word stands. */
+/** After this many attempts, the host's answer is accepted even if it looks older than the delivery. */
 const MAX_UNSETTLED_ATTEMPTS = 3
 
-type PushTarget = { id: string; repo_url: string; follows: boolean; wanted: string | null }
+type PushTarget = { id: string; repo_url: string; builds_on_push: boolean; wanted_sha: string | null }
 
 /**
- * A delivery says that a ref has moved; where it is now, the host says. So a late, early or repeated delivery leads to the same as the one
- * in time, and nothing goes back. Of answers that come at once the one counts that was asked for last.
+ * A delivery only says that a ref moved. Its head is asked of the host, so late, early and repeated deliveries have the
+ * same result, and no deployment goes back. If answers race, the one to the later question wins.
  */
-export async function handlePush(work: DeliveryContext, integration: Integration, push: Push): Promise<void> {
-  const { services, requestId, origin, attempts } = work
+export async function handlePush(context: DeliveryContext, integration: Integration, push: Push): Promise<void> {
+  const { services, requestId, origin, attempts } = context
   const refs = refSpellings(push.ref)
-  const { asked_at, targets } = await findTargets(work, integration, push, refs)
+  const { asked_at, targets } = await findTargets(context, integration, push, refs)
   if (targets.length === 0) return
-  const head = await withHost(work, integration, host => host.commit(targets[0]!.repo_url, push.ref))
-  // It may not have heard yet of what it delivers itself.
-  const lags = push.deleted
+  const head = await withHost(context, integration, host => host.commit(targets[0]!.repo_url, push.ref))
+  // The API of a host can lag behind its own deliveries.
+  const isHostBehind = push.deleted
     ? head !== null && !push.created
     : head === null || (head.sha === push.before && push.after !== push.before)
-  if (lags && attempts < MAX_UNSETTLED_ATTEMPTS) throw new UnsettledRefError()
-  // A repository that is out of reach looks like a ref that is gone: only its deletion says that it is.
+  if (isHostBehind && attempts < MAX_UNSETTLED_ATTEMPTS) throw new UnsettledRefError()
+  // An unreachable repository looks like a deleted ref. Only the delivery of a deletion proves that the ref is gone.
   if (head === null && !push.deleted) return
 
   const { organization_id: organization, tenant_id: tenant } = integration
   const actor = { kind: 'push', id: null, name: push.sender, organization, tenant } as const
-  const told = { ref: push.ref, before: push.before, after: push.after, forced: push.forced }
-  const late: string[] = []
-  for (const { id: deployment_id, follows } of targets) {
+  const journalData = { ref: push.ref, before: push.before, after: push.after, forced: push.forced }
+  const lateIds: string[] = []
+  for (const { id: deployment_id, builds_on_push } of targets) {
     const caller = createKeylessCaller(services, actor, requestId, origin)
-    if (head === null) await recordMissingRef(caller, { deployment_id, refs, asked_at })
-    else if (follows) {
-      const outcome = await deployPush(caller, {
-        ...{ deployment_id, refs, asked_at, journalData: told },
-        commit: chooseCommit(push, head),
-      })
-      if (outcome === 'late') late.push(deployment_id)
+    const refHead = { deployment_id, refs, asked_at }
+    if (head === null) await recordMissingRef(caller, refHead)
+    else if (builds_on_push) {
+      const outcome = await deployPush(caller, { ...refHead, journalData, commit: chooseCommit(push, head) })
+      if (outcome === 'late') lateIds.push(deployment_id)
     }
   }
-  if (late.length === 0) return
-  // Somebody asked later and was told something else: which of the two was right, only asking again can say.
-  const now = await findTargets(work, integration, push, refs)
-  if (now.targets.some(({ id, wanted }) => late.includes(id) && wanted !== head?.sha)) throw new UnsettledRefError()
+  if (lateIds.length === 0) return
+  // A later delivery saw a different head. Ask the host again to break the tie.
+  const { targets: current } = await findTargets(context, integration, push, refs)
+  const disagrees = current.some(({ id, wanted_sha }) => lateIds.includes(id) && wanted_sha !== head?.sha)
+  if (disagrees) throw new UnsettledRefError()
 }
 
-/** The delivery's own words where it is of that commit: all hosts write the author's name there. */
+/** The delivery's data where it is about the same commit: there every host puts the author's name. */
 const chooseCommit = ({ commit }: Push, head: NonNullable<Push['commit']>) =>
   commit?.sha === head.sha ? commit : { sha: head.sha, message: head.message, author: head.author }
 
-/** Those of that integration's workspace, made with that integration, and when it was: before the host is asked. */
+/** The deployments of the ref that use this integration, and the database's time before the host is asked. */
 async function findTargets(
   { services }: DeliveryContext,
   { id, tenant_id }: Integration,
@@ -65,11 +64,22 @@ async function findTargets(
 ) {
   const keys = textArray(repo_urls.map(repoKey))
   const query = sql<Row>`
-    select clock_timestamp()::text, coalesce(json_agg(json_build_object('id', d.id, 'repo_url', d.source_config ->> 'repo_url',
-      'wanted', d.source_revision_config ->> 'repo_commit_sha', 'follows', coalesce((d.source_config ->> 'build_on_push') = 'true', false)) order by d.id) filter (where d.id is not null), '[]')::text
-    from deployments d where d.repo_key is not null and d.repo_key = any(${keys}) and d.tenant_id = ${tenant_id}::uuid
-      and d.source_config ->> 'integration_id' = ${id} and d.deleting_at is null and d.parent_deployment_id is null
-      and d.source_revision_config ->> 'repo_ref' = any(${textArray(refs)})`
+    with targets as (
+      select
+        d.id,
+        d.source_config ->> 'repo_url' as repo_url,
+        d.source_revision_config ->> 'repo_commit_sha' as wanted_sha,
+        coalesce((d.source_config ->> 'build_on_push') = 'true', false) as builds_on_push
+      from deployments d
+      where d.repo_key is not null
+        and d.repo_key = any(${keys})
+        and d.tenant_id = ${tenant_id}::uuid
+        and d.source_config ->> 'integration_id' = ${id}
+        and d.deleting_at is null
+        and d.parent_deployment_id is null
+        and d.source_revision_config ->> 'repo_ref' = any(${textArray(refs)}))
+    select clock_timestamp()::text, coalesce(json_agg(to_json(targets) order by id), '[]')::text
+    from targets`
   const [[row]] = (await runAsSystem(services.database, query)) as [Row[]]
   const [asked_at, targets] = row as [string, string]
   return { asked_at, targets: JSON.parse(targets) as PushTarget[] }

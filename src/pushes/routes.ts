@@ -1,4 +1,4 @@
-// How HTTP reaches pushes: where git hosts deliver, and the previews that come of pull requests.
+// Routes of webhook deliveries, preview policies and previews.
 import { DeploymentRef } from '../deployments/schema.ts'
 import { IntegrationRef } from '../integrations/schema.ts'
 import { type Operation, slice } from '../kernel/routes.ts'
@@ -10,7 +10,7 @@ import { receiveDelivery } from './webhook-receiver.ts'
 const deliveryOperation = {
   bodyMediaType: 'application/json',
   status: 202,
-  // What it leads to is journaled by the work that follows, each thing in its own workspace.
+  // Each change that the delivery leads to is journaled in its own workspace.
   isReadOnly: true,
   errors: [
     'delivery_unsigned',
@@ -25,22 +25,24 @@ const deliveryOperation = {
   open: receiveDelivery,
 } satisfies Partial<Operation>
 
-export const deliveryRoutes = slice('Deliveries', 'What git hosts tell of pushes, pull requests and installations.')
+export const deliveryRoutes = slice('Deliveries', 'Webhooks of git hosts: pushes, pull requests and installations.')
   .post('/v1/integrations/forge/githost/webhook', {
     id: 'receiveDelivery',
-    summary: 'Where the operator’s GitHub App delivers',
-    description:
-      'The signature of the body (`X-Hub-Signature-256`) stands in for a key; a delivery that is not signed is never taken. Answered once it is stored; a repeat changes nothing.',
+    summary: 'Receive a webhook of the operator’s GitHub App',
+    description: [
+      'Authenticated by the signature of the body in `X-Hub-Signature-256`.',
+      'Answered once the delivery is stored. A repeated delivery changes nothing.',
+    ].join(' '),
     ...deliveryOperation,
   })
   .post('/v1/integrations/forge/githost/{integration_id}/webhook', {
     id: 'receiveOwnDelivery',
-    summary: 'Where an App of a workspace’s own, or Gitea, delivers',
+    summary: 'Receive a webhook of a workspace’s own GitHub App, or of Gitea',
     params: IntegrationRef,
-    description: 'Signed with the integration’s own webhook secret, in `X-Hub-Signature-256` or `X-Gitea-Signature`.',
+    description: 'Signed with the integration’s webhook secret, in `X-Hub-Signature-256` or `X-Gitea-Signature`.',
     ...deliveryOperation,
     errors: [...deliveryOperation.errors, 'address_rate_limited'],
-    // The integration is looked up before its signature can be checked.
+    // An unauthenticated lookup of the integration precedes the check of the signature, so addresses are limited.
     open: (c, services) => {
       const name = c.req.param('integration_id')?.toLowerCase()
       return c.var.limits.prove(c, { route: 'delivery', name, refusal: 'delivery_unsigned' }, () =>
@@ -49,10 +51,10 @@ export const deliveryRoutes = slice('Deliveries', 'What git hosts tell of pushes
     },
   })
 
-export const previewRoutes = slice('Previews', 'A deployment of its own for every pull request, which goes with it.')
+export const previewRoutes = slice('Previews', 'A separate deployment for each pull request, deleted when it closes.')
   .get('/v2/deployments/{deployment_id}/preview-policy', {
     id: 'readPreviewPolicy',
-    summary: 'Which pull requests get a preview',
+    summary: 'Read the preview policy of a deployment',
     params: DeploymentRef,
     reply: s.PreviewPolicy,
     errors: ['deployment_not_found', 'preview_policy_not_found'],
@@ -60,8 +62,8 @@ export const previewRoutes = slice('Previews', 'A deployment of its own for ever
   })
   .put('/v2/deployments/{deployment_id}/preview-policy', {
     id: 'setPreviewPolicy',
-    summary: 'Let pull requests have previews',
-    description: 'It replaces the policy that is there. What it changes holds for previews that are made from then on.',
+    summary: 'Set the preview policy of a deployment',
+    description: 'Replaces the stored policy. The new one applies to previews that are created from then on.',
     params: DeploymentRef,
     body: s.NewPreviewPolicy,
     reply: s.PreviewPolicy,
@@ -70,14 +72,14 @@ export const previewRoutes = slice('Previews', 'A deployment of its own for ever
   })
   .delete('/v2/deployments/{deployment_id}/preview-policy', {
     id: 'removePreviewPolicy',
-    summary: 'Make no more previews, and end those that there are',
+    summary: 'Remove the preview policy and end all previews of a deployment',
     params: DeploymentRef,
     errors: ['preview_policy_not_found'],
     verb: removePolicy,
   })
   .get('/v2/deployments/{deployment_id}/previews', {
     id: 'listPreviews',
-    summary: 'The pull requests of a deployment and their previews, newest first',
+    summary: 'List the previews of a deployment, newest first',
     params: DeploymentRef,
     query: s.PreviewQuery,
     reply: s.PullPreviewList,
@@ -86,8 +88,8 @@ export const previewRoutes = slice('Previews', 'A deployment of its own for ever
   })
   .post('/v2/deployments/{deployment_id}/previews/{number}/approval', {
     id: 'approvePreview',
-    summary: 'Let one commit of a fork run',
-    description: 'That commit and no other: the next one waits again.',
+    summary: 'Approve one commit of a fork',
+    description: 'Approves this commit only. The next commit needs an approval of its own.',
     params: s.PreviewRef,
     body: s.Approval,
     reply: s.PullPreview,

@@ -1,15 +1,12 @@
-// The body of a delivery: hashed while it streams, within limits of size, time and memory.
+// Reads the body of a delivery and verifies its signature, within limits of size, time and memory.
 import { hmacSha256, isSameDigest } from '../kernel/digest.ts'
 import { type Failure, fail } from '../kernel/errors.ts'
 
-/** The most that GitHub delivers; it drops whatever is larger. */
+/** GitHub's limit: it does not deliver larger payloads. */
 export const MAX_BODY_BYTES = 25 * 1024 * 1024
-/**
- * Of all bodies that this instance holds at once: anyone can send them until the signature is checked, which is at
- * the end.
- */
+/** Of all bodies together: anyone can send one, since the signature is checked only at its end. */
 const MAX_BUFFERED_BYTES = 32 * 1024 * 1024
-/** GitHub gives up after ten seconds, Gitea after five. */
+/** Longer than GitHub (10 s) and Gitea (5 s) wait for the answer. */
 const READ_TIMEOUT_MS = 15_000
 const RETRY_AFTER_S = '10'
 
@@ -17,17 +14,15 @@ let bufferedBytes = 0
 
 type SignedBody = {
   stream: ReadableStream<Uint8Array> | null
-  /** As declared; null where the sender does not say. */
   length: number | null
   secret: string
-  /** In hex. */
   signature: string
-  withinMs?: number
+  timeoutMs?: number
 }
 
-/** Reads the text of a body that bears the signature. `use` has it while it still counts as held. */
-export async function withSignedBody<T>(delivered: SignedBody, use: (text: string) => T): Promise<T> {
-  const { stream, length, secret, signature, withinMs = READ_TIMEOUT_MS } = delivered
+/** Passes the text to `use` if the signature is valid. The body counts as buffered until `use` returns. */
+export async function withSignedBody<T>(signedBody: SignedBody, use: (text: string) => T): Promise<T> {
+  const { stream, length, secret, signature, timeoutMs = READ_TIMEOUT_MS } = signedBody
   if ((length ?? 0) > MAX_BODY_BYTES) throw fail('delivery_too_large')
   if (bufferedBytes + (length ?? 0) > MAX_BUFFERED_BYTES) throw busyFailure()
   const mac = hmacSha256(secret)
@@ -40,7 +35,7 @@ export async function withSignedBody<T>(delivered: SignedBody, use: (text: strin
   const timer = setTimeout(() => {
     isLate = true
     cancel()
-  }, withinMs)
+  }, timeoutMs)
   const read = async () =>
     reader?.read().catch(cause => {
       throw fail('body_cut', { cause })
@@ -54,7 +49,7 @@ export async function withSignedBody<T>(delivered: SignedBody, use: (text: strin
       mac.update(next.value)
       parts.push(decoder.decode(next.value, { stream: true }))
     }
-    // Cancelling ends the stream as if it were whole.
+    // A cancelled stream ends like a complete one.
     if (isLate) throw fail('body_too_slow')
     if (!isSameDigest(mac.digest('hex'), signature)) throw fail('delivery_unsigned')
     return use(parts.join(''))

@@ -1,16 +1,15 @@
-// What a git host's delivery says, in one shape for all hosts (pure): pushes, pull requests, installations.
+// Parses webhook payloads into one shape for all git hosts (pure): pushes, pull requests, installations.
 import * as z from 'zod'
 import { arrayOf, boundedText } from '../protocol/wire.ts'
 
 export type Commit = { sha: string; message: string | null; author: string | null }
 type CommonMembers = {
-  /** The host's own name of the installation that delivers; null where the receiver's address says whose it is. */
+  /** The host's id of the App's installation. Null where the webhook URL names the integration. */
   installation: string | null
-  /** The login of whoever did it. */
   sender: string | null
 }
 type RepositoryMembers = CommonMembers & { repo_urls: string[] }
-/** A ref that is now elsewhere: at `after`, or nowhere. */
+/** A ref that moved to `after`, or was deleted. */
 export type Push = RepositoryMembers & {
   kind: 'push'
   ref: string
@@ -27,9 +26,9 @@ export type PullRequest = RepositoryMembers & {
   number: number
   branch: string
   head_sha: string
-  /** Of another repository, whose people are not this one's. */
+  /** The head is in another repository, whose authors may have no access to this one. */
   fork: boolean
-  /** When the host last changed it: of two deliveries, the later one counts. */
+  /** When the pull request last changed at the host. Of two deliveries, the later one counts. */
   at: string
 }
 export type InstallationDelivery = CommonMembers & {
@@ -42,21 +41,20 @@ export type HostEvent = Push | PullRequest | InstallationDelivery
 const MAX_MESSAGE = 2000
 const MAX_NAME = 255
 const MAX_URL = 2048
-/** GitHub lists at most this many in a push. */
 const MAX_COMMITS = 2048
-/** What the column of a preview's number can hold. */
+/** The column `previews.number` is a 32-bit integer. */
 const MAX_PULL_NUMBER = 2 ** 31 - 1
 
-// Every length is checked before anything is matched: whoever runs a git host writes these payloads.
-/** What the journal and its readers can keep. */
-const cleanText = (most: number) => (written: string) => written.slice(0, most).replaceAll('\0', '').toWellFormed()
+// Lengths are checked before patterns: the operator of a git host controls these payloads.
+/** Cuts the text, and removes what Postgres cannot store. */
+const cleanText = (maxLength: number) => (text: string) => text.slice(0, maxLength).replaceAll('\0', '').toWellFormed()
 const Name = z.string().transform(cleanText(MAX_NAME))
 const Message = z.string().transform(cleanText(MAX_MESSAGE))
 const Sha = boundedText(64).regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/)
-/** Hosts write a commit that is none as zeros. */
-const MaybeSha = Sha.transform(sha => (/^0+$/.test(sha) ? null : sha)).nullish()
+/** Hosts write "no commit" as zeros. */
+const NullableSha = Sha.transform(sha => (/^0+$/.test(sha) ? null : sha)).nullish()
 const Ref = boundedText(MAX_NAME).min(1)
-const Word = boundedText(MAX_NAME)
+const ShortText = boundedText(MAX_NAME)
 
 const Sender = z.object({ login: Name }).nullish()
 const Repository = z.object({ id: z.number(), html_url: boundedText(MAX_URL), clone_url: boundedText(MAX_URL) })
@@ -71,18 +69,18 @@ const HeadCommit = z.object({
 export const PushPayload = z.object({
   ...RepositoryMembers,
   ref: Ref,
-  before: MaybeSha,
-  after: MaybeSha,
+  before: NullableSha,
+  after: NullableSha,
   created: z.boolean().nullish(),
   forced: z.boolean().nullish(),
   head_commit: HeadCommit.nullish(),
   commits: arrayOf(HeadCommit, MAX_COMMITS).nullish(),
   pusher: z.object({ login: Name.nullish(), name: Name.nullish() }).nullish(),
 })
-export const RefPayload = z.object({ ...RepositoryMembers, ref: Ref, ref_type: Word })
+export const RefPayload = z.object({ ...RepositoryMembers, ref: Ref, ref_type: ShortText })
 export const PullRequestPayload = z.object({
   ...RepositoryMembers,
-  action: Word,
+  action: ShortText,
   number: z.int().positive().max(MAX_PULL_NUMBER),
   pull_request: z.object({
     updated_at: boundedText(64).pipe(z.iso.datetime({ offset: true })),
@@ -92,11 +90,11 @@ export const PullRequestPayload = z.object({
 })
 export const InstallationPayload = z.object({
   ...CommonMembers,
-  action: Word,
+  action: ShortText,
   installation: z.object({ id: z.number() }),
 })
 
-/** GitHub's word first, then Gitea's where it is another. */
+/** `synchronized` is Gitea's spelling. */
 const PULL_REQUEST_ACTIONS = new Map<string, PullRequest['action']>([
   ['opened', 'opened'],
   ['reopened', 'reopened'],
@@ -125,12 +123,12 @@ const readCommit = ({ id, message, author }: z.output<typeof HeadCommit>): Commi
 
 function readPush(payload: z.output<typeof PushPayload>): Push {
   const { ref, before = null, after = null, commits, pusher } = payload
-  const shared = readCommonMembers(payload)
+  const common = readCommonMembers(payload)
   const head = payload.head_commit ?? commits?.find(commit => commit.id === after)
   return {
     kind: 'push',
-    ...shared,
-    sender: shared.sender ?? pusher?.login ?? pusher?.name ?? null,
+    ...common,
+    sender: common.sender ?? pusher?.login ?? pusher?.name ?? null,
     repo_urls: repositoryUrls(payload.repository),
     ...{ ref, before, after },
     created: payload.created ?? (before === null && after !== null),
@@ -140,16 +138,16 @@ function readPush(payload: z.output<typeof PushPayload>): Push {
   }
 }
 
-/** Some hosts tell of a ref's coming and going by these alone. */
+/** Some hosts announce a created or deleted ref only by these events, without a push. */
 const readRefChange =
   (deleted: boolean) =>
   (payload: z.output<typeof RefPayload>): Push | null => {
-    const folder = REF_PREFIXES.get(payload.ref_type)
-    if (folder === undefined) return null
-    const ref = payload.ref.startsWith('refs/') ? payload.ref : `${folder}${payload.ref}`
-    const still = { before: null, after: null, forced: false, commit: null }
+    const prefix = REF_PREFIXES.get(payload.ref_type)
+    if (prefix === undefined) return null
+    const ref = payload.ref.startsWith('refs/') ? payload.ref : `${prefix}${payload.ref}`
+    const unknown = { before: null, after: null, forced: false, commit: null }
     const repo_urls = repositoryUrls(payload.repository)
-    return { kind: 'push', ...readCommonMembers(payload), repo_urls, ref, ...still, created: !deleted, deleted }
+    return { kind: 'push', ...readCommonMembers(payload), repo_urls, ref, ...unknown, created: !deleted, deleted }
   }
 
 function readPullRequest(payload: z.output<typeof PullRequestPayload>): PullRequest | null {
@@ -164,13 +162,13 @@ function readPullRequest(payload: z.output<typeof PullRequestPayload>): PullRequ
     number: payload.number,
     branch: head.ref,
     head_sha: head.sha,
-    // A fork that was deleted is still one.
+    // A deleted fork has no repository.
     fork: head.repo?.id !== base.repo.id,
     at: new Date(updated_at).toISOString(),
   }
 }
 
-/** Who has one proves it when connecting; of what is made at the host there is nothing to do. */
+/** `created` needs no handling: an installation becomes an integration when someone connects it. */
 const readInstallation = (payload: z.output<typeof InstallationPayload>): InstallationDelivery | null => {
   const { action, installation } = payload
   if (action !== 'deleted' && action !== 'suspend' && action !== 'unsuspend') return null
@@ -194,28 +192,25 @@ const READERS: Record<string, (payload: unknown) => HostEvent | null> = {
   installation_repositories: payloadReader(InstallationPayload, readRepositoriesChange),
 }
 
-/** What is to be done about a delivery; null where nothing is. Throws zod's error where the payload is not what the host documents. */
+/** Null where the event needs no handling. Throws a zod error where the payload is not as the host documents it. */
 export const parseDelivery = (name: string, payload: unknown): HostEvent | null =>
   Object.hasOwn(READERS, name) ? READERS[name]!(payload) : null
 
-/**
- * The same key for all spellings of a repository's address: without scheme, case, `.git` and trailing slashes. The
- * column `repo_key` is computed by the same rule in SQL.
- */
+/** One key for all spellings of a repository's URL. Must match the generated column `deployments.repo_key`. */
 export function repoKey(url: string): string {
   const lower = url.toLowerCase()
-  const scheme = ['https://', 'http://'].find(one => lower.startsWith(one)) ?? ''
-  const path = withoutEndSlashes(lower.slice(scheme.length))
-  return path.endsWith('.git') ? withoutEndSlashes(path.slice(0, -'.git'.length)) : path
+  const scheme = ['https://', 'http://'].find(prefix => lower.startsWith(prefix)) ?? ''
+  const path = trimTrailingSlashes(lower.slice(scheme.length))
+  return path.endsWith('.git') ? trimTrailingSlashes(path.slice(0, -'.git'.length)) : path
 }
 
-function withoutEndSlashes(path: string): string {
+function trimTrailingSlashes(path: string): string {
   let end = path.length
   while (path[end - 1] === '/') end--
   return path.slice(0, end)
 }
 
-/** How a deployment may write the ref in its `repo_ref`: in full, or a branch by its name. */
+/** The spellings of a ref in a deployment's `repo_ref`: in full, or a branch by its name. */
 export function refSpellings(ref: string): string[] {
   const branch = ref.startsWith(BRANCH_PREFIX) ? ref.slice(BRANCH_PREFIX.length) : ''
   return branch ? [ref, branch, `heads/${branch}`] : [ref]

@@ -1,4 +1,4 @@
-// Where git hosts deliver: the signature of the raw body is the key. What is stored is answered; the work comes after.
+// Receives webhook deliveries: the body's signature authenticates them, they are stored, answered, then processed.
 import { sql } from 'drizzle-orm'
 import { openWebhookSecret } from '../integrations/credentials.ts'
 import type { Integration } from '../integrations/githost.ts'
@@ -18,18 +18,17 @@ const UUID_PATTERN = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 const SIGNATURE_PATTERN = /^(?:sha256=)?([0-9a-f]{64})$/i
 const DELIVERY_ID_PATTERN = /^[\w.:-]{1,128}$/
 
-/** As GitHub calls them, and as Gitea and Forgejo do. */
 const HEADER_NAMES = {
   signature: ['X-Hub-Signature-256', 'X-Gitea-Signature', 'X-Forgejo-Signature'],
   event: ['X-GitHub-Event', 'X-Gitea-Event', 'X-Forgejo-Event'],
   delivery: ['X-GitHub-Delivery', 'X-Gitea-Delivery', 'X-Forgejo-Delivery'],
 }
 const readHeader = (c: Context, name: keyof typeof HEADER_NAMES): string =>
-  HEADER_NAMES[name].map(one => c.req.header(one)).find(one => one !== undefined) ?? ''
+  HEADER_NAMES[name].map(header => c.req.header(header)).find(value => value !== undefined) ?? ''
 
 /**
- * An unknown integration is answered like a wrong signature. That of a revoked one ends with it: an App that has
- * other installations in the workspace is known by what was stored with one of those.
+ * An unknown integration fails like a wrong signature. The secret of a revoked integration is not accepted; if its App
+ * has other installations in the workspace, the secret stored with one of those is used.
  */
 async function findWebhookSecret(
   { config, database, sealer }: Services,
@@ -73,18 +72,18 @@ export async function receiveDelivery(c: Context, services: Services): Promise<R
   return c.body(null, 202, { 'Cache-Control': 'no-store' })
 }
 
-/** Signed, so its words are the host's: what is not as documented is told to whoever looks at the host's list of deliveries. */
+/** The errors name what is wrong: whoever reads the host's list of deliveries sees them. */
 function parseBody(c: Context, text: string) {
   if (!/^application\/json\s*(;|$)/i.test(c.req.header('Content-Type') ?? '')) throw fail('not_json')
   if (!DELIVERY_ID_PATTERN.test(readHeader(c, 'delivery')))
     throw invalidRequest([
-      { type: 'header_missing', loc: ['header', 'X-GitHub-Delivery'], msg: 'needs the id of the delivery' },
+      { type: 'header_missing', loc: ['header', 'X-GitHub-Delivery'], msg: 'is required: the id of the delivery' },
     ])
   try {
     return parseDelivery(readHeader(c, 'event'), JSON.parse(text))
   } catch {
     throw invalidRequest([
-      { type: 'payload_invalid', loc: ['body'], msg: 'is not what the host documents of this event' },
+      { type: 'payload_invalid', loc: ['body'], msg: 'does not match what the host documents for this event' },
     ])
   }
 }

@@ -1,38 +1,36 @@
-// Works through what is due, claiming each item right before it is worked on: a worker that dies takes along only
-// what it holds.
+// A pool of workers that claim one item at a time, right before working on it: a worker that dies loses only that item.
 
 const MAX_ITEMS = 200
-/** Two of them are over before the schedule comes again, so that what is worked on alone stays alone. */
+/** Under half the schedule's minute: the two pools of a delivery sweep end before the next sweep starts. */
 const CLAIM_PERIOD_MS = 25_000
 
 type PoolOptions<T> = {
-  atOnce: number
-  /** Counts the attempt and takes a lease; null where nothing is due. */
+  maxConcurrent: number
   claim: () => Promise<T | null>
-  /** A worker that throws ends; the others go on. */
+  /** A worker whose work throws ends. The others continue. */
   work: (item: T) => Promise<void>
 }
 
-/** Another worker starts only while there is something to claim. */
-export async function runWorkerPool<T>({ atOnce, claim, work }: PoolOptions<T>): Promise<void> {
-  const until = Date.now() + CLAIM_PERIOD_MS
-  let left = MAX_ITEMS
+/** Starts with one worker. Each worker that claims an item starts the next one. */
+export async function runWorkerPool<T>({ maxConcurrent, claim, work }: PoolOptions<T>): Promise<void> {
+  const deadline = Date.now() + CLAIM_PERIOD_MS
+  let claimsLeft = MAX_ITEMS
   const failures: unknown[] = []
   const workers: Promise<unknown>[] = []
-  const begin = () => workers.push(worker().catch(error => failures.push(error)))
-  const worker = async () => {
-    while (left-- > 0 && Date.now() < until) {
+  const startWorker = () => workers.push(runWorker().catch(error => failures.push(error)))
+  const runWorker = async () => {
+    while (claimsLeft-- > 0 && Date.now() < deadline) {
       const item = await claim()
       if (item === null) {
-        left = 0
+        claimsLeft = 0
         return
       }
-      if (workers.length < atOnce) begin()
+      if (workers.length < maxConcurrent) startWorker()
       await work(item)
     }
   }
-  begin()
-  // The list grows while it is waited for.
-  for (const one of workers) await one
+  startWorker()
+  // Promise.all would miss workers that start meanwhile.
+  for (const worker of workers) await worker
   if (failures.length > 0) throw failures[0]
 }

@@ -1,7 +1,8 @@
-// What is asked of a git host besides its listing: commits, statuses, comments and credentials, of both kinds alike.
+// The clients of git hosts: commits, statuses, comments and credentials, the same for GitHub and Gitea.
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { openWebhookSecret, sealCredentials } from '../../src/integrations/credentials.ts'
-import { createGithost, type Githost, type Integration, parseRepositoryUrl } from '../../src/integrations/githost.ts'
+import { type Githost, type Integration, parseRepositoryUrl } from '../../src/integrations/githost.ts'
+import { createGithost } from '../../src/integrations/githost-factory.ts'
 import { Failure } from '../../src/kernel/errors.ts'
 import { foreignServers, getServices } from '../support/app.ts'
 import {
@@ -76,7 +77,7 @@ describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
     site = { cloud, enterprise, forge }[kind]
   })
 
-  it('finds the commit of a branch, a tag and a name, and none of what is not there', async () => {
+  it('resolves a branch, a tag and a commit id, and answers null for missing refs and repositories', async () => {
     for (const ref of ['main', 'refs/heads/main', SHA])
       expect(await host.commit(repo, ref)).toEqual({ sha: SHA, author: 'ada', message: 'First' })
     expect((await host.commit(`${repo}.git`, 'refs/heads/feature/a#b'))?.sha).toBe('b'.repeat(40))
@@ -85,7 +86,7 @@ describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
     expect(await host.commit(repo.replace('00001', '00009'), 'main')).toBeNull()
   })
 
-  it('sets a status, and makes one comment that it then edits, or makes anew when somebody deleted it', async () => {
+  it('sets a commit status, and edits one comment, which it creates again if someone deleted it', async () => {
     await host.setStatus(repo, SHA, {
       state: 'pending',
       url: 'https://x.example.com',
@@ -105,7 +106,7 @@ describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
     expect(site.written.at(-1)).toMatchObject({ method: 'POST', path: '/issues/7/comments' })
   })
 
-  it('refuses what is no repository of it, and asks no other host', async () => {
+  it('rejects repositories it does not have, and never sends a request to another host', async () => {
     const status = { state: 'success', url: null, description: '', context: 'slipway' } as const
     const gone = repo.replace('00001', '00009')
     for (const wrong of [
@@ -122,7 +123,7 @@ describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
     expect(await codeOf(host.credential('https://evil.example.com/acme/x'))).toBe('repository_not_found')
   })
 
-  it('gives git a credential, as narrow as the host knows them', async () => {
+  it('gives git a credential that is as limited as the host allows', async () => {
     const { username, password, expires_at } = await host.credential(repo)
     if (kind === 'forge') expect([username, password, expires_at]).toEqual(['oauth2', 'hush-token', null])
     else {
@@ -134,14 +135,14 @@ describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
     }
   })
 
-  it('is asked for one token, however many ask at once', async () => {
+  it('mints one token for several requests at the same time', async () => {
     await Promise.all(Array.from({ length: 5 }, () => host.commit(repo, 'main')))
     expect(world.requests.filter(({ url }) => url.endsWith('/access_tokens'))).toHaveLength(kind === 'forge' ? 0 : 1)
     expect(host.mintedToken()?.token.startsWith(TOKEN_PREFIX) ?? false).toBe(kind !== 'forge')
   })
 })
 
-it('a repository that was renamed is found and written to where it is now', async () => {
+it('a renamed repository is still found and written to', async () => {
   cloud.renamed.set('acme/before', 1000)
   const host = createGithost(getServices(), ORIGIN, await rowOf('cloud'))
   const before = 'https://github.com/acme/before'
@@ -151,7 +152,7 @@ it('a repository that was renamed is found and written to where it is now', asyn
   expect(await host.comment(before, 1, 'x', null)).toMatch(/^\d+$/)
 })
 
-it('credentials open for their account in their workspace only', async () => {
+it('credentials can be opened only for their account in their workspace', async () => {
   const row = await rowOf('forge')
   const { sealer } = getServices()
   expect(await openWebhookSecret(sealer, row)).toBe('hush-webhook')
@@ -173,7 +174,7 @@ it.each([
   ['https://github.com', 'https://github.com/../app', null],
   ['https://github.com', 'https://github.com/acme/..', null],
   ['https://github.com', 'https://github.com/acme/.git', null],
-])('at %s, %s is %s', (base, url, named) => {
+])('on the host %s, the URL %s is the repository %s', (base, url, named) => {
   const found = parseRepositoryUrl(base, url)
   expect(found && `${found.owner}/${found.name}`).toBe(named)
 })

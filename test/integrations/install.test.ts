@@ -1,4 +1,4 @@
-// The operator's App installed by a person: the way there and back, and whose an installation is.
+// Installing the operator's GitHub App: sending a person to GitHub, and verifying what they bring back.
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { sweepInstalls } from '../../src/integrations/install.ts'
@@ -33,7 +33,7 @@ afterEach(() => {
 })
 
 let nextInstallation = 500_000
-/** An account that installed the App, and the code that a person of it comes back with. */
+/** An account that installed the App, and the OAuth code of one of its people. */
 function account(login = 'acme', installation = nextInstallation++) {
   host.installations.set(installation, {
     account: { id: installation + 1_000_000, login },
@@ -52,8 +52,8 @@ async function connect(tenant: Tenant, { installation, code }: ReturnType<typeof
   return comeBack({ installation_id: installation, setup_action: 'install', state: await beginInstall(tenant), code })
 }
 
-describe('a person who installs the App', () => {
-  it('goes to its page with a state, comes back with a proof, and the workspace has an integration', async () => {
+describe('a person who installs the GitHub App', () => {
+  it('is sent to GitHub, comes back with a proof of ownership, and the workspace has an integration', async () => {
     const tenant = await newTenant()
     const begin = await tenant.post(`${BASE_PATH}/install`)
     expect(begin.body.url).toMatch(
@@ -77,7 +77,7 @@ describe('a person who installs the App', () => {
     expect((await tenant.get(`${BASE_PATH}/${id}/repos`)).body).toHaveLength(5)
   })
 
-  it('comes back once: a state that was used, is too old, made up or of another’s signature is none', async () => {
+  it('cannot come back with a state that is used, expired, forged or malformed', async () => {
     const tenant = await newTenant()
     const one = account()
     const state = await beginInstall(tenant)
@@ -88,7 +88,7 @@ describe('a person who installs the App', () => {
       const page = await with_(wrong)
       expect([page.status, page.text]).toEqual([400, expect.stringContaining('Link no longer valid')])
     }
-    // By another key: well-formed, and for a row that is there.
+    // Well-formed and for an existing row, but signed with another key.
     const [id, , kid, mac] = state.split('.') as [string, string, string, string]
     const forged = `${id}..${kid}.${[...mac].reverse().join('').replace(/.$/, 'A')}`
     expect((await with_(forged)).status).toBe(400)
@@ -103,7 +103,7 @@ describe('a person who installs the App', () => {
     expect(await listIntegrations(tenant)).toHaveLength(1)
   })
 
-  it('proves it: not without a code, with another’s, of what they cannot see, or see less of than the App', async () => {
+  it('must prove with their own code that they see the installation and all its repositories', async () => {
     const tenant = await newTenant()
     const [theirs, own] = [account('theirs'), account('own')]
     const member = `code-${unusedId()}`
@@ -130,7 +130,7 @@ describe('a person who installs the App', () => {
     expect(await listIntegrations(tenant)).toEqual([])
   })
 
-  it('connects an installation that is there already, by saying who they are, and no other', async () => {
+  it('can connect an existing installation by identifying themselves, and only that one', async () => {
     const tenant = await newTenant()
     const [one, other] = [account(), account()]
     const of = async () =>
@@ -153,7 +153,7 @@ describe('a person who installs the App', () => {
     expect((await tenant.post(`${BASE_PATH}/install`, { installation_id: 'one' })).status).toBe(422)
   })
 
-  it('is told to wait for an owner, and the state still works when they have approved', async () => {
+  it('is told to wait for the approval of an owner, and can continue with the same state after it', async () => {
     const tenant = await newTenant()
     const one = account()
     const state = await beginInstall(tenant)
@@ -164,13 +164,13 @@ describe('a person who installs the App', () => {
     ).toBe(200)
   })
 
-  it('who only changes its repositories at GitHub is told so, and nothing happens', async () => {
+  it('sees a confirmation if they only changed its repositories, and nothing else happens', async () => {
     const page = await comeBack({ installation_id: 1, setup_action: 'update', code: 'x' })
     expect([page.status, page.text]).toEqual([200, expect.stringContaining('The installation was changed')])
     expect(world.requests).toEqual([])
   })
 
-  it('sees nothing of the address on the page, and no secret, whatever stands there', async () => {
+  it('sees no part of the URL and no secret on the page', async () => {
     const tenant = await newTenant()
     const one = account()
     const evil = '<script>alert(1)</script>"\'&hush-evil'
@@ -192,13 +192,13 @@ describe('a person who installs the App', () => {
     )
     expect(twice.status).toBe(403)
     expect(JSON.stringify(logLines)).not.toMatch(/hush|ghu_|ghs_/)
-    const tellers = sql`select string_agg(data::text, '') from events where tenant_id = ${tenant.tenant_id}::uuid`
-    expect(JSON.stringify(await runAsSystem(getApp().database, tellers))).not.toMatch(/hush|ghu_|ghs_|BEGIN/)
+    const eventData = sql`select string_agg(data::text, '') from events where tenant_id = ${tenant.tenant_id}::uuid`
+    expect(JSON.stringify(await runAsSystem(getApp().database, eventData))).not.toMatch(/hush|ghu_|ghs_|BEGIN/)
   })
 })
 
-describe('an installation', () => {
-  it('is one workspace’s: another cannot claim it, nor the same twice, until it was deleted or revoked', async () => {
+describe('an installation of the GitHub App', () => {
+  it('belongs to one workspace until it is deleted or revoked', async () => {
     const [first, second] = await Promise.all([newTenant(), newTenant()])
     const one = account()
     expect((await connect(first, one)).status).toBe(200)
@@ -213,14 +213,14 @@ describe('an installation', () => {
     expect((await connect(first, one)).status).toBe(200)
   })
 
-  it('of many that claim it at once goes to one', async () => {
+  it('goes to exactly one of several workspaces that connect it at the same time', async () => {
     const tenants = await Promise.all(Array.from({ length: 6 }, () => newTenant()))
     const one = account()
     const pages = await Promise.all(tenants.map(tenant => connect(tenant, one)))
     expect(pages.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409, 409])
   })
 
-  it('made anew by the same account brings its integration back to life, under its old id', async () => {
+  it('reactivates the integration of the same account under its old id when installed again', async () => {
     const tenant = await newTenant()
     const one = account()
     await connect(tenant, one)
@@ -240,7 +240,7 @@ describe('an installation', () => {
     expect((await tenant.get(`${BASE_PATH}/${before.id}/repos`)).body).toHaveLength(5)
   })
 
-  it('goes with its workspace', async () => {
+  it('is deleted with its workspace', async () => {
     const tenant = await newTenant()
     const { id: tenant_id } = (await tenant.owner.post('/workspaces', { display_name: 'Short-lived' })).body
     await tenant.owner.post(`${BASE_PATH}/install`, undefined, { 'X-Tenant-Id': tenant_id })
@@ -252,7 +252,7 @@ describe('an installation', () => {
   })
 })
 
-it('without an App of the operator’s there is none to install', async () => {
+it('without a GitHub App of the operator, installing fails with an explanation', async () => {
   const none = Object.fromEntries(
     ['ID', 'SLUG', 'PRIVATE_KEY', 'CLIENT_ID', 'CLIENT_SECRET', 'WEBHOOK_SECRET'].map(name => [
       `GITHUB_APP_${name}`,
@@ -263,13 +263,13 @@ it('without an App of the operator’s there is none to install', async () => {
   expect((await tenant.post(`${BASE_PATH}/install`)).body.code).toBe('githost_app_missing')
 })
 
-it('an Enterprise Server’s App is installed at its own address', async () => {
+it('the App of an Enterprise Server is installed at that server', async () => {
   const tenant = await newTenant({ app: startApp({ settings: { GITHUB_BASE_URL: 'https://ghe.example.com' } }) })
   const { url } = (await tenant.post(`${BASE_PATH}/install`)).body
   expect(url).toMatch(/^https:\/\/ghe\.example\.com\/github-apps\/slipway-test\/installations\/new\?state=/)
 })
 
-it('whoever never came back is forgotten', async () => {
+it('an install that nobody finishes is deleted after an hour', async () => {
   const tenant = await newTenant()
   await beginInstall(tenant)
   const left = sql`select count(*) from integration_installs where tenant_id = ${tenant.tenant_id}::uuid`

@@ -1,4 +1,4 @@
-// The repositories of an integration, end to end: against hosts that answer as the real ones do, on their real names.
+// Listing the repositories of an integration, end to end, against fake hosts under their real names.
 import { sql } from 'drizzle-orm'
 import { afterEach, describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
@@ -23,7 +23,7 @@ afterEach(() => {
 })
 
 let nextInstallation = 1000
-/** A tenant with an installation of the operator's App, which reaches so many repositories. */
+/** A tenant with an installation of the operator's App that can access `count` repositories. */
 async function installApp(count = 3, host = makeGithub()) {
   const installation = nextInstallation++
   const tenant = await newTenant()
@@ -47,8 +47,8 @@ const listingRequests = ({ requests }: { requests: { url: string }[] }) =>
   requests.filter(({ url }) => url.includes('/repositories?'))
 const statusAndCode = ({ status, body }: { status: number; body: { code?: string } }) => [status, body?.code]
 
-describe('the repositories of an installation', () => {
-  it('are told in the six members of the contract, by owner and name, whichever page they stood on', async () => {
+describe('listing the repositories of an installation', () => {
+  it('returns six fields of each, ordered by owner and name across pages', async () => {
     const { tenant, id, path, host } = await installApp(0)
     host.installations.get(nextInstallation - 1)!.repositories = [
       { id: 3, name: 'zebra', owner: 'acme', default_branch: 'trunk' },
@@ -64,12 +64,12 @@ describe('the repositories of an installation', () => {
     expect(body).toEqual([of(1, 'Aardvark', 'web'), of(2, 'acme', 'App'), of(3, 'acme', 'zebra', 'trunk')])
   })
 
-  it('may be none, and may be asked for by a part of their name, and so many', async () => {
+  it('returns an empty list if there are none, and can filter by name and limit the number', async () => {
     const none = await installApp(0)
     expect((await none.tenant.get(none.path)).body).toEqual([])
     const { tenant, path } = await installApp(120)
     const named = async (query: string) =>
-      (await tenant.get(`${path}?${query}`)).body.map((one: { name: string }) => one.name)
+      (await tenant.get(`${path}?${query}`)).body.map((repository: { name: string }) => repository.name)
     expect(await named('name_contains=O-0011')).toHaveLength(10)
     expect(await named('name_contains=%25')).toEqual([])
     expect(await named('limit=2')).toEqual(['repo-00001', 'repo-00002'])
@@ -77,18 +77,18 @@ describe('the repositories of an installation', () => {
     for (const limit of ['0', '10001', 'many']) expect((await tenant.get(`${path}?limit=${limit}`)).status).toBe(422)
   })
 
-  it('of fifty pages are asked for side by side, no more at once than allowed, in two trips', async () => {
+  it('fetches fifty pages concurrently within the limit, with two database trips', async () => {
     const { tenant, path, host, world } = await installApp(5000)
     const requestId = `trip-repos-${unusedId()}`
     const { body } = await tenant.get(path, { 'X-Request-Id': requestId })
     expect(body).toHaveLength(5000)
-    expect(new Set(body.map((one: { id: number }) => one.id)).size).toBe(5000)
+    expect(new Set(body.map((repository: { id: number }) => repository.id)).size).toBe(5000)
     expect(world.requests).toHaveLength(51)
     expect(host.state.most).toBe(MAX_CONCURRENT_REQUESTS)
     expect(await countTrips(requestId)).toBe(2)
   })
 
-  it('are remembered for a minute, then asked for by their ETags, with the token of before', async () => {
+  it('caches the list for a minute, then revalidates it by ETag with the same token', async () => {
     const { tenant, path, host, world } = await installApp(250)
     const first = (await tenant.get(path)).body
     const requestId = `trip-repos-${unusedId()}`
@@ -108,7 +108,7 @@ describe('the repositories of an installation', () => {
     expect((await tenant.get(path)).body).toHaveLength(100)
   })
 
-  it('are never another tenant’s, though both know the same account', async () => {
+  it('never returns repositories of another workspace with the same account', async () => {
     const own = await installApp(2)
     const { host, world } = own
     await own.tenant.get(own.path)
@@ -121,15 +121,20 @@ describe('the repositories of an installation', () => {
       null,
     )
     const before = world.requests.length
-    expect((await other.get(pathOf(id))).body.map((one: { owner: string }) => one.owner)).toEqual(['other'])
+    expect((await other.get(pathOf(id))).body.map((repository: { owner: string }) => repository.owner)).toEqual([
+      'other',
+    ])
     expect(world.requests.length).toBe(before + 2)
     expect(statusAndCode(await other.get(own.path))).toEqual([404, 'integration_not_found'])
     expect(statusAndCode(await own.tenant.get(pathOf(id)))).toEqual([404, 'integration_not_found'])
-    const query = sql`select count(*) from integration_listings l join integrations i on i.id = l.integration_id and i.tenant_id <> l.tenant_id`
+    const query = sql`
+      select count(*)
+      from integration_listings l
+      join integrations i on i.id = l.integration_id and i.tenant_id <> l.tenant_id`
     expect(await runAsSystem(getApp().database, query)).toEqual([[['0']]])
   })
 
-  it('are asked for with a new token where the kept one is refused', async () => {
+  it('mints a new token if the host rejects the cached one', async () => {
     const { tenant, path, host, id } = await installApp(1)
     await tenant.get(path)
     const database = getApp().database
@@ -137,7 +142,7 @@ describe('the repositories of an installation', () => {
       [[string]],
     ]
     expect(token).not.toContain(TOKEN_PREFIX)
-    // As if the host had forgotten it: the installation is another one by number, under the same row.
+    // Makes the host reject the token: the same row now has an installation with another id.
     const moved = nextInstallation++
     host.installations.set(moved, host.installations.get(moved - 1)!)
     host.installations.delete(moved - 1)
@@ -148,13 +153,13 @@ describe('the repositories of an installation', () => {
   })
 })
 
-describe('a host that refuses', () => {
+describe('a host that fails', () => {
   it.each([
     ['primary', 120],
     ['secondary', 42],
     ['bare', 60],
     ['many', 30],
-  ] as const)('by its %s limit says when to come back', async (limited, seconds) => {
+  ] as const)('by its %s rate limit is reported with the time to retry', async (limited, seconds) => {
     const { tenant, path, host } = await installApp()
     host.state.limited = limited
     const reply = await tenant.get(path)
@@ -164,7 +169,7 @@ describe('a host that refuses', () => {
     expect(wait).toBeLessThanOrEqual(seconds + 1)
   })
 
-  it('in the middle of a listing is asked no more', async () => {
+  it('in the middle of a listing receives no further requests', async () => {
     const { tenant, path, host, world } = await installApp(5000)
     foreignServers.fetch = ((input: string, init?: RequestInit) =>
       input.endsWith('&page=10')
@@ -172,11 +177,11 @@ describe('a host that refuses', () => {
         : world(input, init)) as typeof fetch
     expect(statusAndCode(await tenant.get(path))).toEqual([429, 'githost_rate_limited'])
     await expect.poll(() => host.state.inFlight).toBe(0)
-    // A token, nine pages, and those that were under way.
+    // One for the token, nine pages, and those that had started already.
     expect(world.requests.length).toBeLessThanOrEqual(1 + 9 + MAX_CONCURRENT_REQUESTS)
   })
 
-  it.each([500, 502, 503, 418])('by a %i is the host’s fault', async status => {
+  it.each([500, 502, 503, 418])('with status %i is reported as an upstream error', async status => {
     const { tenant, path, host } = await installApp()
     host.state.status = status
     const reply = await tenant.get(path)
@@ -185,7 +190,7 @@ describe('a host that refuses', () => {
     expect(reply.text).not.toContain('Unicorn')
   })
 
-  it('is told apart: suspended, revoked, unknown credentials, nowhere', async () => {
+  it('is reported as suspended, revoked or unreachable', async () => {
     const { tenant, path, host, installation } = await installApp()
     host.installations.get(installation)!.suspended = true
     expect(statusAndCode(await tenant.get(path))).toEqual([409, 'integration_suspended'])
@@ -196,7 +201,7 @@ describe('a host that refuses', () => {
     expect([...statusAndCode(away), away.headers.get('Retry-After')]).toEqual([502, 'upstream_error', '60'])
   })
 
-  it('in a state that is known is not asked', async () => {
+  it('is not asked if the integration is already known to be suspended or revoked', async () => {
     const { world, host } = await installApp()
     const tenant = await newTenant()
     for (const state of ['suspended', 'revoked'] as const) {
@@ -211,11 +216,12 @@ describe('a host that refuses', () => {
   })
 })
 
-describe('a host of one’s own', () => {
+describe('a self-hosted git host', () => {
   it.each([
     ['PKCS#1', PKCS1],
     ['PKCS#8', PKCS8],
-  ])('is an Enterprise Server with an App of its own, by a key in %s', async (_, private_key) => {
+    ['PKCS#1 on one line', PKCS1.replaceAll('\n', ' ')],
+  ])('can be an Enterprise Server with its own App, whose key is %s', async (_, private_key) => {
     const enterprise = makeGithub('https://ghe.example.com')
     const installation = nextInstallation++
     enterprise.installations.set(installation, {
@@ -236,7 +242,7 @@ describe('a host of one’s own', () => {
     expect(body[0].url).toBe('https://ghe.example.com/corp/repo-00001')
   })
 
-  it('is a Gitea, whose pages are counted', async () => {
+  it('can be a Gitea, where the number of pages follows from the total', async () => {
     const host = makeGitea('https://gitea.example.com/git')
     host.accounts.set('hush-token', { id: 5, login: 'bot', repositories: makeRepositories(120, 'team') })
     const world = combineHosts(host)
@@ -249,7 +255,7 @@ describe('a host of one’s own', () => {
     expect(world.requests).toHaveLength(3)
   })
 
-  it('tells nobody its token, and leaves none in logs', async () => {
+  it('has a token that appears in no answer and no log line', async () => {
     const host = makeGitea()
     const tenant: Tenant = await newTenant()
     foreignServers.fetch = combineHosts(host)
@@ -264,30 +270,33 @@ describe('a host of one’s own', () => {
 describe('a hostile host', () => {
   const bodies: [string, () => Response][] = [
     ['HTML', () => new Response('<html>hello</html>', { headers: { 'Content-Type': 'text/html' } })],
-    ['nothing', () => new Response('')],
+    ['an empty body', () => new Response('')],
     ['null', () => Response.json(null)],
     ['a list', () => Response.json([1, 2])],
     ['wrong types', () => Response.json({ total_count: '1', repositories: {} })],
-    ['a count past all bounds', () => Response.json({ total_count: 2 ** 52, repositories: [] })],
-    ['a negative count', () => Response.json({ total_count: -1, repositories: [] })],
-    ['an owner that climbs', () => one({ owner: { login: '..' } })],
+    ['an absurd total', () => Response.json({ total_count: 2 ** 52, repositories: [] })],
+    ['a negative total', () => Response.json({ total_count: -1, repositories: [] })],
+    ['the owner `..`', () => one({ owner: { login: '..' } })],
     ['a name with a slash', () => one({ name: '../../etc' })],
     ['a NUL in a name', () => one({ name: 'a\0b' })],
-    ['a branch with a NUL and half a character', () => one({ default_branch: 'a\0b\ud800' })],
-    ['a fraction of an id', () => one({ id: 1.5 })],
+    ['a branch with a NUL and a lone surrogate', () => one({ default_branch: 'a\0b\ud800' })],
+    ['a fractional id', () => one({ id: 1.5 })],
     ['bad UTF-8', () => new Response(new Uint8Array([0x7b, 0xff, 0xfe, 0x7d]))],
-    ['a giant', () => new Response(`{"total_count": 1, "repositories": ["${'x'.repeat(4 * 1024 * 1024)}"]}`)],
+    ['a huge body', () => new Response(`{"total_count": 1, "repositories": ["${'x'.repeat(4 * 1024 * 1024)}"]}`)],
     ['deep nesting', () => new Response('['.repeat(100_000))],
     [
-      'a redirect elsewhere',
+      'a redirect to another host',
       () => new Response(null, { status: 302, headers: { Location: 'https://evil.example.com/' } }),
     ],
-    ['a redirect home', () => new Response(null, { status: 302, headers: { Location: 'http://localhost/' } })],
-    ['a 304 that was not asked for', () => new Response(null, { status: 304 })],
+    ['a redirect to localhost', () => new Response(null, { status: 302, headers: { Location: 'http://localhost/' } })],
+    ['an unexpected 304', () => new Response(null, { status: 304 })],
     ['a 204', () => new Response(null, { status: 204 })],
     ['a link to a million pages', () => one({}, { Link: '<https://api.github.com/x?page=999999>; rel="last"' })],
-    ['a wait of a century', () => new Response('{}', { status: 429, headers: { 'Retry-After': '9'.repeat(30) } })],
-    ['an ETag of everything', () => one({}, { ETag: `"${'x'.repeat(5000)}"` })],
+    [
+      'a Retry-After of centuries',
+      () => new Response('{}', { status: 429, headers: { 'Retry-After': '9'.repeat(30) } }),
+    ],
+    ['a huge ETag', () => one({}, { ETag: `"${'x'.repeat(5000)}"` })],
   ]
   const one = (over: object, headers: Record<string, string> = {}) =>
     Response.json(
@@ -297,7 +306,7 @@ describe('a hostile host', () => {
       },
       { headers },
     )
-  it.each(bodies)('that answers with %s is refused or understood', async (_, answer) => {
+  it.each(bodies)('that answers with %s causes a clean error or a valid list', async (_, answer) => {
     const { tenant, path, world, host } = await installApp()
     foreignServers.fetch = ((input: Request | string | URL, init?: RequestInit) => {
       const listing = String(input).includes('/installation/repositories')

@@ -1,4 +1,4 @@
-// Git hosts connected with credentials of a workspace's own: proved, told, asked again, parted from; and what hosts say of installations.
+// Integrations with a workspace's own credentials: connected, rechecked and deleted, and changes reported by the host.
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { applyInstallationChange, type InstallationChange } from '../../src/integrations/installation-events.ts'
@@ -34,12 +34,12 @@ function installation(login = 'corp', id = nextId++) {
 const statusAndCode = ({ status, body }: { status: number; body: { code?: string } }) => [status, body?.code]
 const listRepositories = async (tenant: Tenant, id: string) => (await tenant.get(`${BASE_PATH}/${id}/repos`)).body
 
-describe('a host that is connected with credentials', () => {
+describe('connecting a git host by its credentials', () => {
   it.each([
-    ['a Gitea', () => account()],
-    ['an App of an Enterprise Server', () => installation()],
-    ['the same by a key in PKCS#8', () => ({ ...installation(), private_key: `\n${PKCS8}\n` })],
-  ])('%s proves them, and is told without them', async (_, make) => {
+    ['a Gitea account', () => account()],
+    ['a GitHub App on an Enterprise Server', () => installation()],
+    ['a GitHub App with a PKCS#8 key', () => ({ ...installation(), private_key: `\n${PKCS8}\n` })],
+  ])('works for %s, and no answer, event, row or log line contains the credentials', async (_, make) => {
     const tenant = await newTenant()
     const sent = make()
     logLines.length = 0
@@ -52,13 +52,15 @@ describe('a host that is connected with credentials', () => {
     expect((await tenant.get(`${BASE_PATH}/${id}`)).body).toEqual(reply.body)
     expect((await tenant.get(`${BASE_PATH}/install`)).body).toEqual([reply.body])
     expect(await listRepositories(tenant, id)).toHaveLength(2)
-    const everything = sql`select (select string_agg(data::text, '') from events where tenant_id = ${tenant.tenant_id}::uuid)
-      || (select string_agg(to_json(i)::text, '') from integrations i where i.tenant_id = ${tenant.tenant_id}::uuid)`
-    const kept = JSON.stringify(await runAsSystem(getApp().database, everything))
-    expect(reply.text + JSON.stringify(logLines) + kept).not.toMatch(/hush|PRIVATE/)
+    const query = sql`
+      select
+        (select string_agg(data::text, '') from events where tenant_id = ${tenant.tenant_id}::uuid)
+        || (select string_agg(to_json(i)::text, '') from integrations i where i.tenant_id = ${tenant.tenant_id}::uuid)`
+    const stored = JSON.stringify(await runAsSystem(getApp().database, query))
+    expect(reply.text + JSON.stringify(logLines) + stored).not.toMatch(/hush|PRIVATE/)
   })
 
-  it('names every member that is missing or out of place at once', async () => {
+  it('reports all missing and forbidden fields at once', async () => {
     const tenant = await newTenant()
     const faults = async (body: object) => {
       const reply = await tenant.post(BASE_PATH, body)
@@ -90,7 +92,7 @@ describe('a host that is connected with credentials', () => {
       expect(await faults({ ...installation(), private_key })).toEqual(['private_key'])
   })
 
-  it('is refused what the host refuses, and what is no host', async () => {
+  it('fails if the host rejects the credentials, is unreachable or is not allowed', async () => {
     const tenant = await newTenant()
     const code = async (body: object) => statusAndCode(await tenant.post(BASE_PATH, body))
     expect(await code({ ...account(), token: 'made-up' })).toEqual([422, 'githost_refused'])
@@ -110,7 +112,7 @@ describe('a host that is connected with credentials', () => {
     expect((await tenant.get(`${BASE_PATH}/install`)).body).toEqual([])
   })
 
-  it('has an installation once, and an account once for each workspace', async () => {
+  it('is possible once per installation, and once per account and workspace', async () => {
     const [first, second] = await Promise.all([newTenant(), newTenant()])
     const [one, other] = [installation(), account()]
     for (const body of [one, other]) {
@@ -121,7 +123,7 @@ describe('a host that is connected with credentials', () => {
     expect((await second.post(BASE_PATH, other)).status).toBe(201)
   })
 
-  it('answers a repeat from memory, and asks nobody', async () => {
+  it('replays the answer of a repeated request without asking the host again', async () => {
     const tenant = await newTenant()
     const body = account()
     const headers = { 'Idempotency-Key': 'once' }
@@ -131,7 +133,7 @@ describe('a host that is connected with credentials', () => {
     expect([again.status, again.body, again.headers.get('Idempotency-Replayed')]).toEqual([201, first.body, 'true'])
   })
 
-  it('is parted from, on its version where one is named', async () => {
+  it('can be undone by deleting the integration, which respects If-Match', async () => {
     const tenant = await newTenant()
     const { id } = (await tenant.post(BASE_PATH, account())).body
     const path = `${BASE_PATH}/${id}`
@@ -151,10 +153,10 @@ describe('a host that is connected with credentials', () => {
   })
 })
 
-describe('asked again', () => {
+describe('rechecking an integration', () => {
   const state = async (tenant: Tenant, id: string) => (await tenant.post(`${BASE_PATH}/${id}/recheck`)).body.state
 
-  it('an installation is as its host says', async () => {
+  it('sets its state and name to what the host reports', async () => {
     const tenant = await newTenant()
     const body = installation()
     const { id } = (await tenant.post(BASE_PATH, body)).body
@@ -171,7 +173,7 @@ describe('asked again', () => {
     expect(await state(tenant, id)).toBe('revoked')
   })
 
-  it('an account whose token was ended is revoked, and comes back under its id with a new one', async () => {
+  it('revokes it if its token is invalid, and reconnecting with a new token keeps its id', async () => {
     const tenant = await newTenant()
     const body = account()
     const { id } = (await tenant.post(BASE_PATH, body)).body
@@ -184,7 +186,7 @@ describe('asked again', () => {
     expect(await listRepositories(tenant, id)).toHaveLength(2)
   })
 
-  it('a host that is away changes nothing', async () => {
+  it('changes nothing if the host is unreachable', async () => {
     const tenant = await newTenant()
     const { id } = (await tenant.post(BASE_PATH, account())).body
     foreignServers.fetch = originalFetch
@@ -193,14 +195,14 @@ describe('asked again', () => {
   })
 })
 
-describe('what a host says of an installation', () => {
-  const note = async (news: Omit<InstallationChange, 'sender'>) => {
-    const requestId = `note-${unusedId()}`
-    const noted = await applyInstallationChange(getApp(), requestId, { ...news, sender: 'ada' })
-    return { noted, events: await readEvents(requestId) }
+describe('a change of an installation reported by its host', () => {
+  const applyChange = async (change: Omit<InstallationChange, 'sender'>) => {
+    const requestId = `change-${unusedId()}`
+    const changed = await applyInstallationChange(getApp(), requestId, { ...change, sender: 'ada' })
+    return { changed, events: await readEvents(requestId) }
   }
 
-  it('is its state from then on, in the host’s name', async () => {
+  it('changes the state of the integration, with an event in the name of the person at the host', async () => {
     const tenant = await newTenant()
     const installation_id = String(nextId++)
     const known = { base_url: 'https://github.com', app_id: null, installation_id }
@@ -212,8 +214,8 @@ describe('what a host says of an installation', () => {
       ['deleted', 'revoked', 'integration.revoked'],
     ] as const
     for (const [action, state, type] of steps) {
-      const { noted, events } = await note({ ...known, action })
-      expect(noted).toEqual([{ id, tenant_id: tenant.tenant_id }])
+      const { changed, events } = await applyChange({ ...known, action })
+      expect(changed).toEqual([{ id, tenant_id: tenant.tenant_id }])
       expect(events).toEqual([
         expect.objectContaining({
           type,
@@ -227,10 +229,10 @@ describe('what a host says of an installation', () => {
       expect((await tenant.get(`${BASE_PATH}/${id}`)).body.state).toBe(state)
     }
     for (const action of ['unsuspend', 'suspend', 'repositories', 'deleted'] as const)
-      expect(await note({ ...known, action })).toEqual({ noted: [], events: [] })
+      expect(await applyChange({ ...known, action })).toEqual({ changed: [], events: [] })
   })
 
-  it('concerns that installation of that App at that host, and no other', async () => {
+  it('applies only to that installation of that App at that host', async () => {
     const tenant = await newTenant()
     const installation_id = String(nextId++)
     const known = { base_url: enterprise.base, app_id: GITHUB_APP.id, installation_id }
@@ -245,11 +247,11 @@ describe('what a host says of an installation', () => {
       { base_url: 'https://github.com' },
       { installation_id: '1' },
     ])
-      expect((await note({ ...known, ...other, action: 'deleted' })).noted).toEqual([])
+      expect((await applyChange({ ...known, ...other, action: 'deleted' })).changed).toEqual([])
     expect((await tenant.get(`${BASE_PATH}/${id}`)).body.state).toBe('active')
   })
 
-  it('makes the next listing ask again', async () => {
+  it('makes the next repository listing ask the host again', async () => {
     const tenant = await newTenant()
     const body = installation()
     const { id } = (await tenant.post(BASE_PATH, body)).body
@@ -257,7 +259,7 @@ describe('what a host says of an installation', () => {
     enterprise.installations.get(Number(body.installation_id))!.repositories.pop()
     expect(await listRepositories(tenant, id)).toHaveLength(2)
     const { base_url, app_id, installation_id } = body
-    await note({ base_url, app_id, installation_id, action: 'repositories' })
+    await applyChange({ base_url, app_id, installation_id, action: 'repositories' })
     expect(await listRepositories(tenant, id)).toHaveLength(1)
   })
 })

@@ -26,7 +26,7 @@ const storedDeliveries = async (id: string) => {
   return rows.map(([state, attempts, error]) => [state, Number(attempts), error])
 }
 
-/** Its workers ask and hear nothing: to everyone else they have died, until `end` lets them go. */
+/** Requests to this host hang until `end`, so that the workers behind them look dead. */
 function dyingHost(repository: Repository) {
   const answers: ((answer: Response | undefined) => void)[] = []
   const left: Promise<unknown>[] = []
@@ -48,14 +48,14 @@ function dyingHost(repository: Repository) {
 const OTHER_SECRET = await signBody('{}', 'other')
 const OTHER_BODY = await signBody('{ }')
 
-describe('a delivery', () => {
+describe('a webhook delivery', () => {
   it.each([
     ['no signature', {}],
-    ['one that is no digest', { 'X-Hub-Signature-256': 'sha256=zz' }],
-    ['that of another secret', { 'X-Hub-Signature-256': `sha256=${OTHER_SECRET}` }],
-    ['that of another body', { 'X-Gitea-Signature': OTHER_BODY }],
-    ['SHA-1 alone', { 'X-Hub-Signature': 'sha1=5d61605c3feea9799210ddcb71307d4ba264225f' }],
-  ])('with %s is not taken', async (_, headers) => {
+    ['a malformed signature', { 'X-Hub-Signature-256': 'sha256=zz' }],
+    ['a signature by another secret', { 'X-Hub-Signature-256': `sha256=${OTHER_SECRET}` }],
+    ['a signature of another body', { 'X-Gitea-Signature': OTHER_BODY }],
+    ['only a SHA-1 signature', { 'X-Hub-Signature': 'sha1=5d61605c3feea9799210ddcb71307d4ba264225f' }],
+  ])('with %s is rejected', async (_, headers) => {
     const integration = await newIntegration(await newTenant())
     for (const path of [`/${integration}`, '', `/${unusedId()}`, '/nonsense']) {
       const reply = await send('POST', `/v1/integrations/forge/githost${path}/webhook`, {
@@ -71,14 +71,14 @@ describe('a delivery', () => {
     }
   })
 
-  it('is not taken for another integration by the secret of one', async () => {
+  it('signed with the secret of one integration is rejected for another', async () => {
     const [one, other] = [await newTenant(), await newTenant()]
     const theirs = await newIntegration(other, {}, { token: 't', webhook_secret: 'theirs' })
     await newIntegration(one)
     expect((await deliver(theirs, { event: 'ping', payload: {} })).status).toBe(401)
   })
 
-  it('by either host’s header is taken', async () => {
+  it('is accepted with the signature header of GitHub or of Gitea', async () => {
     const integration = await newIntegration(await newTenant())
     for (const [name, value] of [
       ['X-Hub-Signature-256', `sha256=${await signBody('{}')}`],
@@ -95,7 +95,7 @@ describe('a delivery', () => {
     }
   })
 
-  it('that is signed but not as the host documents is told so', async () => {
+  it('that is signed but malformed is rejected with the reason', async () => {
     const integration = await newIntegration(await newTenant())
     const reply = await deliver(integration, { event: 'push', payload: { ref: 7 } })
     expect([reply.status, reply.body.code]).toEqual([422, 'invalid_request'])
@@ -106,14 +106,14 @@ describe('a delivery', () => {
     expect(form.status).toBe(415)
   })
 
-  it('of more than a host delivers is refused before it is read', async () => {
+  it('larger than any host sends is rejected before it is read', async () => {
     const integration = await newIntegration(await newTenant())
     const headers = { 'Content-Length': String(26 * 1024 * 1024), 'X-Gitea-Signature': await signBody('{}') }
     const reply = await send('POST', `/v1/integrations/forge/githost/${integration}/webhook`, { raw: '{}', headers })
     expect(reply.status).toBe(413)
   })
 
-  it('is answered before its work is done, which goes on', async () => {
+  it('is answered before it is processed', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -130,7 +130,7 @@ describe('a delivery', () => {
     expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
-  it('whose work fails is tried again, ever later, until it is done', async () => {
+  it('that fails is retried with backoff until it succeeds', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -146,7 +146,7 @@ describe('a delivery', () => {
     expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
-  it('is given up after ten attempts, and taken up again when the host delivers it again', async () => {
+  it('is given up after ten attempts, and accepted again when the host redelivers it', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -161,7 +161,7 @@ describe('a delivery', () => {
     expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
-  it('whose work died is picked up again', async () => {
+  it('whose worker died is claimed again after the lease', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -171,14 +171,14 @@ describe('a delivery', () => {
     await deliver(repository.integrations[0]!, hung)
     await expect.poll(() => repository.asked.length).toBe(1)
     repository.mood.answer = null
-    // It holds its lease still.
+    // The lease has not expired yet.
     await sweepDeliveriesAfter(60_000)
     expect(await listRevisions(tenant, id)).toHaveLength(1)
     await sweepDeliveriesAfter(150_000)
     expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
-  it('whose workers die three times is put aside, each attempt counted before it is made', async () => {
+  it('that kills three workers is failed, because attempts are counted before they start', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -191,7 +191,7 @@ describe('a delivery', () => {
     await sweepDeliveriesAfter(9 * 60_000)
     expect(await storedDeliveries(push.id!)).toEqual([['failed', 3, 'worker_died']])
     expect(logLines).toContainEqual(expect.objectContaining({ level: 'error', error: 'worker_died', attempts: 3 }))
-    // Of workers that were slow and not dead, a failure does not bring it back.
+    // The workers were only slow: their late failures do not bring it back.
     await dying.end(new Response('{}', { status: 500 }))
     expect(await storedDeliveries(push.id!)).toEqual([['failed', 3, 'worker_died']])
     await deliverAndSettle(repository.integrations[0]!, push)
@@ -199,7 +199,7 @@ describe('a delivery', () => {
     expect((await listRevisions(tenant, id)).length).toBeGreaterThan(1)
   })
 
-  it('that stalls its worker holds up no other of the same sweep', async () => {
+  it('that stalls its worker does not delay the others of the sweep', async () => {
     const tenant = await newTenant()
     const [stalling, other] = [await newRepository(tenant), await newRepository(tenant)]
     await Promise.all([newRepositoryDeployment(tenant, stalling), newRepositoryDeployment(tenant, other)])
@@ -218,7 +218,7 @@ describe('a delivery', () => {
     await dying.end()
   })
 
-  it('that ran beside one that ended their worker is worked on after all others, alone', async () => {
+  it('whose last worker died is processed alone, after all others', async () => {
     const tenant = await newTenant()
     const [one, two, fresh] = [await newRepository(tenant), await newRepository(tenant), await newRepository(tenant)]
     await Promise.all([one, two, fresh].map(repository => newRepositoryDeployment(tenant, repository)))
@@ -233,7 +233,7 @@ describe('a delivery', () => {
     const swept = sweepDeliveriesAfter(3_600_000)
     await dying[0]!.worker(2, swept)
     expect(await storedDeliveries(push.id!)).toEqual([['done', 2, null]])
-    // Had both been claimed at once, the second would have asked by the time that another delivery is done.
+    // If both had been claimed at once, the second would have asked its host before this delivery is done.
     const later = fresh.push()
     await deliver(fresh.integrations[0]!, later)
     await expect.poll(() => storedDeliveries(later.id!)).toEqual([['done', 1, null]])
@@ -241,7 +241,7 @@ describe('a delivery', () => {
     await Promise.all(dying.map(host => host.end()))
   })
 
-  it('is forgotten after a week', async () => {
+  it('is deleted after a week', async () => {
     const repository = await newRepository(await newTenant())
     const push = repository.push()
     await deliverAndSettle(repository.integrations[0]!, push)
@@ -251,7 +251,7 @@ describe('a delivery', () => {
   })
 })
 
-it('1,000 deliveries, a third of them repeats, in random order, some wrongly signed: exactly the revisions there should be', async () => {
+it('1,000 deliveries in random order, with repeats and forgeries, lead to exactly the expected revisions', async () => {
   let state = inject('fuzz').seed
   const random = (below: number) => {
     state = (Math.imul(state, 1_103_515_245) + 12_345) & 0x7fffffff
@@ -266,7 +266,7 @@ it('1,000 deliveries, a third of them repeats, in random order, some wrongly sig
       newRepositoryDeployment(tenant, repository, 0, { source_revision_config: { repo_ref: `branch-${i}` } }),
     ),
   )
-  // The last branch is only ever pushed by somebody who does not know the secret.
+  // All pushes of the last branch are forged.
   const pushes = Array.from({ length: 667 }, (_, i) => {
     const branch = random(BRANCHES)
     const forged = branch === BRANCHES - 1 || i % 10 === 9
@@ -293,9 +293,9 @@ it('1,000 deliveries, a third of them repeats, in random order, some wrongly sig
   expect([...statuses.keys()].sort()).toEqual(['false 202', 'true 401'])
 
   for (const [i, { id }] of deployments.entries()) {
-    const shas = (await listRevisions(tenant, id)).map(one => one.commit?.sha)
+    const shas = (await listRevisions(tenant, id)).map(revision => revision.commit?.sha)
     const genuine = pushes.some(({ branch, forged }) => branch === i && !forged)
-    // All were pushed before the first was told: where the branch is now is all that there is to deploy.
+    // All pushes happened before the first delivery, so only the head of each branch is deployed.
     expect(shas, `branch ${i}`).toEqual(
       genuine ? [repository.refs.get(`refs/heads/branch-${i}`), undefined] : [undefined],
     )

@@ -28,7 +28,7 @@ async function deliver(
   return reply
 }
 
-/** A repository that these tenants reach, each by an installation of the operator's App or of one of its own. */
+/** A repository that these tenants can access, each by an installation of the operator's App or of its own. */
 async function reachRepository(...apps: { tenant: Tenant; own?: boolean }[]) {
   const world = makeGithub(BASE)
   foreignServers.fetch = combineHosts(world)
@@ -51,7 +51,7 @@ async function reachRepository(...apps: { tenant: Tenant; own?: boolean }[]) {
         secrets: [],
       }
       const deployment = (await tenant.post('/v2/deployments', body)).body
-      const shas = async () => (await listRevisions(tenant, deployment.id)).map(one => one.commit?.sha)
+      const shas = async () => (await listRevisions(tenant, deployment.id)).map(revision => revision.commit?.sha)
       return { installation, id, deployment, shas }
     }),
   )
@@ -68,19 +68,19 @@ async function reachRepository(...apps: { tenant: Tenant; own?: boolean }[]) {
   return { world, all, push }
 }
 
-describe('an App', () => {
-  it('of the operator delivers for the installation that it names, and for no other workspace', async () => {
+describe('a GitHub App', () => {
+  it('of the operator delivers to the installation that the payload names, and to no other workspace', async () => {
     const { world, all, push } = await reachRepository({ tenant: await newTenant() }, { tenant: await newTenant() })
     const payload = push(all[0]!.installation)
     expect((await deliver('push', payload)).status).toBe(202)
     expect(await all[0]!.shas()).toEqual([payload.after, undefined])
     expect(await all[1]!.shas()).toEqual([undefined])
-    // The token that was got on the way is used again.
+    // The minted token is reused.
     await deliver('push', push(all[0]!.installation))
     expect(world.state.minted).toBe(1)
   })
 
-  it('of a workspace’s own delivers at its own address, by its own secret', async () => {
+  it('of a workspace delivers to its own URL with its own secret', async () => {
     const { all, push } = await reachRepository({ tenant: await newTenant(), own: true }, { tenant: await newTenant() })
     const [own, operators] = all
     const payload = push(own!.installation)
@@ -88,12 +88,12 @@ describe('an App', () => {
     expect((await deliver('push', payload, { at })).status).toBe(401)
     expect((await deliver('push', payload, { at, secret: 'hush-own' })).status).toBe(202)
     expect(await own!.shas()).toEqual([payload.after, undefined])
-    // It is nobody to speak for an installation of another App.
+    // It cannot deliver for an installation of another App.
     await deliver('push', push(operators!.installation), { at, secret: 'hush-own' })
     expect(await operators!.shas()).toEqual([undefined])
   })
 
-  it('that is suspended or taken away delivers no more, and says so', async () => {
+  it('that is suspended or deleted stops delivering, and its integration shows that', async () => {
     const tenant = await newTenant()
     const { all, push } = await reachRepository({ tenant })
     const [{ installation, id, shas }] = all as [(typeof all)[0]]
@@ -111,7 +111,7 @@ describe('an App', () => {
     expect(await state()).toBe('revoked')
   })
 
-  it('of a workspace’s own is suspended and resumed at its own address', async () => {
+  it('of a workspace is suspended and resumed by deliveries to its own URL', async () => {
     const tenant = await newTenant()
     const { all } = await reachRepository({ tenant, own: true })
     const [{ installation, id }] = all as [(typeof all)[0]]
@@ -125,7 +125,7 @@ describe('an App', () => {
     }
   })
 
-  it('of a workspace’s own that its host revoked is believed no more, for any workspace', async () => {
+  it('of a workspace that was revoked is rejected for every workspace', async () => {
     const [tenant, other] = [await newTenant(), await newTenant()]
     const { all, push } = await reachRepository({ tenant, own: true }, { tenant: other, own: true })
     const [one, theirs] = all
@@ -139,7 +139,7 @@ describe('an App', () => {
     expect([await one!.shas(), await theirs!.shas()]).toEqual([[undefined], [undefined]])
   })
 
-  it('of a workspace’s own with several installations is believed while one of them is left', async () => {
+  it('of a workspace with several installations is accepted while one of them is left', async () => {
     const tenant = await newTenant()
     const { all, push } = await reachRepository({ tenant, own: true }, { tenant, own: true })
     const [one, left] = all
@@ -154,7 +154,7 @@ describe('an App', () => {
     expect((await deliver('push', payload, at)).status).toBe(401)
   })
 
-  it('that the operator has none of is believed nothing', async () => {
+  it('that is not configured is always rejected', async () => {
     const none = Object.fromEntries(
       ['ID', 'SLUG', 'PRIVATE_KEY', 'CLIENT_ID', 'CLIENT_SECRET', 'WEBHOOK_SECRET'].map(name => [
         `GITHUB_APP_${name}`,

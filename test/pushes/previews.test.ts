@@ -10,8 +10,8 @@ import { deliverAndSettle, newSha, serveRepositories } from '../support/pushes.t
 beforeAll(deleteOrganizations)
 beforeEach(() => serveRepositories())
 
-describe('the policy', () => {
-  it('is set, read with its values masked, kept by the mask, and taken back', async () => {
+describe('the preview policy', () => {
+  it('can be set, read with masked secrets, updated with the mask, and removed', async () => {
     const { tenant, parent } = await setUpPreviews()
     const hooks = { on_create: 'https://ci.example.com/create', secret: 'hush-hush' }
     const set = await tenant.put(getPolicyPath(parent.id), { branches: ['a/*'], secrets: OVERLAY_SECRETS, hooks })
@@ -31,7 +31,7 @@ describe('the policy', () => {
     expect((await tenant.delete(getPolicyPath(parent.id))).body.code).toBe('preview_policy_not_found')
   })
 
-  it('needs the hooks’ secret again for another address, so that nobody else learns what it signs', async () => {
+  it('requires the hook secret again when a hook gets a new URL', async () => {
     const { tenant, parent } = await setUpPreviews()
     const [one, other] = ['https://ci.example.com/create', 'https://evil.example.com/create']
     const set = (hooks: object) => tenant.put(getPolicyPath(parent.id), { branches: ['*'], hooks })
@@ -45,7 +45,7 @@ describe('the policy', () => {
     expect((await set({ on_create: other, secret: 'another-secret' })).status).toBe(200)
   })
 
-  it('belongs to deployments from a repository that are no previews themselves', async () => {
+  it('is only allowed on deployments from a repository that are not previews themselves', async () => {
     const { tenant, pull, child } = await setUpPreviews()
     const body = {
       name: 'other',
@@ -74,7 +74,7 @@ describe('the policy', () => {
 })
 
 describe('a pull request', () => {
-  it('is where its deployment says that it answers, until it ends', async () => {
+  it('has the URL that the listener of its deployment reports, until it ends', async () => {
     const { tenant, pull, preview } = await setUpPreviews()
     await pull('opened', 1)
     expect((await preview()).url).toBe(null)
@@ -87,7 +87,7 @@ describe('a pull request', () => {
     expect((await preview()).url).toBe(null)
   })
 
-  it('opened gets a deployment of its own, of its head, with the parent’s secrets and the overlay', async () => {
+  it('gets its own deployment of its head, with the secrets of the parent and the policy', async () => {
     const { tenant, repository, parent, pull, preview, child } = await setUpPreviews({ resource_spec: { cpu: 0.5 } })
     const sha = newSha()
     await pull('opened', 1, { branch: 'feature/x', sha })
@@ -111,14 +111,14 @@ describe('a pull request', () => {
     expect(await preview()).toMatchObject({ number: 1, state: 'live', fork: false, deployment_id: made.id })
   })
 
-  it('is followed on each push, and goes when it is closed', async () => {
+  it('is redeployed on each push, and its deployment is deleted when it is closed', async () => {
     const { tenant, pull, preview, child } = await setUpPreviews()
     await pull('opened', 1)
     const { id } = await child()
     const sha = newSha()
     await pull('synchronize', 1, { sha })
     expect((await child()).preview.head_sha).toBe(sha)
-    expect((await listRevisions(tenant, id)).map(one => one.status)).toEqual(['QUEUED', 'AWAITING_BUILD'])
+    expect((await listRevisions(tenant, id)).map(revision => revision.status)).toEqual(['QUEUED', 'AWAITING_BUILD'])
     await expectCompleteJournal(tenant, id)
     await pull('closed', 1, { sha })
     expect((await preview()).state).toBe('ended')
@@ -129,7 +129,7 @@ describe('a pull request', () => {
     expect(again.preview.head_sha).toBe(sha)
   })
 
-  it('is rolled back and planned like any deployment', async () => {
+  it('has a deployment that can be rolled back and dry-run like any other', async () => {
     const { tenant, pull, child } = await setUpPreviews()
     await pull('opened', 1)
     const { id, latest_revision_id } = await child()
@@ -140,7 +140,7 @@ describe('a pull request', () => {
     expect((await tenant.patch(`/v2/deployments/${id}?dry_run=true`, { secrets: [] })).status).toBe(200)
   })
 
-  it('comes to the same in whichever order its deliveries come', async () => {
+  it('ends in the same state in any order of deliveries', async () => {
     const { repository, preview, live } = await setUpPreviews()
     const opened = repository.pull('opened', 1)
     const pushed = repository.pull('synchronize', 1)
@@ -151,15 +151,15 @@ describe('a pull request', () => {
   })
 
   it.each([
-    ['a branch that the policy does not mean', { branches: ['release/*'] }],
-    ['a branch that it excludes', { branches: ['**', '!feat*'] }],
-  ])('of %s gets none', async (_, policy) => {
+    ['a branch that the policy does not include', { branches: ['release/*'] }],
+    ['a branch that the policy excludes', { branches: ['**', '!feat*'] }],
+  ])('of %s gets no preview', async (_, policy) => {
     const { pull, previews } = await setUpPreviews(policy)
     await pull('opened', 1)
     expect(await previews()).toEqual([])
   })
 
-  it('beyond the most is refused until there is room', async () => {
+  it('beyond the maximum waits until another preview ends', async () => {
     const { pull, preview, live, sweep } = await setUpPreviews({ max: 1 })
     await pull('opened', 1)
     await pull('opened', 2)
@@ -171,7 +171,7 @@ describe('a pull request', () => {
     expect(await live()).toHaveLength(1)
   })
 
-  it('goes when nobody has pushed for the policy’s time', async () => {
+  it('loses its preview when nobody pushes for the time set in the policy', async () => {
     const { tenant, pull, preview, child, sweep } = await setUpPreviews({ ttl: 3600 })
     await pull('opened', 1)
     const { id } = await child()
@@ -183,9 +183,9 @@ describe('a pull request', () => {
   })
 
   it.each([
-    ['its parent goes', (tenant: Tenant, parent: string) => tenant.delete(`/v2/deployments/${parent}`)],
-    ['the policy is taken back', (tenant: Tenant, parent: string) => tenant.delete(getPolicyPath(parent))],
-  ])('goes when %s', async (_, act) => {
+    ['its parent is deleted', (tenant: Tenant, parent: string) => tenant.delete(`/v2/deployments/${parent}`)],
+    ['the policy is removed', (tenant: Tenant, parent: string) => tenant.delete(getPolicyPath(parent))],
+  ])('loses its preview when %s', async (_, act) => {
     const { tenant, parent, pull, child, live, sweep } = await setUpPreviews()
     await pull('opened', 1)
     expect((await child()).id).toBeTruthy()
@@ -195,8 +195,8 @@ describe('a pull request', () => {
   })
 })
 
-describe('a fork', () => {
-  it('runs nothing and sees no secret before that very commit is approved, and then only the overlay', async () => {
+describe('a pull request of a fork', () => {
+  it('runs only approved commits, and gets only the secrets of the policy', async () => {
     const { pull, preview, child, approve, live } = await setUpPreviews({ forks: 'approve' })
     const [first, second] = [newSha(), newSha()]
     await pull('opened', 1, { fork: true, sha: first })
@@ -217,7 +217,7 @@ describe('a fork', () => {
     expect((await child()).source_revision_config.repo_commit_sha).toBe(second)
   })
 
-  it('is not run past its approval by a revision that is asked for, nor by a patch that says the same again', async () => {
+  it('stays at its approved commit when someone requests a revision or patches the deployment', async () => {
     const { tenant, pull, child, approve } = await setUpPreviews({ forks: 'approve' })
     const sha = newSha()
     await pull('opened', 1, { fork: true, sha })
@@ -233,7 +233,7 @@ describe('a fork', () => {
     expect(elsewhere.body.source_revision_config.repo_commit_sha).toBeNull()
   })
 
-  it('is denied by the policy that says so', async () => {
+  it('is denied if the policy denies forks', async () => {
     const { pull, preview, approve, live, repository } = await setUpPreviews({ forks: 'deny' })
     const sha = newSha()
     await pull('opened', 1, { fork: true, sha })
@@ -243,7 +243,7 @@ describe('a fork', () => {
     expect(repository.asked.filter(one => one.method !== 'GET')).toEqual([])
   })
 
-  it('is approved by nobody who may not, and of another workspace is not found', async () => {
+  it('cannot be approved without the permission, and is not found from another workspace', async () => {
     const { tenant, parent, pull, approve } = await setUpPreviews({ forks: 'approve' })
     const sha = newSha()
     await pull('opened', 1, { fork: true, sha })

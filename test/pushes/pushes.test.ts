@@ -17,7 +17,7 @@ import {
 beforeEach(() => serveRepositories())
 
 describe('a push', () => {
-  it('makes one revision of the ref’s head, with its author and message, in the name of whoever pushed', async () => {
+  it('creates one revision of the ref’s head, with author, message and the name of the person who pushed', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -40,7 +40,7 @@ describe('a push', () => {
     await expectCompleteJournal(tenant, id)
   })
 
-  it('makes none of a commit that is wanted already', async () => {
+  it('creates no revision of a commit that is already wanted', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -50,18 +50,18 @@ describe('a push', () => {
     expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
-  it('leaves one in flight and the newest waiting of a burst', async () => {
+  it('in a burst leaves one revision in flight and only the newest one waiting', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id, latest_revision_id } = await newRepositoryDeployment(tenant, repository)
     await advanceRevisionTo(tenant, id, latest_revision_id)
     for (let i = 0; i < 3; i++) await deliverAndSettle(repository.integrations[0]!, repository.push())
     const revisions = await listRevisions(tenant, id)
-    expect(revisions.map(one => one.status)).toEqual(['QUEUED', 'SKIPPED', 'AWAITING_BUILD', 'DEPLOYED'])
+    expect(revisions.map(revision => revision.status)).toEqual(['QUEUED', 'SKIPPED', 'AWAITING_BUILD', 'DEPLOYED'])
     await expectCompleteJournal(tenant, id)
   })
 
-  it('leads to the newest, in whichever order its deliveries come', async () => {
+  it('deploys the newest commit, in any order of deliveries', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -69,10 +69,10 @@ describe('a push', () => {
     const newest = repository.refs.get('refs/heads/main')
     for (const push of pushes.reverse()) await deliverAndSettle(repository.integrations[0]!, push)
     const revisions = await listRevisions(tenant, id)
-    expect(revisions.map(one => one.commit?.sha)).toEqual([newest, undefined])
+    expect(revisions.map(revision => revision.commit?.sha)).toEqual([newest, undefined])
   })
 
-  it('is not led back by an answer of the host that was asked for before and comes after', async () => {
+  it('is not reverted by an older answer of the host that arrives late', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -86,7 +86,7 @@ describe('a push', () => {
     repository.mood.answer = null
     await deliver(integration, repository.push())
     const newest = repository.refs.get('refs/heads/main')!
-    const shas = async () => (await listRevisions(tenant, id)).map(one => one.commit?.sha)
+    const shas = async () => (await listRevisions(tenant, id)).map(revision => revision.commit?.sha)
     await expect.poll(shas).toEqual([newest, undefined])
     answer(Response.json([{ sha: old, commit: { message: 'Old' } }]))
     await finishPendingWork()
@@ -95,7 +95,7 @@ describe('a push', () => {
     expect(await shas()).toEqual([newest, undefined])
   })
 
-  it('counts when it is forced, or makes the branch', async () => {
+  it('creates a revision too if it is forced or creates the branch', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -108,13 +108,13 @@ describe('a push', () => {
   it.each([
     ['another branch', {}, 'refs/heads/other'],
     ['a tag of the branch’s name', {}, 'refs/tags/main'],
-    ['one that does not build on push', { source_config: { build_on_push: false } }, 'refs/heads/main'],
+    ['a deployment that does not build on push', { source_config: { build_on_push: false } }, 'refs/heads/main'],
     [
-      'a tag, of a deployment made from it',
+      'a moved tag that a deployment was created from',
       { source_config: { build_on_push: false }, source_revision_config: { repo_ref: 'refs/tags/v1' } },
       'refs/tags/v1',
     ],
-  ])('makes none for %s', async (_, over, ref) => {
+  ])('creates no revision for %s', async (_, over, ref) => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository, 0, over)
@@ -125,7 +125,7 @@ describe('a push', () => {
   it.each([
     ['in capitals', (url: string) => url.replace('git.', 'GIT.').replace('acme/app', 'Acme/APP')],
     ['with .git and a slash', (url: string) => `${url}.git/`],
-  ])('finds the repository however its address is written: %s', async (_, spelt) => {
+  ])('finds the repository by any spelling of its URL: %s', async (_, spelt) => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository, 0, {
@@ -135,7 +135,7 @@ describe('a push', () => {
     expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
-  it('is waited for while the host does not yet know of it', async () => {
+  it('is retried while the API of the host lags behind', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -151,7 +151,7 @@ describe('a push', () => {
     expect((await listRevisions(tenant, id))[0]!.commit?.sha).toBe(after)
   })
 
-  it('touches every workspace that uses the repository, each through its own integration', async () => {
+  it('reaches every workspace that uses the repository, each through its own integration', async () => {
     const [one, other] = [await newTenant(), await newTenant()]
     const repository = await newRepository(one, other)
     const deployments = [
@@ -168,8 +168,8 @@ describe('a push', () => {
   })
 })
 
-describe('a branch that is deleted', () => {
-  it('makes no revision, and explain says so until it is back', async () => {
+describe('a deleted branch', () => {
+  it('creates no revision, and explain reports it until the branch is back', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -177,14 +177,14 @@ describe('a branch that is deleted', () => {
     await deliverAndSettle(repository.integrations[0]!, repository.push('refs/heads/main', null))
     expect(await listRevisions(tenant, id)).toHaveLength(2)
     const codes = async () =>
-      (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources.map((one: { code: string }) => one.code)
+      (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources.map((entry: { code: string }) => entry.code)
     expect(await codes()).toContain('ref_gone')
     await deliverAndSettle(repository.integrations[0]!, repository.push())
     expect(await codes()).not.toContain('ref_gone')
     expect(await listRevisions(tenant, id)).toHaveLength(3)
   })
 
-  it('concerns nobody who names another branch by then', async () => {
+  it('is not reported for a deployment that has switched to another branch', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -192,12 +192,12 @@ describe('a branch that is deleted', () => {
     await deliverAndSettle(repository.integrations[0]!, repository.push('refs/heads/main', null))
     await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: { repo_ref: 'other' } })
     const { body } = await tenant.get(`/v2/deployments/${id}/explain`)
-    expect(body.resources.map((one: { code: string }) => one.code)).not.toContain('ref_gone')
+    expect(body.resources.map((entry: { code: string }) => entry.code)).not.toContain('ref_gone')
   })
 })
 
-describe('while a rollback holds', () => {
-  /** Deployed a, then b, then rolled back to a. */
+describe('while a rollback holds deploys', () => {
+  /** Two pushes are deployed, then the second one is rolled back. */
   async function rolledBack(release_on_newer_commit: boolean) {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
@@ -217,7 +217,7 @@ describe('while a rollback holds', () => {
     return { tenant, id, bad: bad!.commit!.sha, good: good!.commit!.sha, push, newest, hold }
   }
 
-  it('a push is recorded as skipped, once, and the deployment wants what it wanted', async () => {
+  it('a push is recorded as skipped once, and the deployment stays unchanged', async () => {
     const { tenant, id, push, newest, hold } = await rolledBack(false)
     const before = (await tenant.get(`/v2/deployments/${id}`)).body
     const sha = newSha()
@@ -229,20 +229,20 @@ describe('while a rollback holds', () => {
     expect((await tenant.get(`/v2/deployments/${id}`)).body).toEqual(before)
     expect(await hold()).not.toBeNull()
     await expectCompleteJournal(tenant, id)
-    // Released, the next push deploys, and its number follows.
+    // After the release the next push deploys, and its number follows.
     await tenant.delete(`/v2/deployments/${id}/hold`)
     await push()
     expect(await newest()).toMatchObject({ number: 6, status: 'QUEUED' })
   })
 
-  it('a newer commit releases the hold that is of that kind', async () => {
+  it('a newer commit releases a hold with release_on_newer_commit', async () => {
     const { push, newest, hold } = await rolledBack(true)
     await push()
     expect(await newest()).toMatchObject({ number: 5, status: 'QUEUED' })
     expect(await hold()).toBeNull()
   })
 
-  it('the commit that was left never deploys by itself, not even when the hold is over', async () => {
+  it('the commit that was rolled back is never deployed automatically, even after the hold', async () => {
     const { tenant, id, bad, push, newest, hold } = await rolledBack(true)
     await push(bad)
     expect(await newest()).toMatchObject({ number: 5, status: 'SKIPPED', commit: { sha: bad } })
@@ -253,19 +253,22 @@ describe('while a rollback holds', () => {
     await expectCompleteJournal(tenant, id)
   })
 
-  it('the commit that it went back to is wanted already', async () => {
+  it('a push of the commit that was rolled back to changes nothing', async () => {
     const { good, push, newest } = await rolledBack(true)
     await push(good)
     expect(await newest()).toMatchObject({ number: 4, reasons: ['rolled_back'] })
   })
 })
 
-it('is journaled in the name of whoever pushed, with the ref and where it was and is', async () => {
+it('a push is recorded as an event with the person, the ref, and the commits before and after', async () => {
   const tenant = await newTenant()
   const repository = await newRepository(tenant)
   const { id } = await newRepositoryDeployment(tenant, repository)
   await deliverAndSettle(repository.integrations[0]!, repository.push())
-  const query = sql`select data, actor_kind, actor_id, actor_name from events where subject_id = ${id}::uuid and type = 'deployment.pushed'`
+  const query = sql`
+    select data, actor_kind, actor_id, actor_name
+    from events
+    where subject_id = ${id}::uuid and type = 'deployment.pushed'`
   const [rows] = await runAsSystem(getApp().database, query)
   const commit = repository.refs.get('refs/heads/main')
   const [data, ...actor] = rows![0] as [string, ...unknown[]]

@@ -1,4 +1,4 @@
-// What the body of a delivery may cost before its signature has been checked.
+// The limits of a delivery's body before its signature is verified.
 import { expect, it } from 'vitest'
 import { MAX_BODY_BYTES, withSignedBody } from '../../src/pushes/signed-body.ts'
 import { send, unusedId } from '../support/app.ts'
@@ -6,7 +6,7 @@ import { signBody } from '../support/pushes.ts'
 
 const MIB = 1024 * 1024
 const bytesOf = (text: string) => new TextEncoder().encode(text)
-/** Chunks as they are asked for; `hanging` keeps the stream open after them. */
+/** Emits the chunks one per pull. `hanging` keeps the stream open after them. */
 function streamOf(chunks: Uint8Array[], hanging = false) {
   const left = [...chunks]
   const state = { pulls: 0, cancelled: false }
@@ -29,12 +29,12 @@ const signedBody = (stream: ReadableStream<Uint8Array>, signature: string, lengt
 })
 const codeOf = (work: Promise<unknown>) =>
   work.then(
-    () => 'taken',
+    () => 'accepted',
     error => error.code,
   )
 const text = (body: string) => body
 
-it('a body is read in pieces that split its characters, and has to bear the signature', async () => {
+it('a body is read correctly in single bytes, and rejected with a wrong signature', async () => {
   const body = '{"message":"🚀 größer"}'
   const chunks = [...bytesOf(body)].map(byte => Uint8Array.of(byte))
   const signature = await signBody(body)
@@ -43,7 +43,7 @@ it('a body is read in pieces that split its characters, and has to bear the sign
     expect(await codeOf(withSignedBody(signedBody(streamOf(chunks).stream, wrong), text))).toBe('delivery_unsigned')
 })
 
-it('one that is too long is refused as soon as that is known', async () => {
+it('a body over the size limit is rejected as early as possible', async () => {
   const declared = streamOf([bytesOf('{}')])
   expect(await codeOf(withSignedBody(signedBody(declared.stream, '', MAX_BODY_BYTES + 1), text))).toBe(
     'delivery_too_large',
@@ -54,16 +54,16 @@ it('one that is too long is refused as soon as that is known', async () => {
   expect(undeclared.state).toEqual({ pulls: 26, cancelled: true })
 })
 
-it('one that trickles is ended', async () => {
+it('a body that is sent too slowly is rejected', async () => {
   const { stream, state } = streamOf([bytesOf('{'), bytesOf('"')], true)
-  expect(await codeOf(withSignedBody({ ...signedBody(stream, ''), withinMs: 50 }, text))).toBe('body_too_slow')
+  expect(await codeOf(withSignedBody({ ...signedBody(stream, ''), timeoutMs: 50 }, text))).toBe('body_too_slow')
   expect(state.cancelled).toBe(true)
 })
 
-it('what all hold together is bounded, and comes free when one ends', async () => {
+it('all bodies together are limited, and the memory is free again when one ends', async () => {
   const piece = new Uint8Array(MIB).fill(0x20)
   const holding = streamOf(Array<Uint8Array>(24).fill(piece), true)
-  const held = codeOf(withSignedBody({ ...signedBody(holding.stream, ''), withinMs: 2000 }, text))
+  const slow = codeOf(withSignedBody({ ...signedBody(holding.stream, ''), timeoutMs: 2000 }, text))
   await expect.poll(() => holding.state.pulls).toBe(25)
   const refused = streamOf([piece])
   expect(await codeOf(withSignedBody(signedBody(refused.stream, '', 20 * MIB), text))).toBe('deliveries_busy')
@@ -72,7 +72,7 @@ it('what all hold together is bounded, and comes free when one ends', async () =
   expect(await codeOf(withSignedBody(signedBody(growing.stream, ''), text))).toBe('deliveries_busy')
   expect(growing.state).toEqual({ pulls: 9, cancelled: true })
   expect(await withSignedBody(signedBody(streamOf([bytesOf('{}')]).stream, await signBody('{}')), text)).toBe('{}')
-  expect(await held).toBe('body_too_slow')
+  expect(await slow).toBe('body_too_slow')
   const after = streamOf(Array<Uint8Array>(20).fill(piece))
   expect(await codeOf(withSignedBody(signedBody(after.stream, '', 20 * MIB), text))).toBe('delivery_unsigned')
 })
@@ -82,7 +82,7 @@ it.each([
   ['a garbled signature', '', { 'X-Hub-Signature-256': `sha256=${'g'.repeat(64)}` }],
   ['an unknown integration', `/${unusedId()}`, { 'X-Hub-Signature-256': `sha256=${'0'.repeat(64)}` }],
   ['no integration', '/nonsense', { 'X-Hub-Signature-256': `sha256=${'0'.repeat(64)}` }],
-])('of a delivery with %s nothing is read', async (_, path, headers) => {
+])('the body of a delivery with %s is not read', async (_, path, headers) => {
   const { stream, state } = streamOf(Array<Uint8Array>(100).fill(new Uint8Array(MIB)))
   const at = `/v1/integrations/forge/githost${path}/webhook`
   const reply = await send('POST', at, {

@@ -7,12 +7,12 @@ import { getApp } from '../support/app.ts'
 
 type Example = { name: string; examples: Record<string, unknown>[] }
 const allExamples = ((examples as unknown as { default?: Example[] }).default ?? examples) as unknown as Example[]
-const examplesOf = (name: string) => allExamples.find(one => one.name === name)!.examples
+const examplesOf = (name: string) => allExamples.find(example => example.name === name)!.examples
 // biome-ignore lint/suspicious/noExplicitAny: the host's payloads, as published
 type Payload = any
 
-describe('what the host publishes as examples', () => {
-  it.each(examplesOf('push').map((payload, i) => [i, payload] as const))('push %i is read', (_, payload: Payload) => {
+describe('the example payloads that GitHub publishes', () => {
+  it.each(examplesOf('push').map((payload, i) => [i, payload] as const))('push %i is parsed', (_, payload: Payload) => {
     const event = parseDelivery('push', payload)!
     const gone = /^0+$/.test(payload.after)
     expect(event).toEqual({
@@ -36,7 +36,7 @@ describe('what the host publishes as examples', () => {
   })
 
   it.each(examplesOf('pull_request').map((payload, i) => [`${payload.action} ${i}`, payload] as const))(
-    'pull_request %s is read',
+    'pull_request %s is parsed',
     (_, payload: Payload) => {
       const event = parseDelivery('pull_request', payload)
       if (!['opened', 'reopened', 'synchronize', 'closed'].includes(payload.action)) return expect(event).toBeNull()
@@ -54,7 +54,7 @@ describe('what the host publishes as examples', () => {
   )
 
   it.each([...examplesOf('create'), ...examplesOf('delete')].map((payload, i) => [i, payload] as const))(
-    'create or delete %i is a ref that moved',
+    'create or delete %i is parsed as a moved ref',
     (_, payload: Payload) => {
       const deleted = !('master_branch' in payload)
       const event = parseDelivery(deleted ? 'delete' : 'create', payload)
@@ -66,7 +66,7 @@ describe('what the host publishes as examples', () => {
 
   it.each(
     ['installation', 'installation_repositories'].flatMap(name => examplesOf(name).map(one => [name, one] as const)),
-  )('%s is read', (name, payload: Payload) => {
+  )('%s is parsed', (name, payload: Payload) => {
     const installation = String(payload.installation.id)
     const moved = ['deleted', 'suspend', 'unsuspend'].includes(payload.action)
     const action = name === 'installation' ? payload.action : 'repositories'
@@ -74,9 +74,9 @@ describe('what the host publishes as examples', () => {
     expect(parseDelivery(name, payload)).toEqual(expected)
   })
 
-  it('whatever else it delivers asks for nothing', () => {
+  it('all other events are ignored', () => {
     const read = ['push', 'pull_request', 'create', 'delete', 'installation', 'installation_repositories']
-    for (const { name, examples } of allExamples.filter(one => !read.includes(one.name)))
+    for (const { name, examples } of allExamples.filter(event => !read.includes(event.name)))
       for (const payload of examples) expect(parseDelivery(name, payload), name).toBeNull()
   })
 })
@@ -85,10 +85,10 @@ const sha = (digit: string) => digit.repeat(40)
 const repository = { id: 7, html_url: 'https://git.example.com/a/b', clone_url: 'https://git.example.com/a/b.git' }
 const sender = { id: 1, login: 'ada' }
 
-describe('Gitea’s own ways', () => {
+describe('payloads of Gitea', () => {
   const cases: [string, string, object, Partial<HostEvent> | null][] = [
     [
-      'a push names its head among its commits',
+      'a push has its head among its commits',
       'push',
       {
         ref: 'refs/heads/main',
@@ -99,13 +99,13 @@ describe('Gitea’s own ways', () => {
       { kind: 'push', commit: { sha: sha('b'), message: 'Two\n', author: 'Ada' }, created: false, deleted: false },
     ],
     [
-      'a branch’s end is told by delete',
+      'a deleted branch is a delete event',
       'delete',
       { ref: 'old', ref_type: 'branch' },
       { ref: 'refs/heads/old', deleted: true } as never,
     ],
     [
-      'a pull request is synchronized',
+      'an updated pull request has the action synchronized',
       'pull_request_sync',
       {
         action: 'synchronized',
@@ -123,12 +123,12 @@ describe('Gitea’s own ways', () => {
     expect(parseDelivery(name, { ...payload, repository, sender })).toMatchObject(expected!)
   })
 
-  it('refuses what the host does not document', () => {
+  it('malformed payloads are rejected', () => {
     expect(() => parseDelivery('push', { ref: 'refs/heads/main' })).toThrow()
     expect(() => parseDelivery('pull_request', { action: 'opened', number: 'one', repository })).toThrow()
   })
 
-  it('keeps no NUL and no lone surrogate', () => {
+  it('NUL characters and lone surrogates are removed', () => {
     const commits = [{ id: sha('b'), message: 'a\0b\ud800', author: { name: '\0' } }]
     const event = parseDelivery('push', {
       ref: 'refs/heads/m',
@@ -142,7 +142,7 @@ describe('Gitea’s own ways', () => {
   })
 })
 
-describe('the key of a repository', () => {
+describe('the key of a repository URL', () => {
   const slashes = `https://git.example.com${'/'.repeat(2020)}x`
   const keys = [
     ['https://GitHub.com/Acme/Shop.git', 'github.com/acme/shop'],
@@ -157,9 +157,9 @@ describe('the key of a repository', () => {
     [`https://a/b${'/'.repeat(2000)}`, 'a/b'],
     [`https://a/b${'/.git'.repeat(400)}`, `a/b${'/.git'.repeat(399)}`],
   ] as const
-  it.each(keys)('%s is %s', (url, key) => expect(repoKey(url)).toBe(key))
+  it.each(keys)('of %s is %s', (url, key) => expect(repoKey(url)).toBe(key))
 
-  it('is computed the same by the column of deployments', async () => {
+  it('is the same in the generated column of deployments', async () => {
     const column = sql<Row>`select pg_get_expr(adbin, adrelid) from pg_attrdef
       where adrelid = 'deployments'::regclass and pg_get_expr(adbin, adrelid) like '%repo_url%'`
     const [[[expression]]] = (await runAsSystem(getApp().database, column)) as [[[string]]]
@@ -170,7 +170,7 @@ describe('the key of a repository', () => {
   })
 })
 
-describe('a payload that is too long is refused before anything is matched', () => {
+describe('payload fields over their limit are rejected before patterns are matched', () => {
   const push = { ref: 'refs/heads/main', before: sha('a'), after: sha('b'), repository, sender }
   const pull_request = {
     updated_at: '2026-01-02T03:04:05Z',
@@ -195,19 +195,19 @@ describe('a payload that is too long is refused before anything is matched', () 
     ['number', 'pull_request', { ...pull, number: 2 ** 31 }],
   ])('%s', (_, name, payload) => expect(() => parseDelivery(name, payload)).toThrow())
 
-  it('but for names and messages, which are cut', () => {
+  it('names and messages are cut instead', () => {
     const long = 'a'.repeat(1_000_000)
     const event = parseDelivery('push', { ...push, commits: [{ ...commit, message: long }], sender: { login: long } })
     expect(event).toMatchObject({ sender: long.slice(0, 255), commit: { message: long.slice(0, 2000) } })
   })
 
-  it.each(['constructor', '__proto__'])('and %s is no action and no kind of ref', name => {
+  it.each(['constructor', '__proto__'])('%s is neither an action nor a kind of ref', name => {
     expect(parseDelivery('pull_request', { ...pull, action: name })).toBeNull()
     expect(parseDelivery('create', { ...push, ref_type: name })).toBeNull()
   })
 })
 
-it('a branch is spelt three ways, a tag one', () => {
+it('a branch has three spellings, a tag one', () => {
   expect(refSpellings('refs/heads/a/b')).toEqual(['refs/heads/a/b', 'a/b', 'heads/a/b'])
   expect(refSpellings('refs/tags/v1')).toEqual(['refs/tags/v1'])
 })

@@ -1,15 +1,14 @@
-// How what is due is worked through: never more at once than allowed, each claimed just before, failures told at the
-// end.
+// The worker pool: limits concurrency, claims each item right before working on it, reports failures at the end.
 import { expect, it } from 'vitest'
 import { runWorkerPool } from '../../src/pushes/worker-pool.ts'
 
-it.each([1, 4])('%i at once at most, each claimed right before it is worked on', async atOnce => {
+it.each([1, 4])('the pool works on at most %i items at once, and claims each one right before', async atOnce => {
   const left = Array.from({ length: 20 }, (_, i) => i)
   const held = new Set<number>()
   let most = 0
   const worked: number[] = []
   await runWorkerPool({
-    atOnce,
+    maxConcurrent: atOnce,
     claim: async () => {
       const item = left.shift() ?? null
       if (item !== null) held.add(item)
@@ -25,11 +24,11 @@ it.each([1, 4])('%i at once at most, each claimed right before it is worked on',
   expect([worked.length, most]).toEqual([20, atOnce])
 })
 
-it('a claim that fails is told once all that was begun has ended', async () => {
+it('a failed claim is reported after all started work has ended', async () => {
   let claims = 0
   let worked = 0
   const drained = runWorkerPool({
-    atOnce: 3,
+    maxConcurrent: 3,
     claim: async () => {
       if (++claims > 2) throw new Error('away')
       return claims

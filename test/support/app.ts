@@ -48,7 +48,13 @@ export function startApp({ settings = {}, through = 'gateway', ...options }: App
   const log = (line: Record<string, unknown>) => void logLines.push(line)
   const foreignFetch: typeof fetch = (input, init) => foreignServers.fetch(input, init)
   const resolveTxt = async (name: string) => (txtRecords.get(name) ?? []).map(text => [text])
-  const overrides = { log, clockOffset: () => clock.ahead, foreignFetch, resolveTxt, ...options.overrides }
+  const overrides: Partial<Config> = {
+    log,
+    clockOffset: () => clock.ahead,
+    foreignFetch,
+    resolveTxt,
+    ...options.overrides,
+  }
   const common = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0' }
   return startRuntime({ ...common, ...GITHUB_SETTINGS, ...REGISTRY_SETTINGS, ...settings }, overrides, through)
 }

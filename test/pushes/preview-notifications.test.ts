@@ -1,8 +1,8 @@
 import { sql } from 'drizzle-orm'
 import { beforeAll, beforeEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { notifyPullRequests } from '../../src/pushes/notify.ts'
 import { signHook, sweepHooks } from '../../src/pushes/preview-hooks.ts'
+import { notifyPullRequests } from '../../src/pushes/pull-request-notifications.ts'
 import { deleteOrganizations, getApp, getServices, logLines, withClockAhead } from '../support/app.ts'
 import { advanceRevisionTo, listRevisions, setRevisionStatus } from '../support/deployments.ts'
 import { setUpPreviews } from '../support/previews.ts'
@@ -11,24 +11,26 @@ import { serveRepositories } from '../support/pushes.ts'
 beforeAll(deleteOrganizations)
 beforeEach(() => serveRepositories())
 
-describe('the host is told', () => {
-  const wrote = (asked: { method: string; path: string; body: unknown }[], what: RegExp) =>
+describe('the pull request of a preview', () => {
+  const writesTo = (asked: { method: string; path: string; body: unknown }[], what: RegExp) =>
     asked
       .filter(one => one.method !== 'GET' && what.test(one.path))
       .map(one => [one.method, one.body] as [string, Record<string, string>])
 
-  it('by one comment, edited, and a status of the commit, as things move', async () => {
+  it('gets one comment, edited on each change, and commit statuses', async () => {
     const { tenant, repository, pull, child, sweep } = await setUpPreviews()
     await pull('opened', 1)
-    expect(wrote(repository.asked, /comments/)).toEqual([['POST', { body: expect.stringContaining('on its way') }]])
-    expect(wrote(repository.asked, /statuses/)[0]![1]).toMatchObject({ state: 'pending' })
+    expect(writesTo(repository.asked, /comments/)).toEqual([
+      ['POST', { body: expect.stringContaining('being deployed') }],
+    ])
+    expect(writesTo(repository.asked, /statuses/)[0]![1]).toMatchObject({ state: 'pending' })
     const { id, latest_revision_id } = await child()
     await sweep()
-    expect(wrote(repository.asked, /comments/)).toHaveLength(1)
+    expect(writesTo(repository.asked, /comments/)).toHaveLength(1)
     await advanceRevisionTo(tenant, id, latest_revision_id)
     await sweep()
-    expect(wrote(repository.asked, /comments/)[1]).toEqual(['PATCH', { body: expect.stringContaining('ready') }])
-    expect(wrote(repository.asked, /statuses/)[1]![1]).toMatchObject({ state: 'success' })
+    expect(writesTo(repository.asked, /comments/)[1]).toEqual(['PATCH', { body: expect.stringContaining('ready') }])
+    expect(writesTo(repository.asked, /statuses/)[1]![1]).toMatchObject({ state: 'success' })
     await pull('synchronize', 1)
     await setRevisionStatus(
       tenant,
@@ -39,47 +41,47 @@ describe('the host is told', () => {
       },
     )
     await sweep()
-    expect(wrote(repository.asked, /statuses/).at(-1)![1]).toMatchObject({ state: 'failure' })
+    expect(writesTo(repository.asked, /statuses/).at(-1)![1]).toMatchObject({ state: 'failure' })
     await pull('closed', 1)
-    const comments = wrote(repository.asked, /comments/)
+    const comments = writesTo(repository.asked, /comments/)
     expect(comments.filter(([method]) => method === 'POST')).toHaveLength(1)
-    expect(comments.at(-1)![1].body).toContain('gone')
+    expect(comments.at(-1)![1].body).toContain('deleted')
     expect(JSON.stringify(comments)).not.toContain('hush')
   })
 
-  it('by one comment even where the answer to it was lost', async () => {
+  it('gets only one comment even if the answer to its creation was lost', async () => {
     const { repository, pull, sweep } = await setUpPreviews()
     repository.mood.lose = () => Promise.reject(new TypeError('the line is cut'))
     await pull('opened', 1)
     repository.mood.lose = null
     await sweep(600_000)
-    expect(wrote(repository.asked, /comments/).map(([method]) => method)).toEqual(['POST', 'PATCH'])
-    expect(wrote(repository.asked, /statuses/)).toHaveLength(1)
+    expect(writesTo(repository.asked, /comments/).map(([method]) => method)).toEqual(['POST', 'PATCH'])
+    expect(writesTo(repository.asked, /statuses/)).toHaveLength(1)
   })
 
-  it('again, when it was away', async () => {
+  it('is updated later if the host was unreachable', async () => {
     const { repository, pull, sweep } = await setUpPreviews()
     repository.mood.answer = request => (request.method === 'GET' ? undefined : new Response('{}', { status: 500 }))
     await pull('opened', 1)
     repository.mood.answer = null
     await sweep(600_000)
-    expect(wrote(repository.asked, /statuses/)).toHaveLength(1)
+    expect(writesTo(repository.asked, /statuses/)).toHaveLength(1)
   })
 
-  it('that a fork waits, without being shown anything', async () => {
+  it('of a fork gets a comment that the preview waits for approval', async () => {
     const { repository, pull } = await setUpPreviews({ forks: 'approve' })
     await pull('opened', 1, { fork: true })
-    expect(wrote(repository.asked, /comments/)[0]![1].body).toContain('approves')
-    expect(wrote(repository.asked, /statuses/)[0]![1]).toMatchObject({ state: 'pending' })
+    expect(writesTo(repository.asked, /comments/)[0]![1].body).toContain('approves')
+    expect(writesTo(repository.asked, /statuses/)[0]![1]).toMatchObject({ state: 'pending' })
   })
 })
 
-describe('hooks', () => {
-  it('are told of each preview’s coming and going, signed, until they have heard it', async () => {
-    const heard: { id: string; body: { type: string; data: Record<string, unknown> } }[] = []
-    let away = true
+describe('the hooks of a preview policy', () => {
+  it('are called, signed, when a preview is created or ends, and retried until they succeed', async () => {
+    const received: { id: string; body: { type: string; data: Record<string, unknown> } }[] = []
+    let isAway = true
     const hook = async (request: Request) => {
-      if (away) return new Response(null, { status: 503 })
+      if (isAway) return new Response(null, { status: 503 })
       const [id, timestamp, body] = [
         request.headers.get('webhook-id')!,
         request.headers.get('webhook-timestamp')!,
@@ -88,7 +90,7 @@ describe('hooks', () => {
       expect(request.headers.get('webhook-signature')).toBe(
         await signHook('whsec_c2xpcHdheQ==', id, Number(timestamp), body),
       )
-      heard.push({ id, body: JSON.parse(body) })
+      received.push({ id, body: JSON.parse(body) })
       return new Response(null, { status: 204 })
     }
     serveRepositories({ 'https://ci.example.com': hook })
@@ -99,18 +101,18 @@ describe('hooks', () => {
     await pull('opened', 1)
     const { id } = await child()
     await sweep()
-    expect(heard).toEqual([])
-    away = false
+    expect(received).toEqual([])
+    isAway = false
     await sweep(60_000)
     await pull('closed', 1)
     await sweep()
     await sweep(600_000)
-    expect(heard.map(({ body }) => [body.type, body.data.deployment_id])).toEqual([
+    expect(received.map(({ body }) => [body.type, body.data.deployment_id])).toEqual([
       ['preview.created', id],
       ['preview.deleted', id],
     ])
-    expect(heard[0]!.body.data).toMatchObject({ number: 1, branch: 'feature', parent_deployment_id: parent.id })
-    // The database keeps none of what they are signed with in the clear.
+    expect(received[0]!.body.data).toMatchObject({ number: 1, branch: 'feature', parent_deployment_id: parent.id })
+    // The secret is stored sealed.
     const [rows] = await runAsSystem(
       getApp().database,
       sql`select hook_secret from preview_policies where id = ${parent.id}::uuid`,
@@ -119,8 +121,8 @@ describe('hooks', () => {
   })
 })
 
-describe('an attempt is counted before it is made', () => {
-  /** Sweeps whose workers die, one after the other, each when the lease of the one before is over. */
+describe('attempts are counted before they start', () => {
+  /** Runs sweeps whose workers hang, each after the lease of the one before has expired. */
   async function dying(times: number, sweep: () => Promise<void>, asked: () => number) {
     const before = asked()
     const left: Promise<void>[] = []
@@ -134,7 +136,7 @@ describe('an attempt is counted before it is made', () => {
     return Promise.all(left)
   }
 
-  it('so a hook whose workers die is told ten times at most', async () => {
+  it('so a hook that kills its workers is called at most ten times', async () => {
     const answers: ((answer: Response) => void)[] = []
     const url = 'https://ci.example.com/branch'
     serveRepositories({ 'https://ci.example.com': () => new Promise<Response>(resolve => answers.push(resolve)) })
@@ -150,7 +152,7 @@ describe('an attempt is counted before it is made', () => {
     await died
   })
 
-  it('so a comment whose workers die is written twenty times at most', async () => {
+  it('so a comment that kills its workers is written at most twenty times', async () => {
     const { repository, pull } = await setUpPreviews()
     const answers: ((answer: Response) => void)[] = []
     const refused = () => new Response('{}', { status: 500 })
@@ -162,7 +164,7 @@ describe('an attempt is counted before it is made', () => {
       () => notifyPullRequests(getServices()),
       () => answers.length,
     )
-    await expect.poll(() => logLines.filter(({ error }) => error === 'Error: worker_died')).toHaveLength(1)
+    await expect.poll(() => logLines.filter(({ error }) => error === 'worker_died')).toHaveLength(1)
     for (const answer of answers) answer(refused())
     await died
   })

@@ -1,0 +1,93 @@
+// The outbox: work stored in rows, claimed under a lease, retried with backoff, given up after a number of attempts.
+import { type SQL, sql } from 'drizzle-orm'
+import { type Row, runAsSystem } from '../kernel/db.ts'
+import { Failure } from '../kernel/errors.ts'
+import { setClock } from '../kernel/journal.ts'
+import type { Services } from '../kernel/routes.ts'
+import { runWorkerPool } from './worker-pool.ts'
+
+/** A worker that stores no outcome within the lease counts as dead, and another one may claim the row. */
+export const LEASE = sql`interval '2 minutes'`
+const FIRST_BACKOFF_S = 30
+const MAX_BACKOFF_S = 3600
+
+/** `attempts` counts the current attempt too: it is counted when the row is claimed. */
+export type OutboxItem = { id: string; attempts: number }
+export type FailedAttempt = { code: string; message: string; isLast: boolean; nextAttemptAt: SQL }
+
+export type Outbox<Item extends OutboxItem> = {
+  maxAttempts: number
+  work: (services: Services, item: Item) => Promise<void>
+  /** Both statements change the row only while its attempts are the item's: a later claim owns the outcome. */
+  markDone: (item: Item) => SQL
+  markFailed: (item: Item, failure: FailedAttempt) => SQL
+  logMembers: (item: Item) => Record<string, unknown>
+}
+
+/** An expected failure. Any other error that is not a `Failure` is logged as `internal`. */
+export class AttemptError extends Error {
+  readonly code: string
+  constructor(code: string, message = code) {
+    super(message)
+    this.code = code
+  }
+}
+
+type ClaimOptions = {
+  /** Claims one due row and returns the item as JSON text. */
+  claim: SQL<Row>
+  maxConcurrent: number
+}
+
+export async function drainOutbox<Item extends OutboxItem>(
+  services: Services,
+  outbox: Outbox<Item>,
+  { claim, maxConcurrent }: ClaimOptions,
+): Promise<void> {
+  const { config, database } = services
+  await runWorkerPool({
+    maxConcurrent,
+    claim: async () => {
+      const [, [row]] = (await runAsSystem(database, setClock(config), claim)) as [unknown, Row[]]
+      return row ? (JSON.parse(row[0] as string) as Item) : null
+    },
+    work: item => attemptItem(services, outbox, item),
+  })
+}
+
+/** Never throws: the outcome is stored in the row. */
+export async function attemptItem<Item extends OutboxItem>(
+  services: Services,
+  outbox: Outbox<Item>,
+  item: Item,
+): Promise<void> {
+  const { config, database } = services
+  const outcome = await outcomeOf(services, outbox, item)
+  // If this write fails, the lease expires and the row is claimed again.
+  await runAsSystem(database, setClock(config), outcome).catch(() => {})
+}
+
+async function outcomeOf<Item extends OutboxItem>(services: Services, outbox: Outbox<Item>, item: Item): Promise<SQL> {
+  const { attempts } = item
+  try {
+    // The worker of the last attempt died before it could store that attempt's failure.
+    if (attempts > outbox.maxAttempts) throw new AttemptError('worker_died')
+    await outbox.work(services, item)
+    return outbox.markDone(item)
+  } catch (error) {
+    const code = error instanceof Failure || error instanceof AttemptError ? error.code : 'internal'
+    const message = error instanceof Error ? error.message : String(error)
+    const isLast = attempts >= outbox.maxAttempts
+    const level = isLast || code === 'internal' ? 'error' : 'warn'
+    services.config.log({ level, ...outbox.logMembers(item), attempts, error: code, message })
+    const nextAttemptAt = sql`clock() + ${backoffSeconds(attempts, error)} * interval '1 second'`
+    return outbox.markFailed(item, { code, message, isLast, nextAttemptAt })
+  }
+}
+
+/** Doubles with each attempt, and is never shorter than the `Retry-After` of the failure. At most an hour. */
+export function backoffSeconds(attempts: number, error?: unknown): number {
+  const retryAfter = error instanceof Failure ? Number(error.extra.headers?.['Retry-After'] ?? 0) : 0
+  const backoff = FIRST_BACKOFF_S * 2 ** (attempts - 1)
+  return Math.min(MAX_BACKOFF_S, Math.max(backoff, Number.isFinite(retryAfter) ? retryAfter : 0))
+}
