@@ -1,4 +1,4 @@
-// The map of the API: what surrounds a request, and one line per slice.
+// The map of the API: the middleware of every request, one line per slice, and the scheduled work.
 import { HonoBase } from 'hono/hono-base'
 import { organizationRoutes, workspaceRoutes } from './access/routes.ts'
 import { serveDocsPages } from './api-docs/docs-page.ts'
@@ -18,9 +18,11 @@ import { connect } from './kernel/db.ts'
 import { healthRoutes } from './kernel/health.ts'
 import { cors, notFound, respondWithError, wrapRequest } from './kernel/middleware.ts'
 import { buildOpenApi, documentRoutes } from './kernel/openapi.ts'
-import { type AppEnv, mountOperations, type Operation } from './kernel/routes.ts'
+import type { AppEnv, Operation } from './kernel/routes.ts'
+import { openS3Bucket } from './kernel/s3.ts'
 import { SegmentRouter } from './kernel/segment-router.ts'
-import { chooseStorage } from './kernel/storage.ts'
+import { mountOperations } from './kernel/serve-routes.ts'
+import { createBucketStorage } from './kernel/storage.ts'
 import { sweepExpiredRows } from './kernel/sweep.ts'
 import { listenerRoutes } from './listeners/routes.ts'
 import { identityRoutes } from './oauth/client-document.routes.ts'
@@ -54,11 +56,11 @@ const slices = [
 ]
 const sliceOperations = slices.flatMap(slice => slice.operations)
 
-/** Every route, those of the document itself included. */
 export const operations: Operation[] = [...sliceOperations, ...documentRoutes(sliceOperations).operations]
 
-export function createApp(given: Config, inProcess?: typeof fetch) {
-  const config = { ...given, uploads: chooseStorage(given) }
+export function createApp(settings: Config, inProcess?: typeof fetch) {
+  const uploads = settings.s3 ? createBucketStorage(openS3Bucket(settings.s3)) : settings.uploads
+  const config = { ...settings, uploads }
   const database = connect(config, inProcess)
   for (const notice of config.notices) config.log({ level: 'warn', notice })
   const app = new HonoBase<AppEnv>({ router: new SegmentRouter() })
@@ -69,7 +71,6 @@ export function createApp(given: Config, inProcess?: typeof fetch) {
   serveDocsPages(app, () => buildOpenApi(operations))
   const services = { config, database, sealer: createSealer(config.sealingKeys) }
   mountOperations(app, operations, services)
-  /** The scheduled work, every minute. */
   const housekeep = async () => {
     await Promise.all([
       sweepExpiredRows(database),

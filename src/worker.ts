@@ -1,4 +1,4 @@
-// The edge entry: one app for the life of an isolate, and the scheduled work.
+// Entry point on Cloudflare Workers: one app per isolate, and the scheduled work.
 import { createApp } from './app.ts'
 import { readConfig } from './env.ts'
 import { settingsErrorResponse } from './kernel/errors.ts'
@@ -12,7 +12,7 @@ const appFor = (env: Env) => {
   app ??= createApp(
     readConfig(env, {
       uploads: env.UPLOADS ? createBucketStorage(env.UPLOADS as Bucket) : undefined,
-      // Cloudflare sets it, whatever the client sent.
+      // Cloudflare overwrites this header, so a client cannot forge it.
       clientAddress: c => c.req.header('CF-Connecting-IP'),
     }),
   )

@@ -1,4 +1,4 @@
-// The house's rules: imports run one way, and each thing has its owners.
+// The rules of the code base: imports run one way, and each responsibility has its owner.
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { dirname, join, relative } from 'node:path'
 import { describe, expect, it } from 'vitest'
@@ -7,8 +7,8 @@ import { codes } from '../src/kernel/codes.ts'
 const root = join(import.meta.dirname, '..')
 const src = join(root, 'src')
 
-/** Rooms from the ground up; rooms of one floor do not know each other. */
-const FLOORS = [
+/** Folders in the order of their imports. Folders of one layer do not import each other. */
+const LAYERS = [
   ['protocol'],
   ['env.ts', 'tables', 'postgres'],
   ['kernel'],
@@ -20,50 +20,47 @@ const FLOORS = [
   ['app.ts'],
   ['worker.ts', 'host'],
 ]
-/** Programs of their own: of the rest they see only what crosses the wire, and what hosts Postgres as they do. */
-const OUTSIDERS = ['agent', 'cli']
+/** Separate programs. They import only the protocol and the Postgres host. */
+const PROGRAMS = ['agent', 'cli']
 
 const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(path => path.endsWith('.ts'))
-const room = (path: string) => path.split('/')[0]!
-const floor = (path: string) => FLOORS.findIndex(rooms => rooms.includes(room(path)))
+const folderOf = (path: string) => path.split('/')[0]!
+const layerOf = (path: string) => LAYERS.findIndex(folders => folders.includes(folderOf(path)))
 const imports = files.flatMap(file =>
-  [...readFileSync(join(src, file), 'utf8').matchAll(/^(?:import|export)\s+(type\s)?[^'"]*?from '([^']+)'/gms)].map(
-    ([, type, from]) => ({
+  [...readFileSync(join(src, file), 'utf8').matchAll(/^(?:import|export)\s[^'"]*?from '([^']+)'/gms)].map(
+    ([, from]) => ({
       file,
-      type: Boolean(type),
       from: from!,
       to: from!.startsWith('.') ? relative(src, join(src, dirname(file), from!)) : from!,
     }),
   ),
 )
-const inside = imports.filter(({ from, to }) => from.startsWith('.') && !to.startsWith('..'))
+const internalImports = imports.filter(({ from, to }) => from.startsWith('.') && !to.startsWith('..'))
 const importersOf = (name: RegExp) => [
   ...new Set(imports.filter(({ from }) => name.test(from)).map(({ file }) => file)),
 ]
 
-describe('the house', () => {
-  it('has only rooms that are drawn', () => {
-    for (const file of files) expect([...FLOORS.flat(), ...OUTSIDERS], file).toContain(room(file))
+describe('the folders of src', () => {
+  it('are all assigned to a layer', () => {
+    for (const file of files) expect([...LAYERS.flat(), ...PROGRAMS], file).toContain(folderOf(file))
   })
 
-  it('is imported from the ground up', () => {
-    for (const { file, to, type } of inside) {
-      if (room(file) === room(to) || OUTSIDERS.includes(room(file))) continue
-      // Types of the settings are everyone's; they are gone when it runs.
-      if (type && floor(to) < floor(file)) continue
-      expect(floor(to), `${file} imports ${to}`).toBeLessThan(floor(file))
+  it('import only lower layers', () => {
+    for (const { file, to } of internalImports) {
+      if (folderOf(file) === folderOf(to) || PROGRAMS.includes(folderOf(file))) continue
+      expect(layerOf(to), `${file} imports ${to}`).toBeLessThan(layerOf(file))
     }
   })
 
-  it('shows outsiders the protocol only, and what hosts Postgres', () => {
-    for (const { file, to } of inside.filter(
-      ({ file, to }) => OUTSIDERS.includes(room(file)) && room(to) !== room(file),
+  it('show separate programs only the protocol and the Postgres host', () => {
+    for (const { file, to } of internalImports.filter(
+      ({ file, to }) => PROGRAMS.includes(folderOf(file)) && folderOf(to) !== folderOf(file),
     )) {
       expect(to, file).toMatch(/^(protocol|postgres)\//)
     }
   })
 
-  it('keeps schemas free of everything but zod', () => {
+  it('have schemas that import only zod and other schemas', () => {
     for (const { file, from, to } of imports.filter(({ file }) => /[./]schema\.ts$/.test(file))) {
       expect(
         from === 'zod' || /[./]schema\.ts$|^protocol\/|^kernel\/permissions\.ts$/.test(to),
@@ -72,13 +69,57 @@ describe('the house', () => {
     }
   })
 
-  it('keeps a slice’s routes to the app', () => {
-    for (const { file } of inside.filter(({ to }) => /\/routes\.ts$/.test(to) && room(to) !== 'kernel'))
+  it('have routes that only the app imports', () => {
+    for (const { file } of internalImports.filter(({ to }) => /\/routes\.ts$/.test(to) && folderOf(to) !== 'kernel'))
       expect(file).toBe('app.ts')
   })
 })
 
-describe('each thing has its owners', () => {
+describe('imports', () => {
+  it('have no cycles at run time', () => {
+    const importsOf = new Map(files.map(file => [file, runTimeImportsOf(file)]))
+    expect(findCycles(importsOf)).toEqual([])
+  })
+
+  it('with direct and indirect cycles are found', () => {
+    const cyclic = { a: ['b'], b: ['c'], c: ['a', 'd'], d: ['e'], e: ['d'], f: ['a'], g: [] }
+    expect(findCycles(new Map(Object.entries(cyclic))).sort()).toEqual(['a, b, c', 'd, e'])
+  })
+})
+
+/** Imports of types alone are gone when the code runs. */
+function runTimeImportsOf(file: string): string[] {
+  const text = readFileSync(join(src, file), 'utf8')
+  const statements = text.matchAll(/^(?:import|export)\s+(?:(?!type\s)([^'";]*?)\s+from\s+)?'(\.[^']+)'/gm)
+  return [...statements]
+    .filter(([, names]) => names === undefined || !/^\{(\s*type\s+[^,}]+,?)+\s*\}$/.test(names))
+    .map(([, , from]) => relative(src, join(src, dirname(file), from!)))
+}
+
+/** Groups of files that reach each other (strongly connected components, by Tarjan), each as one line. */
+function findCycles(importsOf: Map<string, string[]>): string[] {
+  const order = new Map<string, number>()
+  const stack: string[] = []
+  const cycles: string[] = []
+  const visit = (file: string): number => {
+    const index = order.size
+    order.set(file, index)
+    stack.push(file)
+    let lowest = index
+    for (const imported of importsOf.get(file) ?? []) {
+      if (!order.has(imported)) lowest = Math.min(lowest, visit(imported))
+      else if (stack.includes(imported)) lowest = Math.min(lowest, order.get(imported)!)
+    }
+    if (lowest < index) return lowest
+    const group = stack.splice(stack.indexOf(file))
+    if (group.length > 1) cycles.push(group.sort().join(', '))
+    return lowest
+  }
+  for (const file of importsOf.keys()) if (!order.has(file)) visit(file)
+  return cycles
+}
+
+describe('each responsibility has its owner', () => {
   it.each([
     ['the driver', /^@neondatabase\//, [/^kernel\/db\.ts$/]],
     [
@@ -86,7 +127,7 @@ describe('each thing has its owners', () => {
       /^hono/,
       [
         /^app\.ts$/,
-        /^kernel\/(caller|input|middleware|routes|segment-router|static-page|wait-until)\.ts$/,
+        /^kernel\/(caller|input|middleware|routes|segment-router|serve-routes|static-page|wait-until)\.ts$/,
         /^api-docs\//,
       ],
     ],
@@ -110,30 +151,30 @@ describe('each thing has its owners', () => {
       ).toBe(true)
   })
 
-  it('drizzle belongs to services, not to routes, schemas or pages', () => {
+  it('drizzle is imported by services, not by routes, schemas or pages', () => {
     for (const file of importersOf(/^drizzle-orm/))
       expect(file).not.toMatch(/routes\.ts$|schema\.ts$|^api-docs|^app\.ts$|^worker\.ts$/)
   })
 
-  it('where this installation is: only origin.ts decides between PUBLIC_URL and a Host header', () => {
+  it('only origin.ts decides between PUBLIC_URL and a Host header', () => {
     const deciding = files.filter(file =>
       /req\.url\)\.origin|publicUrl \?\?|publicUrl \|\|/.test(readFileSync(join(src, file), 'utf8')),
     )
     expect(deciding).toEqual(['kernel/origin.ts'])
   })
 
-  it('the environment is read by hosts, and understood by env.ts', () => {
-    // The agent is a program of its own, and its main.ts what hosts it.
+  it('only hosts read the environment, and env.ts parses it', () => {
+    // The agent is a separate program, and main.ts is its host.
     const hosts = ['host', 'postgres']
-    for (const file of files.filter(file => !hosts.includes(room(file)) && file !== 'agent/main.ts')) {
+    for (const file of files.filter(file => !hosts.includes(folderOf(file)) && file !== 'agent/main.ts')) {
       expect(readFileSync(join(src, file), 'utf8'), file).not.toContain('process.env')
     }
   })
 
-  it('the way out: only the guard fetches what others name, and every library fetches through it', () => {
-    // The database and the S3 store are the operator's to name; a page's own script asks the app that served it.
+  it('only guarded-fetch.ts fetches addresses that others chose, and every library fetches through it', () => {
+    // The operator chooses the database and the S3 store; a page's script fetches from the app that served it.
     const owners = /^kernel\/(guarded-fetch|db|s3)\.ts$|^(host|agent|cli)\/|^api-docs\/client/
-    // Called, not declared; `env.ts` binds the platform's own, and only the guard takes it from there.
+    // Calls, not declarations. `env.ts` binds the platform's fetch for the guard.
     const ways =
       /(?<![\w.])fetch\((?!\w+:)|\bglobalThis\.fetch\b(?!\.bind\()|\.foreignFetch\(|\bnew (?:WebSocket|EventSource)\b/
     for (const file of files.filter(file => !owners.test(file))) {
@@ -144,28 +185,28 @@ describe('each thing has its owners', () => {
     }
   })
 
-  it('an error that nobody foresaw leaves an agent by describeError(), which leaves out the paths that it carries', () => {
-    // What JSON.parse says is about the text.
-    for (const file of files.filter(file => room(file) === 'agent' && !file.endsWith('read-json.ts')))
+  it('the agent reports unexpected errors through describeError(), which removes paths', () => {
+    // The messages of JSON.parse contain no paths.
+    for (const file of files.filter(file => folderOf(file) === 'agent' && !file.endsWith('read-json.ts')))
       expect(readFileSync(join(src, file), 'utf8'), file).not.toContain('as Error).message')
   })
 
-  it('zod is imported so that its locales stay out of the bundle', () => {
+  it('zod is imported in a way that keeps its locales out of the bundle', () => {
     for (const file of files)
       expect(readFileSync(join(src, file), 'utf8'), file).not.toMatch(/import \{[^}]*\bz\b[^}]*\} from 'zod'/)
   })
 
-  it('hono is imported so that the routers it does not use stay out of the bundle', () => {
+  it('hono is imported in a way that keeps its unused routers out of the bundle', () => {
     for (const file of files)
       expect(readFileSync(join(src, file), 'utf8'), file).not.toMatch(/^import (?!type\b).* from 'hono'/m)
   })
 
-  it('a file begins by saying what it owns', () => {
+  it('every file begins with a comment that says what it owns', () => {
     for (const file of files) expect(readFileSync(join(src, file), 'utf8'), file).toMatch(/^(#!.*\n)?\/\/ \S/)
   })
 })
 
-it('every code of an error is raised somewhere', () => {
+it('every error code is raised somewhere', () => {
   const read = (folder: string, names: string[]) => names.map(name => readFileSync(join(root, folder, name), 'utf8'))
   const migrations = readdirSync(join(root, 'drizzle')).filter(name => name.endsWith('.sql'))
   const sources = [
@@ -179,7 +220,7 @@ it('every code of an error is raised somewhere', () => {
 })
 
 describe('the migrations', () => {
-  it('are named, numbered without a gap, and listed in the order of their time', () => {
+  it('are named, numbered without gaps, and listed in the order of their time', () => {
     const { entries } = JSON.parse(readFileSync(join(root, 'drizzle/meta/_journal.json'), 'utf8')) as {
       entries: { idx: number; when: number; tag: string }[]
     }
@@ -214,14 +255,14 @@ describe('the lock file', () => {
   }
   const fetched = Object.entries(packages).filter(([path, entry]) => path !== '' && !entry.link && !entry.inBundle)
   /**
-   * Builds of workerd for other systems, which the registry that made the lock file did not have. They are optional:
-   * npm leaves them out on Linux. `npm install` on a Mac writes what is missing; then the line goes.
+   * Builds of workerd for other systems, missing in the registry that created the lock file. They are optional, so npm
+   * leaves them out on Linux. `npm install` on a Mac adds the digests; then remove the line.
    */
   const UNKNOWN = ['darwin-64', 'darwin-arm64', 'windows-64'].map(
     system => `node_modules/@cloudflare/workerd-${system}`,
   )
 
-  it('says what every package is by its digest', () => {
+  it('has a digest for every package', () => {
     const without = fetched.filter(([, { integrity }]) => !/^sha512-[A-Za-z0-9+/]{86}==$/.test(integrity ?? ''))
     expect(without.map(([path]) => path).sort()).toEqual([...UNKNOWN].sort())
     for (const [path, entry] of without) expect([path, entry.optional]).toEqual([path, true])

@@ -5,8 +5,11 @@ import { apiKeys } from '../src/tables/api-keys.ts'
 import { describeIsolation } from './support/isolation-suite.ts'
 import { stripTenantPredicates } from './support/tenant-predicates.ts'
 
-it.each([inTenant(apiKeys), inOrganization(apiKeys)])('the first wall is really gone', predicate => {
-  expect(stripTenantPredicates(new PgDialect().sqlToQuery(predicate).sql)).toBe('true')
-})
+it.each([inTenant(apiKeys), inOrganization(apiKeys)])(
+  'the filter by tenant is really removed from the SQL',
+  predicate => {
+    expect(stripTenantPredicates(new PgDialect().sqlToQuery(predicate).sql)).toBe('true')
+  },
+)
 
 describeIsolation('unwalled')

@@ -5,7 +5,7 @@ import { getApp, send } from './support/app.ts'
 
 const document = async () => (await send('GET', '/openapi.json')).body
 
-it('describes every route of the app, and nothing else', async () => {
+it('describes every route of the app and no other', async () => {
   const { paths } = await document()
   const described = Object.entries<object>(paths).flatMap(([path, methods]) =>
     Object.keys(methods).map(method => `${method} ${path}`),
@@ -16,7 +16,7 @@ it('describes every route of the app, and nothing else', async () => {
   expect(described.sort()).toEqual([...new Set(routed)].sort())
 })
 
-it('names each operation once, with its permission', async () => {
+it('has each operation once, with its permission', async () => {
   const ids = operations.map(operation => operation.id)
   expect(new Set(ids).size).toBe(ids.length)
   const { paths } = await document()
@@ -26,7 +26,7 @@ it('names each operation once, with its permission', async () => {
   }
 })
 
-it('refers only to what it holds', async () => {
+it('has no broken references', async () => {
   const all = await document()
   for (const [, reference] of JSON.stringify(all).matchAll(/"\$ref":"#\/([^"]+)"/g)) {
     const target = reference!.split('/').reduce((at, name) => at?.[name], all)
@@ -35,13 +35,13 @@ it('refers only to what it holds', async () => {
   }
 })
 
-it('knows every code and its status', async () => {
+it('lists every error code with its status', async () => {
   const all = (await document())['x-errors']
   expect(all.map((one: { code: string }) => one.code)).toEqual(codes)
   for (const { code, status } of all) expect(status).toBe(statusOf(code))
 })
 
-it('has pages for people, which link each error', async () => {
+it('has pages for people with a link to each error', async () => {
   const response = await getApp().fetch(new Request('http://slipway.test/docs'))
   const page = await response.text()
   expect(response.status).toBe(200)

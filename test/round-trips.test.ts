@@ -10,13 +10,13 @@ it.each(guardedOperations.map(operation => [operation.id, operation] as const))(
     const path = operation.path.replace(/\{\w+\}/g, unusedId) + getExampleQuery(operation)
     const headers = { 'X-Api-Key': owner.key, 'X-Tenant-Id': tenant_id, 'X-Request-Id': requestId }
     const { status } = await send(operation.method.toUpperCase(), path, { body: getExampleBody(operation), headers })
-    // Nobody is there to be asked.
+    // No external server exists in this test.
     expect([200, 201, 207, 404, ...(operation.asksForeignServers ? [502] : [])]).toContain(status)
     expect(await countTrips(requestId)).toBe(1)
   },
 )
 
-it('takes the same one trip under an idempotency key, fresh or replayed', async () => {
+it('a write with an idempotency key takes one trip, fresh or replayed', async () => {
   const { owner } = await newTenant()
   for (const replayed of [null, 'true']) {
     const requestId = `trip-idempotent-${unusedId()}`
@@ -27,7 +27,7 @@ it('takes the same one trip under an idempotency key, fresh or replayed', async 
   }
 })
 
-it('spends no trip on a key that is missing or mistyped, nor on a body that does not fit', async () => {
+it('a missing or mistyped key and an invalid body cost no trip', async () => {
   const { owner } = await newTenant()
   const requestId = `trip-none-${unusedId()}`
   await send('GET', '/workspaces', { headers: { 'X-Request-Id': requestId } })

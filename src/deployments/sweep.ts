@@ -83,7 +83,7 @@ const sweepEvents = journalSystemEvents(sql`
   union all select tenant_id, organization_id, 'deployment.removed', id, '{}' from removed`)
 
 /** One statement, so that the journals of all workspaces are taken in one order: two sweeps would otherwise wait for each other. */
-const sweepStatement = sql`with ${sql.join([...failOverdueRevisions, ...updateSilentDeployments, ...markUnusedDeployments, removeUnservedDeployments, sweepEvents], sql`, `)} select count(*) from told`
+const sweepStatement = sql`with ${sql.join([...failOverdueRevisions, ...updateSilentDeployments, ...markUnusedDeployments, removeUnservedDeployments, sweepEvents], sql`, `)} select count(*) from event_rows`
 
 /** All in one trip and one transaction. */
 export async function sweepRevisions({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {

@@ -22,7 +22,7 @@ const handleSetup: Operation['open'] = async (c, services) => {
   }
   const origin = requestOrigin(services.config, c.req.url)
   const arrival = await completeInstall(services, c.get('requestId'), origin, answer)
-  if (arrival.failure) c.get('seen').code = arrival.failure
+  if (arrival.failure) c.get('requestInfo').code = arrival.failure
   const status = arrival.failure === null ? 200 : statusOf(arrival.failure)
   return c.body(setupPage(arrival), status as 200, headers)
 }

@@ -1,24 +1,19 @@
-// How often the callers of one address may fail to prove who they are, before a further attempt costs a trip to the
-// database.
+// A limit on failed authentications of one address, so that further attempts cost no trip to the database.
 import { fail } from './errors.ts'
 import { createExpiringMap } from './expiring-map.ts'
 
 const MAX_ADDRESSES = 10_000
 const WINDOW_MS = 60_000
 
-/**
- * One attempt. While it runs it counts as a failure, so that parallel attempts count too. Settling it again changes
- * nothing.
- */
+/** A running attempt counts as a failure, so that parallel attempts count too. Settling it again has no effect. */
 export type Attempt = { succeed(): void; fail(): void }
 const UNLIMITED: Attempt = { succeed() {}, fail() {} }
 
-/** A window begins with its first attempt and lasts a minute. A limit of 0 switches it off. */
+/** A window starts with its first attempt. A limit of 0 disables it. */
 export function createAddressLimits(limit: number, now: () => number) {
   const windows = createExpiringMap<{ failed: number; running: number }>(MAX_ADDRESSES, now)
   const windowOf = (key: string) => windows.get(key) ?? windows.set(key, { failed: 0, running: 0 }, WINDOW_MS)
   return {
-    /** Refuses where the address has used up its attempts. Without an address nothing is limited. */
     begin(kind: string, address: string | undefined): Attempt {
       if (limit === 0 || address === undefined) return UNLIMITED
       const key = `${kind} ${toNetworkPrefix(address)}`
@@ -37,14 +32,13 @@ export function createAddressLimits(limit: number, now: () => number) {
       }
       return { succeed: () => settle(0), fail: () => settle(1) }
     },
-    /** Refuses every further attempt of this window. */
     exhaust(kind: string, address: string): void {
       if (limit > 0) windowOf(`${kind} ${toNetworkPrefix(address)}`).failed = limit
     },
   }
 }
 
-/** Whoever has one IPv6 address usually has a whole /64. */
+/** A client with one IPv6 address usually has its whole /64. */
 export function toNetworkPrefix(address: string): string {
   if (!address.includes(':')) return address
   const [head = '', tail] = address.split('::')

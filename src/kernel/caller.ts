@@ -1,4 +1,4 @@
-// Who asks, and under which conditions: read from the headers before the body, and before any trip.
+// The caller of a request, from its headers: key, workspace, If-Match and Idempotency-Key.
 import type { Context } from 'hono'
 import { Uuid } from '../protocol/wire.ts'
 import type { Caller } from './context.ts'
@@ -9,7 +9,6 @@ import { requestOrigin } from './origin.ts'
 import { type AppEnv, canUseIdempotencyKey, type Operation, type Services } from './routes.ts'
 import { waitUntil } from './wait-until.ts'
 
-/** The key that was sent, if it is of the right shape: what is missing or mistyped goes no further. */
 export function readApiKey(c: Context): string {
   const bearer = /^Bearer +(\S+) *$/i.exec(c.req.header('Authorization') ?? '')?.[1]
   const key = c.req.header('X-Api-Key') ?? bearer
@@ -22,7 +21,7 @@ export const createKeyCaller = (
   c: Context<AppEnv>,
   { config, database, sealer }: Services,
   hash: string,
-  entered: () => void,
+  onKeyAccepted: () => void,
 ): Caller => ({
   ...{ config, database, sealer },
   actor: { kind: 'key', hash },
@@ -35,17 +34,17 @@ export const createKeyCaller = (
   planDigest: c.req.header('Plan-Digest') ?? null,
   disconnectSignal: () => c.req.raw.signal,
   waitUntil: work => waitUntil(c, work),
-  onKeyAccepted: entered,
-  requestInfo: c.get('seen'),
+  onKeyAccepted,
+  requestInfo: c.get('requestInfo'),
 })
 
-/** Fills in what the other headers say, and returns their faults, to be reported with those of path, query and body. */
+/** Fills in the caller from its other headers. The faults are reported together with those of path, query and body. */
 export function readCallerHeaders(c: Context<AppEnv>, operation: Operation, text: string, caller: Caller): Fault[] {
   const faults: Fault[] = []
-  const fault = (name: string, msg: string) => faults.push({ type: 'invalid_format', loc: ['header', name], msg })
+  const addFault = (name: string, msg: string) => faults.push({ type: 'invalid_format', loc: ['header', name], msg })
 
   const tenant = c.req.header('X-Tenant-Id')
-  if (tenant !== undefined && !Uuid.safeParse(tenant).success) fault('X-Tenant-Id', 'needs to be a UUID')
+  if (tenant !== undefined && !Uuid.safeParse(tenant).success) addFault('X-Tenant-Id', 'must be a UUID')
   caller.tenant = tenant ?? null
 
   if (operation.versioned && operation.method !== 'get') {
@@ -56,7 +55,7 @@ export function readCallerHeaders(c: Context<AppEnv>, operation: Operation, text
 
   const key = c.req.header('Idempotency-Key')
   if (key !== undefined && canUseIdempotencyKey(operation)) {
-    if (!/^[\x21-\x7e]{1,255}$/.test(key)) fault('Idempotency-Key', 'needs 1 to 255 visible ASCII characters')
+    if (!/^[\x21-\x7e]{1,255}$/.test(key)) addFault('Idempotency-Key', 'must be 1 to 255 visible ASCII characters')
     const { pathname, search } = new URL(c.req.url)
     const request = [c.req.method, pathname + search, tenant ?? '', text].join('\n')
     caller.idempotency = { key, fingerprint: sha256Hex(request) }
@@ -64,6 +63,6 @@ export function readCallerHeaders(c: Context<AppEnv>, operation: Operation, text
   return faults
 }
 
-/** `"3", "4"` names versions 3 and 4; a weak or foreign tag names none, so that it never matches. */
+/** `"3", "4"` are versions 3 and 4. A weak or unknown tag is no version, so it never matches. */
 const parseIfMatch = (ifMatch: string): number[] =>
   [...ifMatch.matchAll(/(?<!W\/)"(\d{1,9})"/g)].map(([, number]) => Number(number))

@@ -1,4 +1,4 @@
-// API keys, sealing and signing, on WebCrypto alone, so that it runs the same at the edge and on Node.
+// API keys, sealing and signing. WebCrypto alone, so that it runs the same on Workers and on Node.
 const utf8 = new TextEncoder()
 const ALPHABET = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 const API_KEY = /^slw_([0-9A-Za-z]{36})([0-9A-Za-z]{6})$/
@@ -8,7 +8,6 @@ const CRC_TABLE = Int32Array.from({ length: 256 }, (_, crc) => {
   return crc
 })
 
-/** CRC-32 of ASCII in base 62: finds typing errors, proves nothing. */
 function checksum(text: string): string {
   let crc = -1
   for (let i = 0; i < text.length; i++) crc = (crc >>> 8) ^ CRC_TABLE[(crc ^ text.charCodeAt(i)) & 0xff]!
@@ -18,12 +17,12 @@ function checksum(text: string): string {
   return digits
 }
 
-/** `slw_`, 36 random characters, 6 of checksum: a scanner finds a leaked one, the edge refuses a mistyped one. */
+/** `slw_`, 36 random characters and a checksum of 6: scanners find leaked keys, the edge refuses mistyped ones. */
 export function newApiKey(): string {
   let secret = ''
   while (secret.length < 36) {
     for (const byte of crypto.getRandomValues(new Uint8Array(48))) {
-      // Bytes past the last multiple of 62 would make some characters likelier than others.
+      // Bytes from 248 on would make some of the 62 characters more likely than others.
       if (byte < 248 && secret.length < 36) secret += ALPHABET[byte % 62]
     }
   }
@@ -35,13 +34,12 @@ export function looksLikeApiKey(text: string): boolean {
   return secret !== undefined && checksum(secret) === sum
 }
 
-/** What may be shown of a key ever after. */
 export const makeKeyHint = (key: string): string => `${key.slice(0, 8)}…${key.slice(-4)}`
 
 /**
- * Seals small secrets with AES-256-GCM: `kid.nonce.ciphertext`. A data key is derived for each owner (a workspace, an actor)
- * from the environment's key named by kid, and the ciphertext is bound to the place it is for, so that it opens nowhere else.
- * The first key seals; the others only open, so a new one is put in front and the old one stays until nothing needs it.
+ * Seals small secrets with AES-256-GCM, as `kid.nonce.ciphertext`. Each owner (a workspace, an actor) has its own data
+ * key, derived from the key named by `kid`. The ciphertext is bound to its `place` and opens nowhere else. The first
+ * key seals, all keys open: rotate by putting a new key first.
  */
 export function createSealer(keys: [kid: string, key: string][]) {
   const dataKey = async (kid: string, owner: string) => {
@@ -68,7 +66,7 @@ export function createSealer(keys: [kid: string, key: string][]) {
   }
 }
 
-/** Signs what is handed out and comes back, as `kid.mac`, by a key derived for the purpose; WebCrypto compares in constant time. */
+/** Signs texts that clients send back, as `kid.mac`, with a key for one purpose. Verification is in constant time. */
 export function createSigner(keys: [kid: string, key: string][], purpose: string) {
   const keyOf = async (key: string) => {
     const master = await crypto.subtle.importKey('raw', Buffer.from(key, 'base64url'), 'HKDF', false, ['deriveKey'])

@@ -1,17 +1,13 @@
-// How a request fails: with a code, what it is about, and the one body that every error has.
-
+// Failures of a request, and the problem response that every error becomes.
 import type { OAuthFetch } from '../protocol/wire.ts'
-import { CODES, type Code } from './codes.ts'
+import { type Code, detailOf, statusOf, titleOf } from './codes.ts'
 
-/** One fault of a request: where it is and what is wrong there. */
 export type Fault = { type: string; loc: (string | number)[]; msg: string }
 type FailureDetails = {
-  /** Instead of the code's own sentence. */
   detail?: string
-  /** Names the thing at fault, at the end of the code's sentence. */
+  /** Names the thing at fault within the detail of the code. */
   about?: string | undefined
   errors?: Fault[]
-  /** What foreign servers were asked before it came to this. */
   trace?: OAuthFetch[]
   headers?: Record<string, string>
   cause?: unknown
@@ -28,20 +24,20 @@ export class Failure extends Error {
 }
 
 export const fail = (code: Code, extra?: FailureDetails): Failure => new Failure(code, extra)
-/** Something that only the operator can mend, perhaps soon: the log says what. */
+
+/** A fault that only the operator can fix. The response names no setting; the log does. */
 export const notConfigured = (why: string | Error): Failure => {
   const cause = typeof why === 'string' ? { name: 'not_configured', message: why } : why
   return fail('not_configured', { headers: { 'Retry-After': '60' }, cause })
 }
 
-/** The one body of every error. */
 export function problemResponse({ code, extra }: Failure, requestId: string, origin = ''): Response {
-  const [status, title, detail] = CODES[code]
+  const status = statusOf(code)
   const body = {
     type: `${origin}/docs#error-${code}`,
-    title,
+    title: titleOf(code),
     status,
-    detail: extra.detail ?? (extra.about ? `${detail.replace(/\.$/, '')}: ${extra.about}.` : detail),
+    detail: extra.detail ?? detailOf(code, extra.about || undefined),
     code,
     request_id: requestId,
     ...(extra.errors && { errors: extra.errors }),
@@ -53,7 +49,6 @@ export function problemResponse({ code, extra }: Failure, requestId: string, ori
   return new Response(JSON.stringify(body), { status, headers })
 }
 
-/** Without its settings there is no app; the log names the one that is broken. */
 export function settingsErrorResponse(error: unknown): Response {
   const requestId = crypto.randomUUID()
   console.error(JSON.stringify({ level: 'error', request_id: requestId, error: String(error) }))

@@ -1,5 +1,4 @@
-// Conditional requests (pure).
+// Comparison of ETags in conditional requests (pure).
 
-/** If-None-Match compares weakly. */
 export const matchesEtag = (header: string | undefined, tag: string): boolean =>
-  header?.split(',').some(one => one.trim() === '*' || one.trim().replace(/^W\//, '') === tag) ?? false
+  header?.split(',').some(listed => listed.trim() === '*' || listed.trim().replace(/^W\//, '') === tag) ?? false

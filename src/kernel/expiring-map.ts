@@ -1,26 +1,23 @@
-// A map of bounded size whose entries expire: what an instance remembers without letting strangers fill its memory
-// (pure).
+// A map of bounded size whose entries expire, so that strangers cannot fill the memory of an instance (pure).
 
 export type ExpiringMap<V> = ReturnType<typeof createExpiringMap<V>>
 
-/** Keeps at most `most` entries, those that were set last. */
-export function createExpiringMap<V>(most: number, now: () => number) {
+export function createExpiringMap<V>(maxEntries: number, now: () => number) {
   const entries = new Map<string, { value: V; until: number }>()
-  const live = (key: string) => {
+  const liveEntry = (key: string) => {
     const entry = entries.get(key)
     if (entry && entry.until > now()) return entry
     entries.delete(key)
     return undefined
   }
   return {
-    get: (key: string): V | undefined => live(key)?.value,
-    /** Whole seconds until the entry expires; 0 where there is none. */
-    secondsLeft: (key: string): number => Math.ceil(((live(key)?.until ?? now()) - now()) / 1000),
+    get: (key: string): V | undefined => liveEntry(key)?.value,
+    secondsLeft: (key: string): number => Math.ceil(((liveEntry(key)?.until ?? now()) - now()) / 1000),
     set(key: string, value: V, ms: number): V {
-      // Deleted first, so that the map's own order is the order of setting.
+      // Deleted first, so that the map is in the order of setting.
       entries.delete(key)
       entries.set(key, { value, until: now() + ms })
-      if (entries.size > most) entries.delete(entries.keys().next().value!)
+      if (entries.size > maxEntries) entries.delete(entries.keys().next().value!)
       return value
     },
     delete: (key: string): void => void entries.delete(key),

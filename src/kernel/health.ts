@@ -1,4 +1,4 @@
-// Is it alive, and is it ready: for load balancers and for people.
+// Liveness and readiness checks.
 import { sql } from 'drizzle-orm'
 import * as z from 'zod'
 import journal from '../../drizzle/meta/_journal.json' with { type: 'json' }
@@ -13,7 +13,7 @@ const newestMigration = journal.entries.at(-1)!
 const CACHE_MS = 1000
 const readyDatabases = new WeakMap<Database, { migration: string; at: number }>()
 
-/** Anyone may ask, so a good answer serves everyone for a second. */
+/** The route is open to everyone, so a good result is cached for a second. */
 async function readCachedReadiness(database: Database): Promise<string> {
   const last = readyDatabases.get(database)
   if (last && Date.now() - last.at < CACHE_MS) return last.migration
@@ -22,11 +22,10 @@ async function readCachedReadiness(database: Database): Promise<string> {
   return migration
 }
 
-/** The name of the newest migration, when the database answers and has it. */
 export async function checkReadiness(database: Database): Promise<string> {
   const applied = sql`select max(created_at) from drizzle.__drizzle_migrations`
   const [[row]] = (await database([applied]).catch(error => {
-    // The table of migrations is missing, or nothing has been granted to this login yet.
+    // The table of migrations does not exist, or the login has no grants yet.
     throw ['42P01', '42501'].includes((error as { code?: string }).code ?? '')
       ? fail('not_ready', { cause: error })
       : error
@@ -35,16 +34,16 @@ export async function checkReadiness(database: Database): Promise<string> {
   return newestMigration.tag
 }
 
-export const healthRoutes = slice('Health', 'For load balancers and for people.')
+export const healthRoutes = slice('Health', 'Liveness and readiness checks for load balancers and people.')
   .get('/healthz', {
     id: 'health',
-    summary: 'Is the process alive; asks no database',
+    summary: 'Check that the process is alive, without the database',
     reply: Health,
     open: c => c.json({ status: 'ok' }),
   })
   .get('/readyz', {
     id: 'readiness',
-    summary: 'Does the database answer, with the schema that this build expects',
+    summary: 'Check that the database responds and has the schema of this version',
     reply: Readiness,
     errors: ['not_ready', 'database_unavailable'],
     open: async (c, { database }) => c.json({ status: 'ready', migration: await readCachedReadiness(database) }),

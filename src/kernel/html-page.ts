@@ -1,8 +1,11 @@
-// A page for a person who came back from elsewhere: what happened, and what to do. It has no script, and repeats nothing that it was not given.
-const STYLE = `:root{color-scheme:light dark}body{font:1rem/1.5 system-ui,sans-serif;max-width:32rem;margin:15vh auto;padding:0 1.5rem}h1{font-size:1.4rem}`
+// The page that a person sees after returning from another site. It has no script.
+const STYLE = `
+:root { color-scheme: light dark }
+body { font: 1rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 15vh auto; padding: 0 1.5rem }
+h1 { font-size: 1.4rem }
+`
 
 let cachedPolicy: Promise<string> | undefined
-/** Only the one style, known by its hash. */
 const pagePolicy = (): Promise<string> =>
   (cachedPolicy ??= crypto.subtle
     .digest('SHA-256', new TextEncoder().encode(STYLE))
@@ -19,14 +22,13 @@ const pagePolicy = (): Promise<string> =>
 const ENTITIES: Record<string, string> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', "'": '&#39;' }
 const escapeHtml = (text: string) => text.replace(/[&<>"']/g, character => ENTITIES[character]!)
 
-/** The headers of such a page, which nothing may frame, keep or add to. */
 export const pageHeaders = async (): Promise<Record<string, string>> => ({
   'Content-Type': 'text/html; charset=utf-8',
   'Cache-Control': 'no-store',
   'Content-Security-Policy': await pagePolicy(),
 })
 
-export const renderPage = (title: string, told: string[]): string => `<!doctype html>
+export const renderPage = (title: string, sentences: string[]): string => `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width">
@@ -34,12 +36,12 @@ export const renderPage = (title: string, told: string[]): string => `<!doctype 
 <title>${escapeHtml(title)}</title>
 <style>${STYLE}</style>
 <h1>${escapeHtml(title)}</h1>
-${told.map(sentence => `<p>${escapeHtml(sentence)}</p>`).join('\n')}
+${sentences.map(sentence => `<p>${escapeHtml(sentence)}</p>`).join('\n')}
 </html>
 `
 
-/** A parameter that comes twice is as good as none: whoever added the second one is not known. */
-export const readSingleParameter = (all: URLSearchParams, name: string): string | undefined => {
-  const [value, ...others] = all.getAll(name)
+/** Ignores a parameter that occurs twice: somebody else may have added the second one. */
+export const readSingleParameter = (parameters: URLSearchParams, name: string): string | undefined => {
+  const [value, ...others] = parameters.getAll(name)
   return others.length > 0 ? undefined : value
 }

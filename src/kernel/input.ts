@@ -1,14 +1,13 @@
-// What comes in: bodies within their limits, and every fault of a request found at once.
+// Reading and validation of requests: bodies within limits, and all faults of a request at once.
 import type { HonoRequest } from 'hono'
 import type * as z from 'zod'
 import { Failure, type Fault, fail } from './errors.ts'
 
 const MAX_BODY_BYTES = 1024 * 1024
-/** From here on it matters whose body it is, before it is read to its end and validated. */
+/** From this size on, the key is verified before the whole body is read and validated. */
 const LARGE_BYTES = 64 * 1024
 const INITIAL_BUFFER_BYTES = 4096
 const MAX_DEPTH = 64
-/** Of one body, members of objects and elements of arrays alike. */
 const MAX_VALUES = 10_000
 const MAX_FAULTS = 100
 const MAX_NAME_LENGTH = 100
@@ -22,34 +21,33 @@ export type RawBody = { text: string; json: unknown }
 
 const declaredSize = (request: HonoRequest): number => Number(request.header('content-length') ?? 0)
 
-export function refuseLargeBody(request: HonoRequest, most = MAX_BODY_BYTES): void {
-  if (declaredSize(request) > most) throw fail('body_too_large')
+export function refuseLargeBody(request: HonoRequest, maxBytes = MAX_BODY_BYTES): void {
+  if (declaredSize(request) > maxBytes) throw fail('body_too_large')
 }
 
 type BeforeLarge = () => Promise<void> | undefined
 
-/** Reads the body, giving up as soon as it is too long. `beforeLarge` runs once, when the body is known to be large. */
+/** Stops as soon as the body is too long. `beforeLarge` runs once, as soon as the body is known to be large. */
 export async function readBytes(
   request: HonoRequest,
-  most = MAX_BODY_BYTES,
+  maxBytes = MAX_BODY_BYTES,
   beforeLarge?: BeforeLarge,
 ): Promise<Uint8Array<ArrayBuffer>> {
-  refuseLargeBody(request, most)
-  // Copied together as they come: kept apart, chunks of a byte each hold a hundred times their size.
+  refuseLargeBody(request, maxBytes)
+  // Copied into one buffer as they arrive: kept as chunks of a byte each, they would take a hundred times the memory.
   let bytes = new Uint8Array(INITIAL_BUFFER_BYTES)
   let size = 0
-  let asked = !beforeLarge
-  const ask = async () => {
-    asked = true
+  let isAllowed = !beforeLarge
+  const allowLarge = async () => {
+    isAllowed = true
     await beforeLarge?.()
   }
-  if (!asked && declaredSize(request) > LARGE_BYTES) await ask()
+  if (!isAllowed && declaredSize(request) > LARGE_BYTES) await allowLarge()
   try {
     for await (const chunk of (request.raw.body ?? []) as AsyncIterable<Uint8Array>) {
       size += chunk.byteLength
-      // Leaving the loop cancels the stream.
-      if (size > most) throw fail('body_too_large')
-      if (!asked && size > LARGE_BYTES) await ask()
+      if (size > maxBytes) throw fail('body_too_large')
+      if (!isAllowed && size > LARGE_BYTES) await allowLarge()
       if (size > bytes.byteLength) {
         const larger = new Uint8Array(Math.max(size, 2 * bytes.byteLength))
         larger.set(bytes)
@@ -63,10 +61,7 @@ export async function readBytes(
   return bytes.subarray(0, size)
 }
 
-/**
- * What a browser sends on behalf of another server: whatever is no text in it is no parameter that is looked for. It
- * comes without a key, and Node takes quadratic time to parse one: 1 MiB of `a&` would be 2.6 seconds.
- */
+/** Forms come without a key, so the limit is small: Node needs 2.6 seconds to parse 1 MiB of `a&`. */
 export const readForm = async (request: HonoRequest): Promise<URLSearchParams> =>
   new URLSearchParams(new TextDecoder().decode(await readBytes(request, LARGE_BYTES)))
 
@@ -81,21 +76,18 @@ export async function readBody(request: HonoRequest, beforeLarge?: BeforeLarge):
   }
 }
 
-/**
- * Validates path, query and body, adds to the faults found so far, and refuses them all together. Otherwise it is one input,
- * in which a path parameter wins over a member of its name.
- */
+/** Throws the faults of path, query and body together with those in `faults`. In the input, path parameters win. */
 export function validateInput(
   request: HonoRequest,
   sources: InputSchemas,
   text: string,
   faults: Fault[],
 ): Record<string, unknown> {
-  const parsed = (schema: z.ZodType | undefined, value: unknown, place: string): object => {
+  const parsePart = (schema: z.ZodType | undefined, value: unknown, place: string): object => {
     if (!schema || value === undefined) return {}
-    const odd = findInvalidValues(value, place)
-    faults.push(...odd)
-    if (odd.length > 0) return {}
+    const invalidValues = findInvalidValues(value, place)
+    faults.push(...invalidValues)
+    if (invalidValues.length > 0) return {}
     const result = schema.safeParse(value)
     if (result.success) return result.data as object
     for (const issue of result.error.issues) {
@@ -103,21 +95,21 @@ export function validateInput(
     }
     return {}
   }
-  const params = parsed(sources.params, request.param(), 'path')
-  const query = parsed(sources.query, request.query(), 'query')
-  const body = sources.body ? parsed(sources.body, parseJson(text, faults), 'body') : {}
+  const params = parsePart(sources.params, request.param(), 'path')
+  const query = parsePart(sources.query, request.query(), 'query')
+  const body = sources.body ? parsePart(sources.body, parseJson(text, faults), 'body') : {}
   if (faults.length > 0) throw invalidRequest(faults)
   return { ...query, ...body, ...params }
 }
 
 export function invalidRequest(faults: Fault[]): Failure {
   const errors = faults.slice(0, MAX_FAULTS).map(fault => ({ ...fault, loc: fault.loc.map(shortenName) }))
-  const named = errors.slice(0, 3).map(fault => `${fault.loc.join('.')}: ${fault.msg}`)
+  const first = errors.slice(0, 3).map(fault => `${fault.loc.join('.')}: ${fault.msg}`)
   const more = faults.length > 3 ? `; and ${faults.length - 3} more` : ''
-  return fail('invalid_request', { detail: `${named.join('; ')}${more}.`, errors })
+  return fail('invalid_request', { detail: `${first.join('; ')}${more}.`, errors })
 }
 
-/** A caller's own names are repeated with every fault: cut, so that an answer stays small. */
+/** Each fault repeats names that the client chose. They are cut, so that the response stays small. */
 const shortenName = (name: string | number) =>
   typeof name === 'string' && name.length > MAX_NAME_LENGTH ? `${name.slice(0, MAX_NAME_LENGTH).toWellFormed()}…` : name
 
@@ -131,45 +123,49 @@ function parseJson(text: string, faults: Fault[]): unknown {
   }
 }
 
-type Container = { value: object; name: string | number; above: Container | undefined; depth: number }
+type Container = { value: object; name: string | number; parent: Container | undefined; depth: number }
 
 /**
- * Finds values that JSON allows and a database or a client's number type does not, and bodies with too many values. It runs
- * before any schema and stops at its limits, so no schema meets a larger body. It walks without recursion, because depth is
- * one of the limits.
+ * Finds values that JSON allows but Postgres or JavaScript numbers do not, and bodies with too many values. It runs
+ * before any schema and stops at its limits, so no schema sees a larger body. It does not recurse, because depth is one
+ * of the limits.
  */
 function findInvalidValues(body: unknown, root: string): Fault[] {
   const faults: Fault[] = []
   const containers: Container[] = []
   let values = 0
-  const visit = (value: unknown, name: string | number, above?: Container): boolean => {
-    const odd = checkValue(value)
-    if (odd) faults.push({ type: odd[0], loc: faultPath(name, above), msg: odd[1] })
+  const visit = (value: unknown, name: string | number, parent?: Container): boolean => {
+    const fault = checkValue(value)
+    if (fault) faults.push({ type: fault[0], loc: faultPath(name, parent), msg: fault[1] })
     else if (typeof value === 'object' && value !== null)
-      containers.push({ value, name, above, depth: (above?.depth ?? 0) + 1 })
+      containers.push({ value, name, parent, depth: (parent?.depth ?? 0) + 1 })
     values += 1
     return values <= MAX_VALUES && faults.length < MAX_FAULTS
   }
   visit(body, root)
   for (let next = containers.pop(); next && faults.length < MAX_FAULTS; next = containers.pop()) {
-    const { value, name, above, depth } = next
+    const { value, name, parent, depth } = next
     if (depth > MAX_DEPTH) {
-      const loc = faultPath(name, above).slice(0, 4)
-      return [...faults, { type: 'too_deep', loc, msg: `is nested deeper than ${MAX_DEPTH}` }]
+      const loc = faultPath(name, parent).slice(0, 4)
+      return [...faults, { type: 'too_deep', loc, msg: `is nested deeper than ${MAX_DEPTH} levels` }]
     }
     if (Array.isArray(value)) {
       for (let i = 0; i < value.length; i++) if (!visit(value[i], i, next)) break
     } else {
       for (const key in value) {
         if (checkValue(key)) {
-          faults.push({ type: 'name_invalid', loc: faultPath(name, above), msg: 'has a member with an invalid name' })
+          faults.push({
+            type: 'name_invalid',
+            loc: faultPath(name, parent),
+            msg: 'has a member whose name contains a NUL character or a lone surrogate',
+          })
         } else if (!visit(value[key as keyof typeof value], key, next)) break
       }
     }
     if (values > MAX_VALUES)
       return [
         ...faults,
-        { type: 'too_many_values', loc: [root], msg: `has more than ${MAX_VALUES} values: send fewer` },
+        { type: 'too_many_values', loc: [root], msg: `has more than ${MAX_VALUES} values; send fewer` },
       ]
   }
   return faults
@@ -177,16 +173,16 @@ function findInvalidValues(body: unknown, root: string): Fault[] {
 
 function checkValue(value: unknown): [type: string, msg: string] | undefined {
   if (typeof value === 'string') {
-    if (value.includes('\0')) return ['nul_character', 'holds a NUL character']
-    if (!value.isWellFormed()) return ['lone_surrogate', 'holds a lone surrogate']
+    if (value.includes('\0')) return ['nul_character', 'contains a NUL character']
+    if (!value.isWellFormed()) return ['lone_surrogate', 'contains a lone surrogate']
   }
   if (typeof value === 'number' && Math.abs(value) > Number.MAX_SAFE_INTEGER)
-    return ['number_too_large', 'is a number past 2^53']
+    return ['number_too_large', 'is a number beyond 2^53']
   return undefined
 }
 
-function faultPath(name: string | number, above: Container | undefined): (string | number)[] {
+function faultPath(name: string | number, parent: Container | undefined): (string | number)[] {
   const path = [name]
-  for (let at = above; at; at = at.above) path.push(at.name)
+  for (let container = parent; container; container = container.parent) path.push(container.name)
   return path.reverse()
 }

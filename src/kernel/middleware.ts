@@ -1,4 +1,4 @@
-// What surrounds every request: its id, one line of log, headers, other origins, limits, and the one shape of errors.
+// The middleware of every request: id, log line, security headers, CORS, size of the head, and error responses.
 import type { Context, MiddlewareHandler, NotFoundHandler } from 'hono'
 import type { Config } from '../env.ts'
 import type { Code } from './codes.ts'
@@ -10,7 +10,6 @@ import type { AppEnv } from './routes.ts'
 const REQUEST_ID = /^[\w.:-]{1,128}$/
 const MAX_HEAD_LENGTH = 16 * 1024
 
-/** Pages have one of their own. */
 const CONTENT_SECURITY_POLICY = "default-src 'none'; frame-ancestors 'none'"
 const SECURITY_HEADERS = Object.entries({
   'Cross-Origin-Resource-Policy': 'cross-origin',
@@ -29,11 +28,11 @@ const ONE_DAY_SECONDS = '86400'
 export function wrapRequest(config: Config): MiddlewareHandler<AppEnv> {
   return async (c, proceed) => {
     const started = Date.now()
-    const given = c.req.header('X-Request-Id')
-    const requestId = given && REQUEST_ID.test(given) ? given : crypto.randomUUID()
+    const sentId = c.req.header('X-Request-Id')
+    const requestId = sentId && REQUEST_ID.test(sentId) ? sentId : crypto.randomUUID()
     c.set('requestId', requestId)
-    const seen: RequestInfo = {}
-    c.set('seen', seen)
+    const requestInfo: RequestInfo = {}
+    c.set('requestInfo', requestInfo)
     if (hasOversizedHead(c)) c.res = respondWithError(c, fail('headers_too_large'), config)
     else if (!isOurHost(config, c.req.url)) c.res = respondWithError(c, fail('host_unknown'), config)
     else await proceed()
@@ -41,8 +40,8 @@ export function wrapRequest(config: Config): MiddlewareHandler<AppEnv> {
     headers.set('X-Request-Id', requestId)
     if (!headers.has('Content-Security-Policy')) headers.set('Content-Security-Policy', CONTENT_SECURITY_POLICY)
     for (const [name, value] of SECURITY_HEADERS) headers.set(name, value)
-    setRateHeaders(headers, seen, config)
-    const { code, organization, tenant, actor } = seen
+    setRateHeaders(headers, requestInfo, config)
+    const { code, organization, tenant, actor } = requestInfo
     config.log({
       level: status >= 500 ? 'error' : 'info',
       request_id: requestId,
@@ -72,48 +71,47 @@ function setRateHeaders(headers: Headers, { rate, actor, code }: RequestInfo, { 
   else if (rate) headers.set('RateLimit', `"key";r=${rate.remaining};t=${rate.reset}`)
 }
 
-/** Written onto the finished answer: what Hono's own middleware sets ahead of it makes Hono wrap every answer again. */
+/** Sets headers on the finished response. Hono's own middleware sets them earlier, so that Hono copies the response. */
 export function cors(origins: string[]): MiddlewareHandler {
-  const everyone = origins.includes('*')
+  const isAnyOrigin = origins.includes('*')
   return async (c, proceed) => {
     if (c.req.method === 'OPTIONS') c.res = answerPreflight(c.req.header('Access-Control-Request-Headers'))
     else await proceed()
     const { headers } = c.res
     headers.append('Vary', 'Origin')
     const origin = c.req.header('Origin')
-    if (origin === undefined || !(everyone || origins.includes(origin))) return
-    headers.set('Access-Control-Allow-Origin', everyone ? '*' : origin)
+    if (origin === undefined || !(isAnyOrigin || origins.includes(origin))) return
+    headers.set('Access-Control-Allow-Origin', isAnyOrigin ? '*' : origin)
     headers.set('Access-Control-Expose-Headers', EXPOSED_HEADERS)
   }
 }
 
-function answerPreflight(wanted: string | undefined): Response {
+function answerPreflight(requestedHeaders: string | undefined): Response {
   const headers = new Headers({
     'Access-Control-Allow-Methods': ALLOWED_METHODS,
     'Access-Control-Max-Age': ONE_DAY_SECONDS,
   })
-  if (wanted !== undefined) {
-    headers.set('Access-Control-Allow-Headers', wanted)
+  if (requestedHeaders !== undefined) {
+    headers.set('Access-Control-Allow-Headers', requestedHeaders)
     headers.set('Vary', 'Access-Control-Request-Headers')
   }
   return new Response(null, { status: 204, headers })
 }
 
-/** Faults whose cause only the log may have. */
+/** The causes of these go to the log and never into a response. */
 const OPERATOR_FAULTS: Code[] = ['internal', 'not_configured', 'database_unavailable', 'storage_unavailable']
 
-/** Where a failure is told by something else than a problem, its cause is not to be lost either. */
+/** Exported for routes that answer a failure with a page. */
 export function logFailureCause(failure: Failure, requestId: string, config: Config): void {
   if (!OPERATOR_FAULTS.includes(failure.code)) return
   const { name, message, stack } = (failure.cause ?? failure) as Error
   config.log({ level: 'error', request_id: requestId, error: name, message, stack })
 }
 
-/** An unknown error is logged whole and answered with nothing but the request's id. */
 export function respondWithError(c: Context<AppEnv>, error: unknown, config: Config): Response {
   const failure = error instanceof Failure ? error : fail('internal', { cause: error })
   const { code } = failure
-  c.var.seen.code = code
+  c.var.requestInfo.code = code
   logFailureCause(failure, c.var.requestId, config)
   return problemResponse(failure, c.var.requestId, requestOrigin(config, c.req.url))
 }

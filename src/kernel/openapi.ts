@@ -1,4 +1,4 @@
-// The OpenAPI 3.1 document, made from the schemas that validate.
+// The OpenAPI 3.1 document, built from the schemas that validate requests.
 import * as z from 'zod'
 import { OAuthFetch } from '../protocol/wire.ts'
 import { codesWithStatus, listCodes, statusOf } from './codes.ts'
@@ -19,14 +19,13 @@ const INFO = {
   license: { name: 'MIT', identifier: 'MIT' },
 }
 
-/** The document's own route, which stands in it too. */
 export function documentRoutes(operations: Operation[]) {
   const answer = serveStaticPage('application/json', () =>
     JSON.stringify(buildOpenApi([...operations, ...routes.operations])),
   )
-  const routes = slice('Document', 'What the API says of itself.').get('/openapi.json', {
+  const routes = slice('Document', 'The description of this API.').get('/openapi.json', {
     id: 'openapi',
-    summary: 'This document',
+    summary: 'Get this document',
     reply: z.looseObject({}).meta({ id: 'OpenApi' }),
     open: answer,
   })
@@ -38,33 +37,33 @@ const Problem = z
     type: z.string(),
     title: z.string(),
     status: z.int(),
-    detail: z.string().meta({ description: 'One sentence that says what is wrong and what to do.' }),
-    code: z.string().meta({ description: 'A word of a closed set.' }),
+    detail: z.string().meta({ description: 'What is wrong and what to do.' }),
+    code: z.string().meta({ description: 'One of a closed set of codes.' }),
     request_id: z.string(),
     errors: z
       .array(z.object({ type: z.string(), loc: z.array(z.union([z.string(), z.int()])), msg: z.string() }))
       .optional()
-      .meta({ description: 'Every fault of the request.' }),
+      .meta({ description: 'All faults of the request.' }),
     trace: z
       .array(OAuthFetch)
       .optional()
-      .meta({ description: 'What foreign servers were asked before it came to this.' }),
+      .meta({ description: 'The requests to external servers that led to the error.' }),
   })
   .meta({ id: 'Problem' })
 
 const describeHeader = (description: string, type = 'string') => ({ description, schema: { type } })
 const HEADERS = {
-  ETag: describeHeader('The version; send it back in `If-Match`.'),
-  Link: describeHeader('The next page, on every page but the last.'),
-  Location: describeHeader('Where the new resource is.'),
-  'Idempotency-Replayed': describeHeader('`true` when this is the stored answer of an earlier request.'),
+  ETag: describeHeader('The version of the resource. Send it in `If-Match` to change the resource.'),
+  Link: describeHeader('The next page. Missing on the last page.'),
+  Location: describeHeader('The path of the new resource.'),
+  'Idempotency-Replayed': describeHeader('`true` when this is the stored response to an earlier request.'),
   'Retry-After': describeHeader('Seconds to wait.', 'integer'),
-  Allow: describeHeader('The methods that the path has.'),
+  Allow: describeHeader('The methods that the path supports.'),
 }
 
-const describeParameter = (name: string, where: string, description: string, schema: JsonObject) => ({
+const describeParameter = (name: string, location: string, description: string, schema: JsonObject) => ({
   name,
-  in: where,
+  in: location,
   description,
   required: false,
   schema,
@@ -72,7 +71,7 @@ const describeParameter = (name: string, where: string, description: string, sch
 const TENANT = describeParameter(
   'X-Tenant-Id',
   'header',
-  'The workspace to act in. A workspace key falls back to its own.',
+  'The workspace to act in. A workspace key uses its own by default.',
   {
     type: 'string',
     format: 'uuid',
@@ -81,21 +80,28 @@ const TENANT = describeParameter(
 const IDEMPOTENCY = describeParameter(
   'Idempotency-Key',
   'header',
-  'Repeating a request with the same key acts once and answers the same, for 24 hours.',
+  'For 24 hours, a repeated request with the same key has no second effect and returns the stored response.',
   { type: 'string', maxLength: 255 },
 )
-const IF_MATCH = describeParameter('If-Match', 'header', 'The `ETag` it must still have.', { type: 'string' })
+const IF_MATCH = describeParameter('If-Match', 'header', 'The `ETag` that the resource must still have.', {
+  type: 'string',
+})
 const PLAN_DIGEST = describeParameter(
   'Plan-Digest',
   'header',
-  'The `plan_digest` of the plan that this applies, and no other.',
+  'The `plan_digest` of the plan to apply. The request fails if the plan is stale.',
   {
     type: 'string',
   },
 )
-const IF_NONE_MATCH = describeParameter('If-None-Match', 'header', 'An `ETag` already known; 304 if it still holds.', {
-  type: 'string',
-})
+const IF_NONE_MATCH = describeParameter(
+  'If-None-Match',
+  'header',
+  'A known `ETag`. The response is 304 if the resource has not changed.',
+  {
+    type: 'string',
+  },
+)
 
 export function buildOpenApi(operations: Operation[]): OpenApiDocument {
   const schemas: JsonObject = {}
@@ -109,11 +115,11 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
     return toComponentRefs(root) as JsonObject
   }
 
-  const parametersOf = (schema: z.ZodObject | undefined, where: 'path' | 'query') =>
+  const parametersOf = (schema: z.ZodObject | undefined, location: 'path' | 'query') =>
     Object.entries(schema?.shape ?? {}).map(([name, member]) => {
       const { description, ...json } = schemaOf(member as z.ZodType, 'output')
-      const required = where === 'path' || !(member as z.ZodType).safeParse(undefined).success
-      return { name, in: where, required, ...(description ? { description } : {}), schema: json }
+      const required = location === 'path' || !(member as z.ZodType).safeParse(undefined).success
+      return { name, in: location, required, ...(description ? { description } : {}), schema: json }
     })
 
   const describe = (operation: Operation): JsonObject => {
@@ -135,7 +141,7 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
       ...(canUseIdempotencyKey(operation) && { 'Idempotency-Replayed': HEADERS['Idempotency-Replayed'] }),
     }
     const content = (...schemas: z.ZodType[]) => {
-      const [schema, ...others] = schemas.map(one => schemaOf(one, 'output'))
+      const [schema, ...others] = schemas.map(listed => schemaOf(listed, 'output'))
       return {
         content: { 'application/json': { schema: others.length > 0 ? { oneOf: [schema, ...others] } : schema } },
       }
@@ -163,20 +169,20 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
       }),
       responses: {
         [status]: {
-          description: 'Done.',
+          description: 'Success.',
           ...(Object.keys(headers).length > 0 && { headers }),
           ...(reply && content(reply, ...(variant && status === 200 ? [variant.reply] : []))),
           ...page,
         },
         ...(variant &&
           status !== 200 && { 200: { description: `With \`${variant.on}\`.`, ...content(variant.reply) } }),
-        ...(partial && { 207: { description: 'Some of it failed.', ...content(reply!) } }),
-        ...(versioned && reading && { 304: { description: 'It is what you have.' } }),
+        ...(partial && { 207: { description: 'A part of the request failed.', ...content(reply!) } }),
+        ...(versioned && reading && { 304: { description: 'The resource has not changed.' } }),
         ...Object.fromEntries(
           errorStatuses(operation).map(failure => [
             failure,
             page
-              ? { description: 'It says what went wrong.', content: { ...page.content, ...PROBLEM_CONTENT } }
+              ? { description: 'A page that describes the error.', content: { ...page.content, ...PROBLEM_CONTENT } }
               : { $ref: `#/components/responses/${failure}` },
           ]),
         ),
@@ -209,7 +215,6 @@ export function buildOpenApi(operations: Operation[]): OpenApiDocument {
   }
 }
 
-/** Every error status that an operation can answer with. */
 export function errorStatuses(operation: Operation): number[] {
   const { method, verb, query, params, body, versioned, errors = [] } = operation
   const statuses = [431, 500, ...errors.map(statusOf)]
@@ -234,15 +239,14 @@ function describeErrorStatus(status: number): JsonObject {
 
 const PROBLEM_CONTENT = { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } }
 
-/** Definitions that zod nests are components of the document. */
 function toComponentRefs(schema: unknown): unknown {
   if (Array.isArray(schema)) return schema.map(toComponentRefs)
   if (typeof schema !== 'object' || schema === null) return schema
   return Object.fromEntries(
     Object.entries(schema)
-      // zod repeats a component's name as `id`; a property of that name is an object and stays.
+      // zod repeats a component's name as `id`. A property with that name is an object and stays.
       .filter(([key, value]) => key !== 'id' || typeof value !== 'string')
-      // Answers grow: a client must not choke on a member it does not know.
+      // Responses get new members over time, and clients must ignore unknown ones.
       .filter(([key, value]) => key !== 'additionalProperties' || value !== false)
       .map(([key, value]) => [
         key,

@@ -1,10 +1,10 @@
-// The origin of the addresses that this installation gives. A Host header decides it on a development machine only.
+// The origin of this installation's URLs. Only on a development machine does the Host header decide it.
 import type { Config } from '../env.ts'
 import { LOOPBACK_HOST } from '../protocol/guarded-address.ts'
 
 type PublicUrlConfig = Pick<Config, 'publicUrl'>
 
-/** Without PUBLIC_URL, which only development may leave out, the host that was asked has to be this machine. */
+/** Without PUBLIC_URL, which only development may omit, the requested host must be this machine. */
 export const isOurHost = ({ publicUrl }: PublicUrlConfig, url: string): boolean =>
   publicUrl !== undefined || LOOPBACK_HOST.test(new URL(url).hostname)
 
@@ -13,6 +13,5 @@ export function requestOrigin(config: PublicUrlConfig, url: string): string {
   return isOurHost(config, url) ? new URL(url).origin : UNKNOWN_ORIGIN
 }
 
-/** For work that nobody asked for over HTTP. */
 export const configuredOrigin = ({ publicUrl }: PublicUrlConfig): string => publicUrl ?? UNKNOWN_ORIGIN
 const UNKNOWN_ORIGIN = 'https://slipway.invalid'

@@ -1,7 +1,6 @@
-// The closed set of permissions. Where one acts says whether a request must name a workspace.
-// `organization`: on the organisation, or on whichever of its workspaces the key may see. `workspace`: inside one workspace.
+// The closed set of permissions. A request for one of scope `workspace` must name a workspace; one of scope
+// `organization` acts on the organization or on any of its workspaces that the key has access to.
 
-/** What a role of scope `workspace` cannot hold. */
 const organizationOnly = {
   'organization:update': 'organization',
   'organization:manage-members': 'organization',
@@ -25,14 +24,14 @@ export const permissions = {
   'deployments:create': 'workspace',
   'deployments:read': 'workspace',
   'deployments:update': 'workspace',
-  // Beside `deployments:create` or `deployments:update`: install and build commands, sidecars and init containers.
+  // Required in addition, to change install and build commands, sidecars and init containers.
   'deployments:change-commands': 'workspace',
   'deployments:delete': 'workspace',
   'listeners:read': 'workspace',
   'listeners:create': 'workspace',
   'listeners:update': 'workspace',
   'listeners:delete': 'workspace',
-  // What an agent does for the listener that its key is bound to, which may be the platform's and have no workspace.
+  // Scope `organization`, because the listener of an agent's key may be the platform's and have no workspace.
   'listeners:sync': 'organization',
   'secrets:read': 'workspace',
   'integrations:manage': 'workspace',

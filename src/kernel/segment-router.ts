@@ -1,21 +1,21 @@
-// Which handlers a path has: a tree of its segments, in which a name goes before a parameter.
+// Router for Hono: a tree of path segments, in which a literal segment wins over a parameter.
 import { type Params, type Result, type Router, UnsupportedPathError } from 'hono/router'
 
 type RouteEntry<T> = { method: string; handler: T; names: string[] }
 class SegmentNode<T> {
-  readonly named = new Map<string, SegmentNode<T>>()
+  readonly literals = new Map<string, SegmentNode<T>>()
   readonly entries: RouteEntry<T>[] = []
   parameter: SegmentNode<T> | undefined
 }
 
-/** Of Hono's own routers, the quick one refuses a name beside a parameter, and the other searches anew for every request. */
+/** Hono's fast router does not allow a literal beside a parameter; its other one searches anew for each request. */
 export class SegmentRouter<T> implements Router<T> {
   readonly name = 'SegmentRouter'
   readonly #root = new SegmentNode<T>()
-  readonly #everywhere: [T, Params][] = []
+  readonly #onEveryPath: [T, Params][] = []
 
   add(method: string, path: string, handler: T): void {
-    if (path === '*' || path === '/*') return void this.#everywhere.push([handler, {}])
+    if (path === '*' || path === '/*') return void this.#onEveryPath.push([handler, {}])
     if (path.includes('*')) throw new UnsupportedPathError(path)
     const names: string[] = []
     let node = this.#root
@@ -25,9 +25,9 @@ export class SegmentRouter<T> implements Router<T> {
         node.parameter ??= new SegmentNode()
         node = node.parameter
       } else {
-        const named = node.named.get(segment) ?? new SegmentNode()
-        node.named.set(segment, named)
-        node = named
+        const literal = node.literals.get(segment) ?? new SegmentNode()
+        node.literals.set(segment, literal)
+        node = literal
       }
     }
     node.entries.push({ method, handler, names })
@@ -36,7 +36,7 @@ export class SegmentRouter<T> implements Router<T> {
   match(method: string, path: string): Result<T> {
     const values: string[] = []
     const found = findNode(this.#root, path.split('/'), 0, values)
-    const handlers = [...this.#everywhere]
+    const handlers = [...this.#onEveryPath]
     for (const entry of found?.entries ?? []) {
       if (entry.method !== method && entry.method !== 'ALL') continue
       const params: Params = {}
@@ -47,7 +47,7 @@ export class SegmentRouter<T> implements Router<T> {
   }
 }
 
-/** An empty segment is no value. What is dead behind a name may live behind a parameter. */
+/** Tries the literal first, then the parameter. An empty segment is no value of a parameter. */
 function findNode<T>(
   node: SegmentNode<T>,
   segments: string[],
@@ -56,12 +56,12 @@ function findNode<T>(
 ): SegmentNode<T> | undefined {
   if (at === segments.length) return node.entries.length > 0 ? node : undefined
   const segment = segments[at]!
-  const named = node.named.get(segment)
-  const found = named && findNode(named, segments, at + 1, values)
+  const literal = node.literals.get(segment)
+  const found = literal && findNode(literal, segments, at + 1, values)
   if (found || segment === '' || !node.parameter) return found
-  const taken = values.length
+  const valueCount = values.length
   values.push(segment)
-  const behind = findNode(node.parameter, segments, at + 1, values)
-  if (!behind) values.length = taken
-  return behind
+  const foundByParameter = findNode(node.parameter, segments, at + 1, values)
+  if (!foundByParameter) values.length = valueCount
+  return foundByParameter
 }

@@ -1,52 +1,57 @@
-// Statements: their text is written once for each shape, and how their rows are read is decided with it.
+// Statements: SQL text that is compiled once for each shape of its input, with the reader of its rows.
 import { Column, fillPlaceholders, is, type Placeholder, SQL, sql } from 'drizzle-orm'
 import { PgDialect } from 'drizzle-orm/pg-core'
 
 export type Row = unknown[]
 export type Statement<T> = { sql: string; params: unknown[]; read(rows: Row[]): T[] }
-/** A statement of Drizzle's builder, SQL whose rows come back as they are, or one that is written already. */
 export type Query<T> = PromiseLike<T[]> | SQL<T> | Statement<T>
 
-/** What stands for the members of an input while a statement is written: those that are given, and no values. */
+export type Trip = (statements: Query<unknown>[]) => Promise<unknown[][]>
+/** Trips by the app's login, and by the system's, which row-level security does not confine to one workspace. */
+export type Database = Trip & { asSystem: Trip }
+
+/** Stands in for the members of an input that are set while a statement is compiled, without their values. */
 export type Placeholders<Input> = {
   [Name in keyof Input]: PlaceholderFor<NonNullable<Input[Name]>> | (undefined & Input[Name])
 }
 type PlaceholderFor<Value> = Value extends string | number | boolean | unknown[] ? Placeholder : Placeholders<Value>
 
 /**
- * Building the text anew is what a read would spend most of its own JavaScript on. So a statement that is asked for often is written once
- * for every set of members that are given, and a request brings only their values.
+ * Caches one compiled statement for every set of members that are set, so a request only fills in values. Building the
+ * SQL text would otherwise take most of the JavaScript time of a read.
  */
-export function prepareStatement<Input extends object, T>(write: (given: Placeholders<Input>) => Query<T>) {
-  const written = new Map<string, Statement<T>>()
+export function prepareStatement<Input extends object, T>(build: (placeholders: Placeholders<Input>) => Query<T>) {
+  const cache = new Map<string, Statement<T>>()
   return (input: Input): Statement<T> => {
     const values = flattenInput(input)
     const shape = Object.keys(values).join()
-    const made = written.get(shape) ?? compileQuery(write(toPlaceholders(input)))
-    written.set(shape, made)
-    return { ...made, params: fillPlaceholders(made.params, values) }
+    const compiled = cache.get(shape) ?? compileQuery(build(toPlaceholders(input)))
+    cache.set(shape, compiled)
+    return { ...compiled, params: fillPlaceholders(compiled.params, values) }
   }
 }
 
-/** An array and an instance are values. */
+/** Arrays and instances of classes count as values. */
 const isNested = (value: unknown): value is object =>
   typeof value === 'object' && value !== null && [Object.prototype, null].includes(Object.getPrototypeOf(value))
 
 function flattenInput(input: object, into: Record<string, unknown> = {}, path = ''): Record<string, unknown> {
   for (const [name, value] of Object.entries(input)) {
     if (value === undefined) continue
-    const place = isNested(value) ? `${path}${name}.` : path + name
-    into[place] = value
-    if (isNested(value)) flattenInput(value, into, place)
+    const key = isNested(value) ? `${path}${name}.` : path + name
+    into[key] = value
+    if (isNested(value)) flattenInput(value, into, key)
   }
   return into
 }
 
 function toPlaceholders<Input extends object>(input: Input, path = ''): Placeholders<Input> {
   const members = Object.entries(input).filter(([, value]) => value !== undefined)
-  const stand = (name: string, value: unknown) =>
+  const toPlaceholder = (name: string, value: unknown) =>
     isNested(value) ? toPlaceholders(value, `${name}.`) : sql.placeholder(name)
-  return Object.fromEntries(members.map(([name, value]) => [name, stand(path + name, value)])) as Placeholders<Input>
+  return Object.fromEntries(
+    members.map(([name, value]) => [name, toPlaceholder(path + name, value)]),
+  ) as Placeholders<Input>
 }
 
 type SelectedField = { path: string[]; field: unknown }
@@ -62,28 +67,28 @@ const dialect = new PgDialect()
 export function compileQuery<T>(query: Query<T>): Statement<T> {
   if ('read' in query) return query
   if (is(query, SQL)) return { ...dialect.sqlToQuery(query), read: rows => rows as T[] }
-  const built = (query as unknown as DrizzleQuery)._prepare()
-  const { fields } = built
+  const prepared = (query as unknown as DrizzleQuery)._prepare()
+  const { fields } = prepared
   const isFlat = fields?.every(({ path, field }) => path.length === 1 && is(field, Column))
-  const read = isFlat ? createRowReader(fields!) : (rows: Row[]) => built.mapResult({ rows })
-  return { ...built.getQuery(), read: read as Statement<T>['read'] }
+  const read = isFlat ? createRowReader(fields!) : (rows: Row[]) => prepared.mapResult({ rows })
+  return { ...prepared.getQuery(), read: read as Statement<T>['read'] }
 }
 
-/** Of one table's columns: which of them need more than their text is known before the rows are. */
+/** Faster than Drizzle's own reader: which columns need decoding is decided once and not for each row. */
 function createRowReader(fields: SelectedField[]): (rows: Row[]) => unknown[] {
   const columns = fields.map(({ path, field }) => {
     const column = field as Column
-    const plain = column.mapFromDriverValue === Column.prototype.mapFromDriverValue
-    return { name: path[0]!, decoded: plain ? undefined : (value: unknown) => column.mapFromDriverValue(value) }
+    const isText = column.mapFromDriverValue === Column.prototype.mapFromDriverValue
+    return { name: path[0]!, decode: isText ? undefined : (value: unknown) => column.mapFromDriverValue(value) }
   })
   return rows =>
     rows.map(row => {
-      const made: Record<string, unknown> = {}
+      const record: Record<string, unknown> = {}
       for (let i = 0; i < columns.length; i++) {
-        const { name, decoded } = columns[i]!
+        const { name, decode } = columns[i]!
         const value = row[i]
-        made[name] = decoded === undefined || value === null ? value : decoded(value)
+        record[name] = decode === undefined || value === null ? value : decode(value)
       }
-      return made
+      return record
     })
 }

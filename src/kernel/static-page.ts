@@ -1,24 +1,23 @@
-// Answers that stay the same until the next release: rendered, encoded and digested once for each app, and
-// revalidated by ETag.
+// Pages that stay the same until the next release: rendered once, then revalidated by ETag.
 import type { Context } from 'hono'
 import { sha256 } from './digest.ts'
 import { matchesEtag } from './etag.ts'
 
 type RenderedPage = { bytes: Uint8Array<ArrayBuffer>; tag: string }
 
-/** Asked for again each time, so that a page never meets the script of another release. */
+/** `no-cache`: browsers revalidate each time, so that a page never gets the script of another release. */
 export function serveStaticPage(
   type: string,
   render: () => string | Promise<string>,
   headers: Record<string, string> = {},
 ) {
   let rendered: Promise<RenderedPage> | undefined
-  const once = async (): Promise<RenderedPage> => {
+  const renderOnce = async (): Promise<RenderedPage> => {
     const bytes = new TextEncoder().encode(await render())
     return { bytes, tag: `"${sha256().update(bytes).digest('hex')}"` }
   }
   return async (c: Context): Promise<Response> => {
-    rendered ??= once()
+    rendered ??= renderOnce()
     const { bytes, tag } = await rendered
     const cached = { ...headers, ETag: tag, 'Cache-Control': 'no-cache' }
     if (matchesEtag(c.req.header('If-None-Match'), tag)) return c.body(null, 304, cached)

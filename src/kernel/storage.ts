@@ -1,6 +1,5 @@
-// Where archives are kept, and how they come into a bucket: written as they arrive.
-import type { Config, Storage } from '../env.ts'
-import { openS3Bucket } from './s3.ts'
+// Storage of source archives in a bucket: an archive is uploaded part by part while it streams in.
+import type { Storage } from '../env.ts'
 
 type Part = { partNumber: number; etag: string }
 type Multipart = {
@@ -8,23 +7,16 @@ type Multipart = {
   complete(parts: Part[]): Promise<unknown>
   abort(): Promise<void>
 }
-/** R2's binding, as far as we use it. */
 export type Bucket = {
   createMultipartUpload(path: string): Promise<Multipart>
   get(path: string): Promise<{ body: ReadableStream<Uint8Array> } | null>
   delete(paths: string[]): Promise<void>
 }
 
-/** R2 wants parts of at least 5 MiB and of one size, and takes no stream of unknown length: one part at a time is in memory. */
+/** R2 needs parts of equal size, at least 5 MiB each, and takes no stream of unknown length. */
 const PART_BYTES = 8 * 1024 * 1024
 
-/** What the log says where archives are asked for and there is none. */
-export const MISSING_STORAGE =
-  'There is no storage of archives: UPLOADS is not bound, and UPLOADS_S3_ENDPOINT is not set.'
-
-/** In the S3 store that the settings name, or where the host keeps them: in its bucket, in a folder, or nowhere. */
-export const chooseStorage = ({ s3, uploads }: Pick<Config, 's3' | 'uploads'>): Storage | undefined =>
-  s3 ? createBucketStorage(openS3Bucket(s3)) : uploads
+export const MISSING_STORAGE = 'No archive storage: UPLOADS is not bound and UPLOADS_S3_ENDPOINT is not set.'
 
 export const createBucketStorage = (bucket: Bucket): Storage => ({
   async put(path, body) {
@@ -34,7 +26,7 @@ export const createBucketStorage = (bucket: Bucket): Storage => ({
       for await (const part of splitIntoParts(body)) parts.push(await upload.uploadPart(parts.length + 1, part))
       await upload.complete(parts)
     } catch (error) {
-      // What this leaves behind, the bucket's own rule for unfinished uploads takes.
+      // If this fails too, the bucket's lifecycle rule removes the unfinished upload.
       await upload.abort().catch(() => {})
       throw error
     }

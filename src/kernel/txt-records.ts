@@ -1,14 +1,12 @@
-// TXT records of DNS, looked up within limits.
+// Lookup of TXT records in DNS, with limits on time and count.
 import { Resolver } from 'node:dns/promises'
 import type { Config } from '../env.ts'
 import { fail } from './errors.ts'
 
 const LOOKUP_MS = 5000
 const MAX_RECORDS = 100
-/** What DNS answers where there is no such record. */
 const NOT_FOUND_CODES = ['ENOTFOUND', 'ENODATA']
 
-/** Through these servers, `address:port`, or through those of the system. */
 export const createTxtResolver =
   (servers?: string[]): NonNullable<Config['resolveTxt']> =>
   name => {
@@ -17,12 +15,12 @@ export const createTxtResolver =
     return resolver.resolveTxt(name)
   }
 
-/** Their texts; none where the record does not exist. Throws `upstream_timeout` or `upstream_error`. */
+/** Returns an empty list for a name without records. Throws `upstream_timeout` or `upstream_error`. */
 export async function lookUpTxtRecords({ resolveTxt = createTxtResolver() }: Pick<Config, 'resolveTxt'>, name: string) {
-  const late = Promise.withResolvers<never>()
-  const timer = setTimeout(() => late.reject(fail('upstream_timeout', { about: `DNS: ${name}` })), LOOKUP_MS)
+  const timeout = Promise.withResolvers<never>()
+  const timer = setTimeout(() => timeout.reject(fail('upstream_timeout', { about: `DNS: ${name}` })), LOOKUP_MS)
   try {
-    const records = await Promise.race([resolveTxt(name), late.promise])
+    const records = await Promise.race([resolveTxt(name), timeout.promise])
     return records.slice(0, MAX_RECORDS).map(chunks => chunks.join(''))
   } catch (error) {
     const code = (error as { code?: string }).code ?? ''

@@ -1,4 +1,4 @@
-// Work that goes on after the answer: the platform keeps the request alive for it, or else this process remembers it until it is done.
+// Work that goes on after the response: Workers keep the request alive for it, Node keeps a list until it is done.
 import type { Context } from 'hono'
 
 const pendingWork = new Set<Promise<unknown>>()
@@ -7,13 +7,13 @@ export function waitUntil(c: Context, work: Promise<unknown>): void {
   try {
     c.executionCtx.waitUntil(work)
   } catch {
-    // Where there is no such context, Hono throws.
-    const done = work.catch(() => {}).finally(() => pendingWork.delete(done))
-    pendingWork.add(done)
+    // Hono throws where there is no execution context.
+    const pending = work.catch(() => {}).finally(() => pendingWork.delete(pending))
+    pendingWork.add(pending)
   }
 }
 
-/** Until all of it is done, what it begins besides included. */
+/** Also waits for the work that pending work starts. */
 export async function finishPendingWork(): Promise<void> {
   while (pendingWork.size > 0) await Promise.all(pendingWork)
 }

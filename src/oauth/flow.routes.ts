@@ -57,7 +57,7 @@ const callbackHandler =
         ({ failure }) => failure,
       )
       .catch(asFailedResult)
-    if (result.failure) c.get('seen').code = result.failure
+    if (result.failure) c.get('requestInfo').code = result.failure
     const status = result.failure === null ? 200 : statusOf(result.failure)
     return c.body(callbackPage(result), status as 200, headers)
   }

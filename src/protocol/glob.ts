@@ -1,15 +1,12 @@
-// Matches glob patterns in time proportional to pattern times text, whoever wrote them. Pure.
+// Glob matching in time proportional to pattern times text, so that a hostile pattern is harmless (pure).
 
-/** Accepts one item, or with `matchMany` any number of them. */
+/** Accepts one item, or any number of items if `many`. */
 export type GlobStep<Item> = { many: boolean; accepts: (item: Item) => boolean }
 
 export const matchOne = <Item>(accepts: (item: Item) => boolean): GlobStep<Item> => ({ many: false, accepts })
 export const matchMany = <Item>(accepts: (item: Item) => boolean): GlobStep<Item> => ({ many: true, accepts })
 
-/**
- * Follows every position the pattern can be at, one item after the other, so it never goes back. With `prefix` it is
- * enough that the pattern matches the first item or the first few.
- */
+/** Tracks all possible positions, so it never backtracks. With `prefix`, matching the first items is enough. */
 export function matchesGlob<Item>(steps: GlobStep<Item>[], items: Item[], { prefix = false } = {}): boolean {
   let positions = addSkippedPositions(steps, [0])
   for (const item of items) {
@@ -25,7 +22,7 @@ export function matchesGlob<Item>(steps: GlobStep<Item>[], items: Item[], { pref
   return positions.at(-1) === steps.length
 }
 
-/** A step for many items can also take none. Positions come and go in ascending order, each once. */
+/** A step for many items can also match none. Positions are unique and in ascending order. */
 function addSkippedPositions<Item>(steps: GlobStep<Item>[], positions: number[]): number[] {
   const reached: number[] = []
   for (const position of positions) {

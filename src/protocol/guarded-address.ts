@@ -1,18 +1,18 @@
-// Which addresses may be fetched at all, judged by what is written: their scheme, host and port (pure).
+// Which URLs may be fetched, judged by their scheme, host and port as written (pure).
 
 type UrlPolicy = { publicUrl: string | undefined; allowLoopback: boolean }
 
 const MAX_URL_LENGTH = 2048
 const MAX_HOST_LENGTH = 253
 const HOST_NAME = /^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)+$/
-/** The URL parser has made four parts of every other spelling of an IPv4 address; that it did is not relied on. */
+/** Covers other spellings of IPv4 addresses too, although the URL parser should have normalized them. */
 const IP_LITERAL = /^\[|(^|\.)(\d+|0x[0-9a-f]*)$/
 export const LOOPBACK_HOST = /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/
-/** Names that are nobody's in public, and those that local networks are known to answer to. */
+/** Reserved names, and names that local networks commonly use. */
 const NON_PUBLIC_NAME =
   /(^|\.)(localhost|local|internal|arpa|test|invalid|onion|alt|localdomain|lan|home|corp|intranet|private|svc)$/
-/** `new URL` would drop these from within an address, or read them as something else. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+/** `new URL` drops or reinterprets these characters, which would disguise the address. */
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern looks for control characters
 const DISGUISING_CHARACTER = /[\u0000-\u0020\u007f-\u00a0\\]/
 
 export type UrlVerdict = { url: URL; refusal?: undefined } | { url?: URL; refusal: string }
@@ -20,12 +20,11 @@ export type UrlVerdict = { url: URL; refusal?: undefined } | { url?: URL; refusa
 const hostWithoutDot = (url: URL): string => url.hostname.replace(/\.$/, '')
 const portOf = ({ port, protocol }: URL): string => port || (protocol === 'https:' ? '443' : '80')
 
-/** The address as it will be fetched (no fragment, no trailing dot), or why it will not be. */
 export function judgeUrl(policy: UrlPolicy, origin: string, text: string): UrlVerdict {
   if (text.length > MAX_URL_LENGTH) return { refusal: `the address is longer than ${MAX_URL_LENGTH} characters` }
   if (DISGUISING_CHARACTER.test(text))
-    return { refusal: 'the address has spaces, control characters or backslashes in it' }
-  if (!URL.canParse(text)) return { refusal: 'that is no address' }
+    return { refusal: 'the address contains spaces, control characters or backslashes' }
+  if (!URL.canParse(text)) return { refusal: 'it is not a valid URL' }
   const url = new URL(text)
   url.hash = ''
   if (url.protocol === 'https:' || url.protocol === 'http:') url.hostname = hostWithoutDot(url)
@@ -35,19 +34,19 @@ export function judgeUrl(policy: UrlPolicy, origin: string, text: string): UrlVe
 
 function findRefusal({ publicUrl, allowLoopback }: UrlPolicy, origin: string, url: URL): string | undefined {
   if (url.protocol !== 'https:' && url.protocol !== 'http:') return 'it is not `https`'
-  if (url.username || url.password) return 'a user name or password stands in it'
-  if (url.port && Number(url.port) < 1024) return 'ports below 1024 other than 443 are not fetched'
-  const own = [origin, publicUrl].flatMap(one => (one && URL.canParse(one) ? [new URL(one)] : []))
+  if (url.username || url.password) return 'it contains a user name or password'
+  if (url.port && Number(url.port) < 1024) return 'ports below 1024 other than 443 are not allowed'
+  const ownUrls = [origin, publicUrl].flatMap(text => (text && URL.canParse(text) ? [new URL(text)] : []))
   if (allowLoopback && LOOPBACK_HOST.test(url.hostname)) {
-    // On one machine every name of it is the same host, and only the port tells who it is.
-    const ours = own.some(one => LOOPBACK_HOST.test(hostWithoutDot(one)) && portOf(one) === portOf(url))
-    return ours ? 'it is this installation' : undefined
+    // All loopback names are the same host, so the port decides whether it is this installation.
+    const isOwn = ownUrls.some(ownUrl => LOOPBACK_HOST.test(hostWithoutDot(ownUrl)) && portOf(ownUrl) === portOf(url))
+    return isOwn ? 'it is the address of this installation' : undefined
   }
   if (url.protocol !== 'https:') return 'it is not `https`'
-  if (IP_LITERAL.test(url.hostname)) return 'it names an IP address instead of a host'
-  if (!url.hostname.includes('.')) return 'its host is a single word, which is no public name'
+  if (IP_LITERAL.test(url.hostname)) return 'it contains an IP address instead of a host name'
+  if (!url.hostname.includes('.')) return 'its host is a single word and not a public name'
   if (NON_PUBLIC_NAME.test(url.hostname)) return 'its host is not a public name'
-  if (url.hostname.length > MAX_HOST_LENGTH || !HOST_NAME.test(url.hostname)) return 'its host is no valid name'
-  if (own.some(one => hostWithoutDot(one) === url.hostname)) return 'it is this installation'
+  if (url.hostname.length > MAX_HOST_LENGTH || !HOST_NAME.test(url.hostname)) return 'its host is not a valid name'
+  if (ownUrls.some(ownUrl => hostWithoutDot(ownUrl) === url.hostname)) return 'it is the address of this installation'
   return undefined
 }

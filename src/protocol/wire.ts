@@ -1,65 +1,59 @@
-// What every slice's schemas are made of. Only zod, so that programs outside the app can import it.
+// Building blocks of all schemas. It imports only zod, so that the agent can use it too.
 import * as z from 'zod'
 
-/** A text of bounded length. Nothing that follows, a pattern least of all, looks at a longer one. */
-export const boundedText = (most: number, error?: string) =>
-  z.string(error === undefined ? {} : { error }).max(most, { abort: true, ...(error !== undefined && { error }) })
+/** A text of bounded length. A longer one is refused before any later check, such as a pattern, reads it. */
+export const boundedText = (maxLength: number, error?: string) =>
+  z.string(error === undefined ? {} : { error }).max(maxLength, { abort: true, ...(error !== undefined && { error }) })
 
-/** Zod parses every element before it looks at how many there are, so they are counted here first. */
-const limitCount = (origin: 'array' | 'record', most: number, countOf: (value: unknown) => number, empty: unknown) =>
+/** Counts elements before zod parses them: zod itself checks the count only after it has parsed all of them. */
+const limitCount = (origin: 'array' | 'record', max: number, countOf: (value: unknown) => number, empty: unknown) =>
   z.transform((value, check) => {
-    if (countOf(value) <= most) return value
-    check.issues.push({ code: 'too_big', origin, maximum: most, inclusive: true, input: value })
+    if (countOf(value) <= max) return value
+    check.issues.push({ code: 'too_big', origin, maximum: max, inclusive: true, input: value })
     return empty
   })
 
-/** An array of at most `most` elements. A longer one is refused before any of them is parsed. */
-export const arrayOf = <Item extends z.ZodType>(item: Item, most: number, least = 0) => {
-  const whole = z.array(item).max(most)
+export const arrayOf = <Item extends z.ZodType>(item: Item, max: number, min = 0) => {
+  const array = z.array(item).max(max)
   const lengthOf = (value: unknown) => (Array.isArray(value) ? value.length : 0)
-  return z.pipe(limitCount('array', most, lengthOf, []), least === 0 ? whole : whole.min(least))
+  return z.pipe(limitCount('array', max, lengthOf, []), min === 0 ? array : array.min(min))
 }
 
-/** A record of at most `most` members. A larger one is refused before any of them is parsed. */
 export const recordOf = <Key extends z.core.$ZodRecordKey, Value extends z.ZodType>(
   key: Key,
   value: Value,
-  most: number,
+  max: number,
 ) => {
-  const sizeOf = (one: unknown) => (typeof one === 'object' && one !== null ? Object.keys(one).length : 0)
-  return z.pipe(limitCount('record', most, sizeOf, {}), z.record(key, value)).meta({ maxProperties: most })
+  const sizeOf = (input: unknown) => (typeof input === 'object' && input !== null ? Object.keys(input).length : 0)
+  return z.pipe(limitCount('record', max, sizeOf, {}), z.record(key, value)).meta({ maxProperties: max })
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i
 
-export const Uuid = boundedText(36, 'needs to be a UUID')
-  .regex(UUID, { error: 'needs to be a UUID' })
+export const Uuid = boundedText(36, 'must be a UUID')
+  .regex(UUID, { error: 'must be a UUID' })
   .toLowerCase()
   .meta({ format: 'uuid' })
-/** Years that both Postgres and JavaScript write with four digits; to the millisecond, as the wire tells it. */
-export const Instant = boundedText(512, 'needs to be an ISO 8601 date-time')
-  .check(z.iso.datetime({ offset: true, error: 'needs to be an ISO 8601 date-time', abort: true }))
+/** Limited to years that Postgres and JavaScript both write with four digits. Normalized to UTC and milliseconds. */
+export const Instant = boundedText(512, 'must be an ISO 8601 date-time')
+  .check(z.iso.datetime({ offset: true, error: 'must be an ISO 8601 date-time', abort: true }))
   .refine(text => Date.parse(text) >= 0 && Date.parse(text) < Date.UTC(10_000), {
-    error: 'needs to lie between the years 1970 and 9999',
+    error: 'must be between the years 1970 and 9999',
     abort: true,
   })
   .overwrite(text => new Date(text).toISOString())
 
-/** A whole number in a query string, where everything is text. */
 export const parseWholeNumber = (text: unknown): unknown =>
   typeof text === 'string' && /^-?\d{1,15}$/.test(text) ? Number(text) : text
 
-/** True or false in a query string. Some clients write it with a capital. */
 export const parseBoolean = (text: unknown): unknown =>
   typeof text === 'string' && /^(true|false)$/i.test(text) ? text.toLowerCase() === 'true' : text
 
-/** An empty value in a query string is as good as none. */
 export const emptyAsAbsent = (text: unknown): unknown => (text === '' ? undefined : text)
 
-/** Where a page ended: the last row's time and id, opaque to whoever carries it. */
+/** The time and id of the last row of a page. Opaque to clients. */
 type Cursor = { at: string; id: string }
 
-/** A time as Postgres writes it in whatever time zone it is set to, and an id. */
 const CURSOR = /^(\d{4}-\d\d-\d\d) ([\d:]{8}(?:\.\d{1,6})?[+-]\d\d)(:\d\d)?~(.+)$/
 
 const CursorText = z
@@ -69,39 +63,38 @@ const CursorText = z
     const [, day, time, minutes = ':00', id] = CURSOR.exec(Buffer.from(text, 'base64url').toString()) ?? []
     const at = `${day}T${time}${minutes}`
     if (Instant.safeParse(at).success && Uuid.safeParse(id).success) return { at, id: id! }
-    check.addIssue({ code: 'custom', message: 'is not a cursor that a `Link` offered' })
+    check.addIssue({ code: 'custom', message: 'is not a cursor from a `Link` header' })
     return z.NEVER
   })
 
 export const Page = z.object({
   limit: z
     .preprocess(parseWholeNumber, z.int().min(1).max(100).default(20))
-    .meta({ description: 'The most to return.' }),
+    .meta({ description: 'The maximum number of resources to return.' }),
   offset: z
     .preprocess(parseWholeNumber, z.int().min(0).default(0))
-    .meta({ description: 'How many to pass over: the `offset` of the previous answer.' }),
+    .meta({ description: 'The number of resources to skip: the `offset` of the previous response.' }),
   cursor: CursorText.optional().meta({
     type: 'string',
-    description: 'From the previous answer’s `Link`; it takes the place of `offset`.',
+    description: 'From the `Link` header of the previous response. Replaces `offset`.',
   }),
 })
 export type Page = z.output<typeof Page>
 
-/** One request to a foreign server, as whoever caused it may know of it. */
 export const OAuthFetch = z
   .object({
     stage: z.string(),
     method: z.string(),
-    url: z.string().meta({ description: 'Without its query.' }),
+    url: z.string().meta({ description: 'The URL without its query.' }),
     status: z.int().nullable(),
-    outcome: z.string().nullable().meta({ description: 'The error’s code, if it came to one.' }),
+    outcome: z.string().nullable().meta({ description: 'The code of the error, if the request failed.' }),
     ms: z.number(),
   })
-  .meta({ id: 'OAuthFetch', description: 'One request to a foreign server, without bodies and secrets.' })
+  .meta({ id: 'OAuthFetch', description: 'One request to an external server, without bodies and secrets.' })
 export type OAuthFetch = z.output<typeof OAuthFetch>
 
 export const listOf = <Item extends z.ZodType>(item: Item) =>
   z.object({
     resources: z.array(item),
-    offset: z.int().meta({ description: 'Pass it as `offset` to get the next page.' }),
+    offset: z.int().meta({ description: 'The `offset` of the next page.' }),
   })

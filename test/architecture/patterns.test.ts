@@ -9,8 +9,8 @@ const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(pat
 const found = files.map(file => ({ file, ...findPatterns(readFileSync(join(src, file), 'utf8')) }))
 const slow = (source: string) => findPatterns(source).literals.map(explainSlowness)
 
-/** What they make patterns of is their own, and `request-bounds.test.ts` judges those of the schemas. */
-const MAKE_PATTERNS = ['agent/redaction/redact-paths.ts', 'protocol/kubernetes.schema.ts']
+/** They build patterns from their own constants. `request-bounds.test.ts` checks those of the schemas. */
+const PATTERN_BUILDERS = ['agent/redaction/redact-paths.ts', 'protocol/kubernetes.schema.ts']
 
 describe('regular expressions', () => {
   it('match in linear time', () => {
@@ -22,12 +22,12 @@ describe('regular expressions', () => {
     expect(refused).toEqual([])
   }, 120_000)
 
-  it('are literals, so that they can be judged', () => {
-    expect(found.filter(({ dynamic }) => dynamic > 0).map(({ file }) => file)).toEqual(MAKE_PATTERNS)
+  it('are literals, so that this test can check them', () => {
+    expect(found.filter(({ dynamic }) => dynamic > 0).map(({ file }) => file)).toEqual(PATTERN_BUILDERS)
   })
 })
 
-describe('the judgement', () => {
+describe('the check of patterns', () => {
   it.each([
     ['a row at the end of a text, searched from each of its places', 'x.replace(/-+$/, "")'],
     ['white space before and after what may be white space', 'const A = /^a\\s+[a-z\\s]+b$/'],
@@ -38,7 +38,7 @@ describe('the judgement', () => {
   })
 
   it.each(['new RegExp(a)', 'RegExp(a)', 'globalThis.RegExp("a")', 'a.match("a+$")', 'a.search(`b`)'])(
-    'finds that %s makes a pattern',
+    'finds that %s builds a pattern',
     source => expect(findPatterns(source).dynamic).toBe(1),
   )
 })

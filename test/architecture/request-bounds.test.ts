@@ -1,4 +1,4 @@
-// No schema of what others send looks at more than a bounded part of it before it refuses it.
+// Every schema for input from outside refuses it after reading a bounded part of it.
 import { describe, expect, it } from 'vitest'
 import * as z from 'zod'
 import { RuntimeConfiguration } from '../../src/agent/builds/runtime.schema.ts'
@@ -28,8 +28,8 @@ it.each([
   ...schemasIn(hosts),
   ...schemasIn(documents),
   ['RuntimeConfiguration', RuntimeConfiguration] as const,
-])('%s, which a git host, an OAuth server or a repository sends, is bounded', (_, schema) => {
-  // They cut what is too long before they look at it.
+])('%s, from a git host, an OAuth server or a repository, is bounded', (_, schema) => {
+  // These schemas truncate long texts before they check them.
   expect(findUnbounded(schema).filter(fault => !fault.includes('turns a text'))).toEqual([])
 })
 
@@ -40,7 +40,7 @@ it('the settings of a cluster match in linear time', () => {
   expect(slow).toEqual([])
 }, 120_000)
 
-describe('what is not bounded is found', () => {
+describe('an unbounded schema is found', () => {
   const A = /^a+$/
   it.each<[string, z.ZodType, number]>([
     ['a pattern', z.string().regex(A), 1],

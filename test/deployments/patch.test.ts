@@ -261,7 +261,7 @@ describe('a patch', () => {
       ]) {
         const refused = await tenant.patch(path + query, patch)
         expect([refused.status, refused.body.code]).toEqual([400, 'variable_doubled'])
-        expect(refused.body.detail).toMatch(/: (REFERRED|KEPT)\.$/)
+        expect(refused.body.detail).toMatch(/: (REFERRED|KEPT)\./)
       }
       const changing = { secrets: [secret('REFERRED')], secret_references: [reference('KEPT')] }
       expect((await tenant.patch(path + query, changing)).status).toBe(200)

@@ -8,7 +8,7 @@ import { newTenant, send, startApp } from '../support/app.ts'
 
 const limited = () => startApp({ settings: { ...env, RATE_LIMIT_PER_MINUTE: '3' } })
 
-it('asks Workers’ binding where there is one, and counts in the database', async () => {
+it('uses the rate limiter of Workers if bound, and counts in the database', async () => {
   const app = limited()
   const tenant = await newTenant({ app })
   for (const left of [2, 1, 0]) {
@@ -22,14 +22,14 @@ it('asks Workers’ binding where there is one, and counts in the database', asy
   expect((await tenant.as(api_key).get('/workspaces')).status).toBe(200)
 })
 
-it('limits keys that nobody made, before they reach the database', async () => {
+it('limits unknown keys before they reach the database', async () => {
   const app = limited()
   const headers = { 'X-Api-Key': newApiKey() }
   for (let i = 0; i < 3; i++) expect((await send('GET', '/workspaces', { headers, app })).status).toBe(401)
   expect((await send('GET', '/workspaces', { headers, app })).status).toBe(429)
 })
 
-it('counts the failures of an address across instances', async () => {
+it('counts failures of an address across instances', async () => {
   const headers = () => ({ 'X-Api-Key': newApiKey(), 'X-Test-Address': '192.0.2.9' })
   const overrides: Partial<Config> = { clientAddress: ({ req }) => req.header('X-Test-Address') }
   const instance = () => startApp({ settings: { ...env, RATE_LIMIT_PER_MINUTE: '3' }, overrides })
@@ -39,7 +39,7 @@ it('counts the failures of an address across instances', async () => {
     await finishPendingWork()
   }
   expect((await send('GET', '/workspaces', { headers: headers(), app: one })).body.code).toBe('address_rate_limited')
-  // The other instance hears of it with the first failure of its own.
+  // The other instance learns of them with its own first failure.
   expect((await send('GET', '/workspaces', { headers: headers(), app: two })).status).toBe(401)
   await finishPendingWork()
   expect((await send('GET', '/workspaces', { headers: headers(), app: two })).status).toBe(429)

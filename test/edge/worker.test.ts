@@ -4,7 +4,7 @@ import worker from '../../src/worker.ts'
 import { SEALING_KEYS } from '../support/app.ts'
 import { database } from '../support/file-database.ts'
 
-it('answers that it lacks its settings, and keeps which to the log', async () => {
+it('answers not_configured without settings, and names them only in the log', async () => {
   const context = { waitUntil() {}, passThroughOnException() {}, props: {} }
   const reply = await worker.fetch(
     new Request('http://slipway.test/healthz'),
@@ -17,7 +17,7 @@ it('answers that it lacks its settings, and keeps which to the log', async () =>
   expect(JSON.stringify(body)).not.toMatch(/DATABASE_URL|mysql/)
 })
 
-it('limits the address that Cloudflare names, whatever the client forwards', async () => {
+it('limits the address from Cloudflare, whatever the client sends in X-Forwarded-For', async () => {
   const { url, connectionString } = database.gateway
   const settings = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, UNKNOWN_KEYS_PER_MINUTE: '3' }
   const env = { DATABASE_URL: connectionString, DATABASE_GATEWAY_URL: url, ...settings }

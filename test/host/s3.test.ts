@@ -4,7 +4,8 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type Config, readConfig } from '../../src/env.ts'
-import { chooseStorage } from '../../src/kernel/storage.ts'
+import { openS3Bucket } from '../../src/kernel/s3.ts'
+import { createBucketStorage } from '../../src/kernel/storage.ts'
 import { refuseRequest, type S3, startS3 } from '../support/s3.ts'
 
 const folder = mkdtempSync(join(tmpdir(), 'slipway-s3-'))
@@ -29,7 +30,7 @@ const configured = (over: Record<string, string> = {}): Config =>
     ...s3.settings,
     ...over,
   })
-const storage = (over?: Record<string, string>) => chooseStorage(configured(over))!
+const storage = (over?: Record<string, string>) => createBucketStorage(openS3Bucket(configured(over).s3!))
 
 /** Of so many MiB, each of them different. */
 const pieces = (count: number) => Array.from({ length: count }, (_, i) => new Uint8Array(MIB).fill(i + 1))

@@ -86,7 +86,7 @@ describe('a person who installs the GitHub App', () => {
     const asked = world.requests.length
     for (const wrong of ['', 'x', state.slice(0, -1), `${unusedId()}${state.slice(36)}`, `${state}x`]) {
       const page = await with_(wrong)
-      expect([page.status, page.text]).toEqual([400, expect.stringContaining('This address works no more')])
+      expect([page.status, page.text]).toEqual([400, expect.stringContaining('Link no longer valid')])
     }
     // Well-formed and for an existing row, but signed with another key.
     const [id, , kid, mac] = state.split('.') as [string, string, string, string]
@@ -121,7 +121,7 @@ describe('a person who installs the GitHub App', () => {
       const page = await comeBack({ setup_action: 'install', state: await beginInstall(tenant), ...query })
       expect([page.status, page.text], JSON.stringify(query)).toEqual([
         403,
-        expect.stringContaining('Not yours to connect'),
+        expect.stringContaining('Ownership not confirmed'),
       ])
       expect((await readEvents(page.headers.get('X-Request-Id')!)).map(({ type }) => type)).toEqual([
         'integration.install_failed',
@@ -158,7 +158,7 @@ describe('a person who installs the GitHub App', () => {
     const one = account()
     const state = await beginInstall(tenant)
     const page = await comeBack({ setup_action: 'request', state, code: one.code })
-    expect([page.status, page.text]).toEqual([400, expect.stringContaining('Waiting for an owner')])
+    expect([page.status, page.text]).toEqual([400, expect.stringContaining('Approval pending')])
     expect(
       (await comeBack({ installation_id: one.installation, setup_action: 'install', state, code: one.code })).status,
     ).toBe(200)
@@ -203,8 +203,8 @@ describe('an installation of the GitHub App', () => {
     const one = account()
     expect((await connect(first, one)).status).toBe(200)
     const [claimed, taken] = [await connect(second, one), await connect(first, one)]
-    expect([claimed.status, claimed.text]).toEqual([409, expect.stringContaining('Connected elsewhere')])
-    expect([taken.status, taken.text]).toEqual([409, expect.stringContaining('Connected already')])
+    expect([claimed.status, claimed.text]).toEqual([409, expect.stringContaining('Connected to another workspace')])
+    expect([taken.status, taken.text]).toEqual([409, expect.stringContaining('Already connected')])
     const [{ id }] = await listIntegrations(first)
     expect((await first.delete(`${BASE_PATH}/${id}`)).status).toBe(204)
     expect((await connect(second, one)).status).toBe(200)

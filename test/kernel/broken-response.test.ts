@@ -1,4 +1,4 @@
-// A reply of the database that breaks off: the write may have happened, so the caller is told to come back, not that we failed.
+// A database response that breaks off: the write may have happened, so the API answers 503 with Retry-After, not 500.
 import { sql } from 'drizzle-orm'
 import { expect, it } from 'vitest'
 import { readConfig } from '../../src/env.ts'
@@ -17,7 +17,7 @@ it.each([
   ['within its body', () => new Response(broken())],
   ['and looks whole', () => new Response('{"results":[')],
   ['before its body', () => Promise.reject(new TypeError('fetch failed'))],
-])('breaks off %s', async (_, reply) => {
+])('a database response that breaks off %s is answered with database_unavailable', async (_, reply) => {
   const config = readConfig({
     PUBLIC_URL: 'http://slipway.test',
     SEALING_KEYS,

@@ -12,7 +12,7 @@ afterEach(() => {
   clock.ahead = 0
 })
 
-/** An instance of its own, which remembers nothing yet. Tests say in a header where a request comes from. */
+/** A new instance with empty limits. Tests set the address of a request in a header. */
 const instance = (settings: Record<string, unknown> = {}) =>
   startApp({ settings, overrides: { clientAddress: c => c.req.header('X-Test-Address') } })
 const DAY = 24 * 60 * 60_000
@@ -23,8 +23,8 @@ async function burst<T>(times: number, act: (i: number) => Promise<T>): Promise<
 }
 const count = (replies: { status: number }[], status: number) => replies.filter(one => one.status === status).length
 
-describe('keys that nobody made', () => {
-  it('cost no more trips than an address may fail, in parallel or one by one', async () => {
+describe('unknown keys', () => {
+  it('cost no more database trips than the limit of their address, in parallel or one by one', async () => {
     const app = instance()
     const requestId = `trip-${unusedId()}`
     const headers = { 'X-Request-Id': requestId, ...from('192.0.2.1') }
@@ -42,7 +42,7 @@ describe('keys that nobody made', () => {
     expect((await guess()).status).toBe(401)
   })
 
-  it('do not keep those of the same address out who entered before, nor other addresses', async () => {
+  it('do not lock out other addresses, or accepted keys of the same address', async () => {
     const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const [regular, late] = [await newTenant({ app }), await newTenant({ app })]
     const here = from('192.0.2.1')
@@ -54,7 +54,7 @@ describe('keys that nobody made', () => {
     expect((await late.get('/workspaces', here)).status).toBe(200)
   })
 
-  it('are counted for the whole /64 of an IPv6 address', async () => {
+  it('are counted per /64 network of an IPv6 address', async () => {
     const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const guess = (address: string) =>
       send('GET', '/workspaces', { headers: { ...from(address), 'X-Api-Key': newApiKey() }, app })
@@ -63,7 +63,7 @@ describe('keys that nobody made', () => {
     expect((await guess('2001:db8:0:1::1')).status).toBe(401)
   })
 
-  it('may be as many as they like where the setting says 0', async () => {
+  it('are not limited when the setting is 0', async () => {
     const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '0' })
     const headers = () => ({ ...from('192.0.2.1'), 'X-Api-Key': newApiKey() })
     const replies = await burst(100, () => send('GET', '/workspaces', { headers: headers(), app }))
@@ -71,12 +71,12 @@ describe('keys that nobody made', () => {
   })
 })
 
-describe('a key that enters', () => {
+describe('an accepted key', () => {
   it.each<[string, (tenant: Tenant) => Promise<{ status: number }>, number]>([
-    ['goes well', tenant => tenant.get('/workspaces', from('192.0.2.1')), 200],
+    ['succeeds', tenant => tenant.get('/workspaces', from('192.0.2.1')), 200],
     ['is not found', tenant => tenant.delete(`/v2/listeners/${unusedId()}`, undefined, from('192.0.2.1')), 404],
-    ['does not fit', tenant => tenant.post('/v2/tag-keys', {}, from('192.0.2.1')), 422],
-  ])('is no failure of its address, where its request %s', async (_, act, status) => {
+    ['is invalid', tenant => tenant.post('/v2/tag-keys', {}, from('192.0.2.1')), 422],
+  ])('does not count against its address when its request %s', async (_, act, status) => {
     const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '3' })
     for (let i = 0; i < 6; i++) {
       expect((await act(await newTenant({ app }))).status).toBe(status)
@@ -85,7 +85,7 @@ describe('a key that enters', () => {
   })
 })
 
-describe('what an address fails by', () => {
+describe('a failed request of an address', () => {
   const revoked = async (tenant: Tenant) => {
     const { body } = await tenant.post('/workspaces/current/api-keys', { description: 'revoked' })
     await tenant.delete(`/workspaces/current/api-keys/${body.id}`)
@@ -95,7 +95,7 @@ describe('what an address fails by', () => {
     ['no key', async () => ({})],
     ['a mistyped key', async () => ({ 'X-Api-Key': 'slw_typo' })],
     ['a revoked key', async tenant => ({ 'X-Api-Key': await revoked(tenant) })],
-  ])('is %s, too', async (_, keyed) => {
+  ])('is a request with %s', async (_, keyed) => {
     const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const tenant = await newTenant({ app })
     const headers = { ...from('192.0.2.1'), ...(await keyed(tenant)) }
@@ -104,7 +104,7 @@ describe('what an address fails by', () => {
     expect((await send('GET', '/workspaces', { headers: unknown, app })).status).toBe(429)
   })
 
-  it('is a made-up key whose body does not fit, counted after the answer', async () => {
+  it('is a request with an unknown key and an invalid body, counted after the response', async () => {
     const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const post = () =>
       send('POST', '/v2/tag-keys', { body: {}, headers: { ...from('192.0.2.1'), 'X-Api-Key': newApiKey() }, app })
@@ -122,13 +122,13 @@ describe('a large body', () => {
   it.each([
     ['declared', () => ({ raw: JSON.stringify(large) })],
     ['streamed', () => ({ raw: stream() })],
-  ])('of a made-up key is refused before it is validated, where it is %s', async (_, body) => {
+  ])('with an unknown key is refused before it is validated, if it is %s', async (_, body) => {
     const headers = { 'X-Api-Key': newApiKey(), 'Content-Type': 'application/json' }
     const { status, body: problem } = await send('POST', '/v2/tag-keys', { ...body(), headers, app: instance() })
     expect([status, problem.code]).toEqual([401, 'key_unknown'])
   })
 
-  it('costs one trip more when it is the first that an instance sees of a key', async () => {
+  it('costs one more trip when an instance sees the key for the first time', async () => {
     const app = instance({ RATE_LIMIT_PER_MINUTE: '10' })
     const tenant = await newTenant({ app })
     for (const [trips, left] of [
@@ -149,7 +149,7 @@ describe('a large body', () => {
     }
   })
 
-  it('is not read of a key that lacks the permission', async () => {
+  it('is not read if the key lacks the permission', async () => {
     const tenant = await newTenant()
     const { body } = await tenant.post('/workspaces/current/api-keys', {
       description: 'r',
@@ -160,7 +160,7 @@ describe('a large body', () => {
     expect([reply.status, reply.body.code]).toEqual([403, 'permission_missing'])
   })
 
-  it('that is declared too large is refused before any other look', async () => {
+  it('that is declared too large is refused before any other check', async () => {
     const headers = { 'X-Api-Key': newApiKey(), 'Content-Type': 'application/json', 'Content-Length': '1048577' }
     const reply = await send('POST', '/v2/tag-keys', { raw: stream(), headers, app: instance() })
     expect(reply.status).toBe(413)
@@ -168,7 +168,7 @@ describe('a large body', () => {
 })
 
 describe('a route without a key', () => {
-  it('looks for made-up states only so often for an address', async () => {
+  it('limits the lookups of unknown states per address', async () => {
     const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const requestId = `trip-${unusedId()}`
     const state = () => Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString('base64url')
@@ -178,7 +178,7 @@ describe('a route without a key', () => {
     expect(await countTrips(requestId)).toBe(5)
   })
 
-  it('looks for integrations of unsigned deliveries only so often, not for one that signed before', async () => {
+  it('limits the lookups of unsigned deliveries, except for an integration with a valid delivery before', async () => {
     const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const tenant = await newTenant({ app })
     const own = await newIntegration(tenant)
@@ -196,21 +196,21 @@ describe('a route without a key', () => {
     const madeUp = await burst(50, () => deliver(unusedId()))
     expect([count(madeUp, 401), count(madeUp, 429)]).toEqual([5, 45])
     expect((await deliver(own, signature)).status).toBe(202)
-    // A git host delivers for everybody from the same addresses, and for most repositories not every day.
+    // A git host delivers for all integrations from the same addresses, and for most repositories not every day.
     await withClockAhead(6 * DAY, async () => {
       await burst(50, () => deliver(unusedId()))
       expect((await deliver(own, signature)).status).toBe(202)
     })
-    // Who knows the id of an integration, and not its secret, is limited as well.
+    // A caller that knows the id of an integration but not its secret is limited too.
     const unsigned = await burst(50, () => deliver(own))
     expect([count(unsigned, 401), count(unsigned, 429)]).toEqual([5, 45])
-    // Deliveries have a limit of their own.
+    // Deliveries have their own limit.
     expect((await tenant.get('/workspaces', from('192.0.2.1'))).status).toBe(200)
   })
 })
 
-describe('what is remembered', () => {
-  it('is bounded, and the oldest goes first', () => {
+describe('the memory of an instance', () => {
+  it('is bounded and evicts the oldest entry first', () => {
     const entries = createExpiringMap<number>(3, () => 0)
     for (let i = 0; i < 10; i++) entries.set(String(i), i, 1000)
     entries.set('7', 70, 1000)
@@ -218,7 +218,7 @@ describe('what is remembered', () => {
     expect([entries.size(), entries.get('7'), entries.get('8'), entries.get('9')]).toEqual([3, 70, undefined, 9])
   })
 
-  it('ends', () => {
+  it('expires', () => {
     let now = 0
     const entries = createExpiringMap<number>(3, () => now)
     entries.set('a', 1, 1500)
@@ -233,5 +233,5 @@ describe('what is remembered', () => {
     ['2001:0db8:0:1:2:3:4:5', '2001:db8:0:1::/64'],
     ['::1', '0:0:0:0::/64'],
     ['fe80::', 'fe80:0:0:0::/64'],
-  ])('of %s is %s', (address, network) => expect(toNetworkPrefix(address)).toBe(network))
+  ])('stores the address %s as %s', (address, network) => expect(toNetworkPrefix(address)).toBe(network))
 })

@@ -9,13 +9,13 @@ const spliced = (key: string, index: number, length: number, by: string) =>
   key.slice(0, index) + by + key.slice(index + length)
 
 describe('a key', () => {
-  it('looks like one, and no two are alike', () => {
+  it('is recognized as a key, and no two are equal', () => {
     const keys = Array.from({ length: 500 }, newApiKey)
     for (const key of keys) expect(looksLikeApiKey(key)).toBe(true)
     expect(new Set(keys).size).toBe(500)
   })
 
-  it('with any one character mistyped is none', () => {
+  it('with one mistyped character is not recognized', () => {
     fc.assert(
       fc.property(at, fc.constantFrom(...LETTERS, '-', ' ', 'é'), (index, letter) => {
         const key = newApiKey()
@@ -25,7 +25,7 @@ describe('a key', () => {
     )
   })
 
-  it('with any two neighbours swapped is none', () => {
+  it('with two swapped neighbours is not recognized', () => {
     fc.assert(
       fc.property(fc.nat({ max: 40 }), index => {
         const key = newApiKey()
@@ -36,13 +36,13 @@ describe('a key', () => {
     )
   })
 
-  it('cut, lengthened, padded or dressed otherwise is none', () => {
+  it('that is cut, extended or padded is not recognized', () => {
     const key = newApiKey()
     const others = ['', key.slice(1), key.slice(0, -1), `${key}0`, ` ${key}`, `${key}\n`, key.toUpperCase(), `x${key}`]
     for (const other of others) expect(looksLikeApiKey(other)).toBe(false)
   })
 
-  it('is made of every letter alike', () => {
+  it('uses every character equally often', () => {
     const counts = new Map<string, number>()
     const keys = 4000
     for (let i = 0; i < keys; i++) {
@@ -50,12 +50,12 @@ describe('a key', () => {
     }
     const expected = (keys * 36) / LETTERS.length
     const square = [...LETTERS].reduce((sum, one) => sum + ((counts.get(one) ?? 0) - expected) ** 2 / expected, 0)
-    // 61 degrees of freedom: chance exceeds 130 once in a million runs; a plain remainder of 256 gives more than 500.
+    // 61 degrees of freedom: chance exceeds 130 once in a million runs, a biased remainder of 256 exceeds 500.
     expect(square).toBeLessThan(130)
     expect(counts.size).toBe(LETTERS.length)
   })
 
-  it('is hinted at by its ends only', () => {
+  it('has a hint that shows only its ends', () => {
     const key = newApiKey()
     expect(makeKeyHint(key)).toBe(`${key.slice(0, 8)}…${key.slice(-4)}`)
     expect(key).not.toBe(makeKeyHint(key))
@@ -67,12 +67,12 @@ describe('a key', () => {
   })
 })
 
-describe('a seal', () => {
+describe('a sealed secret', () => {
   const pair = (kid: string, fill: number): [string, string] => [kid, Buffer.alloc(32, fill).toString('base64url')]
   const [first, second] = [pair('first', 1), pair('second', 2)]
   const one = createSealer([first])
 
-  it('opens to what was sealed, and never looks the same twice', async () => {
+  it('opens to the original, and is never sealed the same way twice', async () => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: 'grapheme' }), fc.string(), async (plain, owner) => {
         const sealed = await one.seal(plain, owner, 'place')
@@ -83,7 +83,7 @@ describe('a seal', () => {
     )
   })
 
-  it('does not open for another owner, in another place, or under another key of the same name', async () => {
+  it('does not open for another owner, in another place, or with another key of the same name', async () => {
     const sealed = await one.seal('secret', 'owner', 'place')
     await expect(one.open(sealed, 'other', 'place')).rejects.toThrow()
     await expect(one.open(sealed, 'owner', 'elsewhere')).rejects.toThrow()
@@ -91,7 +91,7 @@ describe('a seal', () => {
     await expect(createSealer([second]).open(sealed, 'owner', 'place')).rejects.toThrow()
   })
 
-  it('does not open when a bit of it has changed, or a part is missing', async () => {
+  it('does not open when a bit has changed or a part is missing', async () => {
     const sealed = await one.seal('secret', 'owner', 'place')
     const [kid, iv, ciphertext] = sealed.split('.') as [string, string, string]
     const flipped = (part: string, bit: number) => {
@@ -112,7 +112,7 @@ describe('a seal', () => {
     }
   })
 
-  it('is made with the first key and opened with whichever made it', async () => {
+  it('is sealed with the first key and opened with the key that sealed it', async () => {
     const old = await one.seal('secret', 'owner', 'place')
     const rotated = createSealer([second, first])
     expect(await rotated.open(old, 'owner', 'place')).toBe('secret')

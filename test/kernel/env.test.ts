@@ -21,7 +21,7 @@ function refusal(settings: Record<string, unknown>): string {
 }
 
 describe('settings', () => {
-  it('may be left at what they are when not given', () => {
+  it('have defaults', () => {
     const { database, corsOrigins, rateLimit, unknownKeysPerMinute, instanceAdmins, notices } = readConfig(whole)
     expect(database).toEqual({ url: whole.DATABASE_URL, systemUrl: whole.DATABASE_SYSTEM_URL, gateway: undefined })
     expect({ corsOrigins, rateLimit, unknownKeysPerMinute, instanceAdmins, notices }).toEqual({
@@ -57,7 +57,7 @@ describe('settings', () => {
     ['RATE_LIMIT_PER_MINUTE', '3000000000'],
     ['UNKNOWN_KEYS_PER_MINUTE', '-1'],
     ['UNKNOWN_KEYS_PER_MINUTE', 'few'],
-  ])('%s is refused by name as %j, without being repeated', (name, value) => {
+  ])('%s is refused as %j; the error has its name and not its value', (name, value) => {
     const message = refusal({ [name]: value })
     expect(message).toContain(name)
     for (const other of ['DATABASE_URL', 'SEALING_KEYS'].filter(one => one !== name))
@@ -65,7 +65,7 @@ describe('settings', () => {
     expect(message).not.toContain(SEALING_KEYS.slice(10))
   })
 
-  it('name proxies by addresses and ranges', () => {
+  it('accept proxies as addresses and ranges', () => {
     const read = (TRUSTED_PROXIES: string) => readTrustedProxies({ TRUSTED_PROXIES }, text => text !== '1.2.3')
     expect(read('')).toEqual([])
     expect(read(' 10.0.0.1, 10.1.0.0/16,2001:db8::/32 ')).toEqual(['10.0.0.1', '10.1.0.0/16', '2001:db8::/32'])
@@ -83,7 +83,7 @@ describe('settings', () => {
       GITHUB_APP_WEBHOOK_SECRET: 'other',
     }
 
-    it('are all or none, and name every one that is missing', () => {
+    it('must be all set or all missing, and the error names every missing one', () => {
       expect(readConfig(whole).github).toBeUndefined()
       const { github } = readConfig({ ...whole, ...app })
       expect(github).toMatchObject({ baseUrl: 'https://github.com', appId: '1', slug: 'slipway', clientId: 'Iv1.a' })
@@ -95,7 +95,7 @@ describe('settings', () => {
       ['as a file', PKCS1],
       ['in one line', PKCS1.replaceAll('\n', '\\n')],
       ['in PKCS#8', PKCS8],
-    ])('take the key %s', (_, key) => {
+    ])('accept the key %s', (_, key) => {
       const { github } = readConfig({ ...whole, ...app, GITHUB_APP_PRIVATE_KEY: key })
       expect(github?.privateKey).toBe(key === PKCS8 ? PKCS8 : PKCS1)
     })
@@ -108,19 +108,19 @@ describe('settings', () => {
       ['GITHUB_APP_CLIENT_SECRET', 'a b'],
       ['GITHUB_BASE_URL', 'github.com'],
       ['GITHUB_BASE_URL', 'https://github.com/acme'],
-    ])('refuse %s as %j by name, without repeating it', (name, value) => {
+    ])('refuse %s as %j; the error has its name and not its value', (name, value) => {
       const message = refusal({ ...app, [name]: value })
       expect(message).toContain(name)
       expect(message).not.toContain('MII')
     })
   })
 
-  it('keep foreign servers on this machine out of reach, unless it is asked for', () => {
+  it('block external servers on this machine by default', () => {
     const allowed = ['', 'false', 'true'].map(ALLOW_LOOPBACK => readConfig({ ...whole, ALLOW_LOOPBACK }).allowLoopback)
     expect([readConfig(whole).allowLoopback, ...allowed]).toEqual([false, false, false, true])
   })
 
-  it('are all named when several are broken', () => {
+  it('are all named in one error when several are invalid', () => {
     const message = refusal({ DATABASE_URL: undefined, SEALING_KEYS: 'x', RATE_LIMIT_PER_MINUTE: 'x' })
     for (const name of ['DATABASE_URL', 'SEALING_KEYS', 'RATE_LIMIT_PER_MINUTE']) expect(message).toContain(name)
   })
@@ -132,7 +132,7 @@ describe('settings', () => {
     UPLOADS_S3_SECRET_ACCESS_KEY: 'secret',
   }
 
-  it('name an S3 store whole, or not at all', () => {
+  it('for an S3 store must be all set or all missing', () => {
     expect(readConfig(whole).s3).toBe(undefined)
     const store = {
       endpoint: 'https://s3.example.com',
@@ -147,9 +147,9 @@ describe('settings', () => {
       endpoint: 'https://s3.example.com/storage',
       region: 'eu-central-1',
     })
-    for (const given of [...Object.keys(s3), 'UPLOADS_S3_REGION']) {
-      const message = refusal({ DATABASE_URL: undefined, [given]: { ...s3, UPLOADS_S3_REGION: 'auto' }[given] })
-      for (const name of ['DATABASE_URL', ...Object.keys(s3)].filter(name => name !== given))
+    for (const setting of [...Object.keys(s3), 'UPLOADS_S3_REGION']) {
+      const message = refusal({ DATABASE_URL: undefined, [setting]: { ...s3, UPLOADS_S3_REGION: 'auto' }[setting] })
+      for (const name of ['DATABASE_URL', ...Object.keys(s3)].filter(name => name !== setting))
         expect(message).toContain(name)
     }
   })
@@ -164,7 +164,7 @@ describe('settings', () => {
     ['UPLOADS_S3_BUCKET', 'hunter2/x'],
     ['UPLOADS_S3_BUCKET', '..'],
     ['UPLOADS_S3_REGION', 'hunter2/x'],
-  ])('%s is refused by name as %j', (name, value) => {
+  ])('%s is refused as %j; the error has its name', (name, value) => {
     expect(refusal({ ...s3, [name]: value })).toMatch(new RegExp(`^${name} [^.]`))
     expect(refusal({ ...s3, [name]: value })).not.toContain('hunter2')
   })
@@ -188,7 +188,7 @@ CCCC
 `,
   }
 
-  it('name a registry and its key together, or neither', () => {
+  it('for a registry must include both its URL and its key', () => {
     expect(readConfig(whole).registry).toBe(undefined)
     const read = { url: registry.REGISTRY_URL, key: 'AAAABBBB', certificate: 'CCCC' }
     expect(readConfig({ ...whole, ...registry }).registry).toEqual(read)
@@ -204,19 +204,19 @@ CCCC
     ['REGISTRY_URL', 'hunter2:x/../y'],
     ['REGISTRY_SIGNING_KEY', 'hunter2'],
     ['REGISTRY_SIGNING_KEY', registry.REGISTRY_SIGNING_KEY.slice(0, 70)],
-  ])('%s is refused by name as %j', (name, value) => {
+  ])('%s is refused as %j; the error has its name', (name, value) => {
     expect(refusal({ ...registry, [name]: value })).toMatch(new RegExp(`^${name} [^.]`))
     expect(refusal({ ...registry, [name]: value })).not.toMatch(/hunter2|AAAA/)
   })
 
-  it('keep several sealing keys in their order', () => {
+  it('keep the order of several sealing keys', () => {
     const second = SEALING_KEYS.replace('first', 'second')
     expect(readConfig({ ...whole, SEALING_KEYS: `${second},${SEALING_KEYS}` }).sealingKeys.map(([kid]) => kid)).toEqual(
       ['second', 'first'],
     )
   })
 
-  it('know the instance’s admins by the new name and the old', () => {
+  it('accept instance admins under the new name and the old name', () => {
     const { instanceAdmins } = readConfig({
       ...{ ...whole, INSTANCE_ADMIN_EMAILS: 'Ada@example.com, , grace@example.com' },
       USAGE_EXPORT_ADMIN_EMAILS: 'OLD@example.com',
@@ -224,7 +224,7 @@ CCCC
     expect(instanceAdmins).toEqual(['ada@example.com', 'grace@example.com', 'old@example.com'])
   })
 
-  it('of the old name are announced once, and only where they are set', async () => {
+  it('with the old name are logged as deprecated once, if they are set', async () => {
     const announced = () => logLines.filter(line => String(line.notice).includes('USAGE_EXPORT_ADMIN_EMAILS')).length
     const before = announced()
     const app = startApp({ settings: { USAGE_EXPORT_ADMIN_EMAILS: 'old@example.com' } })

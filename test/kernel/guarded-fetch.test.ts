@@ -7,16 +7,16 @@ const KIB = 1024
 const MCP = 'https://mcp.example.com'
 type Answer = (request: Request) => Response | Promise<Response>
 
-/** The way out onto a foreign network of one function, which remembers what it was asked. */
-function way(answer: Answer, policy: { allowLoopback?: boolean } = {}, limits?: FetchLimits) {
-  const asked: Request[] = []
+/** A guarded client whose network is one function. It records the requests. */
+function createClient(answer: Answer, policy: { allowLoopback?: boolean } = {}, limits?: FetchLimits) {
+  const requests: Request[] = []
   const foreign = (async (url: string, init: RequestInit) => {
     const request = new Request(url, init)
-    asked.push(request)
+    requests.push(request)
     return answer(request)
   }) as typeof fetch
   const config = { foreignFetch: foreign, publicUrl: undefined, allowLoopback: false, ...policy }
-  return { ...createGuardedClient(config, 'https://slipway.example.com', limits), asked }
+  return { ...createGuardedClient(config, 'https://slipway.example.com', limits), requests }
 }
 
 const failure = async (work: Promise<unknown>): Promise<Failure> => {
@@ -31,27 +31,27 @@ const outcome = async (work: Promise<unknown>) => (await failure(work)).code
 const moved = (location: string, status = 302) => new Response('moved', { status, headers: { Location: location } })
 const pathOf = ({ url }: Request) => new URL(url).pathname
 
-/** Kibibytes that come one by one, and whether anybody still wants more. */
+/** A body of single kibibytes, and whether it was cancelled. */
 function stream(kibibytes: number) {
-  const told = { sent: 0, cancelled: false }
+  const progress = { sent: 0, cancelled: false }
   const body = new ReadableStream<Uint8Array>(
     {
       pull(controller) {
-        if (told.sent++ === kibibytes) controller.close()
+        if (progress.sent++ === kibibytes) controller.close()
         else controller.enqueue(new Uint8Array(KIB).fill(97))
       },
       cancel() {
-        told.cancelled = true
+        progress.cancelled = true
       },
     },
     { highWaterMark: 0 },
   )
-  return { told, body }
+  return { progress, body }
 }
 
-describe('what is asked', () => {
-  it('is what was said, without cookies, and as ourselves', async () => {
-    const { fetch, asked } = way(() => Response.json({ ok: true }))
+describe('a request', () => {
+  it('is sent as given, without cookies, and with our User-Agent', async () => {
+    const { fetch, requests } = createClient(() => Response.json({ ok: true }))
     const headers = { Accept: 'application/json', Cookie: 'a=b', Host: 'other.example', Authorization: 'Bearer theirs' }
     const answer = await fetch(`${MCP}/token#part`, {
       method: 'post',
@@ -60,7 +60,7 @@ describe('what is asked', () => {
       credentials: 'include',
     })
     expect(await answer.json()).toEqual({ ok: true })
-    const [request] = asked
+    const [request] = requests
     expect([request!.method, request!.url, request!.redirect, await request!.text()]).toEqual([
       ...['POST', `${MCP}/token`, 'manual', 'grant_type=x'],
     ])
@@ -70,26 +70,26 @@ describe('what is asked', () => {
     expect([request!.headers.has('Cookie'), request!.headers.has('Host')]).toEqual([false, false])
   })
 
-  it('is answered with status, headers and body, but no cookie', async () => {
+  it('returns status, headers and body, but no cookie', async () => {
     const headers = { 'Set-Cookie': 'a=b', 'WWW-Authenticate': 'Bearer', 'Content-Type': 'text/plain' }
-    const answer = await way(() => new Response('no', { status: 401, headers })).fetch(MCP)
+    const answer = await createClient(() => new Response('no', { status: 401, headers })).fetch(MCP)
     expect([answer.status, await answer.text(), Object.fromEntries(answer.headers)]).toEqual([
       ...[401, 'no', { 'www-authenticate': 'Bearer', 'content-type': 'text/plain' }],
     ])
     for (const status of [204, 205, 304, 500, 503])
-      expect((await way(() => new Response(null, { status })).fetch(MCP)).status).toBe(status)
+      expect((await createClient(() => new Response(null, { status })).fetch(MCP)).status).toBe(status)
   })
 
-  it('is not asked at all where the address is blocked', async () => {
-    const { fetch, asked, trace } = way(() => new Response())
+  it('to a blocked address is not sent', async () => {
+    const { fetch, requests, trace } = createClient(() => new Response())
     for (const url of ['http://mcp.example.com', 'https://127.0.0.1/', 'https://a:b@mcp.example.com/', 'nonsense'])
       expect(await outcome(fetch(url))).toBe('blocked_url')
-    expect(asked).toEqual([])
+    expect(requests).toEqual([])
     expect(trace.map(({ outcome }) => outcome)).toEqual(Array(4).fill('blocked_url'))
   })
 })
 
-it('a server of this machine is really reached where that is allowed, and nowhere else', async () => {
+it('a server on this machine is reached only if loopback is allowed', async () => {
   const url = `${inject('trips')}/nobody?a=b`
   const { config } = startApp({
     settings: { ALLOW_LOOPBACK: 'true' },
@@ -101,22 +101,22 @@ it('a server of this machine is really reached where that is allowed, and nowher
 
 describe('a redirect', () => {
   const hops = (to: number, method = 'GET') =>
-    way(request => {
+    createClient(request => {
       const at = Number(pathOf(request).slice(1))
       return at < to ? moved(`/${at + 1}`) : new Response(String(at))
     }).fetch(`${MCP}/0`, { method })
 
   it.each([301, 302, 303, 307, 308])('%i of a GET is followed within the origin', async status => {
-    const { fetch, asked } = way(request =>
+    const { fetch, requests } = createClient(request =>
       pathOf(request) === '/a' ? moved('b?c=d#e', status) : new Response('there'),
     )
     const answer = await fetch(`${MCP}/a`, { headers: { 'MCP-Protocol-Version': '1' } })
     expect(await answer.text()).toBe('there')
-    expect(asked.map(({ url }) => url)).toEqual([`${MCP}/a`, `${MCP}/b?c=d`])
-    expect(asked[1]!.headers.get('MCP-Protocol-Version')).toBe('1')
+    expect(requests.map(({ url }) => url)).toEqual([`${MCP}/a`, `${MCP}/b?c=d`])
+    expect(requests[1]!.headers.get('MCP-Protocol-Version')).toBe('1')
   })
 
-  it('is followed five times, not six', async () => {
+  it('is followed up to five times', async () => {
     expect(await (await hops(5)).text()).toBe('5')
     expect(await outcome(hops(6))).toBe('upstream_error')
   })
@@ -126,88 +126,91 @@ describe('a redirect', () => {
     ...['https://127.0.0.1/', 'https://169.254.169.254/latest', 'file:///etc/passwd', 'data:application/json,{}'],
     ...['https://mcp.example.com./b', `https://user:pass@mcp.example.com/b`, 'javascript:1', '\\\\127.0.0.1\\b'],
   ])('to %s is blocked', async location => {
-    const { fetch, asked, trace } = way(() => moved(location))
+    const { fetch, requests, trace } = createClient(() => moved(location))
     expect(await outcome(fetch(`${MCP}/a`))).toBe('blocked_url')
-    expect(asked).toHaveLength(1)
+    expect(requests).toHaveLength(1)
     expect(trace.at(-1)!.outcome).toBe('blocked_url')
   })
 
-  it('to no address is an error, and without a location it is an answer', async () => {
-    expect(await outcome(way(() => moved('https://[')).fetch(MCP))).toBe('upstream_error')
-    expect((await way(() => new Response(null, { status: 302 })).fetch(MCP)).status).toBe(302)
+  it('to an invalid address is an error; without a location it is the response', async () => {
+    expect(await outcome(createClient(() => moved('https://[')).fetch(MCP))).toBe('upstream_error')
+    expect((await createClient(() => new Response(null, { status: 302 })).fetch(MCP)).status).toBe(302)
   })
 
   it.each(['POST', 'PUT', 'DELETE'])('of a %s is never followed', async method => {
-    const { fetch, asked } = way(() => moved('/b', 307))
+    const { fetch, requests } = createClient(() => moved('/b', 307))
     expect((await fetch(`${MCP}/a`, { method })).status).toBe(307)
-    expect(asked).toHaveLength(1)
+    expect(requests).toHaveLength(1)
   })
 
-  it('cancels the body that came with it', async () => {
-    const { told, body } = stream(1)
+  it('has its body cancelled', async () => {
+    const { progress, body } = stream(1)
     const headers = { Location: '/b' }
-    await way(request =>
+    await createClient(request =>
       pathOf(request) === '/a' ? new Response(body, { status: 302, headers }) : new Response(),
     ).fetch(`${MCP}/a`)
-    expect(told.cancelled).toBe(true)
+    expect(progress.cancelled).toBe(true)
   })
 })
 
-describe('an answer’s body', () => {
-  it('is read up to as much, and as many as, an operation says that it needs', async () => {
+describe('a response body', () => {
+  it('is read up to the limits of the operation', async () => {
     const limits = { fetchMs: 1000, totalMs: 1000, fetches: 2, bytes: 100 * KIB }
-    const { fetch } = way(() => new Response(stream(100).body), {}, limits)
+    const { fetch } = createClient(() => new Response(stream(100).body), {}, limits)
     expect(await (await fetch(MCP)).text()).toHaveLength(100 * KIB)
-    const more = way(() => new Response(stream(101).body), {}, limits)
+    const more = createClient(() => new Response(stream(101).body), {}, limits)
     expect(await outcome((await more.fetch(MCP)).text())).toBe('upstream_error')
     await (await fetch(MCP)).text()
     expect(await outcome(fetch(MCP))).toBe('upstream_error')
   })
 
   it('is read up to 64 KiB', async () => {
-    const text = await (await way(() => new Response(stream(64).body)).fetch(MCP)).text()
+    const text = await (await createClient(() => new Response(stream(64).body)).fetch(MCP)).text()
     expect(text).toHaveLength(64 * KIB)
   })
 
-  it.each(['text', 'json', 'arrayBuffer'] as const)('is cancelled beyond, and %s() fails by our code', async read => {
-    const { told, body } = stream(10_000)
-    const { fetch, trace } = way(() => new Response(body))
-    const answer = await fetch(MCP)
-    expect(await outcome(answer[read]())).toBe('upstream_error')
-    expect(told.cancelled).toBe(true)
-    expect(told.sent).toBeLessThan(70)
-    expect(trace).toMatchObject([{ status: 200, outcome: 'upstream_error' }])
-  })
+  it.each(['text', 'json', 'arrayBuffer'] as const)(
+    'is cancelled beyond that, and %s() fails with upstream_error',
+    async read => {
+      const { progress, body } = stream(10_000)
+      const { fetch, trace } = createClient(() => new Response(body))
+      const answer = await fetch(MCP)
+      expect(await outcome(answer[read]())).toBe('upstream_error')
+      expect(progress.cancelled).toBe(true)
+      expect(progress.sent).toBeLessThan(70)
+      expect(trace).toMatchObject([{ status: 200, outcome: 'upstream_error' }])
+    },
+  )
 
-  it('is not asked for before it is read, and may be left', async () => {
-    const { told, body } = stream(10_000)
-    const answer = await way(() => new Response(body)).fetch(MCP)
-    expect(told.sent).toBe(0)
+  it('is not fetched before it is read, and may stay unread', async () => {
+    const { progress, body } = stream(10_000)
+    const answer = await createClient(() => new Response(body)).fetch(MCP)
+    expect(progress.sent).toBe(0)
     await answer.body!.cancel()
-    expect(told).toEqual({ sent: 0, cancelled: true })
+    expect(progress).toEqual({ sent: 0, cancelled: true })
   })
 
-  it('that breaks off is an error', async () => {
+  it('that breaks off is an upstream error', async () => {
     const body = new ReadableStream({
       pull(controller) {
         controller.error(new TypeError('reset'))
       },
     })
-    const { fetch, trace } = way(() => new Response(body))
+    const { fetch, trace } = createClient(() => new Response(body))
     expect(await outcome((await fetch(MCP)).text())).toBe('upstream_error')
     expect(trace[0]!.outcome).toBe('upstream_error')
   })
 })
 
-describe('what goes wrong', () => {
-  it('with the connection is an upstream error; what the host’s fetch refuses, a blocked address', async () => {
+describe('a failure', () => {
+  it('of the connection is upstream_error; a refusal of the host’s fetch is blocked_url', async () => {
     const throwing = (error: Error) => () => Promise.reject(error)
-    expect(await outcome(way(throwing(new TypeError('ECONNREFUSED'))).fetch(MCP))).toBe('upstream_error')
-    expect(await outcome(way(throwing(new BlockedAddressError('private'))).fetch(MCP))).toBe('blocked_url')
+    expect(await outcome(createClient(throwing(new TypeError('ECONNREFUSED'))).fetch(MCP))).toBe('upstream_error')
+    expect(await outcome(createClient(throwing(new BlockedAddressError('private'))).fetch(MCP))).toBe('blocked_url')
   })
 
-  it('is told with stage and host, never with path, query, user or what was answered', async () => {
-    const { fetch, stage, trace } = way(() => Promise.reject(new TypeError('their words')))
+  it('names the stage and the host, but no path, query, user or response', async () => {
+    const { fetch, stage, trace } = createClient(() => Promise.reject(new TypeError('their words')))
     stage('registration')
     const secret = crypto.randomUUID()
     for (const url of [`${MCP}/${secret}?token=${secret}`, `https://${secret}:${secret}@mcp.example.com/?${secret}`]) {
@@ -220,8 +223,8 @@ describe('what goes wrong', () => {
     expect(JSON.stringify(trace.map(({ url }) => url.replace(`/${secret}`, '')))).not.toContain(secret)
   })
 
-  it('and what goes well is traced, in order', async () => {
-    const { fetch, stage, trace } = way(request =>
+  it('is in the trace, in order with the successful requests', async () => {
+    const { fetch, stage, trace } = createClient(request =>
       pathOf(request) === '/a' ? moved('/b?x=y') : new Response('', { status: 404 }),
     )
     stage('probe')
@@ -238,15 +241,15 @@ describe('what goes wrong', () => {
     ])
   })
 
-  it('many times is over after sixteen fetches, hops counted', async () => {
-    const { fetch, asked } = way(request => (pathOf(request) === '/a' ? moved('/b') : new Response()))
+  it('ends the operation after sixteen requests, redirects included', async () => {
+    const { fetch, requests } = createClient(request => (pathOf(request) === '/a' ? moved('/b') : new Response()))
     for (let i = 0; i < 8; i++) await fetch(`${MCP}/a`)
     expect(await outcome(fetch(`${MCP}/b`))).toBe('upstream_error')
-    expect(asked).toHaveLength(16)
+    expect(requests).toHaveLength(16)
   })
 })
 
-describe('time', () => {
+describe('the time limit', () => {
   beforeEach(() => void vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'Date'] }))
   afterEach(() => void vi.useRealTimers())
   const never = new Promise<never>(() => {})
@@ -262,14 +265,14 @@ describe('time', () => {
     return settled
   }
 
-  it('of a fetch is 5 s, even where nobody listens to the signal', async () => {
-    const { fetch, asked, trace } = way(() => never)
+  it('of a request is 5 s, even if fetch ignores the signal', async () => {
+    const { fetch, requests, trace } = createClient(() => never)
     expect(await outcomeAfter(5000, fetch(MCP))).toBe('upstream_timeout')
-    expect(asked[0]!.signal.aborted).toBe(true)
+    expect(requests[0]!.signal.aborted).toBe(true)
     expect(trace).toMatchObject([{ outcome: 'upstream_timeout', ms: 5000 }])
   })
 
-  it('of a body is part of it', async () => {
+  it('of a request includes its body', async () => {
     let cancelled = false
     const body = new ReadableStream({
       pull: () => never,
@@ -277,14 +280,14 @@ describe('time', () => {
         cancelled = true
       },
     })
-    const { fetch } = way(() => new Response(body))
+    const { fetch } = createClient(() => new Response(body))
     const answer = await fetch(MCP)
     expect(await outcomeAfter(5000, answer.text())).toBe('upstream_timeout')
     expect(cancelled).toBe(true)
   })
 
-  it('of all is 20 s, and nothing is asked after it', async () => {
-    const { fetch, asked } = way(async () => {
+  it('of an operation is 20 s, and no request is sent after it', async () => {
+    const { fetch, requests } = createClient(async () => {
       await new Promise(resolve => setTimeout(resolve, 4500))
       return new Response()
     })
@@ -295,12 +298,12 @@ describe('time', () => {
     }
     expect(await outcomeAfter(2000, fetch(MCP))).toBe('upstream_timeout')
     expect(await outcome(fetch(MCP))).toBe('upstream_timeout')
-    expect(asked).toHaveLength(5)
+    expect(requests).toHaveLength(5)
   })
 
-  it('is over when whoever asked says so', async () => {
+  it('ends early when the caller aborts', async () => {
     const controller = new AbortController()
-    const { fetch } = way(() => never)
+    const { fetch } = createClient(() => never)
     const asking = fetch(MCP, { signal: controller.signal })
     controller.abort()
     expect(await outcome(asking)).toBe('upstream_timeout')

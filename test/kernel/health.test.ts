@@ -2,15 +2,15 @@ import { expect, it } from 'vitest'
 import { healthRoutes } from '../../src/kernel/health.ts'
 import { send } from '../support/app.ts'
 
-it('is alive', async () => {
+it('answers that the process is alive', async () => {
   expect((await send('GET', '/healthz')).body).toEqual({ status: 'ok' })
 })
 
-it('is ready at the newest migration', async () => {
+it('answers that the database has the newest migration', async () => {
   expect((await send('GET', '/readyz')).body).toMatchObject({ status: 'ready' })
 })
 
-it('asks the database whether it is ready once a second, and at once after it was not', async () => {
+it('caches a positive result for a second and a negative one not at all', async () => {
   const { open } = healthRoutes.operations.find(one => one.id === 'readiness')!
   let [trips, isReady] = [0, false]
   const database = async () => {

@@ -1,4 +1,4 @@
-// A Host header is anybody's word: no address that an answer gives is made of it.
+// Any client can forge a Host header, so no URL in a response is built from it.
 import { beforeAll, describe, expect, it } from 'vitest'
 import { newTenant, startApp, type Tenant } from '../support/app.ts'
 import { newPathParameters } from '../support/path-parameters.ts'
@@ -32,8 +32,8 @@ const ask = async (through: typeof app, origin: string, method: string, path: st
   return { status: response.status, text: `${JSON.stringify([...response.headers])} ${await response.text()}` }
 }
 
-/** Whatever gives an address, and whether it gives one with our own origin. */
-const asked: [what: string, method: string, path: () => string, body?: () => object][] = [
+/** Responses that contain a URL, or might repeat the host. */
+const urlRoutes: [what: string, method: string, path: () => string, body?: () => object][] = [
   ['an upload link', 'POST', () => `/v2/deployments/${archived}/upload-url`],
   ['a redirect URI', 'POST', () => '/v2/auth/authenticate', () => ({ provider: things.provider_id, user_id: 'u' })],
   ['a new provider', 'POST', () => '/v2/auth/providers', () => provider()],
@@ -51,28 +51,28 @@ const provider = () => ({
   ...{ auth_url: 'https://auth.example.com/a', token_url: 'https://auth.example.com/t', uses_pkce: true },
 })
 
-describe('a foreign Host', () => {
-  it.each(asked)('is not in %s', async (_, method, path, body) => {
+describe('a foreign Host header', () => {
+  it.each(urlRoutes)('does not appear in %s', async (_, method, path, body) => {
     const { status, text } = await ask(app, FOREIGN, method, path(), body?.())
     expect(text).not.toContain('evil.example')
     expect(status).toBeLessThan(500)
   })
 
-  it('changes none of the addresses that are given', async () => {
-    const told = await Promise.all(
-      asked.slice(0, 2).map(([, method, path, body]) => ask(app, FOREIGN, method, path(), body?.())),
+  it('does not change the URLs in responses', async () => {
+    const replies = await Promise.all(
+      urlRoutes.slice(0, 2).map(([, method, path, body]) => ask(app, FOREIGN, method, path(), body?.())),
     )
-    expect(told[0]!.text).toContain(`${OURS}/v2/uploads/`)
-    expect(decodeURIComponent(told[1]!.text)).toMatch(/redirect_uri=http/)
+    expect(replies[0]!.text).toContain(`${OURS}/v2/uploads/`)
+    expect(decodeURIComponent(replies[1]!.text)).toMatch(/redirect_uri=http/)
   })
 
-  it.each(asked)('is refused on a development machine: %s', async (_, method, path, body) => {
+  it.each(urlRoutes)('is refused on a development machine: %s', async (_, method, path, body) => {
     const { status, text } = await ask(development, FOREIGN, method, path(), body?.())
     expect([status, text.includes('"host_unknown"'), text.includes('evil.example')]).toEqual([400, true, false])
   })
 
   it.each(['http://localhost:8787', 'http://127.0.0.1:8787', 'http://[::1]:8787'])(
-    'that is this machine’s own is believed there: %s',
+    'of this machine is accepted there: %s',
     async origin => {
       const { text } = await ask(development, origin, 'POST', `/v2/deployments/${archived}/upload-url`)
       expect(text).toContain(`${origin}/v2/uploads/`)

@@ -12,7 +12,7 @@ afterEach(() => {
 })
 
 describe('an idempotency key', () => {
-  it('acts once and answers the same again, marked as a replay', async () => {
+  it('makes a repeated request return the same response, marked as a replay', async () => {
     const { owner } = await newTenant()
     const first = await owner.post('/workspaces', { display_name: 'One' }, once('a'))
     const again = await owner.post('/workspaces', { display_name: 'One' }, once('a'))
@@ -24,7 +24,7 @@ describe('an idempotency key', () => {
     expect((await owner.get('/workspaces')).body.resources).toHaveLength(2)
   })
 
-  it('answers a PATCH with its own answer, not with what has become of it since', async () => {
+  it('replays the response of a PATCH as it was, whatever has changed since', async () => {
     const tenant = await newTenant()
     const path = `/workspaces/${tenant.tenant_id}`
     const first = await tenant.patch(path, { display_name: 'One' }, once('a'))
@@ -34,7 +34,7 @@ describe('an idempotency key', () => {
     expect((await tenant.get(path)).body.display_name).toBe('Two')
   })
 
-  it('gives a new API key again to whoever made it, and keeps it sealed meanwhile', async () => {
+  it('returns a new API key to its creator again, and stores it sealed meanwhile', async () => {
     const tenant = await newTenant()
     const first = await tenant.post('/workspaces/current/api-keys', { description: 'x' }, once('a'))
     const again = await tenant.post('/workspaces/current/api-keys', { description: 'x' }, once('a'))
@@ -45,7 +45,7 @@ describe('an idempotency key', () => {
     expect(JSON.stringify(logLines)).not.toContain(first.body.key.slice(4, 20))
   })
 
-  it('belongs to one request: another body, path or workspace is refused', async () => {
+  it('is refused for another body, path or workspace', async () => {
     const { owner, tenant_id } = await newTenant()
     await owner.post('/workspaces', { display_name: 'One' }, once('a'))
     for (const other of [
@@ -58,21 +58,21 @@ describe('an idempotency key', () => {
     }
   })
 
-  it('belongs to one caller', async () => {
+  it('of one caller does not affect another caller', async () => {
     const [one, other] = await Promise.all([newTenant(), newTenant()])
     await one.owner.post('/workspaces', { display_name: 'One' }, once('same'))
     const theirs = await other.owner.post('/workspaces', { display_name: 'Else' }, once('same'))
     expect([theirs.status, theirs.headers.get('Idempotency-Replayed')]).toEqual([201, null])
   })
 
-  it('remembers effects, not refusals', async () => {
+  it('does not store refusals', async () => {
     const { owner } = await newTenant()
     await owner.post('/workspaces', { display_name: 'Taken' })
     expect((await owner.post('/workspaces', { display_name: 'Taken' }, once('a'))).status).toBe(409)
     expect((await owner.post('/workspaces', { display_name: 'Free' }, once('a'))).status).toBe(201)
   })
 
-  it('is forgotten after a day, and swept away', async () => {
+  it('expires after a day and is deleted', async () => {
     const { owner } = await newTenant()
     const first = await owner.post('/orgs/current/members', { email: 'a@example.com' }, once('a'))
     clock.ahead = DAY + 60_000
@@ -87,7 +87,7 @@ describe('an idempotency key', () => {
     ).toBe('true')
   })
 
-  it('is ignored where nothing is made or patched', async () => {
+  it('is ignored by routes that neither POST nor PATCH', async () => {
     const { owner } = await newTenant()
     const { id } = (await owner.post('/workspaces', { display_name: 'Short' })).body
     expect((await owner.delete(`/workspaces/${id}`, undefined, once('a'))).status).toBe(204)
@@ -100,7 +100,7 @@ describe('an idempotency key', () => {
     expect([refused.status, refused.body.errors[0].loc]).toEqual([422, ['header', 'Idempotency-Key']])
   })
 
-  it('has one effect when many requests race with it', async () => {
+  it('has one effect when many requests with it run in parallel', async () => {
     const { owner } = await newTenant()
     for (let round = 0; round < 5; round++) {
       const replies = await Promise.all(

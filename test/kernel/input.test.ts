@@ -24,17 +24,17 @@ const nothing = invalid('body.display_name invalid_type', 'body.permissions inva
 describe('a body', () => {
   it.each<[string, string | Uint8Array<ArrayBuffer>, Expected]>([
     ['that is empty where members are required', '', nothing],
-    ['of another shape', '[]', invalid('body invalid_type')],
+    ['that is an array', '[]', invalid('body invalid_type')],
     ['that is null', 'null', invalid('body invalid_type')],
     ['cut short', '{"display_name":', invalid('body json_invalid')],
     ['that is not UTF-8', bytes('{"display_name":"\xff"}'), invalid('body utf8_invalid')],
     ['with a NUL', unknown('["a\\u0000"]'), invalid('body.unknown.0 nul_character')],
-    ['with half a character', unknown('{"a":"\\ud800"}'), invalid('body.unknown.a lone_surrogate')],
+    ['with a lone surrogate', unknown('{"a":"\\ud800"}'), invalid('body.unknown.a lone_surrogate')],
     ['with a NUL in a name', unknown('{"a\\u0000":1}'), invalid('body.unknown name_invalid')],
     ['with a number past 2^53', unknown('9007199254740993'), invalid('body.unknown number_too_large')],
     ['with an infinite number', unknown('-1e400'), invalid('body.unknown number_too_large')],
     ['nested too deep', unknown(nestBrackets(10_000, '[', ']')), invalid('body.unknown.0.0 too_deep')],
-    ['that names a permission there is not', role('["a"]'), invalid('body.permissions.0 invalid_value')],
+    ['with an unknown permission', role('["a"]'), invalid('body.permissions.0 invalid_value')],
     [
       'with every member broken',
       '{"display_name":"\u200b","permissions":0,"scope":1}',
@@ -44,7 +44,7 @@ describe('a body', () => {
     expect(await refusal({ raw })).toEqual(expected)
   })
 
-  it('may hold unknown members, a mark of its byte order, __proto__, and deep but not too deep values', async () => {
+  it('may have unknown members, a byte order mark, __proto__ and nesting up to the limit', async () => {
     const { owner } = await newTenant()
     const headers = { 'X-Api-Key': owner.key, 'Content-Type': 'application/json' }
     const deep = nestBrackets(60, '[', ']')
@@ -53,7 +53,7 @@ describe('a body', () => {
     expect([status, body.display_name]).toEqual([201, 'a'])
   })
 
-  it('gets a small answer, however many and long its faults', async () => {
+  it('gets a small response, however many and long its faults are', async () => {
     const { owner } = await newTenant()
     const headers = { 'X-Api-Key': owner.key, 'Content-Type': 'application/json' }
     const raw = unknown(`{"${'k'.repeat(500_000)}":[${'"\\u0000",'.repeat(200)}1]}`)
@@ -62,7 +62,7 @@ describe('a body', () => {
     expect(text.length).toBeLessThan(100_000)
   })
 
-  it('that breaks off is refused, not an error of ours', async () => {
+  it('that breaks off is refused with 400 and not 500', async () => {
     const raw = new ReadableStream({
       pull: controller => controller.error(new Error('gone')),
     })
@@ -92,29 +92,32 @@ describe('a time', () => {
     ['9999-12-31T23:59:59.999999999Z', '9999-12-31T23:59:59.999Z'],
     ['2030-01-01T00:00:00+23:59', '2029-12-31T00:01:00.000Z'],
     [`2030-01-01T00:00:00.${'1'.repeat(400)}Z`, '2030-01-01T00:00:00.111Z'],
-  ])('%s is told as %s, when made and when listed', async (expires_at, told) => {
+  ])('%s is returned as %s, when created and when listed', async (expires_at, expected) => {
     const { owner } = await newTenant()
     const path = '/orgs/current/api-keys'
-    const made = await owner.post(path, { description: 'x', permissions: ['deployments:read'], expires_at })
-    expect([made.status, made.body.expires_at]).toEqual([201, told])
-    expect((await owner.get(`${path}?limit=1`)).body.resources[0].expires_at).toBe(told)
+    const created = await owner.post(path, { description: 'x', permissions: ['deployments:read'], expires_at })
+    expect([created.status, created.body.expires_at]).toEqual([201, expected])
+    expect((await owner.get(`${path}?limit=1`)).body.resources[0].expires_at).toBe(expected)
   })
 })
 
 describe('text', () => {
-  it.each(['', ' ', '\u200b\u2060', '\ufeff', '\u3164', '\u00ad', '\t\u0001'])('%j is no name', async display_name => {
-    const [status, code, fault] = await refusal({ body: { display_name } }, '/workspaces')
-    expect([status, code]).toEqual([422, 'invalid_request'])
-    expect(fault).toMatch(/^body\.display_name (too_small|custom)$/)
-  })
+  it.each(['', ' ', '\u200b\u2060', '\ufeff', '\u3164', '\u00ad', '\t\u0001'])(
+    '%j is refused as a name',
+    async display_name => {
+      const [status, code, fault] = await refusal({ body: { display_name } }, '/workspaces')
+      expect([status, code]).toEqual([422, 'invalid_request'])
+      expect(fault).toMatch(/^body\.display_name (too_small|custom)$/)
+    },
+  )
 
-  it.each(['é', '名', '🙂', '👩‍👩‍👧', 'a\u200bb'])('%j is a name', async display_name => {
+  it.each(['é', '名', '🙂', '👩‍👩‍👧', 'a\u200bb'])('%j is accepted as a name', async display_name => {
     const { owner } = await newTenant()
     expect((await owner.post('/workspaces', { display_name })).body.display_name).toBe(display_name)
   })
 
   it.each(['\u212a@example.com', 'a\u0130@example.com', 'a@b', `${'a'.repeat(250)}@example.com`])(
-    '%j is no e-mail address, nor becomes one in lower case',
+    '%j is refused as an e-mail address, in lower case too',
     async email => {
       const [status, , ...faults] = await refusal({ body: { email } }, '/orgs/current/members')
       expect(status).toBe(422)
@@ -122,7 +125,7 @@ describe('text', () => {
     },
   )
 
-  it('names a permission twice and means it once', async () => {
+  it('that repeats a permission stores it once', async () => {
     const { owner } = await newTenant()
     const permissions = ['projects:read', 'deployments:read', 'projects:read']
     const { body } = await owner.post(PATH, { display_name: 'a', permissions })
@@ -130,7 +133,7 @@ describe('text', () => {
   })
 })
 
-describe('addresses and headers', () => {
+describe('URLs and headers', () => {
   it.each<[string, Expected]>([
     ['/workspaces/current', invalid('path.workspace_id invalid_format')],
     ['/workspaces/%00', invalid('path.workspace_id nul_character')],
@@ -157,7 +160,7 @@ describe('addresses and headers', () => {
     expect(await refusal({ headers, raw: role('[]') })).toEqual(expected)
   })
 
-  it('are read in upper case and to the last offset', async () => {
+  it('accept ids in upper case and the largest offset', async () => {
     const { owner, tenant_id } = await newTenant()
     expect((await owner.get(`/workspaces/${tenant_id.toUpperCase()}`)).body.id).toBe(tenant_id)
     expect((await owner.get('/workspaces', { 'X-Tenant-Id': tenant_id.toUpperCase() })).status).toBe(200)
@@ -165,7 +168,7 @@ describe('addresses and headers', () => {
     expect(body).toEqual({ resources: [], offset: 999_999_999_999_999 })
   })
 
-  it('that name no version at all match none', async () => {
+  it('with an If-Match that has no version fail', async () => {
     const { owner } = await newTenant()
     for (const tag of [`"${'9'.repeat(40)}"`, 'W/"1"', '""', '"-1"', '1', '"0", '.repeat(900)]) {
       const { body } = await owner.patch('/orgs/current', { display_name: 'a' }, { 'If-Match': tag })
@@ -175,7 +178,7 @@ describe('addresses and headers', () => {
 })
 
 describe('a body in many chunks', () => {
-  it('is copied together as it comes, so that no chunk is kept', async () => {
+  it('is copied into one buffer, so that no chunk stays in memory', async () => {
     const text = 'abc'.repeat(10_000)
     const chunk = new Uint8Array(1)
     async function* letters() {

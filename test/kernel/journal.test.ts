@@ -12,35 +12,35 @@ const sequence = async (scope: string) => {
 }
 
 describe('the journal', () => {
-  // That every successful write leaves one event is held by `send` for every request of every test.
+  // `send` asserts for every request of every test that a successful write leaves an event.
 
-  it('says who did what to what, in which request', async () => {
+  it('records the actor, the event type, the subject and the request', async () => {
     const { owner, tenant_id, organization_id } = await newTenant()
     const headers = { 'X-Tenant-Id': tenant_id, 'X-Request-Id': `journal-${unusedId()}` }
-    const made = await owner.post('/workspaces/current/api-keys', { description: 'CI' }, headers)
+    const created = await owner.post('/workspaces/current/api-keys', { description: 'CI' }, headers)
     const [event, ...more] = await readEvents(headers['X-Request-Id'])
     expect(more).toEqual([])
     expect(event).toMatchObject({
       type: 'api_key.created',
-      subject_id: made.body.id,
+      subject_id: created.body.id,
       actor_kind: 'key',
-      actor_id: made.body.created_by,
+      actor_id: created.body.created_by,
       organization_id,
       tenant_id,
       scope_id: tenant_id,
     })
     expect(JSON.parse(event!.data as string)).toEqual({ description: 'CI' })
-    expect(JSON.stringify(event)).not.toContain(made.body.key.slice(4, 20))
+    expect(JSON.stringify(event)).not.toContain(created.body.key.slice(4, 20))
   })
 
-  it('keeps what an organisation key does to the whole under the organisation', async () => {
+  it('records changes to an organization under the organization', async () => {
     const { owner, organization_id } = await newTenant()
     const headers = { 'X-Request-Id': `journal-${unusedId()}` }
     await owner.post('/workspaces', { display_name: 'Staging' }, headers)
     expect(await readEvents(headers['X-Request-Id'])).toMatchObject([{ scope_id: organization_id, tenant_id: null }])
   })
 
-  it('names who acted without a key, behind the same walls', async () => {
+  it('records actors without a key, under the same row-level security', async () => {
     const [mine, other] = [await newTenant(), await newTenant()]
     const { tenant_id, organization_id } = mine
     const standing = { kind: 'cron' as const, id: null, organization: organization_id, tenant: tenant_id }
@@ -61,7 +61,7 @@ describe('the journal', () => {
     expect((await other.get(`/workspaces/${other.tenant_id}`)).body.display_name).not.toBe('Taken')
   })
 
-  it('gets nothing from a request that changed nothing', async () => {
+  it('records nothing for a request that changed nothing', async () => {
     const { owner, tenant_id } = await newTenant()
     const headers = { 'X-Request-Id': `journal-${unusedId()}` }
     await owner.patch(`/workspaces/${tenant_id}`, { display_name: 'X' }, { ...headers, 'If-Match': '"9"' })
@@ -70,7 +70,7 @@ describe('the journal', () => {
     expect(await readEvents(headers['X-Request-Id'])).toEqual([])
   })
 
-  it('numbers a workspace’s events densely, whoever writes at once', async () => {
+  it('numbers the events of a workspace without gaps under parallel writes', async () => {
     const tenant = await newTenant()
     const path = `/workspaces/${tenant.tenant_id}`
     const before = (await sequence(tenant.tenant_id)).length

@@ -12,38 +12,38 @@ const preflight = (app: ReturnType<typeof startApp>, origin: string) =>
   })
 
 describe('a request id', () => {
-  it('is taken over, told and logged', async () => {
+  it('of the client is used, returned and logged', async () => {
     const id = requestId()
     const { headers, body } = await send('GET', '/workspaces', { headers: { 'X-Request-Id': id } })
     expect([headers.get('X-Request-Id'), body.request_id]).toEqual([id, id])
     expect(linesOf(id)).toHaveLength(1)
   })
 
-  it.each(['', 'a b', 'a, b', 'x'.repeat(129), '{"a":1}', '<b>', 'é'])('%j is replaced', async given => {
-    const { headers } = await send('GET', '/healthz', { headers: { 'X-Request-Id': given } })
+  it.each(['', 'a b', 'a, b', 'x'.repeat(129), '{"a":1}', '<b>', 'é'])('%j is replaced', async sentId => {
+    const { headers } = await send('GET', '/healthz', { headers: { 'X-Request-Id': sentId } })
     expect(headers.get('X-Request-Id')).toMatch(/^[0-9a-f-]{36}$/)
   })
 })
 
 describe('the log', () => {
-  it('has one line for a request, without what is secret in it', async () => {
+  it('has one line per request, without secrets', async () => {
     const tenant = await newTenant()
     const id = requestId()
     const secret = crypto.randomUUID()
     const headers = { 'X-Request-Id': id, Authorization: `Bearer ${secret}`, Cookie: secret }
-    const made = await tenant.post(`/workspaces/current/api-keys?token=${secret}`, { description: secret }, headers)
-    expect(made.status).toBe(201)
+    const created = await tenant.post(`/workspaces/current/api-keys?token=${secret}`, { description: secret }, headers)
+    expect(created.status).toBe(201)
     const [line, ...others] = linesOf(id)
     expect(others).toEqual([])
     expect(line).toEqual({
       ...{ level: 'info', request_id: id, method: 'POST', path: '/workspaces/current/api-keys', status: 201 },
       ...{ ms: expect.any(Number), organization_id: tenant.organization_id, tenant_id: tenant.tenant_id },
-      actor_id: made.body.created_by,
+      actor_id: created.body.created_by,
     })
-    for (const word of [secret, tenant.key, made.body.key]) expect(JSON.stringify(logLines)).not.toContain(word)
+    for (const word of [secret, tenant.key, created.body.key]) expect(JSON.stringify(logLines)).not.toContain(word)
   })
 
-  it('tells a refusal by its code', async () => {
+  it('has the code of a refusal', async () => {
     const { headers } = await send('GET', '/workspaces')
     expect(linesOf(headers.get('X-Request-Id'))).toMatchObject([{ status: 401, code: 'key_missing' }])
   })
@@ -51,7 +51,7 @@ describe('the log', () => {
 
 describe('headers', () => {
   it.each(['/healthz', '/openapi.json', '/workspaces', '/nowhere', `/${'x'.repeat(17_000)}`])(
-    'that keep a browser safe stand on every answer',
+    'that protect browsers are on every response',
     async path => {
       const { headers } = await send('GET', path)
       expect(Object.fromEntries(headers)).toMatchObject({
@@ -64,7 +64,7 @@ describe('headers', () => {
     },
   )
 
-  it('let the API pages use their own script and style', async () => {
+  it('allow the API pages their own script and style', async () => {
     const { headers } = await send('GET', '/docs')
     const policy = headers.get('Content-Security-Policy')
     expect(policy).toMatch(/^default-src 'none'; script-src 'self'; style-src 'self';/)
@@ -72,13 +72,13 @@ describe('headers', () => {
     expect((await send('GET', '/docs', { headers: { 'If-None-Match': headers.get('ETag')! } })).status).toBe(304)
   })
 
-  it('of an answer are shown to pages of every origin', async () => {
-    const asked = await preflight(getApp(), 'https://page.example')
-    expect(asked.status).toBe(204)
-    expect(asked.headers.get('Access-Control-Allow-Origin')).toBe('*')
-    const methods = asked.headers.get('Access-Control-Allow-Methods')!.split(', ')
+  it('of a response are readable from every origin by default', async () => {
+    const reply = await preflight(getApp(), 'https://page.example')
+    expect(reply.status).toBe(204)
+    expect(reply.headers.get('Access-Control-Allow-Origin')).toBe('*')
+    const methods = reply.headers.get('Access-Control-Allow-Methods')!.split(', ')
     for (const { method } of operations) expect(methods).toContain(method.toUpperCase())
-    expect(asked.headers.get('Access-Control-Allow-Headers')).toContain('x-api-key')
+    expect(reply.headers.get('Access-Control-Allow-Headers')).toContain('x-api-key')
     for (const path of ['/healthz', '/workspaces']) {
       const { headers } = await send('GET', path, { headers: { Origin: 'https://page.example' } })
       expect(headers.get('Access-Control-Allow-Origin')).toBe('*')
@@ -87,7 +87,7 @@ describe('headers', () => {
     }
   })
 
-  it('are shown to no others where origins are set', async () => {
+  it('are readable only from the configured origins', async () => {
     const app = startApp({ settings: { CORS_ORIGINS: 'https://one.example, https://two.example' } })
     const allowed = async (origin: string) => (await preflight(app, origin)).headers.get('Access-Control-Allow-Origin')
     expect(await allowed('https://two.example')).toBe('https://two.example')
@@ -96,8 +96,8 @@ describe('headers', () => {
   })
 })
 
-describe('addresses that are given', () => {
-  it('begin with the public one where it is set, and else with the one that was asked', async () => {
+describe('URLs in responses', () => {
+  it('begin with PUBLIC_URL, or else with the requested origin', async () => {
     const typeOf = async (app = getApp()) => (await send('GET', '/nowhere', { app })).body.type
     const settings = { PUBLIC_URL: 'https://slipway.example.com/' }
     expect(await typeOf(startApp({ settings }))).toMatch(/^https:\/\/slipway\.example\.com\/docs#/)
@@ -106,14 +106,14 @@ describe('addresses that are given', () => {
 })
 
 describe('paths and methods', () => {
-  it('that do not exist are not found', async () => {
+  it('that do not exist are answered with 404', async () => {
     for (const path of ['/nowhere', '/workspaces/', '/Workspaces', '/workspaces/current/keys']) {
       expect((await send('GET', path)).body.code).toBe('route_not_found')
     }
   })
 
   const paths = [...new Set(operations.map(operation => operation.path))]
-  it.each(paths)('%s refuses the methods it has not, and names those it has', async template => {
+  it.each(paths)('%s refuses unsupported methods and lists the supported ones', async template => {
     const path = template.replace(/\{\w+\}/g, unusedId())
     const has = operations.filter(operation => operation.path === template).map(({ method }) => method.toUpperCase())
     if (has.includes('GET')) has.push('HEAD')
@@ -125,7 +125,7 @@ describe('paths and methods', () => {
     }
   })
 
-  it('HEAD answers as GET does, without a body', async () => {
+  it('HEAD returns what GET returns, without a body', async () => {
     const tenant = await newTenant()
     const headers = { 'X-Api-Key': tenant.key }
     const [head, get] = await Promise.all([
@@ -146,7 +146,7 @@ describe('a body', () => {
     return [reply.status, reply.body.code]
   }
 
-  it('may be 1 MiB and not more, whatever it says of its length', async () => {
+  it('may have up to 1 MiB, whatever length it declares', async () => {
     const streamed = () => {
       let left = 64
       return new ReadableStream({
@@ -178,7 +178,7 @@ describe('a body', () => {
     },
   )
 
-  it('may be left out, and its type too, where nothing is required', async () => {
+  it('may be missing, like its content type, if no member is required', async () => {
     const { owner } = await newTenant()
     const headers = { 'X-Api-Key': owner.key }
     expect((await send('PATCH', '/orgs/current', { headers })).status).toBe(200)
@@ -188,7 +188,7 @@ describe('a body', () => {
   it.each([
     ['no key', {}, 'key_missing'],
     ['a mistyped key', { 'X-Api-Key': `slw_${'0'.repeat(42)}` }, 'key_malformed'],
-  ])('is not touched with %s', async (_, headers, code) => {
+  ])('is not read with %s', async (_, headers, code) => {
     let pulled = false
     const raw = new ReadableStream(
       {
@@ -206,8 +206,8 @@ describe('a body', () => {
   })
 })
 
-describe('a faulty request', () => {
-  it('is told all its faults at once', async () => {
+describe('an invalid request', () => {
+  it('gets all its faults in one response', async () => {
     const { owner } = await newTenant()
     const { body } = await owner.patch('/workspaces/x', { display_name: 1, require_if_match: 'yes' })
     expect(body.errors.map(({ loc }: { loc: string[] }) => loc.join('.')).sort()).toEqual([
@@ -217,15 +217,15 @@ describe('a faulty request', () => {
     ])
   })
 
-  it('is not one with members and parameters that nobody knows', async () => {
+  it('is not one with unknown members and parameters', async () => {
     const { owner } = await newTenant()
-    const made = await owner.post('/workspaces?unknown=1', { display_name: 'a', unknown: { x: [1] } })
-    expect(made.status).toBe(201)
-    expect(made.body).not.toHaveProperty('unknown')
+    const created = await owner.post('/workspaces?unknown=1', { display_name: 'a', unknown: { x: [1] } })
+    expect(created.status).toBe(201)
+    expect(created.body).not.toHaveProperty('unknown')
   })
 })
 
-describe('an error of ours', () => {
+describe('an internal error', () => {
   it.each<[string, () => number]>([
     [
       'thrown by the code',
@@ -234,7 +234,7 @@ describe('an error of ours', () => {
       },
     ],
     ['raised by the database', () => Number.NaN],
-  ])('%s is logged whole and answered with nothing but the request id', async (_, clockOffset) => {
+  ])('%s is logged in full; the response has only the request id', async (_, clockOffset) => {
     const { key } = await newTenant()
     const app = startApp({ overrides: { clockOffset } })
     const { status, body, text, headers } = await send('GET', '/workspaces', { app, headers: { 'X-Api-Key': key } })
@@ -251,7 +251,7 @@ describe('an error of ours', () => {
     expect(logged[1]).toMatchObject({ level: 'error', status: 500, code: 'internal' })
   })
 
-  it('is a database that is away: come back soon', async () => {
+  it('of the connection to the database is answered with 503 and Retry-After', async () => {
     const { key } = await newTenant()
     const nowhere = 'postgres://nobody@127.0.0.1:1/none'
     const addresses = { DATABASE_URL: nowhere, DATABASE_SYSTEM_URL: nowhere }

@@ -9,11 +9,11 @@ const INVALID = '/workspaces?cursor='
 type Row = { id: string; created_at: string }
 
 const make = async (tenant: Tenant, count: number): Promise<string[]> => {
-  const made = Array.from({ length: count }, (_, i) => tenant.post(KEYS, { description: `key ${i}` }))
-  return (await Promise.all(made)).map(({ body }) => body.id)
+  const replies = Array.from({ length: count }, (_, i) => tenant.post(KEYS, { description: `key ${i}` }))
+  return (await Promise.all(replies)).map(({ body }) => body.id)
 }
 
-/** The path in `Link`, or nothing on the last page. */
+/** The path in `Link`; undefined on the last page. */
 const nextOf = ({ headers }: { headers: Headers }) => /^<(.+)>; rel="next"$/.exec(headers.get('Link') ?? '')?.[1]
 const idsOf = ({ body }: { body: { resources: Row[] } }) => body.resources.map(({ id }) => id)
 const whole = async (tenant: Tenant) => (await tenant.get(`${KEYS}?limit=100`)).body.resources as Row[]
@@ -23,12 +23,15 @@ const sizes = fc.array(fc.integer({ min: 1, max: 12 }), { minLength: 1, maxLengt
 const few = { numRuns: 12, endOnFailure: true }
 
 describe('a list', () => {
-  it('is newest first, and by id where the time is the same', async () => {
+  it('is sorted by time, newest first, then by id', async () => {
     const tenant = await newTenant()
     await make(tenant, 6)
-    const copies = sql`insert into api_keys (organization_id, tenant_id, description, hint, key_hash, role_id, created_at)
+    const copies = sql`
+      insert into api_keys
+        (organization_id, tenant_id, description, hint, key_hash, role_id, created_at)
       select organization_id, tenant_id, 'copy', hint, gen_random_uuid()::text, role_id, created_at
-      from api_keys, generate_series(1, 4) where tenant_id = ${tenant.tenant_id}`
+      from api_keys, generate_series(1, 4)
+      where tenant_id = ${tenant.tenant_id}`
     await runAsSystem(getApp().database, copies)
     const rows = await whole(tenant)
     expect(rows).toHaveLength(35)
@@ -45,48 +48,48 @@ describe('a list', () => {
     expect(paged).toEqual(rows.map(row => row.id))
   })
 
-  it('shows each row once by offset, whatever the sizes of its pages', async () => {
+  it('returns each row once by offset, for any page size', async () => {
     const tenant = await newTenant()
     await make(tenant, 24)
     const all = (await whole(tenant)).map(row => row.id)
     await fc.assert(
       fc.asyncProperty(sizes, async limits => {
-        const shown: string[] = []
-        for (let i = 0; shown.length < all.length; i++) {
+        const listed: string[] = []
+        for (let i = 0; listed.length < all.length; i++) {
           const limit = limits[i % limits.length]!
-          const page = await tenant.get(`${KEYS}?limit=${limit}&offset=${shown.length}`)
-          expect(idsOf(page)).toEqual(all.slice(shown.length, shown.length + limit))
-          shown.push(...idsOf(page))
-          expect(page.body.offset).toBe(shown.length)
-          expect(nextOf(page) === undefined).toBe(shown.length === all.length)
+          const page = await tenant.get(`${KEYS}?limit=${limit}&offset=${listed.length}`)
+          expect(idsOf(page)).toEqual(all.slice(listed.length, listed.length + limit))
+          listed.push(...idsOf(page))
+          expect(page.body.offset).toBe(listed.length)
+          expect(nextOf(page) === undefined).toBe(listed.length === all.length)
         }
       }),
       few,
     )
   })
 
-  it('shows each row once by cursor, and skips none while others are added', async () => {
+  it('returns each row once by cursor, while other rows are added', async () => {
     await fc.assert(
       fc.asyncProperty(sizes, fc.infiniteStream(fc.nat({ max: 2 })), async (limits, additions) => {
         const tenant = await newTenant()
         await make(tenant, 11)
         const before = (await whole(tenant)).map(row => row.id)
-        const shown: string[] = []
+        const listed: string[] = []
         let path: string | undefined = `${KEYS}?limit=${limits[0]}`
         for (let i = 1; path; i++) {
           const page = await tenant.get(path)
-          shown.push(...idsOf(page))
-          expect(page.body.offset).toBe(shown.length)
+          listed.push(...idsOf(page))
+          expect(page.body.offset).toBe(listed.length)
           await make(tenant, additions.next().value!)
           path = nextOf(page) && limited(nextOf(page)!, limits[i % limits.length]!)
         }
-        expect(shown).toEqual(before)
+        expect(listed).toEqual(before)
       }),
       few,
     )
   })
 
-  it('holds no more than it may, and is whole up to there', async () => {
+  it('has at most the maximum number of rows, and all of them up to there', async () => {
     const tenant = await newTenant()
     await make(tenant, 20)
     expect(idsOf(await tenant.get(KEYS))).toHaveLength(20)
@@ -102,7 +105,7 @@ describe('a list', () => {
 })
 
 describe('a cursor', () => {
-  it('takes the place of the offset, and keeps the other parameters', async () => {
+  it('replaces the offset and keeps the other parameters', async () => {
     const tenant = await newTenant()
     await make(tenant, 6)
     const path = nextOf(await tenant.get(`${KEYS}?limit=2&unknown=a%26b`))!
@@ -116,7 +119,7 @@ describe('a cursor', () => {
     expect(idsOf(moved)).toEqual(idsOf(await tenant.get(path)))
   })
 
-  it('of another list, tenant or time zone shows nothing that is not yours', async () => {
+  it('of another list or tenant returns no rows of another tenant', async () => {
     const [one, other] = await Promise.all([newTenant(), newTenant()])
     await Promise.all([make(one, 4), make(other, 4)])
     const cursor = cursorOf(nextOf(await other.get(`${KEYS}?limit=1`))!)
@@ -125,7 +128,7 @@ describe('a cursor', () => {
     expect((await one.get(`/orgs/current/members?cursor=${cursor}`)).status).toBe(200)
   })
 
-  it('is read in whatever time zone Postgres wrote it', async () => {
+  it('is valid in any time zone that Postgres writes', async () => {
     const tenant = await newTenant()
     await make(tenant, 4)
     const path = nextOf(await tenant.get(`${KEYS}?limit=2`))!
@@ -149,7 +152,7 @@ describe('a cursor', () => {
     `2030-01-01 00:00:00+99~${unusedId()}`,
     `infinity~${unusedId()}`,
     `2030-01-01 00:00:00+00~${unusedId()}' or true --`,
-  ])('that says %j was forged', async plain => {
+  ])('that contains %j is refused', async plain => {
     const tenant = await newTenant()
     const { status, body } = await tenant.get(INVALID + Buffer.from(plain).toString('base64url'))
     expect([status, body.errors]).toEqual([
@@ -158,7 +161,7 @@ describe('a cursor', () => {
     ])
   })
 
-  it('that is no cursor at all is refused', async () => {
+  it('with invalid text is refused', async () => {
     const tenant = await newTenant()
     for (const text of ['%00', 'x', '%F0%9F%98%80', 'x'.repeat(121)]) {
       expect((await tenant.get(INVALID + text)).body.errors[0].loc).toEqual(['query', 'cursor'])

@@ -21,10 +21,10 @@ const makeKey = async (maker: Pick<Tenant, 'post'>, app: Tenant, input = {}) => 
   return app.as(body.key)
 }
 
-describe('the rate of a key', () => {
+describe('the rate limit of a key', () => {
   const app = limitedTo(3)
 
-  it('is counted in the same trip, told, and refused when it is over', async () => {
+  it('counts in the same trip, is reported in headers, and refuses further requests', async () => {
     const tenant = await newTenant({ app })
     for (const left of [2, 1, 0]) {
       const { status, headers } = await tenant.get('/workspaces')
@@ -41,25 +41,25 @@ describe('the rate of a key', () => {
     expect((await tenant.get('/workspaces')).headers.get('RateLimit')).toBe('"key";r=2;t=60')
   })
 
-  it('is unlimited where the setting says 0', async () => {
+  it('is off when the setting is 0', async () => {
     const tenant = await newTenant()
     expect((await tenant.get('/workspaces')).headers.get('RateLimit-Policy')).toBeNull()
   })
 })
 
-describe('a budget', () => {
-  it('lets exactly as many of parallel requests through as it has', async () => {
+describe('a rate budget', () => {
+  it('admits exactly its number of parallel requests', async () => {
     const tenant = await newTenant({ app: limitedTo(10) })
     const body = (i: number) => ({ key: `key-${i}` })
     const replies = await burst(100, i => tenant.post('/v2/tag-keys', body(i)))
     const statuses = replies.map(({ status }) => status)
     expect([statuses.filter(one => one === 201).length, statuses.filter(one => one === 429).length]).toEqual([10, 90])
     clock.ahead = 61_000
-    // What was refused has left nothing behind.
+    // Refused requests have no effect.
     expect((await tenant.get('/v2/tag-keys?limit=100')).body.resources).toHaveLength(10)
   })
 
-  it('is spent by requests that fail, whatever they fail with', async () => {
+  it('is used by failed requests too', async () => {
     const tenant = await newTenant({ app: limitedTo(100) })
     const { tenant_id, owner } = tenant
     const path = `/workspaces/${tenant_id}`
@@ -89,21 +89,21 @@ describe('a budget', () => {
   })
 
   it.each<[string, (tenant: Tenant) => Promise<{ status: number }>, number]>([
-    ['a body that does not fit', tenant => tenant.post('/v2/tag-keys', {}), 422],
-    ['a header that does not fit', tenant => tenant.get('/workspaces', { 'X-Tenant-Id': 'mine' }), 422],
-  ])('is spent by %s, after the answer', async (_, act, status) => {
+    ['an invalid body', tenant => tenant.post('/v2/tag-keys', {}), 422],
+    ['an invalid header', tenant => tenant.get('/workspaces', { 'X-Tenant-Id': 'mine' }), 422],
+  ])('is used by %s, counted after the response', async (_, act, status) => {
     const tenant = await newTenant({ app: limitedTo(10) })
     expect(await remaining(tenant)).toBe(9)
     for (const reply of await burst(9, () => act(tenant))) expect(reply.status).toBe(status)
     await finishPendingWork()
     expect((await tenant.get('/workspaces')).status).toBe(429)
-    // The instance remembers it, and reads no further body.
+    // The instance remembers the key and reads no further body.
     expect((await act(tenant)).status).toBe(429)
     clock.ahead = 61_000
     expect(await remaining(tenant)).toBe(9)
   })
 
-  it('is shared by a key and all that were made with it', async () => {
+  it('is shared by a key and all keys created with it', async () => {
     const tenant = await newTenant({ app: limitedTo(10) })
     const child = await makeKey(tenant, tenant)
     const grandchild = await makeKey(child, tenant, { role_id: VIEWER })
@@ -114,7 +114,7 @@ describe('a budget', () => {
     expect(await remaining(tenant.owner)).toBe(9)
   })
 
-  it('of a workspace is none of another one, nor of the organization whose key made theirs', async () => {
+  it('of a workspace is separate from those of other workspaces and of the organization', async () => {
     const { owner, ...one } = await newTenant({ app: limitedTo(10) })
     const second = (await owner.post('/workspaces', { display_name: 'Second' })).body.id as string
     const keyOf = async (tenant: string) =>
@@ -128,7 +128,7 @@ describe('a budget', () => {
     expect(await remaining(owner)).toBe(4)
   })
 
-  it('is not spent by a key that was revoked', async () => {
+  it('is not used by a revoked key', async () => {
     const tenant = await newTenant({ app: limitedTo(10) })
     const { body } = await tenant.post('/workspaces/current/api-keys', { description: 'leaked' })
     await tenant.delete(`/workspaces/current/api-keys/${body.id}`)
@@ -136,12 +136,12 @@ describe('a budget', () => {
     expect(await remaining(tenant)).toBe(7)
   })
 
-  it('of a listener is its agents’ own', async () => {
+  it('of a listener belongs to its agents alone', async () => {
     const tenant = await newTenant({ app: limitedTo(10) })
     const listener = (await tenant.post('/v2/listeners', NewListener.meta()!.example)).body.id
     const keys = [1, 2].map(async () => (await tenant.post(`/v2/listeners/${listener}/keys`, {})).body.key as string)
     const [one, two] = (await Promise.all(keys)).map(key => tenant.as(key))
-    // An agent may not look at workspaces: what it is refused counts.
+    // An agent has no permission for workspaces, so the request is refused and counts.
     for (const reply of await burst(10, i => [one!, two!][i % 2]!.get('/workspaces'))) expect(reply.status).toBe(403)
     expect((await one!.get('/workspaces')).status).toBe(429)
     expect(await remaining(tenant)).toBe(6)

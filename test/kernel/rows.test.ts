@@ -1,4 +1,4 @@
-// How rows become the wire: times in the one form, members that a schema names.
+// Rows to responses: times in one format, and exactly the members of a schema.
 import { expect, it } from 'vitest'
 import { completeMembers, toIsoTime } from '../../src/kernel/rows.ts'
 
@@ -10,17 +10,17 @@ it.each([
   ['2025-01-18 08:40:00-05:30', '2025-01-18T14:10:00.000Z'],
   ['2025-01-18T08:40:00.123456+00:00', '2025-01-18T08:40:00.123Z'],
   ['2025-01-18T08:40:00Z', '2025-01-18T08:40:00.000Z'],
-])('%s is %s', (stored, told) => {
-  expect(toIsoTime(stored)).toBe(told)
+])('the stored time %s is returned as %s', (stored, returned) => {
+  expect(toIsoTime(stored)).toBe(returned)
 })
 
-it('tells an absent time as null', () => {
+it('returns a missing time as null', () => {
   expect(toIsoTime(null)).toBe(null)
 })
 
-it('tells the members that a schema names, in its order, and no others', () => {
-  const told = completeMembers(['a', 'b', 'c'], { c: false, b: undefined, secret: 1 })
-  expect(Object.entries(told)).toEqual([
+it('returns exactly the members of the schema, in its order', () => {
+  const complete = completeMembers(['a', 'b', 'c'], { c: false, b: undefined, secret: 1 })
+  expect(Object.entries(complete)).toEqual([
     ['a', null],
     ['b', null],
     ['c', false],

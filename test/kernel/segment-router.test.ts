@@ -1,4 +1,4 @@
-// The router finds what Hono's own would: names before parameters, middleware first, a method's own before what takes any.
+// The router matches as Hono's own: literals before parameters, middleware first, a method before all methods.
 import { describe, expect, it } from 'vitest'
 import { SegmentRouter } from '../../src/kernel/segment-router.ts'
 
@@ -20,7 +20,7 @@ describe('a path', () => {
     ['/a/current/b', '/a/current/b', {}],
     ['/a/current/b/2', '/a/current/b/:other', { other: '2' }],
     ['/a/current/c/2', '/a/:id/c/:other', { id: 'current', other: '2' }],
-  ])('%s is %s', (path, route, params) => {
+  ])('%s is routed to %s', (path, route, params) => {
     expect(found('GET', path)).toEqual([
       ['middleware', {}],
       [`GET ${route}`, params],
@@ -39,7 +39,7 @@ describe('a path', () => {
     },
   )
 
-  it.each(['/a/*', '/*/b', '*/b'])('%s is refused: it would be a name', path => {
+  it.each(['/a/*', '/*/b', '*/b'])('%s is refused, because wildcards would be literals', path => {
     expect(() => router.add('GET', path, 'never')).toThrow()
   })
 })

@@ -1,4 +1,4 @@
-// A statement's text comes of which members are given and never of their values; a request's values go beside it.
+// The text of a statement depends on which members are set and never on their values, which are parameters.
 import { sql } from 'drizzle-orm'
 import { expect, it } from 'vitest'
 import { prepareStatement } from '../../src/kernel/statement.ts'
@@ -14,7 +14,7 @@ const write = () =>
     )}`
   })
 
-it('is the same text whatever the values are, and the values are its parameters', () => {
+it('a statement has the same text for all values, which are its parameters', () => {
   const made = write()
   const texts = new Map<string, string>()
   const value = fc.oneof(fc.string(), fc.constantFrom("'; drop table x --", '$1', '?', null, true, 7))
@@ -35,7 +35,7 @@ it('is the same text whatever the values are, and the values are its parameters'
   )
 })
 
-it('takes an instance for a value, and not for members', () => {
+it('an instance of a class is one value', () => {
   const at = new Date(0)
   const made = write()
   expect(made({ name: 'first' }).params).toEqual(['first'])
@@ -43,7 +43,7 @@ it('takes an instance for a value, and not for members', () => {
   expect(made({ name: 'last' })).toMatchObject({ sql: 'select name = $1', params: ['last'] })
 })
 
-it('knows members that are none from members that are not there', () => {
+it('null is a value, and undefined a missing member', () => {
   const made = prepareStatement<{ within?: object }, unknown>(({ within }) => sql`select ${within ? sql`1` : sql`0`}`)
   expect([made({}).sql, made({ within: {} }).sql]).toEqual(['select 0', 'select 1'])
 })

@@ -1,4 +1,4 @@
-// The matcher beneath preview policies and .dockerignore: what it matches, and that no pattern makes it slow.
+// The glob matcher of preview policies and .dockerignore: matches, and cost of hostile patterns.
 import { expect, test } from 'vitest'
 import { compileGlob } from '../../src/agent/images/dockerignore-glob.ts'
 import { matchesBranch } from '../../src/pushes/branch-globs.ts'
@@ -32,7 +32,7 @@ test.each([
   expect(matchesBranch([pattern], branch)).toBe(matches)
 })
 
-test('a glob that excludes wins over all that include', () => {
+test('an excluding glob wins over all including globs', () => {
   expect(matchesBranch(['**', '!wip/*', 'wip/a'], 'wip/a')).toBe(false)
   expect(matchesBranch(['!wip/*'], 'main')).toBe(false)
 })
@@ -55,7 +55,7 @@ test.each([
   expect(compileGlob(pattern)(path)).toBe(matches),
 )
 
-/** Elapsed would count what else the machine does. */
+/** CPU time, because elapsed time would include other work of the machine. */
 function cpuMsOf(work: () => unknown): number {
   const before = process.cpuUsage()
   work()
@@ -73,4 +73,4 @@ test.runIf(typeof process.cpuUsage === 'function' && navigator.userAgent !== 'Cl
   ['a .dockerignore of folders', () => compileGlob('**/a/'.repeat(400))('a/'.repeat(1000))],
   ['a .dockerignore of open brackets', () => compileGlob('['.repeat(32_000))('a')],
   ['a .dockerignore of closed brackets', () => compileGlob('[a]'.repeat(10_000))('a'.repeat(255))],
-])('%s cost less than 250 ms of CPU', (_, work) => expect(cpuMsOf(work)).toBeLessThan(250))
+])('%s take less than 250 ms of CPU', (_, work) => expect(cpuMsOf(work)).toBeLessThan(250))

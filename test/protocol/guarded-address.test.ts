@@ -45,10 +45,10 @@ describe('an address of a public host', () => {
     ['https://localhost.example.com/', 'https://localhost.example.com/'],
     ['https://0x7f.example.com/', 'https://0x7f.example.com/'],
     ['https://slipway.example.com.evil.example/', 'https://slipway.example.com.evil.example/'],
-  ])('%s is fetched', (text, href) => expect(outcome(text)).toBe(href))
+  ])('%s is allowed', (text, href) => expect(outcome(text)).toBe(href))
 })
 
-describe('is not fetched', () => {
+describe('an address is not allowed:', () => {
   it.each([...new Set(hosts)])('the host %s', host => {
     for (const text of [`https://${host}/`, `https://${host}:8443/mcp?a=b#c`, `http://${host}/`])
       expect(outcome(text), text).toBe('blocked_url')
@@ -85,7 +85,7 @@ describe('is not fetched', () => {
     ],
   ])('%j', text => expect(outcome(text)).toBe('blocked_url'))
 
-  it('this installation, by its public address either', () => {
+  it('this installation, by its public address', () => {
     const policy = { publicUrl: 'https://public.example.com' }
     expect(outcome('https://public.example.com/', policy)).toBe('blocked_url')
     expect(outcome(`${ORIGIN}/`, policy)).toBe('blocked_url')
@@ -104,7 +104,7 @@ describe('where loopback is allowed', () => {
     'http://localhost/',
   ])('%s is fetched', text => expect(dev(text)).toBe(text))
 
-  it('nothing else is loosened', () => {
+  it('all other rules still apply', () => {
     for (const host of new Set(hosts)) {
       const text = `http://${host}:3001/`
       const kept = URL.canParse(text) ? new URL(text).hostname.replace(/\.$/, '') : ''
@@ -121,13 +121,13 @@ describe('where loopback is allowed', () => {
       expect(dev(text), text).toBe('blocked_url')
   })
 
-  it('this installation is not fetched, by whatever name of this machine', () => {
+  it('this installation is not allowed, under any name of this machine', () => {
     for (const host of ['127.0.0.1', 'localhost', '[::1]', '127.9.9.9'])
       expect(dev(`http://${host}:8787/v2/deployments`)).toBe('blocked_url')
   })
 })
 
-it('whatever is fetched has a public name for a host', () => {
+it('every allowed address has a public host name', () => {
   const number = fc.nat({ max: 0xffffffff })
   const quad = fc.tuple(number).map(([one]) => [24, 16, 8, 0].map(bits => (one >>> bits) & 255).join('.'))
   const host = fc.oneof(

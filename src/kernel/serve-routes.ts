@@ -1,0 +1,118 @@
+// Serving of declared routes: each handler goes from the cheapest check to the database, and from a reply to HTTP.
+import type { Context, Hono } from 'hono'
+import { Uuid } from '../protocol/wire.ts'
+import { createKeyCaller, readApiKey, readCallerHeaders } from './caller.ts'
+import { createCallerLimits, type KeyedRequest } from './caller-limits.ts'
+import { type Caller, withoutRateLimit } from './context.ts'
+import { verifyKey } from './db.ts'
+import { sha256Hex } from './digest.ts'
+import { fail } from './errors.ts'
+import { matchesEtag } from './etag.ts'
+import { readBody, refuseLargeBody, validateInput } from './input.ts'
+import { nextCursor } from './paging.ts'
+import { type AppEnv, etagVersion, type Operation, type Services } from './routes.ts'
+
+const toRouterPath = (path: string): string => path.replace(/\{(\w+)\}/g, ':$1')
+
+/** Mounts literal paths before paths with a parameter in the same place. */
+export function mountOperations(app: Hono<AppEnv>, operations: Operation[], services: Services): void {
+  const countParameters = (path: string) => path.split('{').length
+  const limits = createCallerLimits(services)
+  const paths = [...new Set(operations.map(operation => operation.path))]
+  for (const path of paths.toSorted((a, b) => countParameters(a) - countParameters(b))) {
+    const operationsOfPath = operations.filter(operation => operation.path === path)
+    for (const operation of operationsOfPath) {
+      app.on(operation.method.toUpperCase(), toRouterPath(path), c => {
+        c.set('limits', limits)
+        return operation.open ? operation.open(c, services) : serveOperation(c, operation, services)
+      })
+    }
+    const methods = operationsOfPath.map(({ method }) => method.toUpperCase())
+    if (methods.includes('GET')) methods.push('HEAD')
+    const headers = { Allow: methods.join(', ') }
+    app.all(toRouterPath(path), () => {
+      throw fail('method_not_allowed', { headers })
+    })
+  }
+}
+
+const NO_STORE = { 'Cache-Control': 'no-store' }
+
+/** Checks in order of cost: the key's shape, the declared size, the budgets, the body, the database. */
+async function serveOperation(c: Context<AppEnv>, operation: Operation, services: Services): Promise<Response> {
+  const { limits } = c.var
+  const address = services.config.clientAddress(c)
+  const key = readKeyCountingFailures(c, address)
+  if (operation.method !== 'get') refuseLargeBody(c.req)
+  const hash = sha256Hex(key)
+  const arrival = await limits.arrive(hash, address)
+  const caller = createKeyCaller(c, services, hash, arrival.recordAccepted)
+  try {
+    return await runOperation(c, operation, caller, arrival)
+  } catch (error) {
+    arrival.recordFailure(error, caller)
+    throw error
+  }
+}
+
+function readKeyCountingFailures(c: Context<AppEnv>, address: string | undefined): string {
+  try {
+    return readApiKey(c)
+  } catch (error) {
+    c.var.limits.failedWithoutKey(address)
+    throw error
+  }
+}
+
+async function runOperation(
+  c: Context<AppEnv>,
+  operation: Operation,
+  caller: Caller,
+  arrival: KeyedRequest,
+): Promise<Response> {
+  const { variant } = operation
+  // A large body is read only for a key that is accepted, which costs a trip unless it was accepted lately.
+  const beforeLarge = () => (arrival.isRecentlyAccepted() ? undefined : verifyKeyFirst(c, operation, caller))
+  const text = operation.method === 'get' ? '' : await readBody(c.req, beforeLarge)
+  caller.bodyBytes = Buffer.byteLength(text)
+  const faults = readCallerHeaders(c, operation, text, caller)
+  const input = validateInput(c.req, operation, text, faults)
+  if (variant && input[variant.on] === true) return c.json(await variant.verb(caller, input as never), 200, NO_STORE)
+  const reply = (await operation.verb!(caller, input as never)) as Record<string | symbol, unknown> | undefined
+  return sendReply(c, operation, reply)
+}
+
+async function verifyKeyFirst(c: Context<AppEnv>, { verb, variant }: Operation, caller: Caller): Promise<void> {
+  const { data: tenant = null } = Uuid.safeParse(c.req.header('X-Tenant-Id'))
+  const isVariant = variant && c.req.query(variant.on)?.toLowerCase() === 'true'
+  const { permission } = (isVariant ? variant.verb : verb)!
+  await verifyKey({ ...caller, tenant, permission })
+  caller.config = withoutRateLimit({ ...caller, permission }).config
+}
+
+function sendReply(
+  c: Context<AppEnv>,
+  operation: Operation,
+  reply: Record<string | symbol, unknown> | undefined,
+): Response {
+  const { requestInfo } = c.var
+  c.header('Cache-Control', NO_STORE['Cache-Control'])
+  if (requestInfo.replayed) c.header('Idempotency-Replayed', 'true')
+  if (reply && nextCursor in reply) c.header('Link', `<${nextPageUrl(c.req.url, reply)}>; rel="next"`)
+  if (operation.location) c.header('Location', operation.location(reply as never))
+  if (operation.versioned && reply && etagVersion in reply) {
+    const tag = `"${String(reply[etagVersion])}"`
+    c.header('ETag', tag)
+    if (operation.method === 'get' && matchesEtag(c.req.header('If-None-Match'), tag)) return c.body(null, 304)
+  }
+  const partialStatus = operation.partial?.(reply as never) ? 207 : undefined
+  const status = (partialStatus ?? operation.status ?? (operation.reply ? 200 : 204)) as 200
+  return operation.reply ? c.json(reply, status) : c.body(null, status)
+}
+
+function nextPageUrl(url: string, reply: Record<string | symbol, unknown>): string {
+  const page = new URL(url)
+  page.searchParams.set('offset', String(reply.offset))
+  page.searchParams.set('cursor', String(reply[nextCursor]))
+  return page.pathname + page.search
+}

@@ -1,0 +1,64 @@
+// No line is wider than 120 characters. Exempt are Markdown's tables and code blocks, and what cannot be broken.
+import { execFileSync } from 'node:child_process'
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { describe, expect, it } from 'vitest'
+
+const root = join(import.meta.dirname, '../..')
+const MAX_WIDTH = 120
+/** Files from before this rule. The list only shrinks: a file that has been wrapped must leave it. */
+const EXEMPT_LIST = 'test/architecture/wide-files.txt'
+
+/** The numbers of the lines that are too wide. */
+function wideLinesOf(path: string, text: string): number[] {
+  const isMarkdown = path.endsWith('.md')
+  let isInCodeBlock = false
+  return text.split('\n').flatMap((line, i) => {
+    if (isMarkdown && /^\s*(```|~~~)/.test(line)) isInCodeBlock = !isInCodeBlock
+    const isExempt = isMarkdown && (isInCodeBlock || /^\s*\|/.test(line))
+    return isExempt || line.length <= MAX_WIDTH || isUnbreakable(line) ? [] : [i + 1]
+  })
+}
+
+/** One word, such as a URL or a digest, after the mark of a comment, a list or a quote. */
+const isUnbreakable = (line: string) => /^\s*(?:(?:\/\/|--|[-*>#])\s+)?\S+$/.test(line)
+
+describe('a line over 120 characters', () => {
+  const tracked = execFileSync('git', ['ls-files', '*.ts', '*.md', '*.sql', '*.sh'], { cwd: root, encoding: 'utf8' })
+  const files = tracked.split('\n').filter(path => path !== '' && existsSync(join(root, path)))
+  const wide = new Map(
+    files
+      .map(path => [path, wideLinesOf(path, readFileSync(join(root, path), 'utf8'))] as const)
+      .filter(([, lines]) => lines.length > 0),
+  )
+  const exempt = readFileSync(join(root, EXEMPT_LIST), 'utf8').split('\n').filter(Boolean)
+
+  it('is in no file that is not exempt', () => {
+    const refused = [...wide].filter(([path]) => !exempt.includes(path))
+    expect(refused.map(([path, lines]) => `${path}: lines ${lines.join(', ')} are too wide`)).toEqual([])
+  })
+
+  it('is in every exempt file, or the file leaves the list', () => {
+    const wrapped = exempt.filter(path => !wide.has(path))
+    expect(wrapped, `Remove these files from ${EXEMPT_LIST}.`).toEqual([])
+  })
+})
+
+describe('the width of a line', () => {
+  const words = 'word '.repeat(30)
+  const url = `https://example.com/${'a'.repeat(120)}`
+
+  it.each([
+    ['code', 'a.ts', `const a = '${words}'`],
+    ['a comment', 'a.ts', `// ${words}`],
+    ['a sentence with a URL', 'a.md', `See ${url}`],
+    ['prose after a code block', 'a.md', `\`\`\`\ncode\n\`\`\`\n${words}`],
+  ])('counts in %s', (_, path, text) => expect(wideLinesOf(path, text)).toHaveLength(1))
+
+  it.each([
+    ['a table', 'a.md', `| ${words} |`],
+    ['a code block', 'a.md', `\`\`\`sh\n${words}\n\`\`\``],
+    ['a URL in a list', 'a.md', `- ${url}`],
+    ['a URL in a comment', 'a.ts', `  // ${url}`],
+  ])('does not count in %s', (_, path, text) => expect(wideLinesOf(path, text)).toEqual([]))
+})
