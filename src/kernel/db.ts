@@ -120,8 +120,8 @@ const buildEnterStatement = (as: SQL) =>
   prepareStatement(
     (caller: Placeholders<ReturnType<typeof keyParameters>>) => sql<Row>`
     select e.*, ${as} from enter(${caller.hash}, ${caller.workspace}::uuid, ${caller.permission},
-    ${caller.inWorkspace}, ${caller.requestId}, ${caller.clockOffset}, ${caller.withoutIfMatch}, ${caller.key}, ${caller.fingerprint},
-    null) e`,
+    ${caller.inWorkspace}, ${caller.requestId}, ${caller.clockOffset}, ${caller.withoutIfMatch}, ${caller.key},
+    ${caller.fingerprint}) e`,
   )
 const enterAsKey = buildEnterStatement(sql`set_config('role', 'slipway_app', true)`)
 /** An agent's key becomes its listener, and sees what that serves. */

@@ -112,7 +112,7 @@ export const deployments = pgTable(
   ],
 )
 
-/** The workspace that owns a host of custom URLs; SQL functions of migration 0021 alone write it. */
+/** The workspace that owns a host of custom URLs. Only SQL functions write it, such as `custom_host_claim()`. */
 export const customHosts = pgTable(
   'custom_hosts',
   {
