@@ -3,11 +3,12 @@ import { relative } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { readConfig, SETTINGS } from '../env.ts'
+import { findFreePort } from '../postgres/free-port.ts'
 import { type Postgres, startPostgres } from './embedded-postgres.ts'
 import { gatewayConnectionString, isNeonUrl } from './gateway.ts'
 import { type DevState, type Home, openHome } from './home-folder.ts'
 import { startLocalAgent } from './local-agent.ts'
-import { findPortObstacle, freePort } from './ports.ts'
+import { findPortObstacle } from './ports.ts'
 import { scheduleEveryMinute } from './schedule.ts'
 import { bold, dim, print, printError, showAgentLine, showWorkerLine, timeStep } from './terminal.ts'
 import { PortTakenError, startWrangler } from './wrangler.ts'
@@ -44,7 +45,7 @@ async function main() {
     ...given,
   }
   readConfig({ ...settings, DATABASE_URL: theirs ?? 'postgresql://embedded' })
-  const gatewayPort = await freePort()
+  const gatewayPort = await findFreePort()
 
   async function openDatabase() {
     const url = theirs ?? (await postgres!).url

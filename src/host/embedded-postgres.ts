@@ -18,7 +18,7 @@ import {
   type ServerIdentity,
   spawnOptions,
 } from '../postgres/data-folder.ts'
-import { freePort } from './ports.ts'
+import { findFreePort } from '../postgres/free-port.ts'
 
 export type PostgresOptions = { dataDir: string; port?: number; durable?: boolean }
 export type Postgres = { url: string; port: number; pid: number; exited: Promise<void>; stop(): Promise<void> }
@@ -43,7 +43,7 @@ export async function startPostgres({ dataDir, port, durable = true }: PostgresO
   replaceStalePid(folder)
   for (let attempt = 1; ; attempt++) {
     try {
-      return await runServer(binaries, way, folder, port ?? (await freePort()), durable)
+      return await runServer(binaries, way, folder, port ?? (await findFreePort()), durable)
     } catch (error) {
       // Another process took the port meanwhile, or orphans of a killed server are still leaving.
       const passing = port ? /pre-existing shared memory/ : /Address already in use|pre-existing shared memory/

@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { startPostgres } from '../../src/host/embedded-postgres.ts'
 import type { DevState } from '../../src/host/home-folder.ts'
-import { freePort } from '../../src/host/ports.ts'
+import { findFreePort } from '../../src/postgres/free-port.ts'
 import { makeArchive } from '../support/archives.ts'
 import {
   type Command,
@@ -64,7 +64,7 @@ function portsOf(pids: number[]): number[] {
 }
 
 test('starts, refuses a second of its kind, stops without a trace, and comes back with data and key', async () => {
-  const port = await freePort()
+  const port = await findFreePort()
   const first = dev([`--port=${port}`])
   const made = await served(first)
   expect(Object.keys(made).sort()).toEqual(['api_key', 'organization_id', 'pid', 'tenant_id', 'url'])
@@ -127,7 +127,7 @@ test('uses the Postgres of DATABASE_URL, hands the settings on, and makes a key 
     fs.mkdirSync(home)
     fs.writeFileSync(stateFile(), JSON.stringify({ api_key: 'slw_another', pid: 1 }))
     const settings = { RATE_LIMIT_PER_MINUTE: '2', CORS_ORIGINS: 'https://$console.example' }
-    const running = dev([`--port=${await freePort()}`], { DATABASE_URL: postgres.url, ...settings })
+    const running = dev([`--port=${await findFreePort()}`], { DATABASE_URL: postgres.url, ...settings })
     const { url, api_key } = await served(running)
     const answers = [await info(url, api_key), await info(url, api_key), await info(url, api_key)]
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 429])
@@ -144,7 +144,7 @@ test('uses the Postgres of DATABASE_URL, hands the settings on, and makes a key 
 })
 
 test('its housekeeping reaches the bucket of the Worker: an archive that nobody needs is gone after the next start', async () => {
-  const first = dev([`--port=${await freePort()}`])
+  const first = dev([`--port=${await findFreePort()}`])
   const { url, api_key } = await served(first)
   const post = async (path: string, body?: object) => {
     const headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
@@ -167,7 +167,7 @@ test('its housekeeping reaches the bucket of the Worker: an archive that nobody 
   // The clock of another process cannot be moved.
   await ask(`update uploads set expires_at = now() - interval '2 days'`)
   await first.stop('SIGTERM')
-  const second = dev([`--port=${await freePort()}`])
+  const second = dev([`--port=${await findFreePort()}`])
   await served(second)
   await second.until(async () => (await ask('select from uploads')).length === 0)
   expect(blobs()).toEqual([])
@@ -175,7 +175,7 @@ test('its housekeeping reaches the bucket of the Worker: an archive that nobody 
 })
 
 test('a database that is killed is started again, at the same address', async () => {
-  const running = dev([`--port=${await freePort()}`])
+  const running = dev([`--port=${await findFreePort()}`])
   const { url, api_key } = await served(running)
   const kill = () => {
     const [pid] = fs.readFileSync(join(home, 'postgres/postmaster.pid'), 'utf8').split('\n')

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
-import { freePort } from '../../src/host/ports.ts'
+import { findFreePort } from '../../src/postgres/free-port.ts'
 import { isListening, startCommand, stopCommands } from '../support/commands.ts'
 import { GITHUB_APP } from '../support/fake-git-hosts.ts'
 import { PKCS1 } from '../support/github-app-key.ts'
@@ -28,7 +28,7 @@ beforeEach(async () => {
     PUBLIC_URL: 'http://slipway.test',
     DATABASE_URL: postgres.url,
     SEALING_KEYS,
-    PORT: String(await freePort()),
+    PORT: String(await findFreePort()),
     SLIPWAY_HOME: root,
   }
 })

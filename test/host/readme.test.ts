@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, afterEach, expect, test } from 'vitest'
-import { freePort } from '../../src/host/ports.ts'
+import { findFreePort } from '../../src/postgres/free-port.ts'
 import { startCommand, startDemoServer, stopCommands } from '../support/commands.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-readme-'))
@@ -29,7 +29,7 @@ const meant = (answer: string) => new RegExp(`^${bare(answer).split('…').map(l
 test('what the README pastes is what its commands answer', async () => {
   expect(blocks.length).toBeGreaterThan(4)
   const home = join(root, '.slipway')
-  const dev = startCommand('src/host/dev.ts', [`--port=${await freePort()}`], { SLIPWAY_HOME: home })
+  const dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], { SLIPWAY_HOME: home })
   await dev.until(() => fs.existsSync(join(home, 'dev.json')))
   const demo = await startDemoServer()
   // The ports of the README may be somebody's here.

@@ -5,8 +5,8 @@ import * as fs from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import * as pg from '../../../postgres/data-folder.ts'
+import { findFreePort } from '../../../postgres/free-port.ts'
 import { listFolder, readJson, removeRecursively, writeJson } from '../../system/files.ts'
-import { findFreePort } from '../../system/ports.ts'
 
 export interface PostgresServer {
   /** What keeps it from being there at all, in a sentence; null when nothing is known to. */
