@@ -183,7 +183,7 @@ test('a database that is killed is started again, at the same address', async ()
     return pid
   }
   const killed = kill()
-  await running.until(() => running.said.err.includes('started again'))
+  await running.until(() => running.said.err.includes('Restarting'))
   await running.until(async () => (await info(url, api_key)).status === 200)
   const file = join(home, 'postgres/postmaster.pid')
   const again = await running.until(() => {

@@ -307,7 +307,7 @@ describe('the database logins', () => {
       'The login of DATABASE_URL cannot become slipway_system. Set DATABASE_SYSTEM_URL to the address that `npm run db:logins` prints.',
     )
     expect(await startError({ url: app, systemUrl: wrongPassword })).toMatch(
-      /^DATABASE_SYSTEM_URL leads to no database that answers: password authentication failed/,
+      /^The database of DATABASE_SYSTEM_URL does not answer: password authentication failed/,
     )
   })
 

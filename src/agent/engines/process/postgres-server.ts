@@ -93,7 +93,7 @@ export class EmbeddedServer implements PostgresServer {
 
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     const binaries = await pg.findBinaries(EXTERNAL_SERVER_HINT)
-    const way = await pg.findServerIdentity(binaries, folder, { guards: [[]], elsewhere: EXTERNAL_SERVER_HINT })
+    const way = await pg.findServerIdentity(binaries, folder, { wrappers: [[]], hint: EXTERNAL_SERVER_HINT })
     if (!pg.isInitialised(folder)) {
       // What an agent was killed over.
       for (const name of listFolder(dirname(folder)))
