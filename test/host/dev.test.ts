@@ -1,4 +1,4 @@
-// `npm run dev` and `npm run bootstrap` as people run them: what they serve, keep, print for scripts, refuse and leave behind.
+// `npm run dev` and `npm run bootstrap` as users run them: what they serve, keep, print, refuse and leave behind.
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { createServer } from 'node:net'
@@ -63,7 +63,7 @@ function portsOf(pids: number[]): number[] {
     .map(fields => Number.parseInt(fields[1]!.split(':')[1]!, 16))
 }
 
-test('starts, refuses a second of its kind, stops without a trace, and comes back with data and key', async () => {
+test('it starts, refuses a second start, stops all its processes, and starts again with its data and key', async () => {
   const port = await findFreePort()
   const first = dev([`--port=${port}`])
   const made = await served(first)
@@ -121,7 +121,7 @@ test('starts, refuses a second of its kind, stops without a trace, and comes bac
   if (process.platform === 'linux') await waitFor(() => filterRunning(orphans).length === 0)
 })
 
-test('uses the Postgres of DATABASE_URL, hands the settings on, and makes a key there when its own is of another', async () => {
+test('it uses the Postgres of DATABASE_URL, passes settings on, and creates a key if the saved one is unknown', async () => {
   const postgres = await startPostgres({ dataDir: join(root, 'theirs'), durable: false })
   try {
     fs.mkdirSync(home)
@@ -143,7 +143,7 @@ test('uses the Postgres of DATABASE_URL, hands the settings on, and makes a key 
   }
 })
 
-test('its housekeeping reaches the bucket of the Worker: an archive that nobody needs is gone after the next start', async () => {
+test('its scheduled work reaches the bucket: an unused archive is removed after the next start', async () => {
   const first = dev([`--port=${await findFreePort()}`])
   const { url, api_key } = await served(first)
   const post = async (path: string, body?: object) => {
@@ -174,7 +174,7 @@ test('its housekeeping reaches the bucket of the Worker: an archive that nobody 
   expect(await ask(`select actor_kind from events where type = 'upload.removed'`)).toEqual([{ actor_kind: 'cron' }])
 })
 
-test('a database that is killed is started again, at the same address', async () => {
+test('a killed database is restarted at the same address', async () => {
   const running = dev([`--port=${await findFreePort()}`])
   const { url, api_key } = await served(running)
   const kill = () => {

@@ -1,4 +1,4 @@
-// Migrations against a real Postgres: each once, in order, all or none, however many starts race.
+// Migrations on a real Postgres: each once, in order, all or none, and from the baseline forward.
 import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -55,7 +55,7 @@ function folderOf(name: string, statements: string[]): string {
   return path
 }
 
-/** How many rows the migrations made, or null without their table. */
+/** How many rows the migrations inserted, or null without their table. */
 async function ships(): Promise<number | null> {
   try {
     return (await query(url, 'select count(*)::int as n from ships'))[0]!.n
@@ -65,26 +65,26 @@ async function ships(): Promise<number | null> {
   }
 }
 
-test('every migration is applied once, in order, and named', async () => {
+test('every migration is applied once, in order, and reported by name', async () => {
   expect(await migrate(url, { folder, log })).toMatchObject([{ name: '0000_step' }, { name: '0001_step' }])
   expect(await migrate(url, { folder, log })).toEqual([])
   expect(await ships()).toBe(1)
 })
 
-test('it stops after the one asked for, and goes on from there', async () => {
+test('it can stop after a given migration and continue later', async () => {
   expect(await migrate(url, { folder, log, to: 0 })).toMatchObject([{ name: '0000_step' }])
   expect(await ships()).toBe(0)
   expect(await migrate(url, { folder, log })).toMatchObject([{ name: '0001_step' }])
   expect(await ships()).toBe(1)
 })
 
-test('of several starts at once exactly one applies each', async () => {
+test('of several starts at the same time exactly one applies each migration', async () => {
   const runs = await Promise.all([1, 2, 3, 4].map(() => migrate(url, { folder, log })))
   expect(runs.flat()).toHaveLength(2)
   expect(await ships()).toBe(1)
 })
 
-test('a failing migration takes the ones before it back', async () => {
+test('a failing migration rolls back those before it', async () => {
   const bad = folderOf('bad', ['create table ships (id int)', 'insert into ships values (1 / 0)'])
   await expect(migrate(url, { folder: bad, log })).rejects.toThrow('0001_step')
   expect(await ships()).toBe(null)
@@ -179,7 +179,7 @@ test.each([
   ['missing', ''],
   ['unreachable', 'postgresql://someone:hunter2@127.0.0.1:1/none'],
   ['malformed', 'postgresql://someone:hunter2@:none:/'],
-])('run with a %s database it says one line without the password, and fails', async (_, DATABASE_URL) => {
+])('with a %s database the command fails with one line, without the password', async (_, DATABASE_URL) => {
   const script = join(import.meta.dirname, '../../src/host/migrate.ts')
   const run = promisify(execFile)(process.execPath, [script], { env: { DATABASE_URL } })
   const { code, stderr } = await run.catch(error => error)

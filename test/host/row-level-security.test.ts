@@ -186,7 +186,8 @@ describe('a table that requests insert into', () => {
     await migrate(urlOf('quotas'), quiet)
     const { rows } = await withClient(urlOf('quotas'), client =>
       client.query(`select c.relname as name from pg_class c
-        where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and has_table_privilege('slipway_app', c.oid, 'insert')
+        where c.relnamespace = 'public'::regnamespace and c.relkind = 'r'
+          and has_table_privilege('slipway_app', c.oid, 'insert')
           and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'within_quota')`),
     )
     expect(rows.map(row => row.name).sort()).toEqual(Object.keys(BOUNDED_OTHERWISE).sort())
@@ -229,8 +230,8 @@ describe('the database logins', () => {
       ).rows.map(row => row.name as string),
     }))
     const entries = /^(enter|become_listener|count_requests?)\(/
-    const called = (name: string) =>
-      `select ${name.replace(/\((.*)\)$/, (_, types) => `(${types ? types.split(/, ?/).map((type: string) => `null::${type}`) : ''})`)}`
+    const nulls = (types: string) => (types ? types.split(/, ?/).map(type => `null::${type}`) : '')
+    const called = (name: string) => `select ${name.replace(/\((.*)\)$/, (_, types) => `(${nulls(types)})`)}`
     expect(names.functions.filter(name => entries.test(name))).toHaveLength(4)
     const statements = [
       ...become('slipway_system', owner, new URL(logins.system).username),
@@ -304,7 +305,8 @@ describe('the database logins', () => {
       /^The login of DATABASE_URL cannot become slipway_app\. /,
     )
     expect(await startError({ url: app })).toBe(
-      'The login of DATABASE_URL cannot become slipway_system. Set DATABASE_SYSTEM_URL to the address that `npm run db:logins` prints.',
+      'The login of DATABASE_URL cannot become slipway_system. ' +
+        'Set DATABASE_SYSTEM_URL to the address that `npm run db:logins` prints.',
     )
     expect(await startError({ url: app, systemUrl: wrongPassword })).toMatch(
       /^The database of DATABASE_SYSTEM_URL does not answer: password authentication failed/,
