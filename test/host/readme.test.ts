@@ -1,4 +1,4 @@
-// The README's commands, as somebody would paste them into a shell, against a real `npm run dev`: they answer what it says they answer.
+// Runs the README's commands against a real `npm run dev`, and compares their output with the README.
 import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -26,7 +26,7 @@ const literally = (text: string) => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')
 /** What it shortens may be anything. */
 const meant = (answer: string) => new RegExp(`^${bare(answer).split('…').map(literally).join('.*?')}$`, 's')
 
-test('what the README pastes is what its commands answer', async () => {
+test('the commands of the README print what the README shows', async () => {
   expect(blocks.length).toBeGreaterThan(4)
   const home = join(root, '.slipway')
   const dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], { SLIPWAY_HOME: home })
