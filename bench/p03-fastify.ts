@@ -1,7 +1,7 @@
 // P3: the list against what a Node team would write: Fastify and node-postgres, the same SQL, the same Postgres.
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { freePort } from '../src/host/ports.ts'
+import { findFreePort } from '../src/postgres/free-port.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { loadTool, measureRps } from './support/load.ts'
 import { startProcess } from './support/processes.ts'
@@ -22,7 +22,7 @@ export default {
     const seeded = await lab.seeded()
     const { code } = await lab.worker()
     const { urls } = await serveWorkers(lab, { slipway: { code, bindings: seeded.bindings() } })
-    const port = await freePort()
+    const port = await findFreePort()
     const statements = await captureStatements(seeded, '/v2/deployments')
     const { broken } = startProcess(lab, process.execPath, [
       BASELINE,

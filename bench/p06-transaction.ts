@@ -2,7 +2,7 @@
 // HTTP, each behind its own server; only the way to the database is long.
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { freePort } from '../src/host/ports.ts'
+import { findFreePort } from '../src/postgres/free-port.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { SEALING_KEYS } from './support/database.ts'
 import { addLatency } from './support/latency-proxy.ts'
@@ -59,7 +59,7 @@ export default {
 
 /** Where the ordinary transaction is served, as far from the database as ours is. */
 async function startBaseline(lab: BenchContext, { url }: SeededDatabase): Promise<string> {
-  const port = await freePort()
+  const port = await findFreePort()
   const away = new URL(await addLatency(lab, url, ROUND_TRIP_MS))
   const distant = Object.assign(new URL(url), { port: away.port }).toString()
   const [, sealingKey] = SEALING_KEYS.split(':')

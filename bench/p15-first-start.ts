@@ -4,7 +4,7 @@ import { get } from 'node:http'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { DevState } from '../src/host/home-folder.ts'
-import { freePort } from '../src/host/ports.ts'
+import { findFreePort } from '../src/postgres/free-port.ts'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { startProcess } from './support/processes.ts'
 import { formatNumber } from './support/statistics.ts'
@@ -37,7 +37,7 @@ async function measureFirstAnswer(
   home: string,
   deploys = false,
 ): Promise<{ first: number; template?: number }> {
-  const port = await freePort()
+  const port = await findFreePort()
   const url = `http://127.0.0.1:${port}`
   // Whoever measures this may have a database of their own in the environment.
   const { DATABASE_URL: _, ...environment } = process.env

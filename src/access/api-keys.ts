@@ -1,4 +1,4 @@
-// API keys of workspaces and of organisations: made once, shown once, never able to do more than the key that made them.
+// API keys of workspaces and organizations: shown once, and never with more permissions than the key that created them.
 import { and, eq, getTableColumns, isNull, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -39,22 +39,22 @@ const organizationKeys = inOrganization(apiKeys)
 
 async function listKeys(ctx: Ctx, page: KeyPage, within: SQL) {
   const { limit, offset } = pageBounds(page)
-  const madeBy = page.created_by ? eq(apiKeys.created_by, page.created_by) : undefined
+  const createdBy = page.created_by ? eq(apiKeys.created_by, page.created_by) : undefined
   const query = db
     .select(visibleColumns)
     .from(apiKeys)
-    .where(and(within, isNull(apiKeys.revoked_at), madeBy, afterCursor(apiKeys, page)))
+    .where(and(within, isNull(apiKeys.revoked_at), createdBy, afterCursor(apiKeys, page)))
     .orderBy(...newestFirst(apiKeys))
     .limit(limit)
     .offset(offset)
   return toListPage(await run(ctx, query), page, toWire)
 }
 
-/** A listener's agent has a key that is bound to it. */
+/** With `listener`, the key is for that listener's agent. */
 export async function createKey(ctx: Ctx, input: NewKeyInput, tenant: SQL, scope: 'workspace' | 'key', listener?: SQL) {
   const key = newApiKey()
   const { description, role_id, permissions, expires_at } = input
-  // Without a role the new key is as its maker, and as narrow.
+  // Without a role the new key gets the caller's role and permissions.
   const narrowed = permissions ? textArray(permissions) : role_id ? sql`null::text[]` : sql`(actor_key()).permissions`
   const values = {
     organization_id: sql`current_organization()`,
@@ -68,7 +68,7 @@ export async function createKey(ctx: Ctx, input: NewKeyInput, tenant: SQL, scope
     expires_at: sql`grantable_expiry(${expires_at ?? null}::timestamptz)`,
     created_by: sql`current_actor()`,
   }
-  // It travels sealed with the row, so that a repeated request can be answered with the same key, and only to the same caller.
+  // Sealed for the caller, the key is stored with the answer: a replay under the idempotency key returns it again.
   const caller = ctx.actor.kind === 'key' ? ctx.actor.hash : ctx.requestId
   const sealed = await ctx.sealer.seal(key, caller, 'api_key')
   const change = db
@@ -82,34 +82,33 @@ export async function createKey(ctx: Ctx, input: NewKeyInput, tenant: SQL, scope
 
 const activeKey = ({ key_id }: Ref, within: SQL) => and(eq(apiKeys.id, key_id), within, isNull(apiKeys.revoked_at))
 
-/** Keys that were revoked before revoking spread to what they made are passed through: what they made may be alive. */
+/** Revoked keys count as links of the tree: keys created with them may still be active. */
 async function readKey(ctx: Ctx, ref: Ref, within: SQL) {
-  const reached = sql`(select id, created_by, revoked_at from ${apiKeys} where ${within})`
-  const made = sql<string>`(
-    with recursive made as (
+  const visibleKeys = sql`(select id, created_by, revoked_at from ${apiKeys} where ${within})`
+  const descendants = sql<string>`(
+    with recursive tree as (
       select ${ref.key_id}::uuid as id
       union
       select child.id
-      from made
-      join ${reached} child on child.created_by = made.id)
+      from tree
+      join ${visibleKeys} child on child.created_by = tree.id)
     select count(*)
-    from made
-    join ${reached} child on child.id = made.id
+    from tree
+    join ${visibleKeys} child on child.id = tree.id
     where child.id <> ${ref.key_id}::uuid and child.revoked_at is null)`
   const query = db
-    .select({ ...visibleColumns, descendants: made.as('descendants') })
+    .select({ ...visibleColumns, descendants: descendants.as('descendants') })
     .from(apiKeys)
     .where(activeKey(ref, within))
   const row = requireRow(await run(ctx, query), 'key_not_found')
   return { ...toWire(row), descendants: Number(row.descendants) }
 }
 
-/** The function revokes the keys that it made too, and journals each where it belongs. */
 async function revokeKey(ctx: Ctx, ref: Ref, within: SQL) {
-  const revoked = sql<Row>`
-    select revoke_key_tree(reached.id)
-    from (select ${apiKeys.id} from ${apiKeys} where ${activeKey(ref, within)}) reached`
-  requireRow(await run(ctx, revoked), 'key_not_found')
+  const revocation = sql<Row>`
+    select revoke_key_tree(visible.id)
+    from (select ${apiKeys.id} from ${apiKeys} where ${activeKey(ref, within)}) visible`
+  requireRow(await run(ctx, revocation), 'key_not_found')
 }
 
 export const listWorkspaceKeys = verb('api-keys:read', (ctx, page: KeyPage) => listKeys(ctx, page, workspaceKeys))

@@ -1,4 +1,4 @@
-// The built-in roles' ids, as the migration made them; the database's own functions know ADMIN and ORGANIZATION_ADMIN too.
+// Ids of the built-in roles, which a migration inserts. Database functions use ADMIN and ORGANIZATION_ADMIN too.
 export const ADMIN = '00000000-0000-4000-8000-000000000001'
 export const EDITOR = '00000000-0000-4000-8000-000000000002'
 export const VIEWER = '00000000-0000-4000-8000-000000000003'

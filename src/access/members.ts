@@ -1,4 +1,4 @@
-// Members: people of an organisation, and which role they have in each of its workspaces.
+// Members of an organization, and their roles in its workspaces.
 import { and, eq, getTableColumns, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -15,14 +15,14 @@ import type * as schema from './schema.ts'
 type Ref = z.output<typeof schema.MemberRef>
 type MembershipRef = z.output<typeof schema.MembershipRef>
 
-/** Held before the journal is, as whoever changes or deletes them holds them: the triggers that keep an Admin ask for them again. */
+/** Locked before the journal: the triggers that keep the last Admin lock the same rows, and another order deadlocks. */
 const lockMemberships = (member: string) => sql`select hold_what_keeps_admins(${member}::uuid)`
 const LOCK_WORKSPACE = sql`select from workspaces where id = current_tenant() for no key update`
 
 const grantableRole = (id: string | SQL, scope: 'workspace' | 'organization') =>
   sql`grantable_role(${id}::uuid, ${scope})`
 
-// ---- of the organisation
+// ---- of the organization
 
 const memberToWire = (ctx: Ctx) => (row: typeof members.$inferSelect) => ({
   id: row.id,

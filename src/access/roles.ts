@@ -1,4 +1,4 @@
-// Roles: built-in ones are everyone's, custom ones an organisation's.
+// Roles: the built-in ones of every organization, and the custom ones of one.
 import { and, eq, isNull, or, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
@@ -73,13 +73,14 @@ export const createRole = verb('organization:manage-roles', async (ctx, input: z
   return toWire(requireRow(await commit(ctx, 'role.created', change, { display_name, permissions }), 'role_not_found'))
 })
 
-/** Widening a role widens whoever has it, the caller perhaps among them: nobody hands on what they lack. */
+/** A role with more permissions gives them to everyone who has it, so the caller must have them already. */
 export const changeRole = verb(
   'organization:manage-roles',
   async (ctx, { role_id, ...patch }: Ref & z.output<typeof schema.RolePatch>) => {
     const { display_name, description, permissions } = patch
     const changes = withoutNulls({ display_name, description, permissions })
-    const within = sql`${roles.scope} = 'organization' or not ${textArray(permissions ?? [])} && ${textArray(organizationPermissions)}`
+    const isWithinScope = sql`${roles.scope} = 'organization'
+      or not ${textArray(permissions ?? [])} && ${textArray(organizationPermissions)}`
     const change = db
       .update(roles)
       .set({
@@ -87,7 +88,9 @@ export const changeRole = verb(
         ...(permissions && { permissions: grantablePermissions(permissions) }),
         ...bumpVersion(roles),
       })
-      .where(and(customRole(role_id), refuseUnless('permission_beyond_scope', within), versionMatches(ctx, roles)))
+      .where(
+        and(customRole(role_id), refuseUnless('permission_beyond_scope', isWithinScope), versionMatches(ctx, roles)),
+      )
       .returning()
     return toWire(requireRow(await commit(ctx, 'role.updated', change, changes), missingRoleCode(role_id)))
   },
@@ -101,6 +104,6 @@ export const deleteRole = verb('organization:manage-roles', async (ctx, { role_i
   requireRow(await commit(ctx, 'role.deleted', change), missingRoleCode(role_id))
 })
 
-/** The policies show built-in roles and let nobody change them. */
+/** Row-level security shows built-in roles and does not let anyone change them. */
 const customRole = (id: string) => and(eq(roles.id, id), inOrganization(roles))
 const missingRoleCode = (id: string) => (isBuiltInRole(id) ? 'role_built_in' : 'role_not_found')

@@ -1,4 +1,4 @@
-// How HTTP reaches organisations, workspaces, members, roles and keys.
+// Routes of organizations, workspaces, members, roles and API keys.
 import { slice } from '../kernel/routes.ts'
 import { Page } from '../protocol/wire.ts'
 import * as keys from './api-keys.ts'
@@ -9,18 +9,18 @@ import * as access from './service.ts'
 
 export const organizationRoutes = slice(
   'Organisation',
-  'The organisation of the key that asks: its people, its roles, its keys.',
+  'The organization of the calling key: its members, roles and API keys.',
 )
   .get('/orgs/current/info', {
     id: 'readOrganization',
-    summary: 'The organisation of this key',
+    summary: 'Get the organization of this key',
     reply: s.OrganizationInfo,
     versioned: true,
     verb: access.readOrganization,
   })
   .patch('/orgs/current', {
     id: 'changeOrganization',
-    summary: 'Rename the organisation, or switch RBAC on or off',
+    summary: 'Rename the organization, or turn RBAC on or off',
     body: s.OrganizationPatch,
     reply: s.OrganizationInfo,
     versioned: true,
@@ -28,14 +28,14 @@ export const organizationRoutes = slice(
   })
   .get('/orgs/current/members', {
     id: 'listMembers',
-    summary: 'The people of the organisation',
+    summary: 'List the members of the organization',
     query: Page,
     reply: s.MemberList,
     verb: members.listMembers,
   })
   .post('/orgs/current/members', {
     id: 'addMember',
-    summary: 'Add a person to the organisation',
+    summary: 'Add a member to the organization',
     body: s.NewMember,
     status: 201,
     reply: s.Member,
@@ -45,7 +45,7 @@ export const organizationRoutes = slice(
   })
   .get('/orgs/current/members/{member_id}', {
     id: 'readMember',
-    summary: 'One person of the organisation',
+    summary: 'Get a member of the organization',
     params: s.MemberRef,
     reply: s.Member,
     errors: ['member_not_found'],
@@ -54,7 +54,7 @@ export const organizationRoutes = slice(
   })
   .patch('/orgs/current/members/{member_id}', {
     id: 'changeMember',
-    summary: 'Change a person’s name or role in the organisation',
+    summary: 'Change a member’s name or role in the organization',
     params: s.MemberRef,
     body: s.MemberPatch,
     reply: s.Member,
@@ -64,7 +64,7 @@ export const organizationRoutes = slice(
   })
   .delete('/orgs/current/members/{member_id}', {
     id: 'removeMember',
-    summary: 'Remove a person from the organisation and all its workspaces',
+    summary: 'Remove a member from the organization and all its workspaces',
     params: s.MemberRef,
     errors: ['member_not_found', 'last_admin'],
     versioned: true,
@@ -72,20 +72,20 @@ export const organizationRoutes = slice(
   })
   .get('/orgs/current/permissions', {
     id: 'listPermissions',
-    summary: 'Every permission there is',
+    summary: 'List all permissions',
     reply: s.PermissionList,
     verb: roles.listPermissions,
   })
   .get('/orgs/current/roles', {
     id: 'listRoles',
-    summary: 'The built-in roles and the organisation’s own',
+    summary: 'List the built-in and custom roles',
     query: Page,
     reply: s.RoleList,
     verb: roles.listRoles,
   })
   .post('/orgs/current/roles', {
     id: 'createRole',
-    summary: 'Make a custom role',
+    summary: 'Create a custom role',
     body: s.NewRole,
     status: 201,
     reply: s.Role,
@@ -95,7 +95,7 @@ export const organizationRoutes = slice(
   })
   .get('/orgs/current/roles/{role_id}', {
     id: 'readRole',
-    summary: 'One role',
+    summary: 'Get a role',
     params: s.RoleRef,
     reply: s.Role,
     errors: ['role_not_found'],
@@ -114,7 +114,7 @@ export const organizationRoutes = slice(
   })
   .delete('/orgs/current/roles/{role_id}', {
     id: 'deleteRole',
-    summary: 'Delete a custom role that nobody has',
+    summary: 'Delete a custom role that is not in use',
     params: s.RoleRef,
     errors: ['role_not_found', 'role_built_in', 'role_in_use'],
     versioned: true,
@@ -122,15 +122,15 @@ export const organizationRoutes = slice(
   })
   .get('/orgs/current/api-keys', {
     id: 'listOrganizationKeys',
-    summary: 'All keys of the organisation, those of its workspaces too',
+    summary: 'List all API keys of the organization and its workspaces',
     query: s.KeyQuery,
     reply: s.ApiKeyList,
     verb: keys.listOrganizationKeys,
   })
   .post('/orgs/current/api-keys', {
     id: 'createOrganizationKey',
-    summary: 'Make an organisation key',
-    description: 'It may enter every workspace of the organisation, named in `X-Tenant-Id`.',
+    summary: 'Create an organization API key',
+    description: 'It can use every workspace of the organization. Name the workspace in `X-Tenant-Id`.',
     body: s.NewApiKey,
     status: 201,
     reply: s.NewlyMadeApiKey,
@@ -139,7 +139,7 @@ export const organizationRoutes = slice(
   })
   .get('/orgs/current/api-keys/{key_id}', {
     id: 'readOrganizationKey',
-    summary: 'One key, and how many keys go with it when it is revoked',
+    summary: 'Get an API key, and how many keys revoking it revokes',
     params: s.KeyRef,
     reply: s.ApiKeyWithDescendants,
     errors: ['key_not_found'],
@@ -147,9 +147,10 @@ export const organizationRoutes = slice(
   })
   .delete('/orgs/current/api-keys/{key_id}', {
     id: 'revokeOrganizationKey',
-    summary: 'Revoke any key of the organisation, at once',
+    summary: 'Revoke an API key of the organization',
     description:
-      'Every key that was made with it, directly or not, is revoked too, in every workspace, and so are the keys of agents among them. GET the key first to see how many these are; `?created_by=` of the list shows which.',
+      'It takes effect at once. Every key created with this key, directly or indirectly, is revoked too, in every ' +
+      'workspace, including keys of agents. GET the key first to see how many these are. `?created_by=` lists them.',
     params: s.KeyRef,
     errors: ['key_not_found'],
     verb: keys.revokeOrganizationKey,
@@ -157,18 +158,18 @@ export const organizationRoutes = slice(
 
 export const workspaceRoutes = slice(
   'Workspaces',
-  'Workspaces of the organisation, and the members and keys of each. A workspace is what other pages call a tenant.',
+  'Workspaces of the organization with their members and API keys. A workspace is also called a tenant.',
 )
   .get('/workspaces', {
     id: 'listWorkspaces',
-    summary: 'The workspaces in reach of this key',
+    summary: 'List the workspaces that this key can use',
     query: Page,
     reply: s.WorkspaceList,
     verb: access.listWorkspaces,
   })
   .post('/workspaces', {
     id: 'createWorkspace',
-    summary: 'Make a workspace',
+    summary: 'Create a workspace',
     body: s.NewWorkspace,
     status: 201,
     reply: s.Workspace,
@@ -178,7 +179,7 @@ export const workspaceRoutes = slice(
   })
   .get('/workspaces/{workspace_id}', {
     id: 'readWorkspace',
-    summary: 'One workspace',
+    summary: 'Get a workspace',
     params: s.WorkspaceRef,
     reply: s.Workspace,
     errors: ['workspace_not_found'],
@@ -187,7 +188,7 @@ export const workspaceRoutes = slice(
   })
   .patch('/workspaces/{workspace_id}', {
     id: 'changeWorkspace',
-    summary: 'Rename a workspace, or demand conditional writes in it',
+    summary: 'Rename a workspace, or require conditional writes in it',
     params: s.WorkspaceRef,
     body: s.WorkspacePatch,
     reply: s.Workspace,
@@ -197,7 +198,7 @@ export const workspaceRoutes = slice(
   })
   .delete('/workspaces/{workspace_id}', {
     id: 'deleteWorkspace',
-    summary: 'Delete a workspace with its members and keys',
+    summary: 'Delete a workspace with everything in it',
     params: s.WorkspaceRef,
     errors: ['workspace_not_found'],
     versioned: true,
@@ -205,14 +206,14 @@ export const workspaceRoutes = slice(
   })
   .get('/workspaces/current/members', {
     id: 'listMemberships',
-    summary: 'The members of this workspace',
+    summary: 'List the members of this workspace',
     query: Page,
     reply: s.MembershipList,
     verb: members.listMemberships,
   })
   .post('/workspaces/current/members', {
     id: 'addMembership',
-    summary: 'Add a person to this workspace',
+    summary: 'Add a member to this workspace',
     body: s.NewMembership,
     status: 201,
     reply: s.Membership,
@@ -221,7 +222,7 @@ export const workspaceRoutes = slice(
   })
   .patch('/workspaces/current/members/{membership_id}', {
     id: 'changeMembership',
-    summary: 'Give a member another role in this workspace',
+    summary: 'Change a member’s role in this workspace',
     params: s.MembershipRef,
     body: s.MembershipPatch,
     reply: s.Membership,
@@ -239,14 +240,14 @@ export const workspaceRoutes = slice(
   })
   .get('/workspaces/current/api-keys', {
     id: 'listWorkspaceKeys',
-    summary: 'The keys of this workspace',
+    summary: 'List the API keys of this workspace',
     query: s.KeyQuery,
     reply: s.ApiKeyList,
     verb: keys.listWorkspaceKeys,
   })
   .post('/workspaces/current/api-keys', {
     id: 'createWorkspaceKey',
-    summary: 'Make a key of this workspace',
+    summary: 'Create an API key of this workspace',
     body: s.NewApiKey,
     status: 201,
     reply: s.NewlyMadeApiKey,
@@ -255,7 +256,7 @@ export const workspaceRoutes = slice(
   })
   .get('/workspaces/current/api-keys/{key_id}', {
     id: 'readWorkspaceKey',
-    summary: 'One key, and how many keys go with it when it is revoked',
+    summary: 'Get an API key, and how many keys revoking it revokes',
     params: s.KeyRef,
     reply: s.ApiKeyWithDescendants,
     errors: ['key_not_found'],
@@ -263,9 +264,10 @@ export const workspaceRoutes = slice(
   })
   .delete('/workspaces/current/api-keys/{key_id}', {
     id: 'revokeWorkspaceKey',
-    summary: 'Revoke a key, at once',
+    summary: 'Revoke an API key of this workspace',
     description:
-      'Every key that was made with it, directly or not, is revoked too, in every workspace, and so are the keys of agents among them. GET the key first to see how many these are; `?created_by=` of the list shows which.',
+      'It takes effect at once. Every key created with this key, directly or indirectly, is revoked too, in every ' +
+      'workspace, including keys of agents. GET the key first to see how many these are. `?created_by=` lists them.',
     params: s.KeyRef,
     errors: ['key_not_found'],
     verb: keys.revokeWorkspaceKey,

@@ -1,50 +1,51 @@
-// What crosses the wire about organisations, workspaces, members, roles and keys.
+// Schemas of organizations, workspaces, members, roles and API keys.
 import * as z from 'zod'
 import { organizationPermissions, permissionNames } from '../kernel/permissions.ts'
 import { arrayOf, boundedText, Instant, listOf, Page, Uuid } from '../protocol/wire.ts'
 
 const VISIBLE_CHARACTER = /[^\p{Z}\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/u
-/** A line that someone can see and tell from another. */
-export const label = (longest: number) =>
+export const label = (maxLength: number) =>
   z
     .string()
     .trim()
     .min(1)
-    .max(longest, { abort: true })
-    .refine(line => line === '' || VISIBLE_CHARACTER.test(line), { error: 'needs a visible character' })
+    .max(maxLength, { abort: true })
+    .refine(text => text === '' || VISIBLE_CHARACTER.test(text), { error: 'must contain a visible character' })
 export const Name = label(128)
-/** Lower case comes last: some letters of other scripts turn into ASCII by it. */
+/** Lower case comes last: it turns some letters of other scripts into ASCII, which must not pass the check. */
 export const Email = z
   .string()
   .trim()
   .max(254, { abort: true })
-  .check(z.email({ error: 'needs to be an e-mail address' }))
+  .check(z.email({ error: 'must be an e-mail address' }))
   .toLowerCase()
 const Time = z.string().meta({ format: 'date-time' })
 const Times = { created_at: Time, updated_at: Time }
-/** A set: naming one twice is naming it once. */
-const permissionSet = (least = 0) =>
-  arrayOf(z.enum(permissionNames), permissionNames.length, least).overwrite(names => [...new Set(names)])
+/** Removes duplicates. */
+const permissionSet = (minItems = 0) =>
+  arrayOf(z.enum(permissionNames), permissionNames.length, minItems).overwrite(names => [...new Set(names)])
 const Permissions = permissionSet()
-/** In a patch, null means the same as left out: keep. */
+/** In a patch, null means the same as a missing member: no change. */
 const optionalOrNull = <S extends z.ZodType>(schema: S) => schema.nullish()
 
-// ---- organisations and workspaces
+// ---- organizations and workspaces
 
 export const OrganizationInfo = z
   .object({
     id: Uuid,
     display_name: z.string(),
     rbac_enabled: z.boolean(),
-    assume_s256: z.array(z.string()).meta({ description: 'Hosts of authorization servers that do not say so.' }),
+    assume_s256: z
+      .array(z.string())
+      .meta({ description: 'Hosts of authorization servers that support PKCE with S256 without announcing it.' }),
     ...Times,
   })
   .meta({ id: 'OrganizationInfo' })
 
-/** A host, and its port if it has one; a set. */
+/** Hosts with an optional port. Removes duplicates. */
 const Hosts = arrayOf(
   boundedText(260)
-    .regex(/^[a-z0-9_-]+(\.[a-z0-9_-]+)*(:\d{1,5})?$/i, { error: 'needs to be a host, like auth.example.com' })
+    .regex(/^[a-z0-9_-]+(\.[a-z0-9_-]+)*(:\d{1,5})?$/i, { error: 'must be a host, like auth.example.com' })
     .toLowerCase(),
   100,
 ).overwrite(hosts => [...new Set(hosts)])
@@ -53,11 +54,11 @@ export const OrganizationPatch = z
   .object({
     display_name: optionalOrNull(Name),
     rbac_enabled: optionalOrNull(z.boolean()).meta({
-      description: 'Members must then be given a role; there is no default.',
+      description: 'With RBAC, adding a member requires a role: there is no default.',
     }),
     assume_s256: optionalOrNull(Hosts).meta({
       description:
-        'Hosts of authorization servers that are taken to support PKCE with S256 though they list no methods. It replaces all of them.',
+        'Hosts of authorization servers that support PKCE with S256 without announcing it. Replaces the whole list.',
     }),
   })
   .meta({ id: 'OrganizationPatch', example: { display_name: 'Acme', rbac_enabled: true } })
@@ -69,9 +70,7 @@ export const Workspace = z
   .meta({ id: 'Workspace' })
 export const WorkspaceList = listOf(Workspace).meta({ id: 'WorkspaceList' })
 
-const requireIfMatch = z
-  .boolean()
-  .meta({ description: 'Conditional writes without `If-Match` are then refused with 428.' })
+const requireIfMatch = z.boolean().meta({ description: 'If true, a change without `If-Match` is refused with 428.' })
 export const NewWorkspace = z
   .object({ display_name: Name, require_if_match: requireIfMatch.default(false) })
   .meta({ id: 'NewWorkspace', example: { display_name: 'Staging' } })
@@ -106,7 +105,7 @@ export const NewRole = z
   .superRefine((role, check) => {
     for (const [i, permission] of role.permissions.entries()) {
       if (role.scope !== 'workspace' || !organizationPermissions.includes(permission)) continue
-      const message = 'is a permission of the organisation, which a role of scope `workspace` cannot hold'
+      const message = 'is a permission of the organization. A role of scope `workspace` cannot have it.'
       check.addIssue({ code: 'custom', path: ['permissions', i], message })
     }
   })
@@ -129,7 +128,7 @@ export const PermissionList = z
         name: z.string(),
         scope: z
           .enum(['workspace', 'organization'])
-          .meta({ description: 'The narrowest scope of a role that can hold it.' }),
+          .meta({ description: 'The narrowest scope of a role that can have it.' }),
       }),
     ),
   })
@@ -146,7 +145,7 @@ export const Member = z
     email: z.string(),
     full_name: z.string().nullable(),
     role_id: Uuid,
-    is_instance_admin: z.boolean().meta({ description: 'Named in the setting INSTANCE_ADMIN_EMAILS.' }),
+    is_instance_admin: z.boolean().meta({ description: 'The setting INSTANCE_ADMIN_EMAILS contains the address.' }),
     ...Times,
   })
   .meta({ id: 'Member' })
@@ -157,7 +156,7 @@ export const NewMember = z
     email: Email,
     full_name: optionalOrNull(Name),
     role_id: optionalOrNull(Uuid).meta({
-      description: 'A role of scope `organization`; Organization User when left out.',
+      description: 'A role of scope `organization`. Default: Organization User.',
     }),
   })
   .meta({ id: 'NewMember', example: { email: 'ada@example.com', full_name: 'Ada Lovelace' } })
@@ -184,17 +183,17 @@ export const MembershipList = listOf(Membership).meta({ id: 'MembershipList' })
 export const NewMembership = z
   .object({
     email: optionalOrNull(Email).meta({
-      description: 'Someone new to the organisation joins it as Organization User.',
+      description: 'A person who is new to the organization joins it as Organization User.',
     }),
     full_name: optionalOrNull(Name),
-    member_id: optionalOrNull(Uuid).meta({ description: 'Instead of `email`: a member of the organisation.' }),
+    member_id: optionalOrNull(Uuid).meta({ description: 'A member of the organization, instead of `email`.' }),
     role_id: optionalOrNull(Uuid).meta({
-      description: 'Required where the organisation has RBAC enabled; otherwise Admin when left out.',
+      description: 'Required if the organization has RBAC enabled. Otherwise the default is Admin.',
     }),
   })
   .refine(person => person.email != null || person.member_id != null, {
     path: ['email'],
-    error: 'needs to be given, or `member_id`',
+    error: 'is required unless `member_id` is given',
   })
   .meta({ id: 'NewMembership', example: { email: 'ada@example.com', role_id: '00000000-0000-4000-8000-000000000002' } })
 export const MembershipPatch = z
@@ -205,25 +204,25 @@ export const MembershipPatch = z
 
 export const KeyRef = z.object({ key_id: Uuid })
 export const KeyQuery = Page.extend({
-  created_by: Uuid.optional().meta({ description: 'Only keys that were made with this key.' }),
+  created_by: Uuid.optional().meta({ description: 'Only keys that were created with this key.' }),
 })
 
 const apiKeyShape = {
   id: Uuid,
   organization_id: Uuid,
-  tenant_id: Uuid.nullable().meta({ description: 'Null for an organisation key.' }),
-  listener_id: Uuid.nullable().meta({ description: 'The listener whose agent it is for, and which it can act for.' }),
+  tenant_id: Uuid.nullable().meta({ description: 'Null for an organization key.' }),
+  listener_id: Uuid.nullable().meta({ description: 'The listener whose agent uses this key.' }),
   description: z.string(),
-  hint: z.string().meta({ description: 'Enough of the key to recognise it.' }),
+  hint: z.string().meta({ description: 'The start and the end of the key, to recognize it.' }),
   role_id: Uuid,
   permissions: z
     .array(z.string())
     .nullable()
-    .meta({ description: 'What of the role the key is narrowed to; null: all of it.' }),
+    .meta({ description: 'The permissions of its role that the key keeps. Null: all of them.' }),
   expires_at: Time.nullable(),
-  last_used_at: Time.nullable().meta({ description: 'To the minute.' }),
+  last_used_at: Time.nullable().meta({ description: 'Accurate to the minute.' }),
   created_by: Uuid.nullable().meta({
-    description: 'The key that it was made with. Revoking that key revokes this one.',
+    description: 'The key that created this one. Revoking that key revokes this one.',
   }),
   created_at: Time,
 }
@@ -232,13 +231,13 @@ export const ApiKeyList = listOf(ApiKey).meta({ id: 'ApiKeyList' })
 export const ApiKeyWithDescendants = z
   .object({
     ...apiKeyShape,
-    descendants: z
-      .int()
-      .meta({ description: 'How many keys were made with it, directly or not: revoking it revokes them.' }),
+    descendants: z.int().meta({
+      description: 'How many keys were created with it, directly or indirectly. Revoking it revokes them too.',
+    }),
   })
   .meta({ id: 'ApiKeyWithDescendants' })
 export const NewlyMadeApiKey = z
-  .object({ ...apiKeyShape, key: z.string().meta({ description: 'The key itself: shown now and never again.' }) })
+  .object({ ...apiKeyShape, key: z.string().meta({ description: 'The key itself. It is shown only once.' }) })
   .meta({ id: 'NewlyMadeApiKey' })
 
 export const NewApiKey = z
@@ -246,9 +245,11 @@ export const NewApiKey = z
     description: label(256),
     role_id: optionalOrNull(Uuid).meta({
       description:
-        'When left out: the role of the key that asks, as narrow; Admin when an organisation key makes a key of a workspace.',
+        'Default: role and permissions of the calling key. Admin if an organization key creates a workspace key.',
     }),
-    permissions: optionalOrNull(permissionSet(1)).meta({ description: 'Narrows the key below its role.' }),
+    permissions: optionalOrNull(permissionSet(1)).meta({
+      description: 'Limits the key to these permissions of its role.',
+    }),
     expires_at: optionalOrNull(Instant),
   })
   .meta({ id: 'NewApiKey', example: { description: 'CI', permissions: ['deployments:read'] } })

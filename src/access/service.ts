@@ -1,4 +1,4 @@
-// Organisations and workspaces: what can happen to them.
+// Organizations and workspaces: read, create, change, delete.
 import { and, eq, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -68,7 +68,7 @@ export const listWorkspaces = verb('workspaces:read', async (ctx, page: Page) =>
   return toListPage(await run(ctx, query), page, workspaceToWire)
 })
 
-/** A workspace key sees its own workspace only: row-level security says so, and for it this predicate says so too. */
+/** A workspace key sees its own workspace only. Row-level security enforces the same. */
 const reachableWorkspace = (id: string) =>
   and(
     eq(workspaces.id, id),
@@ -76,7 +76,7 @@ const reachableWorkspace = (id: string) =>
     sql`${workspaces.id} = coalesce(current_tenant(), ${workspaces.id})`,
   )
 
-/** An organisation key acts on a workspace from outside, where enter() does not know what that workspace demands. */
+/** An organization key has no current workspace, so enter() cannot check whether this one requires If-Match. */
 const requireIfMatchHeader = ({ withoutIfMatch }: Ctx) =>
   withoutIfMatch ? refuseUnless('if_match_required', sql`not ${workspaces.require_if_match}`) : undefined
 

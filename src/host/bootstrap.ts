@@ -1,4 +1,4 @@
-// `npm run bootstrap`: the first organisation, workspace and key of a database, printed once.
+// `npm run bootstrap`: creates the first organization, workspace and API key of a database, and prints the key.
 import { parseArgs } from 'node:util'
 import type * as z from 'zod'
 import { bootstrap } from '../access/bootstrap.ts'
@@ -12,9 +12,10 @@ import { openHome } from './home-folder.ts'
 const USAGE = `npm run bootstrap -- --organization NAME [--workspace NAME] [--email ADDRESS]... [--organization-key]
                       [--platform-listener NAME]
 
-Finds or makes the organisation and the workspace in the database of DATABASE_SYSTEM_URL or DATABASE_URL, or in that of the running npm run dev,
-makes the people of --email its Admins, and prints a new Admin key: of the workspace, or of the whole organisation.
-With --platform-listener it finds or makes a listener that serves every workspace of the installation, and prints a key for its agent too.`
+Finds or creates the organization and the workspace in the database of DATABASE_SYSTEM_URL or DATABASE_URL, or of the
+running npm run dev. Adds the people of --email as Admins, and prints a new Admin key for the workspace, or for the
+whole organization with --organization-key. With --platform-listener it also finds or creates a listener that serves
+every workspace of the installation, and prints a key for its agent.`
 
 async function main() {
   const { values } = parseArgs({
@@ -28,8 +29,8 @@ async function main() {
     },
   })
   if (values.help) return console.log(USAGE)
-  if (!values.organization) throw new Error('Name the organisation: --organization NAME.')
-  const wanted = {
+  if (!values.organization) throw new Error('--organization is required. Give the name of the organization.')
+  const input = {
     organization: parseArgument('organization', Name, values.organization),
     workspace: parseArgument('workspace', Name, values.workspace),
     emails: values.email.flatMap(list => list.split(',')).map(address => parseArgument('email', Email, address)),
@@ -46,20 +47,20 @@ async function main() {
     const name = DATABASE_SYSTEM_URL ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL'
     await requireReady(database, name)
     await requireRole(database, 'DATABASE_SYSTEM_URL', name)
-    const { api_key, organization_id, tenant_id } = await bootstrap(database, wanted)
-    console.log(`Organisation  ${organization_id}  ${wanted.organization}
-Workspace     ${tenant_id}  ${wanted.workspace}
+    const { api_key, organization_id, tenant_id } = await bootstrap(database, input)
+    console.log(`Organization  ${organization_id}  ${input.organization}
+Workspace     ${tenant_id}  ${input.workspace}
 API key       ${api_key}
 
-This is the only time the key is shown: store it now. Every request carries it in X-Api-Key${
-      wanted.scope === 'organization' ? ',\nand names its workspace in X-Tenant-Id where it needs one' : ''
+Store the key now: it is shown only once. Send it in X-Api-Key with every request${
+      input.scope === 'organization' ? ',\nand name the workspace in X-Tenant-Id where a request needs one' : ''
     }. Try GET /orgs/current/info.`)
     const compute_id = values['platform-listener']
     if (!compute_id) return
     const platform = { organization_id, compute_id, compute_type: 'local' as const }
     const { listener_id, listener_key } = await registerPlatformListener(database, platform)
     console.log(`Listener      ${listener_id}  ${compute_id}
-Agent's key   ${listener_key}`)
+Agent key     ${listener_key}`)
   } finally {
     await close()
   }
@@ -68,7 +69,7 @@ Agent's key   ${listener_key}`)
 function parseArgument<T>(name: string, schema: z.ZodType<T>, text: string): T {
   const parsed = schema.safeParse(text)
   if (parsed.success) return parsed.data
-  throw new Error(`--${name} ${JSON.stringify(text)} is refused: ${parsed.error.issues[0]!.message}.`)
+  throw new Error(`--${name} ${JSON.stringify(text)} is not valid: ${parsed.error.issues[0]!.message}.`)
 }
 
 main().catch(error => {

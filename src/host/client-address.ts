@@ -1,4 +1,4 @@
-// Which address a request comes from: the socket's, or what a proxy that the operator trusts says of it.
+// Finds the client's address: the socket's, or the one that a trusted proxy forwards.
 import ipaddr from 'ipaddr.js'
 import type { RequestHead } from '../env.ts'
 
@@ -18,7 +18,7 @@ const parseRange = (text: string): Range => {
   return [address, address.kind() === 'ipv4' ? 32 : 128]
 }
 
-/** Without the mapping of IPv4 into IPv6 that a socket of both kinds shows, and without a zone. */
+/** Unwraps an IPv4 address mapped into IPv6, and removes the zone. */
 const normaliseAddress = (text: string): string | undefined => {
   const [address = ''] = text.trim().split('%')
   return isAddress(address) ? ipaddr.process(address).toString() : undefined
@@ -35,7 +35,7 @@ export function createAddressReader(trusted: string[]): (request: RequestHead) =
     if (socket === undefined) return undefined
     const forwarded = (req.header('X-Forwarded-For') ?? '').split(',')
     let address = socket
-    // Each proxy appends whom it was asked by, so the list is trusted from its end, as far as trusted proxies wrote it.
+    // Each proxy appends its client. So the list is read from its end, as long as a trusted proxy wrote the entry.
     while (isTrusted(address) && forwarded.length > 0) {
       const previous = normaliseAddress(forwarded.pop()!)
       if (previous === undefined) break

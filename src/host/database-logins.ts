@@ -1,5 +1,4 @@
-// `npm run db:logins`: the two logins of a database, the app's own and that of scheduled work, with new passwords
-// each time.
+// `npm run db:logins`: creates the app login and the system login of a database, or changes their passwords.
 import { randomBytes } from 'node:crypto'
 import type pg from 'pg'
 import { readOwnerUrl } from '../env.ts'
@@ -8,20 +7,20 @@ import { connectClient } from './migrate.ts'
 export type Logins = { app: string; system: string }
 
 const GRANTS = {
-  /** Enters as a caller, and is nobody else. */
+  /** Enters as a caller and cannot become any other role. */
   app: 'slipway_login with inherit true, set true',
-  /** May become the role that sees every workspace. */
+  /** Can become the role that sees every workspace. */
   system: 'slipway_system with inherit false, set true',
 }
 
-/** Makes both logins, or gives those that there are new passwords, and returns their addresses. */
+/** Returns the addresses of both logins. Existing logins get new passwords. */
 export async function createLogins(ownerUrl: string): Promise<Logins> {
   const client = await connectClient(ownerUrl)
   try {
     const { rows } = await client.query(`select current_database() as name, to_regrole('slipway_login') as role`)
-    if (rows[0].role === null) throw new Error('The database has no roles of Slipway: run `npm run db:migrate` first.')
+    if (rows[0].role === null) throw new Error('The database has no roles of Slipway. Run `npm run db:migrate` first.')
     const addressOf = async (kind: keyof Logins) => {
-      // Roles belong to the server, and another database of it may be another installation.
+      // Roles belong to the server, which may have databases of other installations.
       const login = `${rows[0].name.slice(0, 40)}_${kind}_login`
       const password = randomBytes(24).toString('base64url')
       await createLogin(client, login, password)
@@ -40,7 +39,8 @@ async function createLogin(client: pg.Client, login: string, password: string): 
   await client.query(`${verb} role ${client.escapeIdentifier(login)} login password '${password}'`).catch(error => {
     if (error.code !== '42501') throw error
     throw new Error(
-      `This login may not ${verb} ${login}. Set DATABASE_OWNER_URL to the login that owns the tables and may create roles.`,
+      `This login may not ${verb} ${login}. ` +
+        'Set DATABASE_OWNER_URL to the login that owns the tables and may create roles.',
       { cause: error },
     )
   })

@@ -1,4 +1,4 @@
-// Owns what stands between a Postgres and the Worker of `npm run dev`: schema, gateway, and keys that work: one for whoever tries it, one for the agent.
+// Prepares the database of `npm run dev`: migrates it, starts its gateway, provides keys for the user and the agent.
 import { bootstrap } from '../access/bootstrap.ts'
 import { registerPlatformListener } from '../listeners/platform-listener.ts'
 import { createLogins } from './database-logins.ts'
@@ -9,7 +9,7 @@ import { printError } from './terminal.ts'
 
 type PrepareOptions = {
   home: Home
-  /** Of the login that owns the tables. */
+  /** The address of the login that owns the tables. */
   ownerUrl: string
   settings: Record<string, string>
   gateway: { port: number; token: string }
@@ -29,25 +29,26 @@ export async function prepareDatabase({ home, ownerUrl, settings, gateway: { por
 }
 
 type Host = ReturnType<typeof createHost>
-/** How the app answers whoever asks about the organisation with that key. */
+/** The status of a request with this key: 200 for a user's, 403 for an agent's, 401 for an unknown one. */
 const keyStatus = async ({ app }: Host, key = '') =>
   (await app.request('/orgs/current/info', { headers: { 'X-Api-Key': key } })).status
 
-/** That of an earlier start, for as long as it works in this database. */
+/** The key of an earlier start, if it still works in this database. */
 async function ensureKey(host: Host, home: Home): Promise<DevKey> {
   const { api_key = '', organization_id = '', tenant_id = '' } = home.readState() ?? {}
   const status = await keyStatus(host, api_key)
   if (status === 200) return { api_key, organization_id, tenant_id }
-  if (status !== 401) throw new Error(`The database cannot be used: asked about the key, it answers ${status}.`)
+  if (status !== 401)
+    throw new Error(`The database cannot be used: a request with the saved key was answered with ${status}.`)
   return bootstrap(host.app.database, { organization: 'Local', emails: host.config.instanceAdmins })
 }
 
-/** The same for the agent; its key may not read the organisation, and one that is nobody's is not known. */
+/** The same for the agent. Its key may not read the organization, so 403 means that the key exists. */
 async function ensureListener(host: Host, home: Home, organization_id: string): Promise<DevListener> {
-  const kept = home.readListener()
-  if (kept && (await keyStatus(host, kept.listener_key)) === 403) return kept
-  const wanted = { organization_id, compute_id: 'local', compute_type: 'local' as const }
-  const made = await registerPlatformListener(host.app.database, wanted)
-  home.writeListener(made)
-  return made
+  const saved = home.readListener()
+  if (saved && (await keyStatus(host, saved.listener_key)) === 403) return saved
+  const input = { organization_id, compute_id: 'local', compute_type: 'local' as const }
+  const listener = await registerPlatformListener(host.app.database, input)
+  home.writeListener(listener)
+  return listener
 }

@@ -1,28 +1,30 @@
-// `npm run dev`: a database, its schema, a first key, the Worker and an agent, from one command, offline and without an account.
+// `npm run dev`: starts Postgres, the Worker and an agent, with a migrated database and a first API key. Works offline.
 import { relative } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { readConfig, SETTINGS } from '../env.ts'
+import { findFreePort } from '../postgres/free-port.ts'
 import { type Postgres, startPostgres } from './embedded-postgres.ts'
 import { gatewayConnectionString, isNeonUrl } from './gateway.ts'
 import { type DevState, type Home, openHome } from './home-folder.ts'
 import { startLocalAgent } from './local-agent.ts'
-import { findPortObstacle, freePort } from './ports.ts'
+import { findPortObstacle } from './ports.ts'
 import { scheduleEveryMinute } from './schedule.ts'
 import { bold, dim, print, printError, showAgentLine, showWorkerLine, timeStep } from './terminal.ts'
 import { PortTakenError, startWrangler } from './wrangler.ts'
 
 const USAGE = `npm run dev [-- --port PORT]
 
-Starts Slipway on this machine, at port 8787 or the next free one. DATABASE_URL names a Postgres to use instead of the
-embedded one, SLIPWAY_HOME a folder to keep the data in instead of .slipway; the settings of README.md hold here too.`
+Starts Slipway on this machine, on port 8787 or the next free one. Set DATABASE_URL to use a Postgres of your own
+instead of the embedded one, and SLIPWAY_HOME to use another data folder than .slipway. The settings of README.md
+apply too.`
 const FIRST_PORT = 8787
 const READY_TIMEOUT_MS = 60_000
-/** Signals that follow each other faster are one Ctrl-C: the terminal sends it, and npm passes it on. */
-const ONE_PRESS_MS = 500
-/** A Postgres that ends sooner than this is not started again. */
+/** One Ctrl-C arrives twice: from the terminal and from npm. */
+const DUPLICATE_SIGNAL_MS = 500
+/** A Postgres that exits sooner than this is not restarted. */
 const MIN_UPTIME_MS = 1_000
-/** The id of our own requests, which are not shown. */
+/** The request id of dev's own requests, which are not printed. */
 const PROBE_ID = `dev-${process.pid}`
 
 const cleanup = new AsyncDisposableStack()
@@ -30,93 +32,93 @@ const crash = Promise.withResolvers<never>()
 let stoppingSince = 0
 
 async function main() {
-  const wanted = readPortOption()
+  const requestedPort = readPortOption()
   const home = openHome()
   await refuseSecondStart(home)
-  if (wanted) await refuseTakenPort(wanted)
+  if (requestedPort) await requireFreePort(requestedPort)
 
-  const { DATABASE_URL: theirs, ...given } = readEnvironmentSettings()
+  const { DATABASE_URL: ownDatabase, ...environment } = readEnvironmentSettings()
   const { sealing_keys, gateway_token: token } = home.secrets()
   const settings = {
     SEALING_KEYS: sealing_keys,
     INSTANCE_ADMIN_EMAILS: 'dev@localhost.example',
     ALLOW_LOOPBACK: 'true',
-    ...given,
+    ...environment,
   }
-  readConfig({ ...settings, DATABASE_URL: theirs ?? 'postgresql://embedded' })
-  const gatewayPort = await freePort()
+  readConfig({ ...settings, DATABASE_URL: ownDatabase ?? 'postgresql://embedded' })
+  const gatewayPort = await findFreePort()
 
   async function openDatabase() {
-    const url = theirs ?? (await postgres!).url
+    const url = ownDatabase ?? (await postgres!).url
     home.write('database-url', url)
-    // The larger part of our own code is loaded only now, when the children are on their way.
-    const { prepareDatabase: prepare } = await import('./dev-database.ts')
-    const prepared = prepare({ home, ownerUrl: url, settings, gateway: { port: gatewayPort, token } }).catch(
+    // Loading the app takes a while: the child processes are started first.
+    const { prepareDatabase } = await import('./dev-database.ts')
+    const prepared = prepareDatabase({ home, ownerUrl: url, settings, gateway: { port: gatewayPort, token } }).catch(
       ({ message }) => {
-        throw new Error(theirs ? `DATABASE_URL: ${message}` : message)
+        throw new Error(ownDatabase ? `DATABASE_URL: ${message}` : message)
       },
     )
     return timeStep('Database', prepared)
   }
 
-  /** Both the database and the Worker start at once; the Worker only needs to know where the gateway will be. */
+  /** Starts while the database does: the Worker needs only the gateway's address. */
   async function startWorker() {
     const gateway = {
       DATABASE_URL: gatewayConnectionString(token),
       DATABASE_SYSTEM_URL: gatewayConnectionString(token, 'system'),
       DATABASE_GATEWAY_URL: `http://127.0.0.1:${gatewayPort}`,
     }
-    const vars = { ...settings, ...(theirs && isNeonUrl(theirs) ? (await database).addresses : gateway) }
-    for await (const port of candidatePorts(wanted)) {
+    const vars = { ...settings, ...(ownDatabase && isNeonUrl(ownDatabase) ? (await database).addresses : gateway) }
+    for await (const port of candidatePorts(requestedPort)) {
       const onLine = (line: string) => showWorkerLine(line, PROBE_ID)
-      const worker = startWrangler({ home, port, settings: vars, onLine, onTrouble: printError })
+      const worker = startWrangler({ home, port, settings: vars, onLine, onProblem: printError })
       cleanup.defer(worker.stop)
-      const trouble = await Promise.race([worker.listening, worker.broken])
-      // Between looking at the port and binding it, somebody else was faster.
-      if (trouble instanceof PortTakenError && !wanted) continue
+      const error = await Promise.race([worker.listening, worker.broken])
+      // Another process bound the port after the check.
+      if (error instanceof PortTakenError && !requestedPort) continue
       worker.broken.then(crash.reject)
       return { url: `http://127.0.0.1:${port}`, ...worker }
     }
-    throw new Error('There is no free port: give one with --port.')
+    throw new Error(`No port from ${FIRST_PORT} to ${FIRST_PORT + 99} is free. Choose one with --port.`)
   }
 
   print(dim('Starting Slipway'))
   cleanup.defer(() => home.remove('worker.env', 'database-url'))
-  const postgres = theirs ? undefined : timeStep('Postgres', supervisePostgres(home.file('postgres')))
+  const postgres = ownDatabase ? undefined : timeStep('Postgres', supervisePostgres(home.file('postgres')))
   cleanup.defer(async () => (await postgres?.catch(() => {}))?.stop())
   postgres?.catch(crash.reject)
   const database = openDatabase()
   cleanup.defer(async () => (await database.catch(() => {}))?.close())
   const [{ key, listener }, { url, follow, housekeep }] = await rejectOnCrash(Promise.all([database, startWorker()]))
   await rejectOnCrash(timeStep('Worker', waitUntilReady(url)))
-  // What is started from here on, nobody would end.
+  // Nothing would stop what is started after the clean-up has begun.
   if (stoppingSince) return
   const { listener_key } = listener
-  const agent = startLocalAgent({ home, url, listener_key, onLine: showAgentLine, onTrouble: printError })
+  const agent = startLocalAgent({ home, url, listener_key, onLine: showAgentLine, onProblem: printError })
   cleanup.defer(agent.stop)
   const port = await rejectOnCrash(timeStep('Agent', agent.port()))
 
   const state = { url, ...key, pid: process.pid }
   home.writeState(state)
-  announce(state, home, performance.now(), theirs !== undefined, port)
+  printSummary(state, home, performance.now(), ownDatabase !== undefined, port)
   follow()
   const sweep = () => housekeep().catch(({ message }) => printError(message))
   const timer = scheduleEveryMinute(sweep)
   cleanup.defer(() => clearInterval(timer))
-  // At once too: it may never run for as long as the schedule waits.
+  // At once too: a short run of dev may end before the first scheduled one.
   sweep()
   await crash.promise
 }
 
-/** Started again, at the same address, when it is killed: applications serve on meanwhile. Not when it does not last. */
+/** Restarts Postgres at the same address when it exits, unless it exits right after its start. */
 async function supervisePostgres(dataDir: string): Promise<Pick<Postgres, 'url' | 'stop'>> {
   let current = await startPostgres({ dataDir })
   const follow = async () => {
     for (let since = Date.now(); ; since = Date.now()) {
       await current.exited
       if (stoppingSince) return
-      if (Date.now() - since < MIN_UPTIME_MS) throw new Error('Postgres has ended.')
-      printError('Postgres has ended; it is started again.')
+      if (Date.now() - since < MIN_UPTIME_MS) throw new Error('Postgres exited right after its start.')
+      printError('Postgres exited. Restarting it.')
       current = await startPostgres({ dataDir, port: current.port })
     }
   }
@@ -135,13 +137,12 @@ function readPortOption(): number | undefined {
   if (values.port === undefined) return undefined
   const port = Number(values.port)
   if (/^\d+$/.test(values.port) && port >= 1 && port <= 65_535) return port
-  throw new Error(`--port ${values.port} is not a port: give a whole number from 1 to 65535.`)
+  throw new Error(`--port ${values.port} is not a port. Give a whole number from 1 to 65535.`)
 }
 
-/** Where the gateway is, and with which logins it is reached. */
+/** Set by dev itself. */
 const DEV_ONLY_SETTINGS = ['DATABASE_GATEWAY_URL', 'DATABASE_SYSTEM_URL']
 
-/** What the environment says about the app. */
 function readEnvironmentSettings(): Record<string, string> {
   const names = SETTINGS.filter(name => process.env[name] && !DEV_ONLY_SETTINGS.includes(name))
   return Object.fromEntries(names.map(name => [name, process.env[name]!]))
@@ -150,9 +151,10 @@ function readEnvironmentSettings(): Record<string, string> {
 async function refuseSecondStart(home: Home): Promise<void> {
   const { pid, url } = home.readState() ?? {}
   if (!pid || pid === process.pid || !isAlive(pid)) return
-  // The pid alone may be another process's by now.
-  const answer = await probe(`${url}/healthz`).catch(() => undefined)
-  if (answer?.ok) throw new Error(`Slipway already runs from ${home.path}: process ${pid} serves ${url}.`)
+  // The pid may have been reused by another process.
+  const response = await probe(`${url}/healthz`).catch(() => undefined)
+  if (response?.ok)
+    throw new Error(`Slipway already runs from ${home.path}: process ${pid} serves ${url}. Stop it first.`)
 }
 
 function isAlive(pid: number): boolean {
@@ -163,16 +165,16 @@ function isAlive(pid: number): boolean {
   }
 }
 
-async function refuseTakenPort(port: number): Promise<void> {
+async function requireFreePort(port: number): Promise<void> {
   const obstacle = await findPortObstacle(port)
-  if (obstacle) throw new Error(`Port ${port} ${obstacle}: give another one with --port.`)
+  if (obstacle) throw new Error(`Port ${port} ${obstacle}. Choose another one with --port.`)
 }
 
-async function* candidatePorts(wanted: number | undefined): AsyncGenerator<number> {
-  if (wanted) return yield wanted
+async function* candidatePorts(requestedPort: number | undefined): AsyncGenerator<number> {
+  if (requestedPort) return yield requestedPort
   for (let port = FIRST_PORT; port < FIRST_PORT + 100; port++) {
     const obstacle = await findPortObstacle(port)
-    if (obstacle) print(`Port ${port} ${obstacle}: trying the next one.`)
+    if (obstacle) print(`Port ${port} ${obstacle}. Trying the next one.`)
     else yield port
   }
 }
@@ -182,39 +184,42 @@ const probe = (url: string) => fetch(url, { headers: { 'X-Request-Id': PROBE_ID 
 async function waitUntilReady(url: string): Promise<void> {
   const deadline = Date.now() + READY_TIMEOUT_MS
   for (;;) {
-    const answer = await probe(`${url}/readyz`).catch((error: Error) => error)
-    if ('ok' in answer && answer.ok) return
-    if (Date.now() > deadline)
-      throw new Error(`The Worker does not become ready: ${'ok' in answer ? await answer.text() : answer.message}`)
+    const result = await probe(`${url}/readyz`).catch((error: Error) => error)
+    if ('ok' in result && result.ok) return
+    if (Date.now() > deadline) {
+      const reason = 'ok' in result ? await result.text() : result.message
+      throw new Error(`The Worker is not ready after ${READY_TIMEOUT_MS / 1000} s: ${reason}`)
+    }
     await delay(50)
   }
 }
 
-function announce({ url, api_key }: DevState, { path }: Home, ms: number, theirs: boolean, port?: number): void {
+function printSummary({ url, api_key }: DevState, { path }: Home, ms: number, ownDatabase: boolean, port?: number) {
   const folder = relative(process.cwd(), path) || '.'
-  const where = folder.startsWith('..') ? path : folder
+  const home = folder.startsWith('..') ? path : folder
   print(`
 ${bold('Slipway is ready')} ${dim(`in ${(ms / 1000).toFixed(1)} s`)}
 
   URL        ${bold(url)}
   API pages  ${url}/docs
   API key    ${bold(api_key)}
-  Data       ${theirs ? 'in the database of DATABASE_URL' : where}; these lines are in ${where}/dev.json too
+  Data       ${ownDatabase ? 'in the database of DATABASE_URL' : home}
+  Details    ${home}/dev.json has these values for scripts
 
   curl -s -H "X-Api-Key: ${api_key}" ${url}/orgs/current/info
 
-${dim('Changes of the source are served at once. Ctrl-C stops everything.')}
+${dim('Changes to the source take effect at once. Ctrl-C stops everything.')}
 `)
   if (port) print(firstDeployment(url, api_key, port))
 }
 
-/** Made, and asked as soon as it answers. */
+/** Commands that create a deployment and call it as soon as it answers. */
 function firstDeployment(url: string, key: string, port: number): string {
-  const wanted = { name: 'hello', source: 'internal_template', source_config: { template_id: 'web-service' } }
-  const body = JSON.stringify({ ...wanted, source_revision_config: {}, secrets: [] })
+  const deployment = { name: 'hello', source: 'internal_template', source_config: { template_id: 'web-service' } }
+  const body = JSON.stringify({ ...deployment, source_revision_config: {}, secrets: [] })
   const headers = `-H "X-Api-Key: ${key}" -H "Content-Type: application/json"`
-  const waiting = '-sf --retry 30 --retry-delay 1 --retry-all-errors'
-  return `curl -sw '\\n' ${headers} ${url}/v2/deployments -d '${body}' && curl ${waiting} http://hello.localhost:${port}/`
+  const retry = '-sf --retry 30 --retry-delay 1 --retry-all-errors'
+  return `curl -sw '\\n' ${headers} ${url}/v2/deployments -d '${body}' && curl ${retry} http://hello.localhost:${port}/`
 }
 
 async function shutDown(code: number, reason?: string): Promise<void> {
@@ -227,7 +232,7 @@ async function shutDown(code: number, reason?: string): Promise<void> {
 
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
   process.on(signal, () => {
-    if (stoppingSince && Date.now() - stoppingSince > ONE_PRESS_MS) process.exit(130)
+    if (stoppingSince && Date.now() - stoppingSince > DUPLICATE_SIGNAL_MS) process.exit(130)
     shutDown(0)
   })
 }

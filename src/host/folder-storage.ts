@@ -1,4 +1,4 @@
-// Objects in a folder, written as they arrive and renamed into their place when they are whole.
+// Stores objects as files in a folder. A file gets its name only when it is complete.
 import { createReadStream, createWriteStream } from 'node:fs'
 import { mkdir, open, rename, rm } from 'node:fs/promises'
 import { dirname, join, resolve } from 'node:path'
@@ -6,21 +6,21 @@ import { Readable } from 'node:stream'
 import { pipeline } from 'node:stream/promises'
 import type { Storage } from '../env.ts'
 
-/** What a process that was killed left of it goes with it. */
+/** Left behind when a process is killed during a write. Removing the object removes it too. */
 const UNFINISHED = '.part'
 
 export function createFolderStorage(folder: string): Storage {
   const root = resolve(folder)
   return {
     async put(path, body) {
-      const place = join(root, path)
-      const work = place + UNFINISHED
-      await mkdir(dirname(place), { recursive: true, mode: 0o700 })
+      const file = join(root, path)
+      const temporary = file + UNFINISHED
+      await mkdir(dirname(file), { recursive: true, mode: 0o700 })
       try {
-        await pipeline(Readable.fromWeb(body as never), createWriteStream(work, { mode: 0o600, flush: true }))
-        await rename(work, place)
+        await pipeline(Readable.fromWeb(body as never), createWriteStream(temporary, { mode: 0o600, flush: true }))
+        await rename(temporary, file)
       } catch (error) {
-        await rm(work, { force: true })
+        await rm(temporary, { force: true })
         throw error
       }
     },

@@ -1,4 +1,4 @@
-// Owns the Neon driver's HTTP protocol over an ordinary Postgres pool, so that every host uses the edge's driver and code path.
+// Serves the Neon driver's HTTP protocol from a Postgres pool, so Node and Workers share one driver and code path.
 import { createHash, randomBytes, timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -8,12 +8,12 @@ import { type Result, runPipeline, type Statement } from './pipeline.ts'
 
 export type GatewayOptions = {
   databaseUrl: string
-  /** Another login of the same database; without it there is one pool for both. */
+  /** Another login of the same database. Without it, both share one pool. */
   systemUrl?: string
   poolSize?: number
   /** Milliseconds. */
   statementTimeout?: number
-  /** Given when it has to survive restarts, random otherwise. */
+  /** Random by default. Set it to keep connection strings valid across restarts. */
   token?: string
   onTrip?: (trip: { queries: Statement[] }) => void
   rewrite?: (sql: string) => string
@@ -22,9 +22,9 @@ export type GatewayOptions = {
 export type Gateway = {
   connectionString: string
   systemConnectionString: string
-  /** In process: the driver's `fetchFunction`. */
+  /** The driver's `fetchFunction`, for use in this process. */
   fetch(input: Request | string | URL, init?: RequestInit): Promise<Response>
-  /** Over HTTP, on the loopback address only: the driver's `fetchEndpoint`. */
+  /** Serves the driver's `fetchEndpoint` over HTTP, on the loopback address only. */
   listen(port?: number): Promise<{ url: string }>
   close(): Promise<void>
 }
@@ -34,7 +34,7 @@ type Answer = { status: number; body: object }
 
 const BODY_LIMIT = 32 * 1024 * 1024
 const CONNECT_TIMEOUT = 5000
-/** SQLSTATEs after which the connection is gone: connection exceptions, shutdowns, too many connections. */
+/** SQLSTATEs that end the connection: connection exceptions, shutdowns, too many connections. */
 const CONNECTION_GONE = /^(08(?!P01)|57P|53300|25P0[34])/
 const ISOLATION = new Map([
   ['ReadUncommitted', 'READ UNCOMMITTED'],
@@ -43,11 +43,11 @@ const ISOLATION = new Map([
   ['Serializable', 'SERIALIZABLE'],
 ])
 
-const UNAUTHORISED = refusalAnswer(401, '28P01', 'The connection string of this gateway is required')
-const TOO_LARGE = refusalAnswer(413, '54000', `A request may have ${BODY_LIMIT} bytes`)
+const UNAUTHORIZED = refusalAnswer(401, '28P01', 'The connection string of this gateway is required')
+const TOO_LARGE = refusalAnswer(413, '54000', `A request may have at most ${BODY_LIMIT} bytes`)
 const MALFORMED = refusalAnswer(400, '08P01', 'This is not a request of the Neon driver')
 
-/** What the gateway of a token asks for: known before the gateway is. */
+/** The connection string of a gateway with this token. It can be computed before the gateway starts. */
 export const gatewayConnectionString = (token: string, login: 'app' | 'system' = 'app'): string =>
   `postgresql://${login}:${encodeURIComponent(token)}@localhost/slipway`
 
@@ -69,10 +69,10 @@ export function createGateway({
   const poolOf = (header: ReadHeader) =>
     new URL(header('neon-connection-string')!).username === 'system' ? systemPool : pool
 
-  // Any page in a browser and any user can reach a loopback port, so reaching it must not be enough.
-  function authorised(header: ReadHeader): boolean {
-    const given = header('neon-connection-string')
-    return given !== undefined && URL.canParse(given) && timingSafeEqual(sha256Digest(new URL(given).password), key)
+  // Any web page and any local user can reach a loopback port, so the token is required.
+  function isAuthorized(header: ReadHeader): boolean {
+    const text = header('neon-connection-string')
+    return text !== undefined && URL.canParse(text) && timingSafeEqual(sha256Digest(new URL(text).password), key)
   }
 
   async function answer(header: ReadHeader, body: string): Promise<Answer> {
@@ -100,7 +100,7 @@ export function createGateway({
     { noDelay: true, keepAlive: true, keepAliveTimeout: 65_000 },
     async (request, response) => {
       const header: ReadHeader = name => request.headers[name] as string | undefined
-      if (!authorised(header)) return sendAnswer(response, UNAUTHORISED)
+      if (!isAuthorized(header)) return sendAnswer(response, UNAUTHORIZED)
       try {
         const body = await readBody(request)
         sendAnswer(response, body === undefined ? TOO_LARGE : await answer(header, body))
@@ -116,15 +116,15 @@ export function createGateway({
     async fetch(input, init) {
       const request = new Request(input, init)
       const header: ReadHeader = name => request.headers.get(name) ?? undefined
-      const body = authorised(header) ? await request.text() : undefined
+      const body = isAuthorized(header) ? await request.text() : undefined
       const oversized = body !== undefined && body.length > BODY_LIMIT
-      const { status, body: answered } =
+      const { status, body: responseBody } =
         body === undefined
-          ? UNAUTHORISED
+          ? UNAUTHORIZED
           : oversized
             ? TOO_LARGE
             : await Promise.race([answer(header, body), rejectOnAbort(request.signal)])
-      return Response.json(answered, { status })
+      return Response.json(responseBody, { status })
     },
     async listen(port = 0) {
       await once(server.listen(port, '127.0.0.1'), 'listening')
@@ -133,7 +133,7 @@ export function createGateway({
     async close() {
       server.close()
       server.closeAllConnections()
-      await Promise.all([...new Set([pool, systemPool])].map(one => one.end()))
+      await Promise.all([...new Set([pool, systemPool])].map(each => each.end()))
     },
   }
 }
@@ -143,10 +143,10 @@ function openPool(connectionString: string, max: number, statementTimeout: numbe
     ...{ connectionString, max, keepAlive: true, idleTimeoutMillis: 60_000 },
     connectionTimeoutMillis: CONNECT_TIMEOUT,
     statement_timeout: statementTimeout,
-    // The server's own timeout answers first; this one is for a server that no longer answers.
+    // The server's own timeout comes first. This one is for a server that no longer answers.
     query_timeout: statementTimeout + CONNECT_TIMEOUT,
   })
-  // A connection that breaks fails its own query; without a listener it would also end the process.
+  // A broken connection fails its own query. Without a listener it would also end the process.
   pool.on('error', () => {})
   pool.on('connect', client => client.on('error', () => {}))
   return pool
@@ -158,26 +158,26 @@ async function runStatements(pool: pg.Pool, statements: Statement[]): Promise<Re
   })
   try {
     const results = await runPipeline(client, statements)
-    // A transaction that a caller left open must not be inherited by the next one.
+    // The next caller must not inherit a transaction that was left open.
     if (client.getTransactionStatus() !== 'I') await client.query('ROLLBACK')
     client.release()
     return results
   } catch (error) {
-    const usable = error instanceof pg.DatabaseError && !CONNECTION_GONE.test(error.code ?? '')
-    const rolledBack = usable && (await client.query('ROLLBACK').catch(() => false))
+    const isUsable = error instanceof pg.DatabaseError && !CONNECTION_GONE.test(error.code ?? '')
+    const rolledBack = isUsable && (await client.query('ROLLBACK').catch(() => false))
     client.release(!rolledBack)
-    throw usable ? error : new DatabaseUnavailableError(error)
+    throw isUsable ? error : new DatabaseUnavailableError(error)
   }
 }
 
-/** As over HTTP, whoever has waited long enough is let go; what runs goes on, since it cannot be told how far it came. */
+/** As over HTTP, an aborted caller gets its error at once, while the statements run to their end. */
 const rejectOnAbort = (signal: AbortSignal): Promise<never> =>
   new Promise((_, reject) => {
     if (signal.aborted) reject(signal.reason)
     signal.addEventListener('abort', () => reject(signal.reason), { once: true })
   })
 
-/** There is no connection to the database, or it was lost: the same request may succeed later. */
+/** No connection to the database, or it was lost. The same request may succeed later. */
 class DatabaseUnavailableError extends Error {
   readonly code: string
   constructor(cause: unknown) {
@@ -197,11 +197,11 @@ function parseRequest(body: string): { batch: boolean; queries: Statement[] } | 
     if (queries.every(({ query, params }) => typeof query === 'string' && Array.isArray(params)))
       return { batch, queries }
   } catch {
-    // Not JSON, or not objects: the caller refuses it.
+    // Not JSON, or not objects: the caller answers 400.
   }
 }
 
-/** The command that opens a batch's transaction; undefined when a header asks for a level that does not exist. */
+/** The command that opens a batch's transaction, or undefined for an unknown isolation level. */
 function beginCommand(header: ReadHeader): string | undefined {
   const isolation = header('neon-batch-isolation-level')
   const level = ISOLATION.get(isolation ?? '')
@@ -222,7 +222,7 @@ function toNeonResult({ rows, ...result }: Result, rowAsArray: boolean): object 
   return { ...result, rows: rowAsArray ? rows : rows.map(named), rowAsArray }
 }
 
-/** The body, or undefined when it is larger than allowed: what is too much is dropped as it comes. */
+/** The body, or undefined if it is too large: the rest is then dropped as it arrives. */
 function readBody(request: IncomingMessage): Promise<string | undefined> {
   return new Promise((resolve, reject) => {
     const chunks: Buffer[] = []
@@ -240,7 +240,7 @@ function readBody(request: IncomingMessage): Promise<string | undefined> {
 
 function sendAnswer(response: ServerResponse, { status, body }: Answer): void {
   const text = Buffer.from(JSON.stringify(body))
-  // A refused body may still be on its way: it is not waited for.
+  // The rest of a refused body is not read.
   if (status === 401 || status === 413) response.setHeader('connection', 'close')
   response.writeHead(status, { 'content-type': 'application/json', 'content-length': text.length }).end(text)
 }

@@ -1,11 +1,11 @@
-// Owns the project's data folder: what `npm run dev` keeps between starts, each file for its owner's eyes only.
+// The data folder of `npm run dev`, with its secrets and state. Only its owner can read the files.
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 
 export type DevState = { url: string; api_key: string; organization_id: string; tenant_id: string; pid: number }
-/** The agent's: it serves every workspace of this database. */
+/** The listener of the local agent. It serves every workspace of this database. */
 export type DevListener = { listener_id: string; listener_key: string }
 export type Home = ReturnType<typeof openHome>
 
@@ -25,14 +25,13 @@ export function openHome(folder = process.env.SLIPWAY_HOME || join(PROJECT_ROOT,
       throw error
     }
   }
-  // Renamed into its place, so that nobody ever reads half a file.
+  // Renamed into place, so readers never see half a file.
   const write = (name: string, text: string) => {
-    // As root, Postgres and applications run as other users and have their folders below it: they get through, and
-    // cannot list it.
+    // As root, Postgres and applications run as other users with folders below this one. They may not list it.
     fs.mkdirSync(path, { recursive: true, mode: 0o711 })
-    const work = file(`${name}.${process.pid}`)
-    fs.writeFileSync(work, text, { mode: 0o600 })
-    fs.renameSync(work, file(name))
+    const temporary = file(`${name}.${process.pid}`)
+    fs.writeFileSync(temporary, text, { mode: 0o600 })
+    fs.renameSync(temporary, file(name))
     return file(name)
   }
   const writeJson = (name: string, value: object) => write(name, `${JSON.stringify(value, null, 2)}\n`)
@@ -50,17 +49,17 @@ export function openHome(folder = process.env.SLIPWAY_HOME || join(PROJECT_ROOT,
     readListener: () => parseJson<DevListener>(read('listener.json')),
     writeListener: (listener: DevListener) => writeJson('listener.json', listener),
 
-    /** Made once: what is sealed with a lost key is lost. */
+    /** Created once: values sealed with a lost key cannot be opened. */
     secrets(): Secrets {
       const text = read('secrets.json')
-      const kept = parseJson<Secrets>(text)
-      if (kept) return kept
+      const saved = parseJson<Secrets>(text)
+      if (saved) return saved
       if (text !== undefined)
-        throw new Error(`${file('secrets.json')} is damaged: restore it, or delete it and lose what it sealed.`)
+        throw new Error(`${file('secrets.json')} is damaged. Restore it, or delete it and lose all sealed secrets.`)
       const random = (bytes: number) => randomBytes(bytes).toString('base64url')
-      const made = { sealing_keys: `dev:${random(32)}`, gateway_token: random(24) }
-      writeJson('secrets.json', made)
-      return made
+      const secrets = { sealing_keys: `dev:${random(32)}`, gateway_token: random(24) }
+      writeJson('secrets.json', secrets)
+      return secrets
     },
   }
 }

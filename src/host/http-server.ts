@@ -1,13 +1,13 @@
-// The HTTP server of `npm start`: how long a request may take to arrive.
+// The HTTP server of `npm start`, with limits on how long a request may take to arrive.
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import { createAdaptorServer } from '@hono/node-server'
 import { operations } from '../app.ts'
 
 type Fetch = Parameters<typeof createAdaptorServer>[0]['fetch']
 export type ServerLimits = {
-  /** For the headers, and then for the body. */
+  /** For the headers, and again for the body. */
   requestMs: number
-  /** Archives stream for minutes: what is bounded is a pause, and the whole. */
+  /** An archive may stream for minutes: pauses and the whole are limited. */
   uploadPauseMs: number
   uploadMs: number
 }
@@ -41,6 +41,10 @@ export function createHttpServer(fetch: Fetch, limits: Partial<ServerLimits> = {
 }
 
 const uploads = operations.filter(operation => operation.longBody)
-/** By the part of its path that is spelt out. */
+/** Compares the fixed start of the path. */
 const isUpload = ({ method, url }: IncomingMessage): boolean =>
-  uploads.some(one => one.method.toUpperCase() === method && url?.startsWith(one.path.slice(0, one.path.indexOf('{'))))
+  uploads.some(
+    operation =>
+      operation.method.toUpperCase() === method &&
+      url?.startsWith(operation.path.slice(0, operation.path.indexOf('{'))),
+  )

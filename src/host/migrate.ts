@@ -1,4 +1,4 @@
-// Owns bringing a database to the schema of this code: the numbered migrations, each once, however many starts race.
+// `npm run db:migrate`: applies the new migrations of drizzle/, each once, also when several starts race.
 import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { type SQL, sql } from 'drizzle-orm'
@@ -21,13 +21,13 @@ type Journal = { entries: { idx: number; tag: string }[] }
 const MIGRATIONS_FOLDER = fileURLToPath(new URL('../../drizzle', import.meta.url))
 const MIGRATION_LOCK = 7_547_929
 
-/** One transaction, whose lock a second start waits for; it holds behind a transaction pooler too, as a session's would not. */
+/** All in one transaction with an advisory lock, which works behind a transaction pooler too, unlike a session lock. */
 export async function migrate(
   databaseUrl: string,
   { to = Infinity, folder = MIGRATIONS_FOLDER, log = console.log }: MigrateOptions = {},
 ) {
   const journal: Journal = JSON.parse(readFileSync(`${folder}/meta/_journal.json`, 'utf8'))
-  const wanted = readMigrationFiles({ migrationsFolder: folder })
+  const available = readMigrationFiles({ migrationsFolder: folder })
     .map((migration, i) => ({ migration, ...journal.entries[i]! }))
     .filter(({ idx }) => idx <= to)
 
@@ -35,7 +35,7 @@ export async function migrate(
   try {
     const applied = await drizzle(client).transaction(async tx => {
       await tx.execute(sql`select pg_advisory_xact_lock(${MIGRATION_LOCK})`)
-      // drizzle's migrator opens a transaction of its own, which inside of ours has to be a savepoint.
+      // drizzle's migrator opens a transaction of its own. Inside this one it must be a savepoint.
       const session = {
         execute: tx.execute.bind(tx),
         all: async (query: SQL) => (await tx.execute(query)).rows,
@@ -45,31 +45,30 @@ export async function migrate(
         new PgDialect().migrate(migrations, session, { migrationsFolder: folder })
 
       await run([]).catch(error => {
-        throw new Error(`The schema of migrations was not made: ${innermostMessage(error)}${permissionAdvice(error)}`, {
-          cause: error,
-        })
+        throw new Error(
+          `The table of migrations was not created: ${innermostMessage(error)}${permissionAdvice(error)}`,
+          {
+            cause: error,
+          },
+        )
       })
       const { rows } = await tx.execute(
         sql`select coalesce(max(created_at), 0) as last from drizzle.__drizzle_migrations`,
       )
       const applied: AppliedMigration[] = []
-      for (const { migration, tag } of wanted) {
+      for (const { migration, tag } of available) {
         if (migration.folderMillis <= Number(rows[0]!.last)) continue
         const start = performance.now()
         await run([migration]).catch(error => {
-          throw new Error(
-            `Migration ${tag} failed and none was applied: ${innermostMessage(error)}${permissionAdvice(error)}`,
-            {
-              cause: error,
-            },
-          )
+          const reason = `${innermostMessage(error)}${permissionAdvice(error)}`
+          throw new Error(`Migration ${tag} failed, so no migration was applied: ${reason}`, { cause: error })
         })
         applied.push({ name: tag, ms: Math.round(performance.now() - start) })
       }
       return applied
     })
-    for (const { name, ms } of applied) log(`applied ${name} in ${ms} ms`)
-    if (applied.length === 0) log('the database is up to date')
+    for (const { name, ms } of applied) log(`migration applied name=${name} ms=${ms}`)
+    if (applied.length === 0) log('database up to date')
     return applied
   } finally {
     await client.end()
@@ -87,13 +86,12 @@ export async function connectClient(databaseUrl: string): Promise<pg.Client> {
   }
 }
 
-/** What to do where a permission is missing. */
 const permissionAdvice = (error: unknown): string =>
   /permission denied/.test(innermostMessage(error))
     ? '. Set DATABASE_OWNER_URL to the owner of the database, with the rights that docs/database-logins.md names.'
     : ''
 
-/** The innermost message: drizzle's own is the whole statement. An error's other properties may hold the password. */
+/** drizzle's own message is the whole statement. Other properties of the error may contain the password. */
 function innermostMessage(error: unknown): string {
   const { message, cause, code } = error as { message?: string; cause?: unknown; code?: string }
   return cause ? innermostMessage(cause) : message || code || String(error)

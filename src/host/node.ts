@@ -1,4 +1,4 @@
-// Hosts the same app on plain Node: `npm start`, with the gateway in process where the database is not Neon's.
+// `npm start`: serves the app on Node, with an in-process gateway for databases that are not Neon's.
 import { once } from 'node:events'
 import { createApp } from '../app.ts'
 import { type Config, readConfig, readListenAddress, readTrustedProxies, readUploadsFolder } from '../env.ts'
@@ -43,19 +43,19 @@ async function main() {
   const server = createHttpServer(app.fetch)
   await once(server.listen(PORT, HOST), 'listening').catch((error: NodeJS.ErrnoException) => {
     throw error.code === 'EADDRINUSE'
-      ? new Error(`PORT ${PORT} is taken: set another one.`)
-      : new Error(`HOST ${HOST} and PORT ${PORT} cannot be listened on: ${error.message}.`)
+      ? new Error(`PORT ${PORT} is in use. Set another one.`)
+      : new Error(`Cannot listen on HOST ${HOST} and PORT ${PORT}: ${error.message}.`)
   })
   const { address, port, family } = server.address() as { address: string; port: number; family: string }
   const host = family === 'IPv6' ? `[${address}]` : address
-  console.log(`Slipway serves http://${host}:${port}; its API pages are at /docs`)
+  console.log(`Slipway serves http://${host}:${port}. Its API pages are at /docs.`)
 
   const timer = scheduleEveryMinute(app.housekeep)
   const stop = () => {
-    // A second signal ends it at once, as if nobody listened.
+    // A second signal ends the process at once.
     for (const name of SIGNALS) process.off(name, stop)
     clearInterval(timer)
-    // Whoever is being answered now is not kept waiting for.
+    // Idle connections close at once, and busy ones after their response.
     server.keepAliveTimeout = 1
     server.close(() =>
       finishPendingWork()

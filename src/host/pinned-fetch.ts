@@ -1,4 +1,4 @@
-// Reaches foreign servers from Node: the name is resolved once, every address checked, and only a checked one connected to.
+// fetch() for foreign servers on Node: resolves the name once, checks every address, and connects to a checked one.
 import { lookup } from 'node:dns/promises'
 import { once } from 'node:events'
 import { type IncomingMessage, request as plain } from 'node:http'
@@ -13,22 +13,22 @@ import { classifyAddress } from '../protocol/address-kind.ts'
 export type Resolve = (name: string) => Promise<{ address: string; family: number }[]>
 type PinnedFetchOptions = Pick<Config, 'allowLoopback'> & { resolve?: Resolve; ca?: RequestOptions['ca'] }
 
-/** The whole name: without its last dot, a resolver may try it within the domains of this machine first. */
+/** With a final dot: without it, a resolver may try the search domains of this machine first. */
 const resolveName: Resolve = name => lookup(name === 'localhost' ? name : `${name}.`, { all: true, verbatim: true })
 
 export function createPinnedFetch({ allowLoopback, resolve = resolveName, ca }: PinnedFetchOptions): typeof fetch {
-  const mayReach = (name: string, address: string): boolean => {
+  const isAllowed = (name: string, address: string): boolean => {
     const kind = classifyAddress(address)
-    const here = allowLoopback && (name === 'localhost' || isIP(name) !== 0)
-    return here ? kind === 'loopback' : kind === 'unicast'
+    const isLocalAllowed = allowLoopback && (name === 'localhost' || isIP(name) !== 0)
+    return isLocalAllowed ? kind === 'loopback' : kind === 'unicast'
   }
 
-  async function checked(name: string): Promise<Awaited<ReturnType<Resolve>>> {
+  async function resolveChecked(name: string): Promise<Awaited<ReturnType<Resolve>>> {
     const family = isIP(name)
     const addresses = family ? [{ address: name, family }] : await resolve(name)
     if (addresses.length === 0) throw new Error('no address')
     for (const { address } of addresses)
-      if (!mayReach(name, address)) throw new BlockedAddressError('its name leads to an address that is not public')
+      if (!isAllowed(name, address)) throw new BlockedAddressError('its name leads to an address that is not public')
     return addresses
   }
 
@@ -36,16 +36,16 @@ export function createPinnedFetch({ allowLoopback, resolve = resolveName, ca }: 
     const { url: href, method, headers, body, signal } = new Request(input, init)
     const url = new URL(href)
     const name = url.hostname.replace(/^\[|\]$/g, '')
-    const addresses = await checked(name)
+    const addresses = await resolveChecked(name)
     signal.throwIfAborted()
     const send = url.protocol === 'https:' ? secure : plain
     const outgoing = send(url, {
       method,
       headers: { 'accept-encoding': 'identity', ...Object.fromEntries(headers) },
-      // A connection of its own: none that was opened for another address is used again.
+      // A new connection: a pooled one may lead to another address.
       ...{ agent: false, lookup: pinAddresses(addresses), signal, ...(ca && { ca }) },
     })
-    // After its answer has begun, the answer's stream tells of it.
+    // After the response has begun, its stream reports errors.
     outgoing.on('error', () => {})
     outgoing.end(body ? Buffer.from(await new Response(body).arrayBuffer()) : undefined)
     const [incoming] = (await once(outgoing, 'response')) as [IncomingMessage]
@@ -53,11 +53,10 @@ export function createPinnedFetch({ allowLoopback, resolve = resolveName, ca }: 
   }
 }
 
-/** Whatever is looked up, these are the addresses. */
 const pinAddresses =
   (addresses: { address: string; family: number }[]): LookupFunction =>
-  (_name, { all }, found) =>
-    all ? found(null, addresses) : found(null, addresses[0]!.address, addresses[0]!.family)
+  (_name, { all }, callback) =>
+    all ? callback(null, addresses) : callback(null, addresses[0]!.address, addresses[0]!.family)
 
 const DECODERS: Record<string, () => NodeJS.ReadWriteStream> = {
   gzip: createGunzip,
@@ -75,7 +74,7 @@ function toResponse(incoming: IncomingMessage): Response {
     incoming.resume()
     return new Response(null, { status, headers })
   }
-  // Some servers compress without being asked to.
+  // Some servers compress although the request does not accept it.
   const decoder = DECODERS[headers.get('content-encoding')?.toLowerCase() ?? '']?.()
   const stream = decoder ? pipeline(incoming, decoder, () => {}) : incoming
   return new Response(Readable.toWeb(stream as Readable) as ReadableStream<Uint8Array>, { status, headers })

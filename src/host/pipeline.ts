@@ -1,4 +1,4 @@
-// Owns how the gateway runs statements: all of them in one write, all of their answers in one read, whatever their number.
+// Runs all statements of a gateway request in one round trip to Postgres.
 import type { Duplex } from 'node:stream'
 import type pg from 'pg'
 
@@ -10,7 +10,7 @@ export type Result = {
   command: string
 }
 
-/** The part of node-postgres' connection that a query of our own drives. */
+/** The methods of node-postgres' connection that `Pipeline` uses. */
 type PgConnection = {
   stream: Duplex
   parse(message: { text: string }): void
@@ -20,7 +20,7 @@ type PgConnection = {
   sync(): void
 }
 
-/** Runs the statements in order and stops at the first that fails, whose error it throws. */
+/** Runs the statements in order. Throws the error of the first that fails, and skips the rest. */
 export function runPipeline(client: pg.ClientBase, statements: Statement[]): Promise<Result[]> {
   return new Promise((resolve, reject) => {
     const done = (error: Error | null, results: Result[] = []) => (error ? reject(error) : resolve(results))
@@ -29,8 +29,8 @@ export function runPipeline(client: pg.ClientBase, statements: Statement[]): Pro
 }
 
 /**
- * A query for node-postgres that sends every statement before a single sync: after a failure the server skips the rest.
- * The extended protocol also keeps a statement to one command, as Neon does. Values stay Postgres' text.
+ * A node-postgres query that sends every statement before a single sync, so the server skips the rest after a failure.
+ * The extended protocol allows one command for each statement, as Neon does. Values stay Postgres' text.
  */
 class Pipeline {
   callback: (error: Error | null, results?: Result[]) => void
@@ -78,9 +78,9 @@ class Pipeline {
     this.handleCommandComplete({ text: '' })
   }
 
-  // A copy would swallow the sync and leave the connection out of step: the caller drops it.
+  // A copy would swallow the sync and leave the connection out of step, so the caller drops the connection.
   handleCopyInResponse() {
-    this.callback(new Error('COPY FROM STDIN cannot be answered here'))
+    this.callback(new Error('COPY FROM STDIN is not supported'))
   }
 
   handleCopyData() {}

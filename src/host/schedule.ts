@@ -1,4 +1,4 @@
-// What the schedule of wrangler.toml does at the edge, for hosts that have none.
+// Runs scheduled work every minute on Node, as the cron trigger of wrangler.toml does on Workers.
 
 const EVERY_MS = 60_000
 

@@ -1,4 +1,4 @@
-// `npm run seed`: many tenants and deployments for benches and trials, in a database that may be thrown away.
+// `npm run seed`: fills a throwaway database with many tenants and deployments, for benchmarks and trials.
 import { parseArgs } from 'node:util'
 import { readOwnerUrl } from '../env.ts'
 import { connect } from '../kernel/db.ts'
@@ -8,8 +8,8 @@ import { seed } from './seed-data.ts'
 
 const USAGE = `npm run seed -- [--tenants 1000] [--deployments 1000000]
 
-Fills the database of DATABASE_URL, or that of the running npm run dev, with an organisation "Seed": so many workspaces and
-deployments with their revisions, a tenth of them in one workspace. A second run adds what is missing.`
+Creates an organization "Seed" with that many workspaces and deployments in the database of DATABASE_URL, or of the
+running npm run dev. A tenth of the deployments are in one workspace. A second run adds what is missing.`
 
 async function main() {
   const { values } = parseArgs({
@@ -29,7 +29,7 @@ async function main() {
   const { database, via, close } = openDatabase({ url }, { poolSize: 1 })
   await requireReady(connect({ database }, via)).finally(close)
   const began = performance.now()
-  const { counts, ...big } = await seed(url, {
+  const { counts, ...largest } = await seed(url, {
     tenants,
     deployments,
     onProgress: done => showProgress(done, deployments),
@@ -37,11 +37,11 @@ async function main() {
   console.log(`${counts.workspaces} workspaces, ${counts.deployments} deployments, ${counts.revisions} revisions, in ${(
     (performance.now() - began) / 1000
   ).toFixed(1)} s
-Workspace     ${big.tenant_id}  with ${counts.largest} deployments
-API key       ${big.api_key}`)
+Workspace     ${largest.tenant_id}  with ${counts.largest} deployments
+API key       ${largest.api_key}`)
 }
 
-/** One line that fills on a terminal; elsewhere a line now and then. */
+/** Updates one line on a terminal. Elsewhere prints a line now and then. */
 function showProgress(done: number, all: number): void {
   const text = `${Math.floor((100 * done) / all)} %  ${done} of ${all} deployments`
   if (process.stderr.isTTY) process.stderr.write(`\r\x1b[K${done < all ? text : ''}`)
@@ -51,7 +51,7 @@ function showProgress(done: number, all: number): void {
 function parseAmount(name: string, text: string, most: number): number {
   const value = Number(text)
   if (/^\d+$/.test(text) && value >= 1 && value <= most) return value
-  throw new Error(`--${name} ${text} is refused: give a whole number from 1 to ${most}.`)
+  throw new Error(`--${name} ${text} is not valid. Give a whole number from 1 to ${most}.`)
 }
 
 main().catch(error => {

@@ -1,8 +1,8 @@
-// Owns how `npm run dev` speaks: colours on a terminal only, the app's log readable there and raw anywhere else.
+// Output of `npm run dev`: colored and readable on a terminal, raw log lines elsewhere.
 import { stripVTControlCharacters, styleText } from 'node:util'
 
 const { stdout, stderr } = process
-// A terminal that is closed, or a pipe that is, must not keep us from stopping in order.
+// A closed terminal or pipe must not prevent an orderly stop.
 for (const stream of [stdout, stderr]) stream.on('error', () => {})
 
 export const print = (text = '') => stdout.write(`${text}\n`)
@@ -11,7 +11,6 @@ export const bold = (text: string) => styleText('bold', text)
 export const printError = (text: string) =>
   stderr.write(`${stderr.isTTY && stderr.hasColors() ? text : stripVTControlCharacters(text)}\n`)
 
-/** Says how long a step of the start took. */
 export async function timeStep<T>(name: string, work: Promise<T>): Promise<T> {
   const start = performance.now()
   const result = await work
@@ -20,13 +19,13 @@ export async function timeStep<T>(name: string, work: Promise<T>): Promise<T> {
 }
 
 type Entry = { method?: string; path?: string; status?: number; ms?: number; code?: string; request_id?: string }
-type Trouble = { error?: string; message?: string; stack?: string; notice?: string }
+type LogProblem = { error?: string; message?: string; stack?: string; notice?: string }
 
-/** A line of the Worker's: a request, an error with its stack, or whatever a developer wrote. */
-export function showWorkerLine(line: string, ours: string): void {
+/** Prints a request, an error with its stack, or any other line of the Worker. Skips dev's own requests. */
+export function showWorkerLine(line: string, probeId: string): void {
   const entry = parseLine(line)
-  if (entry.request_id === ours) return
-  // The agent asks without end.
+  if (entry.request_id === probeId) return
+  // The agent polls all the time.
   if (entry.path?.startsWith('/v1/sync/') && (entry.status ?? 500) < 400) return
   if (!stdout.isTTY || !(entry.method || entry.error || entry.notice)) return void print(line)
   const { method, path, status = 0, ms, code, error, message, stack, notice } = entry
@@ -38,13 +37,13 @@ export function showWorkerLine(line: string, ours: string): void {
   }
 }
 
-/** A line of the agent's: what came of a deployment stands out. */
+/** Highlights the outcome of a revision. */
 export function showAgentLine(line: string): void {
   if (/: revision \d+( failed)?: /.test(line)) print(styleText('red', line))
   else print(/: revision \d+ serves at /.test(line) ? line : dim(line))
 }
 
-function parseLine(line: string): Entry & Trouble {
+function parseLine(line: string): Entry & LogProblem {
   try {
     return Object(JSON.parse(line))
   } catch {

@@ -1,5 +1,4 @@
-// The program that serves the Worker of `npm run dev`: as `wrangler dev` does, but without a debugger, which has no
-// password.
+// Serves the Worker of `npm run dev` like `wrangler dev`, but without its debugger port, which has no password.
 import { unstable_startWorker } from 'wrangler'
 import { findPortObstacle } from './ports.ts'
 
@@ -11,7 +10,7 @@ function fail({ cause, message }: Error): never {
 }
 
 const { config, envFile, persist, port } = JSON.parse(process.argv[2]!) as WranglerInput
-// It would wait for the port without a word.
+// wrangler would wait for the port silently.
 if (await findPortObstacle(port)) fail(new Error(`Address already in use (127.0.0.1:${port}).`))
 const worker = await unstable_startWorker({
   config,

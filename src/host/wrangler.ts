@@ -1,4 +1,4 @@
-// Owns the child process that serves the Worker: wrangler, offline, without its noise, and never outliving us.
+// Runs the Worker of `npm run dev` in a child process, offline and with readable output, and stops it with dev.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { chmodSync, mkdirSync, readFileSync } from 'node:fs'
@@ -13,16 +13,16 @@ type WranglerOptions = {
   home: Home
   port: number
   settings: Record<string, string>
-  /** What the Worker writes, and what is wrong with it after a change. */
   onLine: (line: string) => void
-  onTrouble: (text: string) => void
+  /** Called with warnings and build errors. */
+  onProblem: (text: string) => void
 }
 
 const HOUSEKEEPING_MS = 60_000
 
 export class PortTakenError extends Error {}
 
-/** Each process of the chain leaves when the one above it is gone, even by SIGKILL. */
+/** Each process of the chain exits when its parent does, even by SIGKILL. */
 const LEAVE_WITH_PARENT = `data:text/javascript,process.once('disconnect',()=>process.kill(process.pid,'SIGTERM'))`
 const QUIET_ENVIRONMENT = {
   CLOUDFLARE_CF_FETCH_ENABLED: 'false',
@@ -33,22 +33,22 @@ const QUIET_ENVIRONMENT = {
   X_LOCAL_EXPLORER: 'false',
   X_LOCAL_OBSERVABILITY: 'false',
 }
-/** They reach the Worker by its file; in an environment they would stay readable. */
+/** Passed in a file: environment variables stay readable by other processes of the user. */
 const OWN_SETTINGS = new Set<string>(SETTINGS)
-const NOISE_BEGINS = ['⎔', '[wrangler:info]', 'Using secrets', 'Your Worker has access', 'Binding  ']
+const NOISE_PREFIXES = ['⎔', '[wrangler:info]', 'Using secrets', 'Your Worker has access', 'Binding  ']
 const isNoise = (line: string) =>
   line === '' ||
-  NOISE_BEGINS.some(begin => line.startsWith(begin)) ||
+  NOISE_PREFIXES.some(prefix => line.startsWith(prefix)) ||
   /^env\.\w+ \(/.test(line) ||
   /If you think this is a bug|newer version of Wrangler/.test(line)
 
-export function startWrangler({ home, port, settings, onLine, onTrouble }: WranglerOptions) {
-  // They hold what people upload, and their files have no modes of their own.
+export function startWrangler({ home, port, settings, onLine, onProblem }: WranglerOptions) {
+  // They hold uploads, whose files get default modes.
   for (const name of ['worker', 'registry', 'cache']) {
     mkdirSync(home.file(name), { recursive: true, mode: 0o700 })
     chmodSync(home.file(name), 0o700)
   }
-  const given: WranglerInput = {
+  const input: WranglerInput = {
     config: chooseConfig(home, settings),
     envFile: home.write('worker.env', Object.entries(settings).map(envFileLine).join('')),
     persist: home.file('worker'),
@@ -56,7 +56,7 @@ export function startWrangler({ home, port, settings, onLine, onTrouble }: Wrang
   }
   const child = spawn(
     process.execPath,
-    ['--import', LEAVE_WITH_PARENT, join(PROJECT_ROOT, 'src/host/wrangler-main.ts'), JSON.stringify(given)],
+    ['--import', LEAVE_WITH_PARENT, join(PROJECT_ROOT, 'src/host/wrangler-main.ts'), JSON.stringify(input)],
     {
       cwd: PROJECT_ROOT,
       env: {
@@ -76,58 +76,58 @@ export function startWrangler({ home, port, settings, onLine, onTrouble }: Wrang
       return false
     }
   }
-  const killWithUs = () => signal('SIGKILL')
-  process.once('exit', killWithUs)
+  const killAtExit = () => signal('SIGKILL')
+  process.once('exit', killAtExit)
 
   let following = false
-  let said = ''
+  let startOutput = ''
   let stopping = false
   const exited = once(child, 'close').catch(error => [error.message])
-  /** Settles when the Worker cannot be served (any more), with the reason. */
+  /** Resolves with the reason when the Worker cannot start or exits. */
   const broken = new Promise<Error>(resolve => {
     createInterface(child.stdout!).on('line', line => following && !isNoise(line) && onLine(line))
     child.stderr!.setEncoding('utf8').on('data', (text: string) => {
-      if (following) return onTrouble(text.trimEnd())
-      said += text.includes('Scheduled Workers are not') ? '' : text
-      // It would wait for a change, and then not notice it.
-      if (said.includes('Build failed')) resolve(new Error(said.trim()))
+      if (following) return onProblem(text.trimEnd())
+      startOutput += text.includes('Scheduled Workers are not') ? '' : text
+      // wrangler would wait for a change and then not notice it.
+      if (startOutput.includes('Build failed')) resolve(new Error(startOutput.trim()))
     })
     exited.then(([code]) => {
       signal('SIGKILL')
-      if (said.includes('Address already in use')) resolve(new PortTakenError(`Port ${port} is taken.`))
+      if (startOutput.includes('Address already in use')) resolve(new PortTakenError(`Port ${port} is in use.`))
       else if (!stopping)
-        resolve(new Error(`${following ? '' : said.trim()}\nwrangler dev has ended (${code}).`.trim()))
+        resolve(new Error(`${following ? '' : startOutput.trim()}\nwrangler dev exited (${code}).`.trim()))
     })
   })
 
   return {
-    /** It holds the port. */
+    /** Resolves when it has bound the port. */
     listening: once(child, 'message').then(() => undefined),
     broken,
-    /** Nothing here keeps the schedule of wrangler.toml: the Worker is told when it is time. */
+    /** wrangler dev does not run the schedule of wrangler.toml, so dev triggers it. */
     async housekeep() {
       const signal = AbortSignal.timeout(HOUSEKEEPING_MS)
       const { ok, status } = await fetch(`http://127.0.0.1:${port}/cdn-cgi/local/scheduled`, { signal })
-      if (!ok) throw new Error(`The Worker's housekeeping failed: it answers ${status}.`)
+      if (!ok) throw new Error(`The Worker's scheduled work failed with status ${status}.`)
     },
-    /** From here on its lines are shown. */
+    /** Starts to pass on its output. */
     follow: () => {
       following = true
     },
     async stop() {
       stopping = true
       signal('SIGTERM')
-      const impatient = setTimeout(() => signal('SIGKILL'), 5000)
+      const killTimer = setTimeout(() => signal('SIGKILL'), 5000)
       await exited
-      clearTimeout(impatient)
-      // Its own children may take a moment longer.
+      clearTimeout(killTimer)
+      // Its child processes may exit later.
       for (let i = 0; i < 50 && signal(0); i++) await delay(20)
-      process.off('exit', killWithUs)
+      process.off('exit', killAtExit)
     },
   }
 }
 
-/** The binding's limit stands in wrangler.toml; another one that is asked for needs a configuration of its own. */
+/** The rate limit is part of a binding in wrangler.toml: another limit needs a configuration of its own. */
 function chooseConfig(home: Home, { RATE_LIMIT_PER_MINUTE: limit }: Record<string, string>): string {
   const file = join(PROJECT_ROOT, 'wrangler.toml')
   if (!Number(limit)) return file
@@ -140,8 +140,8 @@ function chooseConfig(home: Home, { RATE_LIMIT_PER_MINUTE: limit }: Record<strin
   )
 }
 
-/** wrangler expands `$` in every kind of quotes, and takes a backslash before it for an escape. */
+/** wrangler expands `$` in every kind of quotes. A backslash escapes it. */
 function envFileLine([name, value]: [string, string]): string {
-  const quote = [`'`, '`', '"'].find(one => !value.includes(one)) ?? `'`
+  const quote = [`'`, '`', '"'].find(mark => !value.includes(mark)) ?? `'`
   return `${name}=${quote}${value.replaceAll('$', '\\$')}${quote}\n`
 }

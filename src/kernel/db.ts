@@ -132,8 +132,7 @@ const buildEnterStatement = (setRole: SQL) =>
         ${caller.clockOffset},
         ${caller.withoutIfMatch},
         ${caller.key},
-        ${caller.fingerprint},
-        null
+        ${caller.fingerprint}
       ) e`,
   )
 const enterAsKey = buildEnterStatement(sql`set_config('role', 'slipway_app', true)`)

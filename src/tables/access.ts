@@ -8,7 +8,7 @@ export const organizations = pgTable('organizations', {
   id: idColumn(),
   display_name: text().notNull(),
   rbac_enabled: boolean().notNull().default(false),
-  /** Hosts of authorization servers that are taken to support PKCE with S256 though they do not say so. */
+  /** Hosts of authorization servers that support PKCE with S256 without announcing it. */
   assume_s256: text().array().notNull().default(sql`'{}'`),
   ...versionedColumns(),
 })
@@ -30,7 +30,15 @@ export const workspaces = pgTable(
   ],
 )
 
-/** Built-in roles have no organisation and are everyone's. */
+/** The tenant of a row that is deleted with its workspace. */
+export const tenantColumns = () => ({
+  organization_id: uuid().notNull(),
+  tenant_id: uuid()
+    .notNull()
+    .references(() => workspaces.id, { onDelete: 'cascade' }),
+})
+
+/** Built-in roles have no organization. Every organization can use them. */
 export const roles = pgTable(
   'roles',
   {
@@ -72,10 +80,7 @@ export const workspaceMembers = pgTable(
   'workspace_members',
   {
     id: idColumn(),
-    organization_id: uuid().notNull(),
-    tenant_id: uuid()
-      .notNull()
-      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    ...tenantColumns(),
     member_id: uuid()
       .notNull()
       .references(() => members.id, { onDelete: 'cascade' }),

@@ -4,7 +4,7 @@ import { organizations, roles, workspaces } from './access.ts'
 import { createdAtColumn, idColumn, instantColumn, newestFirstColumns } from './columns.ts'
 import { listeners } from './listeners.ts'
 
-/** A key without a workspace is an organisation key. One with a listener is its agent's. */
+/** A key without a workspace is an organization key. A key with a listener belongs to its agent. */
 export const apiKeys = pgTable(
   'api_keys',
   {
@@ -23,7 +23,7 @@ export const apiKeys = pgTable(
     revoked_at: instantColumn(),
     last_used_at: instantColumn(),
     created_by: uuid(),
-    /** Whose requests are counted together; `inherit_budget()` sets it. */
+    /** Keys with the same budget share one rate limit. The trigger `inherit_budget` sets it. */
     budget_id: uuid(),
     created_at: createdAtColumn(),
   },

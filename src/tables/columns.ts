@@ -9,16 +9,19 @@ export const idColumn = () => uuid().primaryKey().defaultRandom()
 
 export const createdAtColumn = () => instantColumn().notNull().default(sql`clock()`)
 
-/** What a list's index ends with. Postgres puts nulls first where it sorts downwards, and an index that says otherwise serves no list. */
+/** The end of a list's index. `desc` sorts nulls first in Postgres: an index with nulls last would serve no list. */
 export const newestFirstColumns = (t: Record<'created_at' | 'id', ExtraConfigColumn>) =>
   [t.created_at.desc().nullsFirst(), t.id.desc().nullsFirst()] as const
 
-/** Whom another system knows by a name only: a git host's people. */
+/** A person of another system, such as a git host, whom only a name identifies. */
 export const actorNameColumn = () => text().default(sql`setting('actor_name')`)
 
-/** A resource that is changed in place: its version is its ETag. */
+/** A resource that is changed in place. Its version is its ETag. */
 export const versionedColumns = () => ({
   version: integer().notNull().default(1),
   created_at: createdAtColumn(),
   updated_at: createdAtColumn(),
 })
+
+/** A tenant without a foreign key: the row is deleted with its parent row, or by a sweep. */
+export const parentTenantColumns = () => ({ organization_id: uuid().notNull(), tenant_id: uuid().notNull() })

@@ -14,21 +14,22 @@ import {
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core'
-import { workspaces } from './access.ts'
+import { tenantColumns } from './access.ts'
 import {
   actorNameColumn,
   createdAtColumn,
   idColumn,
   instantColumn,
   newestFirstColumns,
+  parentTenantColumns,
   versionedColumns,
 } from './columns.ts'
 import { listeners } from './listeners.ts'
 
-/** A secret that is wanted, by the version that is sealed. */
+/** Names the sealed version of a secret. */
 export type SecretVersion = { name: string; version: number }
 
-/** Since when and by which revision automatic deploys are held, which commit was left, and what ends it. */
+/** A rollback's hold on automatic deploys: when and by which revision it began, from which commit, and what ends it. */
 export type Hold = {
   since: string
   revision_id: string
@@ -36,21 +37,17 @@ export type Hold = {
   until: 'released' | 'newer_commit'
 }
 
-/** Which pull request a preview is of, and until when it stays. */
 export type Preview = { number: number; branch: string; head_sha: string; expires_at: string }
 
 /**
- * What is wanted of a deployment, on one row: its configuration, the versions of its secrets, and the queue of its revisions, of which
- * one is in flight and at most one waits. So whatever a patch decides, it decides on a row that it holds.
+ * The desired state of a deployment in one row: its configuration, the versions of its secrets, and its revision queue
+ * (one in flight, at most one waiting). So a patch decides everything on one locked row.
  */
 export const deployments = pgTable(
   'deployments',
   {
     id: idColumn(),
-    organization_id: uuid().notNull(),
-    tenant_id: uuid()
-      .notNull()
-      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    ...tenantColumns(),
     name: text().notNull(),
     name_fold: text().notNull().generatedAlwaysAs(sql`lower(name)`),
     source: text().notNull(),
@@ -62,7 +59,7 @@ export const deployments = pgTable(
     source_revision_config: json().notNull(),
     secrets: json().$type<SecretVersion[]>().notNull(),
     secret_references: json(),
-    /** Counts what is wanted and what the data plane has acknowledged of it. */
+    /** Numbers the desired state. `acknowledged` is the newest one that the data plane has confirmed. */
     generation: integer().notNull().default(1),
     acknowledged: integer().notNull().default(0),
     remote_reconciled: boolean().notNull().default(false),
@@ -71,77 +68,73 @@ export const deployments = pgTable(
     active_revision_id: uuid(),
     in_flight_revision_id: uuid(),
     waiting_revision_id: uuid(),
-    /** Set by a rollback: pushes make no revision while it stands. */
+    /** Set by a rollback. Pushes create no revision while it is set. */
     hold: json().$type<Hold>(),
-    /** A preview's: whose it is, and of what. No foreign key: a parent that goes takes its previews along by the sweep. */
+    /** Set for previews. No foreign key: the sweep deletes the previews of a deleted parent. */
     parent_deployment_id: uuid(),
     preview: json().$type<Preview>(),
-    /** The repository in one spelling, for pushes to find it; `repoKey` says the same. */
+    /** The normalized repository URL, by which pushes find deployments. `repoKey()` computes the same in TypeScript. */
     repo_key: text().generatedAlwaysAs(
       sql`regexp_replace(regexp_replace(lower(source_config ->> 'repo_url'), '^https?://', ''), '/*(\\.git)?/*$', '')`,
     ),
     deleting_at: instantColumn(),
-    /** Who runs it; null until a listener of the platform has taken it up. */
+    /** Null until a listener of the platform takes the deployment. */
     listener_id: uuid(),
-    /** What its agent says of it: where it answers, how it fares, when it was last used. */
+    /** Reported by the agent. */
     url: text(),
     healthy: boolean(),
     last_request_at: instantColumn(),
-    /** Of its custom_url, as the trigger `custom_host_claim` writes them; null while it is being deleted. */
+    /** Parsed from custom_url by the trigger function `custom_host_claim()`. Null while the deployment is deleted. */
     custom_host: text(),
     custom_path: text(),
     ...versionedColumns(),
   },
   t => [
     index('deployments_custom_host').on(t.custom_host).where(sql`custom_host is not null`),
-    // What it is of cannot be changed, so that it keeps no update from being heap-only.
+    // The parent never changes, so this index leaves updates heap-only.
     index('deployments_previews').on(t.parent_deployment_id).where(sql`parent_deployment_id is not null`),
     index('deployments_repository').on(t.repo_key).where(sql`repo_key is not null`),
     foreignKey({ name: 'listener_in_use', columns: [t.listener_id], foreignColumns: [listeners.id] }),
-    // Partial, so that no list of a workspace is tempted to skip through it.
+    // Partial, so the planner does not use it for the lists of a workspace.
     index('deployments_served').on(t.listener_id, t.tenant_id).where(sql`listener_id is not null`),
     index('deployments_unserved').on(t.id).where(sql`listener_id is null`),
-    // For the sweep: those to look at again once their listener is heard of.
+    // For the sweep, when a silent listener is back.
     index('deployments_unheard').on(t.listener_id).where(isUnknownStatus(sql`status`)),
     // For the sweep. A BRIN index leaves updates heap-only.
     index('deployments_idle').using('brin', t.updated_at),
-    // Finds a page that nothing narrows; the one that carries the filters is five times as wide. That one stands in the migration:
-    // drizzle cannot say `include`.
+    // For pages without a filter. The covering index with the filters is five times as wide. It is written in the
+    // migration, because drizzle has no `include`.
     index('deployments_page').on(t.tenant_id, ...newestFirstColumns(t)),
     uniqueIndex('deployment_name_taken').on(t.tenant_id, t.name).where(sql`deleting_at is null`),
   ],
 )
 
-/** The workspace that owns a host of custom URLs; SQL functions of migration 0021 alone write it. */
+/** The workspace that owns a host of custom URLs. Only SQL functions write it, such as `custom_host_claim()`. */
 export const customHosts = pgTable(
   'custom_hosts',
   {
     id: idColumn(),
     host: text().notNull().unique('custom_host_taken'),
-    organization_id: uuid().notNull(),
-    tenant_id: uuid()
-      .notNull()
-      .references(() => workspaces.id, { onDelete: 'cascade' }),
-    /** Null: claimed, and not proved by DNS. */
+    ...tenantColumns(),
+    /** Null until the workspace has proved the host by DNS. */
     verified_at: instantColumn(),
     created_at: createdAtColumn(),
   },
   t => [index('custom_hosts_page').on(t.tenant_id, ...newestFirstColumns(t))],
 )
 
-/** The states of a revision that have a deadline: what the sweep asks of, and what its index holds. */
+/** Revision states with a deadline. The sweep and its index use the same condition. */
 export const isPendingStatus = (status: SQL): SQL =>
   sql`${status} in ('CREATING', 'AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')`
 
-/** Spelt so that it answers the sweep alone: a list that asks for one status would read those of all workspaces by it. */
+/** For the sweep only. With a plain comparison the planner would use this index for lists filtered by status. */
 export const isUnknownStatus = (status: SQL) => sql`${status} || '' = 'UNKNOWN'`
 
 export const revisions = pgTable(
   'revisions',
   {
     id: idColumn(),
-    organization_id: uuid().notNull(),
-    tenant_id: uuid().notNull(),
+    ...parentTenantColumns(),
     deployment_id: uuid()
       .notNull()
       .references(() => deployments.id, { onDelete: 'cascade' }),
@@ -153,7 +146,7 @@ export const revisions = pgTable(
     secret_references: json(),
     status: text().notNull(),
     status_message: text(),
-    /** Since when it is in its state: silence past the state's deadline is a failure. */
+    /** Silence past the deadline of a state is a failure. */
     status_since: createdAtColumn(),
     reasons: text().array().notNull(),
     from_revision_id: uuid(),
@@ -171,12 +164,11 @@ export const revisions = pgTable(
   ],
 )
 
-/** Sealed values, each version once; a revision pins the versions that it runs with. */
+/** Sealed values, one row for each version. A revision pins the versions that it runs with. */
 export const deploymentSecrets = pgTable(
   'deployment_secrets',
   {
-    organization_id: uuid().notNull(),
-    tenant_id: uuid().notNull(),
+    ...parentTenantColumns(),
     deployment_id: uuid()
       .notNull()
       .references(() => deployments.id, { onDelete: 'cascade' }),

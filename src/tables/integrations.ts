@@ -2,32 +2,35 @@
 
 import { sql } from 'drizzle-orm'
 import { index, json, pgTable, text, uniqueIndex, uuid } from 'drizzle-orm/pg-core'
-import { workspaces } from './access.ts'
-import { createdAtColumn, idColumn, instantColumn, newestFirstColumns, versionedColumns } from './columns.ts'
+import { tenantColumns } from './access.ts'
+import {
+  createdAtColumn,
+  idColumn,
+  instantColumn,
+  newestFirstColumns,
+  parentTenantColumns,
+  versionedColumns,
+} from './columns.ts'
 
-/** Which git host an integration is with, and what the host last said of it. */
 export const githosts = ['github', 'gitea'] as const
 
 export const integrationStates = ['active', 'suspended', 'revoked'] as const
 
 /**
- * A git host as a workspace is connected to it: an App's installation, or an account with its access token. Without `app_id` and
- * `credentials` it is an installation of the operator's own App. `credentials` is what the host was proved with and `token` what it last
- * gave for a while, each sealed and bound to the account.
+ * A workspace's connection to a git host: an App's installation, or an account with an access token. Without `app_id`
+ * and `credentials` it is an installation of the operator's own App. `credentials` is what the workspace supplied, and
+ * `token` the short-lived token that the host issued last. Both are sealed and bound to the account.
  */
 export const integrations = pgTable(
   'integrations',
   {
     id: idColumn(),
-    organization_id: uuid().notNull(),
-    tenant_id: uuid()
-      .notNull()
-      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    ...tenantColumns(),
     host: text({ enum: githosts }).notNull(),
     base_url: text().notNull(),
     app_id: text(),
     installation_id: text().notNull(),
-    /** The account that it is of, by the host's id, which a new installation keeps; `name` is what the account is called. */
+    /** The host's id of the account, which survives a new installation. `name` is the account's name. */
     account_id: text().notNull(),
     name: text().notNull(),
     state: text({ enum: integrationStates }).notNull().default('active'),
@@ -38,7 +41,7 @@ export const integrations = pgTable(
     ...versionedColumns(),
   },
   t => [
-    // An installation is one workspace's, until its host has revoked it; an account may serve several, each with a token of its own.
+    // An installation belongs to one workspace until its host revokes it. Several workspaces may use one account.
     uniqueIndex('integration_taken')
       .on(t.tenant_id, t.host, t.base_url, t.installation_id)
       .where(sql`state <> 'revoked'`),
@@ -49,26 +52,22 @@ export const integrations = pgTable(
   ],
 )
 
-/** What an integration's host last listed, page by page with the ETags: asked again, it need only say that nothing changed. */
+/** The repositories that the host listed last, by page with ETags for conditional requests. */
 export const integrationListings = pgTable('integration_listings', {
   integration_id: uuid()
     .primaryKey()
     .references(() => integrations.id, { onDelete: 'cascade' }),
-  organization_id: uuid().notNull(),
-  tenant_id: uuid().notNull(),
+  ...parentTenantColumns(),
   pages: json().notNull(),
   fetched_at: instantColumn().notNull(),
 })
 
-/** Somebody on the way to install the operator's App: the state that they carry names it and works once. */
+/** An installation of the operator's App that has begun. The person's state parameter names it and works once. */
 export const integrationInstalls = pgTable(
   'integration_installs',
   {
     id: idColumn(),
-    organization_id: uuid().notNull(),
-    tenant_id: uuid()
-      .notNull()
-      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    ...tenantColumns(),
     actor_id: uuid(),
     expires_at: instantColumn().notNull(),
     created_at: createdAtColumn(),

@@ -2,17 +2,17 @@
 import { bigint, date, index, json, pgTable, primaryKey, text, uuid } from 'drizzle-orm/pg-core'
 import { actorNameColumn, createdAtColumn } from './columns.ts'
 
-/** One counter a scope (a workspace, or an organisation as a whole): it gives events their order. */
+/** One counter for each scope (a workspace, or the whole organization). It orders the scope's events. */
 export const journals = pgTable('journals', {
   scope_id: uuid().primaryKey(),
   organization_id: uuid().notNull(),
   seq: bigint({ mode: 'number' }).notNull(),
-  /** How many events the day has had. */
+  /** What counts towards the daily limit: each event, and each 4 KiB stored. */
   day: date(),
   today: bigint({ mode: 'number' }).notNull().default(0),
 })
 
-/** Append-only: the app's role may insert and select, nothing else. */
+/** Append-only: slipway_app may insert and select, nothing else. */
 export const events = pgTable(
   'events',
   {

@@ -4,8 +4,8 @@ import { organizations, workspaces } from './access.ts'
 import { idColumn, instantColumn, newestFirstColumns, versionedColumns } from './columns.ts'
 
 /**
- * A data plane, and the lease of the agent that works for it. One without a workspace is the platform's: it serves whatever names no
- * listener, of every workspace.
+ * A data plane and the lease of its agent. One without a workspace belongs to the platform: it serves the deployments
+ * of every workspace that name no listener.
  */
 export const listeners = pgTable(
   'listeners',
@@ -20,7 +20,7 @@ export const listeners = pgTable(
     compute_config: json().$type<{ k8s_namespaces: string[] }>().notNull(),
     agent_id: text(),
     agent_version: text(),
-    /** Counts leases: of two agents, the one with the lower number is not listened to. */
+    /** Fencing token: the number of the current lease. Reports with a lower one are refused. */
     fence: bigint({ mode: 'number' }).notNull().default(0),
     lease_expires_at: instantColumn(),
     last_seen_at: instantColumn(),
@@ -32,7 +32,7 @@ export const listeners = pgTable(
   ],
 )
 
-/** How far the changes of a listener's deployments are numbered, and the digest of what they come to. */
+/** The last number given to a change of a listener's deployments, and a digest of their desired state. */
 export const syncCursors = pgTable('sync_cursors', {
   listener_id: uuid()
     .primaryKey()
@@ -42,8 +42,8 @@ export const syncCursors = pgTable('sync_cursors', {
 })
 
 /**
- * The last change of each deployment of a listener. A table of its own, so that the index on the number leaves updates of deployments
- * heap-only. No foreign key: it outlives a deployment that went with its workspace, until the agent has removed what runs.
+ * The last change of each deployment of a listener. A separate table, so the index on the number leaves updates of
+ * deployments heap-only. No foreign key: a row outlives its deployment until the agent has removed what runs.
  */
 export const syncItems = pgTable(
   'sync_items',

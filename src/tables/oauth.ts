@@ -2,15 +2,14 @@
 
 import { sql } from 'drizzle-orm'
 import { boolean, index, integer, json, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
-import { organizations, workspaces } from './access.ts'
+import { organizations, tenantColumns, workspaces } from './access.ts'
 import { createdAtColumn, idColumn, instantColumn, newestFirstColumns, versionedColumns } from './columns.ts'
 
-/** How a provider's client came to be. */
 export type Registration = 'given' | 'metadata_document' | 'dynamic'
 
 /**
- * An OAuth provider of an organisation, and what was learnt of its servers. Sealed members are bound to the row's id. `redirect_uri` is
- * the one that was registered; `resource` and `issuer` are kept exactly as the servers wrote them.
+ * An OAuth provider of an organization and its servers' metadata. Secrets are sealed and bound to the provider_id.
+ * `redirect_uri` is the registered one. `resource` and `issuer` are stored exactly as the servers sent them.
  */
 export const oauthProviders = pgTable(
   'oauth_providers',
@@ -37,19 +36,19 @@ export const oauthProviders = pgTable(
     registration_access_token: text(),
     redirect_uri: text().notNull(),
     issuer: text(),
-    /** The server says that its answers carry `iss`. */
+    /** The server announces that its authorization responses contain `iss`. */
     issuer_in_answers: boolean().notNull().default(false),
     resource: text(),
     scopes: text().array().notNull().default(sql`'{}'`),
-    /** What discovery found remarkable, and every fetch that it made: without bodies, without secrets. */
+    /** Warnings of discovery and every fetch that it made, without bodies and secrets. */
     warnings: json().notNull().default(sql`'[]'`),
     trace: json().notNull().default(sql`'[]'`),
     health: text().notNull().default('healthy'),
     health_detail: text(),
     checked_at: createdAtColumn(),
-    /** The workspace that may change it while no other is connected through it; null: only the organization. */
+    /** May change the provider while no other workspace is connected through it. Null: only the organization may. */
     made_by_workspace: uuid().references(() => workspaces.id, { onDelete: 'set null' }),
-    /** The endpoints that `client_secret` was given for. A trigger keeps them: the secret goes to no other origin. */
+    /** The endpoints that `client_secret` was issued for, set by a trigger. The secret is sent to no other origin. */
     client_secret_urls: text().array().notNull().default(sql`'{}'`),
     ...versionedColumns(),
   },
@@ -60,7 +59,7 @@ export const oauthProviders = pgTable(
   ],
 )
 
-/** A provider_id that is being registered upstream: nothing else may take it meanwhile. */
+/** Reserves a provider_id while its client is registered upstream. */
 export const oauthReservations = pgTable(
   'oauth_reservations',
   {
@@ -74,15 +73,12 @@ export const oauthReservations = pgTable(
   t => [unique('oauth_reservations_one').on(t.organization_id, t.provider_id)],
 )
 
-/** A person on the way to a provider and back. The state is known by its hash and works once. */
+/** An authorization in progress. The state is stored as a hash and works once. */
 export const oauthFlows = pgTable(
   'oauth_flows',
   {
     id: idColumn(),
-    organization_id: uuid().notNull(),
-    tenant_id: uuid()
-      .notNull()
-      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    ...tenantColumns(),
     provider_id: uuid()
       .notNull()
       .references(() => oauthProviders.id, { onDelete: 'cascade' }),
@@ -91,12 +87,12 @@ export const oauthFlows = pgTable(
     state_hash: text().notNull().unique('oauth_flows_state'),
     /** The state and the PKCE verifier, sealed. */
     verifier: text(),
-    /** What the provider was when it began: its answer goes to no other server. */
+    /** `oauth_binding()` of the provider at the start. The code is sent only while it is the same. */
     bound_to: text().notNull(),
     status: text({ enum: ['pending', 'answered', 'completed', 'failed'] })
       .notNull()
       .default('pending'),
-    /** A code of ours that says why it failed; never a server's words. */
+    /** One of Slipway's codes, never text from a server. */
     failure: text(),
     expires_at: instantColumn().notNull(),
     created_at: createdAtColumn(),
@@ -104,15 +100,12 @@ export const oauthFlows = pgTable(
   t => [index('oauth_flows_expiry').on(t.expires_at)],
 )
 
-/** What a person granted: sealed tokens, replaced under a lease and by generation, so that a rotating server is asked once. */
+/** Sealed tokens. A refresh needs the lease and the current generation, so a rotating server sees one refresh. */
 export const oauthTokens = pgTable(
   'oauth_tokens',
   {
     id: idColumn(),
-    organization_id: uuid().notNull(),
-    tenant_id: uuid()
-      .notNull()
-      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    ...tenantColumns(),
     provider_id: uuid()
       .notNull()
       .references(() => oauthProviders.id, { onDelete: 'cascade' }),
@@ -121,13 +114,13 @@ export const oauthTokens = pgTable(
     access_token: text().notNull(),
     refresh_token: text(),
     token_type: text().notNull(),
-    /** What the provider was when it gave them: they go to no other server. */
+    /** `oauth_binding()` of the provider at the grant. Tokens are sent only while it is the same. */
     bound_to: text().notNull(),
     expires_at: instantColumn(),
     generation: integer().notNull().default(1),
-    /** Whoever refreshes it holds it until then. */
+    /** The end of the lease of a refresh. */
     leased_until: instantColumn(),
-    /** The server no longer takes it: the person must connect again. */
+    /** The server rejects the grant: the person must connect again. */
     revoked_at: instantColumn(),
     created_at: createdAtColumn(),
     updated_at: createdAtColumn(),

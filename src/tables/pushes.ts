@@ -2,12 +2,19 @@
 
 import { sql } from 'drizzle-orm'
 import { boolean, index, integer, json, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
-import { createdAtColumn, idColumn, instantColumn, newestFirstColumns, versionedColumns } from './columns.ts'
+import {
+  createdAtColumn,
+  idColumn,
+  instantColumn,
+  newestFirstColumns,
+  parentTenantColumns,
+  versionedColumns,
+} from './columns.ts'
 import { deployments } from './deployments.ts'
 
 /**
- * What git hosts delivered and there is something to do about. `receiver` is where it came in: the operator's App, or an integration's own
- * address. It is nobody's until the work finds whom it concerns.
+ * Webhook deliveries to process. `receiver` is the operator's App or one integration's own address. A delivery has no
+ * tenant: processing it finds the deployments that it concerns.
  */
 export const githostDeliveries = pgTable(
   'githost_deliveries',
@@ -20,12 +27,9 @@ export const githostDeliveries = pgTable(
       .notNull()
       .default('waiting'),
     attempts: integer().notNull().default(1),
-    /**
-     * The latest attempts that began and reported no outcome: counted before the work, so that it counts when the
-     * worker dies.
-     */
+    /** Latest attempts in a row without an outcome. Counted before the work, so a crash counts too. */
     unfinished_attempts: integer().notNull().default(0),
-    /** Whoever works on it holds it until then; after that it is anyone's again. */
+    /** The end of the current worker's lease, or the time of the next attempt. */
     next_attempt_at: instantColumn().notNull(),
     error: text(),
     created_at: createdAtColumn(),
@@ -37,24 +41,22 @@ export const githostDeliveries = pgTable(
   ],
 )
 
-/** When the host was last asked where a deployment's ref is, so that an answer that is older counts no more; and a ref that is gone. */
+/** When the host was last queried for the head of a deployment's ref, to ignore older answers; and a deleted ref. */
 export const deploymentHeads = pgTable('deployment_heads', {
   deployment_id: uuid()
     .primaryKey()
     .references(() => deployments.id, { onDelete: 'cascade' }),
-  organization_id: uuid().notNull(),
-  tenant_id: uuid().notNull(),
+  ...parentTenantColumns(),
   asked_at: instantColumn().notNull(),
   gone_ref: text(),
 })
 
-/** Which pull requests of a deployment's repository get a preview, and what it is made of. `secrets` and `hook_secret` are sealed. */
+/** Which pull requests get a preview, and its configuration. `secrets` and `hook_secret` are sealed. */
 export const previewPolicies = pgTable('preview_policies', {
   id: uuid()
     .primaryKey()
     .references(() => deployments.id, { onDelete: 'cascade' }),
-  organization_id: uuid().notNull(),
-  tenant_id: uuid().notNull(),
+  ...parentTenantColumns(),
   branches: text().array().notNull(),
   ttl_seconds: integer().notNull(),
   max: integer().notNull(),
@@ -69,13 +71,12 @@ export const previewPolicies = pgTable('preview_policies', {
 
 export const previewStates = ['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended'] as const
 
-/** A pull request of a deployment with a policy. `told` is what its host was last told of it, `comment_id` where. */
+/** A pull request of a deployment with a policy. `told` is the state last sent to the host, `comment_id` its comment. */
 export const previews = pgTable(
   'previews',
   {
     id: idColumn(),
-    organization_id: uuid().notNull(),
-    tenant_id: uuid().notNull(),
+    ...parentTenantColumns(),
     parent_id: uuid()
       .notNull()
       .references(() => deployments.id, { onDelete: 'cascade' }),
@@ -87,7 +88,7 @@ export const previews = pgTable(
     fork: boolean().notNull(),
     approved_sha: text(),
     approved_by: uuid(),
-    /** When the host changed the pull request, as the last delivery that counted had it. */
+    /** The host's time of the last accepted change of the pull request. */
     changed_at: instantColumn().notNull(),
     expires_at: instantColumn().notNull(),
     told: text(),
@@ -105,18 +106,17 @@ export const previews = pgTable(
   ],
 )
 
-/** What a policy's hooks are still to be told. */
+/** The outbox of a policy's hooks. */
 export const previewHooks = pgTable(
   'preview_hooks',
   {
     id: idColumn(),
-    organization_id: uuid().notNull(),
-    tenant_id: uuid().notNull(),
+    ...parentTenantColumns(),
     preview_id: uuid()
       .notNull()
       .references(() => previews.id, { onDelete: 'cascade' }),
     url: text().notNull(),
-    /** The parent's, under which the hook's secret is sealed. */
+    /** The parent deployment. The hook's secret is sealed under its id. */
     parent_id: uuid().notNull(),
     secret: text().notNull(),
     body: json().notNull(),

@@ -1,17 +1,14 @@
 // Tables of projects and tags.
 import { index, pgTable, text, unique, uuid } from 'drizzle-orm/pg-core'
-import { workspaces } from './access.ts'
+import { tenantColumns } from './access.ts'
 import { createdAtColumn, idColumn, newestFirstColumns } from './columns.ts'
 
-/** A tracing project: the name's other holder. */
+/** A tracing project. It also claims its deployment's name. */
 export const projects = pgTable(
   'projects',
   {
     id: idColumn(),
-    organization_id: uuid().notNull(),
-    tenant_id: uuid()
-      .notNull()
-      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    ...tenantColumns(),
     deployment_id: uuid(),
     name: text().notNull(),
     created_at: createdAtColumn(),
@@ -27,10 +24,7 @@ export const tagKeys = pgTable(
   'tag_keys',
   {
     id: idColumn(),
-    organization_id: uuid().notNull(),
-    tenant_id: uuid()
-      .notNull()
-      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    ...tenantColumns(),
     key: text().notNull(),
     created_at: createdAtColumn(),
   },
@@ -44,10 +38,7 @@ export const tagValues = pgTable(
   'tag_values',
   {
     id: idColumn(),
-    organization_id: uuid().notNull(),
-    tenant_id: uuid()
-      .notNull()
-      .references(() => workspaces.id, { onDelete: 'cascade' }),
+    ...tenantColumns(),
     tag_key_id: uuid()
       .notNull()
       .references(() => tagKeys.id, { onDelete: 'cascade' }),

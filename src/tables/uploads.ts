@@ -1,24 +1,23 @@
 // The table of source archives.
 import { bigint, index, pgTable, text, uuid } from 'drizzle-orm/pg-core'
-import { createdAtColumn, idColumn, instantColumn } from './columns.ts'
+import { createdAtColumn, idColumn, instantColumn, parentTenantColumns } from './columns.ts'
 
-/** Source archives. No foreign key: a row outlives its deployment until the sweep has removed the object it names. */
+/** No foreign key: a row outlives its deployment until the sweep has removed the object it names. */
 export const uploads = pgTable(
   'uploads',
   {
     id: idColumn(),
-    organization_id: uuid().notNull(),
-    tenant_id: uuid().notNull(),
+    ...parentTenantColumns(),
     deployment_id: uuid().notNull(),
     object_path: text().notNull().unique('uploads_path'),
     state: text({ enum: ['offered', 'receiving', 'stored', 'removing'] })
       .notNull()
       .default('offered'),
     size: bigint({ mode: 'number' }),
-    /** What it may come to while it is being received. */
+    /** The largest size that it can reach while it is received. */
     reserved: bigint({ mode: 'number' }),
     sha256: text(),
-    /** Who asked for the link: what comes by it is theirs. */
+    /** The actor who requested the link. The upload's event names it. */
     actor_kind: text().notNull().default('key'),
     actor_id: uuid(),
     expires_at: instantColumn().notNull(),

@@ -13,7 +13,7 @@ const made = (tenant: Pick<Tenant, 'post'>, input: object) =>
   tenant.post('/workspaces/current/api-keys', { description: 'test', ...input })
 
 describe('a key', () => {
-  it('is shown once, when it is made, and works', async () => {
+  it('is shown once, when it is created, and can be used', async () => {
     const tenant = await newTenant()
     const { status, body } = await made(tenant, { role_id: VIEWER })
     expect(status).toBe(201)
@@ -31,7 +31,7 @@ describe('a key', () => {
     expect(JSON.stringify(logLines)).not.toContain(body.key.slice(8, 30))
   })
 
-  it('comes as X-Api-Key or as a bearer token', async () => {
+  it('can be sent as X-Api-Key or as a bearer token', async () => {
     const { key } = await newTenant()
     expect((await send('GET', '/workspaces', { headers: { Authorization: `Bearer ${key}` } })).status).toBe(200)
     expect((await send('GET', '/workspaces', { headers: { authorization: `bearer  ${key} ` } })).status).toBe(200)
@@ -40,7 +40,7 @@ describe('a key', () => {
     )
   })
 
-  it('ends when revoked, at once', async () => {
+  it('is refused at once when it is revoked', async () => {
     const tenant = await newTenant()
     const { key, id } = (await made(tenant, {})).body
     expect((await tenant.delete(`/workspaces/current/api-keys/${id}`)).status).toBe(204)
@@ -51,7 +51,7 @@ describe('a key', () => {
     expect((await tenant.delete(`/workspaces/current/api-keys/${unusedId()}`)).status).toBe(404)
   })
 
-  it('ends when its time has come', async () => {
+  it('is refused after it has expired', async () => {
     const tenant = await newTenant()
     const { key } = (await made(tenant, { expires_at: new Date(Date.now() + HOUR).toISOString() })).body
     expect((await tenant.as(key).get('/workspaces')).status).toBe(200)
@@ -59,7 +59,7 @@ describe('a key', () => {
     expect((await tenant.as(key).get('/workspaces')).body.code).toBe('key_expired')
   })
 
-  it('tells when it was last used, to the minute', async () => {
+  it('shows when it was last used, to the minute', async () => {
     const tenant = await newTenant()
     const { key, id } = (await made(tenant, {})).body
     const used = async () =>
@@ -76,14 +76,14 @@ describe('a key', () => {
     expect(Date.parse(await used())).toBeGreaterThan(Date.parse(first))
   })
 
-  it('may do less than its role, when narrowed', async () => {
+  it('can have fewer permissions than its role', async () => {
     const tenant = await newTenant()
     const { key } = (await made(tenant, { role_id: ADMIN, permissions: ['workspaces:read'] })).body
     expect((await tenant.as(key).get('/workspaces')).status).toBe(200)
     expect((await tenant.as(key).get('/workspaces/current/api-keys')).body.code).toBe('permission_missing')
   })
 
-  it('is never narrowed to what its role lacks', async () => {
+  it('cannot have a permission that its role lacks', async () => {
     const refused = await made(await newTenant(), {
       role_id: VIEWER,
       permissions: ['deployments:read', 'deployments:delete'],
@@ -91,7 +91,7 @@ describe('a key', () => {
     expect([refused.status, refused.body.code]).toEqual([400, 'permission_not_in_role'])
   })
 
-  it('is as its maker, and as narrow, when nothing else is said', async () => {
+  it('gets the role and permissions of its creator by default', async () => {
     const tenant = await newTenant()
     const permissions = ['api-keys:create', 'workspaces:read']
     const { key } = (await made(tenant, { permissions })).body
@@ -100,7 +100,7 @@ describe('a key', () => {
   })
 })
 
-describe('a key that makes keys', () => {
+describe('a key that creates keys', () => {
   const maker = async (tenant: Tenant, permissions = ['api-keys:create', 'deployments:read']) =>
     tenant.as((await made(tenant, { role_id: ADMIN, permissions })).body.key)
 
@@ -114,18 +114,18 @@ describe('a key that makes keys', () => {
     ],
     ['a role of the organisation', { role_id: ORGANIZATION_ADMIN }, 'role_not_found'],
     ['a role that does not exist', { role_id: '11111111-1111-4111-8111-111111111111' }, 'role_not_found'],
-  ])('cannot give %s', async (_, input, code) => {
+  ])('cannot grant %s', async (_, input, code) => {
     const tenant = await newTenant()
     expect((await made(await maker(tenant), input)).body.code).toBe(code)
     expect((await tenant.get('/workspaces/current/api-keys')).body.resources).toHaveLength(2)
   })
 
-  it('can give what it has', async () => {
+  it('can grant what it has', async () => {
     const tenant = await newTenant()
     expect((await made(await maker(tenant), { role_id: ADMIN, permissions: ['deployments:read'] })).status).toBe(201)
   })
 
-  it('cannot make one that outlives it, and lends its own end to one without', async () => {
+  it('cannot create a key that expires later, and passes on its own expiry by default', async () => {
     const tenant = await newTenant()
     const expires_at = new Date(Date.now() + HOUR).toISOString()
     const short = tenant.as((await made(tenant, { expires_at })).body.key)
@@ -134,15 +134,15 @@ describe('a key that makes keys', () => {
     expect((await made(short, {})).body.expires_at).toBe(expires_at)
   })
 
-  it('of a workspace cannot make one of the organisation', async () => {
+  it('of a workspace cannot create an organization key', async () => {
     const tenant = await newTenant()
     const refused = await tenant.post('/orgs/current/api-keys', { description: 'up' })
     expect([refused.status, refused.body.code]).toEqual([403, 'permission_missing'])
   })
 })
 
-describe('an organisation key', () => {
-  it('makes an Admin key of a workspace, when no role is named', async () => {
+describe('an organization key', () => {
+  it('creates an Admin key of a workspace when no role is named', async () => {
     const { owner, tenant_id } = await newTenant()
     const { body } = await owner.post(
       '/workspaces/current/api-keys',
@@ -152,7 +152,7 @@ describe('an organisation key', () => {
     expect(body).toMatchObject({ role_id: ADMIN, permissions: null, tenant_id })
   })
 
-  it('enters the workspace that it names, and needs to name one', async () => {
+  it('uses the workspace named in the request, and must name one', async () => {
     const { owner, tenant_id } = await newTenant()
     expect((await owner.get('/workspaces/current/api-keys', { 'X-Tenant-Id': tenant_id })).status).toBe(200)
     const without = await owner.get('/workspaces/current/api-keys')
@@ -165,14 +165,14 @@ describe('an organisation key', () => {
     expect((await owner.get('/workspaces/current/api-keys', { 'X-Tenant-Id': 'mine' })).status).toBe(422)
   })
 
-  it('may hold a workspace’s role, in every workspace', async () => {
+  it('can have a workspace role, in every workspace', async () => {
     const { owner, as, tenant_id } = await newTenant()
     const { key } = (await owner.post('/orgs/current/api-keys', { description: 'reader', role_id: VIEWER })).body
     expect((await as(key).get('/workspaces/current/members', { 'X-Tenant-Id': tenant_id })).status).toBe(200)
     expect((await as(key).get('/orgs/current/api-keys')).body.code).toBe('permission_missing')
   })
 
-  it('sees and revokes every key of the organisation', async () => {
+  it('sees and revokes every key of the organization', async () => {
     const tenant = await newTenant()
     const { id } = (await made(tenant, {})).body
     const { resources } = (await tenant.owner.get('/orgs/current/api-keys')).body

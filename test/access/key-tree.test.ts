@@ -32,7 +32,7 @@ const codeOf = async (tenant: Tenant, { key }: Pick<Made, 'key'>, headers?: Reco
   (await tenant.as(key).get('/workspaces', headers)).body.code
 
 describe('revoking a key', () => {
-  it('revokes every key that was made with it, and no other', async () => {
+  it('revokes every key created with it, and no other', async () => {
     const tenant = await newTenant()
     const [first, second, third] = await lineage(tenant)
     const sibling = await makeKey(tenant)
@@ -41,7 +41,7 @@ describe('revoking a key', () => {
     for (const key of [tenant, first!, sibling]) expect(await codeOf(tenant, key)).toBeUndefined()
   })
 
-  it('revokes them in every workspace, and journals each in the workspace that it belongs to', async () => {
+  it('revokes keys in every workspace, with an event in the workspace of each', async () => {
     const tenant = await newTenant()
     const { owner, tenant_id, organization_id } = tenant
     const second = (await owner.post('/workspaces', { display_name: 'Second' })).body.id as string
@@ -67,7 +67,7 @@ describe('revoking a key', () => {
     for (const { data } of cascaded) expect(JSON.parse(data as string)).toEqual({ revoked_with: maker.id })
   })
 
-  it('revokes the keys of agents that were made with it', async () => {
+  it('revokes the keys of agents created with it', async () => {
     const tenant = await newTenant()
     const maker = await makeKey(tenant)
     const listener = (await tenant.post('/v2/listeners', NewListener.meta()!.example)).body.id
@@ -76,7 +76,7 @@ describe('revoking a key', () => {
     expect(await codeOf(tenant, agent)).toBe('key_revoked')
   })
 
-  it('leaves other organisations and workspaces alone', async () => {
+  it('leaves other organizations and workspaces alone', async () => {
     const [tenant, other] = [await newTenant(), await newTenant()]
     const [, theirs] = await lineage(other)
     for (const caller of [tenant, tenant.owner]) {
@@ -97,7 +97,7 @@ describe('revoking a key', () => {
     expect(await codeOf(other, elsewhere)).toBeUndefined()
   })
 
-  it('leaves no key alive that is made at the same time', async () => {
+  it('also revokes a key that is created at the same time', async () => {
     const tenant = await newTenant()
     for (let round = 0; round < 4; round++) {
       const [first, second] = await lineage(tenant)
@@ -115,7 +115,7 @@ describe('revoking a key', () => {
     }
   })
 
-  it('is one revocation, however many ask for it at once', async () => {
+  it('revokes once when several requests do it at the same time', async () => {
     const tenant = await newTenant()
     const [first, second, third] = await lineage(tenant)
     const replies = await Promise.all(
@@ -129,7 +129,7 @@ describe('revoking a key', () => {
 })
 
 describe('the tree of keys', () => {
-  it('is listed by who made what, and a key tells how many go with it', async () => {
+  it('can be listed by creator, and each key shows how many keys revoking it revokes', async () => {
     const tenant = await newTenant()
     const [first, second, third] = await lineage(tenant)
     for (const [caller, base] of [
@@ -147,7 +147,7 @@ describe('the tree of keys', () => {
     expect((await tenant.get(`/workspaces/current/api-keys/${third!.id}`)).body.code).toBe('key_not_found')
   })
 
-  it('shares an end: a key ends no later than the key that it was made with', async () => {
+  it('never contains a key that expires later than its creator', async () => {
     const tenant = await newTenant()
     const expires_at = new Date(Date.now() + HOUR).toISOString()
     const { body } = await tenant.post('/workspaces/current/api-keys', { description: 'short', expires_at })

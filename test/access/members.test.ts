@@ -2,8 +2,8 @@ import { describe, expect, it } from 'vitest'
 import { ADMIN, EDITOR, ORGANIZATION_ADMIN, ORGANIZATION_USER } from '../../src/access/built-in-roles.ts'
 import { newTenant, startApp, unusedId } from '../support/app.ts'
 
-describe('members of the organisation', () => {
-  it('are added, read, listed, changed and removed', async () => {
+describe('members of the organization', () => {
+  it('can be added, read, listed, changed and removed', async () => {
     const { owner } = await newTenant()
     const added = await owner.post('/orgs/current/members', { email: ' Ada@Example.com ', full_name: 'Ada' })
     expect(added.status).toBe(201)
@@ -26,12 +26,12 @@ describe('members of the organisation', () => {
     expect((await owner.get(path)).body.code).toBe('member_not_found')
   })
 
-  it('are each there once', async () => {
+  it('cannot be added twice', async () => {
     const { owner } = await newTenant()
     expect((await owner.post('/orgs/current/members', { email: 'OWNER@example.com' })).body.code).toBe('member_exists')
   })
 
-  it('have roles of the organisation, not of a workspace', async () => {
+  it('have an organization role, not a workspace role', async () => {
     const { owner } = await newTenant()
     expect((await owner.post('/orgs/current/members', { email: 'a@example.com', role_id: EDITOR })).body.code).toBe(
       'role_not_found',
@@ -41,7 +41,7 @@ describe('members of the organisation', () => {
     )
   })
 
-  it('include an Organization Admin, always', async () => {
+  it('always include an Organization Admin', async () => {
     const { owner } = await newTenant()
     const [{ id }] = (await owner.get('/orgs/current/members')).body.resources
     const demoted = await owner.patch(`/orgs/current/members/${id}`, { role_id: ORGANIZATION_USER })
@@ -62,7 +62,7 @@ describe('members of the organisation', () => {
 })
 
 describe('members of a workspace', () => {
-  it('are added by e-mail or by id, changed and removed', async () => {
+  it('can be added by e-mail or by id, changed and removed', async () => {
     const tenant = await newTenant()
     const added = await tenant.post('/workspaces/current/members', {
       email: 'ada@example.com',
@@ -95,7 +95,7 @@ describe('members of a workspace', () => {
     expect((await tenant.post('/workspaces/current/members', {})).status).toBe(422)
   })
 
-  it('are Admin by default, unless RBAC demands a role', async () => {
+  it('are Admins by default, unless RBAC requires a role', async () => {
     const tenant = await newTenant()
     expect((await tenant.post('/workspaces/current/members', { email: 'a@example.com' })).body.role_id).toBe(ADMIN)
     await tenant.owner.patch('/orgs/current', { rbac_enabled: true })
@@ -110,7 +110,7 @@ describe('members of a workspace', () => {
     )
   })
 
-  it('include an Admin, always', async () => {
+  it('always include an Admin', async () => {
     const tenant = await newTenant()
     const [{ id, member_id }] = (await tenant.get('/workspaces/current/members')).body.resources
     const path = `/workspaces/current/members/${id}`
@@ -123,7 +123,7 @@ describe('members of a workspace', () => {
     expect((await tenant.owner.delete(`/orgs/current/members/${member_id}`)).status).toBe(204)
   })
 
-  it('keep one Admin when two are removed at once', async () => {
+  it('keep one Admin when two are removed at the same time', async () => {
     const tenant = await newTenant()
     await tenant.post('/workspaces/current/members', { email: 'b@example.com' })
     for (let round = 0; round < 10; round++) {
@@ -139,7 +139,7 @@ describe('members of a workspace', () => {
     }
   })
 
-  it('are given no more than whoever adds them has', async () => {
+  it('cannot get a role with more permissions than the caller has', async () => {
     const { owner, as, tenant_id } = await newTenant()
     const permissions = ['workspaces:manage-members', 'deployments:read']
     const role = (await owner.post('/orgs/current/roles', { display_name: 'Clerk', permissions })).body.id

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest'
 import { newTenant, unusedId } from '../support/app.ts'
 
-describe('the organisation', () => {
-  it('is told to any of its keys', async () => {
+describe('the organization', () => {
+  it('can be read with any of its keys', async () => {
     const tenant = await newTenant()
     const { status, body, headers } = await tenant.get('/orgs/current/info')
     expect(status).toBe(200)
@@ -10,7 +10,7 @@ describe('the organisation', () => {
     expect(headers.get('ETag')).toBe('"1"')
   })
 
-  it('is renamed by who may, and keeps what is left out or null', async () => {
+  it('can be renamed with the permission, and a missing or null member changes nothing', async () => {
     const tenant = await newTenant()
     const { body } = await tenant.owner.patch('/orgs/current', { display_name: ' Acme ', rbac_enabled: null })
     expect(body).toMatchObject({ display_name: 'Acme', rbac_enabled: false })
@@ -21,7 +21,7 @@ describe('the organisation', () => {
     expect((await tenant.patch('/orgs/current', { display_name: 'Mine' })).body.code).toBe('permission_missing')
   })
 
-  it('changes only in the version that If-Match names', async () => {
+  it('is changed only if If-Match names its current version', async () => {
     const { owner } = await newTenant()
     const first = (await owner.get('/orgs/current/info')).headers.get('ETag')!
     const changed = await owner.patch('/orgs/current', { display_name: 'A' }, { 'If-Match': first })
@@ -33,7 +33,7 @@ describe('the organisation', () => {
     expect((await owner.patch('/orgs/current', { display_name: 'C' }, { 'If-Match': '*' })).status).toBe(200)
   })
 
-  it('answers 304 to who has it already', async () => {
+  it('answers 304 when If-None-Match names its current version', async () => {
     const tenant = await newTenant()
     const known = (await tenant.get('/orgs/current/info')).headers.get('ETag')!
     for (const tag of [known, `W/${known}`, `"0", ${known}`, '*']) {
@@ -46,7 +46,7 @@ describe('the organisation', () => {
 })
 
 describe('workspaces', () => {
-  it('are made, read, listed, renamed and deleted by an organisation key', async () => {
+  it('can be created, read, listed, renamed and deleted with an organization key', async () => {
     const { owner, tenant_id } = await newTenant()
     const made = await owner.post('/workspaces', { display_name: 'Staging' })
     expect(made.status).toBe(201)
@@ -63,7 +63,7 @@ describe('workspaces', () => {
     expect((await owner.delete(path)).status).toBe(404)
   })
 
-  it('have names that are unique in their organisation', async () => {
+  it('have unique names within their organization', async () => {
     const [one, other] = await Promise.all([newTenant(), newTenant()])
     expect((await one.owner.post('/workspaces', { display_name: 'Staging' })).status).toBe(201)
     expect((await other.owner.post('/workspaces', { display_name: 'Staging' })).status).toBe(201)
@@ -73,7 +73,7 @@ describe('workspaces', () => {
     expect(renamed.body.code).toBe('workspace_name_taken')
   })
 
-  it('show a workspace key its own and no other', async () => {
+  it('are visible to a workspace key only if it is its own', async () => {
     const tenant = await newTenant()
     const other = (await tenant.owner.post('/workspaces', { display_name: 'Other' })).body.id
     expect((await tenant.get('/workspaces')).body.resources).toHaveLength(1)
@@ -84,7 +84,7 @@ describe('workspaces', () => {
     expect((await tenant.get('/workspaces', { 'X-Tenant-Id': other })).body.code).toBe('workspace_forbidden')
   })
 
-  it('take their keys and members with them', async () => {
+  it('are deleted with their keys and members', async () => {
     const { owner, as } = await newTenant()
     const { id } = (await owner.post('/workspaces', { display_name: 'Short' })).body
     const inside = { 'X-Tenant-Id': id }
@@ -102,7 +102,7 @@ describe('workspaces', () => {
     expect((await owner.get('/workspaces/current/members', inside)).body.code).toBe('workspace_forbidden')
   })
 
-  it('may demand If-Match of every conditional write in them', async () => {
+  it('can require If-Match for every change', async () => {
     const tenant = await newTenant()
     const path = `/workspaces/${tenant.tenant_id}`
     expect((await tenant.patch(path, { require_if_match: true })).status).toBe(200)
@@ -115,7 +115,7 @@ describe('workspaces', () => {
     expect((await tenant.post('/workspaces/current/api-keys', { description: 'unconditional' })).status).toBe(201)
   })
 
-  it('are not found under an id that is nobody’s', async () => {
+  it('are not found under an unknown id', async () => {
     const { owner } = await newTenant()
     for (const reply of [
       await owner.get(`/workspaces/${unusedId()}`),

@@ -71,7 +71,7 @@ beforeAll(async () => {
   }
 })
 
-describe('the door of each route', () => {
+describe('the permission check of each route', () => {
   it.each(guardedOperations.map(one => [one.id, one] as const))(
     '%s asks for its permission and nothing else',
     async (_, one) => {
@@ -88,7 +88,7 @@ describe('the door of each route', () => {
     },
   )
 
-  it('lets each built-in role write what its permissions say', async () => {
+  it('lets each built-in role write what its permissions allow', async () => {
     const inside = { 'X-Tenant-Id': tenant.tenant_id }
     const unexpected: string[] = []
     for (const role_id of [ADMIN, EDITOR, VIEWER, ORGANIZATION_ADMIN, ORGANIZATION_USER]) {
@@ -103,7 +103,7 @@ describe('the door of each route', () => {
     expect(unexpected).toEqual([])
   }, 90_000)
 
-  it('is not opened by any role of a workspace for what belongs to the organization', async () => {
+  it('refuses every workspace role where the organization is changed', async () => {
     const wish = (permission: string) => ({ display_name: unusedId(), permissions: [permission] })
     for (const permission of organizationPermissions)
       expect((await tenant.owner.post('/orgs/current/roles', wish(permission))).status).toBe(422)
@@ -142,8 +142,8 @@ async function rowsOfOrganization({ organization_id }: Tenant): Promise<Map<stri
   return new Map(rows.map(([table, row]) => [row, table]))
 }
 
-describe('a role of another workspace with every permission that such a role can have', () => {
-  it('changes nothing of the organization, but for what is named here', async () => {
+describe('a role of another workspace with every possible permission', () => {
+  it('can change only the listed parts of the organization', async () => {
     const maker = await newTenant()
     const ids = { ...(await newPathParameters(maker)), number: '1' }
     const role = { display_name: 'Everything', permissions: ofWorkspaces }

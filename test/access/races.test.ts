@@ -1,8 +1,8 @@
-// What happens when two requests want opposite things at the same moment.
+// Conflicting requests that arrive at the same time.
 import { expect, it } from 'vitest'
 import { newTenant } from '../support/app.ts'
 
-it('a workspace that is deleted while others join it is not found, and nothing of it is left', async () => {
+it('adding members to a workspace that is being deleted fails, and leaves no rows behind', async () => {
   const { owner } = await newTenant()
   const member_id = (await owner.post('/orgs/current/members', { email: 'a@example.com' })).body.id
   const narrow = { description: 'x', role_id: '00000000-0000-4000-8000-000000000003' }
@@ -29,7 +29,7 @@ const ROUNDS = 25
 const VIEWER = '00000000-0000-4000-8000-000000000003'
 const rounds = <T>(one: (i: number) => Promise<T>) => Promise.all(Array.from({ length: ROUNDS }, (_, i) => one(i)))
 
-it('a role that is deleted while it is given to keys and people is in use or not found, and nobody waits for somebody who waits', async () => {
+it('deleting a role while it is granted to keys and members fails or wins, without a deadlock', async () => {
   const { owner } = await newTenant()
   await rounds(async i => {
     const wanted = { scope: 'organization', display_name: `r${i}`, permissions: ['organization:read'] }
@@ -47,7 +47,7 @@ it('a role that is deleted while it is given to keys and people is in use or not
   })
 })
 
-it('people leave while what they leave is changed or deleted', async () => {
+it('members can be removed while their workspace or organization is changed or deleted', async () => {
   const { owner } = await newTenant()
   const organization = (i: number) => owner.patch('/orgs/current', { display_name: `o${i}-${crypto.randomUUID()}` })
   await rounds(async i => {

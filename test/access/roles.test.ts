@@ -6,7 +6,7 @@ import { newTenant, unusedId } from '../support/app.ts'
 const named = (roles: { display_name: string }[]) => roles.map(role => role.display_name).sort()
 
 describe('roles', () => {
-  it('are five built-in ones and the organisation’s own', async () => {
+  it('are five built-in ones and the organization’s own', async () => {
     const tenant = await newTenant()
     const made = await tenant.owner.post('/orgs/current/roles', {
       display_name: 'Operator',
@@ -27,7 +27,7 @@ describe('roles', () => {
     expect((await tenant.get(made.headers.get('Location')!)).body).toEqual(made.body)
   })
 
-  it('give who may what as the decisions say', async () => {
+  it('have the documented permissions', async () => {
     const tenant = await newTenant()
     const { resources } = (await tenant.get('/orgs/current/roles')).body
     const may = (permission: string) =>
@@ -42,7 +42,7 @@ describe('roles', () => {
     expect(may('projects:update-retention')).toEqual([])
   })
 
-  it('are changed and deleted, unless built in or in use', async () => {
+  it('can be changed and deleted, unless they are built in or in use', async () => {
     const { owner, tenant_id } = await newTenant()
     const { id } = (
       await owner.post('/orgs/current/roles', { display_name: 'Operator', permissions: ['deployments:read'] })
@@ -69,7 +69,7 @@ describe('roles', () => {
     expect((await owner.get(`/orgs/current/roles/${unusedId()}`)).body.code).toBe('role_not_found')
   })
 
-  it('have names that are unique in their organisation', async () => {
+  it('have unique names within their organization', async () => {
     const [one, other] = await Promise.all([newTenant(), newTenant()])
     const role = { display_name: 'Operator', permissions: [] }
     expect((await one.owner.post('/orgs/current/roles', role)).status).toBe(201)
@@ -77,7 +77,7 @@ describe('roles', () => {
     expect((await one.owner.post('/orgs/current/roles', role)).body.code).toBe('role_name_taken')
   })
 
-  it('of a workspace hold nothing of the organisation', async () => {
+  it('of a workspace cannot have permissions of the organization', async () => {
     const { owner } = await newTenant()
     const permissions = ['deployments:read', 'organization:manage-keys', 'workspaces:create']
     const refused = await owner.post('/orgs/current/roles', { display_name: 'Too much', permissions })
@@ -92,7 +92,7 @@ describe('roles', () => {
     expect((await owner.patch(`/orgs/current/roles/${id}`, { permissions })).body.code).toBe('permission_beyond_scope')
   })
 
-  it('are never wider than whoever makes or changes them', async () => {
+  it('cannot get a permission that the caller lacks', async () => {
     const { owner, as } = await newTenant()
     const permissions = ['organization:read', 'organization:manage-roles', 'organization:manage-keys']
     const clerk = (
@@ -110,7 +110,7 @@ describe('roles', () => {
     expect((await as(key).patch(`/orgs/current/roles/${clerk}`, { permissions })).status).toBe(200)
   })
 
-  it('refuse permissions that do not exist, the replaced one among them', async () => {
+  it('cannot have unknown permissions, including one that was replaced', async () => {
     const { owner } = await newTenant()
     const refused = await owner.post('/orgs/current/roles', {
       display_name: 'Old',
@@ -119,7 +119,7 @@ describe('roles', () => {
     expect([refused.status, refused.body.errors[0].loc]).toEqual([422, ['body', 'permissions', 0]])
   })
 
-  it('are made of permissions that are listed', async () => {
+  it('contain only listed permissions', async () => {
     const { resources } = (await (await newTenant()).get('/orgs/current/permissions')).body
     expect(resources.map((one: { name: string }) => one.name)).toEqual(permissionNames)
     expect(resources.find((one: { name: string }) => one.name === 'workspaces:create').scope).toBe('organization')

@@ -59,7 +59,7 @@ const found = operations
 
 const NEW = 'names a thing that this request makes, with the credentials that it brings'
 const IMAGE =
-  'an agent pulls it; the password that it gets is for the registry of this installation, below the path of this workspace'
+  'an agent pulls it; the password that it gets is for the registry of this installation, below this workspace’s path'
 const VISITED = 'visitors go there; we send nothing to it'
 
 const { app } = as.makeAuthorizationServer()
@@ -124,7 +124,7 @@ const DECIDED: Record<string, string | (() => Promise<void>)> = {
   ),
 }
 
-it('each address that a caller can give is decided about, and no other', () => {
+it('every URL that a caller can set has a decision here', () => {
   expect([...new Set(found)].sort()).toEqual(Object.keys(DECIDED).sort())
 })
 

@@ -3,7 +3,7 @@ import * as fs from 'node:fs'
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
-import { freePort } from '../../src/host/ports.ts'
+import { findFreePort } from '../../src/postgres/free-port.ts'
 import { isListening, startCommand, stopCommands, waitFor } from '../support/commands.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
 import { makeTempFolder, requestRouter } from '../support/process-engine.ts'
@@ -39,7 +39,7 @@ type Answer = {
 
 /** A control plane in that mode, and somebody who may do everything there. */
 async function installation(mode: 'saas' | 'self_hosted') {
-  const port = await freePort()
+  const port = await findFreePort()
   const url = `http://127.0.0.1:${port}`
   const settings = {
     ...{
@@ -66,7 +66,7 @@ async function installation(mode: 'saas' | 'self_hosted') {
   }
   const agent = async (key = listener!) => {
     const settings = { SLIPWAY_URL: url, SLIPWAY_LISTENER_KEY: key, CONTAINER_SOCKET: podman.socket }
-    const port = String(await freePort())
+    const port = String(await findFreePort())
     return startCommand(
       'src/agent/main.ts',
       ['--home', `${root}/${mode}/agent`, '--engine', 'container', '--port', port, '--stop'],

@@ -7,7 +7,7 @@ import type { V1Deployment } from '@kubernetes/client-node'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
-import { freePort } from '../../src/host/ports.ts'
+import { findFreePort } from '../../src/postgres/free-port.ts'
 import { makeCertificate } from '../support/certificate.ts'
 import { isListening, startCommand, stopCommands, waitFor } from '../support/commands.ts'
 import { KubernetesApi } from '../support/kubernetes-api.ts'
@@ -40,7 +40,7 @@ beforeAll(async () => {
   ])
   await migrate(postgres.url, { log: () => {} })
   bringUpAutomatically(cluster)
-  const port = await freePort()
+  const port = await findFreePort()
   const url = `http://127.0.0.1:${port}`
   // Podman takes that one over plain http.
   host = podman.spare
@@ -131,7 +131,7 @@ test('an archive becomes an image of the installation’s registry, which pods p
   const authfile = join(root, 'auth.json')
   fs.writeFileSync(authfile, Buffer.from(secret, 'base64'))
   await podman.podman('pull', '--authfile', authfile, image)
-  const port = String(await freePort())
+  const port = String(await findFreePort())
   const given = env.flatMap(({ name, value = '' }) => ['--env', `${name}=${name === 'PORT' ? port : value}`])
   const confines = ['--cap-drop', 'all', '--security-opt', 'no-new-privileges', '--network', 'host']
   const [shell, ...args] = command

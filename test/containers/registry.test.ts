@@ -8,7 +8,7 @@ import { promisify } from 'node:util'
 import { afterAll, beforeAll, expect, test } from 'vitest'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
-import { freePort } from '../../src/host/ports.ts'
+import { findFreePort } from '../../src/postgres/free-port.ts'
 import { makeCertificate } from '../support/certificate.ts'
 import { type Command, isListening, startCommand, stopCommands, waitFor } from '../support/commands.ts'
 import { type Podman, startPodman } from '../support/podman.ts'
@@ -36,7 +36,7 @@ let stranger: typeof api
 
 beforeAll(async () => {
   podman = await startPodman()
-  const [ourPort, agentPort] = [await freePort(), await freePort()]
+  const [ourPort, agentPort] = [await findFreePort(), await findFreePort()]
   const url = `http://127.0.0.1:${ourPort}`
   // Podman takes that one over plain http.
   host = podman.spare

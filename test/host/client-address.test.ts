@@ -1,4 +1,4 @@
-// Which address a request is taken to come from, and that a host limits by it before it asks its database.
+// The client address of a request, and the limit by it before the database is queried.
 import { once } from 'node:events'
 import type { Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -48,7 +48,7 @@ describe('the client’s address', () => {
   ])('%s is a range of proxies: %s', (text, wanted) => expect(isRange(text)).toBe(wanted))
 })
 
-it('limits an address before the database is asked, whatever the client forwards', async () => {
+it('limits an address before the database is queried, whatever X-Forwarded-For the client sends', async () => {
   const settings = {
     DATABASE_URL: 'postgres://nobody@127.0.0.1:1/nothing',
     PUBLIC_URL: 'http://slipway.test',

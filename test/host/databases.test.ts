@@ -1,4 +1,4 @@
-// A database from the first request to the last, through the real control plane: awaited, given, used, and taken back.
+// The database of a deployment, with the real control plane and agent: requested, provisioned, used and removed.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { expect, test } from 'vitest'
@@ -19,7 +19,7 @@ require('node:http').createServer(async (_, res) => {
 }).listen(process.env.PORT)
 `
 
-test('a deployment that asks for a database awaits it, then answers from it', async () => {
+test('a deployment with a database waits for it, and then uses it', async () => {
   const home = makeTempFolder()
   const plane = await startControlPlane()
   const { call, listener_id, listener_key } = await plane.newWorkspace()

@@ -1,4 +1,4 @@
-// `npm run dev` and `npm run bootstrap` as people run them: what they serve, keep, print for scripts, refuse and leave behind.
+// `npm run dev` and `npm run bootstrap` as users run them: what they serve, keep, print, refuse and leave behind.
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { createServer } from 'node:net'
@@ -7,7 +7,7 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { startPostgres } from '../../src/host/embedded-postgres.ts'
 import type { DevState } from '../../src/host/home-folder.ts'
-import { freePort } from '../../src/host/ports.ts'
+import { findFreePort } from '../../src/postgres/free-port.ts'
 import { makeArchive } from '../support/archives.ts'
 import {
   type Command,
@@ -63,8 +63,8 @@ function portsOf(pids: number[]): number[] {
     .map(fields => Number.parseInt(fields[1]!.split(':')[1]!, 16))
 }
 
-test('starts, refuses a second of its kind, stops without a trace, and comes back with data and key', async () => {
-  const port = await freePort()
+test('it starts, refuses a second start, stops all its processes, and starts again with its data and key', async () => {
+  const port = await findFreePort()
   const first = dev([`--port=${port}`])
   const made = await served(first)
   expect(Object.keys(made).sort()).toEqual(['api_key', 'organization_id', 'pid', 'tenant_id', 'url'])
@@ -121,13 +121,13 @@ test('starts, refuses a second of its kind, stops without a trace, and comes bac
   if (process.platform === 'linux') await waitFor(() => filterRunning(orphans).length === 0)
 })
 
-test('uses the Postgres of DATABASE_URL, hands the settings on, and makes a key there when its own is of another', async () => {
+test('it uses the Postgres of DATABASE_URL, passes settings on, and replaces an unknown saved key', async () => {
   const postgres = await startPostgres({ dataDir: join(root, 'theirs'), durable: false })
   try {
     fs.mkdirSync(home)
     fs.writeFileSync(stateFile(), JSON.stringify({ api_key: 'slw_another', pid: 1 }))
     const settings = { RATE_LIMIT_PER_MINUTE: '2', CORS_ORIGINS: 'https://$console.example' }
-    const running = dev([`--port=${await freePort()}`], { DATABASE_URL: postgres.url, ...settings })
+    const running = dev([`--port=${await findFreePort()}`], { DATABASE_URL: postgres.url, ...settings })
     const { url, api_key } = await served(running)
     const answers = [await info(url, api_key), await info(url, api_key), await info(url, api_key)]
     expect(answers.map(({ status }) => status)).toEqual([200, 200, 429])
@@ -143,8 +143,8 @@ test('uses the Postgres of DATABASE_URL, hands the settings on, and makes a key 
   }
 })
 
-test('its housekeeping reaches the bucket of the Worker: an archive that nobody needs is gone after the next start', async () => {
-  const first = dev([`--port=${await freePort()}`])
+test('its scheduled work reaches the bucket: an unused archive is removed after the next start', async () => {
+  const first = dev([`--port=${await findFreePort()}`])
   const { url, api_key } = await served(first)
   const post = async (path: string, body?: object) => {
     const headers = { 'X-Api-Key': api_key, 'Content-Type': 'application/json' }
@@ -167,15 +167,15 @@ test('its housekeeping reaches the bucket of the Worker: an archive that nobody 
   // The clock of another process cannot be moved.
   await ask(`update uploads set expires_at = now() - interval '2 days'`)
   await first.stop('SIGTERM')
-  const second = dev([`--port=${await freePort()}`])
+  const second = dev([`--port=${await findFreePort()}`])
   await served(second)
   await second.until(async () => (await ask('select from uploads')).length === 0)
   expect(blobs()).toEqual([])
   expect(await ask(`select actor_kind from events where type = 'upload.removed'`)).toEqual([{ actor_kind: 'cron' }])
 })
 
-test('a database that is killed is started again, at the same address', async () => {
-  const running = dev([`--port=${await freePort()}`])
+test('a killed database is restarted at the same address', async () => {
+  const running = dev([`--port=${await findFreePort()}`])
   const { url, api_key } = await served(running)
   const kill = () => {
     const [pid] = fs.readFileSync(join(home, 'postgres/postmaster.pid'), 'utf8').split('\n')
@@ -183,7 +183,7 @@ test('a database that is killed is started again, at the same address', async ()
     return pid
   }
   const killed = kill()
-  await running.until(() => running.said.err.includes('started again'))
+  await running.until(() => running.said.err.includes('Restarting'))
   await running.until(async () => (await info(url, api_key)).status === 200)
   const file = join(home, 'postgres/postmaster.pid')
   const again = await running.until(() => {

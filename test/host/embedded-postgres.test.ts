@@ -1,4 +1,4 @@
-// The embedded Postgres against the real binaries: first and later starts, stale and living owners, and who stops it.
+// The embedded Postgres with the real binaries: first and later starts, stale pid files, and its end.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
@@ -47,7 +47,7 @@ function alive(pid: number): boolean {
   }
 }
 
-test('a first start below a closed folder serves Postgres 18, in UTF-8, on the loopback address only', async () => {
+test('the first start serves Postgres 18 in UTF-8 on the loopback address, also below a private folder', async () => {
   const server = await start()
   const settings = ['server_version_num', 'server_encoding', 'listen_addresses', 'unix_socket_directories', 'TimeZone']
   const [values] = await rows(server, `select ${settings.map(name => `current_setting('${name}')`).join()}`)
@@ -55,13 +55,13 @@ test('a first start below a closed folder serves Postgres 18, in UTF-8, on the l
   expect(fs.readdirSync(root).sort()).toEqual(['postgres', 'postgres.log'])
 })
 
-test('is not of the terminal, whose Ctrl-C would end it before those who use it', async () => {
+test('Ctrl-C in the terminal does not reach the server', async () => {
   const { pid } = await start()
   const groups = execFileSync('ps', ['-o', 'pgid=', '-p', `${pid},${process.pid}`], { encoding: 'utf8' })
   expect(new Set(groups.trim().split(/\s+/)).size).toBe(2)
 })
 
-test('durability is given up only when asked for', async () => {
+test('durability is off only when requested', async () => {
   const fsync = "select current_setting('fsync'), current_setting('synchronous_commit')"
   const lasting = await start({ durable: true })
   expect(await rows(lasting, fsync)).toEqual([['on', 'on']])
@@ -69,13 +69,14 @@ test('durability is given up only when asked for', async () => {
   expect(await rows(await start(), fsync)).toEqual([['off', 'off']])
 })
 
-test('the extensions we index with are there, and know words beyond ASCII', async () => {
+test('the extensions for indexes exist, and know words beyond ASCII', async () => {
   const server = await start()
   await rows(server, 'create extension pg_trgm; create extension btree_gin')
-  expect(await rows(server, "select 'Žluť' ilike 'žLUŤ', cardinality(show_trgm('žluť')) > 0")).toEqual([[true, true]])
+  const query = "select 'Žluť' ilike 'žLUŤ', cardinality(show_trgm('žluť')) > 0"
+  expect(await rows(server, query)).toEqual([[true, true]])
 })
 
-test('data and password outlive a restart', async () => {
+test('data and password survive a restart', async () => {
   const first = await start()
   await rows(first, 'create table kept as select 42 as n')
   await first.stop()
@@ -92,7 +93,7 @@ test('a wrong password is refused', async () => {
   await expect(rows({ url: wrong.href }, 'select 1')).rejects.toMatchObject({ code: '28P01' })
 })
 
-test('a server that was killed leaves no obstacle', async () => {
+test('it starts again after the server was killed', async () => {
   const first = await start({ durable: true })
   await rows(first, 'create table kept as select 42 as n')
   process.kill(first.pid, 'SIGKILL')
@@ -101,28 +102,31 @@ test('a server that was killed leaves no obstacle', async () => {
   expect(await rows(await start(), 'select n from kept')).toEqual([[42]])
 })
 
-test.runIf(process.platform === 'linux')('a stale file whose pid another process has now is no obstacle', async () => {
-  const first = await start()
-  const file = join(dataDir, 'postmaster.pid')
-  const text = fs.readFileSync(file, 'utf8')
-  await first.stop()
-  fs.writeFileSync(file, text.replace(/^\d+/, String(process.pid)), { mode: 0o600 })
-  expect(await rows(await start(), 'select 1')).toEqual([[1]])
-})
+test.runIf(process.platform === 'linux')(
+  'it starts although a process has the pid of a stale postmaster.pid',
+  async () => {
+    const first = await start()
+    const file = join(dataDir, 'postmaster.pid')
+    const text = fs.readFileSync(file, 'utf8')
+    await first.stop()
+    fs.writeFileSync(file, text.replace(/^\d+/, String(process.pid)), { mode: 0o600 })
+    expect(await rows(await start(), 'select 1')).toEqual([[1]])
+  },
+)
 
-test('a folder that is being served is refused by the name of its process, which keeps serving', async () => {
+test('a second start for the same folder fails and names the running process', async () => {
   const server = await start()
   await expect(start()).rejects.toThrow(String(server.pid))
   expect(await rows(server, 'select 1')).toEqual([[1]])
 })
 
-test('two first starts at once: one serves, the other says so', async () => {
+test('of two first starts at the same time one serves, and the other says so', async () => {
   const outcomes = await Promise.allSettled([start(), start()])
   expect(outcomes.map(({ status }) => status).sort()).toEqual(['fulfilled', 'rejected'])
   expect(await rows(running[0]!, 'select 1')).toEqual([[1]])
 })
 
-test('a port that is taken fails with the last lines of the log', async () => {
+test('a start on a port in use fails with the last lines of the log', async () => {
   const squatter = createServer().listen(0, '127.0.0.1')
   await once(squatter, 'listening')
   const { port } = squatter.address() as { port: number }
@@ -130,7 +134,7 @@ test('a port that is taken fails with the last lines of the log', async () => {
   squatter.close()
 })
 
-test('a folder of something else is left as it is', async () => {
+test('a folder with other files is not touched', async () => {
   fs.mkdirSync(dataDir)
   fs.writeFileSync(join(dataDir, 'letter.txt'), 'mine')
   await expect(start()).rejects.toThrow(dataDir)

@@ -1,4 +1,4 @@
-// Archives in a folder: whole or not at all, and gone with all that is left of them.
+// Archives in a folder: complete or absent, and removed with their temporary files.
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -14,7 +14,7 @@ const files = () =>
     .filter(entry => entry.isFile())
     .map(entry => entry.name)
 
-it('an archive that its process did not live to finish is not there, and is removed all the same', async () => {
+it('an archive whose process was killed does not exist, and its temporary file can be removed', async () => {
   const storage = createFolderStorage(root)
   const endless = new ReadableStream<Uint8Array>({ start: out => out.enqueue(new Uint8Array(1000)) })
   storage.put('t/1.tar.gz', endless).catch(() => {})
@@ -24,7 +24,7 @@ it('an archive that its process did not live to finish is not there, and is remo
   expect(files()).toEqual([])
 })
 
-it('an archive that breaks off leaves nothing', async () => {
+it('an upload that breaks off leaves no file', async () => {
   const breaking = new ReadableStream<Uint8Array>({ start: out => out.error(new Error('cut')) })
   await expect(createFolderStorage(root).put('t/2.tar.gz', breaking)).rejects.toThrow('cut')
   expect(files()).toEqual([])

@@ -1,5 +1,4 @@
-// No row of one workspace may carry an id of another. The cases are made from the catalogue, so that a new table or
-// column is one.
+// No row of one workspace may contain an id of another. The cases come from the catalog, so new columns are covered.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -182,7 +181,7 @@ const whereMine = (table: string) => `"${keyOf(table)}" = '${mine[table]}'`
 const makeRoom = (table: string) =>
   Object.values(REFERS).includes(table) ? undefined : `delete from ${table} where ${whereMine(table)}`
 
-it('knows what every id refers to', () => {
+it('every id column has a known target', () => {
   const unknown = columns
     .filter(isId)
     .filter(one => !referred(one) && !(`${one.table}.${one.name}` in NO_REFERENCE))
@@ -191,7 +190,7 @@ it('knows what every id refers to', () => {
 })
 
 describe.each(ROLES)('%s', role => {
-  it('cannot insert a row that carries an id of another tenant', async () => {
+  it('cannot insert a row with an id of another tenant', async () => {
     const kept: string[] = []
     const writable = new Set(columns.map(one => one.table))
     for (const table of writable) {
@@ -210,7 +209,7 @@ describe.each(ROLES)('%s', role => {
     expect(kept).toEqual([])
   })
 
-  it('cannot change a row so that it carries an id of another tenant', async () => {
+  it('cannot update a row to an id of another tenant', async () => {
     const kept: string[] = []
     for (const column of columns.filter(one => isId(one) && referred(one))) {
       const { table, name } = column

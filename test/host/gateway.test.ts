@@ -1,4 +1,4 @@
-// The gateway against a real Postgres and the real driver, over HTTP and in process.
+// The gateway with a real Postgres and the real driver, over HTTP and in process.
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -45,12 +45,12 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     await sql(`create table ${table} (n int primary key)`)
   })
 
-  test('a single query', async () => {
+  test('runs a single query', async () => {
     expect(await driver()`select ${'a'}::text as a, ${1}::int + 1 as b`).toEqual([{ a: 'a', b: 2 }])
     expect(await sql('')).toEqual([])
   })
 
-  test('full results tell the command, the count and the types', async () => {
+  test('full results contain the command, the row count and the types', async () => {
     const full = neon(gateway.connectionString, { fullResults: true, arrayMode: true })
     const inserted = await full.query(`insert into ${table} values (1), (2) returning n`)
     expect(inserted).toMatchObject({ command: 'INSERT', rowCount: 2, rows: [[1], [2]], rowAsArray: true })
@@ -74,13 +74,13 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     ['timestamptz', 'timestamptz', '2026-11-21T09:00:00.123456+02', new Date('2026-11-21T07:00:00.123Z')],
     ['uuid', 'uuid', '01890a5d-ac96-774b-bcce-b302099a8057', '01890a5d-ac96-774b-bcce-b302099a8057'],
     ['bytea', 'bytea', Buffer.from([0, 1, 254, 255]), Buffer.from([0, 1, 254, 255])],
-  ])('%s goes there and back', async (_, type, given, expected) => {
+  ])('%s round-trips', async (_, type, given, expected) => {
     expect(await driver()`select ${given}::${neon(gateway.connectionString).unsafe(type)} as v`).toEqual([
       { v: expected },
     ])
   })
 
-  test('values travel as the text of Postgres, in arrays or by name as asked', async () => {
+  test('rows are arrays or objects as requested, with the values as Postgres text', async () => {
     const ask = (arrays: string) =>
       neonConfig.fetchFunction(endpoint, {
         method: 'POST',
@@ -95,7 +95,7 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     })
   })
 
-  test('a batch is one transaction, each statement seeing the one before', async () => {
+  test('a batch is one transaction, and each statement sees the ones before', async () => {
     const sql = driver()
     const results = await sql.transaction([
       sql`select set_config('app.tenant_id', 'acme', true)`,
@@ -108,7 +108,7 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     expect(await sql.transaction([])).toEqual([])
   })
 
-  test('an error takes the whole batch back, and what follows it never runs', async () => {
+  test('an error rolls back the whole batch, and later statements do not run', async () => {
     const sql = driver()
     await sql.query(`create sequence ${table}_calls`)
     const batch = sql.transaction([
@@ -122,7 +122,7 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     expect(await sql.query(`select nextval('${table}_calls') as n`)).toEqual([{ n: '1' }])
   })
 
-  test('what only the commit finds is an error too', async () => {
+  test('an error at commit is returned too', async () => {
     const sql = driver()
     await sql.query(`create table ${table}_child (n int references ${table} deferrable initially deferred)`)
     await expect(sql.transaction([sql.query(`insert into ${table}_child values (7)`)])).rejects.toMatchObject({
@@ -131,8 +131,9 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     expect(await sql.query(`select n from ${table}_child`)).toEqual([])
   })
 
-  test('an SQLSTATE of our own arrives with its detail and hint', async () => {
-    const raise = `do $$ begin raise exception 'no' using errcode = 'SW403', detail = 'deployments:update', hint = 'ask' end $$`
+  test('a custom SQLSTATE arrives with its detail and hint', async () => {
+    const raise = `do $$ begin
+      raise exception 'no' using errcode = 'SW403', detail = 'deployments:update', hint = 'ask' end $$`
     const error = await sql(raise.replace("'ask' end", "'ask'; end")).catch(error => error)
     expect(error).toBeInstanceOf(NeonDbError)
     expect(error).toMatchObject({
@@ -144,14 +145,14 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     })
   })
 
-  test('a mistake in the statement is answered with its position', async () => {
+  test('a syntax error contains its position', async () => {
     await expect(sql('selec 1')).rejects.toMatchObject({ code: '42601', position: '1' })
     await expect(sql('select $1::int', ['x'])).rejects.toMatchObject({ code: '22P02' })
     await expect(sql('select $1::int')).rejects.toMatchObject({ code: '08P01' })
     await expect(sql('select 1; select 2')).rejects.toMatchObject({ code: '42601' })
   })
 
-  test('isolation, read only and deferrable', async () => {
+  test('a batch can set isolation level, read only and deferrable', async () => {
     const sql = driver()
     const show = ['transaction_isolation', 'transaction_read_only', 'transaction_deferrable']
     const shown = async (options: object) =>
@@ -171,7 +172,7 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     await expect(write).rejects.toMatchObject({ code: '25006' })
   })
 
-  test('200 at once on 10 connections, each its own answer', async () => {
+  test('200 concurrent requests on 10 connections get their own results', async () => {
     const sql = driver()
     const asked = Array.from({ length: 200 }, (_, i) => i)
     const answered = await Promise.all(
@@ -180,13 +181,13 @@ describe.each(['over HTTP', 'in process'])('%s', transport => {
     expect(answered.map((rows, i) => (i % 2 ? rows[0] : (rows[0] as unknown[])[0]))).toEqual(asked.map(i => ({ i })))
   })
 
-  test('a large value, both ways', async () => {
+  test('sends and returns a large value', async () => {
     const large = 'ž'.repeat(2_000_000)
     expect(await driver()`select ${large} as large, length(${large}) as n`).toEqual([{ large, n: 2_000_000 }])
   })
 })
 
-describe('who may ask', () => {
+describe('authorization', () => {
   const body = JSON.stringify({ query: 'create table intruded ()' })
   const wrong = () => gateway.connectionString.replace(/:[^:@]*@/, ':wrong@')
   const attempts: [string, () => Record<string, string>][] = [
@@ -216,7 +217,7 @@ describe('who may ask', () => {
     },
   )
 
-  test('more than 32 MiB are refused', async () => {
+  test('a body over 32 MiB is refused', async () => {
     const body = JSON.stringify({ query: 'select 1', padding: 'x'.repeat(33 * 1024 * 1024) })
     for (const ask of [fetch, gateway.fetch]) {
       const headers = { 'Neon-Connection-String': gateway.connectionString }
@@ -229,7 +230,7 @@ describe('who may ask', () => {
     }
   })
 
-  test('a token of our own makes the same connection string again', async () => {
+  test('a configured token gives the same connection string', async () => {
     const make = () => createGateway({ databaseUrl: server.url, token: 'a token/of: ours' })
     const [one, two] = [make(), make()]
     expect(one.connectionString).toBe(two.connectionString)
@@ -239,8 +240,8 @@ describe('who may ask', () => {
   })
 })
 
-describe('when things break', () => {
-  test('in process, too, whoever has waited long enough is let go', async () => {
+describe('failures', () => {
+  test('an aborted request in process gets its error at once', async () => {
     neonConfig.fetchFunction = gateway.fetch
     const sql = neon(gateway.connectionString)
     const signal = AbortSignal.timeout(200)
@@ -260,7 +261,7 @@ describe('when things break', () => {
     return { status: response.status, code: ((await response.json()) as { code: string }).code }
   }
 
-  test('a backend that is killed gives an answer, and the next one works', async () => {
+  test('a killed backend returns an error, and the next request works', async () => {
     const gateway = one(server.url)
     expect(await statusOf(gateway, 'select pg_terminate_backend(pg_backend_pid())')).toEqual({
       status: 503,
@@ -274,7 +275,7 @@ describe('when things break', () => {
     await gateway.close()
   })
 
-  test('an idle backend that is killed is not noticed', async () => {
+  test('a killed idle backend causes no error', async () => {
     const gateway = one(server.url)
     const sql = inProcess(gateway)
     const [row] = await sql`select pg_backend_pid() as pid`
@@ -283,7 +284,7 @@ describe('when things break', () => {
     await gateway.close()
   })
 
-  test('neither an open transaction nor an error is inherited by the next caller', async () => {
+  test('the next caller inherits neither an open transaction nor an error', async () => {
     const gateway = one(server.url)
     for (const query of ['select 1 / 0', 'copy (select 1) to stdout', 'start transaction read only'])
       await statusOf(gateway, query)
@@ -295,7 +296,7 @@ describe('when things break', () => {
     await later.close()
   })
 
-  test('a copy from the client fails at once and leaves nothing out of step', async () => {
+  test('COPY FROM STDIN fails at once, and the next request works', async () => {
     const gateway = one(server.url)
     const sql = inProcess(gateway)
     const batch = sql.transaction([sql`create temp table w (n int)`, sql`copy w from stdin`, sql`select 1 as n`])
@@ -304,14 +305,14 @@ describe('when things break', () => {
     await gateway.close()
   })
 
-  test('a slow statement ends at the timeout, and the pool is whole', async () => {
+  test('a slow statement ends at the timeout, and the pool keeps working', async () => {
     const gateway = one(server.url, { statementTimeout: 100 })
     expect(await statusOf(gateway, 'select pg_sleep(30)')).toEqual({ status: 400, code: '57014' })
     expect(await statusOf(gateway, 'select 1')).toMatchObject({ status: 200 })
     await gateway.close()
   })
 
-  test('no database, a wrong password and a missing database are unavailable', async () => {
+  test('an unreachable server, a wrong password and a missing database count as unavailable', async () => {
     const variant = (change: (url: URL) => void) => {
       const url = new URL(server.url)
       change(url)
@@ -329,7 +330,7 @@ describe('when things break', () => {
     }
   })
 
-  test('a Postgres that stops is unavailable at once, and used again when it is back', async () => {
+  test('a stopped Postgres is unavailable at once, and works again when it is back', async () => {
     const dataDir = fs.mkdtempSync(join(root, 'stopping-'))
     const first = await startPostgres({ dataDir, durable: false })
     onTestFinished(first.stop)
@@ -350,7 +351,7 @@ describe('when things break', () => {
   })
 })
 
-test('a trip is told once per request, and statements can be altered', async () => {
+test('onTrip is called once for each request, and rewrite can change statements', async () => {
   const onTrip = vi.fn()
   const gateway = createGateway({ databaseUrl: server.url, onTrip, rewrite: text => text.replace('before', 'after') })
   const sql = inProcess(gateway)

@@ -1,5 +1,4 @@
-// How the server of `npm start` ends requests that do not arrive: slow senders as they are, with limits in
-// milliseconds.
+// The server of `npm start` ends requests that arrive too slowly. The limits here are milliseconds.
 import { once } from 'node:events'
 import type { Server } from 'node:http'
 import { type AddressInfo, connect } from 'node:net'
@@ -44,34 +43,34 @@ test.each([
   ['headers that never end', ['POST /v2/deployments HTTP/1.1\r\nHost: x\r\n']],
   ['a body that never ends', [head('POST /v2/deployments', 100), '{']],
   ['a body that trickles', [head('POST /v2/deployments', 100), ...Array<string>(90).fill('x')]],
-])('%s: the request is ended', async (_, pieces) => {
+])('%s: the request gets 408', async (_, pieces) => {
   await start({ requestMs: 100 })
   expect(await sent(pieces, 20)).toMatch(/^HTTP\/1\.1 408 /)
 })
 
-test('a body that nobody waits for is ended too', async () => {
+test('a slow body that no handler reads gets 408 too', async () => {
   await start({ requestMs: 100 })
   const pieces = [head('GET /v2/deployments', 100).replace('close', 'keep-alive'), ...Array<string>(90).fill('x')]
   expect(await sent(pieces, 20)).toMatch(/^HTTP\/1\.1 200 .*\r\n0$/s)
 })
 
-test('a body that comes in time is answered, however long the answer takes', async () => {
+test('a body that arrives in time is answered, even if the response takes longer', async () => {
   await start({ requestMs: 200 })
   expect(await sent([head('POST /v2/deployments', 3), 'x', 'xx'], 10)).toMatch(/^HTTP\/1\.1 200 .*\r\n3$/s)
 })
 
-test('an archive may take longer than other requests, as long as it does not pause', async () => {
+test('an archive may take longer than other requests if it does not pause', async () => {
   await start({ requestMs: 50, uploadPauseMs: 2000 })
   const pieces = Array<string>(20).fill('x')
   expect(await sent([head(UPLOAD, 20), ...pieces], 20)).toMatch(/^HTTP\/1\.1 200 .*\r\n20$/s)
 })
 
-test('an archive that pauses is ended', async () => {
+test('an archive that pauses gets 408', async () => {
   await start({ uploadPauseMs: 100 })
   expect(await sent([head(UPLOAD, 20), 'x'])).toMatch(/^HTTP\/1\.1 408 /)
 })
 
-test('an archive that trickles is ended in the end', async () => {
+test('an archive that trickles gets 408 at the total limit', async () => {
   await start({ requestMs: 100, uploadMs: 200, uploadPauseMs: 2000 })
   expect(await sent([head(UPLOAD, 1000), ...Array<string>(900).fill('x')], 20)).toMatch(/^HTTP\/1\.1 408 /)
 })

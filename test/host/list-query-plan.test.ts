@@ -1,4 +1,4 @@
-// The plans of the list, as the served statement gets them behind the walls: never a sequential scan, and the covering index for filters.
+// Query plans of lists behind row-level security: no sequential scan, and the covering index for filters.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -129,7 +129,7 @@ describe('a list of deployments is read by index', () => {
     )
   })
 
-  it('and only thanks to the indexes that carry it', async () => {
+  it('and needs the covering indexes for it', async () => {
     const { rows } = await admin.query(
       `select pg_get_indexdef(name::regclass) as made from unnest(array['deployments_list', 'deployments_page']) name`,
     )
@@ -160,10 +160,10 @@ async function taken(query: Record<string, string>) {
   }
 }
 
-describe('what a list touches is bounded', () => {
+describe('the buffers that a list reads are bounded', () => {
   const PAGE = 21
 
-  it('a deep page: an index entry for each row that it passes over, and its own rows', async () => {
+  it('a deep page reads an index entry for each skipped row, and its own rows', async () => {
     const [deep, deeper] = [await taken({ offset: '1000' }), await taken({ offset: '1900' })]
     expect(scan(deeper.index)).toBe('Index Only Scan of deployments_page')
     expect(deeper.index['Heap Fetches']).toBe(0)
@@ -172,7 +172,7 @@ describe('what a list touches is bounded', () => {
     expect(deep.buffers).toBeLessThanOrEqual(1000 / 40 + PAGE * 4)
   })
 
-  it('a filter that nothing matches: the index that carries the filters, and no row', async () => {
+  it('a filter without matches reads the covering index, and no row', async () => {
     for (const worst of [
       { name_contains: 'nothing is called so' },
       { image_version: 'none', remote_reconciled: 'true' },

@@ -1,5 +1,4 @@
-// What is secret never reaches a log or a status message, through the real control plane and agent: builds,
-// applications, failures.
+// Secrets never reach a log or a status message of builds, applications and failures, with the real agent.
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -72,7 +71,7 @@ function piecesOf(value: string): string[] {
   )
 }
 
-test('a build that prints its environment and an application that does leak nothing, also to the next agent', async () => {
+test('a build and an application that print their environment leak no secret, even to a new agent', async () => {
   const { call, listener_id, listener_key } = await plane.newWorkspace()
   const at = join(home, 'agent')
   const start = () => {

@@ -1,13 +1,16 @@
-// Migrations against a real Postgres: each once, in order, all or none, however many starts race.
+// Migrations on a real Postgres: each once, in order, all or none, and from the baseline forward.
 import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type pg from 'pg'
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest'
+import { afterAll, beforeAll, beforeEach, describe, expect, onTestFinished, test } from 'vitest'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
+import { createHost } from '../../src/host/node.ts'
+import { newApiKey } from '../../src/kernel/crypto.ts'
+import { sha256Hex } from '../../src/kernel/digest.ts'
 import { connect, query } from '../support/postgres.ts'
 
 const root = fs.mkdtempSync(join(tmpdir(), 'slipway-migrate-'))
@@ -52,7 +55,7 @@ function folderOf(name: string, statements: string[]): string {
   return path
 }
 
-/** How many rows the migrations made, or null without their table. */
+/** How many rows the migrations inserted, or null without their table. */
 async function ships(): Promise<number | null> {
   try {
     return (await query(url, 'select count(*)::int as n from ships'))[0]!.n
@@ -62,74 +65,121 @@ async function ships(): Promise<number | null> {
   }
 }
 
-test('every migration is applied once, in order, and named', async () => {
+test('every migration is applied once, in order, and reported by name', async () => {
   expect(await migrate(url, { folder, log })).toMatchObject([{ name: '0000_step' }, { name: '0001_step' }])
   expect(await migrate(url, { folder, log })).toEqual([])
   expect(await ships()).toBe(1)
 })
 
-test('it stops after the one asked for, and goes on from there', async () => {
+test('it can stop after a given migration and continue later', async () => {
   expect(await migrate(url, { folder, log, to: 0 })).toMatchObject([{ name: '0000_step' }])
   expect(await ships()).toBe(0)
   expect(await migrate(url, { folder, log })).toMatchObject([{ name: '0001_step' }])
   expect(await ships()).toBe(1)
 })
 
-test('of several starts at once exactly one applies each', async () => {
+test('of several starts at the same time exactly one applies each migration', async () => {
   const runs = await Promise.all([1, 2, 3, 4].map(() => migrate(url, { folder, log })))
   expect(runs.flat()).toHaveLength(2)
   expect(await ships()).toBe(1)
 })
 
-test('a failing migration takes the ones before it back', async () => {
+test('a failing migration rolls back those before it', async () => {
   const bad = folderOf('bad', ['create table ships (id int)', 'insert into ships values (1 / 0)'])
   await expect(migrate(url, { folder: bad, log })).rejects.toThrow('0001_step')
   expect(await ships()).toBe(null)
   expect(await migrate(url, { folder, log })).toHaveLength(2)
 })
 
-test('roles and keys that could change commands before that was a permission of its own have it', async () => {
-  const { entries } = JSON.parse(fs.readFileSync(join(import.meta.dirname, '../../drizzle/meta/_journal.json'), 'utf8'))
-  const at = entries.findIndex(({ tag }: { tag: string }) => tag.endsWith('change_commands'))
-  await migrate(url, { log, to: at - 1 })
-  const permissions = [
-    "'{deployments:read}'",
-    "'{deployments:create}'",
-    "'{deployments:read,deployments:update}'",
-    'null',
-  ]
-  const named = permissions.map((list, i) => `('${i}', coalesce(${list}, '{}')::text[], ${list}::text[])`)
-  await query(
-    url,
-    `begin; set local role slipway_system;
-     with wanted(name, role, narrowed) as (values ${named}),
-       o as (insert into organizations (display_name) values ('Acme') returning id),
-       r as (insert into roles (organization_id, scope, display_name, permissions)
-         select o.id, 'workspace', name, role from o, wanted returning *)
-     insert into api_keys (organization_id, description, hint, key_hash, role_id, permissions)
-       select r.organization_id, w.name, '', w.name, r.id, w.narrowed from r join wanted w on w.name = r.display_name;
-     commit`,
-  )
-  await migrate(url, { log })
-  const rows = await query(
-    url,
-    `select 'deployments:change-commands' = any(r.permissions) as role, 'deployments:change-commands' = any(k.permissions) as key
-     from api_keys k join roles r on r.id = k.role_id order by k.description`,
-  )
-  const pairs = rows.map(({ role, key }) => [role, key])
-  expect(pairs).toEqual([
-    [false, false],
-    [true, true],
-    [true, true],
-    [false, null],
-  ])
+describe('a database at the baseline', () => {
+  const drizzle = join(import.meta.dirname, '../../drizzle')
+  const BASELINE = 4
+  const key = newApiKey()
+  const headers = { 'X-Api-Key': key, 'X-Tenant-Id': '20000000-0000-4000-8000-000000000001' }
+  const deployment = '/v2/deployments/90000000-0000-4000-8000-000000000001'
+
+  beforeEach(async () => {
+    await migrate(url, { log, to: BASELINE })
+    const rows = fs.readFileSync(join(import.meta.dirname, 'fixtures/baseline-rows.sql'), 'utf8')
+    await query(url, rows.replace(`'KEY_HASH'`, `'${sha256Hex(key)}'`))
+  })
+
+  /** The repository's migrations and one more. */
+  function folderWithNext(statements: string): string {
+    const path = join(root, 'next')
+    fs.cpSync(drizzle, path, { recursive: true })
+    const journal = JSON.parse(fs.readFileSync(join(drizzle, 'meta/_journal.json'), 'utf8'))
+    const { idx, when } = journal.entries.at(-1)
+    journal.entries.push({ idx: idx + 1, version: '7', when: when + 1, tag: 'next', breakpoints: true })
+    fs.writeFileSync(join(path, 'meta/_journal.json'), JSON.stringify(journal))
+    fs.writeFileSync(join(path, 'next.sql'), statements)
+    return path
+  }
+
+  test('is served with all its rows after every later migration', async () => {
+    const next = folderWithNext(`
+      alter table deployments add column note text;
+      --> statement-breakpoint
+      grant update (note) on deployments to slipway_app, slipway_agent;
+      --> statement-breakpoint
+      set local role slipway_system;
+      --> statement-breakpoint
+      update deployments set note = name;
+      --> statement-breakpoint
+      reset role;`)
+    await migrate(url, { folder: next, log })
+    expect(await query(url, 'select name, note from deployments')).toEqual([
+      { name: 'billing-agent', note: 'billing-agent' },
+    ])
+
+    const { app, close } = createHost(
+      { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS: `first:${'A'.repeat(43)}`, DATABASE_URL: url },
+      { log },
+    )
+    onTestFinished(close)
+    const get = async (path: string) => {
+      const response = await app.request(path, { headers })
+      expect([path, response.status]).toEqual([path, 200])
+      return JSON.stringify(await response.json())
+    }
+    expect(await get('/readyz')).toContain('ready')
+    for (const [path, value] of [
+      ['/orgs/current/info', 'Acme'],
+      ['/workspaces', 'Research'],
+      ['/orgs/current/roles', 'Operator'],
+      ['/orgs/current/members', 'Ada Lovelace'],
+      ['/workspaces/current/members', 'ada@example.com'],
+      ['/orgs/current/api-keys', 'Of the organization'],
+      ['/v2/listeners', 'rack-1'],
+      ['/v1/integrations/forge/githost/70000000-0000-4000-8000-000000000001', 'acme'],
+      ['/v2/tag-keys', 'team'],
+      ['/v2/tag-values/81000000-0000-4000-8000-000000000001', 'search'],
+      ['/v2/deployments', 'billing-agent'],
+      [deployment, 'https://github.com/acme/billing-agent'],
+      [`${deployment}/revisions`, 'DEPLOYED'],
+      [`${deployment}/tags`, 'search'],
+      [`${deployment}/preview-policy`, '86400'],
+      [`${deployment}/previews`, 'feature'],
+      ['/v2/custom-hosts', 'billing.example.com'],
+      ['/v2/auth/providers', 'Calendar'],
+      ['/v2/auth/tokens', 'ada'],
+    ] as const)
+      expect(await get(path), path).toContain(value)
+
+    const patched = await app.request(deployment, {
+      method: 'PATCH',
+      headers: { ...headers, 'Content-Type': 'application/json' },
+      body: JSON.stringify({ source_config: { build_on_push: false } }),
+    })
+    expect(patched.status).toBe(200)
+  })
 })
 
 test.each([
   ['missing', ''],
   ['unreachable', 'postgresql://someone:hunter2@127.0.0.1:1/none'],
   ['malformed', 'postgresql://someone:hunter2@:none:/'],
-])('run with a %s database it says one line without the password, and fails', async (_, DATABASE_URL) => {
+])('with a %s database the command fails with one line, without the password', async (_, DATABASE_URL) => {
   const script = join(import.meta.dirname, '../../src/host/migrate.ts')
   const run = promisify(execFile)(process.execPath, [script], { env: { DATABASE_URL } })
   const { code, stderr } = await run.catch(error => error)

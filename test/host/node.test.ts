@@ -1,4 +1,4 @@
-// `npm start` as an operator runs it: from a database that is not ready, to serving, to a graceful stop.
+// `npm start`: a database that is not ready, serving, and a graceful stop.
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { request } from 'node:http'
@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest'
 import { type Postgres, startPostgres } from '../../src/host/embedded-postgres.ts'
 import { migrate } from '../../src/host/migrate.ts'
-import { freePort } from '../../src/host/ports.ts'
+import { findFreePort } from '../../src/postgres/free-port.ts'
 import { isListening, startCommand, stopCommands } from '../support/commands.ts'
 import { GITHUB_APP } from '../support/fake-git-hosts.ts'
 import { PKCS1 } from '../support/github-app-key.ts'
@@ -28,7 +28,7 @@ beforeEach(async () => {
     PUBLIC_URL: 'http://slipway.test',
     DATABASE_URL: postgres.url,
     SEALING_KEYS,
-    PORT: String(await freePort()),
+    PORT: String(await findFreePort()),
     SLIPWAY_HOME: root,
   }
 })
@@ -41,7 +41,7 @@ afterAll(async () => {
 const start = (env: Record<string, string> = {}) => startCommand('src/host/node.ts', [], { ...settings, ...env })
 const operator = (...args: string[]) => startCommand('src/host/bootstrap.ts', args, settings)
 
-test('a database without the schema is refused, by the server and for a first key, with what to do', async () => {
+test('`npm start` and `npm run bootstrap` refuse a database without migrations, and say what to do', async () => {
   const bare = crypto.randomUUID()
   await query(postgres.url, `create database "${bare}"`)
   settings.DATABASE_URL = Object.assign(new URL(postgres.url), { pathname: bare }).href
@@ -51,7 +51,7 @@ test('a database without the schema is refused, by the server and for a first ke
   }
 })
 
-test('serves, lets a request that it has accepted finish, and stops', async () => {
+test('it serves, finishes accepted requests on SIGTERM, and stops', async () => {
   const first = operator('--organization', 'Acme', '--workspace', 'Main', '--email', 'a@example.com,b@example.com')
   expect(await first.exited).toBe(0)
   const headers = { 'X-Api-Key': first.said.out.match(/slw_\w+/)![0], 'Content-Type': 'application/json' }
@@ -118,14 +118,14 @@ test.each([
   ['SEALING_KEYS', 'short'],
   ['PORT', 'http'],
   ['HOST', '192.0.2.1'],
-])('refuses %s=%s in one sentence that names it', async (name, value) => {
+])('%s=%s is refused in one sentence that names the setting', async (name, value) => {
   const { said, exited } = start({ [name]: value })
   expect(await exited).toBe(1)
   expect(said.err.trim().split('\n')).toEqual([expect.stringContaining(name)])
   expect(said.err).not.toContain('hunter2')
 })
 
-test('a database that no longer knows us is named, without the password', async () => {
+test('a database that rejects the login is named, without the password', async () => {
   const wrong = new URL(postgres.url)
   wrong.password = 'hunter2'
   const { said, exited } = start({ DATABASE_URL: wrong.href })
@@ -134,7 +134,7 @@ test('a database that no longer knows us is named, without the password', async 
   expect(said.err).not.toContain('hunter2')
 })
 
-test('a PORT that is taken is refused', async () => {
+test('a PORT in use is refused', async () => {
   const squatter = createServer().listen(Number(settings.PORT), '127.0.0.1')
   await once(squatter, 'listening')
   const { said, exited } = start()
@@ -144,7 +144,7 @@ test('a PORT that is taken is refused', async () => {
 })
 
 test.each([[[]], [['--organization', ' ']], [['--organization', 'A', '--email', 'nobody']], [['--org', 'A']]])(
-  'a first key is refused to %j',
+  '`npm run bootstrap` refuses the arguments %j',
   async args => {
     const { said, exited } = operator(...args)
     expect(await exited).toBe(1)

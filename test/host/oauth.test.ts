@@ -1,5 +1,4 @@
-// Real servers on this machine: discovered, registered at, a person's way walked by a client without a screen, refreshed, revoked and
-// unregistered, as far as each of them goes along.
+// OAuth with real servers on this machine: discovery, registration, a person's consent, refresh and revocation.
 import * as fs from 'node:fs'
 import { createServer, type RequestListener, type Server } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -31,11 +30,12 @@ let mcp: string
 /** What the token endpoint was asked. */
 const asked: string[] = []
 
-/** Transactions that were open while a foreign server was asked, each time one was. */
+/** The number of open transactions at each request to a foreign server. */
 const open: number[] = []
 async function countOpen(): Promise<void> {
   const { rows } = await watch.query(`select from pg_stat_activity
-    where datname = current_database() and xact_start is not null and pid <> pg_backend_pid() and backend_type = 'client backend'`)
+    where datname = current_database() and xact_start is not null
+      and pid <> pg_backend_pid() and backend_type = 'client backend'`)
   open.push(rows.length)
 }
 
@@ -130,7 +130,7 @@ async function discovered(provider_id: string) {
   return made
 }
 
-test('a person is connected to a discovered server, and disconnected', async () => {
+test('a person connects to a discovered server, and disconnects', async () => {
   const made = await discovered('ours')
   expect(made.body).toMatchObject({ is_dynamic_client: true, uses_pkce: true })
   expect(await provider.Client.find(made.body.client_id)).toBeTruthy()
@@ -165,7 +165,7 @@ test('a person is connected to a discovered server, and disconnected', async () 
   expect(JSON.stringify(lines)).not.toContain(token)
 })
 
-test('no transaction is open while a foreign server answers', async () => {
+test('no transaction is open while a foreign server is called', async () => {
   open.length = 0
   await discovered('watched')
   expect((await api('POST', '/v2/auth/providers/watched/recheck')).body.health).toBe('healthy')
@@ -181,7 +181,7 @@ test('no transaction is open while a foreign server answers', async () => {
   expect(open.filter(Boolean)).toEqual([])
 })
 
-test('another server that a provider is pointed to receives nothing of what the first one granted', async () => {
+test('a provider that is pointed at another server sends it no grants of the first one', async () => {
   const told: string[] = []
   const evil = await listen(origin => {
     const serve = authorizationServer(origin).callback()
@@ -234,7 +234,7 @@ test('another server that a provider is pointed to receives nothing of what the 
   expect(told.filter(line => /refresh_token|Basic|client_secret/.test(line))).toEqual([])
 })
 
-test('what a person refuses is told to whoever waits', async () => {
+test('a waiting caller learns that the person refused', async () => {
   await discovered('refused')
   const begun = await api('POST', '/v2/auth/authenticate', { provider: 'refused', user_id: 'bob' })
   const { searchParams } = new URL(begun.body.url)
@@ -244,7 +244,7 @@ test('what a person refuses is told to whoever waits', async () => {
   expect((await api('GET', `/v2/auth/wait/${begun.body.auth_id}`)).body.error).toBe('authorization_denied')
 })
 
-test('what is deleted here ends at the server: the tokens, and the client', async () => {
+test('deleting a provider revokes its tokens and its client at the server', async () => {
   await discovered('ended')
   const begun = await api('POST', '/v2/auth/authenticate', { provider: 'ended', user_id: 'eve' })
   const back = new URL(await completeSignIn(begun.body.url, PUBLIC_URL))
@@ -257,9 +257,8 @@ test('what is deleted here ends at the server: the tokens, and the client', asyn
   expect(await provider.Client.find(client)).toBeUndefined()
 })
 
-// It registers without management, gives tokens of an hour without refresh tokens, and has nowhere to revoke them: there is nothing to
-// refresh, and what is ended here runs out there.
-test('the demo server of the MCP SDK hands a person a token that it takes', async () => {
+// It has no client management, no refresh tokens and no revocation: its tokens expire after an hour.
+test('the demo server of the MCP SDK accepts the token that it issued', async () => {
   const server = `${(await startDemoServer()).mcp}/mcp`
   const made = await api('POST', '/v2/auth/providers/mcp-discover', {
     ...{ provider_id: 'demo', name: 'Demo', mcp_server_url: server },
@@ -297,7 +296,7 @@ test('the demo server of the MCP SDK hands a person a token that it takes', asyn
   expect(JSON.stringify(lines)).not.toContain(token)
 })
 
-test('a server that asks nobody who they are needs no provider', async () => {
+test('a server without authorization needs no provider', async () => {
   const mcp_server_url = await startPublicMcpServer()
   const wish = { provider_id: 'open', name: 'Open', mcp_server_url }
   for (const path of ['/v2/auth/providers/mcp-discover?dry_run=true', '/v2/auth/providers/mcp-discover']) {

@@ -70,7 +70,7 @@ describe('a name', () => {
     },
   )
 
-  it('of this machine leads nowhere else, even where loopback is allowed', async () => {
+  it('`localhost` must resolve to a loopback address, even where loopback is allowed', async () => {
     for (const address of ['10.0.0.1', '93.184.216.34', '169.254.169.254'])
       for (const host of ['localhost', address]) {
         const reach = createPinnedFetch({ allowLoopback: true, resolve: answering([address]) })
@@ -80,14 +80,14 @@ describe('a name', () => {
     expect(await caught(reach('https://mcp.example.com/'))).toBeInstanceOf(BlockedAddressError)
   })
 
-  it('that leads nowhere, or whose resolver fails, is an error of the connection', async () => {
+  it('without an address, or with a failing resolver, is a connection error', async () => {
     for (const resolve of [answering([]), vi.fn<Resolve>().mockRejectedValue(new Error('ENOTFOUND'))]) {
       const error = await caught(createPinnedFetch({ allowLoopback: false, resolve })('https://mcp.example.com/'))
       expect(error).not.toBeInstanceOf(BlockedAddressError)
     }
   })
 
-  it('whose resolver changes its answer is connected to where it was checked', async () => {
+  it('whose resolver changes its answer is connected to the checked address', async () => {
     const told: string[] = []
     const tell =
       (address: string): RequestListener =>
@@ -107,7 +107,7 @@ describe('a name', () => {
     expect(told).toEqual(['127.0.0.1', '127.0.0.2'])
   })
 
-  it('that is rebound to this machine after the check is not followed there', async () => {
+  it('that is rebound to this machine after the check is not connected there', async () => {
     let reached = false
     const port = await listening(() => {
       reached = true
@@ -133,14 +133,14 @@ describe('over TLS', () => {
   }
   const reach = createPinnedFetch({ allowLoopback: true, resolve: answering(['127.0.0.1']), ca: [cert] })
 
-  it('the name is what the server is asked for and what its certificate must be for', async () => {
+  it('the server is asked for the name, and its certificate must be for the name', async () => {
     const { server, names } = secure({ key, cert })
     const port = await served(server)
     expect(await (await reach(`https://localhost:${port}/`)).text()).toBe('sealed')
     expect(names).toEqual(['localhost'])
   })
 
-  it('a certificate for another name, or that nobody vouches for, is refused', async () => {
+  it('a certificate for another name or from an unknown issuer is refused', async () => {
     const other = makeCertificate('other.example.com')
     const port = await served(secure(other).server)
     const resolve = answering(['127.0.0.1'])
@@ -153,7 +153,7 @@ describe('over TLS', () => {
 describe('a request', () => {
   const reach = createPinnedFetch({ allowLoopback: true })
 
-  it('carries method, headers and body, and its answer comes as it was', async () => {
+  it('sends method, headers and body, and returns the response unchanged', async () => {
     const seen: unknown[] = []
     const port = await listening(async (request, response) => {
       const body = await new Response(request as unknown as ReadableStream).text()
@@ -176,7 +176,7 @@ describe('a request', () => {
     expect(seen).toEqual(['POST', '/a?b=c', 'application/json', type, 'grant_type=code'])
   })
 
-  it('is not redirected, and may be answered without a body', async () => {
+  it('does not follow redirects, and accepts a response without a body', async () => {
     const port = await listening((request, response) =>
       response.writeHead(Number(request.url!.slice(1)), { Location: '/200' }).end(),
     )
@@ -188,7 +188,7 @@ describe('a request', () => {
     ['gzip', gzipSync],
     ['deflate', deflateSync],
     ['br', brotliCompressSync],
-  ])('answered in %s without having asked for it is understood', async (encoding, compress) => {
+  ])('a response in %s that was not requested is decoded', async (encoding, compress) => {
     const port = await listening((request, response) => {
       expect(request.headers['accept-encoding']).toBe('identity')
       response.writeHead(200, { 'Content-Encoding': encoding }).end(compress('{"a":1}'))
@@ -196,7 +196,7 @@ describe('a request', () => {
     expect(await (await reach(`http://127.0.0.1:${port}/`)).json()).toEqual({ a: 1 })
   })
 
-  it('that is aborted leaves nothing open', async () => {
+  it('that is aborted leaves no connection open', async () => {
     let closed = 0
     const early = new AbortController()
     const port = await listening((request, response) => {
@@ -253,7 +253,7 @@ describe('behind the guard', () => {
     await waitFor(() => sockets.size === 0)
   })
 
-  it('a server that says nothing, or goes on by drops, is left after 5 s', async () => {
+  it('a silent or trickling server is disconnected after 5 s', async () => {
     const started = Date.now()
     const outcomes = await Promise.all([
       outcome(asking('/silent')),
@@ -264,13 +264,13 @@ describe('behind the guard', () => {
     await waitFor(() => sockets.size === 0)
   })
 
-  it('a body that nobody wants is closed when it is cancelled', async () => {
+  it('cancelling a body closes its connection', async () => {
     const answer = await asking('/drops')
     await answer.body!.cancel()
     await waitFor(() => sockets.size === 0)
   })
 
-  it('a connection that is refused is an upstream error, and a name of this network a blocked address', async () => {
+  it('a refused connection is an upstream error, and a name of this network a blocked address', async () => {
     running[0]!.close()
     running[0]!.closeAllConnections()
     expect(await outcome(asking('/'))).toBe('upstream_error')

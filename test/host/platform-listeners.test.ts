@@ -1,4 +1,4 @@
-// Listeners of the installation, in a database of their own, since they take up whatever nobody serves; and many hands at once.
+// Platform listeners, in their own database because they take every unserved deployment, and concurrent changes.
 import { sql } from 'drizzle-orm'
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { type ControlPlane, startControlPlane } from '../../protocol-kit/control-plane.ts'
@@ -46,7 +46,7 @@ async function agentOf(key: string, agent_id: string) {
   return { known, poll, report }
 }
 
-it('take up what names no listener, in every workspace, and nobody else sees it', async () => {
+it('platform listeners serve deployments without a listener in every workspace, and no others', async () => {
   const [one, other] = [await plane.newWorkspace(), await plane.newWorkspace()]
   const ids: string[] = []
   for (const { call } of [one, other]) ids.push((await call('POST', '/v2/deployments', makeImageBody())).body.id)
@@ -80,7 +80,7 @@ it('take up what names no listener, in every workspace, and nobody else sees it'
   expect(await platform.poll({ digest: computeDigest(generations) })).toMatchObject({ resync: false, changes: [] })
 })
 
-it('polls, reports and patches at once neither lock each other out nor lose a change', async () => {
+it('concurrent polls, reports and patches neither deadlock nor lose a change', async () => {
   const { organization_id } = await plane.newWorkspace()
   const wanted = { organization_id, compute_id: 'platform', compute_type: 'local' as const }
   const agent = await agentOf((await registerPlatformListener(plane.database, wanted)).listener_key, 'busy')

@@ -1,4 +1,4 @@
-// Real git, pushed over HTTP to a host on this machine that tells of it: revisions of the very commits, and previews that come and go.
+// Real git pushes over HTTP to a local git host with webhooks: revisions of the pushed commits, and previews.
 import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { createServer, type Server } from 'node:http'
@@ -101,7 +101,7 @@ afterAll(async () => {
   fs.rmSync(root, { recursive: true, force: true, maxRetries: 9 })
 })
 
-test('a push over HTTP makes a revision of that commit, and a force-push of the one that it leads back to', async () => {
+test('a push creates a revision of its commit, and a force-push one of the commit that it resets to', async () => {
   const first = await commit('First')
   await git('push', '-q', 'origin', 'HEAD:main')
   await soon(async () => expect((await revisions())[0].commit).toEqual({ sha: first, message: 'First', author: 'Ada' }))
@@ -118,7 +118,7 @@ test('a push over HTTP makes a revision of that commit, and a force-push of the 
   expect(new Set(githost.delivered)).toEqual(new Set([202]))
 })
 
-test('a tag and another branch make none, a branch that is deleted is told, and made again it deploys', async () => {
+test('tags and other branches create none, a deleted branch is reported, and a recreated one deploys', async () => {
   const before = (await revisions()).length
   await git('tag', 'v1')
   await git('push', '-q', 'origin', 'v1', 'HEAD:other')
@@ -135,7 +135,7 @@ test('a tag and another branch make none, a branch that is deleted is told, and 
   expect((await revisions())[0].commit.sha).toBe(sha)
 })
 
-test('a branch that is asked to be pulled gets a preview with its address, which follows it and goes with it', async () => {
+test('a pull request gets a preview with an address, which follows its head and ends with it', async () => {
   await call('PUT', `/v2/deployments/${id}/preview-policy`, { branches: ['feature/*'] })
   const sha = await commit('A feature')
   await git('push', '-q', 'origin', 'HEAD:feature/cart')

@@ -1,3 +1,4 @@
+// Row-level security, grants and logins on a real Postgres.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -19,25 +20,24 @@ let folder: string
 let postgres: Postgres
 let admin: pg.Client
 
-const at = (database: string) => Object.assign(new URL(postgres.url), { pathname: `/${database}` }).toString()
-/** Also where the test is tried again. */
-async function fresh(database: string): Promise<void> {
+const urlOf = (database: string) => Object.assign(new URL(postgres.url), { pathname: `/${database}` }).toString()
+async function createDatabase(database: string): Promise<void> {
   await admin.query(`drop database if exists ${database} with (force)`)
   await admin.query(`create database ${database}`)
 }
 
-async function connected<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
+async function withClient<T>(url: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = await connect(url)
   return work(client).finally(() => client.end())
 }
 
-const tables = (client: pg.Client) =>
+const listTables = (client: pg.Client) =>
   client.query(`select relname, relrowsecurity, relforcerowsecurity, pg_get_userbyid(relowner) as owner
     from pg_class where relnamespace = 'public'::regnamespace and relkind = 'r'`)
 const addresses = ({ app, system }: Logins) => ({ DATABASE_URL: app, DATABASE_SYSTEM_URL: system })
 
 beforeAll(async () => {
-  folder = await mkdtemp(join(tmpdir(), 'slipway-walls-'))
+  folder = await mkdtemp(join(tmpdir(), 'slipway-rls-'))
   postgres = await startPostgres({ dataDir: join(folder, 'data'), durable: false })
   admin = await connect(postgres.url)
 })
@@ -48,38 +48,38 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true, maxRetries: 9 })
 })
 
-describe('the second wall', () => {
+describe('row-level security', () => {
   beforeAll(async () => {
-    await fresh('walls')
-    await migrate(at('walls'), quiet)
-    const { app, close } = createHost({ PUBLIC_URL, SEALING_KEYS, DATABASE_URL: at('walls') }, quiet)
+    await createDatabase('rls')
+    await migrate(urlOf('rls'), quiet)
+    const { app, close } = createHost({ PUBLIC_URL, SEALING_KEYS, DATABASE_URL: urlOf('rls') }, quiet)
     await bootstrap(app.database, { organization: 'Somebody', emails: ['a@example.com'] })
     await close()
   })
 
-  it('stands on every table, forced, and the app’s role owns none', async () => {
-    const { rows } = await connected(at('walls'), tables)
+  it('is forced on every table, and the roles of requests own no table', async () => {
+    const { rows } = await withClient(urlOf('rls'), listTables)
     expect(rows.length).toBeGreaterThan(8)
     for (const row of rows) expect(row, row.relname).toMatchObject({ relrowsecurity: true, relforcerowsecurity: true })
     for (const row of rows) expect(['slipway_app', 'slipway_system']).not.toContain(row.owner)
   })
 
-  it('shows nothing but the built-in roles to who has not entered', async () => {
-    await connected(at('walls'), async client => {
-      const { rows } = await tables(client)
+  it('shows only the built-in roles before enter() has been called', async () => {
+    await withClient(urlOf('rls'), async client => {
+      const { rows } = await listTables(client)
       await client.query('set role slipway_app')
       for (const { relname } of rows) {
         const found = await client.query(`select * from ${relname}`).catch(error => error.code)
         if (relname === 'roles')
           expect(found.rows.every((row: { organization_id: null }) => row.organization_id === null)).toBe(true)
-        // Either no row, or not even the right to ask.
+        // Either no row, or no permission to select.
         else expect(found.rows ?? found, relname).toEqual(found.rows ? [] : '42501')
       }
     })
   })
 
-  it('lets the app append to the journal and never rewrite it', async () => {
-    await connected(at('walls'), async client => {
+  it('lets requests append to the journal and never rewrite it', async () => {
+    await withClient(urlOf('rls'), async client => {
       await client.query('set role slipway_app')
       for (const statement of [
         'update events set type = type',
@@ -92,17 +92,17 @@ describe('the second wall', () => {
     })
   })
 
-  it('keeps enter() from the app’s own role, and its helpers from everyone else', async () => {
-    await connected(at('walls'), async client => {
+  it('keeps enter() from slipway_app, and security definer functions from public', async () => {
+    await withClient(urlOf('rls'), async client => {
       expect(await callableByAll(client)).toEqual([])
       await client.query('set role slipway_app')
-      const enter = `select enter('', null, '', true, '', '0', false, null, null, null)`
+      const enter = `select enter('', null, '', true, '', '0', false, null, null)`
       await expect(client.query(enter)).rejects.toMatchObject({ code: '42501' })
     })
   })
 })
 
-/** Functions that see every tenant, and that every role may call. */
+/** Security definer functions that every role may call. */
 const callableByAll = async (client: pg.Client) => {
   const { rows } = await client.query(`select oid::regprocedure::text as name from pg_proc
     where pronamespace = 'public'::regnamespace and prosecdef
@@ -117,14 +117,14 @@ const insertKey = (client: pg.Client, ...[organization, id, maker, listener]: (s
     [organization, id, maker ?? null, listener ?? null],
   )
 
-it('revokes a key that is being made deep in the tree of the key that is revoked', async () => {
+it('revoking a key also revokes a descendant that is being created at the same time', async () => {
   const organization = crypto.randomUUID()
   const [root, child, late] = [crypto.randomUUID(), crypto.randomUUID(), crypto.randomUUID()]
-  await connected(at('walls'), async making => {
+  await withClient(urlOf('rls'), async making => {
     await making.query(`insert into organizations (id, display_name) values ($1, 'Racing')`, [organization])
     await insertKey(making, organization, root)
     await insertKey(making, organization, child, root)
-    await connected(at('walls'), async revoking => {
+    await withClient(urlOf('rls'), async revoking => {
       await making.query('begin')
       await insertKey(making, organization, late, child)
       await revoking.query(
@@ -142,60 +142,74 @@ it('revokes a key that is being made deep in the tree of the key that is revoked
   })
 })
 
-describe('a table that requests add rows to', () => {
-  /** Why no quota of its own bounds it. */
+it('parses the host and the path of a custom URL, even one stored before URLs were normalized', async () => {
+  await withClient(urlOf('rls'), async client => {
+    for (const [url, host, path] of [
+      ['https://App.example.com:8443/pay/', 'app.example.com', '/pay'],
+      ['https://app.example.com', 'app.example.com', '/'],
+      ['/pay', null, '/pay'],
+    ]) {
+      const { rows } = await client.query('select custom_host($1) as host, custom_path($1) as path', [url])
+      expect(rows, String(url)).toEqual([{ host, path }])
+    }
+  })
+})
+
+describe('a table that requests insert into', () => {
+  /** What limits a table that has no quota. */
   const BOUNDED_OTHERWISE: Record<string, string> = {
     workspace_members: 'one for each member and workspace',
     projects: 'one for each deployment',
-    tag_keys: 'a hundred, in the write itself',
-    tag_values: 'a thousand for each key, in the write itself',
+    tag_keys: 'a hundred, checked by the insert',
+    tag_values: 'a thousand for each key, checked by the insert',
     revisions: 'EVENTS_PER_DAY',
     deployment_secrets: 'EVENTS_PER_DAY, and the size of a body',
     uploads: 'a hundred unused links, and UPLOADS_MAX_GIB',
     logs: 'two for each revision',
-    log_lines: 'so many bytes for each log',
-    oauth_reservations: 'they end by themselves, at the rate of requests',
-    oauth_flows: 'they end by themselves, at the rate of requests',
-    oauth_tokens: 'each takes a person who consents',
+    log_lines: 'a limit of bytes for each log',
+    oauth_reservations: 'they expire, and the request rate is limited',
+    oauth_flows: 'they expire, and the request rate is limited',
+    oauth_tokens: 'each takes the consent of a person',
     deployment_heads: 'one for each deployment',
     preview_policies: 'one for each deployment',
     previews: 'one for each pull request',
-    preview_hooks: 'they end by themselves',
+    preview_hooks: 'they expire',
     integration_listings: 'one for each integration',
-    integration_installs: 'they end by themselves, at the rate of requests',
+    integration_installs: 'they expire, and the request rate is limited',
     journals: 'one for each workspace',
     events: 'EVENTS_PER_DAY, for 400 days',
-    idempotency_keys: 'for a day, at the rate of requests',
+    idempotency_keys: 'kept for a day, and the request rate is limited',
   }
 
   it('has a limit', async () => {
-    await fresh('quotas')
-    await migrate(at('quotas'), quiet)
-    const { rows } = await connected(at('quotas'), client =>
+    await createDatabase('quotas')
+    await migrate(urlOf('quotas'), quiet)
+    const { rows } = await withClient(urlOf('quotas'), client =>
       client.query(`select c.relname as name from pg_class c
-        where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and has_table_privilege('slipway_app', c.oid, 'insert')
+        where c.relnamespace = 'public'::regnamespace and c.relkind = 'r'
+          and has_table_privilege('slipway_app', c.oid, 'insert')
           and not exists (select from pg_trigger t where t.tgrelid = c.oid and t.tgname = 'within_quota')`),
     )
     expect(rows.map(row => row.name).sort()).toEqual(Object.keys(BOUNDED_OTHERWISE).sort())
   })
 })
 
-describe('the logins', () => {
+describe('the database logins', () => {
   const logins = {} as Logins
   beforeAll(async () => {
-    await fresh('logins')
-    await migrate(at('logins'), quiet)
-    Object.assign(logins, await createLogins(at('logins')))
+    await createDatabase('logins')
+    await migrate(urlOf('logins'), quiet)
+    Object.assign(logins, await createLogins(urlOf('logins')))
     const { app, close } = createHost({ PUBLIC_URL, SEALING_KEYS, ...addresses(logins) }, quiet)
     await bootstrap(app.database, { organization: 'Somebody' })
     await close()
   })
 
-  const refusals = async (url: string, statements: string[]) =>
-    connected(url, async client => {
+  const errorCodes = async (url: string, statements: string[]) =>
+    withClient(url, async client => {
       const codes: Record<string, unknown> = {}
-      for (const one of statements)
-        codes[one] = await client.query(one).then(
+      for (const statement of statements)
+        codes[statement] = await client.query(statement).then(
           () => 'done',
           error => error.code,
         )
@@ -206,19 +220,19 @@ describe('the logins', () => {
     ...roles.map(role => `set session authorization ${role}`),
   ]
 
-  it('of the app becomes the two roles of callers and nobody else, and does nothing by itself', async () => {
+  it('the app login can become slipway_app and slipway_agent only, and can do nothing as itself', async () => {
     const owner = new URL(postgres.url).username
-    const names = await connected(at('logins'), async client => ({
-      tables: (await tables(client)).rows.map(row => row.relname as string),
+    const names = await withClient(urlOf('logins'), async client => ({
+      tables: (await listTables(client)).rows.map(row => row.relname as string),
       functions: (
         await client.query(`select p.oid::regprocedure::text as name from pg_proc p
           where pronamespace = 'public'::regnamespace and prosecdef and prorettype <> 'trigger'::regtype`)
       ).rows.map(row => row.name as string),
     }))
     const entries = /^(enter|become_listener|count_requests?)\(/
-    const called = (name: string) =>
-      `select ${name.replace(/\((.*)\)$/, (_, types) => `(${types ? types.split(/, ?/).map((type: string) => `null::${type}`) : ''})`)}`
-    expect(names.functions.filter(name => entries.test(name))).toHaveLength(5)
+    const nulls = (types: string) => (types ? types.split(/, ?/).map(type => `null::${type}`) : '')
+    const called = (name: string) => `select ${name.replace(/\((.*)\)$/, (_, types) => `(${nulls(types)})`)}`
+    expect(names.functions.filter(name => entries.test(name))).toHaveLength(4)
     const statements = [
       ...become('slipway_system', owner, new URL(logins.system).username),
       ...names.tables.map(table => `select from "${table}"`),
@@ -233,11 +247,11 @@ describe('the logins', () => {
       `copy (select 1) to program 'true'`,
       `alter role current_user superuser`,
     ]
-    const codes = await refusals(logins.app, statements)
+    const codes = await errorCodes(logins.app, statements)
     for (const [statement, code] of Object.entries(codes)) expect([statement, code]).toEqual([statement, '42501'])
-    // Nothing is shown to either role before somebody has entered, and a role does not lead to another.
+    // Neither role sees a row before enter(), and neither can become slipway_system.
     for (const role of ['slipway_app', 'slipway_agent'])
-      await connected(logins.app, async client => {
+      await withClient(logins.app, async client => {
         await client.query(`set role ${role}`)
         await expect(client.query('set role slipway_system')).rejects.toMatchObject({ code: '42501' })
         for (const table of names.tables.filter(name => name !== 'roles')) {
@@ -247,15 +261,15 @@ describe('the logins', () => {
       })
   })
 
-  it('of scheduled work becomes slipway_system, and neither the owner nor a superuser', async () => {
+  it('the system login can become slipway_system, but neither the owner nor a superuser', async () => {
     const owner = new URL(postgres.url).username
-    expect(await refusals(logins.system, ['set role slipway_system'])).toEqual({ 'set role slipway_system': 'done' })
+    expect(await errorCodes(logins.system, ['set role slipway_system'])).toEqual({ 'set role slipway_system': 'done' })
     const statements = [...become(owner), 'drop table events', 'create role somebody', 'select from events']
-    for (const [statement, code] of Object.entries(await refusals(logins.system, statements)))
+    for (const [statement, code] of Object.entries(await errorCodes(logins.system, statements)))
       expect([statement, code]).toEqual([statement, '42501'])
   })
 
-  it('are enough for the operator’s commands and for the server', async () => {
+  it('the two logins are enough for the operator’s commands and for the server', async () => {
     for (const url of Object.values(logins)) {
       const { database, via, close } = openDatabase({ url }, { poolSize: 1 })
       await requireReady(connectDatabase({ database }, via)).finally(close)
@@ -268,9 +282,9 @@ describe('the logins', () => {
     await stop()
   })
 
-  it('are refused at the start where each stands in the place of the other, or one is missing', async () => {
+  it('the server refuses to start with swapped or missing logins', async () => {
     const { app, system } = logins
-    const refusalOf = async (addresses: { url: string; systemUrl?: string }) => {
+    const startError = async (addresses: { url: string; systemUrl?: string }) => {
       const { database, via, close } = openDatabase(addresses, { poolSize: 1 })
       const connected = connectDatabase({ database }, via)
       const name = addresses.systemUrl ? 'DATABASE_SYSTEM_URL' : 'DATABASE_URL'
@@ -284,50 +298,51 @@ describe('the logins', () => {
         await close()
       }
     }
-    const stranger = Object.assign(new URL(system), { password: 'hunter2' }).href
-    expect(await refusalOf({ url: app, systemUrl: system })).toBeUndefined()
-    expect(await refusalOf({ url: at('logins') })).toBeUndefined()
-    expect(await refusalOf({ url: system, systemUrl: app })).toMatch(
+    const wrongPassword = Object.assign(new URL(system), { password: 'hunter2' }).href
+    expect(await startError({ url: app, systemUrl: system })).toBeUndefined()
+    expect(await startError({ url: urlOf('logins') })).toBeUndefined()
+    expect(await startError({ url: system, systemUrl: app })).toMatch(
       /^The login of DATABASE_URL cannot become slipway_app\. /,
     )
-    expect(await refusalOf({ url: app })).toBe(
-      'The login of DATABASE_URL cannot become slipway_system. Set DATABASE_SYSTEM_URL to the address that `npm run db:logins` prints.',
+    expect(await startError({ url: app })).toBe(
+      'The login of DATABASE_URL cannot become slipway_system. ' +
+        'Set DATABASE_SYSTEM_URL to the address that `npm run db:logins` prints.',
     )
-    expect(await refusalOf({ url: app, systemUrl: stranger })).toMatch(
-      /^DATABASE_SYSTEM_URL leads to no database that answers: password authentication failed/,
+    expect(await startError({ url: app, systemUrl: wrongPassword })).toMatch(
+      /^The database of DATABASE_SYSTEM_URL does not answer: password authentication failed/,
     )
   })
 
-  it('are made by the owner', async () => {
+  it('only the owner creates the logins', async () => {
     await expect(createLogins(logins.system)).rejects.toThrow('Set DATABASE_OWNER_URL')
   })
 
-  it('get new passwords when they are made again', async () => {
-    const again = await createLogins(at('logins'))
+  it('creating the logins again changes their passwords', async () => {
+    const renewed = await createLogins(urlOf('logins'))
     await expect(connect(logins.app)).rejects.toMatchObject({ code: '28P01' })
-    expect(await refusals(again.app, ['select 1'])).toEqual({ 'select 1': 'done' })
-    Object.assign(logins, again)
+    expect(await errorCodes(renewed.app, ['select 1'])).toEqual({ 'select 1': 'done' })
+    Object.assign(logins, renewed)
   })
 
-  it('that may become slipway_system are said to be too strong for requests, in one line', async () => {
-    const told: string[] = []
-    for (const env of [{ DATABASE_URL: at('logins') }, addresses(logins)]) {
+  it('a login that can become slipway_system gets one warning at the start', async () => {
+    const notices: string[] = []
+    for (const env of [{ DATABASE_URL: urlOf('logins') }, addresses(logins)]) {
       const { close } = createHost(
         { PUBLIC_URL, SEALING_KEYS, ...env },
-        { log: line => void told.push(String(line.notice)) },
+        { log: line => void notices.push(String(line.notice)) },
       )
       await close()
     }
-    expect(told).toEqual([expect.stringContaining('DATABASE_SYSTEM_URL')])
+    expect(notices).toEqual([expect.stringContaining('DATABASE_SYSTEM_URL')])
   })
 })
 
-describe('an owner that is no superuser', () => {
-  it('migrates, serves and is confined like any other', async () => {
-    // A server of its own: roles are a server's, and here the plain owner is who makes them.
+describe('a database owner without superuser rights', () => {
+  it('migrates and serves, with the same row-level security', async () => {
+    // Roles belong to the server, and here the plain owner creates them: so it needs its own server.
     const server = await startPostgres({ dataDir: await mkdtemp(join(folder, 'plain-')), durable: false })
     onTestFinished(server.stop)
-    await connected(server.url, async client => {
+    await withClient(server.url, async client => {
       await client.query(`create role plain login createrole password 'pw'`)
       await client.query('create database plain owner plain')
     })
@@ -340,151 +355,25 @@ describe('an owner that is no superuser', () => {
     const roles = (await (await call('/orgs/current/roles')).json()) as { resources: unknown[] }
     expect(roles.resources).toHaveLength(5)
     expect((await call('/readyz')).status).toBe(200)
-    // Cascades pass the walls for such an owner too.
+    // Cascading deletes pass row-level security for such an owner too.
     const owner = await bootstrap(app.database, { organization: 'Plain', scope: 'organization' })
     const headers = { 'X-Api-Key': owner.api_key }
     const path = `http://x/workspaces/${owner.tenant_id}`
     expect((await app.fetch(new Request(path, { method: 'DELETE', headers }))).status).toBe(204)
     expect((await call('/orgs/current/roles')).status).toBe(401)
     await close()
-    const { rows } = await connected(url, client => client.query('select * from api_keys'))
+    const { rows } = await withClient(url, client => client.query('select * from api_keys'))
     expect(rows).toEqual([])
-    expect(await connected(url, callableByAll)).toEqual([])
+    expect(await withClient(url, callableByAll)).toEqual([])
   })
 })
 
-describe('the migrations', () => {
-  it('backfill the permissions of roles and of narrowed keys', async () => {
-    await fresh('backfill')
-    await migrate(at('backfill'), { ...quiet, to: 2 })
-    await connected(at('backfill'), async client => {
-      await client.query(
-        `insert into organizations (id, display_name) values ('11111111-1111-4111-8111-111111111111', 'Old')`,
-      )
-      await client.query(`insert into roles (organization_id, scope, display_name, permissions) values
-        ('11111111-1111-4111-8111-111111111111', 'workspace', 'Keeper', '{projects:read,projects:update-retention}'),
-        ('11111111-1111-4111-8111-111111111111', 'workspace', 'Manager', '{workspaces:manage-members}'),
-        ('11111111-1111-4111-8111-111111111111', 'workspace', 'Reader', '{projects:read}')`)
-      await client.query(`insert into api_keys (organization_id, description, hint, key_hash, role_id, permissions)
-        select organization_id, 'old', 'slw_', 'none', id, '{projects:update-retention}' from roles where display_name = 'Keeper'`)
-    })
-    await migrate(at('backfill'), quiet)
-    await connected(at('backfill'), async client => {
-      const role = async (name: string) =>
-        (await client.query('select permissions from roles where display_name = $1', [name])).rows[0].permissions
-      const both = ['projects:increase-trace-tier', 'projects:decrease-trace-tier']
-      expect(await role('Keeper')).toEqual(['projects:read', ...both])
-      expect(await role('Manager')).toEqual(['workspaces:manage-members', 'fleet-admin:read'])
-      expect(await role('Reader')).toEqual(['projects:read'])
-      expect(await role('Admin')).toEqual(expect.arrayContaining([...both, 'fleet-admin:read']))
-      const { rows } = await client.query('select permissions from api_keys')
-      expect(rows).toEqual([{ permissions: both }])
-    })
-  })
-
-  it('keep people connected when more endpoints join the binding of what they granted', async () => {
-    await fresh('bindings')
-    await migrate(at('bindings'), { ...quiet, to: 18 })
-    const id = '11111111-1111-4111-8111-111111111111'
-    await connected(at('bindings'), async client => {
-      await client.query(`insert into organizations (id, display_name) values ('${id}', 'Old')`)
-      await client.query(`insert into workspaces (id, organization_id, display_name) values ('${id}', '${id}', 'Old')`)
-      await client.query(`insert into roles (organization_id, scope, display_name, permissions) values
-        ('${id}', 'organization', 'Keeper', '{organization:update}'), ('${id}', 'workspace', 'Worker', '{deployments:update}')`)
-      await client.query(`insert into oauth_providers (id, organization_id, provider_id, name, client_id, client_secret, auth_url, token_url,
-          uses_pkce, token_endpoint_auth_method, registration, redirect_uri)
-        values ('${id}', '${id}', 'p', 'P', 'c', 'sealed', 'https://a.example/a', 'https://a.example/t', true, 'none', 'given', 'r')`)
-      await client.query(`insert into oauth_tokens (organization_id, tenant_id, provider_id, user_id, scopes, access_token, token_type, bound_to)
-        select '${id}', '${id}', p.id, user_id, '{}', 'sealed', 'Bearer', case user_id when 'ada' then oauth_binding(p) else 'older' end
-        from oauth_providers p, unnest(array['ada', 'bob']) user_id`)
-    })
-    await migrate(at('bindings'), quiet)
-    await connected(at('bindings'), async client => {
-      const { rows } =
-        await client.query(`select user_id, bound_to = oauth_binding(p) as bound, client_secret_urls, made_by_workspace
-        from oauth_tokens t join oauth_providers p on p.id = t.provider_id order by user_id`)
-      const provider = { client_secret_urls: ['https://a.example/t'], made_by_workspace: null }
-      expect(rows).toEqual([
-        { user_id: 'ada', bound: true, ...provider },
-        { user_id: 'bob', bound: false, ...provider },
-      ])
-      const { rows: holders } = await client.query(
-        `select display_name from roles where 'organization:manage-providers' = any(permissions) order by 1`,
-      )
-      expect(holders.map(({ display_name }) => display_name)).toEqual(['Keeper', 'Organization Admin'])
-    })
-  })
-
-  it('give each host of old custom URLs one owner, unproved, and tell agents anew', async () => {
-    await fresh('hosts')
-    await migrate(at('hosts'), { ...quiet, to: 18 })
-    const [old, young] = ['11111111-1111-4111-8111-111111111111', '22222222-2222-4222-8222-222222222222']
-    await connected(at('hosts'), async client => {
-      for (const [i, id] of [old, young].entries()) {
-        await client.query(`insert into organizations (id, display_name) values ('${id}', 'Some')`)
-        await client.query(
-          `insert into workspaces (id, organization_id, display_name) values ('${id}', '${id}', 'Some')`,
-        )
-        for (const url of ['https://App.example.com:8443/pay/', 'https://App.example.com:8443/pay/', '/pay', null])
-          await client.query(
-            `insert into deployments (organization_id, tenant_id, name, source, deployment_type, status, source_config,
-              source_revision_config, secrets, created_at)
-            values ($1, $1, gen_random_uuid()::text, 'external_container', 'prod', 'READY', $2, '{}', '[]', now() - $3::interval)`,
-            [id, JSON.stringify(url === null ? {} : { custom_url: url }), `${2 - i} days`],
-          )
-      }
-    })
-    await migrate(at('hosts'), quiet)
-    await connected(at('hosts'), async client => {
-      const hosts = await client.query('select host, tenant_id, verified_at from custom_hosts')
-      expect(hosts.rows).toEqual([{ host: 'app.example.com', tenant_id: old, verified_at: null }])
-      const { rows } = await client.query(
-        `select source_config ->> 'custom_url' as url, custom_host, custom_path, generation from deployments
-        where tenant_id = '${young}' order by url`,
-      )
-      const claimed = { custom_host: 'app.example.com', custom_path: '/pay', generation: 2 }
-      expect(rows).toEqual([
-        { url: '/pay', custom_host: null, custom_path: '/pay', generation: 2 },
-        { url: 'https://App.example.com:8443/pay/', ...claimed },
-        { url: 'https://App.example.com:8443/pay/', ...claimed },
-        { url: null, custom_host: null, custom_path: null, generation: 1 },
-      ])
-    })
-  })
-
-  it('give keys that are there already the budget of the key that they come from', async () => {
-    await fresh('budgets')
-    await migrate(at('budgets'), { ...quiet, to: 18 })
-    const organization = '11111111-1111-4111-8111-111111111111'
-    const idOf = (n: number) => `22222222-2222-4222-8222-22222222222${n}`
-    const listener = '33333333-3333-4333-8333-333333333333'
-    // A root, what it made, what that made, an agent's key, and one whose maker is gone.
-    const keys: [number, number | null, string | null][] = [
-      [3, 2, null],
-      [2, 1, null],
-      [1, null, null],
-      [4, 2, listener],
-      [5, 9, null],
-    ]
-    await connected(at('budgets'), async client => {
-      await client.query(`insert into organizations (id, display_name) values ('${organization}', 'Old')`)
-      await client.query(`insert into listeners (id, organization_id, compute_type, compute_id, compute_config)
-        values ('${listener}', '${organization}', 'local', 'here', '{"k8s_namespaces": []}')`)
-      for (const [id, maker, of] of keys)
-        await insertKey(client, organization, idOf(id), maker === null ? null : idOf(maker), of)
-    })
-    await migrate(at('budgets'), quiet)
-    await connected(at('budgets'), async client => {
-      const { rows } = await client.query('select budget_id from api_keys order by id')
-      expect(rows.map(row => row.budget_id)).toEqual([idOf(1), idOf(1), idOf(1), listener, idOf(5)])
-    })
-  })
-
-  it('leave a database that they have not reached unready, and say so', async () => {
-    await fresh('behind')
+describe('a database that is not fully migrated', () => {
+  it('is reported as not ready', async () => {
+    await createDatabase('behind')
     for (const to of [undefined, 2]) {
-      if (to) await migrate(at('behind'), { ...quiet, to })
-      const { app, close } = createHost({ PUBLIC_URL, SEALING_KEYS, DATABASE_URL: at('behind') }, quiet)
+      if (to) await migrate(urlOf('behind'), { ...quiet, to })
+      const { app, close } = createHost({ PUBLIC_URL, SEALING_KEYS, DATABASE_URL: urlOf('behind') }, quiet)
       const reply = await app.fetch(new Request('http://x/readyz'))
       expect([reply.status, ((await reply.json()) as { code: string }).code]).toEqual([503, 'not_ready'])
       await close()

@@ -1,4 +1,4 @@
-// Archives in an S3-compatible store, over HTTP: parts, their end and their abandonment, what passes and what does not.
+// Archives in an S3-compatible store, over HTTP: multipart uploads, retries and failures.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -60,7 +60,7 @@ const during = async (work: () => Promise<unknown>) => {
 const [BEGIN, PART, END, ABORT] = ['POST uploads', 'PUT partNumber uploadId', 'POST uploadId', 'DELETE uploadId']
 
 describe('an archive', () => {
-  it('goes in parts, and comes back as it was', async () => {
+  it('is uploaded in parts, and read back unchanged', async () => {
     const all = pieces(17)
     const { outcome, heard } = await during(() => storage().put('t/1.tar.gz', streamOf(all)))
     expect(outcome).toBe(undefined)
@@ -68,7 +68,7 @@ describe('an archive', () => {
     expect(Buffer.compare((await read('t/1.tar.gz'))!, Buffer.concat(all))).toBe(0)
   })
 
-  it('is read as it arrives', async () => {
+  it('is streamed while it is read', async () => {
     await storage().put('t/2.tar.gz', streamOf(pieces(9)))
     const reader = (await storage().get('t/2.tar.gz'))!.getReader()
     const { value } = await reader.read()
@@ -76,11 +76,11 @@ describe('an archive', () => {
     await reader.cancel()
   })
 
-  it('that is not there is null', async () => {
+  it('that does not exist is null', async () => {
     expect(await read('t/none.tar.gz')).toBe(null)
   })
 
-  it('is removed among many, and twice does no harm', async () => {
+  it('can be removed with many others, and twice', async () => {
     const paths = Array.from({ length: 12 }, (_, i) => `t/many-${i}.tar.gz`)
     for (const path of paths) await storage().put(path, streamOf([new Uint8Array(10).fill(1)]))
     await storage().remove(paths.slice(1))
@@ -90,7 +90,7 @@ describe('an archive', () => {
     )
   })
 
-  it('that breaks off leaves neither an object nor its parts', async () => {
+  it('whose upload breaks off leaves neither an object nor parts', async () => {
     const cut = new Error('cut')
     const breaking = streamOf(pieces(9), out => out.error(cut))
     const { outcome, heard, left } = await during(() => storage().put('t/cut.tar.gz', breaking))
@@ -118,7 +118,7 @@ describe('a store that fails', () => {
   it.each([
     ['is busy', busy],
     ['hangs up', hangUp],
-  ])('for a moment gets the part again: it %s', async (_, how) => {
+  ])('for a moment gets the part again: the store %s', async (_, how) => {
     failing(PART, 2, how)
     const all = pieces(9)
     const { outcome, heard } = await during(() => storage().put('t/again.tar.gz', streamOf(all)))
@@ -132,7 +132,7 @@ describe('a store that fails', () => {
     ['the beginning', BEGIN, busy, [BEGIN, BEGIN, BEGIN]],
     ['the beginning, unanswered', BEGIN, hangUp, [BEGIN]],
     ['the end, unanswered', END, hangUp, [BEGIN, PART, END, ABORT]],
-  ])('for longer is given up, and nothing is left: %s', async (_, kind, how, expected) => {
+  ])('for longer fails the upload, which leaves no parts: %s', async (_, kind, how, expected) => {
     failing(kind, 3, how)
     const { outcome, heard, left } = await during(() => storage().put('t/lost.tar.gz', streamOf(pieces(1))))
     expect(outcome).toBeInstanceOf(Error)
@@ -140,7 +140,7 @@ describe('a store that fails', () => {
     expect([await read('t/lost.tar.gz'), left]).toEqual([null, []])
   })
 
-  it('after it began a good answer has failed all the same', async () => {
+  it('within a response of status 200 fails the upload', async () => {
     failing(END, 1, (request, response) => {
       refuseRequest(request, response, 200, 'InternalError')
       return true
@@ -150,7 +150,7 @@ describe('a store that fails', () => {
     expect(heard.at(-1)).toBe(ABORT)
   })
 
-  it('to end an upload still tells why it was to be ended', async () => {
+  it('to abort an upload leaves the original error visible', async () => {
     failing(ABORT, 3, busy)
     const cut = new Error('cut')
     expect(
@@ -165,13 +165,13 @@ describe('a store that fails', () => {
     ).toBe(cut)
   })
 
-  it('to remove says so, so that it is tried again', async () => {
+  it('to remove an object returns an error, so removal is retried', async () => {
     failing('DELETE', 3, busy)
     const { outcome } = await during(() => storage().remove(['t/x.tar.gz']))
     expect(outcome!.message).toContain('SlowDown')
   })
 
-  it('sends us elsewhere is not followed', async () => {
+  it('with a redirect is not followed', async () => {
     let followed = false
     s3.interfere((request, response) => {
       if (request.url === '/elsewhere') followed = true
@@ -183,19 +183,19 @@ describe('a store that fails', () => {
   })
 })
 
-describe('what is wrong with the settings', () => {
+describe('wrong settings', () => {
   it.each([
     ['UPLOADS_S3_SECRET_ACCESS_KEY', 'another', 'SignatureDoesNotMatch'],
     ['UPLOADS_S3_ACCESS_KEY_ID', 'nobody', 'SignatureDoesNotMatch'],
     ['UPLOADS_S3_BUCKET', 'another-bucket', 'NoSuchBucket'],
-  ])('%s=%s is told in the store’s own code, and nothing more', async (name, value, code) => {
+  ])('%s=%s give an error with the store’s own code, and nothing more', async (name, value, code) => {
     const { outcome, heard } = await during(() => storage({ [name]: value }).put('t/1', streamOf(pieces(1))))
     expect(outcome!.message).toContain(code)
     expect(outcome!.stack).not.toMatch(/hunter2|another/)
     expect(heard).toEqual([BEGIN])
   })
 
-  it('a store that is not there is told with its reason', async () => {
+  it('with an unreachable store give an error with the reason', async () => {
     const nowhere = { UPLOADS_S3_ENDPOINT: 'http://127.0.0.1:9' }
     const { outcome } = await during(() => storage(nowhere).put('t/1', streamOf(pieces(1))))
     expect(outcome!.message).toMatch(/ECONNREFUSED|bad port/)

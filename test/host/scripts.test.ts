@@ -1,4 +1,4 @@
-// Runs the shipping scripts for real, with stand-ins on PATH for the foreign programs that need an account.
+// Runs the deployment scripts, with fakes on PATH for the programs that need an account.
 import { spawnSync } from 'node:child_process'
 import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -19,7 +19,8 @@ const after = flag => argv[argv.indexOf(flag) + 1]
 const stdin = argv[0] === 'gh' && /@-|--body-file -/.test(line) ? fs.readFileSync(0, 'utf8') : ''
 const file = argv.includes('--secrets-file') ? after('--secrets-file') : undefined
 const secrets = file && { path: file, mode: fs.statSync(file).mode & 0o777, text: fs.readFileSync(file, 'utf8') }
-fs.appendFileSync(HERE + '/calls', JSON.stringify({ argv, line, stdin, secrets, databaseUrl: process.env.DATABASE_OWNER_URL }) + '\\n')
+const databaseUrl = process.env.DATABASE_OWNER_URL
+fs.appendFileSync(HERE + '/calls', JSON.stringify({ argv, line, stdin, secrets, databaseUrl }) + '\\n')
 
 const state = JSON.parse(fs.readFileSync(HERE + '/state', 'utf8'))
 const end = (code, out = '', error = '') => {
@@ -29,7 +30,11 @@ const end = (code, out = '', error = '') => {
   process.exit(code)
 }
 if (FAIL && line.includes(FAIL)) end(1, '', 'ERROR: refused')
-if (line.includes('db:logins')) end(0, 'DATABASE_URL=postgresql://app:hunter2@x.test\\nDATABASE_SYSTEM_URL=postgresql://system:hunter2@x.test\\n')
+if (line.includes('db:logins')) end(
+  0,
+  'DATABASE_URL=postgresql://app:hunter2@x.test\\n' +
+    'DATABASE_SYSTEM_URL=postgresql://system:hunter2@x.test\\n',
+)
 const [verb, name] = [argv[4], argv[5]]
 const missing = () => end(1, '', 'ERROR: Branch ' + name + ' not found.\\nAvailable branches: main')
 if (line.includes('neonctl') && verb === 'create') {
@@ -43,11 +48,13 @@ if (line.includes('neonctl') && verb === 'create') {
   if (verb === 'delete' && state.overtaken) missing()
   if (argv[3] === 'connection-string') end(0, 'postgresql://owner:hunter2@' + wanted + '.neon.test/app?x="\\\\$y"\\n')
 } else if (line.includes('wrangler r2 bucket create')) {
-  if (state.buckets.includes(argv[5])) end(1, '', 'The bucket you tried to create already exists, and you own it. [code: 10004]')
+  const exists = 'The bucket you tried to create already exists, and you own it. [code: 10004]'
+  if (state.buckets.includes(argv[5])) end(1, '', exists)
   state.buckets.push(argv[5])
 } else if (line.includes('wrangler versions upload')) {
   const url = 'https://' + after('--preview-alias') + '-${worker}.acme.workers.dev'
-  const entries = [{ type: 'wrangler-session' }, { type: 'version-upload', preview_url: 'https://1a2b3c4d.test', preview_alias_url: url }]
+  const upload = { type: 'version-upload', preview_url: 'https://1a2b3c4d.test', preview_alias_url: url }
+  const entries = [{ type: 'wrangler-session' }, upload]
   if (state.noPreviews) delete entries[1].preview_alias_url
   fs.appendFileSync(process.env.WRANGLER_OUTPUT_FILE_PATH, entries.map(e => JSON.stringify(e) + '\\n').join(''))
 } else if (line.startsWith('gh pr view')) {
@@ -154,11 +161,11 @@ describe('a branch name becomes an alias', () => {
     expect(existsSync(join(here, 'pwned'))).toBe(false)
   })
 
-  it('uses the whole label, and no more', () => {
+  it('uses the full length of a DNS label, and no more', () => {
     expect(`${aliasOf('x'.repeat(250))}-${worker}`.length).toBe(63)
   })
 
-  it('tells apart names that look alike once cut or cleaned', () => {
+  it('gives different aliases to names that are equal once cut or cleaned', () => {
     const branches = ['feature/a', 'feature-a', 'Feature/a', 'feature/ä', `${'x'.repeat(200)}1`, `${'x'.repeat(200)}2`]
     expect(new Set(branches.map(aliasOf)).size).toBe(branches.length)
   })
@@ -175,7 +182,7 @@ describe('preview.sh up', () => {
     'versions upload',
   ]
 
-  it('makes the database, migrates it, uploads, and writes the address once', () => {
+  it('creates the database, migrates it, uploads the Worker, and prints the address once', () => {
     const { status, stdout, calls } = preview('up', 'topic', '7')
     expect(status).toBe(0)
     expect(deeds(calls)).toEqual([...steps, 'gh pr view', 'gh pr comment'])
@@ -184,7 +191,7 @@ describe('preview.sh up', () => {
     expect(state().comments).toEqual([expect.stringContaining(url)])
   })
 
-  it('gives the version its own logins of the database that was migrated, in a file for this user only, gone afterwards', () => {
+  it('passes the logins of the migrated database in a private file, and removes the file', () => {
     const { calls } = preview('up', 'topic')
     const migrated = calls.find(({ line }) => line === 'npm run db:migrate')!.databaseUrl
     const { secrets } = calls.find(call => call.secrets)!
@@ -199,7 +206,7 @@ describe('preview.sh up', () => {
     expect(existsSync(secrets!.path)).toBe(false)
   })
 
-  it('uses the database again the second time, and edits its comment', () => {
+  it('reuses the database the second time, and edits its comment', () => {
     preview('up', 'topic', '7')
     const { status, calls } = preview('up', 'topic', '7')
     expect(status).toBe(0)
@@ -214,7 +221,7 @@ describe('preview.sh up', () => {
     expect(deeds(calls)).toEqual(steps)
   })
 
-  it('branches from, and connects as, what the settings say', () => {
+  it('uses the parent branch and the role of the settings', () => {
     const { calls } = run('preview.sh', ['up', 'topic'], {
       ...settings,
       NEON_PARENT: 'staging',
@@ -250,7 +257,7 @@ describe('preview.sh up', () => {
 })
 
 describe('preview.sh down', () => {
-  it('removes the database and says so in the comment that is there', () => {
+  it('removes the database and updates the existing comment', () => {
     preview('up', 'topic', '7')
     const [before] = state().comments
     const { status, calls } = preview('down', 'topic', '7')
@@ -262,14 +269,14 @@ describe('preview.sh down', () => {
     expect(state().comments[0]!.split('\n')[0]).toBe(before!.split('\n')[0])
   })
 
-  it('succeeds when all is gone, and adds no comment', () => {
+  it('succeeds when everything is gone, and adds no comment', () => {
     const { status, calls } = preview('down', 'topic', '7')
     expect(status).toBe(0)
     expect(deeds(calls)).toEqual(['branches get', 'gh pr view'])
     expect(state().comments).toEqual([])
   })
 
-  it('needs Neon alone when there is no pull request', () => {
+  it('needs only Neon’s settings without a pull request', () => {
     const { NEON_API_KEY, NEON_PROJECT_ID } = settings
     preview('up', 'topic')
     const { status, calls } = run('preview.sh', ['down', 'topic'], { NEON_API_KEY, NEON_PROJECT_ID })
@@ -297,7 +304,7 @@ describe('preview.sh down', () => {
 describe('deploy.sh', () => {
   const steps = ['bucket create', 'db:migrate', 'deploy']
 
-  it('makes the bucket, migrates, then deploys with its own secrets', () => {
+  it('creates the bucket, migrates, and deploys with production’s secrets', () => {
     const { status, calls } = run('deploy.sh', [], production)
     expect(status).toBe(0)
     expect(deeds(calls)).toEqual(steps)
@@ -311,7 +318,7 @@ describe('deploy.sh', () => {
     })
   })
 
-  it('is content with the bucket that is there', () => {
+  it('uses an existing bucket', () => {
     run('deploy.sh', [], production)
     const { status, calls, stdout, stderr } = run('deploy.sh', [], production)
     expect([status, stdout + stderr]).toEqual([0, ''])
@@ -342,7 +349,7 @@ describe('both scripts', () => {
 
   it.each(
     uses.flatMap(([script, args, needed]) => Object.keys(needed).map(name => [name, script, args, needed] as const)),
-  )('name the missing %s and do nothing: %s %j', (name, script, args, needed) => {
+  )('name the missing setting %s and do nothing: %s %j', (name, script, args, needed) => {
     for (const env of [
       { ...needed, [name]: '' },
       Object.fromEntries(Object.entries(needed).filter(([n]) => n !== name)),
@@ -375,7 +382,7 @@ describe('both scripts', () => {
     ['preview.sh', ['up', 'feature/Ünï/../$(x)', '7']],
     ['preview.sh', ['down', 'topic', '7']],
     ['deploy.sh', []],
-  ])('print in a dry run what they would do, and do nothing: %s %j', (script, args) => {
+  ])('print the commands in a dry run, and run none: %s %j', (script, args) => {
     if (args[0] === 'down') preview('up', args[1]!, args[2]!)
     const before = state()
     const named = { NEON_PROJECT_ID: 'NEON_PROJECT_ID' }
@@ -398,13 +405,13 @@ describe('both scripts', () => {
     ['preview.sh', ['--dry-run', 'up', 'topic', '7']],
     ['deploy.sh', []],
     ['deploy.sh', ['--dry-run']],
-  ])('show no secret, neither in their output nor in an argument: %s %j', (script, args) => {
+  ])('show no secret in their output or arguments: %s %j', (script, args) => {
     const { status, stdout, stderr, calls } = run(script, args, production)
     expect(status).toBe(0)
     expect(stdout + stderr + calls.map(({ line, stdin }) => line + stdin)).not.toContain('hunter2')
   })
 
-  it('hand the new addresses to GitHub to be masked, and show it nowhere else', () => {
+  it('have GitHub mask the new addresses, and show them nowhere else', () => {
     const { stdout } = run('preview.sh', ['up', 'topic'], { ...settings, GITHUB_ACTIONS: 'true' })
     expect(stdout.split('\n').filter(line => line.includes('hunter2'))).toEqual(
       ['owner', 'app', 'system'].map(login => expect.stringContaining(`::add-mask::postgresql://${login}:`)),

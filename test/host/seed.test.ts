@@ -1,4 +1,4 @@
-// Where agents of the installation serve, as under `npm run dev`, nothing that is made up becomes their work.
+// With a platform listener, as under `npm run dev`, its agent gets no seeded deployment.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -23,7 +23,7 @@ afterAll(async () => {
   await rm(folder, { recursive: true, force: true })
 })
 
-test('seeded deployments are of listeners without an agent', async () => {
+test('seeded deployments belong to listeners without an agent', async () => {
   const operator = startCommand('src/host/bootstrap.ts', ['--organization', 'Acme', '--platform-listener', 'here'], {
     PUBLIC_URL: 'http://slipway.test',
     DATABASE_URL: postgres.url,

@@ -1,4 +1,4 @@
-// TXT records, asked of a real DNS server on this machine.
+// TXT records from a real DNS server on this machine.
 import { afterAll, beforeAll, expect, it } from 'vitest'
 import { createTxtResolver, lookUpTxtRecords } from '../../src/kernel/txt-records.ts'
 import { startDnsServer } from '../support/dns-server.ts'
@@ -19,7 +19,7 @@ afterAll(() => server.close())
 const ask = (name: string) =>
   lookUpTxtRecords({ resolveTxt: createTxtResolver([server.address]) }, name).catch(error => error.code)
 
-it('come whole, however many strings a text is cut into', async () => {
+it('are joined from all their strings', async () => {
   expect((await ask('_slipway.app.example.com')).sort()).toEqual([long, 'v=spf1 -all'])
 })
 
@@ -32,7 +32,7 @@ it.each([
   expect(await ask(`_slipway.${host}.example.com`)).toEqual(outcome)
 })
 
-it('are waited for five seconds, whether a server or a resolver does not answer', async () => {
+it('are awaited for five seconds when a server or a resolver does not answer', async () => {
   const before = performance.now()
   const never = lookUpTxtRecords({ resolveTxt: () => new Promise<never>(() => {}) }, '_slipway.a.b').catch(
     ({ code }) => code,

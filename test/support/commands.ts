@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { createConnection } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { freePort } from '../../src/host/ports.ts'
+import { findFreePort } from '../../src/postgres/free-port.ts'
 
 export type Command = ReturnType<typeof startCommand>
 const ROOT = join(import.meta.dirname, '../..')
@@ -41,7 +41,7 @@ export function startCommand(file: string, args: string[] = [], env: Record<stri
 
 /** The demo server of the MCP SDK and its authorization server: their origins, once both listen. */
 export async function startDemoServer() {
-  const [port, auth] = [await freePort(), await freePort()]
+  const [port, auth] = [await findFreePort(), await findFreePort()]
   const file = 'node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js'
   const running = startCommand(file, ['--oauth'], { MCP_PORT: `${port}`, MCP_AUTH_PORT: `${auth}` })
   await running.until(async () => (await isListening(port)) && (await isListening(auth)))
@@ -50,7 +50,7 @@ export async function startDemoServer() {
 
 /** An MCP server that asks nobody who they are. */
 export async function startPublicMcpServer(): Promise<string> {
-  const port = await freePort()
+  const port = await findFreePort()
   const file = 'node_modules/@modelcontextprotocol/server-everything/dist/index.js'
   await startCommand(file, ['streamableHttp'], { PORT: `${port}` }).until(() => isListening(port))
   return `http://localhost:${port}/mcp`

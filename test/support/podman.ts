@@ -7,7 +7,7 @@ import { connect } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { freePort } from '../../src/host/ports.ts'
+import { findFreePort } from '../../src/postgres/free-port.ts'
 import { isListening, waitFor } from './commands.ts'
 
 const execute = promisify(execFile)
@@ -34,8 +34,8 @@ export type Podman = Awaited<ReturnType<typeof startPodman>>
 /** With a disk of so many megabytes, which takes root to make. */
 export async function startPodman(disk_mb?: number) {
   const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pods-'))
-  const registry = `127.0.0.1:${await freePort()}`
-  const spare = `127.0.0.1:${await freePort()}`
+  const registry = `127.0.0.1:${await findFreePort()}`
+  const spare = `127.0.0.1:${await findFreePort()}`
   const storage = { filesystem: { rootdirectory: join(root, 'registry') }, delete: { enabled: true } }
   const settings = { version: 0.1, log: { level: 'error' }, storage, http: { addr: registry } }
   fs.writeFileSync(join(root, 'registry.json'), JSON.stringify(settings))

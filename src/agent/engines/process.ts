@@ -1,7 +1,7 @@
 // The engine that runs applications as processes of this machine, behind a local router.
 import { dirname, join } from 'node:path'
+import { findFreePort } from '../../postgres/free-port.ts'
 import { measureMegabytes, readJson, removeRecursively, stampFolder, writeJson } from '../system/files.ts'
-import { findFreePort } from '../system/ports.ts'
 import { listProcesses, sumResidentMegabytes } from '../system/processes.ts'
 import { endRevisionProcesses } from '../system/tracked-process.ts'
 import {

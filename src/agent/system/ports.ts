@@ -1,23 +1,5 @@
-// Owns the choice of a port for an application on the loopback address.
-import { once } from 'node:events'
+// Finds the users whose processes listen on a port.
 import * as fs from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
-
-const recentPorts = new Set<number>()
-
-/** A port that nobody has right now, and that nobody was given a moment ago. */
-export async function findFreePort(): Promise<number> {
-  for (;;) {
-    const server = createServer().listen(0, '127.0.0.1')
-    await once(server, 'listening')
-    const { port } = server.address() as AddressInfo
-    await new Promise(closed => server.close(closed))
-    if (recentPorts.has(port)) continue
-    recentPorts.add(port)
-    setTimeout(() => recentPorts.delete(port), 10_000).unref()
-    return port
-  }
-}
 
 /** The users whose processes listen on a port of this machine. Linux only. */
 export function findPortUsers(port: number): number[] {

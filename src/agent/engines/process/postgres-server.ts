@@ -5,8 +5,8 @@ import * as fs from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import * as pg from '../../../postgres/data-folder.ts'
+import { findFreePort } from '../../../postgres/free-port.ts'
 import { listFolder, readJson, removeRecursively, writeJson } from '../../system/files.ts'
-import { findFreePort } from '../../system/ports.ts'
 
 export interface PostgresServer {
   /** What keeps it from being there at all, in a sentence; null when nothing is known to. */
@@ -93,7 +93,7 @@ export class EmbeddedServer implements PostgresServer {
 
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     const binaries = await pg.findBinaries(EXTERNAL_SERVER_HINT)
-    const way = await pg.findServerIdentity(binaries, folder, { guards: [[]], elsewhere: EXTERNAL_SERVER_HINT })
+    const way = await pg.findServerIdentity(binaries, folder, { wrappers: [[]], hint: EXTERNAL_SERVER_HINT })
     if (!pg.isInitialised(folder)) {
       // What an agent was killed over.
       for (const name of listFolder(dirname(folder)))

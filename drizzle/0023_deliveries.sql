@@ -1,1 +1,0 @@
-ALTER TABLE "githost_deliveries" ADD COLUMN "unfinished_attempts" integer DEFAULT 0 NOT NULL;
