@@ -25,10 +25,13 @@ import {
 import {
   decideChange,
   enqueueEvents,
-  insertRevision,
+  insertQueuedRevision,
   isDeploymentInTenant,
   lockDeployment,
+  type PlannedColumns,
+  planChange,
   supersedeWaiting,
+  unchangedColumns,
   updateWanted,
 } from './revision-queue.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
@@ -66,13 +69,14 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Pat
   const { deployment_id } = input
   const revision = crypto.randomUUID()
   const secrets = input.secrets ?? []
-  const first = [
-    sql`planned as (select c.*, ${plannedColumns(input)} from deployments c where ${isDeploymentInTenant(deployment_id)}
-      and ${patchGuards(ctx, input)} and ${matchesPlan(ctx, input, requestDigest(input))})`,
-    decideChange,
-  ]
+  const planned = planChange({
+    columns: plannedColumns(input),
+    where: sql`${isDeploymentInTenant(deployment_id)}
+    and ${patchGuards(ctx, input)}
+    and ${matchesPlan(ctx, input, requestDigest(input))}`,
+  })
   const plain = secrets.filter(secret => !isMasked(secret))
-  const also = [supersedeWaiting('changed'), sql`revision as (${insertRevision(revision, 'changed')})`]
+  const also = [supersedeWaiting('changed'), sql`revision as (${insertQueuedRevision(revision, 'changed')})`]
   if (plain.length > 0) also.push(await insertSecrets(ctx, deployment_id, plain, sql`changed.revisions`))
   const data = {
     supplied: listPatchMembers(input, input.clear).map(({ path }) => path.join('.')),
@@ -80,7 +84,7 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Pat
   }
   const rows = await commit(ctx, 'deployment.patched', updateWanted(revision), data, {
     lock: lockDeployment(deployment_id),
-    first,
+    first: [planned, decideChange],
     also,
     others: enqueueEvents('changed'),
   })
@@ -104,19 +108,23 @@ const changedPaths = (members: PatchMember[], ...more: SQL[]): SQL => {
   return sql`array_remove(array[${sql.join([...each, ...more, sql`null`], sql`, `)}]::text[], null)`
 }
 
-/** What the patch comes to on the row: the reasons for a revision, whether anything else changes, and what is wanted then. */
-function plannedColumns(input: PatchInput): SQL {
+function plannedColumns(input: PatchInput): PlannedColumns {
   const members = listPatchMembers(input, input.clear)
-  const of = (effect: PatchMember['effect']) => members.filter(member => member.effect === effect)
+  const membersWith = (effect: PatchMember['effect']) => members.filter(member => member.effect === effect)
   const secrets = hasSecrets(input) ? [sql`case when ${haveSecretsChanged(input)} then 'secrets' end`] : []
+  const { next_secrets, next_secret_references } = unchangedColumns
   const references = input.secret_references
-  return sql`${changedPaths(of('revision'), ...secrets)} as reasons,
-    cardinality(${changedPaths(of('in_place'))}) > 0 as placed,
-    ${mergeColumn('source_config', input.source_config, input.clear)} as next_config,
-    ${mergeColumn('source_revision_config', input.source_revision_config)} - ${staleCommitKey(members)} as next_made_from,
-    ${hasSecrets(input) ? nextSecrets(input) : sql`c.secrets::jsonb`} as next_secrets,
-    ${references ? toJsonb(emptyListAsNull(references)) : sql`c.secret_references::jsonb`} as next_references,
-    coalesce(${input.revision_source ?? null}, c.source) as made_source, null::json as made_commit, null::uuid as from_revision, c.hold as next_hold`
+  const revisionConfig = mergeColumn('source_revision_config', input.source_revision_config)
+  return {
+    ...unchangedColumns,
+    reasons: changedPaths(membersWith('revision'), ...secrets),
+    changes_in_place: sql`cardinality(${changedPaths(membersWith('in_place'))}) > 0`,
+    next_source_config: mergeColumn('source_config', input.source_config, input.clear),
+    next_source_revision_config: sql`${revisionConfig} - ${staleCommitKey(members)}`,
+    next_secrets: hasSecrets(input) ? nextSecrets(input) : next_secrets,
+    next_secret_references: references ? toJsonb(emptyListAsNull(references)) : next_secret_references,
+    revision_source: sql`coalesce(${input.revision_source ?? null}, c.source)`,
+  }
 }
 
 /** The commit that was found for a ref that is said anew; where a preview's own is, only its pull request moves it. */

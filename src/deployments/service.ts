@@ -12,10 +12,11 @@ import { deployments, type Preview, type SecretVersion } from '../tables/deploym
 import { canAddCommands } from './command-permission.ts'
 import { refuseReservedUrl } from './custom-hosts.ts'
 import { startState } from './lifecycle.ts'
-import { imageVersion, revisionCreatedData } from './revision-queue.ts'
+import { deploymentRevisionColumns, imageVersion, insertRevision, revisionCreated } from './revision-queue.ts'
 import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'
 import { findSourceFaults } from './source-rules.ts'
+import { selectEvents } from './sql-columns.ts'
 
 type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type NewDeployment = schema.NewDeployment
@@ -99,9 +100,9 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
   ]
   const of = child && { parent_deployment_id: child.parent_deployment_id, preview: child.preview }
   const data = { name: input.name, source: input.source, ...of }
-  const others = sql`select 'revision.created', id, ${revisionCreatedData} from revision`
   const made = await commit(ctx, 'deployment.created', change, data, {
-    ...{ also, others },
+    also,
+    others: selectEvents(revisionCreated),
     lock: child?.lock ?? LOCK_WORKSPACE,
   })
   return deploymentToWire(requireRow(made, 'workspace_not_found'))
@@ -126,11 +127,22 @@ const deploymentTypeOf = ({ source, source_config }: NewDeployment) =>
 
 const needsDatabase = ({ source_config }: NewDeployment): boolean => hasDatabase(source_config.resource_spec)
 
-const insertFirstRevision = (id: string, status: string, commit: object | null): SQL => sql`revision as (
-  insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets,
-    secret_references, status, reasons, "commit", actor_kind, actor_id)
-  select ${id}::uuid, organization_id, tenant_id, id, 1, source, source_config, source_revision_config, secrets,
-    secret_references, ${status}, '{created}', ${commit && JSON.stringify(commit)}::json, setting('actor_kind'), current_actor() from changed returning *)`
+const insertFirstRevision = (id: string, status: string, commit: object | null): SQL =>
+  sql`revision as (${insertRevision(
+    {
+      ...deploymentRevisionColumns,
+      id: sql`${id}::uuid`,
+      source: sql`d.source`,
+      status: sql`${status}`,
+      status_message: sql`null`,
+      reasons: sql`'{created}'`,
+      from_revision_id: sql`null`,
+      commit: sql`${commit && JSON.stringify(commit)}::json`,
+      created_at: sql`d.updated_at`,
+      updated_at: sql`d.updated_at`,
+    },
+    sql`changed d`,
+  )})`
 
 /** Values are sealed here, under a key of their deployment's own and bound to their name, so that the database never sees one. */
 export async function insertSecrets(

@@ -43,7 +43,7 @@ export async function handlePush(work: DeliveryContext, integration: Integration
         ...{ deployment_id, refs, asked_at, journalData: told },
         commit: chooseCommit(push, head),
       })
-      if (outcome === 'late') late.push(deployment_id)
+      if (outcome === 'stale') late.push(deployment_id)
     }
   }
   if (late.length === 0) return
