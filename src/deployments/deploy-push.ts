@@ -1,4 +1,4 @@
-// Deploys a push: a revision of the ref's head, a record that it was held back, or nothing. Also records a ref that was deleted.
+// Deploys a push: creates a revision of the ref's head, records that it was held back, or does nothing.
 import { type SQL, sql } from 'drizzle-orm'
 import { verb } from '../kernel/context.ts'
 import { textArray } from '../kernel/db.ts'

@@ -1,4 +1,4 @@
-// Moves one revision on, if its lifecycle allows: an interruption. What a data plane reports, sync/report.ts applies.
+// Interrupts a revision. sync/report.ts applies what a data plane reports.
 import { sql } from 'drizzle-orm'
 import type { Ctx } from '../kernel/context.ts'
 import { textArray } from '../kernel/db.ts'
@@ -28,7 +28,7 @@ export type RevisionMove = {
   image_uri?: string
 }
 
-/** Taking its turn is nobody's to report: the queue gives it. */
+/** Only the queue takes a revision from QUEUED into flight. */
 const allowedMoves = (to: RevisionStatus) =>
   sources.flatMap(source =>
     revisionStatuses
@@ -37,10 +37,9 @@ const allowedMoves = (to: RevisionStatus) =>
   )
 
 const isFailure = (to: RevisionStatus) => to.endsWith('_FAILED') || to === 'UNKNOWN'
-const MISSING_REASON = 'It was reported without a reason.'
+const MISSING_REASON = 'No reason was reported.'
 
 type RefusalCode = 'revision_move_illegal' | 'revision_not_interruptible'
-/** One statement: the move, its event, the queue that it frees, and the turn of the one that waited. */
 export async function transitionRevision(
   ctx: Ctx,
   move: RevisionMove,

@@ -1,4 +1,4 @@
-// Revisions made on request: of what is wanted now, or of what an older revision was made from (redeploy, rollback).
+// Creates revisions on request, of the current configuration or of an older revision (redeploy, rollback). Interrupts them.
 import { and, eq, isNotNull, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -32,7 +32,7 @@ type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type RevisionParams = z.output<typeof schema.RevisionRef>
 type RestoreMode = { reason: 'redeployed' | 'rolled_back'; event: string; until: 'released' | 'newer_commit' | null }
 
-// ---- of what is wanted now
+// ---- of the current configuration
 
 export const createRevision = verb('deployments:update', async (ctx, { deployment_id }: DeploymentParams) => {
   const id = crypto.randomUUID()
@@ -56,12 +56,15 @@ export const createRevision = verb('deployments:update', async (ctx, { deploymen
   return revisionToWire(requireRow(rows, 'deployment_not_found'))
 })
 
-/** A branch is looked up anew, but a rollback's commit stays while it holds, and so does a preview's, which may be of a fork. */
-const UNPINNED_CONFIG = sql`case when c.hold is null and c.preview is null then c.source_revision_config::jsonb - 'repo_commit_sha' else c.source_revision_config::jsonb end`
+/** The ref resolves again, except during the hold of a rollback and for a preview, whose commit may be in a fork. */
+const UNPINNED_CONFIG = sql`case
+      when c.hold is null and c.preview is null then c.source_revision_config::jsonb - 'repo_commit_sha'
+      else c.source_revision_config::jsonb
+    end`
 
 const notDeleting = refuseUnless('deployment_deleting', sql`c.deleting_at is null`)
 
-// ---- of an older one
+// ---- of an older revision
 
 const redeployMode: RestoreMode = { reason: 'redeployed', event: 'deployment.redeployed', until: null }
 const rollbackMode = ({ release_on_newer_commit }: Rollback): RestoreMode => ({
@@ -73,7 +76,7 @@ const rollbackMode = ({ release_on_newer_commit }: Rollback): RestoreMode => ({
 const requestDigest = ({ deployment_id, revision_id }: RevisionParams, { reason, until }: RestoreMode) =>
   sha256Hex([reason, until, deployment_id, revision_id].join(' ')).slice(0, 32)
 
-/** Without such a revision, that is what is told. */
+/** An unknown revision passes here, so that the answer is `revision_not_found`. */
 const canRestoreCommands = sql`case when ${revisions.id} is null then true
   else ${canChangeCommands(sql`${deployments.source_config}`, sql`${revisions.source_config}`)} end`
 
@@ -94,7 +97,7 @@ async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Pr
   const row = requireRow(rows, 'deployment_not_found')
   const to = requireRow(row.revisions ? [row.revisions] : [], 'revision_not_found')
   const plan = planRestoreChanges(row.deployments as Wanted, to as Omit<Wanted, 'version'>, mode.reason)
-  const warnings = mode.until ? ['Automatic deploys are held from then on.'] : []
+  const warnings = mode.until ? ['The rollback holds automatic deploys until the hold is released.'] : []
   return { ...plan, warnings, plan_digest: `${row.deployments.version}.${requestDigest(ref, mode)}` }
 }
 
@@ -138,9 +141,13 @@ async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode)
   return deploymentToWire(requireRow(rows, 'deployment_not_found'))
 }
 
-/** What no revision is made of stays as it is now. */
+/** The revision's configuration, with the in-place members of the deployment. */
 const RESTORED_CONFIG: SQL = sql`(r.source_config::jsonb - ${textArray(IN_PLACE_MEMBERS)}) || coalesce(
-  (select jsonb_object_agg(key, value) from jsonb_each(c.source_config::jsonb) where key = any(${textArray(IN_PLACE_MEMBERS)})), '{}')`
+      (
+        select jsonb_object_agg(key, value)
+        from jsonb_each(c.source_config::jsonb)
+        where key = any(${textArray(IN_PLACE_MEMBERS)})),
+      '{}')`
 
 const restoredHold = (id: string, { until }: RestoreMode): SQL =>
   until === null
@@ -178,7 +185,7 @@ export const releaseHold = verb('deployments:update', async (ctx, { deployment_i
   requireRow(await commit(ctx, 'deployment.hold_released', change), 'deployment_not_found')
 })
 
-// ---- no more of it
+// ---- interruption
 
 export const interruptRevision = verb('deployments:update', async (ctx, ref: RevisionParams) => {
   await transitionRevision(

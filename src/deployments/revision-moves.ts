@@ -1,4 +1,4 @@
-// Moves revisions to another state: who leaves the queue, whose turn it is, which revision serves. docs/design/writes.md.
+// Moves revisions to another state: which leave the queue, which is next, which serves. See docs/design/writes.md.
 // The caller locks the deployments' rows first.
 import { type SQL, sql } from 'drizzle-orm'
 import { inFlightStates, LISTENER_LOST, waitingStates } from './lifecycle.ts'

@@ -244,7 +244,7 @@ export const revisionCreated: EventRows = {
   from: sql`revision`,
 }
 
-/** What else happens when a revision is queued. `revision.created` is the event of the write itself where `from` is `queued`. */
+/** What else happens when a revision is queued. With `queued`, `revision.created` is the event of the write itself. */
 export const enqueueEvents = (from: DeploymentCte, ...more: EventRows[]): SQL =>
   selectEvents(
     ...(from === 'changed' ? [revisionCreated] : []),

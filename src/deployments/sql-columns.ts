@@ -45,7 +45,7 @@ export const selectEvents = (...events: EventRows[]): SQL =>
     ),
   )
 
-/** Events of several workspaces, for `journalSystemEvents`: each row of `from` has its tenant_id and organization_id. */
+/** Events of several workspaces, for `journalSystemEvents`: rows of `from` have a tenant_id and an organization_id. */
 export const selectTenantEvents = (...events: (EventRows & { place?: SQL })[]): SQL =>
   unionAll(
     events.map(

@@ -1,4 +1,4 @@
-// Turns silence into an outcome: overdue revisions fail, idle deployments become UNUSED, those of a silent listener UNKNOWN.
+// Fails overdue revisions, marks idle deployments UNUSED and those of a silent listener UNKNOWN.
 import { sql } from 'drizzle-orm'
 import { runAsSystem } from '../kernel/db.ts'
 import { journalSystemEvents, setSystemSettings } from '../kernel/journal.ts'
@@ -101,7 +101,9 @@ const HEARD = sql`heard as (
 // ---- deployments that nobody uses
 
 /** An agent that cannot observe requests reports none: what it serves may be in use. */
-const HAS_UNKNOWN_USE = sql`c.last_request_at is null and c.listener_id is not null and c.active_revision_id is not null`
+const HAS_UNKNOWN_USE = sql`c.last_request_at is null
+      and c.listener_id is not null
+      and c.active_revision_id is not null`
 
 const IDLE = sql`idle as (
     select c.id

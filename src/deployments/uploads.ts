@@ -80,13 +80,13 @@ export async function receiveUpload(
     claimUpload(link, body.length || MAX_ARCHIVE_BYTES, config.uploadBytes),
   )
   const [path] = requireRow(claimed as Row[], 'upload_link_expired') as [string]
-  const { stream, told } = inspectArchive(body.stream, body.length)
+  const { stream, summary } = inspectArchive(body.stream, body.length)
   await storage.put(path, stream).catch(cause => {
     throw cause instanceof Failure ? cause : fail('storage_unavailable', { cause })
   })
-  const [, kept] = await runAsSystem(database, settings, markStored(link, told))
+  const [, kept] = await runAsSystem(database, settings, markStored(link, summary))
   requireRow(kept as Row[], 'upload_link_expired')
-  return { object_path: path, ...told }
+  return { object_path: path, ...summary }
 }
 
 const isUploadOfLink = ({ workspace_id, upload_id }: UploadLink): SQL =>
