@@ -88,7 +88,7 @@ async function decompressFirstBytes(compressed: Uint8Array<ArrayBuffer>, wanted:
   }
 }
 
-/** A tar header has a checksum of its bytes, with the checksum field counted as blanks: other data never has it by chance. */
+/** A tar header has a checksum of its bytes, with the checksum field counted as blanks. */
 function isTarHeader(header: Uint8Array): boolean {
   const field = Buffer.from(header.subarray(148, 156)).toString('latin1')
   const sum = header.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 0x20 : byte), 0)

@@ -130,7 +130,7 @@ function plannedColumns(input: PatchInput): PlannedColumns {
   }
 }
 
-/** A ref that is sent again resolves again: its commit is dropped. A preview's commit moves with its pull request only. */
+/** A ref that is sent again resolves again, so its commit is dropped. A preview's commit follows its pull request. */
 const staleCommitKey = (members: PatchMember[]): SQL => {
   const ref = members.filter(({ path }) => path.join('.') === REPO_REF_PATH)
   const isOwnRef = sql`c.source_revision_config ->> 'repo_ref' = ${requestedRef(members)}::text`

@@ -1,4 +1,4 @@
-// Creates revisions on request, of the current configuration or of an older revision (redeploy, rollback). Interrupts them.
+// Creates revisions of the current configuration or of an older revision (redeploy, rollback), and interrupts them.
 import { and, eq, isNotNull, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
