@@ -150,7 +150,7 @@ const ACCEPTED = sql`accepted as (
 const imageNameOf = (image: SQL): SQL => sql`
       regexp_replace(regexp_replace(${image}, '(:[^/:@]*)?(@.*)?$', ''), '^(docker[.]io/)?(library/)?', '')`
 
-/** An agent resolves the tag of an image that a user named, and may name no other image: it could pull that one then. */
+/** An agent resolves the tag of the image that a user named. Naming another image would allow it to pull that one. */
 const RESOLVED_IMAGE = sql`case
       when ${judged('source')} <> all(${textArray(IMAGE_SOURCES)})
         or ${imageNameOf(judged('image_uri'))} = ${imageNameOf(judged('requested_image'))}
