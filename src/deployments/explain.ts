@@ -54,7 +54,7 @@ const INTEGRATION_OBSTACLES = {
   },
 } as const satisfies Record<string, Obstacle>
 const ARTIFACT_HINT =
-  'Patch `source_revision_config` with the `source_tarball_path` of an upload, or with the `image_uri` of a pushed image'
+  'Patch `source_revision_config` with the `source_tarball_path` of an upload or the `image_uri` of a pushed image'
 const END_CODES: Record<string, Obstacle['code']> = {
   CREATE_FAILED: 'revision_failed',
   BUILD_FAILED: 'revision_failed',

@@ -108,7 +108,8 @@ export function appendLogs({ revision, kind, stream, from }: LogStream, lines: N
         or bytes_before < (select bytes from log) - ${MAX_LOG_BYTES}),
     dropped_notice as (
       insert into log_lines (
-        organization_id, tenant_id, deployment_id, revision_id, kind, number, timestamp, severity, message, bytes_before)
+        organization_id, tenant_id, deployment_id, revision_id, kind,
+        number, timestamp, severity, message, bytes_before)
       select r.organization_id, r.tenant_id, r.deployment_id, r.id, ${kind}, 0, max(dropped.timestamp),
         ${levels.indexOf('WARNING')},
         max(dropped.number) || ' older lines were dropped: a log keeps its newest 10,000 lines and 4 MiB.',

@@ -122,7 +122,7 @@ export const deploymentRoutes = slice('Deployments', 'Hosted applications, and t
     id: 'redeployRevision',
     summary: 'Deploy an older revision again, as a new one',
     description: [
-      'The new revision has the commit or image, the configuration, the resources and the secret versions of the old one.',
+      'The new revision has the commit or image, configuration, resources and secret versions of the old one.',
       'They become the configuration of the deployment.',
       COMMAND_PERMISSION_NOTE,
     ].join(' '),

@@ -1,4 +1,4 @@
-// Schemas of Kubernetes names, labels, volumes and containers. The cluster checks enumerations, since Kubernetes extends them.
+// Schemas of Kubernetes names, labels, volumes and containers. Enumerations that Kubernetes extends are left to the cluster.
 import * as z from 'zod'
 import { arrayOf, boundedText, recordOf } from './wire.ts'
 
@@ -30,9 +30,11 @@ export const DnsSubdomain = textMatching(
   DNS_SUBDOMAIN,
   'needs to be lower-case letters, digits, hyphens and inner dots',
 )
+const IMAGE_TAG = '(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?'
+const IMAGE_DIGEST = '(@sha256:[a-f0-9]{64}|@sha512:[a-f0-9]{128})?'
 export const ImageReference = textMatching(
   512,
-  `(${HOST_PATTERN}/)?${IMAGE_PATH_PART}(/${IMAGE_PATH_PART})*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64}|@sha512:[a-f0-9]{128})?`,
+  `(${HOST_PATTERN}/)?${IMAGE_PATH_PART}(/${IMAGE_PATH_PART})*${IMAGE_TAG}${IMAGE_DIGEST}`,
   'needs to be an image: an optional registry, a repository, an optional tag or digest',
 )
 /** The names that Kubernetes allows for members of a secret. */

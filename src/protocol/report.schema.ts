@@ -25,7 +25,7 @@ export const Report = z
     state: ReportState,
     message: boundedText(2000).nullish().meta({
       description:
-        'The reason of a failure, which the user can act on, for example with the last lines of the log. Required then.',
+        'The reason of a failure, so that the user can act on it, with the last log lines if useful. Required then.',
     }),
     commit: z
       .object({
@@ -130,7 +130,8 @@ export const ReportResult = z
       }),
     generation: Generation.nullable().meta({
       description:
-        'The wanted generation after the report. If the report was of the latest generation, the agent has reached this one. ' +
+        'The wanted generation after the report. ' +
+        'If the report was of the latest generation, the agent has reached this one. ' +
         'Null when the deployment is removed.',
     }),
   })

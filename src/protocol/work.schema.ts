@@ -65,7 +65,7 @@ export const Work = z
     generation: Generation,
     wanted: z.enum(['present', 'absent']).meta({
       description:
-        '`absent`: stop it, remove everything that was created for it, then report `removed`. The members below are null.',
+        '`absent`: stop it, remove everything created for it, then report `removed`. The members below are null.',
     }),
     tenant_id: Uuid.nullable().meta({ description: 'The workspace.' }),
     name: z.string().nullable().meta({ description: 'Unique in its workspace.' }),

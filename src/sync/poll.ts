@@ -27,8 +27,8 @@ export const poll = verb('listeners:sync', async (ctx, input: Poll): Promise<Cha
     if (left <= 0 || !(await pauseWhileConnected(ctx, Math.min(delay, left)))) break
     const [latest] = requireRow(await run(repeatCtx, selectCursor(lease)), 'listener_not_found')
     if (Number(latest) === changes.cursor) continue
-    // Without the digest: it was compared already, and the agent knows what it has reported itself since. The lease is not
-    // renewed: the agent may have died during the wait, which not every host notices.
+    // Without the digest, which was compared already. The lease is not renewed: the agent may have died during the
+    // wait, which not every host notices.
     changes = await fetchChanges(repeatCtx, seal, { ...input, digest: null }, selectLockedLease(lease))
   }
   return changes
@@ -36,7 +36,7 @@ export const poll = verb('listeners:sync', async (ctx, input: Poll): Promise<Cha
 
 const isIdle = ({ changes, resync }: Changes) => changes.length === 0 && !resync
 
-/** A deployment without a listener goes to the first listener of the platform that polls. Housekeeping: not journaled. */
+/** A deployment without a listener goes to the first listener of the platform that polls. Not journaled. */
 const ADOPTED = sql`adopted as (
   update deployments d set listener_id = (select current_listener())
   where d.id in (

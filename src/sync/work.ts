@@ -70,7 +70,8 @@ export const revisionJson = (r: SQL): SQL => sql`case when ${r}.id is not null t
       'sealed', (
         select json_agg(json_build_object('name', s.name, 'sealed', s.sealed))
         from json_to_recordset(${r}.secrets) w(name text, version integer)
-        join deployment_secrets s on s.deployment_id = ${r}.deployment_id and s.name = w.name and s.version = w.version),
+        join deployment_secrets s
+          on s.deployment_id = ${r}.deployment_id and s.name = w.name and s.version = w.version),
       'archive', (
         select json_build_object('id', u.id, 'size', u.size, 'sha256', u.sha256)
         from uploads u
