@@ -23,7 +23,7 @@ export type RevisionMove = {
   to: RevisionStatus
   /** Why, where it is a failure. */
   message?: string | null
-  /** What was found out on the way, so that a redeploy is of the same thing. */
+  /** What a ref or a tag resolved to, so that a redeploy uses the same. */
   commit?: NonNullable<Revision['commit']>
   image_uri?: string
 }

@@ -1,4 +1,4 @@
-// Schemas of Kubernetes names, labels, volumes and containers. Enumerations that Kubernetes extends are left to the cluster.
+// Schemas of Kubernetes names, labels, volumes and containers. The cluster checks values of enumerations.
 import * as z from 'zod'
 import { arrayOf, boundedText, recordOf } from './wire.ts'
 

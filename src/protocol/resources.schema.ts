@@ -109,7 +109,8 @@ export const ResourceSpec = z
     id: 'ResourceSpec',
     description:
       'CPU in cores (in steps of 0.1), memory in megabytes, storage in gibibytes. ' +
-      'An absent limit is twice its request (for Redis memory the same). An absent `queue_*` member is that of the application.',
+      'An absent limit is twice its request (for Redis memory the same). ' +
+      'An absent `queue_*` member is that of the application.',
     example: { cpu: 1, memory_mb: 1024, min_scale: 1, max_scale: 3 },
   })
 export type ResourceSpec = z.output<typeof ResourceSpec>

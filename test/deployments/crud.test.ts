@@ -220,7 +220,8 @@ describe('a name', () => {
     const tenant = await newTenant()
     await runAsSystem(
       getApp().database,
-      sql`insert into projects (organization_id, tenant_id, name) values (${tenant.organization_id}::uuid, ${tenant.tenant_id}::uuid, 'shop')`,
+      sql`insert into projects (organization_id, tenant_id, name)
+        values (${tenant.organization_id}::uuid, ${tenant.tenant_id}::uuid, 'shop')`,
     )
     const taken = await tenant.post('/v2/deployments', body('internal_container', { name: 'shop' }))
     expect(outcome(taken)).toEqual([409, 'project_name_taken'])
@@ -307,7 +308,8 @@ describe('the image’s version', () => {
     const tenant = await newTenant()
     const whole = await createContainer(tenant, { source_revision_config: { image_uri } })
     expect(whole.image_version).toBe(version)
-    const path = `/v2/deployments/${(await createContainer(tenant, { source_revision_config: { image_uri: 'app:old' } })).id}`
+    const { id } = await createContainer(tenant, { source_revision_config: { image_uri: 'app:old' } })
+    const path = `/v2/deployments/${id}`
     const patched = await tenant.patch(path, { source_revision_config: { image_uri } })
     expect(patched.body.image_version).toBe(version)
     const kept = await tenant.patch(path, { source_config: { build_command: 'make' } })

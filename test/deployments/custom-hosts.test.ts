@@ -42,7 +42,11 @@ const hostsOf = async (tenant: Tenant) => (await tenant.get('/v2/custom-hosts'))
 const explainCodes = async (tenant: Tenant, id: string) =>
   (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources.map(({ code }: { code: string }) => code)
 const eventsOf = async (tenant: Tenant, host: string) => {
-  const query = sql`select type from events where tenant_id = ${tenant.tenant_id}::uuid and data ->> 'host' = ${host} order by seq`
+  const query = sql`
+    select type
+    from events
+    where tenant_id = ${tenant.tenant_id}::uuid and data ->> 'host' = ${host}
+    order by seq`
   const [rows] = (await runAsSystem(app.database, query)) as [[string][]]
   return rows.map(([type]) => type)
 }

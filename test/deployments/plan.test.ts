@@ -1,4 +1,4 @@
-// What makes a revision and what does not, member by member; and a client that reads a deployment, changes one, and sends all back.
+// Which members create a revision, and clients that read a deployment, change one member and send everything back.
 import { describe, expect, it } from 'vitest'
 import { planPatchChanges } from '../../src/deployments/plan.ts'
 import { DeploymentPatch } from '../../src/deployments/schema.ts'

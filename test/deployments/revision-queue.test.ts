@@ -197,7 +197,10 @@ describe('the queue', () => {
     ])
     expect(await readRevisionHistory(newest)).toEqual(['QUEUED', 'AWAITING_BUILD'])
     await advanceRevisionTo(tenant, deployment_id, newest)
-    const activated = sql`select data ->> 'revision_id' from events where subject_id = ${deployment_id}::uuid and type = 'deployment.activated'`
+    const activated = sql`
+      select data ->> 'revision_id'
+      from events
+      where subject_id = ${deployment_id}::uuid and type = 'deployment.activated'`
     expect(await runAsSystem(getApp().database, activated)).toEqual([[[newest]]])
   })
 

@@ -21,7 +21,11 @@ beforeAll(deleteOrganizations)
 const sweep = (ahead: number, times = 1) =>
   withClockAhead(ahead, () => Promise.all(Array.from({ length: times }, () => sweepRevisions(getApp()))))
 async function journalOf({ tenant_id }: Tenant) {
-  const query = sql`select seq, type, subject_id, actor_kind from events where scope_id = ${tenant_id}::uuid order by seq`
+  const query = sql`
+    select seq, type, subject_id, actor_kind
+    from events
+    where scope_id = ${tenant_id}::uuid
+    order by seq`
   const [rows] = await runAsSystem(getApp().database, query)
   return (rows as string[][]).map(([seq, type, subject, actor]) => ({ seq: Number(seq), type, subject, actor }))
 }
