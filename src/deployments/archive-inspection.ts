@@ -1,13 +1,13 @@
-// What an archive must be, told while it streams by: a gzip of a tar, within its size.
+// Checks an archive while it streams: a gzip of a tar, within the size limit. Computes its size and digest.
 import { sha256 } from '../kernel/digest.ts'
 import { fail } from '../kernel/errors.ts'
 
 export const MAX_ARCHIVE_BYTES = 200 * 1024 * 1024
-/** So much of the beginning is kept until the first header of the tar is out of it; a bomb in it stays small. */
+/** How much is buffered to find the first tar header. A decompression bomb within it stays small. */
 const MAX_HEAD_BYTES = 16 * 1024
 const TAR_HEADER_BYTES = 512
 
-/** The body as it arrives, broken with our own code when it breaks off, or is not as long as was declared. */
+/** Fails with `body_cut` when the body ends early or differs from its declared length. */
 function checkBodyLength(body: ReadableStream<Uint8Array>, length: number | null): ReadableStream<Uint8Array> {
   const reader = body.getReader()
   let size = 0
@@ -26,31 +26,31 @@ function checkBodyLength(body: ReadableStream<Uint8Array>, length: number | null
   })
 }
 
-/** Passes the body on, counted and digested; what is no archive breaks the stream. What is told is known at the end. */
+/** Passes the body on and fails the stream if it is no archive. `summary` is complete once the stream has ended. */
 export function inspectArchive(body: ReadableStream<Uint8Array>, length: number | null) {
-  const told = { size: 0, sha256: '' }
+  const summary = { size: 0, sha256: '' }
   const digest = sha256()
   let head: Uint8Array | null = new Uint8Array()
-  const judge = async (out: TransformStreamDefaultController<Uint8Array>) => {
+  const checkHead = async (out: TransformStreamDefaultController<Uint8Array>) => {
     if (!(await isTarGzip(head!))) throw fail('archive_invalid')
     out.enqueue(head!)
     head = null
   }
   const inspection = new TransformStream<Uint8Array, Uint8Array>({
     async transform(chunk, out) {
-      told.size += chunk.byteLength
-      if (told.size > MAX_ARCHIVE_BYTES) throw fail('archive_too_large')
+      summary.size += chunk.byteLength
+      if (summary.size > MAX_ARCHIVE_BYTES) throw fail('archive_too_large')
       digest.update(chunk)
       if (!head) return out.enqueue(chunk)
       head = Buffer.concat([head, chunk])
-      if (head.byteLength >= MAX_HEAD_BYTES) await judge(out)
+      if (head.byteLength >= MAX_HEAD_BYTES) await checkHead(out)
     },
     async flush(out) {
-      if (head) await judge(out)
-      told.sha256 = digest.digest('hex')
+      if (head) await checkHead(out)
+      summary.sha256 = digest.digest('hex')
     },
   })
-  return { stream: checkBodyLength(body, length).pipeThrough(inspection), told }
+  return { stream: checkBodyLength(body, length).pipeThrough(inspection), summary }
 }
 
 async function isTarGzip(head: Uint8Array): Promise<boolean> {
@@ -59,11 +59,11 @@ async function isTarGzip(head: Uint8Array): Promise<boolean> {
   return header !== null && isTarHeader(header)
 }
 
-/** The first bytes of what it decompresses to; that the rest is missing does not matter. */
+/** The first bytes of the decompressed data; the input may be truncated. */
 async function decompressFirstBytes(compressed: Uint8Array<ArrayBuffer>, wanted: number): Promise<Uint8Array | null> {
   const decompression = new DecompressionStream('gzip')
   const writer = decompression.writable.getWriter()
-  const fed = (async () => {
+  const writing = (async () => {
     for (let at = 0; at < compressed.byteLength; at += TAR_HEADER_BYTES)
       await writer.write(compressed.subarray(at, at + TAR_HEADER_BYTES) as never)
     await writer.close()
@@ -84,11 +84,11 @@ async function decompressFirstBytes(compressed: Uint8Array<ArrayBuffer>, wanted:
   } finally {
     await reader.cancel().catch(() => {})
     await writer.abort().catch(() => {})
-    await fed
+    await writing
   }
 }
 
-/** A header carries the sum of its bytes, its own field counted as blanks: no text or image has it by chance. */
+/** A tar header has a checksum of its bytes, with the checksum field counted as blanks. */
 function isTarHeader(header: Uint8Array): boolean {
   const field = Buffer.from(header.subarray(148, 156)).toString('latin1')
   const sum = header.reduce((total, byte, at) => total + (at >= 148 && at < 156 ? 0x20 : byte), 0)

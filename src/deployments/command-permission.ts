@@ -1,10 +1,9 @@
-// Who may change what a deployment runs at its build, before it and beside it: that takes a permission of its own.
+// The permission to change the commands of a deployment: of its build, its init containers and its sidecars.
 import { type SQL, sql } from 'drizzle-orm'
 import type { Permission } from '../kernel/permissions.ts'
 
 const REQUIRED_PERMISSION: Permission = 'deployments:change-commands'
 const CONFIG_COMMANDS = ['install_command', 'build_command'] as const
-/** Containers that carry commands. */
 const SPEC_COMMANDS = ['init_containers', 'sidecars'] as const
 
 type SpecWithCommands = { [name in (typeof SPEC_COMMANDS)[number]]?: unknown[] | null | undefined }
@@ -12,21 +11,20 @@ type ConfigWithCommands = { [name in (typeof CONFIG_COMMANDS)[number]]?: unknown
   resource_spec?: SpecWithCommands | null | undefined
 }
 
-/**
- * Passes for a key that has the permission, and for whoever acts without one: the system, which follows what a key
- * decided.
- */
-const hasCommandPermission = sql`case when setting('actor_kind') <> 'key' or ${REQUIRED_PERMISSION} = any(actor_permissions()) then true
-  else refuse('permission_missing', ${REQUIRED_PERMISSION}) end`
+/** Pushes and schedules pass: they repeat what a key decided. */
+const hasCommandPermission = sql`case
+  when setting('actor_kind') <> 'key' or ${REQUIRED_PERMISSION} = any(actor_permissions()) then true
+  else refuse('permission_missing', ${REQUIRED_PERMISSION})
+end`
 
-/** What is left out, null or empty is the same: no command. */
+/** Absent, null and empty are the same: no command. */
 const extractCommands = (json: SQL, names: readonly string[]): SQL[] =>
   names.map(name => sql`nullif(nullif((${json})::jsonb -> ${name}::text, 'null'), '[]')`)
 
-/** In a where clause: passes unless the commands differ and whoever asks may not change them. */
+/** In a where clause: refuses different commands without the permission. */
 const canReplaceCommands = (before: SQL[], after: SQL[]): SQL => {
-  const together = (parts: SQL[]) => sql`jsonb_build_array(${sql.join(parts, sql`, `)})`
-  return sql`case when ${together(before)} = ${together(after)} then true else ${hasCommandPermission} end`
+  const asJson = (parts: SQL[]) => sql`jsonb_build_array(${sql.join(parts, sql`, `)})`
+  return sql`case when ${asJson(before)} = ${asJson(after)} then true else ${hasCommandPermission} end`
 }
 
 const specCommands = (spec: SQL): SQL[] => extractCommands(spec, SPEC_COMMANDS)
@@ -43,7 +41,7 @@ export const canChangeCommands = (before: SQL, after: SQL): SQL =>
 export const canChangeSpecCommands = (before: SQL, after: SQL): SQL =>
   canReplaceCommands(specCommands(before), specCommands(after))
 
-/** Of a configuration that is new altogether; undefined where it has no commands. */
+/** For a new configuration; undefined when it has no commands. */
 export function canAddCommands(config: ConfigWithCommands): SQL | undefined {
   const spec = config.resource_spec
   const has = CONFIG_COMMANDS.some(name => config[name] != null) || SPEC_COMMANDS.some(name => spec?.[name]?.length)

@@ -1,4 +1,4 @@
-// Hosts of custom URLs: one owner each in the installation, proved by a DNS record.
+// Custom hosts: each has one owner in the installation, who proves it by a DNS record.
 import { and, eq, type SQL, sql } from 'drizzle-orm'
 import { type Ctx, verb, withoutRateLimit } from '../kernel/context.ts'
 import { createSigner } from '../kernel/crypto.ts'
@@ -18,7 +18,7 @@ type InstallationContext = Pick<Ctx, 'config' | 'origin'>
 
 // ---- which hosts can be claimed
 
-/** Names that lead to the installation itself, or that it gives to deployments. */
+/** The installation's own hosts, and those that it gives to deployments. */
 function isReserved({ config, origin }: InstallationContext, host: string): boolean {
   const { publicUrl = origin, appsDomain, registry } = config
   const own = [new URL(publicUrl).hostname, registry && hostOf(registry.url)]
@@ -26,24 +26,24 @@ function isReserved({ config, origin }: InstallationContext, host: string): bool
   return own.includes(host) || below.some(domain => host === domain || host.endsWith(`.${domain}`))
 }
 
-export function refuseReservedHost(asked: InstallationContext, host: string): void {
-  if (isReserved(asked, host)) throw fail('custom_host_reserved', { about: host })
+export function refuseReservedHost(ctx: InstallationContext, host: string): void {
+  if (isReserved(ctx, host)) throw fail('custom_host_reserved', { about: host })
 }
 
 export function refuseReservedUrl(
-  asked: InstallationContext,
+  ctx: InstallationContext,
   config: { custom_url?: string | null | undefined } | null | undefined,
 ) {
-  if (config?.custom_url != null) refuseReservedHost(asked, hostOf(config.custom_url)!)
+  if (config?.custom_url != null) refuseReservedHost(ctx, hostOf(config.custom_url)!)
 }
 
-/** Passes when this workspace may serve deployment `c` at the URL. The trigger asks the same when it is written. */
+/** Refuses a URL that this workspace may not serve deployment `c` at. The trigger checks the same on the write. */
 export const isCustomUrlFree = (customUrl: string): SQL =>
   sql`custom_url_free(c.tenant_id, c.id, custom_host(${customUrl}), custom_path(${customUrl}))`
 
-// ---- which are served
+// ---- which hosts are served
 
-/** Agents of several workspaces must not be told of a host before it is verified; a workspace's own may. */
+/** An agent of several workspaces gets a host only once it is verified; an agent of the workspace gets it at once. */
 const IS_OWN_LISTENER = sql`exists (
   select from ${listeners} where ${listeners.id} = ${deployments.listener_id} and ${inTenant(listeners)})`
 
@@ -53,10 +53,9 @@ const IS_SERVED = sql<boolean>`exists (
     and ${inTenant(deployments)}
     and (${customHosts.verified_at} is not null or ${IS_OWN_LISTENER}))`
 
-/** The row of a deployment's host, where it is this workspace's. */
 export const isHostOfDeployment = and(eq(customHosts.host, deployments.custom_host), inTenant(customHosts))
 
-/** Whether deployment `c`, given this URL, would wait for its host to be verified. */
+/** Whether deployment `c` with this URL would wait for the verification of its host. */
 export const awaitsHostVerification = (customUrl: string) => sql<boolean>`not exists (
     select from custom_hosts h
     where h.host = custom_host(${customUrl}) and h.tenant_id = current_tenant() and h.verified_at is not null)
@@ -70,7 +69,10 @@ export async function describeHostVerification(
   host: string,
 ): Promise<string> {
   const { name, value } = await createVerificationRecord(ctx, tenant, host)
-  return `The host ${host} of custom_url is not served yet: its listener serves several workspaces, and nothing proves that the host is yours. Create the TXT record ${name} with the value ${value}, then POST /v2/custom-hosts/${host}/verification.`
+  return [
+    `The host ${host} of custom_url is not served yet, because its owner is not verified.`,
+    `Create the TXT record ${name} with the value ${value}, then POST /v2/custom-hosts/${host}/verification.`,
+  ].join(' ')
 }
 
 // ---- the record
@@ -80,7 +82,7 @@ const recordName = (host: string) => `_slipway.${host}`
 const signedText = (tenant: string, host: string) => `${tenant} ${host}`
 const hostSigner = ({ config }: Pick<Ctx, 'config'>) => createSigner(config.sealingKeys, 'custom-host')
 
-/** Nothing of it is stored: the value is the signature of workspace and host. */
+/** The value is a signature of workspace and host, so nothing is stored. */
 export const createVerificationRecord = async (ctx: Pick<Ctx, 'config'>, tenant: string, host: string) => ({
   name: recordName(host),
   value: RECORD_PREFIX + (await hostSigner(ctx).sign(signedText(tenant, host))),
@@ -88,8 +90,10 @@ export const createVerificationRecord = async (ctx: Pick<Ctx, 'config'>, tenant:
 
 async function isProved(ctx: Ctx, records: string[], tenant: string, host: string): Promise<boolean> {
   const { verify } = hostSigner(ctx)
-  const ours = records.filter(text => text.startsWith(RECORD_PREFIX)).map(text => text.slice(RECORD_PREFIX.length))
-  const proofs = await Promise.all(ours.map(signature => verify(signature, signedText(tenant, host))))
+  const signatures = records
+    .filter(text => text.startsWith(RECORD_PREFIX))
+    .map(text => text.slice(RECORD_PREFIX.length))
+  const proofs = await Promise.all(signatures.map(signature => verify(signature, signedText(tenant, host))))
   return proofs.includes(true)
 }
 
@@ -116,7 +120,7 @@ export const listCustomHosts = verb('deployments:read', async (ctx, page: Page) 
   return { ...rest, resources: await Promise.all(resources.map(row => toWire(ctx, row))) }
 })
 
-/** Looks the record up now. The host moves here from a workspace that never proved it, or whose own record is gone. */
+/** Takes the host from a workspace that never proved it, or whose own record is gone. */
 export const verifyCustomHost = verb('deployments:update', async (ctx, { host }: { host: string }) => {
   refuseReservedHost(ctx, host)
   const query = sql<[owner: string]>`select tenant_id from custom_host_owner(${host}::text)`

@@ -1,121 +1,208 @@
-// What a push makes of a deployment: a revision of the ref's head, a record that it was held back, or nothing; and a ref that is gone.
+// Deploys a push: creates a revision of the ref's head, records that it was held back, or does nothing.
 import { type SQL, sql } from 'drizzle-orm'
 import { verb } from '../kernel/context.ts'
 import { textArray } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import {
   decideChange,
+  deploymentRevisionColumns,
   enqueueEvents,
   HELD_BACK_REASON,
+  insertQueuedRevision,
   insertRevision,
   isDeploymentInTenant,
   lockDeployment,
+  type PlannedColumns,
+  planChange,
+  type QueuedColumns,
   supersedeWaiting,
+  unchangedColumns,
   updateWanted,
 } from './revision-queue.ts'
 import type { Revision } from './schema.ts'
+import { columnOf, type EventRows } from './sql-columns.ts'
 
 type Commit = NonNullable<Revision['commit']>
 export type RefHead = {
   deployment_id: string
-  /** How the deployment may have the ref written; another one was named meanwhile, and the push is none of its. */
+  /** The spellings of the ref that a deployment may have stored; a push of another ref does not concern it. */
   refs: string[]
-  /** The database's time before the host was asked: an answer that is older than the last one counts no more. */
+  /** The database's time before the host was asked: an answer that is older than the last one does not count. */
   asked_at: string
 }
 export type PushedCommit = RefHead & {
-  /** Where the ref is now. */
+  /** The head of the ref. */
   commit: Commit
-  /** Of a deployment that follows its ref by itself, or one that is made to (a preview). */
+  /** Set for previews, which follow their pull request whatever `build_on_push` says. */
   ignoresBuildOnPush?: boolean
-  /** What else the journal keeps: who delivered what. */
+  /** What else the event records: who pushed what. */
   journalData: Record<string, unknown>
 }
-/** `late`: the host was asked again since, or there is no such deployment with such a ref any more. */
-export type PushOutcome = 'made' | 'held' | 'nothing' | 'late'
+/** `stale`: a later answer of the host was applied already, or no deployment with this ref exists any more. */
+export type PushOutcome = 'created' | 'held_back' | 'unchanged' | 'stale'
 
 const PUSHED_REASON = 'pushed'
 const followsRef = (refs: string[]): SQL => sql`c.source_revision_config ->> 'repo_ref' = any(${textArray(refs)})`
-const deploymentWithHead = sql`deployments c left join deployment_heads h on h.deployment_id = c.id and h.tenant_id = current_tenant()`
+const DEPLOYMENT_WITH_HEAD = sql`deployments c
+  left join deployment_heads h on h.deployment_id = c.id and h.tenant_id = current_tenant()`
 const isNewerThanHead = (asked_at: string): SQL => sql`coalesce(h.asked_at < ${asked_at}::timestamptz, true)`
 
-/** A commit that some rollback left: of what was wanted just before it. */
+// ---- why a push is held back
+
+/** Some rollback left this commit: it was wanted just before the rollback. */
 const wasRolledBack = (sha: string): SQL => sql`exists (
-  select from revisions x cross join lateral (
-    select y."commit" ->> 'sha' as sha, y.source_revision_config ->> 'repo_commit_sha' as pinned from revisions y
-    where y.deployment_id = c.id and y.number < x.number and not ${HELD_BACK_REASON}::text = any(y.reasons) order by y.number desc limit 1) b
-  where x.deployment_id = c.id and 'rolled_back' = any(x.reasons) and coalesce(b.sha, b.pinned) = ${sha})`
+      select from revisions x
+      cross join lateral (
+        select y."commit" ->> 'sha' as sha, y.source_revision_config ->> 'repo_commit_sha' as pinned
+        from revisions y
+        where y.deployment_id = c.id and y.number < x.number and not ${HELD_BACK_REASON}::text = any(y.reasons)
+        order by y.number desc
+        limit 1) b
+      where x.deployment_id = c.id and 'rolled_back' = any(x.reasons) and coalesce(b.sha, b.pinned) = ${sha})`
+
 const isRecorded = (sha: string): SQL => sql`exists (
-  select from revisions x where x.deployment_id = c.id and x.number = c.revisions and ${HELD_BACK_REASON}::text = any(x.reasons) and x."commit" ->> 'sha' = ${sha})`
+      select from revisions x
+      where x.deployment_id = c.id
+        and x.number = c.revisions
+        and ${HELD_BACK_REASON}::text = any(x.reasons)
+        and x."commit" ->> 'sha' = ${sha})`
 
-/** Why a revision is made or held back; none where the commit is wanted or recorded already. */
-const skipReason = (sha: string): SQL => sql`case
-  when c.source_revision_config ->> 'repo_commit_sha' = ${sha} then null
-  when ${wasRolledBack(sha)} then 'It was rolled back from ' || left(${sha}, 7) || ', which is not deployed again by itself.'
-  when c.hold ->> 'until' = 'released' then 'A rollback holds automatic deploys: ' || left(${sha}, 7) || ' was not deployed.'
-  else '' end`
+/** Null where the commit is deployed already; empty where nothing holds it back. */
+const heldBackMessage = (sha: string): SQL => sql`case
+      when c.source_revision_config ->> 'repo_commit_sha' = ${sha} then null
+      when ${wasRolledBack(sha)}
+        then 'Commit ' || left(${sha}, 7) || ' was rolled back and is not deployed again automatically.'
+      when c.hold ->> 'until' = 'released'
+        then 'A rollback holds automatic deploys: commit ' || left(${sha}, 7) || ' was not deployed.'
+      else ''
+    end`
 
-const RECORD_SKIPPED = sql`recorded as (
-  insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets,
-    secret_references, status, status_message, reasons, "commit", actor_kind, actor_id, created_at, updated_at)
-  select gen_random_uuid(), c.organization_id, c.tenant_id, c.id, c.revisions, c.source, c.source_config,
-    (c.source_revision_config::jsonb || jsonb_build_object('repo_commit_sha', p.made_commit ->> 'sha'))::json, c.secrets, c.secret_references,
-    'SKIPPED', p.why, p.reasons, p.made_commit, setting('actor_kind'), current_actor(), clock(), clock()
-  from changed c join planned p on p.id = c.id where c.kept returning *)`
+// ---- the statement
 
-/** One statement, whatever comes of it; the row is held, so that of two pushes the second sees what the first made. */
-export const deployPush = verb('deployments:update', async (ctx, input: PushedCommit): Promise<PushOutcome> => {
-  const { deployment_id, refs, asked_at, commit: head, ignoresBuildOnPush: always = false, journalData: told } = input
-  const id = crypto.randomUUID()
-  const follows = always ? sql`true` : sql`(c.source_config ->> 'build_on_push') = 'true'`
-  const planned = sql`planned as (
-    select c.*, w.why, w.old_gone, case when w.why is null or w.why <> '' and ${isRecorded(head.sha)} then '{}'
-        when w.why = '' then ${textArray([PUSHED_REASON])} else ${textArray([PUSHED_REASON, HELD_BACK_REASON])} end as reasons,
-      false as placed, c.source_config::jsonb as next_config,
-      c.source_revision_config::jsonb || case when w.why = '' then jsonb_build_object('repo_commit_sha', ${head.sha}::text) else '{}' end as next_made_from,
-      c.secrets::jsonb as next_secrets, c.secret_references::jsonb as next_references,
-      case when w.why = '' then null else c.hold end as next_hold,
-      c.source as made_source, ${JSON.stringify(head)}::json as made_commit, null::uuid as from_revision
-    from ${deploymentWithHead} cross join lateral (select ${skipReason(head.sha)} as why, h.gone_ref as old_gone) w
-    where ${isDeploymentInTenant(deployment_id)} and c.deleting_at is null and ${follows} and ${followsRef(refs)} and ${isNewerThanHead(asked_at)})`
-  const also = [
-    supersedeWaiting('changed'),
-    sql`revision as (${insertRevision(id, 'changed')})`,
-    RECORD_SKIPPED,
-    sql`looked as (insert into deployment_heads (deployment_id, organization_id, tenant_id, asked_at)
-      select id, organization_id, tenant_id, ${asked_at}::timestamptz from planned
-      on conflict (deployment_id) do update set asked_at = excluded.asked_at, gone_ref = null)`,
-  ]
-  const others = sql`${enqueueEvents('changed')}
-    union all select 'revision.created', id, json_build_object('deployment_id', deployment_id, 'status', status, 'message', status_message) from recorded
-    union all select 'deployment.hold_released', p.id, '{}' from planned p join changed c on c.id = p.id where c.makes and p.hold is not null
-    union all select 'deployment.ref_found', p.id, json_build_object('ref', p.old_gone) from planned p where p.old_gone is not null`
-  const event = sql`case when changed.makes or changed.kept then 'deployment.pushed' end`
-  const rows = await commit(
-    ctx,
-    event,
-    updateWanted(id),
-    { commit: head.sha, ...told },
-    {
-      lock: lockDeployment(deployment_id),
-      first: [planned, decideChange],
-      also,
-      others,
-    },
-  )
-  const [row] = rows as unknown as { makes: boolean; kept: boolean }[]
-  if (!row) return 'late'
-  return row.makes ? 'made' : row.kept ? 'held' : 'nothing'
+type PushColumns = PlannedColumns & {
+  held_back_message: SQL
+  /** The ref that was missing until now. */
+  restored_ref: SQL
+}
+const planned = columnOf<PushColumns>('p')
+const queued = columnOf<QueuedColumns>('d')
+
+const IS_NOT_HELD_BACK = sql`m.message = ''`
+
+const plannedColumns = (head: Commit): PushColumns => ({
+  ...unchangedColumns,
+  held_back_message: sql`m.message`,
+  restored_ref: sql`h.gone_ref`,
+  reasons: sql`case
+      when m.message is null or m.message <> '' and ${isRecorded(head.sha)} then '{}'
+      when ${IS_NOT_HELD_BACK} then ${textArray([PUSHED_REASON])}
+      else ${textArray([PUSHED_REASON, HELD_BACK_REASON])}
+    end`,
+  next_source_revision_config: sql`c.source_revision_config::jsonb || case
+      when ${IS_NOT_HELD_BACK} then jsonb_build_object('repo_commit_sha', ${head.sha}::text)
+      else '{}'
+    end`,
+  next_hold: sql`case when ${IS_NOT_HELD_BACK} then null else c.hold end`,
+  revision_commit: sql`${JSON.stringify(head)}::json`,
 })
 
-/** It keeps serving; `explain` says what became of its ref. */
+/** A commit that is held back is recorded as a skipped revision, which is never the deployment's latest. */
+const RECORDED = sql`recorded as (${insertRevision(
+  {
+    ...deploymentRevisionColumns,
+    id: sql`gen_random_uuid()`,
+    source: sql`d.source`,
+    source_revision_config: sql`(d.source_revision_config::jsonb
+      || jsonb_build_object('repo_commit_sha', ${planned('revision_commit')} ->> 'sha'))::json`,
+    status: sql`'SKIPPED'`,
+    status_message: planned('held_back_message'),
+    reasons: planned('reasons'),
+    from_revision_id: sql`null`,
+    commit: planned('revision_commit'),
+    created_at: sql`clock()`,
+    updated_at: sql`clock()`,
+  },
+  sql`changed d
+  join planned p on p.id = d.id
+  where ${queued('is_held_back')}`,
+)})`
+
+const updateHead = (asked_at: string): SQL => sql`head as (
+  insert into deployment_heads (deployment_id, organization_id, tenant_id, asked_at)
+  select id, organization_id, tenant_id, ${asked_at}::timestamptz
+  from planned
+  on conflict (deployment_id) do update set asked_at = excluded.asked_at, gone_ref = null)`
+
+const PUSH_EVENTS: EventRows[] = [
+  {
+    type: sql`'revision.created'`,
+    subject: sql`id`,
+    data: sql`json_build_object('deployment_id', deployment_id, 'status', status, 'message', status_message)`,
+    from: sql`recorded`,
+  },
+  {
+    type: sql`'deployment.hold_released'`,
+    subject: sql`p.id`,
+    from: sql`planned p
+  join changed d on d.id = p.id
+  where ${queued('creates_revision')} and p.hold is not null`,
+  },
+  {
+    type: sql`'deployment.ref_found'`,
+    subject: sql`p.id`,
+    data: sql`json_build_object('ref', ${planned('restored_ref')})`,
+    from: sql`planned p
+  where ${planned('restored_ref')} is not null`,
+  },
+]
+
+/** The row stays locked, so that the second of two pushes sees the revision of the first. */
+export const deployPush = verb('deployments:update', async (ctx, input: PushedCommit): Promise<PushOutcome> => {
+  const { deployment_id, refs, asked_at, commit: head, ignoresBuildOnPush = false, journalData } = input
+  const id = crypto.randomUUID()
+  const followsPushes = ignoresBuildOnPush ? sql`true` : sql`(c.source_config ->> 'build_on_push') = 'true'`
+  const planCte = planChange({
+    columns: plannedColumns(head),
+    from: sql`${DEPLOYMENT_WITH_HEAD}
+  cross join lateral (select ${heldBackMessage(head.sha)} as message) m`,
+    where: sql`${isDeploymentInTenant(deployment_id)}
+    and c.deleting_at is null
+    and ${followsPushes}
+    and ${followsRef(refs)}
+    and ${isNewerThanHead(asked_at)}`,
+  })
+  const also = [
+    supersedeWaiting('changed'),
+    sql`revision as (${insertQueuedRevision(id, 'changed')})`,
+    RECORDED,
+    updateHead(asked_at),
+  ]
+  const event = sql`case when changed.creates_revision or changed.is_held_back then 'deployment.pushed' end`
+  const data = { commit: head.sha, ...journalData }
+  const rows = await commit(ctx, event, updateWanted(id), data, {
+    lock: lockDeployment(deployment_id),
+    first: [planCte, decideChange],
+    also,
+    others: enqueueEvents('changed', ...PUSH_EVENTS),
+  })
+  const [row] = rows as unknown as Record<keyof QueuedColumns, boolean>[]
+  if (!row) return 'stale'
+  if (row.creates_revision) return 'created'
+  return row.is_held_back ? 'held_back' : 'unchanged'
+})
+
+/** The deployment keeps serving; `explain` shows that its ref is gone. */
 export const recordMissingRef = verb('deployments:update', async (ctx, { deployment_id, refs, asked_at }: RefHead) => {
-  const gone = sql`c.source_revision_config ->> 'repo_ref'`
+  const ref = sql`c.source_revision_config ->> 'repo_ref'`
   const change = sql<{ id: string }>`
     insert into deployment_heads as x (deployment_id, organization_id, tenant_id, asked_at, gone_ref)
-    select c.id, c.organization_id, c.tenant_id, ${asked_at}::timestamptz, ${gone} from ${deploymentWithHead}
-    where ${isDeploymentInTenant(deployment_id)} and c.deleting_at is null and ${followsRef(refs)} and ${isNewerThanHead(asked_at)}
-      and h.gone_ref is distinct from ${gone}
+    select c.id, c.organization_id, c.tenant_id, ${asked_at}::timestamptz, ${ref}
+    from ${DEPLOYMENT_WITH_HEAD}
+    where ${isDeploymentInTenant(deployment_id)}
+      and c.deleting_at is null
+      and ${followsRef(refs)}
+      and ${isNewerThanHead(asked_at)}
+      and h.gone_ref is distinct from ${ref}
     on conflict (deployment_id) do update set asked_at = excluded.asked_at, gone_ref = excluded.gone_ref
     returning x.deployment_id as id, x.gone_ref`
   const data = sql`json_build_object('ref', changed.gone_ref)`

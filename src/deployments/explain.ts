@@ -1,4 +1,4 @@
-// What stands between a deployment and being served as wanted, in order.
+// Explains why a deployment does not serve its latest revision.
 import { and, eq, or, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
@@ -22,37 +22,39 @@ type DeploymentFacts = {
   hold: Hold | null
   latest_revision_id: string | null
   in_flight_revision_id: string | null
-  /** That it comes through: null where it needs none. */
+  /** The state of its integration; null without one. */
   integration: keyof typeof INTEGRATION_OBSTACLES | 'active' | null
-  /** Its ref, where the repository has none of that name any more. */
+  /** Its ref, if that is gone from the repository. */
   goneRef?: string | null
   healthy?: boolean | null
-  /** The host of its custom_url: whether this workspace owns it, and what proves it where it is not served before. */
-  customHost?: { host: string; isOwn: boolean; waits: string | null } | null
-  /** What its agent said last about what is wrong with it. */
+  /** The host of its custom_url. `verificationHint` says how to prove the host while it is not served. */
+  customHost?: { host: string; isOwn: boolean; verificationHint: string | null } | null
   lastError?: string | null
 }
-/** How its listener fares: since how many minutes nothing was heard of it; null when it has none. */
+/** Minutes since the listener last polled; null without a listener. */
 type ListenerContact = { silentMinutes: number | null }
-/** An agent polls within a minute. */
+/** An agent polls at least once a minute. */
 const SILENT_AFTER_MINUTES = 2
 
 const STATUS_OBSTACLES: Record<string, Obstacle> = {
   AWAITING_DELETE: { code: 'deleting', detail: 'The deployment is being deleted.' },
-  AWAITING_DATABASE: { code: 'awaiting_database', detail: 'The data plane has not made its database yet.' },
-  UNKNOWN: { code: 'listener_silent', detail: 'Its listener has been silent past the deadline.' },
+  AWAITING_DATABASE: { code: 'awaiting_database', detail: 'The data plane has not created its database yet.' },
+  UNKNOWN: {
+    code: 'listener_silent',
+    detail: 'Its listener has not polled within the deadline. Check that its agent runs.',
+  },
 }
-const STILL_SERVES = 'what runs serves on, and no push or new revision reaches its repository'
+const STILL_SERVES = 'The running revision keeps serving, but pushes and new revisions cannot reach the repository'
 const INTEGRATION_OBSTACLES = {
-  gone: { code: 'integration_gone', detail: `Its git host integration was deleted: ${STILL_SERVES}.` },
-  suspended: { code: 'integration_suspended', detail: `Its git host has suspended the integration: ${STILL_SERVES}.` },
+  gone: { code: 'integration_gone', detail: `The integration of this deployment was deleted. ${STILL_SERVES}.` },
+  suspended: { code: 'integration_suspended', detail: `The git host suspended the integration. ${STILL_SERVES}.` },
   revoked: {
     code: 'integration_revoked',
-    detail: `Its git host has revoked the integration: ${STILL_SERVES} until it is connected again.`,
+    detail: `The git host revoked the integration. ${STILL_SERVES} until you connect it again.`,
   },
 } as const satisfies Record<string, Obstacle>
 const ARTIFACT_HINT =
-  'upload an archive and name it in `source_tarball_path`, or push an image and name it in `image_uri`, of `source_revision_config`'
+  'Patch `source_revision_config` with the `source_tarball_path` of an upload or the `image_uri` of a pushed image'
 const END_CODES: Record<string, Obstacle['code']> = {
   CREATE_FAILED: 'revision_failed',
   BUILD_FAILED: 'revision_failed',
@@ -64,135 +66,142 @@ const END_CODES: Record<string, Obstacle['code']> = {
 
 export function listObstacles(
   facts: DeploymentFacts,
-  known: RevisionFacts[],
-  { silentMinutes: silent }: ListenerContact = { silentMinutes: 0 },
+  revisions: RevisionFacts[],
+  { silentMinutes }: ListenerContact = { silentMinutes: 0 },
 ): Obstacle[] {
-  const quiet = silent !== null && silent >= SILENT_AFTER_MINUTES
-  const unheard = quiet && {
-    code: 'listener_silent' as const,
-    detail: `Nothing was heard of its listener for ${silent} minutes; see that its agent runs.`,
-  }
-  const away = facts.status === 'UNKNOWN' && unheard ? unheard : STATUS_OBSTACLES[facts.status]
-  if (away?.code === 'deleting') return [away]
-  const latest = known.find(one => one.id === facts.latest_revision_id)
-  const flying = known.find(one => one.id === facts.in_flight_revision_id)
+  const silent = silentMinutes !== null &&
+    silentMinutes >= SILENT_AFTER_MINUTES && {
+      code: 'listener_silent' as const,
+      detail: `Its listener has not polled for ${silentMinutes} minutes. Check that its agent runs.`,
+    }
+  const byStatus = facts.status === 'UNKNOWN' && silent ? silent : STATUS_OBSTACLES[facts.status]
+  if (byStatus?.code === 'deleting') return [byStatus]
+  const latest = revisions.find(({ id }) => id === facts.latest_revision_id)
+  const inFlight = revisions.find(({ id }) => id === facts.in_flight_revision_id)
   return [
-    away,
-    away !== unheard && unheard,
-    latest && revisionObstacle(latest, flying, silent === null),
+    byStatus,
+    byStatus !== silent && silent,
+    latest && revisionObstacle(latest, inFlight, silentMinutes !== null),
     facts.healthy === false && {
       code: 'unhealthy' as const,
-      detail: `The revision that serves is not well${facts.lastError ? `. Its log: ${facts.lastError}` : '; its log says more.'}`,
+      detail: `The serving revision is unhealthy. ${facts.lastError ? `Its log: ${facts.lastError}` : 'Read its log.'}`,
     },
     facts.status === 'UNUSED' && {
       code: 'unused' as const,
       detail:
-        'Nobody has used or changed it for 28 days, so it counts as unused; it runs on, and a request or a new revision wakes it.',
+        'It was not used or changed for 28 days. It keeps running; a request or a new revision makes it READY again.',
     },
-    facts.hold && {
-      code: 'held_by_rollback' as const,
-      detail: `A rollback holds automatic deploys until ${facts.hold.until === 'newer_commit' ? 'a newer commit arrives or it is released' : 'it is released'}.`,
-    },
+    facts.hold && holdObstacle(facts.hold),
     facts.goneRef != null && {
       code: 'ref_gone' as const,
-      detail: `Its ref ${facts.goneRef} is gone from the repository; what serves stays until another ref is named or it is pushed again.`,
+      detail: `Its ref ${facts.goneRef} is gone from the repository. Push the ref again, or set another \`repo_ref\`.`,
     },
     facts.integration !== null && facts.integration !== 'active' && INTEGRATION_OBSTACLES[facts.integration],
     facts.customHost != null && customHostObstacle(facts.customHost),
-  ].filter(one => one instanceof Object)
+  ].filter(obstacle => obstacle instanceof Object)
 }
 
-function customHostObstacle({ host, isOwn, waits }: NonNullable<DeploymentFacts['customHost']>): Obstacle | false {
-  if (waits === null) return false
-  if (isOwn) return { code: 'custom_url_unverified', detail: waits }
-  return { code: 'custom_url_lost', detail: `Another workspace owns the host ${host} of custom_url. ${waits}` }
+function holdObstacle({ until }: Hold): Obstacle {
+  const end = until === 'newer_commit' ? 'a newer commit is pushed or the hold is released' : 'the hold is released'
+  return { code: 'held_by_rollback', detail: `A rollback holds automatic deploys until ${end}.` }
 }
 
-/** What the newest revision still has before it. */
+type CustomHostFacts = NonNullable<DeploymentFacts['customHost']>
+function customHostObstacle({ host, isOwn, verificationHint }: CustomHostFacts): Obstacle | false {
+  if (verificationHint === null) return false
+  if (isOwn) return { code: 'custom_url_unverified', detail: verificationHint }
+  const detail = `Another workspace owns the host ${host} of custom_url. ${verificationHint}`
+  return { code: 'custom_url_lost', detail }
+}
+
 function revisionObstacle(
   latest: RevisionFacts,
-  flying: RevisionFacts | undefined,
-  unserved: boolean,
+  inFlight: RevisionFacts | undefined,
+  hasListener: boolean,
 ): Obstacle | undefined {
   const { number, status, status_message } = latest
   const name = `Revision ${number}`
   if (status === 'DEPLOYED') return undefined
   if (status === 'CREATING')
-    return { code: 'awaiting_artifact', detail: `${name} waits for what it is made from: ${ARTIFACT_HINT}.` }
+    return { code: 'awaiting_artifact', detail: `${name} has no archive or image yet. ${ARTIFACT_HINT}.` }
   if (status === 'QUEUED') {
-    const before = flying ? `revision ${flying.number}, which is ${flying.status}` : 'another one'
+    const before = inFlight ? `revision ${inFlight.number}, which is ${inFlight.status}` : 'another revision'
     return { code: 'waiting_behind', detail: `${name} waits behind ${before}.` }
   }
-  const ended = END_CODES[status]
-  const nobody = unserved ? ', and no listener has taken the deployment up yet' : ''
-  if (!ended) return { code: 'in_progress', detail: `${name} is ${status}${nobody}.` }
-  return { code: ended, detail: `${name} is ${status}${status_message ? `: ${status_message}` : '.'}` }
+  const endCode = END_CODES[status]
+  const note = hasListener ? '' : ', and no listener serves the deployment yet'
+  if (!endCode) return { code: 'in_progress', detail: `${name} is ${status}${note}.` }
+  return { code: endCode, detail: `${name} is ${status}${status_message ? `: ${status_message}` : '.'}` }
 }
 
 const SILENT_MINUTES = sql<
   string | null
 >`floor(extract(epoch from clock() - coalesce(${listeners.last_seen_at}, ${listeners.created_at})) / 60)`
 
-/** Only what an agent says about an application has a level of its own. */
+/** Lines of the agent itself have a level; lines of the application have none. */
 const LAST_ERROR = sql<string | null>`case when not ${deployments.healthy} then (
-  select l.message from ${logLines} l
-  where l.revision_id = ${deployments.active_revision_id} and l.kind = 'deploy' and l.severity = ${levels.indexOf('ERROR')} and l.tenant_id = current_tenant()
-  order by l.timestamp desc, l.number desc limit 1) end`
+  select l.message
+  from ${logLines} l
+  where l.revision_id = ${deployments.active_revision_id}
+    and l.kind = 'deploy'
+    and l.severity = ${levels.indexOf('ERROR')}
+    and l.tenant_id = current_tenant()
+  order by l.timestamp desc, l.number desc
+  limit 1) end`
 
 export const explainDeployment = verb(
   'deployments:read',
   async (ctx, { deployment_id }: z.output<typeof DeploymentRef>): Promise<Explanation> => {
     const { latest_revision_id, in_flight_revision_id } = deployments
-    const concerned = and(
+    const latestOrInFlight = and(
       eq(revisions.deployment_id, deployments.id),
       inTenant(revisions),
       or(eq(revisions.id, latest_revision_id), eq(revisions.id, in_flight_revision_id)),
     )
-    const through = sql<string | null>`${deployments.source_config} ->> 'integration_id'`
-    const integration = sql<
-      DeploymentFacts['integration']
-    >`case when ${through} is not null then coalesce(${integrations.state}, 'gone') end`
+    const integrationId = sql<string | null>`${deployments.source_config} ->> 'integration_id'`
+    const integration = sql<DeploymentFacts['integration']>`case
+      when ${integrationId} is not null then coalesce(${integrations.state}, 'gone')
+    end`
+    const isHostVerified = sql`${customHosts.verified_at} is not null`
+    const hasOwnListener = sql`${customHosts.tenant_id} = ${listeners.tenant_id}`
     const query = db
       .select({
         deployments,
         revisions,
         integration,
         goneRef: deploymentHeads.gone_ref,
-        silent: SILENT_MINUTES,
+        silentMinutes: SILENT_MINUTES,
         isHostOwn: sql<boolean>`${customHosts.id} is not null`,
-        isHostServed: sql<boolean>`${customHosts.verified_at} is not null or ${customHosts.tenant_id} = ${listeners.tenant_id}`,
-        trouble: LAST_ERROR,
+        isHostServed: sql<boolean>`${isHostVerified} or ${hasOwnListener}`,
+        lastError: LAST_ERROR,
       })
       .from(deployments)
-      .leftJoin(revisions, concerned)
-      .leftJoin(integrations, and(sql`${integrations.id} = (${through})::uuid`, inTenant(integrations)))
+      .leftJoin(revisions, latestOrInFlight)
+      .leftJoin(integrations, and(sql`${integrations.id} = (${integrationId})::uuid`, inTenant(integrations)))
       .leftJoin(deploymentHeads, and(eq(deploymentHeads.deployment_id, deployments.id), inTenant(deploymentHeads)))
       .leftJoin(customHosts, isHostOfDeployment)
       .leftJoin(listeners, eq(listeners.id, deployments.listener_id))
       .where(isDeployment(deployment_id))
     const rows = await run(ctx, query)
-    const {
-      deployments: facts,
-      integration: state,
-      goneRef: gone,
-      silent,
-      trouble,
-      isHostOwn,
-      isHostServed,
-    } = requireRow(rows, 'deployment_not_found')
-    const known = rows.flatMap(row => row.revisions ?? [])
-    const { repo_ref } = facts.source_revision_config as { repo_ref?: string }
-    // Another ref may have been named since.
-    const goneRef = gone === repo_ref ? gone : null
-    const served = { silentMinutes: silent === null ? null : Number(silent) }
-    const { custom_host: host, tenant_id } = facts
-    const waits = host === null || isHostServed ? null : await describeHostVerification(ctx, tenant_id, host)
-    const customHost = host === null ? null : { host, isOwn: isHostOwn, waits }
+    const row = requireRow(rows, 'deployment_not_found')
+    const { custom_host: host, tenant_id, source_revision_config } = row.deployments
+    const { repo_ref } = source_revision_config as { repo_ref?: string }
+    const isHintNeeded = host !== null && !row.isHostServed
+    const verificationHint = isHintNeeded ? await describeHostVerification(ctx, tenant_id, host) : null
+    const facts = {
+      ...row.deployments,
+      customHost: host === null ? null : { host, isOwn: row.isHostOwn, verificationHint },
+      integration: row.integration,
+      // The deployment may follow another ref since.
+      goneRef: row.goneRef === repo_ref ? row.goneRef : null,
+      lastError: row.lastError,
+    }
+    const silentMinutes = row.silentMinutes === null ? null : Number(row.silentMinutes)
     return {
       resources: listObstacles(
-        { ...facts, customHost, integration: state, goneRef, lastError: trouble },
-        known,
-        served,
+        facts,
+        rows.flatMap(({ revisions }) => revisions ?? []),
+        { silentMinutes },
       ),
     }
   },

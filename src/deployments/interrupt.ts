@@ -1,6 +1,7 @@
-// Moves one revision on, if its lifecycle allows: an interruption. What a data plane reports, sync/report.ts applies.
-import { type SQL, sql } from 'drizzle-orm'
+// Interrupts a revision. sync/report.ts applies what a data plane reports.
+import { sql } from 'drizzle-orm'
 import type { Ctx } from '../kernel/context.ts'
+import { textArray } from '../kernel/db.ts'
 import { commit } from '../kernel/journal.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { type RevisionStatus, revisionStatuses, sources } from '../protocol/parts.schema.ts'
@@ -8,11 +9,11 @@ import { canFollow, inFlightStates } from './lifecycle.ts'
 import {
   applyMoves,
   applyMovesToDeployments,
-  isDeploymentInTenant,
-  lockDeployment,
   moveEvents,
   promoteWithoutReports,
-} from './revision-queue.ts'
+  selectMoves,
+} from './revision-moves.ts'
+import { isDeploymentInTenant, lockDeployment } from './revision-queue.ts'
 import type { RevisionRow } from './rows.ts'
 import type { Revision } from './schema.ts'
 
@@ -22,12 +23,12 @@ export type RevisionMove = {
   to: RevisionStatus
   /** Why, where it is a failure. */
   message?: string | null
-  /** What was found out on the way, so that a redeploy is of the same thing. */
+  /** What a ref or a tag resolved to, so that a redeploy uses the same. */
   commit?: NonNullable<Revision['commit']>
   image_uri?: string
 }
 
-/** Taking its turn is nobody's to report: the queue gives it. */
+/** Only the queue takes a revision from QUEUED into flight. */
 const allowedMoves = (to: RevisionStatus) =>
   sources.flatMap(source =>
     revisionStatuses
@@ -36,10 +37,9 @@ const allowedMoves = (to: RevisionStatus) =>
   )
 
 const isFailure = (to: RevisionStatus) => to.endsWith('_FAILED') || to === 'UNKNOWN'
-const MISSING_REASON = 'It was reported without a reason.'
+const MISSING_REASON = 'No reason was reported.'
 
 type RefusalCode = 'revision_move_illegal' | 'revision_not_interruptible'
-/** One statement: the move, its event, the queue that it frees, and the turn of the one that waited. */
 export async function transitionRevision(
   ctx: Ctx,
   move: RevisionMove,
@@ -48,12 +48,22 @@ export async function transitionRevision(
   const { deployment_id, revision_id, to } = move
   const message = move.message || (isFailure(to) ? MISSING_REASON : null)
   const resolved = { repo_commit_sha: move.commit?.sha, image_uri: move.image_uri }
-  const moves: SQL = sql`moves as (
-    select r.id, r.deployment_id, r.number, ${to}::text as becomes, ${message}::text as message,
-      ${JSON.stringify(resolved)}::jsonb as resolved, ${move.commit ? JSON.stringify(move.commit) : null}::jsonb as made_commit
-    from deployments c join revisions r on r.deployment_id = c.id and r.tenant_id = current_tenant() and r.id = ${revision_id}::uuid
-    where ${isDeploymentInTenant(deployment_id)} and case when r.source || ' ' || r.status = any(${sql.param(allowedMoves(to))}::text[]) then true
-      else refuse(${refusal}, r.status || ' to ' || ${to}::text) end)`
+  const isAllowed = sql`r.source || ' ' || r.status = any(${textArray(allowedMoves(to))})`
+  const moves = selectMoves(
+    {
+      id: sql`r.id`,
+      deployment_id: sql`r.deployment_id`,
+      number: sql`r.number`,
+      becomes: sql`${to}::text`,
+      message: sql`${message}::text`,
+      resolved: sql`${JSON.stringify(resolved)}::jsonb`,
+      made_commit: sql`${move.commit ? JSON.stringify(move.commit) : null}::jsonb`,
+    },
+    sql`deployments c
+  join revisions r on r.deployment_id = c.id and r.tenant_id = current_tenant() and r.id = ${revision_id}::uuid
+  where ${isDeploymentInTenant(deployment_id)}
+    and case when ${isAllowed} then true else refuse(${refusal}, r.status || ' to ' || ${to}::text) end`,
+  )
   const rows = await commit(
     ctx,
     `revision.${to.toLowerCase()}`,

@@ -1,4 +1,4 @@
-// Which state of a revision may follow which, and for how long anything may be silent.
+// The states of a revision, which may follow which, and the deadline of each. Pure.
 import type { RevisionStatus, Source } from '../protocol/parts.schema.ts'
 import { SOURCE_RULES } from './source-rules.ts'
 
@@ -11,7 +11,7 @@ const NEXT_STATES: Record<RevisionStatus, readonly RevisionStatus[]> = {
   BUILDING: ['AWAITING_DEPLOY', 'BUILD_FAILED', 'INTERRUPTED'],
   AWAITING_DEPLOY: ['DEPLOYING', 'DEPLOY_FAILED', 'INTERRUPTED'],
   DEPLOYING: ['DEPLOYED', 'DEPLOY_FAILED', 'INTERRUPTED', 'UNKNOWN'],
-  // Its listener fell silent; once that is back, its report settles it.
+  // Its listener fell silent. The listener's next report decides.
   UNKNOWN: ['DEPLOYED', 'DEPLOY_FAILED'],
   DEPLOYED: [],
   CREATE_FAILED: [],
@@ -27,7 +27,7 @@ export const inFlightStates = [...BUILD_STATES, 'AWAITING_DEPLOY', 'DEPLOYING'] 
 export const waitingStates = ['CREATING', 'QUEUED'] as RevisionStatus[]
 export const terminalStates = revisionStates.filter(state => NEXT_STATES[state].length === 0)
 
-/** What may follow a state of a revision from this source: its turn takes it straight to what it needs first. */
+/** A revision of a source without a build skips the build states. */
 export function nextStates(source: Source, state: RevisionStatus): readonly RevisionStatus[] {
   const { builds } = SOURCE_RULES[source]
   if (state === 'QUEUED') return NEXT_STATES.QUEUED.filter(to => to !== (builds ? 'AWAITING_DEPLOY' : 'AWAITING_BUILD'))
@@ -35,7 +35,7 @@ export function nextStates(source: Source, state: RevisionStatus): readonly Revi
 }
 export const canFollow = (source: Source, from: RevisionStatus, to: RevisionStatus) =>
   nextStates(source, from).includes(to)
-/** Where a revision goes when its turn comes. */
+/** The first state of a revision in flight. */
 export const startState = (source: Source): RevisionStatus =>
   SOURCE_RULES[source].builds ? 'AWAITING_BUILD' : 'AWAITING_DEPLOY'
 
@@ -44,21 +44,21 @@ const HOUR = 60 * MINUTE
 const DAY = 24 * HOUR
 
 type Deadline = { after: number; becomes: RevisionStatus; message: string }
-/** How long a state may last. QUEUED has no deadline of its own: those before it have theirs. */
+/** QUEUED has no deadline: the revision before it has one. */
 export const DEADLINES: Partial<Record<RevisionStatus, Deadline>> = {
-  CREATING: { after: DAY, becomes: 'CREATE_FAILED', message: 'What it is made from did not arrive within 24 hours.' },
-  AWAITING_BUILD: { after: 10 * MINUTE, becomes: 'BUILD_FAILED', message: 'No builder took it within 10 minutes.' },
-  BUILDING: { after: 30 * MINUTE, becomes: 'BUILD_FAILED', message: 'The build did not end within 30 minutes.' },
+  CREATING: { after: DAY, becomes: 'CREATE_FAILED', message: 'No image or archive arrived within 24 hours.' },
+  AWAITING_BUILD: { after: 10 * MINUTE, becomes: 'BUILD_FAILED', message: 'No builder started it within 10 minutes.' },
+  BUILDING: { after: 30 * MINUTE, becomes: 'BUILD_FAILED', message: 'The build did not finish within 30 minutes.' },
   AWAITING_DEPLOY: {
     after: 15 * MINUTE,
     becomes: 'DEPLOY_FAILED',
-    message: 'No listener took it within 15 minutes.',
+    message: 'No listener started to deploy it within 15 minutes.',
   },
-  DEPLOYING: { after: 15 * MINUTE, becomes: 'DEPLOY_FAILED', message: 'It was not healthy within 15 minutes.' },
+  DEPLOYING: { after: 15 * MINUTE, becomes: 'DEPLOY_FAILED', message: 'It did not become healthy within 15 minutes.' },
 }
 export const LISTENER_LOST = {
   becomes: 'UNKNOWN',
-  message: 'Its listener fell silent while deploying it, and goes on with it when it is back.',
+  message: 'The listener stopped polling during the deploy. It continues the deploy when it is back.',
 } as const
 
 // ---- the deployment

@@ -1,4 +1,4 @@
-// The list of deployments: every filter on columns of the one index that carries it.
+// Lists deployments. Every filter reads columns of the one index that serves the list.
 import { and, eq, inArray, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import { verb } from '../kernel/context.ts'
 import { db, inTenant, run } from '../kernel/db.ts'
@@ -8,10 +8,9 @@ import { deployments } from '../tables/deployments.ts'
 import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type { DeploymentQuery } from './schema.ts'
 
-/** What narrows the list. A filter that is left out narrows nothing. */
-export function listFilters(asked: Placeholders<DeploymentQuery>): SQL[] {
+export function listFilters(query: Placeholders<DeploymentQuery>): SQL[] {
   const { name_contains, status, remote_reconciled, tag_value_ids, image_version, deployment_type, deployment_ids } =
-    asked
+    query
   const t = deployments
   return [
     name_contains && sql`strpos(${t.name_fold}, lower(${name_contains})) > 0`,
@@ -24,27 +23,29 @@ export function listFilters(asked: Placeholders<DeploymentQuery>): SQL[] {
   ].filter(condition => condition !== undefined)
 }
 
-/** Values of one key are alternatives, different keys must all match, and a value that does not exist is borne by nothing. */
+/** Values of one key are alternatives, different keys must all match, and an unknown value matches nothing. */
 const hasTagValues = (ids: Placeholder): SQL => sql`not exists (
   select from (
-    select array_agg(asked.id) as any_of from unnest(${ids}::uuid[]) asked(id)
-      left join tag_values v on v.id = asked.id and v.tenant_id = current_tenant()
-    group by coalesce(v.tag_key_id, asked.id)
-  ) key where not ${deployments.tag_value_ids} && key.any_of)`
+    select array_agg(requested.id) as any_of
+    from unnest(${ids}::uuid[]) requested(id)
+    left join tag_values v on v.id = requested.id and v.tenant_id = current_tenant()
+    group by coalesce(v.tag_key_id, requested.id)
+  ) key
+  where not ${deployments.tag_value_ids} && key.any_of)`
 
-/** Up to here, reading the rows passed over costs less than finding the page in the index first. */
+/** Up to this offset, reading the rows before the page costs less than finding the page in the index first. */
 const MAX_SHALLOW_OFFSET = 200
 
-/** The page is found in the index alone, and only its rows are read whole; a shallow one that nothing narrows is read at once. */
-const pageStatement = prepareStatement<DeploymentQuery & { deep?: true }, DeploymentRow>(asked => {
-  const narrowed = listFilters(asked)
-  const here = and(inTenant(deployments), afterCursor(deployments, asked), ...narrowed)
+/** Finds the page in the index, then reads its rows. A shallow page without filters is read at once. */
+const pageStatement = prepareStatement<DeploymentQuery & { deep?: true }, DeploymentRow>(query => {
+  const filters = listFilters(query)
+  const condition = and(inTenant(deployments), afterCursor(deployments, query), ...filters)
   const order = newestFirst(deployments)
-  const { limit, offset } = asked
+  const { limit, offset } = query
   const rows = db.select(wireColumns).from(deployments)
-  if (narrowed.length === 0 && !asked.deep) {
+  if (filters.length === 0 && !query.deep) {
     return rows
-      .where(here)
+      .where(condition)
       .orderBy(...order)
       .limit(limit)
       .offset(offset)
@@ -52,7 +53,7 @@ const pageStatement = prepareStatement<DeploymentQuery & { deep?: true }, Deploy
   const ids = db
     .select({ id: deployments.id })
     .from(deployments)
-    .where(here)
+    .where(condition)
     .orderBy(...order)
     .limit(limit)
     .offset(offset)

@@ -1,15 +1,15 @@
-// How HTTP reaches logs: by POST, because clients ask so, though nothing is written.
+// Routes of logs. Reads by POST: existing clients query logs this way.
 import { slice } from '../kernel/routes.ts'
 import * as s from './logs.schema.ts'
 import * as logs from './logs.ts'
 import { DeploymentRef, RevisionRef } from './schema.ts'
 
-const logOperation = { body: s.LogQuery, reply: s.LogPage, isReadOnly: true }
+const logOperation = { body: s.LogQuery, reply: s.LogPage, isReadOnly: true } as const
 
-export const logRoutes = slice('Logs', 'What builds and deployments say.')
+export const logRoutes = slice('Logs', 'Log lines of builds and deployments.')
   .post('/v1/projects/{deployment_id}/revisions/{revision_id}/build_logs', {
     id: 'readBuildLogs',
-    summary: 'What was said while a revision was built',
+    summary: 'Read the build log of a revision',
     params: RevisionRef,
     ...logOperation,
     errors: ['revision_not_found'],
@@ -17,7 +17,7 @@ export const logRoutes = slice('Logs', 'What builds and deployments say.')
   })
   .post('/v1/projects/{deployment_id}/revisions/{revision_id}/deploy_logs', {
     id: 'readDeployLogs',
-    summary: 'What a revision says as it is deployed and runs',
+    summary: 'Read the log of a revision as it is deployed and runs',
     params: RevisionRef,
     ...logOperation,
     errors: ['revision_not_found'],
@@ -25,7 +25,7 @@ export const logRoutes = slice('Logs', 'What builds and deployments say.')
   })
   .post('/v1/projects/{deployment_id}/deploy_logs', {
     id: 'readDeploymentLogs',
-    summary: 'What all revisions of a deployment say as they are deployed and run',
+    summary: 'Read the logs of all revisions of a deployment as they are deployed and run',
     params: DeploymentRef,
     ...logOperation,
     errors: ['deployment_not_found'],

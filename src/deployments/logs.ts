@@ -1,4 +1,4 @@
-// Logs of revisions: written by the data plane within bounds, read by people.
+// Logs of revisions: appends lines within the limits, and reads pages.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import type { Code } from '../kernel/codes.ts'
@@ -10,83 +10,117 @@ import type { Level, LogLine, LogPage, LogQuery } from './logs.schema.ts'
 import type * as schema from './schema.ts'
 
 export type LogKind = 'build' | 'deploy'
-/** What a log keeps, of each kind and revision: the newest. */
+/** Limits of each log, that is of each revision and kind. The oldest lines are dropped. */
 export const MAX_LOG_LINES = 10_000
 export const MAX_LOG_BYTES = 4 * 1024 * 1024
 export const MAX_LINE_BYTES = 16 * 1024
 
-// ---- written
+// ---- append
 
 export type NewLogLine = { timestamp: string; level: Level; message: string }
-/** The revision is a query of its tenant_id and id. Lines of a stream are numbered by whoever sends them, `from` on. */
+/** `revision` selects tenant_id and id. The agent numbers the lines of a stream; `from` is the number of the first. */
 type LogStream = { revision: SQL; kind: LogKind; stream: string; from: number }
 
 const CUT_SUFFIX = ' … (cut)'
 
-/** Text that a terminal or a page can show: control characters by their pictures, what turns the direction of writing by a mark. */
+/** Replaces control characters and marks of writing direction, which could forge what a terminal or a page shows. */
 export function sanitizeMessage(message: string): string {
-  const shown = message
+  const sanitized = message
     .toWellFormed()
-    // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what it is about
-    .replace(/[\0-\x08\x0b-\x1f]/g, one => String.fromCharCode(0x2400 + one.charCodeAt(0)))
+    // biome-ignore lint/suspicious/noControlCharactersInRegex: replacing control characters is the purpose
+    .replace(/[\0-\x08\x0b-\x1f]/g, character => String.fromCharCode(0x2400 + character.charCodeAt(0)))
     .replace(/\x7f/g, '␡')
     .replace(/[\x80-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]/g, '�')
-  const bytes = Buffer.from(shown)
-  if (bytes.byteLength <= MAX_LINE_BYTES) return shown
-  // As part of a stream, which leaves out half a character at the cut.
-  const kept = new TextDecoder().decode(bytes.subarray(0, MAX_LINE_BYTES - Buffer.byteLength(CUT_SUFFIX)), {
-    stream: true,
-  })
-  return `${kept}${CUT_SUFFIX}`
+  const bytes = Buffer.from(sanitized)
+  if (bytes.byteLength <= MAX_LINE_BYTES) return sanitized
+  const head = bytes.subarray(0, MAX_LINE_BYTES - Buffer.byteLength(CUT_SUFFIX))
+  // `stream` drops a character that the cut splits.
+  return new TextDecoder().decode(head, { stream: true }) + CUT_SUFFIX
 }
 
 /**
- * Appends to the log of a revision and drops what is then too old: one statement, whose row says which line of the stream comes next. What
- * of the stream was received before is passed over. Nothing is appended, and no row comes back, when there is no such revision.
+ * One statement appends lines and drops the oldest beyond the limits. Lines of the stream that were received before are
+ * skipped. Its row has the next line number of the stream; there is no row when the revision does not exist.
  */
 export function appendLogs({ revision, kind, stream, from }: LogStream, lines: NewLogLine[]): SQL<Row> {
-  const given = lines.slice(-MAX_LOG_LINES).map(({ timestamp, level, message }) => {
+  const newest = lines.slice(-MAX_LOG_LINES).map(({ timestamp, level, message }) => {
     const text = sanitizeMessage(message)
     return { timestamp, severity: levels.indexOf(level), message: text, bytes: Buffer.byteLength(text) }
   })
-  const first = from + lines.length - given.length
+  const nextLine = from + lines.length
+  const firstLine = nextLine - newest.length
   return sql`
-    with revision as (select r.* from revisions r join (${revision}) own on own.id = r.id and own.tenant_id = r.tenant_id),
-    known as (
-      select case when l.stream = ${stream}::uuid then l.next_line end as next from revision r join logs l on l.revision_id = r.id and l.kind = ${kind}),
-    given as (
+    with revision as (
+      select r.*
+      from revisions r
+      join (${revision}) own on own.id = r.id and own.tenant_id = r.tenant_id),
+    received_before as (
+      select case when l.stream = ${stream}::uuid then l.next_line end as next_line
+      from revision r
+      join logs l on l.revision_id = r.id and l.kind = ${kind}),
+    received as (
       select *, row_number() over (order by place) as nth, sum(bytes) over (order by place) - bytes as before
-      from rows from (jsonb_to_recordset(${JSON.stringify(given)}::jsonb)
-        as (timestamp timestamptz, severity integer, message text, bytes integer)) with ordinality g(timestamp, severity, message, bytes, place)
-      where ${first} + place > coalesce((select next from known), 0)),
-    counted as (select count(*)::integer as lines, coalesce(sum(bytes), 0) as bytes from given),
+      from rows from (jsonb_to_recordset(${JSON.stringify(newest)}::jsonb)
+        as (timestamp timestamptz, severity integer, message text, bytes integer))
+        with ordinality g(timestamp, severity, message, bytes, place)
+      where ${firstLine} + place > coalesce((select next_line from received_before), 0)),
+    counted as (
+      select count(*)::integer as lines, coalesce(sum(bytes), 0) as bytes
+      from received),
     log as (
       insert into logs (organization_id, tenant_id, revision_id, kind, lines, bytes, stream, next_line)
-      select r.organization_id, r.tenant_id, r.id, ${kind}, counted.lines, counted.bytes, ${stream}::uuid, ${from + lines.length}
+      select r.organization_id, r.tenant_id, r.id, ${kind}, counted.lines, counted.bytes, ${stream}::uuid, ${nextLine}
       from revision r, counted
-      on conflict (revision_id, kind) do update set lines = logs.lines + excluded.lines, bytes = logs.bytes + excluded.bytes,
-        stream = excluded.stream, next_line = greatest(excluded.next_line, case when logs.stream = excluded.stream then logs.next_line end)
+      on conflict (revision_id, kind) do update set
+        lines = logs.lines + excluded.lines,
+        bytes = logs.bytes + excluded.bytes,
+        stream = excluded.stream,
+        next_line = greatest(excluded.next_line, case when logs.stream = excluded.stream then logs.next_line end)
       returning *),
-    added as (
-      select log.organization_id, log.tenant_id, r.deployment_id, log.revision_id, log.kind, log.lines - counted.lines + nth as number,
-        g.timestamp, g.severity, g.message, log.bytes - counted.bytes + g.before as bytes_before
-      from log join revision r on r.id = log.revision_id, given g, counted),
-    written as (insert into log_lines select * from added
-      where number > (select lines from log) - ${MAX_LOG_LINES} and bytes_before >= (select bytes from log) - ${MAX_LOG_BYTES}),
-    dropped as (
-      delete from log_lines l using log where l.revision_id = log.revision_id and l.kind = log.kind and l.number > 0
+    numbered as (
+      select log.organization_id, log.tenant_id, r.deployment_id, log.revision_id, log.kind,
+        log.lines - counted.lines + nth as number,
+        g.timestamp, g.severity, g.message,
+        log.bytes - counted.bytes + g.before as bytes_before
+      from log
+      join revision r on r.id = log.revision_id, received g, counted),
+    inserted as (
+      insert into log_lines
+      select *
+      from numbered
+      where number > (select lines from log) - ${MAX_LOG_LINES}
+        and bytes_before >= (select bytes from log) - ${MAX_LOG_BYTES}),
+    deleted as (
+      delete from log_lines l
+      using log
+      where l.revision_id = log.revision_id
+        and l.kind = log.kind
+        and l.number > 0
         and (l.number <= log.lines - ${MAX_LOG_LINES} or l.bytes_before < log.bytes - ${MAX_LOG_BYTES})
       returning l.number, l.timestamp),
-    gone as (
-      select number, timestamp from dropped union all
-      select number, timestamp from added where number <= (select lines from log) - ${MAX_LOG_LINES} or bytes_before < (select bytes from log) - ${MAX_LOG_BYTES}),
-    said as (
-      insert into log_lines (organization_id, tenant_id, deployment_id, revision_id, kind, number, timestamp, severity, message, bytes_before)
-      select r.organization_id, r.tenant_id, r.deployment_id, r.id, ${kind}, 0, max(gone.timestamp), ${levels.indexOf('WARNING')},
-        max(gone.number) || ' older lines were dropped: a log keeps its newest 10,000 lines and 4 MiB.', 0
-      from gone, revision r group by r.id, r.organization_id, r.tenant_id, r.deployment_id
-      on conflict (revision_id, kind, number) do update set timestamp = excluded.timestamp, message = excluded.message)
-    select next_line, lines from log`
+    dropped as (
+      select number, timestamp
+      from deleted
+      union all
+      select number, timestamp
+      from numbered
+      where number <= (select lines from log) - ${MAX_LOG_LINES}
+        or bytes_before < (select bytes from log) - ${MAX_LOG_BYTES}),
+    dropped_notice as (
+      insert into log_lines (
+        organization_id, tenant_id, deployment_id, revision_id, kind,
+        number, timestamp, severity, message, bytes_before)
+      select r.organization_id, r.tenant_id, r.deployment_id, r.id, ${kind}, 0, max(dropped.timestamp),
+        ${levels.indexOf('WARNING')},
+        max(dropped.number) || ' older lines were dropped: a log keeps its newest 10,000 lines and 4 MiB.',
+        0
+      from dropped, revision r
+      group by r.id, r.organization_id, r.tenant_id, r.deployment_id
+      on conflict (revision_id, kind, number) do update set
+        timestamp = excluded.timestamp,
+        message = excluded.message)
+    select next_line, lines
+    from log`
 }
 
 // ---- read
@@ -94,7 +128,7 @@ export function appendLogs({ revision, kind, stream, from }: LogStream, lines: N
 type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type RevisionParams = z.output<typeof schema.RevisionRef>
 
-/** Whose lines they are: found by `ownerQuery`, and picked out of all by `linesCondition`. */
+/** A deployment or a revision: `ownerQuery` finds it, `linesCondition` selects its lines. */
 type LogOwner = { ownerQuery: SQL; linesCondition: SQL; notFoundCode: Code }
 
 const deploymentLogOwner = (id: string): LogOwner => ({
@@ -103,27 +137,29 @@ const deploymentLogOwner = (id: string): LogOwner => ({
   notFoundCode: 'deployment_not_found',
 })
 const revisionLogOwner = (id: string, deployment_id: string): LogOwner => ({
-  ownerQuery: sql`select from revisions where id = ${id}::uuid and deployment_id = ${deployment_id}::uuid and tenant_id = current_tenant()`,
+  ownerQuery: sql`
+      select from revisions
+      where id = ${id}::uuid and deployment_id = ${deployment_id}::uuid and tenant_id = current_tenant()`,
   linesCondition: sql`l.revision_id = ${id}::uuid`,
   notFoundCode: 'revision_not_found',
 })
 
-/** The lines that are asked for, behind the thing that they belong to: one that is not there is told from one without lines. */
+/** Selects from the owner, to tell an unknown owner from one without such lines. */
 async function readLogPage(
   ctx: Ctx,
   query: LogQuery,
   kind: LogKind,
-  { ownerQuery: owner, linesCondition: lines, notFoundCode: missing }: LogOwner,
+  { ownerQuery, linesCondition, notFoundCode }: LogOwner,
 ): Promise<LogPage> {
-  const { level, query: part, start_time, end_time, offset } = query
+  const { level, query: text, start_time, end_time, offset } = query
   const limit = query.limit ?? 100
   const descending = query.order === 'desc'
-  const way = descending ? sql`desc` : sql`asc`
+  const direction = descending ? sql`desc` : sql`asc`
   const conditions = [
-    lines,
+    linesCondition,
     sql`l.kind = ${kind} and l.tenant_id = current_tenant()`,
     level && sql`l.severity >= ${levels.indexOf(level)}`,
-    part && sql`strpos(lower(l.message), lower(${part})) > 0`,
+    text && sql`strpos(lower(l.message), lower(${text})) > 0`,
     start_time && sql`l.timestamp >= ${start_time}::timestamptz`,
     end_time && sql`l.timestamp < ${end_time}::timestamptz`,
     offset &&
@@ -131,16 +167,22 @@ async function readLogPage(
         (${offset.at}::timestamptz, ${offset.revision_id}::uuid, ${offset.number}::integer)`,
   ].filter(condition => condition instanceof Object)
   const statement = sql<Row>`
-    select page.* from (${owner}) owner left join lateral (
-      select l.revision_id, l.number, to_char(l.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'), l.severity, l.message
-      from log_lines l where ${sql.join(conditions, sql` and `)}
-      order by l.timestamp ${way}, l.revision_id ${way}, l.number ${way} limit ${limit + 1}) page on true`
+    select page.*
+    from (${ownerQuery}) owner
+    left join lateral (
+      select l.revision_id, l.number,
+        to_char(l.timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
+        l.severity, l.message
+      from log_lines l
+      where ${sql.join(conditions, sql` and `)}
+      order by l.timestamp ${direction}, l.revision_id ${direction}, l.number ${direction}
+      limit ${limit + 1}) page on true`
   const rows = await run(ctx, statement)
-  requireRow(rows, missing)
-  const all = (rows as LogRow[]).filter(([revision]) => revision !== null)
-  const shown = all.slice(0, limit)
-  const last = all.length > limit ? shown.at(-1) : undefined
-  return { logs: shown.map(lineToWire(kind)), ...(last && { next_offset: encodeOffset(last) }) }
+  requireRow(rows, notFoundCode)
+  const lines = (rows as LogRow[]).filter(([revision]) => revision !== null)
+  const page = lines.slice(0, limit)
+  const last = lines.length > limit ? page.at(-1) : undefined
+  return { logs: page.map(lineToWire(kind)), ...(last && { next_offset: encodeOffset(last) }) }
 }
 
 type LogRow = [revision_id: string, number: string, timestamp: string, severity: string, message: string]

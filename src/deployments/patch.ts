@@ -1,4 +1,4 @@
-// Patching: the plan told before, or applied. The database asks the plan's questions of the row that it holds, so that one trip does.
+// Patches a deployment, or plans the patch. The database evaluates the plan's rules on the locked row, in one trip.
 import { and, type SQL, sql } from 'drizzle-orm'
 import { alias } from 'drizzle-orm/pg-core'
 import type * as z from 'zod'
@@ -25,10 +25,13 @@ import {
 import {
   decideChange,
   enqueueEvents,
-  insertRevision,
+  insertQueuedRevision,
   isDeploymentInTenant,
   lockDeployment,
+  type PlannedColumns,
+  planChange,
   supersedeWaiting,
+  unchangedColumns,
   updateWanted,
 } from './revision-queue.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
@@ -38,24 +41,27 @@ import { findModeFaults, SOURCE_RULES } from './source-rules.ts'
 
 type PatchInput = z.output<typeof schema.DeploymentRef> & schema.DeploymentPatch & z.output<typeof schema.PatchQuery>
 
-// ---- told
+// ---- planned
 
 const c = alias(deployments, 'c')
 
 export const planPatch = verb('deployments:update', async (ctx, input: PatchInput): Promise<schema.Plan> => {
   const customUrl = input.source_config?.custom_url
   const query = db
-    .select({ wanted: c, waits: customUrl != null ? awaitsHostVerification(customUrl) : sql<boolean>`false` })
+    .select({
+      wanted: c,
+      awaitsVerification: customUrl != null ? awaitsHostVerification(customUrl) : sql<boolean>`false`,
+    })
     .from(c)
     .where(sql`${isDeploymentInTenant(input.deployment_id)} and ${patchGuards(ctx, input)}`)
-  const { wanted, waits } = requireRow(await run(ctx, query), 'deployment_not_found')
+  const { wanted, awaitsVerification } = requireRow(await run(ctx, query), 'deployment_not_found')
   const planned = planPatchChanges(wanted as DeploymentRow & Wanted, input, input.clear)
-  if (waits && planned.changes.some(({ path }) => path === 'source_config.custom_url'))
+  if (awaitsVerification && planned.changes.some(({ path }) => path === 'source_config.custom_url'))
     planned.warnings.push(await describeHostVerification(ctx, wanted.tenant_id, hostOf(customUrl!)!))
   return { ...planned, plan_digest: `${wanted.version}.${requestDigest(input)}` }
 })
 
-/** Names the request and, before the dot, the version that it was planned on. */
+/** The second half of a plan digest; the first is the version that was planned on. */
 function requestDigest({ deployment_id: _, dry_run: __, ...patch }: PatchInput): string {
   return sha256Hex(JSON.stringify(patch)).slice(0, 32)
 }
@@ -66,13 +72,14 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Pat
   const { deployment_id } = input
   const revision = crypto.randomUUID()
   const secrets = input.secrets ?? []
-  const first = [
-    sql`planned as (select c.*, ${plannedColumns(input)} from deployments c where ${isDeploymentInTenant(deployment_id)}
-      and ${patchGuards(ctx, input)} and ${matchesPlan(ctx, input, requestDigest(input))})`,
-    decideChange,
-  ]
+  const planned = planChange({
+    columns: plannedColumns(input),
+    where: sql`${isDeploymentInTenant(deployment_id)}
+    and ${patchGuards(ctx, input)}
+    and ${matchesPlan(ctx, input, requestDigest(input))}`,
+  })
   const plain = secrets.filter(secret => !isMasked(secret))
-  const also = [supersedeWaiting('changed'), sql`revision as (${insertRevision(revision, 'changed')})`]
+  const also = [supersedeWaiting('changed'), sql`revision as (${insertQueuedRevision(revision, 'changed')})`]
   if (plain.length > 0) also.push(await insertSecrets(ctx, deployment_id, plain, sql`changed.revisions`))
   const data = {
     supplied: listPatchMembers(input, input.clear).map(({ path }) => path.join('.')),
@@ -80,7 +87,7 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Pat
   }
   const rows = await commit(ctx, 'deployment.patched', updateWanted(revision), data, {
     lock: lockDeployment(deployment_id),
-    first,
+    first: [planned, decideChange],
     also,
     others: enqueueEvents('changed'),
   })
@@ -90,46 +97,57 @@ export const patchDeployment = verb('deployments:update', async (ctx, input: Pat
 const toJsonb = (value: unknown): SQL => (value === null ? sql`null::jsonb` : sql`${JSON.stringify(value)}::jsonb`)
 const emptyListAsNull = (value: unknown): unknown => (Array.isArray(value) && value.length === 0 ? null : value)
 
-/** Is what a member says new? The same question that plan.ts asks. */
-function isMemberChanged({ path: [column, member], value, isAlwaysNew: always }: PatchMember): SQL {
-  if (always) return sql`true`
+/** The same rule as in `planPatchChanges`. */
+function isMemberChanged({ path: [column, member], value, isAlwaysNew }: PatchMember): SQL {
+  if (isAlwaysNew) return sql`true`
   const stored = sql`c.${sql.identifier(column!)}::jsonb`
-  return sql`${member ? sql`(${stored} -> ${member}::text)` : stored} is distinct from ${toJsonb(emptyListAsNull(value))}`
+  const before = member ? sql`(${stored} -> ${member}::text)` : stored
+  return sql`${before} is distinct from ${toJsonb(emptyListAsNull(value))}`
 }
 
-/** The places of those members that say something new. */
 const changedPaths = (members: PatchMember[], ...more: SQL[]): SQL => {
   if (members.length + more.length === 0) return sql`'{}'::text[]`
   const each = members.map(member => sql`case when ${isMemberChanged(member)} then ${member.path.join('.')}::text end`)
   return sql`array_remove(array[${sql.join([...each, ...more, sql`null`], sql`, `)}]::text[], null)`
 }
 
-/** What the patch comes to on the row: the reasons for a revision, whether anything else changes, and what is wanted then. */
-function plannedColumns(input: PatchInput): SQL {
+function plannedColumns(input: PatchInput): PlannedColumns {
   const members = listPatchMembers(input, input.clear)
-  const of = (effect: PatchMember['effect']) => members.filter(member => member.effect === effect)
+  const membersWith = (effect: PatchMember['effect']) => members.filter(member => member.effect === effect)
   const secrets = hasSecrets(input) ? [sql`case when ${haveSecretsChanged(input)} then 'secrets' end`] : []
+  const { next_secrets, next_secret_references } = unchangedColumns
   const references = input.secret_references
-  return sql`${changedPaths(of('revision'), ...secrets)} as reasons,
-    cardinality(${changedPaths(of('in_place'))}) > 0 as placed,
-    ${mergeColumn('source_config', input.source_config, input.clear)} as next_config,
-    ${mergeColumn('source_revision_config', input.source_revision_config)} - ${staleCommitKey(members)} as next_made_from,
-    ${hasSecrets(input) ? nextSecrets(input) : sql`c.secrets::jsonb`} as next_secrets,
-    ${references ? toJsonb(emptyListAsNull(references)) : sql`c.secret_references::jsonb`} as next_references,
-    coalesce(${input.revision_source ?? null}, c.source) as made_source, null::json as made_commit, null::uuid as from_revision, c.hold as next_hold`
+  const revisionConfig = mergeColumn('source_revision_config', input.source_revision_config)
+  return {
+    ...unchangedColumns,
+    reasons: changedPaths(membersWith('revision'), ...secrets),
+    changes_in_place: sql`cardinality(${changedPaths(membersWith('in_place'))}) > 0`,
+    next_source_config: mergeColumn('source_config', input.source_config, input.clear),
+    next_source_revision_config: sql`${revisionConfig} - ${staleCommitKey(members)}`,
+    next_secrets: hasSecrets(input) ? nextSecrets(input) : next_secrets,
+    next_secret_references: references ? toJsonb(emptyListAsNull(references)) : next_secret_references,
+    revision_source: sql`coalesce(${input.revision_source ?? null}, c.source)`,
+  }
 }
 
-/** The commit that was found for a ref that is said anew; where a preview's own is, only its pull request moves it. */
-const staleCommitKey = (members: PatchMember[]): SQL =>
-  sql`case when not (c.preview is not null and c.source_revision_config ->> 'repo_ref' = ${requestedRef(members)}::text) and ${REPO_REF_PATH} = any(${changedPaths(members.filter(({ path }) => path.join('.') === REPO_REF_PATH))}) then 'repo_commit_sha' else '' end`
+/** A ref that is sent again resolves again, so its commit is dropped. A preview's commit follows its pull request. */
+const staleCommitKey = (members: PatchMember[]): SQL => {
+  const ref = members.filter(({ path }) => path.join('.') === REPO_REF_PATH)
+  const isOwnRef = sql`c.source_revision_config ->> 'repo_ref' = ${requestedRef(members)}::text`
+  return sql`case
+      when not (c.preview is not null and ${isOwnRef}) and ${REPO_REF_PATH} = any(${changedPaths(ref)})
+        then 'repo_commit_sha'
+      else ''
+    end`
+}
 
 const requestedRef = (members: PatchMember[]): string | null =>
   (members.find(({ path }) => path.join('.') === REPO_REF_PATH)?.value as string | undefined) ?? null
 
-const mergeColumn = (column: string, supplied: object | null | undefined, cleared: readonly string[] = []): SQL => {
+const mergeColumn = (column: string, patch: object | null | undefined, cleared: readonly string[] = []): SQL => {
   const stored = sql`c.${sql.identifier(column)}::jsonb`
-  if (!supplied && cleared.length === 0) return stored
-  return sql`((${stored} || ${toJsonb(supplied ?? {})}) - ${sql.param([...cleared])}::text[])`
+  if (!patch && cleared.length === 0) return stored
+  return sql`((${stored} || ${toJsonb(patch ?? {})}) - ${sql.param([...cleared])}::text[])`
 }
 
 const requestedSecrets = (input: PatchInput): SQL => {
@@ -144,19 +162,20 @@ const haveSecretsChanged = (input: PatchInput): SQL =>
         is distinct from (select array_agg(k.name order by k.name) from ${STORED_SECRETS})`
     : sql`true`
 
-/** A value that is sent gets the number of the revision that it makes; a masked one stays as it is. */
+/** The version of a new value is the number of the revision that brings it; a masked value keeps its version. */
 const nextSecrets = (input: PatchInput): SQL => sql`(
-  select jsonb_agg(jsonb_build_object('name', i.name, 'version', case when i.masked then k.version else c.revisions + 1 end))
-  from ${requestedSecrets(input)} left join ${STORED_SECRETS} on k.name = i.name)`
+      select jsonb_agg(jsonb_build_object(
+        'name', i.name,
+        'version', case when i.masked then k.version else c.revisions + 1 end))
+      from ${requestedSecrets(input)}
+      left join ${STORED_SECRETS} on k.name = i.name)`
 
-/**
- * What a patch is refused for once the row is known, when planned as when applied. What it does not supply is not asked after, since it
- * stands.
- */
+// ---- guards: what a patch is refused for once the row is known, planned or applied
+
 function patchGuards(ctx: Ctx, input: PatchInput): SQL {
   validateInput(ctx, input)
   const { source_config: config, source_revision_config: madeFrom } = input
-  const all = [
+  const guards = [
     refuseUnless('deployment_deleting', sql`c.deleting_at is null`),
     versionMatches(ctx, { version: sql`c.version` }),
     checkSourceRules(input),
@@ -170,35 +189,40 @@ function patchGuards(ctx: Ctx, input: PatchInput): SQL {
     (config || input.clear.length > 0) &&
       canChangeCommands(sql`c.source_config`, mergeColumn('source_config', config, input.clear)),
   ]
-  return and(...all.filter(guard => guard instanceof Object))!
+  return and(...guards.filter(guard => guard instanceof Object))!
 }
 
-/** A ref is looked up anew through the integration: that one is still there, and its host answers for it. */
 function canResolveRef({ revision_source, source_revision_config }: PatchInput): SQL | undefined {
-  const looked = revision_source === 'githost' || source_revision_config?.repo_ref != null
-  const through = sql`c.source_config ->> 'integration_id'`
-  return looked ? sql`(${through} is null or integrated((${through})::uuid))` : undefined
+  const resolvesRef = revision_source === 'githost' || source_revision_config?.repo_ref != null
+  const integration = sql`c.source_config ->> 'integration_id'`
+  return resolvesRef ? sql`(${integration} is null or integrated((${integration})::uuid))` : undefined
 }
 
-/** A plan shows what is immutable; applied, it is refused. */
+/** A plan shows changes of immutable members; applying them is refused. */
 function matchesPlan(ctx: Ctx, input: PatchInput, digest: string): SQL {
   const fresh = isPlanFresh(ctx, digest)
   const immutable = listPatchMembers(input).filter(member => member.effect === 'immutable')
   if (immutable.length === 0) return fresh
-  const said = changedPaths(immutable)
-  return sql`${fresh} and case when cardinality(${said}) > 0 then refuse('member_immutable', array_to_string(${said}, ', ')) else true end`
+  const paths = changedPaths(immutable)
+  return sql`${fresh}
+    and case
+      when cardinality(${paths}) > 0 then refuse('member_immutable', array_to_string(${paths}, ', '))
+      else true
+    end`
 }
 
-/** The rules of sources stand in one table; the database says which source it is, and what is there. */
+/** Applies SOURCE_RULES to what the row will be. */
 function checkSourceRules(input: PatchInput): SQL {
   const source = sql`coalesce(${input.revision_source ?? null}, c.source)`
   const sourcesWhere = (rule: 'needs' | 'refuses', path: string[]) =>
-    sources.filter(one => SOURCE_RULES[one][rule].some(other => other.join() === path.join()))
-  const said = listPatchMembers(input).flatMap(member => {
+    sources.filter(name => SOURCE_RULES[name][rule].some(other => other.join() === path.join()))
+  const refused = listPatchMembers(input).flatMap(member => {
     const refusing = sourcesWhere('refuses', member.path)
-    const sentence = `${member.path.join('.')} is not allowed for source `
-    const broken = sql`${source} = any(${textArray(refusing)}) and ${isMemberChanged({ ...member, isAlwaysNew: false })}`
-    return refusing.length > 0 ? [sql`case when ${broken} then ${sentence}::text || ${source} end`] : []
+    const message = `${member.path.join('.')} is not allowed for source `
+    const isRefusing = sql`${source} = any(${textArray(refusing)})`
+    const isChanged = isMemberChanged({ ...member, isAlwaysNew: false })
+    const fault = sql`case when ${isRefusing} and ${isChanged} then ${message}::text || ${source} end`
+    return refusing.length > 0 ? [fault] : []
   })
   const cleared = input.clear.flatMap(name => {
     const path = ['source_config', name]
@@ -209,16 +233,17 @@ function checkSourceRules(input: PatchInput): SQL {
   })
   const missing = (input.revision_source ? SOURCE_RULES[input.revision_source].needs : []).map(path => {
     const [column, member] = path as ['source_config' | 'source_revision_config', string]
-    return sql`case when ${mergeColumn(column, input[column])} -> ${member}::text is null then ${requiredMessage(path)} || ${source} end`
+    const next = sql`${mergeColumn(column, input[column])} -> ${member}::text`
+    return sql`case when ${next} is null then ${requiredMessage(path)} || ${source} end`
   })
-  const all = [...said, ...cleared, ...missing]
-  if (all.length === 0) return sql`true`
-  const sentence = sql`array_to_string(array[${sql.join(all, sql`, `)}], '; ')`
-  return sql`case when ${sentence} = '' then true else refuse('source_rule', ${sentence}) end`
+  const faults = [...refused, ...cleared, ...missing]
+  if (faults.length === 0) return sql`true`
+  const message = sql`array_to_string(array[${sql.join(faults, sql`, `)}], '; ')`
+  return sql`case when ${message} = '' then true else refuse('source_rule', ${message}) end`
 }
 const requiredMessage = (path: string[]) => sql`${`${path.join('.')} is required for source `}::text`
 
-/** What is against a rule whatever is there. */
+/** Faults that do not depend on the row. */
 function validateInput(ctx: Ctx, input: PatchInput): void {
   const { mode } = ctx.config
   refuseReservedUrl(ctx, input.source_config)
@@ -226,21 +251,26 @@ function validateInput(ctx: Ctx, input: PatchInput): void {
   const faults = both.map(name => ({ loc: ['body', 'source_config', name], msg: 'is both supplied and cleared' }))
   const wrongMode = input.revision_source ? findModeFaults(input.revision_source, mode, 'revision_source') : []
   if (faults.length + wrongMode.length > 0)
-    throw sourceRuleError([...wrongMode, ...faults.map(one => ({ type: 'member_cleared', ...one }))])
+    throw sourceRuleError([...wrongMode, ...faults.map(fault => ({ type: 'member_cleared', ...fault }))])
 }
 const checkMaskedSecrets = (input: PatchInput): SQL => {
-  const unknown = sql`(select string_agg(i.name, ', ') from ${requestedSecrets(input)} left join ${STORED_SECRETS} on k.name = i.name
+  const unknown = sql`(
+    select string_agg(i.name, ', ')
+    from ${requestedSecrets(input)}
+    left join ${STORED_SECRETS} on k.name = i.name
     where i.masked and k.name is null)`
   return sql`case when ${unknown} is null then true else refuse('secret_unknown', ${unknown}) end`
 }
-/** Asked of what is sent of the one and, where the other is not sent, of what is there. */
+/** No name is both a secret and a reference. What the patch does not send is compared as stored. */
 const checkVariableNames = (input: PatchInput): SQL => {
   const sent = (items: { name: string }[]) => sql`${JSON.stringify(items.map(({ name }) => ({ name })))}::jsonb`
   const secrets = hasSecrets(input) ? sent(input.secrets!) : sql`c.secrets::jsonb`
   const references = input.secret_references
     ? sent(input.secret_references)
     : sql`coalesce(c.secret_references::jsonb, '[]')`
-  const twice = sql`(select string_agg(name, ', ') from jsonb_to_recordset(${secrets}) s(name text)
+  const duplicates = sql`(
+    select string_agg(name, ', ')
+    from jsonb_to_recordset(${secrets}) s(name text)
     join jsonb_to_recordset(${references}) f(name text) using (name))`
-  return sql`case when ${twice} is null then true else refuse('variable_doubled', ${twice}) end`
+  return sql`case when ${duplicates} is null then true else refuse('variable_doubled', ${duplicates}) end`
 }

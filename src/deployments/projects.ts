@@ -1,4 +1,4 @@
-// Tracing projects, each made with the deployment of its name and gone with it.
+// Lists and reads tracing projects. Each is created and deleted with the deployment of its name.
 import { and, eq, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'

@@ -1,4 +1,4 @@
-// Revisions made on request: of what is wanted now, or of what an older revision was made from (redeploy, rollback).
+// Creates revisions of the current configuration or of an older revision (redeploy, rollback), and interrupts them.
 import { and, eq, isNotNull, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -14,11 +14,13 @@ import { IN_PLACE_MEMBERS, planRestoreChanges, type Wanted } from './plan.ts'
 import {
   decideChange,
   enqueueEvents,
-  insertRevision,
+  insertQueuedRevision,
   isDeploymentInTenant,
   lockDeployment,
+  planChange,
   revisionCreatedData,
   supersedeWaiting,
+  unchangedColumns,
   updateWanted,
 } from './revision-queue.ts'
 import type { Rollback } from './revisions.schema.ts'
@@ -30,34 +32,39 @@ type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type RevisionParams = z.output<typeof schema.RevisionRef>
 type RestoreMode = { reason: 'redeployed' | 'rolled_back'; event: string; until: 'released' | 'newer_commit' | null }
 
-// ---- of what is wanted now
+// ---- of the current configuration
 
 export const createRevision = verb('deployments:update', async (ctx, { deployment_id }: DeploymentParams) => {
   const id = crypto.randomUUID()
-  const first = [
-    sql`planned as (select c.*, array['requested'] as reasons, false as placed, c.source_config::jsonb as next_config,
-      ${UNPINNED_CONFIG} as next_made_from, c.secrets::jsonb as next_secrets, c.secret_references::jsonb as next_references,
-      c.hold as next_hold, c.source as made_source, null::json as made_commit, null::uuid as from_revision
-      from deployments c where ${isDeploymentInTenant(deployment_id)} and ${notDeleting})`,
-    decideChange,
-    sql`queued as (${updateWanted(id)})`,
-  ]
+  const planned = planChange({
+    columns: {
+      ...unchangedColumns,
+      reasons: sql`array['requested']`,
+      next_source_revision_config: UNPINNED_CONFIG,
+    },
+    where: sql`${isDeploymentInTenant(deployment_id)}
+    and ${notDeleting}`,
+  })
   const options = {
     lock: lockDeployment(deployment_id),
-    first,
+    first: [planned, decideChange, sql`queued as (${updateWanted(id)})`],
     also: [supersedeWaiting('queued')],
     others: enqueueEvents('queued'),
   }
-  const rows = await commit(ctx, 'revision.created', insertRevision(id, 'queued'), revisionCreatedData, options)
+  const change = insertQueuedRevision(id, 'queued')
+  const rows = await commit(ctx, 'revision.created', change, revisionCreatedData, options)
   return revisionToWire(requireRow(rows, 'deployment_not_found'))
 })
 
-/** A branch is looked up anew, but a rollback's commit stays while it holds, and so does a preview's, which may be of a fork. */
-const UNPINNED_CONFIG = sql`case when c.hold is null and c.preview is null then c.source_revision_config::jsonb - 'repo_commit_sha' else c.source_revision_config::jsonb end`
+/** The ref resolves again, except during the hold of a rollback and for a preview, whose commit may be in a fork. */
+const UNPINNED_CONFIG = sql`case
+      when c.hold is null and c.preview is null then c.source_revision_config::jsonb - 'repo_commit_sha'
+      else c.source_revision_config::jsonb
+    end`
 
 const notDeleting = refuseUnless('deployment_deleting', sql`c.deleting_at is null`)
 
-// ---- of an older one
+// ---- of an older revision
 
 const redeployMode: RestoreMode = { reason: 'redeployed', event: 'deployment.redeployed', until: null }
 const rollbackMode = ({ release_on_newer_commit }: Rollback): RestoreMode => ({
@@ -69,11 +76,11 @@ const rollbackMode = ({ release_on_newer_commit }: Rollback): RestoreMode => ({
 const requestDigest = ({ deployment_id, revision_id }: RevisionParams, { reason, until }: RestoreMode) =>
   sha256Hex([reason, until, deployment_id, revision_id].join(' ')).slice(0, 32)
 
-/** Without such a revision, that is what is told. */
+/** An unknown revision passes here, so that the answer is `revision_not_found`. */
 const canRestoreCommands = sql`case when ${revisions.id} is null then true
   else ${canChangeCommands(sql`${deployments.source_config}`, sql`${revisions.source_config}`)} end`
 
-async function planRestore(ctx: Ctx, ref: RevisionParams, way: RestoreMode): Promise<schema.Plan> {
+async function planRestore(ctx: Ctx, ref: RevisionParams, mode: RestoreMode): Promise<schema.Plan> {
   const target = and(
     eq(revisions.id, ref.revision_id),
     eq(revisions.deployment_id, deployments.id),
@@ -89,41 +96,58 @@ async function planRestore(ctx: Ctx, ref: RevisionParams, way: RestoreMode): Pro
   )
   const row = requireRow(rows, 'deployment_not_found')
   const to = requireRow(row.revisions ? [row.revisions] : [], 'revision_not_found')
-  const plan = planRestoreChanges(row.deployments as Wanted, to as Omit<Wanted, 'version'>, way.reason)
-  const warnings = way.until ? ['Automatic deploys are held from then on.'] : []
-  return { ...plan, warnings, plan_digest: `${row.deployments.version}.${requestDigest(ref, way)}` }
+  const plan = planRestoreChanges(row.deployments as Wanted, to as Omit<Wanted, 'version'>, mode.reason)
+  const warnings = mode.until ? ['The rollback holds automatic deploys until the hold is released.'] : []
+  return { ...plan, warnings, plan_digest: `${row.deployments.version}.${requestDigest(ref, mode)}` }
 }
 
-async function restoreRevision(ctx: Ctx, ref: RevisionParams, way: RestoreMode) {
+async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode) {
   const { deployment_id, revision_id } = ref
   const id = crypto.randomUUID()
   const guards = [
     notDeleting,
     refuseUnless('revision_not_found', sql`r.id is not null`),
     versionMatches(ctx, { version: sql`c.version` }) ?? sql`true`,
-    isPlanFresh(ctx, requestDigest(ref, way)),
+    isPlanFresh(ctx, requestDigest(ref, mode)),
     refuseTagOnPush(sql`c.source_config::jsonb`, sql`r.source_revision_config::jsonb`),
     canChangeCommands(sql`c.source_config`, sql`r.source_config`),
   ]
-  const first = [
-    sql`planned as (select c.*, ${textArray([way.reason])} as reasons, false as placed, ${restoredConfig} as next_config,
-      r.source_revision_config::jsonb as next_made_from, r.secrets::jsonb as next_secrets, r.secret_references::jsonb as next_references,
-      ${restoredHold(id, way)} as next_hold, r.source as made_source, r."commit" as made_commit, r.id as from_revision
-      from deployments c
-      left join revisions r on r.id = ${revision_id}::uuid and r.deployment_id = c.id and r.tenant_id = current_tenant()
-      left join revisions l on l.id = c.latest_revision_id
-      where ${isDeploymentInTenant(deployment_id)} and ${sql.join(guards, sql` and `)})`,
-    decideChange,
-  ]
-  const also = [supersedeWaiting('changed'), sql`revision as (${insertRevision(id, 'changed')})`]
-  const options = { lock: lockDeployment(deployment_id), first, also, others: enqueueEvents('changed') }
-  const rows = await commit(ctx, way.event, updateWanted(id), { revision_id }, options)
+  const planned = planChange({
+    columns: {
+      ...unchangedColumns,
+      reasons: textArray([mode.reason]),
+      next_source_config: RESTORED_CONFIG,
+      next_source_revision_config: sql`r.source_revision_config::jsonb`,
+      next_secrets: sql`r.secrets::jsonb`,
+      next_secret_references: sql`r.secret_references::jsonb`,
+      next_hold: restoredHold(id, mode),
+      revision_source: sql`r.source`,
+      revision_commit: sql`r."commit"`,
+      from_revision_id: sql`r.id`,
+    },
+    from: sql`deployments c
+  left join revisions r on r.id = ${revision_id}::uuid and r.deployment_id = c.id and r.tenant_id = current_tenant()
+  left join revisions l on l.id = c.latest_revision_id`,
+    where: sql`${isDeploymentInTenant(deployment_id)}
+    and ${sql.join(guards, sql`\n    and `)}`,
+  })
+  const options = {
+    lock: lockDeployment(deployment_id),
+    first: [planned, decideChange],
+    also: [supersedeWaiting('changed'), sql`revision as (${insertQueuedRevision(id, 'changed')})`],
+    others: enqueueEvents('changed'),
+  }
+  const rows = await commit(ctx, mode.event, updateWanted(id), { revision_id }, options)
   return deploymentToWire(requireRow(rows, 'deployment_not_found'))
 }
 
-/** What no revision is made of stays as it is now. */
-const restoredConfig: SQL = sql`(r.source_config::jsonb - ${textArray(IN_PLACE_MEMBERS)}) || coalesce(
-  (select jsonb_object_agg(key, value) from jsonb_each(c.source_config::jsonb) where key = any(${textArray(IN_PLACE_MEMBERS)})), '{}')`
+/** The revision's configuration, with the in-place members of the deployment. */
+const RESTORED_CONFIG: SQL = sql`(r.source_config::jsonb - ${textArray(IN_PLACE_MEMBERS)}) || coalesce(
+      (
+        select jsonb_object_agg(key, value)
+        from jsonb_each(c.source_config::jsonb)
+        where key = any(${textArray(IN_PLACE_MEMBERS)})),
+      '{}')`
 
 const restoredHold = (id: string, { until }: RestoreMode): SQL =>
   until === null
@@ -161,7 +185,7 @@ export const releaseHold = verb('deployments:update', async (ctx, { deployment_i
   requireRow(await commit(ctx, 'deployment.hold_released', change), 'deployment_not_found')
 })
 
-// ---- no more of it
+// ---- interruption
 
 export const interruptRevision = verb('deployments:update', async (ctx, ref: RevisionParams) => {
   await transitionRevision(

@@ -1,4 +1,4 @@
-// What an agent logs in to the installation's registry with: signed, for one repository, and of use only while its listener serves the deployment.
+// Credentials of agents for the registry: signed, for one repository, valid while the listener serves the deployment.
 import { sql } from 'drizzle-orm'
 import type { RegistrySettings } from '../env.ts'
 import { createSigner } from '../kernel/crypto.ts'
@@ -8,7 +8,7 @@ import { setSystemSettings } from '../kernel/journal.ts'
 import type { Services } from '../kernel/routes.ts'
 import type { Source } from '../protocol/parts.schema.ts'
 
-/** What somebody may do in the registry, and below which path. */
+/** The allowed actions, and the path that they are allowed below. */
 export type RegistryGrant = { path: string; actions: string[] }
 type Claims = RegistryGrant & { key_id: string; deployment_id: string; expires: number }
 type GrantSubject = { tenant_id: string; deployment_id: string; source: Source; image_uri: string | null }
@@ -16,7 +16,7 @@ type GrantSubject = { tenant_id: string; deployment_id: string; source: Source; 
 const CREDENTIAL_TTL_MS = 60 * 60_000
 const PASSWORD_PREFIX = 'slwr'
 const PASSWORD_PATTERN = /^slwr\.([\w-]{1,2000})\.(.{1,200})$/
-/** A person says which image these run; every other source is built by its agent, which says itself. */
+/** Sources whose image the user names. For every other source the agent builds the image. */
 export const IMAGE_SOURCES: Source[] = ['internal_container', 'external_container']
 
 export const BASIC_CHALLENGE = { headers: { 'WWW-Authenticate': 'Basic realm="slipway"' } }
@@ -27,11 +27,11 @@ export async function issueRegistryCredential(
   config: Services['config'],
   registry: RegistrySettings,
   key_id: string,
-  named: GrantSubject,
+  subject: GrantSubject,
 ) {
-  const grant = grantFor(registry, named)
+  const grant = grantFor(registry, subject)
   const expires = Date.now() + config.clockOffset() + CREDENTIAL_TTL_MS
-  const claims: Claims = { ...grant, key_id, deployment_id: named.deployment_id, expires }
+  const claims: Claims = { ...grant, key_id, deployment_id: subject.deployment_id, expires }
   const text = Buffer.from(JSON.stringify(claims)).toString('base64url')
   const [host, ...rest] = `${registry.url}/${grant.path}`.split('/')
   return {
@@ -41,18 +41,18 @@ export async function issueRegistryCredential(
   }
 }
 
-/** To pull what it was told to run, of its own or of another deployment of the workspace; or to push what it builds. */
+/** Pull the image to run, which may be another deployment's of the workspace; or pull and push the image to build. */
 function grantFor(
   { url }: RegistrySettings,
   { tenant_id, deployment_id, source, image_uri }: GrantSubject,
 ): RegistryGrant {
   const own = `${tenant_id}/${deployment_id}`
   if (!IMAGE_SOURCES.includes(source)) return { path: own, actions: ['pull', 'push'] }
-  const ours = image_uri?.startsWith(`${url}/${tenant_id}/`) ? image_uri.slice(url.length + 1) : ''
-  return { path: /^[^/]+\/[0-9a-f-]{36}(?=[/:@]|$)/.exec(ours)?.[0] ?? own, actions: ['pull'] }
+  const tenantImage = image_uri?.startsWith(`${url}/${tenant_id}/`) ? image_uri.slice(url.length + 1) : ''
+  return { path: /^[^/]+\/[0-9a-f-]{36}(?=[/:@]|$)/.exec(tenantImage)?.[0] ?? own, actions: ['pull'] }
 }
 
-/** Undefined where it is no such password at all. What has ended since it was given is found by one trip, and only behind the signature. */
+/** Undefined for another kind of password. The database is queried only behind a valid signature. */
 export async function verifyRegistryCredential(
   services: Services,
   password: string,
@@ -72,12 +72,17 @@ export async function verifyRegistryCredential(
 type CredentialIds = Pick<Claims, 'key_id' | 'deployment_id'>
 async function isStillServed(
   { config, database }: Services,
-  claimed: CredentialIds,
+  { key_id, deployment_id }: CredentialIds,
   requestId: string,
 ): Promise<boolean> {
-  const served = sql`select from api_keys k join deployments d on d.listener_id = k.listener_id
-    where k.id = ${claimed.key_id}::uuid and k.revoked_at is null and coalesce(k.expires_at > clock(), true)
-      and d.id = ${claimed.deployment_id}::uuid and d.deleting_at is null`
+  const served = sql`
+    select from api_keys k
+    join deployments d on d.listener_id = k.listener_id
+    where k.id = ${key_id}::uuid
+      and k.revoked_at is null
+      and coalesce(k.expires_at > clock(), true)
+      and d.id = ${deployment_id}::uuid
+      and d.deleting_at is null`
   const [, rows] = await runAsSystem(database, setSystemSettings(config, requestId), served)
   return rows!.length > 0
 }

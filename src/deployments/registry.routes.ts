@@ -1,4 +1,4 @@
-// How HTTP reaches the registry's tokens.
+// Routes of the tokens of the registry.
 import { validateInput } from '../kernel/input.ts'
 import { slice } from '../kernel/routes.ts'
 import * as s from './registry.schema.ts'
@@ -8,9 +8,11 @@ import { DeploymentRef } from './schema.ts'
 export const registryRoutes = slice('Images', 'Container images for deployments of the source `internal_container`.')
   .post('/v2/deployments/{deployment_id}/push-token', {
     id: 'offerPush',
-    summary: 'A token to push images with, and where to',
-    description:
-      'Log in with `docker login --username slipway --password-stdin` at the registry’s host, push `<registry_url>/<name>:<tag>`, then patch `source_revision_config.image_uri` with it.',
+    summary: 'Get a token to push images, and the registry to push them to',
+    description: [
+      'Log in at the registry’s host with `docker login --username slipway --password-stdin`,',
+      'push `<registry_url>/<name>:<tag>`, then patch `source_revision_config.image_uri` with it.',
+    ].join(' '),
     params: DeploymentRef,
     reply: s.PushToken,
     errors: ['deployment_not_found', 'deployment_deleting', 'source_rule', 'not_configured'],
@@ -18,16 +20,19 @@ export const registryRoutes = slice('Images', 'Container images for deployments 
   })
   .get('/v2/registry/token', {
     id: 'grantRegistryAccess',
-    summary: 'What a registry sends its clients for',
-    description:
-      'The token service of the registry’s protocol: a push token as the password of Basic authentication is traded for a JWT, good for five minutes, that lets its bearer pull and push below the `registry_url` of that token. What an agent was given by POST /v1/sync/credentials is traded the same way, for what that says.',
+    summary: 'Exchange a push token for an access token of the registry',
+    description: [
+      'The token service of the registry’s protocol. Send a push token as the password of Basic authentication.',
+      'The answer is a JWT for pulling and pushing below the token’s `registry_url`. It is valid for five minutes.',
+      'Agents exchange a credential of POST /v1/sync/credentials in the same way.',
+    ].join(' '),
     query: s.AccessQuery,
     reply: s.AccessToken,
     errors: ['push_token_invalid', 'push_token_expired', 'registry_credential_ended', 'not_configured'],
     open: async (c, services) => {
       validateInput(c.req, { query: s.AccessQuery }, '', [])
       const { requestId } = c.var
-      const asked = { authorization: c.req.header('Authorization'), scopes: c.req.queries('scope') ?? [], requestId }
-      return c.json(await issueAccessToken(services, asked), 200, { 'Cache-Control': 'no-store' })
+      const request = { authorization: c.req.header('Authorization'), scopes: c.req.queries('scope') ?? [], requestId }
+      return c.json(await issueAccessToken(services, request), 200, { 'Cache-Control': 'no-store' })
     },
   })

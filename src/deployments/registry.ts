@@ -1,4 +1,4 @@
-// Pushing images: a token is offered for one deployment, and its registry trades it for the access that it asks for.
+// Push tokens for images of one deployment, and the token service that the registry's clients exchange them at.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import type { RegistrySettings } from '../env.ts'
@@ -23,18 +23,23 @@ const ACCESS_TOKEN_SECONDS = 300
 const tokenSigner = ({ sealingKeys }: SigningKeys) => createSigner(sealingKeys, 'push tokens')
 const signedText = (path: string, expires: number) => ['PUSH', path, expires].join('\n')
 
-/** A read that writes its event in the same statement: no token leaves without it. */
+/** A read that writes its event in the same statement: no token leaves without an event. */
 export const issuePushToken = verb(
   'deployments:update',
   async (ctx, { deployment_id }: z.output<typeof shared.DeploymentRef>): Promise<schema.PushToken> => {
     const { registry } = ctx.config
     if (!registry) throw notConfigured('REGISTRY_URL and REGISTRY_SIGNING_KEY are not set.')
-    const sourced = sql`case when ${deployments.source} = 'internal_container' then true
-      else refuse('source_rule', 'source needs to be internal_container for a push') end`
-    const offered = sql<PushTokenRow>`
-      select id, tenant_id, clock() + interval '1 hour' as expires_at from ${deployments}
-      where ${isDeployment(deployment_id)} and ${refuseUnless('deployment_deleting', sql`${deployments.deleting_at} is null`)} and ${sourced}`
-    const row = requireRow(await commit(ctx, 'deployment.push_offered', offered), 'deployment_not_found')
+    const takesImages = sql`case
+      when ${deployments.source} = 'internal_container' then true
+      else refuse('source_rule', 'source needs to be internal_container for a push')
+    end`
+    const query = sql<PushTokenRow>`
+      select id, tenant_id, clock() + interval '1 hour' as expires_at
+      from ${deployments}
+      where ${isDeployment(deployment_id)}
+        and ${refuseUnless('deployment_deleting', sql`${deployments.deleting_at} is null`)}
+        and ${takesImages}`
+    const row = requireRow(await commit(ctx, 'deployment.push_offered', query), 'deployment_not_found')
     const path = `${row.tenant_id}/${row.id}`
     const expires = Date.parse(row.expires_at)
     const signature = await tokenSigner(ctx.config).sign(signedText(path, expires))
@@ -43,7 +48,7 @@ export const issuePushToken = verb(
 )
 
 type AccessRequest = { authorization: string | undefined; scopes: string[]; requestId: string }
-/** What the registry's clients come for, as its protocol has it: what a person or an agent was offered is their password. */
+/** The token service of the registry protocol. The password is a push token, or the credential of an agent. */
 export async function issueAccessToken(services: Services, { authorization, scopes, requestId }: AccessRequest) {
   const { config } = services
   const { registry } = config
@@ -73,12 +78,12 @@ async function verifyPushToken(config: SigningKeys, password: string, now: numbe
   return { path, actions: ['pull', 'push'] }
 }
 
-/** Below that path it may do so much; of anything else it is told nothing. */
-function grantScope({ url }: RegistrySettings, { path, actions: may }: RegistryGrant, scope: string) {
-  const own = [...url.split('/').slice(1), path].join('/')
+/** The allowed part of a requested scope; a scope outside the granted path is left out. */
+function grantScope({ url }: RegistrySettings, grant: RegistryGrant, scope: string) {
+  const root = [...url.split('/').slice(1), grant.path].join('/')
   const [, type, name = '', actions = ''] = /^(repository):([^:]+):([a-z,*]+)$/.exec(scope) ?? []
-  if (!type || !(name === own || name.startsWith(`${own}/`))) return []
-  return [{ type, name, actions: actions.split(',').filter(action => may.includes(action)) }]
+  if (!type || !(name === root || name.startsWith(`${root}/`))) return []
+  return [{ type, name, actions: actions.split(',').filter(action => grant.actions.includes(action)) }]
 }
 
 const encodeSegment = (value: unknown) => Buffer.from(JSON.stringify(value)).toString('base64url')
@@ -91,12 +96,13 @@ async function signAccessToken(
   const algorithm = { name: 'ECDSA', namedCurve: 'P-256', hash: 'SHA-256' }
   const times = { iat: now, nbf: now - 30, exp: now + ACCESS_TOKEN_SECONDS }
   const names = { iss: 'slipway', aud: url.split('/')[0], jti: crypto.randomUUID() }
-  const text = `${encodeSegment({ typ: 'JWT', alg: 'ES256', x5c: [certificate] })}.${encodeSegment({ ...names, ...times, ...claims })}`
-  const imported = await crypto.subtle
+  const header = { typ: 'JWT', alg: 'ES256', x5c: [certificate] }
+  const text = `${encodeSegment(header)}.${encodeSegment({ ...names, ...times, ...claims })}`
+  const signingKey = await crypto.subtle
     .importKey('pkcs8', Buffer.from(key, 'base64'), algorithm, false, ['sign'])
     .catch(cause => {
       throw notConfigured(cause)
     })
-  const signature = await crypto.subtle.sign(algorithm, imported, new TextEncoder().encode(text))
+  const signature = await crypto.subtle.sign(algorithm, signingKey, new TextEncoder().encode(text))
   return `${text}.${Buffer.from(signature).toString('base64url')}`
 }

@@ -1,4 +1,4 @@
-// Waits for a revision: short trips in between, and no connection held.
+// Waits for a revision by polling the database: no connection is kept open.
 import { and, eq } from 'drizzle-orm'
 import type * as z from 'zod'
 import { pauseWhileConnected, verb, withoutRateLimit } from '../kernel/context.ts'
@@ -10,7 +10,7 @@ import type { WaitQuery } from './revisions.schema.ts'
 import { type RevisionRow, revisionToWire } from './rows.ts'
 import type { RevisionRef } from './schema.ts'
 
-/** Slowly growing: whoever waited learns of it hardly later than it took. */
+/** The delay grows slowly, so that the answer comes soon after the end, however long that takes. */
 const [MIN_DELAY_MS, MAX_DELAY_MS, DELAY_GROWTH] = [250, 3000, 1.3]
 
 export const waitForRevision = verb(
@@ -24,16 +24,16 @@ export const waitForRevision = verb(
       .where(and(eq(revisions.id, revision_id), eq(revisions.deployment_id, deployment_id), inTenant(revisions)))
     const end = Date.now() + timeout * 1000
     for (
-      let asks = ctx, ms = MIN_DELAY_MS;
+      let queryCtx = ctx, delay = MIN_DELAY_MS;
       ;
-      asks = withoutRateLimit(ctx), ms = Math.min(ms * DELAY_GROWTH, MAX_DELAY_MS)
+      queryCtx = withoutRateLimit(ctx), delay = Math.min(delay * DELAY_GROWTH, MAX_DELAY_MS)
     ) {
-      const { revisions: row, deployments: of } = requireRow(await run(asks, query), 'revision_not_found')
+      const { revisions: row, deployments: deployment } = requireRow(await run(queryCtx, query), 'revision_not_found')
       const ended = terminalStates.includes(row.status as (typeof terminalStates)[number])
       const left = end - Date.now()
-      if (ended || (until === 'active' && of.active_revision_id === row.id) || left <= 0)
+      if (ended || (until === 'active' && deployment.active_revision_id === row.id) || left <= 0)
         return revisionToWire(row as RevisionRow)
-      if (!(await pauseWhileConnected(ctx, Math.min(ms, left)))) return revisionToWire(row as RevisionRow)
+      if (!(await pauseWhileConnected(ctx, Math.min(delay, left)))) return revisionToWire(row as RevisionRow)
     }
   },
 )

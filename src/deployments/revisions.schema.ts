@@ -1,27 +1,30 @@
-// What crosses the wire about moving revisions: rollbacks and their hold, waiting, explanations.
+// Schemas of rollbacks and their hold, of waiting for a revision, and of explanations.
 import * as z from 'zod'
 import { parseWholeNumber, Uuid } from '../protocol/wire.ts'
 
 export const Hold = z
   .object({
     since: z.string().meta({ format: 'date-time' }),
-    revision_id: Uuid.meta({ description: 'The revision that the rollback made.' }),
-    from_commit: z.string().nullable().meta({ description: 'The commit that was left; it never deploys by itself.' }),
-    until: z.enum(['released', 'newer_commit']).meta({ description: 'What ends it.' }),
+    revision_id: Uuid.meta({ description: 'The revision that the rollback created.' }),
+    from_commit: z
+      .string()
+      .nullable()
+      .meta({ description: 'The commit that was rolled back. It is never deployed automatically.' }),
+    until: z.enum(['released', 'newer_commit']).meta({ description: 'What ends the hold.' }),
   })
   .meta({ id: 'Hold', description: 'A rollback holds automatic deploys.' })
 
 export const Rollback = z
   .object({
-    revision_id: Uuid.meta({ description: 'The revision to go back to.' }),
+    revision_id: Uuid.meta({ description: 'The revision to roll back to.' }),
     release_on_newer_commit: z
       .boolean()
       .nullish()
-      .meta({ description: 'Whether a newer commit ends the hold; otherwise only its release does.' }),
+      .meta({ description: 'Whether a newer commit ends the hold. By default only a release does.' }),
   })
   .meta({
     id: 'Rollback',
-    description: 'Which revision’s commit or image, configuration, resources and secrets are wanted again.',
+    description: 'The revision whose commit or image, configuration, resources and secrets to restore.',
     example: { revision_id: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11', release_on_newer_commit: true },
   })
 export type Rollback = z.output<typeof Rollback>
@@ -31,7 +34,7 @@ export const WaitQuery = z.object({
   until: z
     .enum(['terminal', 'active'])
     .default('terminal')
-    .meta({ description: 'Its end, or the moment that it serves; whatever has ended is waited for no longer.' }),
+    .meta({ description: '`terminal`: the revision has ended. `active`: it serves, or has ended.' }),
   timeout: z
     .preprocess(parseWholeNumber, z.int().min(0).max(MAX_WAIT_SECONDS).default(MAX_WAIT_SECONDS))
     .meta({ description: 'Seconds.' }),
@@ -62,6 +65,6 @@ export const Explanation = z
   .object({ resources: z.array(z.object({ code: z.enum(obstacleCodes), detail: z.string() })) })
   .meta({
     id: 'Explanation',
-    description: 'What stands between a deployment and being served as wanted, in order. Empty: nothing does.',
+    description: 'The reasons a deployment does not serve its latest revision, in order. Empty when it does.',
   })
 export type Explanation = z.output<typeof Explanation>

@@ -1,4 +1,4 @@
-// Revisions: read one or all of a deployment's.
+// Reads the revisions of a deployment.
 import { and, eq, inArray, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
@@ -14,7 +14,7 @@ import { isDeployment } from './service.ts'
 type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type RevisionParams = z.output<typeof schema.RevisionRef>
 
-/** Nothing of it is left to do: an UNKNOWN one may still be heard of. */
+/** UNKNOWN is not settled: the listener may still report. */
 const IS_SETTLED = inArray(revisions.status, terminalStates)
 
 const isInDeployment = (id: string) => and(eq(revisions.deployment_id, id), inTenant(revisions))
@@ -38,9 +38,13 @@ export const listRevisions = verb(
       .limit(limit)
       .offset(offset)
       .as('revision')
-    // Through the deployment, so that one that is not there is told from one without such revisions.
-    const through = db.select().from(deployments).leftJoinLateral(page, sql`true`).where(isDeployment(deployment_id))
-    const rows = await run(ctx, through)
+    // From the deployment, to tell an unknown deployment from one without such revisions.
+    const pageOfDeployment = db
+      .select()
+      .from(deployments)
+      .leftJoinLateral(page, sql`true`)
+      .where(isDeployment(deployment_id))
+    const rows = await run(ctx, pageOfDeployment)
     requireRow(rows, 'deployment_not_found')
     return toListPage(
       rows.flatMap(({ revision }) => (revision ? [revision as RevisionRow] : [])),

@@ -1,9 +1,9 @@
-// How HTTP reaches deployments and their revisions.
+// Routes of deployments and their revisions.
 import { slice } from '../kernel/routes.ts'
 import { explainDeployment } from './explain.ts'
 import { listDeployments } from './list.ts'
 import { patchDeployment, planPatch } from './patch.ts'
-import * as again from './redeploy.ts'
+import * as redeploy from './redeploy.ts'
 import { waitForRevision } from './revision-wait.ts'
 import { Explanation, Rollback, WaitQuery } from './revisions.schema.ts'
 import * as revisions from './revisions.ts'
@@ -11,28 +11,25 @@ import * as s from './schema.ts'
 import { revealDeployment } from './secret-reveal.ts'
 import * as deployments from './service.ts'
 
-/** Of its `custom_url`. */
 const customUrlErrors = ['custom_host_taken', 'custom_url_taken', 'custom_host_reserved'] as const
-/** Of the integration that it comes through. */
 const integrationErrors = ['integration_unknown', 'integration_suspended', 'integration_revoked'] as const
 
-const COMMAND_PERMISSION_NOTE =
-  'Changing `install_command`, `build_command`, or `init_containers` and `sidecars` of `resource_spec` takes `deployments:change-commands` besides.'
+const COMMAND_PERMISSION_NOTE = [
+  'Changing `install_command`, `build_command`, or `init_containers` or `sidecars` of `resource_spec`',
+  'also requires the permission `deployments:change-commands`.',
+].join(' ')
 
-export const deploymentRoutes = slice(
-  'Deployments',
-  'Applications that are hosted, and the revisions that they go through.',
-)
+export const deploymentRoutes = slice('Deployments', 'Hosted applications, and the revisions of each.')
   .get('/v2/deployments', {
     id: 'listDeployments',
-    summary: 'The deployments of this workspace',
+    summary: 'List the deployments of this workspace',
     query: s.DeploymentQuery,
     reply: s.DeploymentList,
     verb: listDeployments,
   })
   .post('/v2/deployments', {
     id: 'createDeployment',
-    summary: 'Make a deployment, with its first revision and a tracing project of its name',
+    summary: 'Create a deployment, with its first revision and a tracing project of the same name',
     description: COMMAND_PERMISSION_NOTE,
     body: s.NewDeployment,
     status: 201,
@@ -55,7 +52,7 @@ export const deploymentRoutes = slice(
   })
   .get('/v2/deployments/{deployment_id}', {
     id: 'readDeployment',
-    summary: 'One deployment',
+    summary: 'Read a deployment',
     params: s.DeploymentRef,
     query: s.RevealQuery,
     reply: s.Deployment,
@@ -66,10 +63,12 @@ export const deploymentRoutes = slice(
   })
   .patch('/v2/deployments/{deployment_id}', {
     id: 'patchDeployment',
-    summary: 'Change what is wanted of a deployment, which may make a revision',
-    description:
-      'With `dry_run=true` it answers with the plan instead. A plan’s `plan_digest`, sent as `Plan-Digest`, applies that plan or none. ' +
+    summary: 'Change the configuration of a deployment, which may create a revision',
+    description: [
+      'With `dry_run=true`, the answer is the plan and nothing changes.',
+      'Send the plan’s `plan_digest` as `Plan-Digest` to apply that plan and no other.',
       COMMAND_PERMISSION_NOTE,
+    ].join(' '),
     params: s.DeploymentRef,
     query: s.PatchQuery,
     body: s.DeploymentPatch,
@@ -86,7 +85,7 @@ export const deploymentRoutes = slice(
   .delete('/v2/deployments/{deployment_id}', {
     id: 'deleteDeployment',
     summary: 'Delete a deployment',
-    description: 'It reads AWAITING_DELETE until the data plane has removed it; its name is free at once.',
+    description: 'Its status is AWAITING_DELETE until the data plane has removed it. Its name is free at once.',
     params: s.DeploymentRef,
     errors: ['deployment_not_found'],
     versioned: true,
@@ -94,7 +93,7 @@ export const deploymentRoutes = slice(
   })
   .get('/v2/deployments/{deployment_id}/revisions', {
     id: 'listRevisions',
-    summary: 'The revisions of a deployment, newest first',
+    summary: 'List the revisions of a deployment, newest first',
     params: s.DeploymentRef,
     query: s.RevisionQuery,
     reply: s.RevisionList,
@@ -103,7 +102,7 @@ export const deploymentRoutes = slice(
   })
   .get('/v2/deployments/{deployment_id}/revisions/{revision_id}', {
     id: 'readRevision',
-    summary: 'One revision',
+    summary: 'Read a revision',
     params: s.RevisionRef,
     reply: s.Revision,
     errors: ['revision_not_found'],
@@ -111,40 +110,42 @@ export const deploymentRoutes = slice(
   })
   .post('/v2/deployments/{deployment_id}/revisions', {
     id: 'createRevision',
-    summary: 'Make a revision of what is wanted now',
+    summary: 'Create a revision of the current configuration',
     params: s.DeploymentRef,
     status: 201,
     reply: s.Revision,
     errors: ['deployment_not_found', 'deployment_deleting'],
     location: revision => `/v2/deployments/${revision.deployment_id}/revisions/${revision.id}`,
-    verb: again.createRevision,
+    verb: redeploy.createRevision,
   })
   .post('/v2/deployments/{deployment_id}/revisions/{revision_id}/redeploy', {
     id: 'redeployRevision',
     summary: 'Deploy an older revision again, as a new one',
-    description:
-      'The new revision carries the commit or image, the configuration, the resources and the versions of the secrets of the old one, and they are what is wanted from then on. ' +
+    description: [
+      'The new revision has the commit or image, configuration, resources and secret versions of the old one.',
+      'They become the configuration of the deployment.',
       COMMAND_PERMISSION_NOTE,
+    ].join(' '),
     params: s.RevisionRef,
     query: s.DryRun,
     reply: s.Deployment,
     errors: ['revision_not_found', 'deployment_deleting', 'plan_stale'],
     versioned: true,
-    variant: { on: 'dry_run', reply: s.Plan, verb: again.planRedeploy },
-    verb: again.redeployRevision,
+    variant: { on: 'dry_run', reply: s.Plan, verb: redeploy.planRedeploy },
+    verb: redeploy.redeployRevision,
   })
   .post('/v2/deployments/{deployment_id}/revisions/{revision_id}/interruption', {
     id: 'interruptRevision',
-    summary: 'Interrupt a revision that has not come to its end',
-    description: 'The one that waits behind it takes its turn.',
+    summary: 'Interrupt a revision that has not ended',
+    description: 'The revision that waits behind it starts.',
     params: s.RevisionRef,
     errors: ['revision_not_found', 'revision_not_interruptible'],
-    verb: again.interruptRevision,
+    verb: redeploy.interruptRevision,
   })
   .get('/v2/deployments/{deployment_id}/revisions/{revision_id}/wait', {
     id: 'waitForRevision',
-    summary: 'Wait for a revision’s end, or until it serves',
-    description: 'Answers with the revision as it is when the time is up.',
+    summary: 'Wait until a revision has ended, or until it serves',
+    description: 'When the timeout expires, the answer is the revision as it is then.',
     params: s.RevisionRef,
     query: WaitQuery,
     reply: s.Revision,
@@ -153,28 +154,28 @@ export const deploymentRoutes = slice(
   })
   .post('/v2/deployments/{deployment_id}/rollback', {
     id: 'rollBackDeployment',
-    summary: 'Go back to an older revision, and hold automatic deploys',
-    description: `With \`dry_run=true\` it answers with the difference instead. ${COMMAND_PERMISSION_NOTE}`,
+    summary: 'Roll back to an older revision, and hold automatic deploys',
+    description: `With \`dry_run=true\`, the answer is the plan and nothing changes. ${COMMAND_PERMISSION_NOTE}`,
     params: s.DeploymentRef,
     query: s.DryRun,
     body: Rollback,
     reply: s.Deployment,
     errors: ['deployment_not_found', 'revision_not_found', 'deployment_deleting', 'plan_stale'],
     versioned: true,
-    variant: { on: 'dry_run', reply: s.Plan, verb: again.planRollback },
-    verb: again.rollBackDeployment,
+    variant: { on: 'dry_run', reply: s.Plan, verb: redeploy.planRollback },
+    verb: redeploy.rollBackDeployment,
   })
   .delete('/v2/deployments/{deployment_id}/hold', {
     id: 'releaseHold',
-    summary: 'Let pushes deploy again after a rollback',
+    summary: 'Release the hold of a rollback, so that pushes deploy again',
     params: s.DeploymentRef,
     errors: ['deployment_not_found', 'hold_not_found'],
     versioned: true,
-    verb: again.releaseHold,
+    verb: redeploy.releaseHold,
   })
   .get('/v2/deployments/{deployment_id}/explain', {
     id: 'explainDeployment',
-    summary: 'What stands between a deployment and being served as wanted',
+    summary: 'Explain why a deployment does not serve its latest revision',
     params: s.DeploymentRef,
     reply: Explanation,
     errors: ['deployment_not_found'],

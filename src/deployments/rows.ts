@@ -1,11 +1,10 @@
-// From rows to the wire: deployments, with every member there, and revisions.
+// Converts rows of deployments and revisions to the wire format, with every member present.
 import { etagVersion } from '../kernel/routes.ts'
 import { completeMembers, pickColumns, toIsoTime } from '../kernel/rows.ts'
 import { MASK, SourceConfig, SourceRevisionConfig } from '../protocol/parts.schema.ts'
 import { deployments, type revisions, type SecretVersion } from '../tables/deployments.ts'
 import type { Deployment, Revision } from './schema.ts'
 
-/** The columns that reach the wire. */
 export const wireColumns = pickColumns(deployments, [
   'id',
   'tenant_id',

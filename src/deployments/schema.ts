@@ -1,4 +1,4 @@
-// What crosses the wire about deployments and their revisions.
+// Schemas of deployments and their revisions.
 import * as z from 'zod'
 import { checkUniqueNames, isObject, textMatching } from '../protocol/kubernetes.schema.ts'
 import {
@@ -28,7 +28,7 @@ const MAX_SECRETS = 500
 const DeploymentName = textMatching(
   63,
   '[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?',
-  'needs to be 1 to 63 lower-case letters, digits or inner hyphens',
+  'needs to be 1 to 63 lower-case letters, digits and hyphens, without a hyphen at either end',
 )
 
 export const DeploymentRef = z.object({ deployment_id: Uuid })
@@ -38,12 +38,12 @@ const checkUniqueVariables = (body: { secrets?: unknown; secret_references?: unk
   checkUniqueNames(check, 'secrets', body.secrets, names)
   checkUniqueNames(check, 'secret_references', body.secret_references, names)
 }
-/** Beside faults of single members too: an answer names every fault at once. */
+/** Runs even when single members are invalid: an answer lists every fault at once. */
 const alwaysCheck = { when: ({ value }: { value: unknown }) => isObject(value) }
 
 export const NewDeployment = z
   .object({
-    name: DeploymentName.meta({ description: 'Also the name of its tracing project. It cannot be changed.' }),
+    name: DeploymentName.meta({ description: 'Also the name of its tracing project. Cannot be changed.' }),
     source: Source,
     source_config: SourceConfigInput,
     source_revision_config: SourceRevisionConfigInput,
@@ -55,7 +55,7 @@ export const NewDeployment = z
   .superRefine(checkUniqueVariables, alwaysCheck)
   .meta({
     id: 'NewDeployment',
-    description: 'A deployment to be made, with what its source needs.',
+    description: 'A new deployment, with the members that its source requires.',
     example: {
       name: 'shop-agent',
       source: 'internal_container',
@@ -68,32 +68,35 @@ export type NewDeployment = z.output<typeof NewDeployment>
 
 export const DeploymentPatch = z
   .object({
-    revision_source: z.enum(revisionSources).nullish().meta({ description: 'Instead of `source`, for this revision.' }),
+    revision_source: z
+      .enum(revisionSources)
+      .nullish()
+      .meta({ description: 'The source of this revision instead of `source`.' }),
     source_config: SourceConfigInput.nullish(),
     source_revision_config: SourceRevisionConfigInput.nullish(),
     secrets: arrayOf(Secret, MAX_SECRETS)
       .nullish()
-      .meta({ description: `Replaces them all; \`[]\` keeps them, and so does \`${MASK}\` for one of them.` }),
+      .meta({ description: `Replaces all secrets. \`[]\` keeps all; the value \`${MASK}\` keeps one.` }),
     secret_references: arrayOf(SecretReference, MAX_SECRETS)
       .nullish()
-      .meta({ description: 'Only for `external_container`. `[]` removes them.' }),
+      .meta({ description: 'Only for `external_container`. `[]` removes all.' }),
   })
   .superRefine(checkUniqueVariables, alwaysCheck)
   .meta({
     id: 'DeploymentPatch',
-    description: 'What is left out or null stays as it is.',
+    description: 'Members that are absent or null stay as they are.',
     example: { source_revision_config: { image_uri: 'registry.example.com/acme/shop-agent:1.5.0' } },
   })
 export type DeploymentPatch = z.output<typeof DeploymentPatch>
 
 export const Preview = z
   .object({
-    number: z.int().meta({ description: 'Of the pull request.' }),
+    number: z.int().meta({ description: 'The number of the pull request.' }),
     branch: z.string(),
     head_sha: z.string(),
-    expires_at: Time.meta({ description: 'When it goes, unless there is another push before.' }),
+    expires_at: Time.meta({ description: 'When the preview is deleted, unless the pull request is pushed to before.' }),
   })
-  .meta({ id: 'Preview', description: 'Which pull request a preview shows.' })
+  .meta({ id: 'Preview', description: 'The pull request of a preview.' })
 
 export const Deployment = z
   .object({
@@ -102,7 +105,7 @@ export const Deployment = z
     name: z.string(),
     source: Source,
     source_config: SourceConfig,
-    source_revision_config: SourceRevisionConfig.meta({ description: 'That of the latest revision.' }),
+    source_revision_config: SourceRevisionConfig.meta({ description: 'The configuration of the latest revision.' }),
     secrets: z.array(Secret),
     secret_references: z.array(SecretReference).nullable(),
     status: DeploymentStatus,
@@ -110,12 +113,12 @@ export const Deployment = z
     hold: Hold.nullable(),
     latest_revision_id: Uuid.nullable(),
     active_revision_id: Uuid.nullable().meta({ description: 'The revision that serves.' }),
-    parent_deployment_id: Uuid.nullable().meta({ description: 'Of a preview: the deployment it is a preview of.' }),
+    parent_deployment_id: Uuid.nullable().meta({ description: 'The deployment that this is a preview of.' }),
     preview: Preview.nullable(),
-    url: z.string().nullable().meta({ description: 'Where it answers, as its listener says; null before it did.' }),
+    url: z.string().nullable().meta({ description: 'The URL that its listener reported; null before that.' }),
     ...TimeMembers,
   })
-  .meta({ id: 'Deployment', description: 'An application that is hosted.' })
+  .meta({ id: 'Deployment', description: 'A hosted application.' })
 export type Deployment = z.output<typeof Deployment>
 export const DeploymentList = listOf(Deployment).meta({
   id: 'DeploymentList',
@@ -123,19 +126,19 @@ export const DeploymentList = listOf(Deployment).meta({
 })
 
 const MAX_ITEM_LENGTH = 40
-const commaSeparated = <Item extends z.ZodType>(item: Item, most: number) =>
-  boundedText(most * (MAX_ITEM_LENGTH + 1)).transform((joined, check): z.output<Item>[] => {
+const commaSeparated = <Item extends z.ZodType>(itemSchema: Item, maximum: number) =>
+  boundedText(maximum * (MAX_ITEM_LENGTH + 1)).transform((joined, check): z.output<Item>[] => {
     const items = joined.split(',')
-    if (items.length > most) check.addIssue({ code: 'too_big', origin: 'array', maximum: most, input: items })
-    return items.slice(0, most).map((one, i) => {
-      const parsed = item.safeParse(one)
+    if (items.length > maximum) check.addIssue({ code: 'too_big', origin: 'array', maximum, input: items })
+    return items.slice(0, maximum).map((item, i) => {
+      const parsed = itemSchema.safeParse(item)
       if (parsed.success) return parsed.data
       for (const { message } of parsed.error.issues) check.addIssue({ code: 'custom', path: [i], message })
       return z.NEVER
     })
   })
 const MAX_IDS = 100
-/** Which to delete: unlike a filter, it may not be left out. */
+/** Required, unlike the filter of the same name. */
 export const DeploymentIds = z
   .object({
     deployment_ids: commaSeparated(Uuid, MAX_IDS).meta({
@@ -146,7 +149,7 @@ export const DeploymentIds = z
   .meta({ example: { deployment_ids: '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11' } })
 export const Deletions = z
   .object({ results: z.array(z.object({ id: Uuid, status: z.int(), code: z.string().nullable() })) })
-  .meta({ id: 'Deletions', description: 'What became of each, in the order asked.' })
+  .meta({ id: 'Deletions', description: 'The result for each id, in the order of the request.' })
 
 // ---- plans
 
@@ -154,14 +157,14 @@ const Effect = z.enum(['in_place', 'revision', 'immutable'])
 export const Plan = z
   .object({
     creates_revision: z.boolean(),
-    reasons: z.array(z.string()).meta({ description: 'The members that make the revision.' }),
+    reasons: z.array(z.string()).meta({ description: 'The changed members that require a revision.' }),
     changes: z.array(z.object({ path: z.string(), before: z.unknown(), after: z.unknown(), effect: Effect })),
     warnings: z.array(z.string()),
     plan_digest: z
       .string()
       .meta({ description: 'Send it as `Plan-Digest` with the same request to apply this plan and no other.' }),
   })
-  .meta({ id: 'Plan', description: 'What a request would change. Of secrets, only the names.' })
+  .meta({ id: 'Plan', description: 'What a request would change. For secrets, only their names.' })
 export type Plan = z.output<typeof Plan>
 
 // ---- queries
@@ -169,46 +172,46 @@ export type Plan = z.output<typeof Plan>
 export const DryRun = z.object({
   dry_run: z
     .preprocess(parseBoolean, z.boolean().default(false))
-    .meta({ description: 'Answers with the plan and changes nothing.' }),
+    .meta({ description: 'Answer with the plan and change nothing.' }),
 })
 export const RevealQuery = z.object({
   reveal: z.preprocess(parseBoolean, z.boolean().default(false)).meta({
-    description: 'Shows the secrets’ values to a key that has `secrets:read` besides; the journal records it.',
+    description: 'Show the values of secrets. Also requires the permission `secrets:read`, and is journaled.',
   }),
 })
 export const PatchQuery = z.object({
   ...DryRun.shape,
   clear: z
     .preprocess(emptyAsAbsent, commaSeparated(z.enum(CLEARABLE_MEMBERS), CLEARABLE_MEMBERS.length).default([]))
-    .meta({ type: 'string', description: `Members to empty, separated by commas: ${CLEARABLE_MEMBERS.join(', ')}.` }),
+    .meta({ type: 'string', description: `Members to clear, separated by commas: ${CLEARABLE_MEMBERS.join(', ')}.` }),
 })
 
 /** An empty value filters nothing. */
 const optionalFilter = <Schema extends z.ZodType>(schema: Schema) => z.preprocess(emptyAsAbsent, schema.optional())
 
-const idsFilter = (what: string) =>
+const idsFilter = (kind: string) =>
   optionalFilter(commaSeparated(Uuid, MAX_IDS)).meta({
     type: 'string',
-    description: `Ids of ${what}, separated by commas, at most ${MAX_IDS}.`,
+    description: `Ids of ${kind}, separated by commas, at most ${MAX_IDS}.`,
   })
 const statusFilter = <Status extends z.ZodEnum>(status: Status) =>
   optionalFilter(commaSeparated(status, status.options.length)).meta({
     type: 'string',
-    description: `One, or several separated by commas: ${status.options.map(one => `\`${one}\``).join(', ')}.`,
+    description: `One or several, separated by commas: ${status.options.map(option => `\`${option}\``).join(', ')}.`,
   })
 const booleanFilter = optionalFilter(z.preprocess(parseBoolean, z.boolean()))
 
 export const DeploymentQuery = z.object({
   ...Page.shape,
   name_contains: optionalFilter(z.string()).meta({
-    description: 'Part of the name; upper and lower case are the same.',
+    description: 'Part of the name. Case does not matter.',
   }),
   status: statusFilter(DeploymentStatus),
   remote_reconciled: booleanFilter.meta({
-    description: 'Whether the data plane has acknowledged the newest that is wanted of it.',
+    description: 'Whether the data plane has reached the current configuration.',
   }),
-  tag_value_ids: idsFilter('tag values: values of one key are alternatives, different keys must all match'),
-  image_version: optionalFilter(z.string()).meta({ description: 'The whole of it.' }),
+  tag_value_ids: idsFilter('tag values (values of one key are alternatives, different keys must all match)'),
+  image_version: optionalFilter(z.string()).meta({ description: 'The exact image version.' }),
   deployment_type: optionalFilter(DeploymentType).meta({ description: 'The type it was created with.' }),
   deployment_ids: idsFilter('deployments'),
 })
@@ -226,23 +229,28 @@ export const Revision = z
     source: Source,
     source_revision_config: SourceRevisionConfig,
     status: RevisionStatus,
-    status_message: z.string().nullable().meta({ description: 'Why it failed, was skipped or is overdue.' }),
+    status_message: z.string().nullable().meta({ description: 'Why it failed, was skipped or became UNKNOWN.' }),
     actor: z
       .object({
         kind: z.enum(['key', 'session', 'listener', 'push', 'cron']),
         id: Uuid.nullable(),
-        name: z.string().nullable().meta({ description: 'Of a push: who pushed, as the git host names them.' }),
+        name: z
+          .string()
+          .nullable()
+          .meta({ description: 'For a push, the login of the person who pushed at the git host.' }),
       })
-      .meta({ description: 'Who made it.' }),
+      .meta({ description: 'Who created the revision.' }),
     commit: z
       .object({ sha: z.string(), message: z.string().nullable(), author: z.string().nullable() })
       .nullable()
       .meta({ description: 'The commit it is built from.' }),
-    reasons: z.array(z.string()).meta({ description: 'What of the plan made it necessary.' }),
-    from_revision_id: Uuid.nullable().meta({ description: 'The revision that it deploys again or rolls back to.' }),
+    reasons: z
+      .array(z.string())
+      .meta({ description: 'Why it was created: the changed members, or for example `requested` or `rolled_back`.' }),
+    from_revision_id: Uuid.nullable().meta({ description: 'The revision that this one redeploys or rolls back to.' }),
     ...TimeMembers,
   })
-  .meta({ id: 'Revision', description: 'One version of a deployment, on its way to serving or past it.' })
+  .meta({ id: 'Revision', description: 'One version of a deployment.' })
 export type Revision = z.output<typeof Revision>
 export const RevisionList = listOf(Revision).meta({
   id: 'RevisionList',
@@ -252,6 +260,8 @@ export const RevisionList = listOf(Revision).meta({
 export const RevisionQuery = z.object({
   ...Page.shape,
   status: statusFilter(RevisionStatus),
-  remote_reconciled: booleanFilter.meta({ description: 'Whether the data plane has nothing left to do for it.' }),
+  remote_reconciled: booleanFilter.meta({
+    description: 'Whether the revision has ended, so that the data plane has nothing left to do for it.',
+  }),
 })
 export type RevisionQuery = z.output<typeof RevisionQuery>

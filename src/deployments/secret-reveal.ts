@@ -1,4 +1,4 @@
-// Secrets shown: opened for a key that may read them, and the journal says so.
+// Reveals the secrets of a deployment to a key with `secrets:read`, and journals it.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
@@ -8,26 +8,29 @@ import { requireRow } from '../kernel/rows.ts'
 import { type DeploymentRow, deploymentToWire } from './rows.ts'
 import type * as schema from './schema.ts'
 
-type RevealRow = DeploymentRow & { opening: { name: string; sealed: string }[] }
+type RevealRow = DeploymentRow & { sealed_secrets: { name: string; sealed: string }[] }
 
-/** A read that writes its event in the same statement: no value leaves without it. */
+/** One statement reads the values and writes the event: no value leaves without an event. */
 export const revealDeployment = verb(
   'secrets:read',
   async (ctx, { deployment_id }: z.output<typeof schema.DeploymentRef>) => {
-    const opened = sql<RevealRow>`
+    const query = sql<RevealRow>`
       select d.*, array(
         select json_build_object('name', s.name, 'sealed', s.sealed)
-        from rows from (json_to_recordset(d.secrets) as (name text, version integer)) with ordinality wanted(name, version, place)
+        from rows from (json_to_recordset(d.secrets) as (name text, version integer))
+          with ordinality wanted(name, version, place)
         join deployment_secrets s on s.deployment_id = d.id and s.name = wanted.name and s.version = wanted.version
-        order by wanted.place) as opening
-      from deployments d where d.id = ${deployment_id}::uuid and d.tenant_id = current_tenant()
+        order by wanted.place) as sealed_secrets
+      from deployments d
+      where d.id = ${deployment_id}::uuid
+        and d.tenant_id = current_tenant()
         and ${CAN_READ_DEPLOYMENTS}`
-    const row = requireRow(await commit(ctx, 'deployment.secrets_revealed', opened), 'deployment_not_found')
-    const secrets = row.opening.map(async ({ name, sealed }) => ({
+    const row = requireRow(await commit(ctx, 'deployment.secrets_revealed', query), 'deployment_not_found')
+    const secrets = row.sealed_secrets.map(async ({ name, sealed }) => ({
       name,
       value: await ctx.sealer.open(sealed, deployment_id, name),
     }))
-    // Not what the ETag names.
+    // Without an ETag: that names the masked representation.
     const { [etagVersion]: _, ...masked } = deploymentToWire(row)
     return { ...masked, secrets: await Promise.all(secrets) }
   },

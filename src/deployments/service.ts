@@ -1,4 +1,4 @@
-// Deployments: made, read and deleted. What becomes of them by patches stands in patch.ts.
+// Creates, reads and deletes deployments. patch.ts changes them.
 import { and, eq, inArray, isNull, type Placeholder, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -12,23 +12,24 @@ import { deployments, type Preview, type SecretVersion } from '../tables/deploym
 import { canAddCommands } from './command-permission.ts'
 import { refuseReservedUrl } from './custom-hosts.ts'
 import { startState } from './lifecycle.ts'
-import { imageVersion, revisionCreatedData } from './revision-queue.ts'
+import { deploymentRevisionColumns, imageVersion, insertRevision, revisionCreated } from './revision-queue.ts'
 import { type DeploymentRow, deploymentToWire, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'
 import { findSourceFaults } from './source-rules.ts'
+import { selectEvents } from './sql-columns.ts'
 
 type DeploymentParams = z.output<typeof schema.DeploymentRef>
 type NewDeployment = schema.NewDeployment
 
-/** Passes when the archive that a body names was uploaded in this workspace, and holds it until the write is done. */
-export const isArchiveUploaded = (made: { source_tarball_path?: string | null | undefined } | null | undefined): SQL =>
-  made?.source_tarball_path != null ? sql`uploaded(${made.source_tarball_path})` : sql`true`
+/** Refuses an archive that was not uploaded in this workspace. Locks its row, so that the sweep does not remove it. */
+export const isArchiveUploaded = (
+  config: { source_tarball_path?: string | null | undefined } | null | undefined,
+): SQL => (config?.source_tarball_path != null ? sql`uploaded(${config.source_tarball_path})` : sql`true`)
 
-/** Passes when the integration that a body names is this workspace's, and its host answers for it. */
+/** Refuses an integration of another workspace, and one that is suspended or revoked. */
 export const isIntegrationUsable = (config: { integration_id?: string | null | undefined } | null | undefined): SQL =>
   config?.integration_id != null ? sql`integrated(${config.integration_id}::uuid)` : sql`true`
 
-/** One deployment of this workspace, by its id. */
 export const isDeployment = (id: string | Placeholder): SQL => and(eq(deployments.id, id), inTenant(deployments))!
 
 export const sourceRuleError = (faults: Fault[]) =>
@@ -47,12 +48,11 @@ export const readDeployment = verb('deployments:read', async (ctx, ref: Deployme
 
 export const createDeployment = verb('deployments:create', (ctx, input: NewDeployment) => insertDeployment(ctx, input))
 
-/** Of a preview: what it is of, whether it may be, and what else is written with it. */
+/** What a preview needs besides: its parent, a guard, and the rows that are written with it. */
 export type PreviewCreation = {
   parent_deployment_id: string
   preview: Preview
   commit: NonNullable<schema.Revision['commit']>
-  /** Held before the statement looks. */
   lock: SQL
   guard: SQL
   also: SQL[]
@@ -65,8 +65,11 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
   const id = crypto.randomUUID()
   const revision = crypto.randomUUID()
   const ready = hasArtifact(input)
-  // A preview has the commands of its parent and of its policy, which were allowed when they were set.
-  const may = and(isIntegrationUsable(input.source_config), child ? undefined : canAddCommands(input.source_config))!
+  // The commands of a preview are those of its parent and its policy, which were allowed when they were set.
+  const isAllowed = and(
+    isIntegrationUsable(input.source_config),
+    child ? undefined : canAddCommands(input.source_config),
+  )!
   const change = db
     .insert(deployments)
     .values({
@@ -77,8 +80,8 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
       source: input.source,
       deployment_type: deploymentTypeOf(input),
       status: needsDatabase(input) ? 'AWAITING_DATABASE' : 'READY',
-      source_config: sql`case when ${may} then ${JSON.stringify({ ...input.source_config, deployment_type: deploymentTypeOf(input) })}::json end`,
-      source_revision_config: sql`case when ${isArchiveUploaded(input.source_revision_config)} then ${JSON.stringify(input.source_revision_config)}::json end`,
+      source_config: jsonIf(isAllowed, { ...input.source_config, deployment_type: deploymentTypeOf(input) }),
+      source_revision_config: jsonIf(isArchiveUploaded(input.source_revision_config), input.source_revision_config),
       image_version: imageVersion(sql`${input.source_revision_config.image_uri ?? null}::text`),
       secrets: input.secrets.map(({ name }): SecretVersion => ({ name, version: 1 })),
       secret_references: input.secret_references ?? null,
@@ -97,27 +100,33 @@ export async function insertDeployment(ctx: Ctx, input: NewDeployment, child?: P
     ...(child?.also ?? []),
     await insertSecrets(ctx, id, input.secrets, sql`1`),
   ]
-  const of = child && { parent_deployment_id: child.parent_deployment_id, preview: child.preview }
-  const data = { name: input.name, source: input.source, ...of }
-  const others = sql`select 'revision.created', id, ${revisionCreatedData} from revision`
-  const made = await commit(ctx, 'deployment.created', change, data, {
-    ...{ also, others },
+  const previewOf = child && { parent_deployment_id: child.parent_deployment_id, preview: child.preview }
+  const data = { name: input.name, source: input.source, ...previewOf }
+  const rows = await commit(ctx, 'deployment.created', change, data, {
+    also,
+    others: selectEvents(revisionCreated),
     lock: child?.lock ?? LOCK_WORKSPACE,
   })
-  return deploymentToWire(requireRow(made, 'workspace_not_found'))
+  return deploymentToWire(requireRow(rows, 'workspace_not_found'))
 }
 
-/** The one that it names, if it may; whatever names none waits for a listener of the platform to take it up. */
-const assignListener = ({ source, source_config: { listener_id, listener_config } }: NewDeployment): SQL =>
-  sql`serving_listener(${listener_id ?? null}::uuid, ${listener_config?.k8s_namespace ?? null}, ${source === 'external_container'})`
+const jsonIf = (condition: SQL, value: object): SQL =>
+  sql`case when ${condition} then ${JSON.stringify(value)}::json end`
 
-/** Before the journal is held: the foreign key asks only at the end, and a workspace going away may then wait for those who wait for us. */
+/** Without a listener_id, the deployment waits until a listener of the platform adopts it (`sync/poll.ts`). */
+const assignListener = ({ source, source_config: { listener_id, listener_config } }: NewDeployment): SQL =>
+  sql`serving_listener(
+    ${listener_id ?? null}::uuid,
+    ${listener_config?.k8s_namespace ?? null},
+    ${source === 'external_container'})`
+
+/** The foreign key would lock this row only after the journal: deleting the workspace meanwhile could deadlock. */
 const LOCK_WORKSPACE = sql`select from workspaces w where w.id = current_tenant() for key share`
 
-/** Without what it is made from, the first revision waits for the patch that brings it. */
-function hasArtifact({ source, source_revision_config: made }: NewDeployment): boolean {
-  if (source === 'internal_container') return made.image_uri != null
-  if (source === 'internal_source') return made.source_tarball_path != null
+/** Without its image or archive, the first revision waits (CREATING) for the patch that brings it. */
+function hasArtifact({ source, source_revision_config: config }: NewDeployment): boolean {
+  if (source === 'internal_container') return config.image_uri != null
+  if (source === 'internal_source') return config.source_tarball_path != null
   return true
 }
 
@@ -126,13 +135,24 @@ const deploymentTypeOf = ({ source, source_config }: NewDeployment) =>
 
 const needsDatabase = ({ source_config }: NewDeployment): boolean => hasDatabase(source_config.resource_spec)
 
-const insertFirstRevision = (id: string, status: string, commit: object | null): SQL => sql`revision as (
-  insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets,
-    secret_references, status, reasons, "commit", actor_kind, actor_id)
-  select ${id}::uuid, organization_id, tenant_id, id, 1, source, source_config, source_revision_config, secrets,
-    secret_references, ${status}, '{created}', ${commit && JSON.stringify(commit)}::json, setting('actor_kind'), current_actor() from changed returning *)`
+const insertFirstRevision = (id: string, status: string, commit: object | null): SQL =>
+  sql`revision as (${insertRevision(
+    {
+      ...deploymentRevisionColumns,
+      id: sql`${id}::uuid`,
+      source: sql`d.source`,
+      status: sql`${status}`,
+      status_message: sql`null`,
+      reasons: sql`'{created}'`,
+      from_revision_id: sql`null`,
+      commit: sql`${commit && JSON.stringify(commit)}::json`,
+      created_at: sql`d.updated_at`,
+      updated_at: sql`d.updated_at`,
+    },
+    sql`changed d`,
+  )})`
 
-/** Values are sealed here, under a key of their deployment's own and bound to their name, so that the database never sees one. */
+/** Values are sealed here, bound to the deployment and their name, so that the database never sees one. */
 export async function insertSecrets(
   { sealer }: Ctx,
   deployment: string,
@@ -146,8 +166,8 @@ export async function insertSecrets(
     from changed, jsonb_to_recordset(${JSON.stringify(await Promise.all(sealed))}::jsonb) s(name text, sealed text))`
 }
 
-/** It reads AWAITING_DELETE until the data plane has removed it; its name is free at once, the project's too. */
-function markDeleting(ctx: Ctx, which: SQL, lock?: SQL) {
+/** The data plane removes the deployment. The names of the deployment and its project are free at once. */
+function markDeleting(ctx: Ctx, condition: SQL, lock?: SQL) {
   const change = db
     .update(deployments)
     .set({
@@ -157,10 +177,13 @@ function markDeleting(ctx: Ctx, which: SQL, lock?: SQL) {
       remote_reconciled: false,
       ...bumpVersion(deployments),
     })
-    .where(and(which, inTenant(deployments), isNull(deployments.deleting_at), versionMatches(ctx, deployments)))
+    .where(and(condition, inTenant(deployments), isNull(deployments.deleting_at), versionMatches(ctx, deployments)))
     .returning()
   const also = [
-    sql`project as (delete from projects p using changed where p.deployment_id = changed.id and p.tenant_id = changed.tenant_id)`,
+    sql`project as (
+      delete from projects p
+      using changed
+      where p.deployment_id = changed.id and p.tenant_id = changed.tenant_id)`,
   ]
   return commit(ctx, 'deployment.deleted', change, {}, { also, ...(lock && { lock }) })
 }
@@ -172,9 +195,12 @@ export const deleteDeployment = verb('deployments:delete', async (ctx, { deploym
 export const deleteDeployments = verb(
   'deployments:delete',
   async (ctx, { deployment_ids }: z.output<typeof schema.DeploymentIds>) => {
-    // Held in one order, so that two who delete the same never wait for each other.
-    const lock = sql`select from deployments where id = any(${uuidArray(deployment_ids)}) and tenant_id = current_tenant()
-      order by id for update`
+    // In one order, so that two requests that delete the same deployments do not deadlock.
+    const lock = sql`
+      select from deployments
+      where id = any(${uuidArray(deployment_ids)}) and tenant_id = current_tenant()
+      order by id
+      for update`
     const removed = new Set((await markDeleting(ctx, inArray(deployments.id, deployment_ids), lock)).map(row => row.id))
     const results = deployment_ids.map(id =>
       removed.has(id) ? { id, status: 204, code: null } : { id, status: 404, code: 'deployment_not_found' as const },

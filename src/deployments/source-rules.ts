@@ -1,4 +1,4 @@
-// What each source needs and refuses, and whether it is built.
+// Which members each source requires and which it does not allow; whether it is built. Pure.
 import type { Fault } from '../kernel/errors.ts'
 import type { Source } from '../protocol/parts.schema.ts'
 import type { NewDeployment } from './schema.ts'
@@ -77,13 +77,13 @@ const createFault = (type: SourceFault['type'], path: string[], msg: string): So
   loc: ['body', ...path],
   msg,
 })
-/** An empty list of references asks for nothing; clients send it to every source. */
+/** An empty list counts as absent: clients send one for every source. */
 const hasMember = (body: SourceMembers, path: string[]): boolean => {
   const value = path.reduce<unknown>((at, name) => (at as Record<string, unknown> | null | undefined)?.[name], body)
   return value != null && !(Array.isArray(value) && value.length === 0)
 }
 
-/** Every rule that a new deployment breaks, at once; whether its listener is there, the database says. */
+/** Every fault of a new deployment, at once. The database checks the listener. */
 export function findSourceFaults(body: SourceMembers & { source: Source }, { mode }: { mode: Mode }): SourceFault[] {
   const { source } = body
   const rules = SOURCE_RULES[source]
@@ -98,19 +98,25 @@ export function findSourceFaults(body: SourceMembers & { source: Source }, { mod
 }
 
 export function findModeFaults(source: Source, mode: Mode, member = 'source'): SourceFault[] {
-  const at = SOURCE_RULES[source].mode
-  const elsewhere = at === 'saas' ? 'with SLIPWAY_MODE=saas' : 'with SLIPWAY_MODE=self_hosted'
-  return at === mode ? [] : [createFault('source_mode', [member], `\`${source}\` is available ${elsewhere} only`)]
+  const required = SOURCE_RULES[source].mode
+  const message = `\`${source}\` is only available with SLIPWAY_MODE=${required}`
+  return required === mode ? [] : [createFault('source_mode', [member], message)]
 }
 
-/** Members that mean nothing to the source. A patch may only say of them what is there. */
+/** A patch may send such a member only with its stored value. */
 export const findRefusedMembers = (source: Source, body: SourceMembers): SourceFault[] =>
   SOURCE_RULES[source].refuses
     .filter(path => hasMember(body, path))
     .map(path => createFault('source_member_refused', path, `is not allowed for source \`${source}\``))
 
-/** A tag does not move by pushes. A patch is held to this too, with what it comes to. */
+/** A push does not move a tag. Also applies to the result of a patch (`refuseTagOnPush`). */
 export const findPushFaults = ({ source_config, source_revision_config }: SourceMembers): SourceFault[] =>
   source_config.build_on_push && source_revision_config.repo_ref?.startsWith('refs/tags/')
-    ? [createFault('build_on_push_of_tag', ['source_config', 'build_on_push'], 'needs a branch: `repo_ref` is a tag')]
+    ? [
+        createFault(
+          'build_on_push_of_tag',
+          ['source_config', 'build_on_push'],
+          'needs a branch, but `repo_ref` is a tag',
+        ),
+      ]
     : []

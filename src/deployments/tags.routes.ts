@@ -1,4 +1,4 @@
-// How HTTP reaches tags, and the tracing projects of deployments.
+// Routes of tags, and of the tracing projects of deployments.
 import { slice } from '../kernel/routes.ts'
 import { Page } from '../protocol/wire.ts'
 import { listProjects, readProject } from './projects.ts'
@@ -6,17 +6,17 @@ import { DeploymentRef } from './schema.ts'
 import * as s from './tags.schema.ts'
 import * as tags from './tags.ts'
 
-export const tagRoutes = slice('Tags', 'Keys and values that deployments are found by.')
+export const tagRoutes = slice('Tags', 'Keys and values to find deployments by.')
   .get('/v2/tag-keys', {
     id: 'listTagKeys',
-    summary: 'The tag keys of this workspace',
+    summary: 'List the tag keys of this workspace',
     query: Page,
     reply: s.TagKeyList,
     verb: tags.listTagKeys,
   })
   .post('/v2/tag-keys', {
     id: 'createTagKey',
-    summary: 'Make a tag key',
+    summary: 'Create a tag key',
     body: s.NewTagKey,
     status: 201,
     reply: s.TagKey,
@@ -26,7 +26,7 @@ export const tagRoutes = slice('Tags', 'Keys and values that deployments are fou
   })
   .get('/v2/tag-keys/{tag_key_id}', {
     id: 'readTagKey',
-    summary: 'One tag key',
+    summary: 'Read a tag key',
     params: s.TagKeyRef,
     reply: s.TagKey,
     errors: ['tag_key_not_found'],
@@ -43,14 +43,14 @@ export const tagRoutes = slice('Tags', 'Keys and values that deployments are fou
   })
   .delete('/v2/tag-keys/{tag_key_id}', {
     id: 'deleteTagKey',
-    summary: 'Delete a tag key with its values, which no deployment bears any more',
+    summary: 'Delete a tag key with its values, and remove them from all deployments',
     params: s.TagKeyRef,
     errors: ['tag_key_not_found'],
     verb: tags.deleteTagKey,
   })
   .get('/v2/tag-keys/{tag_key_id}/values', {
     id: 'listTagValues',
-    summary: 'The values of a tag key',
+    summary: 'List the values of a tag key',
     params: s.TagKeyRef,
     query: Page,
     reply: s.TagValueList,
@@ -59,7 +59,7 @@ export const tagRoutes = slice('Tags', 'Keys and values that deployments are fou
   })
   .post('/v2/tag-keys/{tag_key_id}/values', {
     id: 'createTagValue',
-    summary: 'Make a value of a tag key',
+    summary: 'Create a value of a tag key',
     params: s.TagKeyRef,
     body: s.NewTagValue,
     status: 201,
@@ -70,7 +70,7 @@ export const tagRoutes = slice('Tags', 'Keys and values that deployments are fou
   })
   .get('/v2/tag-values/{tag_value_id}', {
     id: 'readTagValue',
-    summary: 'One tag value',
+    summary: 'Read a tag value',
     params: s.TagValueRef,
     reply: s.TagValue,
     errors: ['tag_value_not_found'],
@@ -87,14 +87,14 @@ export const tagRoutes = slice('Tags', 'Keys and values that deployments are fou
   })
   .delete('/v2/tag-values/{tag_value_id}', {
     id: 'deleteTagValue',
-    summary: 'Delete a tag value, which no deployment bears any more',
+    summary: 'Delete a tag value, and remove it from all deployments',
     params: s.TagValueRef,
     errors: ['tag_value_not_found'],
     verb: tags.deleteTagValue,
   })
   .get('/v2/deployments/{deployment_id}/tags', {
     id: 'listTags',
-    summary: 'The tags that a deployment bears',
+    summary: 'List the tags of a deployment',
     params: DeploymentRef,
     reply: s.Tags,
     errors: ['deployment_not_found'],
@@ -102,7 +102,7 @@ export const tagRoutes = slice('Tags', 'Keys and values that deployments are fou
   })
   .post('/v2/deployments/{deployment_id}/tags', {
     id: 'addTags',
-    summary: 'Put tags on a deployment',
+    summary: 'Add tags to a deployment',
     params: DeploymentRef,
     body: s.NewTags,
     reply: s.Tags,
@@ -111,21 +111,21 @@ export const tagRoutes = slice('Tags', 'Keys and values that deployments are fou
   })
   .delete('/v2/deployments/{deployment_id}/tags/{tag_value_id}', {
     id: 'removeTag',
-    summary: 'Take a tag off a deployment',
+    summary: 'Remove a tag from a deployment',
     params: s.DeploymentTagRef,
     errors: ['deployment_not_found', 'tag_value_not_found'],
     verb: tags.removeTag,
   })
   .get('/sessions', {
     id: 'listProjects',
-    summary: 'The tracing projects of this workspace',
+    summary: 'List the tracing projects of this workspace',
     query: s.ProjectQuery,
     reply: s.ProjectList,
     verb: listProjects,
   })
   .get('/sessions/{session_id}', {
     id: 'readProject',
-    summary: 'One tracing project',
+    summary: 'Read a tracing project',
     params: s.ProjectRef,
     reply: s.Project,
     errors: ['project_not_found'],

@@ -1,4 +1,4 @@
-// What crosses the wire about tags, and about tracing projects.
+// Schemas of tags and of tracing projects.
 import * as z from 'zod'
 import { label } from '../access/schema.ts'
 import { arrayOf, listOf, Page, Uuid } from '../protocol/wire.ts'
@@ -14,23 +14,23 @@ export const DeploymentTagRef = z.object({ deployment_id: Uuid, tag_value_id: Uu
 
 export const TagKey = z
   .object({ id: Uuid, key: z.string(), created_at: Time })
-  .meta({ id: 'TagKey', description: 'What a tag tells of a deployment, such as its team.' })
+  .meta({ id: 'TagKey', description: 'The key of a tag, for example `team`.' })
 export const TagKeyList = listOf(TagKey).meta({ id: 'TagKeyList' })
 export const NewTagKey = z.object({ key: label(128) }).meta({ id: 'NewTagKey', example: { key: 'team' } })
 export const TagKeyName = NewTagKey.meta({
   id: 'TagKeyName',
-  description: 'What the key is called from then on; its values and who bears them stay.',
+  description: 'The new name of the key. Its values stay, and so do the tags of deployments.',
   example: { key: 'squad' },
 })
 
 export const TagValue = z
   .object({ id: Uuid, tag_key_id: Uuid, value: z.string(), created_at: Time })
-  .meta({ id: 'TagValue', description: 'One value of a tag key: a tag that deployments can bear.' })
+  .meta({ id: 'TagValue', description: 'A value of a tag key. Deployments are tagged with values.' })
 export const TagValueList = listOf(TagValue).meta({ id: 'TagValueList' })
 export const NewTagValue = z.object({ value: label(256) }).meta({ id: 'NewTagValue', example: { value: 'payments' } })
 export const TagValueName = NewTagValue.meta({
   id: 'TagValueName',
-  description: 'What the value is called from then on; who bears it stays.',
+  description: 'The new name of the value. The tags of deployments stay.',
   example: { value: 'billing' },
 })
 
@@ -38,19 +38,19 @@ export const Tags = z
   .object({
     resources: z.array(z.object({ tag_value_id: Uuid, tag_key_id: Uuid, key: z.string(), value: z.string() })),
   })
-  .meta({ id: 'Tags', description: 'The tags that a deployment bears, by key and value.' })
+  .meta({ id: 'Tags', description: 'The tags of a deployment, by key and value.' })
 export const NewTags = z.object({ tag_value_ids: arrayOf(Uuid, MAX_TAGS, 1) }).meta({
   id: 'NewTags',
-  description: `Added to those it bears, which may then be ${MAX_TAGS} at most.`,
+  description: `Tags to add. A deployment can have at most ${MAX_TAGS} tags.`,
   example: { tag_value_ids: ['5d41402a-bc4b-4a76-b971-9d911017c592'] },
 })
 
 export const Project = z
   .object({ id: Uuid, tenant_id: Uuid, name: z.string(), deployment_id: Uuid.nullable(), created_at: Time })
-  .meta({ id: 'Project', description: 'A tracing project, made with the deployment of its name.' })
+  .meta({ id: 'Project', description: 'A tracing project. It is created with the deployment of its name.' })
 export const ProjectList = listOf(Project).meta({ id: 'ProjectList' })
 export const ProjectRef = z.object({ session_id: Uuid })
 export const ProjectQuery = z.object({
   ...Page.shape,
-  name_contains: z.string().optional().meta({ description: 'Part of the name; upper and lower case are the same.' }),
+  name_contains: z.string().optional().meta({ description: 'Part of the name. Case does not matter.' }),
 })

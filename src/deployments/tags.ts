@@ -1,4 +1,4 @@
-// Tags: keys, their values, and which deployment bears which.
+// Tags: keys, their values, and the tags of each deployment.
 import { and, eq, type SQL, sql } from 'drizzle-orm'
 import type { AnyPgColumn } from 'drizzle-orm/pg-core'
 import type * as z from 'zod'
@@ -52,12 +52,14 @@ export const readTagKey = verb('deployments:read', async (ctx, { tag_key_id }: T
 )
 
 export const createTagKey = verb('deployments:update', async (ctx, { key }: z.output<typeof schema.NewTagKey>) => {
-  const room = sql`(select count(*) from tag_keys k where k.tenant_id = current_tenant()) < ${schema.MAX_KEYS}`
+  const hasRoom = sql`(select count(*) from tag_keys k where k.tenant_id = current_tenant()) < ${schema.MAX_KEYS}`
   const change = sql<typeof tagKeys.$inferSelect>`
     insert into tag_keys (organization_id, tenant_id, key)
-    select organization_id, id, ${key} from workspaces
-    where id = current_tenant() and ${refuseUnless('tag_keys_full', room)} returning *`
-  // Held, so that two do not both take the last place.
+    select organization_id, id, ${key}
+    from workspaces
+    where id = current_tenant() and ${refuseUnless('tag_keys_full', hasRoom)}
+    returning *`
+  // So that two concurrent requests do not both take the last place.
   const lock = sql`select from workspaces where id = current_tenant() for no key update`
   return keyToWire(requireRow(await commit(ctx, 'tag_key.created', change, { key }, { lock }), 'workspace_not_found'))
 })
@@ -76,8 +78,8 @@ export const deleteTagKey = verb('deployments:update', async (ctx, { tag_key_id 
     .delete(tagKeys)
     .where(and(isTagKey(tag_key_id), AFTER_REMOVAL))
     .returning()
-  const gone = removeFromDeployments(sql`v.tag_key_id = ${key}`)
-  const rows = await commit(ctx, 'tag_key.deleted', change, {}, { lock: lockTagKeys(key, 'update'), first: gone })
+  const first = removeFromDeployments(sql`v.tag_key_id = ${key}`)
+  const rows = await commit(ctx, 'tag_key.deleted', change, {}, { lock: lockTagKeys(key, 'update'), first })
   requireRow(rows, 'tag_key_not_found')
 })
 
@@ -93,14 +95,14 @@ export const listTagValues = verb('deployments:read', async (ctx, { tag_key_id, 
     .limit(limit)
     .offset(offset)
     .as('value')
-  // Through the key, so that one that is not there is told from one without values.
-  const through = db
+  // From the key, to tell an unknown key from one without values.
+  const pageOfKey = db
     .select()
     .from(tagKeys)
     .leftJoinLateral(page, sql`true`)
     .where(isTagKey(tag_key_id))
     .orderBy(...newestFirst(page as unknown as Record<'created_at' | 'id', AnyPgColumn>))
-  const rows = await run(ctx, through)
+  const rows = await run(ctx, pageOfKey)
   requireRow(rows, 'tag_key_not_found')
   return toListPage(
     rows.flatMap(({ value }) => (value ? [value] : [])),
@@ -119,11 +121,15 @@ export const createTagValue = verb(
   'deployments:update',
   async (ctx, { tag_key_id, value }: TagKeyParams & z.output<typeof schema.NewTagValue>) => {
     const lock = lockTagKeys(sql`${tag_key_id}::uuid`, 'no key update')
-    const room = sql`(select count(*) from tag_values v where v.tag_key_id = k.id) < ${schema.MAX_VALUES}`
+    const hasRoom = sql`(select count(*) from tag_values v where v.tag_key_id = k.id) < ${schema.MAX_VALUES}`
     const change = sql<typeof tagValues.$inferSelect>`
       insert into tag_values (organization_id, tenant_id, tag_key_id, value)
-      select organization_id, tenant_id, id, ${value} from tag_keys k
-      where id = ${tag_key_id}::uuid and tenant_id = current_tenant() and ${refuseUnless('tag_values_full', room)} returning *`
+      select organization_id, tenant_id, id, ${value}
+      from tag_keys k
+      where id = ${tag_key_id}::uuid
+        and tenant_id = current_tenant()
+        and ${refuseUnless('tag_values_full', hasRoom)}
+      returning *`
     const data = { tag_key_id, value }
     return valueToWire(requireRow(await commit(ctx, 'tag_value.created', change, data, { lock }), 'tag_key_not_found'))
   },
@@ -144,43 +150,55 @@ export const deleteTagValue = verb('deployments:update', async (ctx, { tag_value
     .where(and(isTagValue(tag_value_id), AFTER_REMOVAL))
     .returning()
   const lock = lockTagKeys(selectKeyIds(sql`v.id = ${value}`), 'update')
-  const rows = await commit(
-    ctx,
-    'tag_value.deleted',
-    change,
-    {},
-    { lock, first: removeFromDeployments(sql`v.id = ${value}`) },
-  )
+  const first = removeFromDeployments(sql`v.id = ${value}`)
+  const rows = await commit(ctx, 'tag_value.deleted', change, {}, { lock, first })
   requireRow(rows, 'tag_value_not_found')
 })
 
-const selectKeyIds = (which: SQL): SQL =>
-  sql`select v.tag_key_id from tag_values v where ${which} and v.tenant_id = current_tenant()`
+const selectKeyIds = (condition: SQL): SQL =>
+  sql`select v.tag_key_id from tag_values v where ${condition} and v.tenant_id = current_tenant()`
 
-/** Whoever puts a value on a deployment or deletes one holds its key, so that none is put on while it goes away. */
+/** Adding a value to a deployment and deleting the value lock its key, so that a deleted value is never added. */
 const lockTagKeys = (keys: SQL, strength: 'update' | 'no key update' | 'key share'): SQL =>
   sql`select from tag_keys where id in (${keys}) and tenant_id = current_tenant() order by id for ${sql.raw(strength)}`
 
-/** From every deployment that bears one of them: held in one order, and before the journal is, as every other write holds them. */
-const removeFromDeployments = (which: SQL): SQL[] => [
-  sql`gone as (select array(select v.id from tag_values v where ${which} and v.tenant_id = current_tenant()) as ids)`,
-  sql`held as (select d.id from deployments d, gone
-    where d.tenant_id = current_tenant() and d.tag_value_ids && gone.ids order by d.id for no key update of d)`,
-  sql`untagged as (update deployments d set tag_value_ids = array(
-      select borne.id from unnest(d.tag_value_ids) with ordinality borne(id, place)
-      where borne.id <> all(gone.ids) order by borne.place)
-    from held, gone where d.id = held.id returning d.id)`,
+/** Locks the deployments in one order and before the journal, like every other write. */
+const removeFromDeployments = (condition: SQL): SQL[] => [
+  sql`removed_values as (
+    select array(select v.id from tag_values v where ${condition} and v.tenant_id = current_tenant()) as ids)`,
+  sql`tagged as (
+    select d.id
+    from deployments d, removed_values
+    where d.tenant_id = current_tenant() and d.tag_value_ids && removed_values.ids
+    order by d.id
+    for no key update of d)`,
+  sql`untagged as (
+    update deployments d set tag_value_ids = array(
+      select remaining.id
+      from unnest(d.tag_value_ids) with ordinality remaining(id, place)
+      where remaining.id <> all(removed_values.ids)
+      order by remaining.place)
+    from tagged, removed_values
+    where d.id = tagged.id
+    returning d.id)`,
 ]
+/** Runs `untagged` before the tag is deleted. */
 const AFTER_REMOVAL = sql`(select count(*) from untagged) >= 0`
 
-// ---- borne
+// ---- tags of a deployment
 
 type Tags = z.output<typeof schema.Tags>
 type TaggedDeployment = { id: string; tags: Tags['resources'] }
 
-const TAGS_JSON = sql`(select coalesce(json_agg(json_build_object(
-    'tag_value_id', v.id, 'tag_key_id', k.id, 'key', k.key, 'value', v.value) order by k.key, v.value), '[]')
-  from tag_values v join tag_keys k on k.id = v.tag_key_id where v.id = any(d.tag_value_ids) and v.tenant_id = d.tenant_id)`
+const TAGS_JSON = sql`(
+  select coalesce(
+    json_agg(
+      json_build_object('tag_value_id', v.id, 'tag_key_id', k.id, 'key', k.key, 'value', v.value)
+      order by k.key, v.value),
+    '[]')
+  from tag_values v
+  join tag_keys k on k.id = v.tag_key_id
+  where v.id = any(d.tag_value_ids) and v.tenant_id = d.tenant_id)`
 
 const isDeploymentInTenant = (id: string): SQL => sql`d.id = ${id}::uuid and d.tenant_id = current_tenant()`
 
@@ -195,14 +213,20 @@ export const listTags = verb('deployments:read', async (ctx, { deployment_id }: 
 export const addTags = verb(
   'deployments:update',
   async (ctx, { deployment_id, tag_value_ids }: DeploymentParams & z.output<typeof schema.NewTags>): Promise<Tags> => {
-    const asked = uuidArray([...new Set(tag_value_ids)])
-    const lock = lockTagKeys(selectKeyIds(sql`v.id = any(${asked})`), 'key share')
-    const unknown = sql`(select string_agg(asked.id::text, ', ') from unnest(${asked}) asked(id)
-      where not exists (select from tag_values v where v.id = asked.id and v.tenant_id = current_tenant()))`
-    const union = sql`array(select id from unnest(d.tag_value_ids || ${asked}) with ordinality u(id, place)
-      group by id order by min(place))`
+    const added = uuidArray([...new Set(tag_value_ids)])
+    const lock = lockTagKeys(selectKeyIds(sql`v.id = any(${added})`), 'key share')
+    const unknown = sql`(
+      select string_agg(added.id::text, ', ')
+      from unnest(${added}) added(id)
+      where not exists (select from tag_values v where v.id = added.id and v.tenant_id = current_tenant()))`
+    const union = sql`array(
+      select id
+      from unnest(d.tag_value_ids || ${added}) with ordinality u(id, place)
+      group by id
+      order by min(place))`
     const change = sql<TaggedDeployment>`
-      update deployments d set tag_value_ids = ${union} where ${isDeploymentInTenant(deployment_id)}
+      update deployments d set tag_value_ids = ${union}
+      where ${isDeploymentInTenant(deployment_id)}
         and ${refuseUnless('deployment_deleting', sql`d.deleting_at is null`)}
         and case when ${unknown} is null then true else refuse('tag_value_not_found', ${unknown}) end
         and ${refuseUnless('tags_full', sql`cardinality(${union}) <= ${schema.MAX_TAGS}`)}

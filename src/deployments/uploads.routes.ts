@@ -1,4 +1,4 @@
-// How HTTP reaches uploads.
+// Routes of uploads.
 import { validateInput } from '../kernel/input.ts'
 import { slice } from '../kernel/routes.ts'
 import { DeploymentRef } from './schema.ts'
@@ -10,9 +10,11 @@ const linkInput = { params: s.UploadRef, query: s.UploadSignature }
 export const uploadRoutes = slice('Uploads', 'Source archives for deployments of the source `internal_source`.')
   .post('/v2/deployments/{deployment_id}/upload-url', {
     id: 'offerUpload',
-    summary: 'A signed address to upload a source archive to',
-    description:
-      'Pack and send it with `tar czf app.tgz .` and `curl -T app.tgz "$upload_url"`; then patch `source_revision_config.source_tarball_path` with the `object_path`.',
+    summary: 'Get a signed URL to upload a source archive to',
+    description: [
+      'Pack and send the archive with `tar czf app.tgz .` and `curl -T app.tgz "$upload_url"`.',
+      'Then patch `source_revision_config.source_tarball_path` with the `object_path`.',
+    ].join(' '),
     params: DeploymentRef,
     reply: s.UploadTarget,
     errors: [
@@ -28,7 +30,7 @@ export const uploadRoutes = slice('Uploads', 'Source archives for deployments of
   .put('/v2/uploads/{workspace_id}/{upload_id}', {
     id: 'upload',
     summary: 'Upload a source archive, a gzip-compressed tar of at most 200 MiB',
-    description: 'The address is an `upload_url`: its signature stands in for a key, and works once.',
+    description: 'The URL is an `upload_url`. Its signature replaces a key and works once.',
     ...linkInput,
     bodyMediaType: 'application/gzip',
     longBody: true,

@@ -1,4 +1,4 @@
-// Source archives: a link is offered, used once, and what no revision needs is removed.
+// Uploads of source archives: by a signed link that works once. Archives that no revision needs are removed.
 import { type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { verb } from '../kernel/context.ts'
@@ -29,21 +29,30 @@ export const offerUpload = verb(
   async (ctx, { deployment_id }: z.output<typeof shared.DeploymentRef>): Promise<schema.UploadTarget> => {
     if (!ctx.config.uploads) throw notConfigured(MISSING_STORAGE)
     const id = crypto.randomUUID()
-    const sourced = sql`case when ${deployments.source} = 'internal_source' then true
-      else refuse('source_rule', 'source needs to be internal_source for an upload') end`
-    const offered = sql<UploadRow>`
+    const takesArchives = sql`case
+      when ${deployments.source} = 'internal_source' then true
+      else refuse('source_rule', 'source needs to be internal_source for an upload')
+    end`
+    const change = sql<UploadRow>`
       insert into uploads (id, organization_id, tenant_id, deployment_id, object_path, expires_at, actor_kind, actor_id)
-      select ${id}::uuid, organization_id, tenant_id, id, tenant_id || '/' || ${id}::text || '.tar.gz', clock() + interval '15 minutes',
+      select ${id}::uuid, organization_id, tenant_id, id,
+        tenant_id || '/' || ${id}::text || '.tar.gz',
+        clock() + interval '15 minutes',
         setting('actor_kind'), current_actor()
       from ${deployments}
-      where ${isDeployment(deployment_id)} and upload_links_left(tenant_id, ${MAX_UNUSED_LINKS}) and upload_room(tenant_id, 1, ${ctx.config.uploadBytes}) and ${refuseUnless('deployment_deleting', sql`${deployments.deleting_at} is null`)} and ${sourced}
+      where ${isDeployment(deployment_id)}
+        and upload_links_left(tenant_id, ${MAX_UNUSED_LINKS})
+        and upload_room(tenant_id, 1, ${ctx.config.uploadBytes})
+        and ${refuseUnless('deployment_deleting', sql`${deployments.deleting_at} is null`)}
+        and ${takesArchives}
       returning *`
-    const row = requireRow(await commit(ctx, 'upload.offered', offered, { deployment_id }), 'deployment_not_found')
+    const row = requireRow(await commit(ctx, 'upload.offered', change, { deployment_id }), 'deployment_not_found')
     const expires = Date.parse(row.expires_at)
     const link = { workspace_id: row.tenant_id, upload_id: row.id, expires }
     const signature = await linkSigner(ctx.config).sign(signedText(link))
+    const query = new URLSearchParams({ expires: String(expires), signature })
     return {
-      upload_url: `${ctx.origin}/v2/uploads/${row.tenant_id}/${row.id}?${new URLSearchParams({ expires: String(expires), signature })}`,
+      upload_url: `${ctx.origin}/v2/uploads/${row.tenant_id}/${row.id}?${query}`,
       object_path: row.object_path,
     }
   },
@@ -55,11 +64,11 @@ type UploadBody = {
   type: string | undefined
   requestId: string
 }
-/** How many links of a workspace may be waiting to be used. */
+/** Per workspace. */
 const MAX_UNUSED_LINKS = 100
 const ARCHIVE_TYPES = /^application\/(gzip|x-gzip|x-gtar|x-tgz|x-tar|octet-stream)\s*(;|$)/i
 
-/** Takes the archive of a link. What can be refused by its headers leaves the link unused; what breaks later has spent it. */
+/** A request that is refused by its headers leaves the link unused; a later failure does not. */
 export async function receiveUpload(
   { config, database }: Services,
   link: UploadLink,
@@ -80,62 +89,94 @@ export async function receiveUpload(
     claimUpload(link, body.length || MAX_ARCHIVE_BYTES, config.uploadBytes),
   )
   const [path] = requireRow(claimed as Row[], 'upload_link_expired') as [string]
-  const { stream, told } = inspectArchive(body.stream, body.length)
+  const { stream, summary } = inspectArchive(body.stream, body.length)
   await storage.put(path, stream).catch(cause => {
     throw cause instanceof Failure ? cause : fail('storage_unavailable', { cause })
   })
-  const [, kept] = await runAsSystem(database, settings, markStored(link, told))
-  requireRow(kept as Row[], 'upload_link_expired')
-  return { object_path: path, ...told }
+  const [, stored] = await runAsSystem(database, settings, markStored(link, summary))
+  requireRow(stored as Row[], 'upload_link_expired')
+  return { object_path: path, ...summary }
 }
 
 const isUploadOfLink = ({ workspace_id, upload_id }: UploadLink): SQL =>
   sql`id = ${upload_id}::uuid and tenant_id = ${workspace_id}::uuid`
 
-/** Of two at once the second waits here, and then finds it used. */
-const claimUpload = (link: UploadLink, bytes: number, most: number): SQL<Row> => sql`
+/** Of two concurrent uploads the second waits here, and then finds the link used. */
+const claimUpload = (link: UploadLink, bytes: number, limit: number): SQL<Row> => sql`
   update uploads set state = 'receiving', used_at = clock(), reserved = ${bytes}
-  where ${isUploadOfLink(link)} and expires_at > clock() and ${refuseUnless('upload_link_used', sql`used_at is null`)}
-    and upload_room(tenant_id, ${bytes}, ${most})
+  where ${isUploadOfLink(link)}
+    and expires_at > clock()
+    and ${refuseUnless('upload_link_used', sql`used_at is null`)}
+    and upload_room(tenant_id, ${bytes}, ${limit})
   returning object_path`
 
-/** Whoever asked for the link is who uploaded. */
+const STORED_EVENTS = sql`
+    select ${uploadEventColumns('upload.stored')}, actor_kind, actor_id
+    from changed`
+
+/** The actor of the event is the one who requested the link. */
 const markStored = (link: UploadLink, { size, sha256 }: { size: number; sha256: string }): SQL<Row> => sql`
   with changed as (
-    update uploads set state = 'stored', size = ${size}, sha256 = ${sha256} where ${isUploadOfLink(link)} and state = 'receiving' returning *),
-  ${journalSystemEvents(sql`select ${uploadEventColumns('upload.stored')}, actor_kind, actor_id from changed`, sql`t.actor_kind, t.actor_id`)}
+    update uploads set state = 'stored', size = ${size}, sha256 = ${sha256}
+    where ${isUploadOfLink(link)} and state = 'receiving'
+    returning *),
+  ${journalSystemEvents(STORED_EVENTS, sql`t.actor_kind, t.actor_id`)}
   select id from changed`
 
-const uploadEventColumns = (
-  type: string,
-): SQL => sql`tenant_id, organization_id, ${type}::text as type, id as subject_id,
-  json_build_object('deployment_id', deployment_id, 'object_path', object_path, 'size', size, 'sha256', sha256) as data`
+function uploadEventColumns(type: string): SQL {
+  return sql`tenant_id, organization_id, ${type}::text as type, id as subject_id,
+      json_build_object(
+        'deployment_id', deployment_id,
+        'object_path', object_path,
+        'size', size,
+        'sha256', sha256) as data`
+}
 
 const MAX_REMOVALS = 100
 
 /**
- * A day after its link has ended an archive that no revision names goes, the object first. Who is naming it just now holds its row
- * and is passed over; who comes later finds it not there.
+ * Removes archives that no revision names a day after their link expired, the object first. An archive that a request
+ * is naming just now has its row locked (`isArchiveUploaded`) and is skipped.
  */
 export async function sweepUploads({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
   const { uploads: storage } = config
   if (!storage) return
   const settings = setSystemSettings(config, `sweep-${crypto.randomUUID()}`)
-  const old = sql`expires_at < clock() - interval '1 day' and not exists (
-    select from revisions r where r.source_revision_config ->> 'source_tarball_path' = object_path)`
-  const locked = sql`select id from uploads where ${old} order by expires_at limit ${MAX_REMOVALS} for update skip locked`
-  // A statement of its own, so that it sees what was written before the rows were held.
-  const removing = sql<Row>`update uploads set state = 'removing'
-    where id in (${locked}) and ${old} returning id, object_path`
-  const [, , rows] = (await runAsSystem(database, settings, locked, removing)) as [unknown, unknown, Row[]]
+  const isUnused = sql`expires_at < clock() - interval '1 day' and not exists (
+    select from revisions r
+    where r.source_revision_config ->> 'source_tarball_path' = object_path)`
+  const lockUnused = sql`
+    select id
+    from uploads
+    where ${isUnused}
+    order by expires_at
+    limit ${MAX_REMOVALS}
+    for update skip locked`
+  // A statement after the lock, so that it sees revisions that were written before the lock was granted.
+  const markRemoving = sql<Row>`
+    update uploads set state = 'removing'
+    where id in (${lockUnused}) and ${isUnused}
+    returning id, object_path`
+  const results = await runAsSystem(database, settings, lockUnused, markRemoving)
+  const rows = results[2] as Row[]
   if (rows.length === 0) return
   await storage.remove(rows.map(([, path]) => path as string))
   await runAsSystem(database, settings, deleteUploads(rows.map(([id]) => id as string)))
 }
 
-/** That a link was never used is nobody's change; that an archive is gone is one. */
+const REMOVED_EVENTS = sql`
+    select ${uploadEventColumns('upload.removed')}
+    from changed`
+
+/** A link that was never used has no event; a removed archive has one. */
 const deleteUploads = (ids: string[]): SQL => sql`
-  with gone as (delete from uploads where id = any(${uuidArray(ids)}) returning *),
-  changed as (select * from gone where size is not null),
-  ${journalSystemEvents(sql`select ${uploadEventColumns('upload.removed')} from changed`)}
+  with deleted as (
+    delete from uploads
+    where id = any(${uuidArray(ids)})
+    returning *),
+  changed as (
+    select *
+    from deleted
+    where size is not null),
+  ${journalSystemEvents(REMOVED_EVENTS)}
   select from changed`

@@ -1,4 +1,4 @@
-// How HTTP reaches listeners.
+// Routes of listeners.
 import { NewlyMadeApiKey } from '../access/schema.ts'
 import { slice } from '../kernel/routes.ts'
 import { Page } from '../protocol/wire.ts'
@@ -7,18 +7,18 @@ import * as listeners from './service.ts'
 
 export const listenerRoutes = slice(
   'Listeners',
-  'Data planes of your own, on which deployments run. Sources that name no listener are served by those of the installation.',
+  'Your own data planes. Deployments that name no listener run on the listeners of the platform.',
 )
   .get('/v2/listeners', {
     id: 'listListeners',
-    summary: 'The listeners of this workspace',
+    summary: 'List the listeners of this workspace',
     query: Page,
     reply: s.ListenerList,
     verb: listeners.listListeners,
   })
   .post('/v2/listeners', {
     id: 'createListener',
-    summary: 'Register a data plane',
+    summary: 'Register a listener',
     body: s.NewListener,
     status: 201,
     reply: s.Listener,
@@ -28,7 +28,7 @@ export const listenerRoutes = slice(
   })
   .get('/v2/listeners/{listener_id}', {
     id: 'readListener',
-    summary: 'One listener',
+    summary: 'Read a listener',
     params: s.ListenerRef,
     reply: s.Listener,
     errors: ['listener_not_found'],
@@ -37,7 +37,7 @@ export const listenerRoutes = slice(
   })
   .patch('/v2/listeners/{listener_id}', {
     id: 'changeListener',
-    summary: 'Change where on a listener deployments may live',
+    summary: 'Change the namespaces of a listener that deployments can use',
     params: s.ListenerRef,
     body: s.ListenerPatch,
     reply: s.Listener,
@@ -47,8 +47,8 @@ export const listenerRoutes = slice(
   })
   .delete('/v2/listeners/{listener_id}', {
     id: 'deleteListener',
-    summary: 'Remove a listener on which nothing lives any more',
-    description: 'The keys of its agents go with it.',
+    summary: 'Delete a listener that serves no deployments',
+    description: 'The keys of its agents are deleted too.',
     params: s.ListenerRef,
     errors: ['listener_not_found', 'listener_in_use'],
     versioned: true,
@@ -56,9 +56,11 @@ export const listenerRoutes = slice(
   })
   .post('/v2/listeners/{listener_id}/keys', {
     id: 'createListenerKey',
-    summary: 'Make a key for the agent of a listener',
-    description:
-      'It can do what an agent does for this listener, and nothing else. It is listed and revoked among the API keys of the workspace.',
+    summary: 'Create a key for the agent of a listener',
+    description: [
+      'The key allows what an agent of this listener does, and nothing else.',
+      'List and revoke it with the API keys of the workspace.',
+    ].join(' '),
     params: s.ListenerRef,
     body: s.NewListenerKey,
     status: 201,

@@ -1,4 +1,4 @@
-// Listeners of a workspace: registered, read, changed, removed, and the keys of their agents.
+// Registers, reads, changes and deletes listeners of a workspace, and creates keys for their agents.
 import { and, eq, type SQL, sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { createKey } from '../access/api-keys.ts'
@@ -60,15 +60,18 @@ export const createListener = verb('listeners:create', async (ctx, input: schema
   return listenerToWire(requireRow(rows, 'workspace_not_found'))
 })
 
-/** Before the journal is held, as for deployments: a workspace going away waits for those who hold it. */
+/** Before the journal, as for deployments: deleting the workspace meanwhile could deadlock otherwise. */
 const LOCK_WORKSPACE = sql`select from workspaces w where w.id = current_tenant() for key share`
 
-/** What deployments live in cannot be taken from under them. */
+/** Refuses to remove a namespace that deployments use. */
 const keepsUsedNamespaces = (namespaces: string[]): SQL =>
   refuseUnless(
     'listener_in_use',
-    sql`not exists (select from deployments d where d.listener_id = ${listeners.id} and d.tenant_id = current_tenant()
-      and not ${JSON.stringify(namespaces)}::jsonb ? (d.source_config #>> '{listener_config,k8s_namespace}'))`,
+    sql`not exists (
+      select from deployments d
+      where d.listener_id = ${listeners.id}
+        and d.tenant_id = current_tenant()
+        and not ${JSON.stringify(namespaces)}::jsonb ? (d.source_config #>> '{listener_config,k8s_namespace}'))`,
   )
 
 export const changeListener = verb(
@@ -76,7 +79,7 @@ export const changeListener = verb(
   async (ctx, { listener_id, ...input }: ListenerParams & schema.ListenerPatch) => {
     const changes = withoutNulls(input)
     const namespaces = changes.compute_config?.k8s_namespaces
-    // Whoever makes a deployment in one of them holds it too.
+    // Creating a deployment locks the listener too.
     const lock = sql`select from ${listeners} where ${isListener({ listener_id })} for update`
     const change = db
       .update(listeners)
@@ -99,18 +102,20 @@ export const deleteListener = verb('listeners:delete', async (ctx, ref: Listener
   requireRow(await commit(ctx, 'listener.deleted', change), 'listener_not_found')
 })
 
-/** All that it can do is to be the agent of this listener. */
 export const createListenerKey = verb(
   'api-keys:create',
   (ctx, { listener_id, ...input }: ListenerParams & schema.NewListenerKey) => {
-    const bound = sql`(select l.id from ${listeners} l where l.id = ${listener_id}::uuid and l.tenant_id = current_tenant())`
-    const checked = sql`case when ${bound} is null and refuse('listener_not_found') then null else ${bound} end`
-    const wanted = {
+    const listener = sql`(
+      select l.id
+      from ${listeners} l
+      where l.id = ${listener_id}::uuid and l.tenant_id = current_tenant())`
+    const existing = sql`case when ${listener} is null and refuse('listener_not_found') then null else ${listener} end`
+    const key = {
       description: input.description ?? 'Agent of a listener',
       role_id: ADMIN,
       permissions: ['listeners:sync' as const],
       expires_at: input.expires_at,
     }
-    return createKey(ctx, wanted, sql`current_tenant()`, 'workspace', checked)
+    return createKey(ctx, key, sql`current_tenant()`, 'workspace', existing)
   },
 )

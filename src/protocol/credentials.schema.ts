@@ -1,4 +1,4 @@
-// What an agent clones, pulls and pushes with.
+// Schemas of the credentials that an agent clones, pulls and pushes with.
 import * as z from 'zod'
 import { AgentId, Fence, PublicKey, Sealed } from './sync-fields.schema.ts'
 import { Uuid } from './wire.ts'
@@ -9,15 +9,19 @@ export const CredentialWish = z
     fence: Fence,
     public_key: PublicKey,
     deployment_id: Uuid,
-    revision_id: Uuid.meta({ description: 'For a repository: of the source `githost`.' }),
-    for: z.enum(['repository', 'registry']).default('repository').meta({
-      description:
-        'What it is to be used at: the git host that the source is cloned from, or the registry of this installation, which images of the deployment are pulled from and pushed to.',
-    }),
+    revision_id: Uuid.meta({ description: 'For a repository, a revision of the source `githost`.' }),
+    for: z
+      .enum(['repository', 'registry'])
+      .default('repository')
+      .meta({
+        description:
+          '`repository`: to clone the source from its git host. ' +
+          '`registry`: to pull and push images at the registry of this installation.',
+      }),
   })
   .meta({
     id: 'CredentialWish',
-    description: 'For which revision an agent is about to clone, pull or push.',
+    description: 'The revision that an agent is about to clone, pull or push.',
     example: {
       agent_id: 'agent-1',
       fence: 1,
@@ -30,12 +34,14 @@ export const GivenCredential = z
   .object({
     credential: Sealed.nullable().meta({
       description:
-        'For a repository sealed JSON `{"username": …, "password": …}` for git over HTTP, bound to `<listener>/<deployment>/<revision>/git`; an App’s is good for an hour. ' +
-        'For the registry sealed JSON with `registry`, `repository`, `username`, `password` and `expires_at`, bound to `<listener>/<deployment>/<revision>/registry`; null where this installation has no registry.',
+        'For a repository: sealed JSON `{"username": …, "password": …}` for git over HTTP, ' +
+        'bound to `<listener>/<deployment>/<revision>/git`. The credential of a GitHub App is valid for an hour. ' +
+        'For the registry: sealed JSON with `registry`, `repository`, `username`, `password` and `expires_at`, ' +
+        'bound to `<listener>/<deployment>/<revision>/registry`. Null if this installation has no registry.',
     }),
   })
   .meta({ id: 'GivenCredential' })
-/** What the envelope of a credential for the registry holds. */
+/** The sealed JSON for the registry. */
 export const RegistryCredential = z.object({
   registry: z.string(),
   repository: z.string(),

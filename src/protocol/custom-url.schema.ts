@@ -1,4 +1,4 @@
-// Custom URLs and their hosts, as they cross the wire.
+// Schemas of custom URLs and their hosts.
 import * as z from 'zod'
 import { boundedText, listOf } from './wire.ts'
 
@@ -8,7 +8,7 @@ const DNS_LABEL = /^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/
 /** The URL parser reads a host that ends like this as an IPv4 address. */
 const NUMERIC_LABEL = /^(\d+|0x[0-9a-f]*)$/
 
-/** A name of DNS, and neither an IP address nor a wildcard: only of such a name can ownership be proved. */
+/** Not an IP address and not a wildcard: a DNS record cannot prove who owns those. */
 function isHostName(host: string): boolean {
   const labels = host.split('.')
   return (
@@ -18,17 +18,17 @@ function isHostName(host: string): boolean {
   )
 }
 
-/** The host of a custom URL, as the database's `custom_host()` finds it too. */
+/** The same as `custom_host()` in the database. */
 export const hostOf = (customUrl: string): string | undefined =>
   URL.parse(customUrl.startsWith('https://') ? customUrl : `https://${customUrl}`)?.hostname
 
-/** The parser and the database must find the same host in it. */
+/** The URL parser and the database must agree on the host. */
 const isCustomUrl = (url: string): boolean => {
-  const spelt = url.replace('https://', '').split(/[/:]/)[0]!.toLowerCase()
-  return isHostName(spelt) && hostOf(url) === spelt
+  const host = url.replace('https://', '').split(/[/:]/)[0]!.toLowerCase()
+  return isHostName(host) && hostOf(url) === host
 }
 
-/** In one spelling: a lower-case host, no default port, no trailing slash, no `..` in the path. */
+/** Lower-case host, no default port, no trailing slash, no `..` in the path. */
 function normaliseCustomUrl(customUrl: string): string {
   const isHost = !customUrl.startsWith('https://')
   const url = URL.parse(isHost ? `https://${customUrl}` : customUrl)
@@ -37,8 +37,10 @@ function normaliseCustomUrl(customUrl: string): string {
   return `https://${url.host}${url.pathname.replace(/\/$/, '')}`
 }
 
-const CUSTOM_URL_RULE =
-  'needs a host name, as `app.example.com` or `https://app.example.com/path`: no path alone, IP address, wildcard, trailing dot, query or fragment; international names in Punycode'
+const CUSTOM_URL_RULE = [
+  'needs to be a host name or an https URL, like `app.example.com` or `https://app.example.com/path`,',
+  'without IP address, wildcard, trailing dot, query or fragment; international names in Punycode',
+].join(' ')
 
 export const CustomUrl = boundedText(MAX_URL_LENGTH)
   .regex(/^(https:\/\/[A-Za-z0-9.-]+(:\d{1,5})?(\/[!"$->@-[\]-~]*)?|[A-Za-z0-9.-]+(:\d{1,5})?)$/, {
@@ -51,7 +53,7 @@ export const CustomUrl = boundedText(MAX_URL_LENGTH)
 export const CustomHostRef = z.object({
   host: boundedText(MAX_HOST_LENGTH)
     .toLowerCase()
-    .refine(isHostName, { error: 'needs a host name, as `app.example.com`' })
+    .refine(isHostName, { error: 'needs to be a host name, like `app.example.com`' })
     .meta({ description: 'The host of a `custom_url`.' }),
 })
 
@@ -60,11 +62,11 @@ export const CustomHost = z
     host: z.string(),
     verified_at: z.string().nullable().meta({
       format: 'date-time',
-      description: 'When a DNS record proved that the host is this workspace’s; null before.',
+      description: 'When a DNS record proved that this workspace owns the host; null before.',
     }),
     record: z.object({ name: z.string(), value: z.string() }).meta({ description: 'The TXT record that proves it.' }),
     served: z.boolean().meta({
-      description: 'Whether agents are told to serve it: it is verified, or runs on a listener of this workspace.',
+      description: 'Whether agents serve it: it is verified, or its deployment runs on a listener of this workspace.',
     }),
   })
   .meta({ id: 'CustomHost', description: 'A host that this workspace owns, by a `custom_url` or by a DNS record.' })

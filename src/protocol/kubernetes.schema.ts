@@ -1,21 +1,21 @@
-// What of Kubernetes crosses the wire: names, labels, volumes and containers. Where Kubernetes keeps a closed set that grows, the cluster judges.
+// Schemas of Kubernetes names, labels, volumes and containers. The cluster checks values of enumerations.
 import * as z from 'zod'
 import { arrayOf, boundedText, recordOf } from './wire.ts'
 
 const DNS_LABEL = '[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?'
-/** Its labels may be longer than a DNS label. */
+/** As Kubernetes has it, a part may be longer than a DNS label. */
 const DNS_SUBDOMAIN_PART = '[a-z0-9]([-a-z0-9]*[a-z0-9])?'
 const DNS_SUBDOMAIN = `${DNS_SUBDOMAIN_PART}(\\.${DNS_SUBDOMAIN_PART})*`
 const HOST_PART = '[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?'
-/** A host and perhaps a port, as a pattern. */
+/** A host with an optional port. */
 export const HOST_PATTERN = `${HOST_PART}(\\.${HOST_PART})*(:\\d{1,5})?`
 const IMAGE_PATH_PART = '[a-z0-9]+((\\.|_{1,2}|-+)[a-z0-9]+)*'
-/** The part of a label's key after its prefix, and a label's value. */
+/** A label key without its prefix, or a label value. */
 const QUALIFIED_NAME = '[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?'
 const MAX_ANNOTATION_BYTES = 256 * 1024
 const MAX_LABELS = 200
 const MAX_ANNOTATIONS = 500
-/** Of one container. */
+/** Per container. */
 const MAX_ARGUMENTS = 500
 const MAX_VARIABLES = 500
 export const MAX_MOUNTS = 100
@@ -30,12 +30,14 @@ export const DnsSubdomain = textMatching(
   DNS_SUBDOMAIN,
   'needs to be lower-case letters, digits, hyphens and inner dots',
 )
+const IMAGE_TAG = '(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?'
+const IMAGE_DIGEST = '(@sha256:[a-f0-9]{64}|@sha512:[a-f0-9]{128})?'
 export const ImageReference = textMatching(
   512,
-  `(${HOST_PATTERN}/)?${IMAGE_PATH_PART}(/${IMAGE_PATH_PART})*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64}|@sha512:[a-f0-9]{128})?`,
+  `(${HOST_PATTERN}/)?${IMAGE_PATH_PART}(/${IMAGE_PATH_PART})*${IMAGE_TAG}${IMAGE_DIGEST}`,
   'needs to be an image: an optional registry, a repository, an optional tag or digest',
 )
-/** Kubernetes keeps nothing else as the name of a member of a secret. */
+/** The names that Kubernetes allows for members of a secret. */
 export const SecretKey = textMatching(253, '[-._A-Za-z0-9]+', 'needs to be letters, digits, dots, hyphens, underscores')
 
 const LabelKey = textMatching(
@@ -43,10 +45,10 @@ const LabelKey = textMatching(
   `(?!.{254,}/)(${DNS_SUBDOMAIN}/)?${QUALIFIED_NAME}`,
   'needs to be a name of at most 63 characters, after an optional DNS prefix and a slash',
 )
-/** A record passes over a member called `__proto__`, which is no valid key: told, so that nothing is lost in silence. */
+/** zod's record silently drops a member `__proto__`; this reports it instead. */
 export function rejectPrototypeKey(all: unknown, check: z.RefinementCtx): unknown {
   if (isObject(all) && Object.hasOwn(all, '__proto__'))
-    check.addIssue({ code: 'custom', path: ['__proto__'], message: 'is not a name that a member may have' })
+    check.addIssue({ code: 'custom', path: ['__proto__'], message: 'is not allowed as a name' })
   return all
 }
 const labelMap = <Value extends z.ZodType<string>>(value: Value, most: number) =>
@@ -70,25 +72,25 @@ export const Annotations = labelMap(z.string(), MAX_ANNOTATIONS).refine(
 export const isObject = (value: unknown): value is Record<string, unknown> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** Kept exactly as it came, nulls and all. */
+/** Stored as sent, with its nulls. */
 const FreeForm = z
   .custom<Record<string, unknown>>(isObject, { error: 'needs to be an object' })
   .meta({ type: 'object', additionalProperties: true })
 
 type Sparse<Shape extends z.ZodRawShape> = { [K in keyof Shape]: z.ZodOptional<z.ZodNullable<Shape[K]>> }
-/** Members that a request may leave out; null says the same. */
+/** In a request, null means absent. */
 export const nullishMembers = <Shape extends Record<string, z.ZodType>>(shape: Shape) =>
   Object.fromEntries(Object.entries(shape).map(([name, member]) => [name, member.nullish()])) as Sparse<Shape>
 
 export const omitNulls = <T extends object>(value: T): T =>
   Object.fromEntries(Object.entries(value).filter(([, member]) => member !== null)) as T
 
-/** Reports each item whose name another one before it has; tolerates items that are faulty themselves. */
+/** Reports duplicate names. Skips invalid items, which are reported elsewhere. */
 export function checkUniqueNames(check: z.RefinementCtx, path: string, items: unknown, taken = new Set<unknown>()) {
   for (const [i, item] of Array.isArray(items) ? items.entries() : []) {
     if (!isObject(item) || typeof item.name !== 'string' || item.name.length > MAX_NAME_LENGTH) continue
     if (taken.has(item.name)) {
-      const message = `\`${item.name}\` is there already; names need to be unique`
+      const message = `\`${item.name}\` is a duplicate. Names must be unique.`
       check.addIssue({ code: 'custom', path: [path, i, 'name'], message })
     }
     taken.add(item.name)
@@ -112,7 +114,7 @@ export const Volume = z
     }),
   })
   .overwrite(omitNulls)
-  .meta({ id: 'Volume', description: 'A volume of the pod and where it comes from, as Kubernetes has it.' })
+  .meta({ id: 'Volume', description: 'A volume of the pod, as in Kubernetes.' })
 
 export const VolumeMount = z
   .object({
@@ -126,14 +128,14 @@ export const VolumeMount = z
     }),
   })
   .overwrite(omitNulls)
-  .meta({ id: 'VolumeMount', description: 'Where a container sees a volume.' })
+  .meta({ id: 'VolumeMount', description: 'The path of a volume in a container.' })
 
 const ContainerVariable = z
   .object({
     name: textMatching(
       253,
       '[-._A-Za-z][-._A-Za-z0-9]*',
-      'needs letters, digits, dots, hyphens, underscores; no digit first',
+      'needs to be letters, digits, dots, hyphens or underscores, and must not start with a digit',
     ),
     ...nullishMembers({ value: Text, valueFrom: FreeForm }),
   })
@@ -157,4 +159,4 @@ export const Container = z
     }),
   })
   .overwrite(omitNulls)
-  .meta({ id: 'Container', description: 'A container beside or before the application’s own, as Kubernetes has it.' })
+  .meta({ id: 'Container', description: 'A container that runs before or beside the application, as in Kubernetes.' })

@@ -1,4 +1,4 @@
-// What deployments and their revisions are made of: sources, states, the two configurations, secrets.
+// Schemas of the parts of deployments and revisions: sources, statuses, the two configurations, secrets.
 import * as z from 'zod'
 import { CustomUrl } from './custom-url.schema.ts'
 import {
@@ -36,15 +36,15 @@ export const revisionStatuses = [
 export const RevisionStatus = z.enum(revisionStatuses)
 export type RevisionStatus = z.output<typeof RevisionStatus>
 
-// ---- what a member may look like
+// ---- formats of members
 
-/** The host leaves no room for credentials. */
+/** HOST_PATTERN does not match credentials. */
 const RepoUrl = textMatching(
   2048,
   `https?://${HOST_PATTERN}/[!"$->@-~]+`,
-  'needs to be an http(s) address of a repository, without credentials, query and fragment',
+  'needs to be the http(s) URL of a repository, without credentials, query or fragment',
 )
-/** As git checks it, roughly: it must never pass for an option. */
+/** Roughly as git checks it. A ref must never look like a command line option. */
 const GitRef = textMatching(
   255,
   '(?![-/.])(?!.*(\\.\\.|@\\{|//))[^\\x00-\\x20\\x7f~^:?*[\\\\]+(?<![/.])',
@@ -58,7 +58,7 @@ const RelativePath = textMatching(
 const Command = textMatching(
   1024,
   '([^\'"`\\\\\\r\\n\\x00\\t|;$<>&]|&&)+',
-  'may not hold quotes, backslashes, backticks, line ends, tabs, |, ;, $, <, > or a lone &',
+  'must not contain quotes, backslashes, backticks, line breaks, tabs, |, ;, $, <, > or a single &',
 )
 
 const RESERVED_VARIABLES = ['PORT', 'PATH', 'DATABASE_URI', 'REDIS_URI']
@@ -66,20 +66,20 @@ const RESERVED_PREFIX = 'SLIPWAY_'
 const VariableName = textMatching(
   253,
   '[A-Za-z_][A-Za-z0-9_]*',
-  'needs letters, digits or underscores, and no digit first',
+  'needs to be letters, digits or underscores, and must not start with a digit',
 ).superRefine((name, check) => {
   if (!RESERVED_VARIABLES.includes(name) && !name.startsWith(RESERVED_PREFIX)) return
-  check.addIssue({ code: 'custom', message: `\`${name}\` is reserved for the platform; choose another name` })
+  check.addIssue({ code: 'custom', message: `\`${name}\` is reserved for the platform. Choose another name.` })
 })
 
 // ---- secrets
 
-/** What a response shows for every value; sent back for a known name, it keeps the stored value. */
+/** Replaces every value in an answer. Sent for a known name, it keeps the stored value. */
 export const MASK = '********'
 
 export const Secret = z
-  .object({ name: VariableName, value: z.string().meta({ description: `In an answer always \`${MASK}\`.` }) })
-  .meta({ id: 'Secret', description: 'An environment variable whose value is kept sealed.' })
+  .object({ name: VariableName, value: z.string().meta({ description: `Always \`${MASK}\` in an answer.` }) })
+  .meta({ id: 'Secret', description: 'An environment variable whose value is stored sealed.' })
 
 export const SecretReference = z
   .object({ name: VariableName, secret_name: DnsSubdomain, secret_key: SecretKey })
@@ -90,28 +90,29 @@ export const SecretReference = z
 const sourceConfig = {
   integration_id: Uuid.meta({ description: 'The git host integration.' }),
   repo_url: RepoUrl,
-  build_on_push: z.boolean().meta({ description: 'Whether a push to `repo_ref` makes a revision.' }),
+  build_on_push: z.boolean().meta({ description: 'Whether a push to `repo_ref` creates a revision.' }),
   custom_url: CustomUrl.meta({
     description:
-      'Where the deployment is served besides. A host belongs to one workspace; where listeners are shared it is served once DNS proves it.',
+      'An additional URL to serve the deployment at. A host belongs to one workspace. ' +
+      'On a listener of the platform it is served once a DNS record proves the owner.',
   }),
   resource_spec: ResourceSpec,
   listener_id: Uuid.meta({ description: 'The data plane that runs it.' }),
   listener_config: z.object(nullishMembers({ k8s_namespace: DnsLabel })).overwrite(omitNulls),
   install_command: Command,
   build_command: Command,
-  deployment_type: DeploymentType.meta({ description: '`dev` when left out; `external_container` is `prod`.' }),
+  deployment_type: DeploymentType.meta({ description: 'Default `dev`. Always `prod` for `external_container`.' }),
   template_id: z.string().min(1).max(128).meta({ description: 'The template, for `internal_template`.' }),
 }
 const { repo_commit_sha, ...sourceRevisionConfig } = {
   repo_ref: GitRef,
-  platform_config_path: RelativePath.meta({ description: 'The file of the runtime’s configuration.' }),
+  platform_config_path: RelativePath.meta({ description: 'The path of the runtime configuration.' }),
   image_uri: ImageReference,
   source_tarball_path: z.string().min(1).max(1024).meta({ description: 'The `object_path` of an upload.' }),
   repo_commit_sha: z.string(),
 }
 
-/** Present in an answer whatever its value. */
+/** An answer always has every member. */
 const nullableMembers = <Shape extends Record<string, z.ZodType>>(shape: Shape) =>
   z.object(Object.fromEntries(Object.entries(shape).map(([name, member]) => [name, member.nullable()]))) as z.ZodObject<
     { [K in keyof Shape]: z.ZodNullable<Shape[K]> },
@@ -121,22 +122,22 @@ const nullableMembers = <Shape extends Record<string, z.ZodType>>(shape: Shape) 
 export const SourceConfig = nullableMembers({
   ...sourceConfig,
   listener_config: nullableMembers({ k8s_namespace: DnsLabel }),
-}).meta({ id: 'SourceConfig', description: 'Of the source: what needs no new revision, or cannot change.' })
+}).meta({ id: 'SourceConfig', description: 'Members that need no new revision, or cannot change.' })
 
 export const SourceRevisionConfig = nullableMembers({ ...sourceRevisionConfig, repo_commit_sha }).meta({
   id: 'SourceRevisionConfig',
-  description: 'Of the source: what a revision is made from.',
+  description: 'Members that a revision is made from.',
 })
 
 export const SourceConfigInput = z.object(nullishMembers(sourceConfig)).overwrite(omitNulls).meta({
   id: 'SourceConfigInput',
-  description: 'Of the source: what needs no new revision, or cannot change. The source says which members it needs.',
+  description: 'Members that need no new revision, or cannot change. The source decides which are required.',
 })
 export const SourceRevisionConfigInput = z.object(nullishMembers(sourceRevisionConfig)).overwrite(omitNulls).meta({
   id: 'SourceRevisionConfigInput',
-  description: 'Of the source: what makes a new revision. The source says which members it needs.',
+  description: 'Members that create a new revision. The source decides which are required.',
 })
 
-/** Members that can be emptied on purpose, by the query; null in the body means the same as left out. */
+/** Members that the query can clear. Null in the body means absent. */
 export const CLEARABLE_MEMBERS = ['custom_url', 'install_command', 'build_command', 'resource_spec'] as const
 export type ClearableMember = (typeof CLEARABLE_MEMBERS)[number]

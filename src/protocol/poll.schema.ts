@@ -1,4 +1,4 @@
-// A poll, what it brings, and how its lease ends.
+// Schemas of a poll, its answer, and the release of the lease.
 import * as z from 'zod'
 import { AgentId, Cursor, Digest, Fence, PublicKey } from './sync-fields.schema.ts'
 import { Uuid } from './wire.ts'
@@ -10,27 +10,23 @@ export const POLL_PAGE_SIZE = 50
 export const Poll = z
   .object({
     agent_id: AgentId,
-    version: z.string().max(64).nullish().meta({ description: 'The agent’s own version; the listener shows it.' }),
+    version: z.string().max(64).nullish().meta({ description: 'The version of the agent, which the listener shows.' }),
     public_key: PublicKey,
     fence: Fence.nullish().meta({
-      description: 'That of the lease it holds; left out at the start, to ask for a new one.',
+      description: 'The fence of the lease that the agent holds. Leave it out to acquire a lease.',
     }),
     cursor: Cursor.nullish().meta({
-      description: 'That of the last answer that was applied whole. Left out: everything.',
+      description: 'The cursor of the last answer that was applied completely. Leave it out to get everything.',
     }),
     digest: Digest.nullish().meta({
-      description: 'Of what the agent has. Where it differs though nothing changed, everything comes again.',
+      description:
+        'The digest of what the agent has. If it is wrong although nothing changed, everything is sent again.',
     }),
-    wait: z
-      .int()
-      .min(0)
-      .max(MAX_POLL_SECONDS)
-      .default(0)
-      .meta({ description: 'For how many seconds to wait for a change.' }),
+    wait: z.int().min(0).max(MAX_POLL_SECONDS).default(0).meta({ description: 'Seconds to wait for a change.' }),
   })
   .meta({
     id: 'Poll',
-    description: 'What the agent is, and what it has.',
+    description: 'The agent, and what it has.',
     example: {
       agent_id: 'agent-1',
       version: '1.0.0',
@@ -44,28 +40,28 @@ export type Poll = z.output<typeof Poll>
 
 export const Changes = z
   .object({
-    listener_id: Uuid.meta({ description: 'The listener whose key asks.' }),
+    listener_id: Uuid.meta({ description: 'The listener of the key.' }),
     lease: z
       .object({ fence: Fence, expires_at: z.string().meta({ format: 'date-time' }) })
-      .meta({ description: 'It is the agent’s until then, and each poll renews it.' }),
-    cursor: Cursor.meta({ description: 'Send it with the next poll, once the changes are applied.' }),
+      .meta({ description: 'The agent’s lease. Each poll renews it.' }),
+    cursor: Cursor.meta({ description: 'Send it with the next poll, after the changes are applied.' }),
     digest: Digest.meta({
-      description: 'Of all that the listener has to have. It says something when `more` is false.',
+      description: 'The digest of everything that the listener serves. Compare it when `more` is false.',
     }),
     resync: z.boolean().meta({
-      description: 'The first page of everything: what is not named until `more` is false is not wanted any more.',
+      description: 'The first page of everything: remove deployments that are not listed until `more` is false.',
     }),
-    more: z.boolean().meta({ description: 'There are further changes: poll again at once with this `cursor`.' }),
+    more: z.boolean().meta({ description: 'There are more changes. Poll again at once with this `cursor`.' }),
     changes: z
       .array(Work)
-      .meta({ description: `In the order in which they came about, each deployment once, at most ${POLL_PAGE_SIZE}.` }),
+      .meta({ description: `In the order of the changes, each deployment once, at most ${POLL_PAGE_SIZE}.` }),
   })
-  .meta({ id: 'Changes', description: 'What is wanted now of the deployments that changed. Empty: nothing did.' })
+  .meta({ id: 'Changes', description: 'The deployments that changed, as they are wanted now.' })
 export type Changes = z.output<typeof Changes>
 
 export const Release = z.object({ agent_id: AgentId, fence: Fence }).meta({
   id: 'Release',
-  description: 'The lease that an agent has no more use for.',
+  description: 'The lease to release.',
   example: { agent_id: 'agent-1', fence: 1 },
 })
 export type Release = z.output<typeof Release>

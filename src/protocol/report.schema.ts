@@ -1,17 +1,17 @@
-// What an agent says became of deployments, and what that came to.
+// Schemas of reports: the state of deployments as an agent observes it, and the outcome of each report.
 import * as z from 'zod'
 import { ImageReference } from './kubernetes.schema.ts'
 import { AgentId, Fence, Generation } from './sync-fields.schema.ts'
 import { arrayOf, boundedText, Instant, Uuid } from './wire.ts'
 
-/** Those that speak of a revision and so need to name it, in the order of a rollout. */
+/** States of a revision, which require `revision_id`; in the order of a rollout. */
 export const revisionReportStates = ['building', 'built', 'deploying', 'deployed', 'failed', 'interrupted'] as const
 export const ReportState = z.enum([...revisionReportStates, 'serving', 'database_ready', 'removed']).meta({
   description:
-    '`building`, `built`, `deploying`, `deployed`, `failed`: of the revision in flight; steps may be left out. ' +
-    '`interrupted`: work on a revision that is wanted no more has stopped. ' +
-    '`serving`: this generation is in effect, and `revision_id` is what runs, null where nothing does. ' +
-    '`database_ready`: its database is there. `removed`: nothing of it is left.',
+    '`building`, `built`, `deploying`, `deployed`, `failed`: the revision in flight. Steps can be skipped. ' +
+    '`interrupted`: work on a revision that is no longer wanted has stopped. ' +
+    '`serving`: this generation is in effect, and `revision_id` runs; null if nothing runs. ' +
+    '`database_ready`: the database is ready. `removed`: the deployment is removed completely.',
 })
 export type ReportState = z.output<typeof ReportState>
 
@@ -20,44 +20,45 @@ export const MAX_BATCH_REPORTS = 100
 export const Report = z
   .object({
     deployment_id: Uuid,
-    revision_id: Uuid.nullish().meta({ description: 'Needed where the state is that of a revision.' }),
-    generation: Generation.meta({ description: 'That of the work which this is about.' }),
+    revision_id: Uuid.nullish().meta({ description: 'Required for the states of a revision.' }),
+    generation: Generation.meta({ description: 'The generation of the work that is reported.' }),
     state: ReportState,
     message: boundedText(2000).nullish().meta({
       description:
-        'Of a failure: a sentence that a person can act on, perhaps with the last lines of the log. Needed there.',
+        'The reason of a failure, so that the user can act on it, with the last log lines if useful. Required then.',
     }),
     commit: z
       .object({
-        sha: boundedText(64).regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'needs to be a whole commit id' }),
+        sha: boundedText(64).regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'needs to be a full commit id' }),
         message: boundedText(2000).nullish(),
         author: boundedText(200).nullish(),
       })
       .nullish()
-      .meta({ description: 'What `ref` was found to be.' }),
-    image_uri: ImageReference.nullish().meta({ description: 'The image that was built or pulled, by its digest.' }),
+      .meta({ description: 'The commit that `ref` resolved to.' }),
+    image_uri: ImageReference.nullish().meta({ description: 'The image that was built or pulled, with its digest.' }),
     url: boundedText(2048)
-      .regex(/^https?:\/\/[!-~]+$/, { error: 'needs to be an http(s) address' })
+      .regex(/^https?:\/\/[!-~]+$/, { error: 'needs to be an http(s) URL' })
       .nullish()
-      .meta({ description: 'Where the deployment answers.' }),
-    healthy: z.boolean().nullish().meta({ description: 'Whether its health check passes. `deployed` needs true.' }),
+      .meta({ description: 'The URL of the deployment.' }),
+    healthy: z.boolean().nullish().meta({ description: 'Whether its health check passes. `deployed` requires true.' }),
     last_request_at: Instant.nullish().meta({
       description:
-        'When somebody last used it; before anybody has, since when uses are counted. Left out by an agent that cannot tell: then it never counts as unused.',
+        'The time of the last request; before the first request, when the agent began to count. ' +
+        'An agent that cannot observe requests leaves it out: the deployment then never becomes `UNUSED`.',
     }),
   })
   .superRefine((report, check) => {
-    const needs = (path: string, missing: boolean) =>
-      missing &&
-      check.addIssue({ code: 'custom', path: [path], message: `is needed with the state \`${report.state}\`` })
-    needs(
+    const addMissing = (path: string, isMissing: boolean) =>
+      isMissing &&
+      check.addIssue({ code: 'custom', path: [path], message: `is required with the state \`${report.state}\`` })
+    addMissing(
       'revision_id',
       (revisionReportStates as readonly string[]).includes(report.state) && report.revision_id == null,
     )
-    needs('message', report.state === 'failed' && !report.message?.trim())
-    needs('healthy', report.state === 'deployed' && report.healthy !== true)
+    addMissing('message', report.state === 'failed' && !report.message?.trim())
+    addMissing('healthy', report.state === 'deployed' && report.healthy !== true)
   })
-  .meta({ id: 'Report', description: 'What became of one deployment.' })
+  .meta({ id: 'Report', description: 'The observed state of one deployment.' })
 export type Report = z.output<typeof Report>
 
 export const Reports = z
@@ -72,16 +73,16 @@ export const Reports = z
             check.addIssue({
               code: 'custom',
               path: [i, 'deployment_id'],
-              message: 'is reported twice; send the second with the next request',
+              message: 'is reported twice. Send the second report in the next request.',
             })
           seen.add(deployment_id)
         }
       })
-      .meta({ description: 'Each deployment once; what follows on it goes with the next request.' }),
+      .meta({ description: 'At most one report for each deployment. Send further reports in the next request.' }),
   })
   .meta({
     id: 'Reports',
-    description: 'What became of deployments, under a lease.',
+    description: 'The observed state of deployments, under a lease.',
     example: {
       agent_id: 'agent-1',
       fence: 1,
@@ -114,23 +115,27 @@ export const ReportResult = z
     revision_id: Uuid.nullable(),
     outcome: z.enum(reportOutcomes).meta({
       description:
-        'Accepted: it holds, now or since an earlier report. Stale: something newer is wanted; poll. Refused: it cannot be, and is never to be repeated.',
+        '`accepted`: applied now or by an earlier report. `stale`: the wanted state has changed; poll. ' +
+        '`refused`: the report is invalid; do not repeat it.',
     }),
     code: z
       .enum(reportCodes)
       .nullable()
       .meta({
         description:
-          '`revision_ended`: the revision is not in flight any more. `generation_passed`: what is wanted has changed since. ' +
-          '`generation_unknown`: no such generation yet. `deployment_unknown`, `revision_unknown`: not this listener’s. ' +
-          '`still_wanted`: it was reported as removed or interrupted, and is wanted.',
+          '`revision_ended`: the revision is no longer in flight. `generation_passed`: the wanted state has changed. ' +
+          '`generation_unknown`: this generation does not exist yet. ' +
+          '`deployment_unknown`, `revision_unknown`: not served by this listener. ' +
+          '`still_wanted`: it was reported as removed or interrupted, but is wanted.',
       }),
     generation: Generation.nullable().meta({
       description:
-        'What is wanted from now on. Where the report was that of the newest, this is what the agent has; null when the deployment is gone.',
+        'The wanted generation after the report. ' +
+        'If the report was of the latest generation, the agent has reached this one. ' +
+        'Null when the deployment is removed.',
     }),
   })
-  .meta({ id: 'ReportResult', description: 'What a report came to.' })
+  .meta({ id: 'ReportResult', description: 'The result of a report.' })
 export type ReportResult = z.output<typeof ReportResult>
 export const ReportResults = z
   .object({ results: z.array(ReportResult).meta({ description: 'In the order of the reports.' }) })

@@ -1,4 +1,4 @@
-// ResourceSpec: what a deployment may use, and what a member that was left out means.
+// ResourceSpec: the resources of a deployment, and the defaults of absent members.
 import * as z from 'zod'
 import {
   Annotations,
@@ -25,7 +25,7 @@ const Memory = z.int().min(64)
 const Scale = z.int().min(0)
 const MAX_CONTAINERS = 20
 
-/** What is asked for and the most of it: the second is never below the first. */
+/** The second of a pair must not be below the first. */
 const REQUEST_LIMIT_PAIRS = [
   ['min_scale', 'max_scale'],
   ['cpu', 'cpu_limit'],
@@ -101,15 +101,16 @@ export const ResourceSpec = z
       checkUniqueNames(check, 'init_containers', spec.init_containers, containers)
       checkUniqueNames(check, 'sidecars', spec.sidecars, containers)
     },
-    // Beside faults of single members too: an answer names every fault at once.
+    // Runs even when single members are invalid: an answer lists every fault at once.
     { when: ({ value }) => isObject(value) },
   )
   .overwrite(omitNulls)
   .meta({
     id: 'ResourceSpec',
     description:
-      'CPU in units (tenths), memory in megabytes, storage in gibibytes. A limit left out is twice its request ' +
-      '(Redis memory: the same), a `queue_*` member left out is the main one’s.',
+      'CPU in cores (in steps of 0.1), memory in megabytes, storage in gibibytes. ' +
+      'An absent limit is twice its request (for Redis memory the same). ' +
+      'An absent `queue_*` member is that of the application.',
     example: { cpu: 1, memory_mb: 1024, min_scale: 1, max_scale: 3 },
   })
 export type ResourceSpec = z.output<typeof ResourceSpec>
@@ -118,7 +119,6 @@ type RequestMember = (typeof REQUEST_LIMIT_PAIRS)[number][0]
 type LimitMember = (typeof REQUEST_LIMIT_PAIRS)[number][1]
 type AmountMember = RequestMember | LimitMember | 'db_storage_gi' | 'db_max_connections'
 type MainMember = Exclude<AmountMember, `queue_${string}` | `${string}_limit` | `${string}_limit_mb`>
-/** A specification that leaves no amount open. */
 export type CompleteResourceSpec = ResourceSpec & Record<AmountMember, number>
 
 const BASE_DEFAULTS = {
@@ -139,21 +139,21 @@ const BASE_DEFAULTS = {
   db_storage_gi: 10,
   db_max_connections: 100,
 }
-/** What nobody asked for otherwise. `queue_*` members and limits follow from these. */
+/** `queue_*` members and limits follow from these (`withDefaults`). */
 const RESOURCE_DEFAULTS: Record<DeploymentType, Record<MainMember, number>> = {
   dev_free: { ...BASE_DEFAULTS, cpu: 0.5, memory_mb: 512, db_storage_gi: 1 },
   dev: BASE_DEFAULTS,
   prod: { ...BASE_DEFAULTS, max_scale: 10, memory_mb: 2048, redis_memory_mb: 1024, db_cpu: 1, db_memory_mb: 4096 },
 }
 
-/** What may stand beside the application itself, a database apart. */
+/** Processes that can run beside the application; the database is not among them. */
 export const parts = ['queue', 'orchestrator', 'executor', 'redis'] as const
 export type Part = (typeof parts)[number]
-/** A part is asked for by any member of its own. */
+/** Any member of a part requests it. */
 export const partsOf = (spec: ResourceSpec): Part[] =>
   parts.filter(part => Object.entries(spec).some(([name, value]) => value != null && name.startsWith(`${part}_`)))
 
-/** What the data plane provides. What was sent stands; what was left out gives way to it. */
+/** Defaults adapt to the values that were sent, never the other way round. */
 export function withDefaults(spec: ResourceSpec, type: DeploymentType): CompleteResourceSpec {
   const whole: Record<string, number> = { ...RESOURCE_DEFAULTS[type] }
   // The main pairs come before the queue's, which follow them.
@@ -170,6 +170,6 @@ export function withDefaults(spec: ResourceSpec, type: DeploymentType): Complete
   return { ...spec, ...whole, db_storage_gi: storage, db_max_connections: connections } as CompleteResourceSpec
 }
 
-/** Any amount of one asks for one. */
+/** Any `db_*` member requests a database. */
 export const hasDatabase = (spec: ResourceSpec | null | undefined): boolean =>
   Object.entries(spec ?? {}).some(([name, value]) => name.startsWith('db_') && value != null)

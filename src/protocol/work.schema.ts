@@ -1,4 +1,4 @@
-// What is wanted of a deployment, as an agent is told.
+// Schemas of work: what an agent has to do for a deployment.
 import * as z from 'zod'
 import { RevisionStatus, SecretReference, Source } from './parts.schema.ts'
 import { DeploymentType, parts, ResourceSpec } from './resources.schema.ts'
@@ -9,57 +9,54 @@ const Archive = z
   .object({
     url: z.string().meta({
       description:
-        'Where to download it, with GET and no key, for 15 minutes. A later poll with the cursor before gives a fresh one.',
+        'Download it here with GET and no key, within 15 minutes. Poll with the previous cursor for a new URL.',
     }),
-    sha256: z.string().meta({ description: 'Of the archive, in hexadecimal.' }),
-    size: z.int().meta({ description: 'In bytes.' }),
+    sha256: z.string().meta({ description: 'The SHA-256 of the archive, in hexadecimal.' }),
+    size: z.int().meta({ description: 'Bytes.' }),
   })
   .meta({ id: 'WorkArchive', description: 'An uploaded source archive, a gzip-compressed tar.' })
 
 const Git = z
   .object({
-    url: z.string().meta({ description: 'The repository’s address, without credentials.' }),
+    url: z.string().meta({ description: 'The URL of the repository, without credentials.' }),
     ref: z.string().meta({ description: 'A branch, a tag or a commit.' }),
     commit_sha: z
       .string()
       .nullable()
-      .meta({ description: 'Build exactly this commit. Null: find out what `ref` is now, and report it.' }),
+      .meta({ description: 'Build this commit. Null: resolve `ref` and report its commit.' }),
   })
-  .meta({ id: 'WorkGit', description: 'Where the source is cloned from.' })
+  .meta({ id: 'WorkGit', description: 'The repository to clone.' })
 
 export const RevisionWork = z
   .object({
     id: Uuid,
     number: z.int().meta({ description: 'Counts up from 1 within the deployment.' }),
-    status: RevisionStatus.meta({ description: 'What was last reported of it.' }),
-    source: Source.meta({ description: 'That of the revision, which may differ from the deployment’s.' }),
+    status: RevisionStatus.meta({ description: 'The status from the last report.' }),
+    source: Source.meta({ description: 'The source of the revision, which may differ from the deployment’s.' }),
     platform_config_path: z
       .string()
       .nullable()
-      .meta({ description: 'The file of the runtime’s configuration, inside the source.' }),
-    image_uri: z
-      .string()
-      .nullable()
-      .meta({ description: 'The image to run, for a source that is one, or the one that was built before.' }),
+      .meta({ description: 'The path of the runtime configuration in the source.' }),
+    image_uri: z.string().nullable().meta({ description: 'The image to run: of the source, or built before.' }),
     template_id: z.string().nullable().meta({ description: 'The template to run, for `internal_template`.' }),
     git: Git.nullable().meta({ description: 'For `githost`.' }),
     archive: Archive.nullable().meta({ description: 'For `internal_source`.' }),
-    install_command: z.string().nullable().meta({ description: 'Wins over that of the runtime’s configuration.' }),
-    build_command: z.string().nullable().meta({ description: 'Wins over that of the runtime’s configuration.' }),
-    resource_spec: ResourceSpec.meta({ description: 'No amount is left open: what nobody asked for has its default.' }),
+    install_command: z.string().nullable().meta({ description: 'Overrides the runtime configuration.' }),
+    build_command: z.string().nullable().meta({ description: 'Overrides the runtime configuration.' }),
+    resource_spec: ResourceSpec.meta({ description: 'Complete: members that were not set have their default.' }),
     parts: z.array(z.enum(parts)).meta({
-      description: 'What was asked for beside the application itself, by any member of its own in the specification.',
+      description: 'The parts to run beside the application: those with a member in the resource specification.',
     }),
     secrets: Sealed.nullable().meta({
-      description: 'Sealed JSON, an object of environment variables and their values; null where there are none.',
+      description: 'Sealed JSON: an object of environment variables and their values. Null without secrets.',
     }),
     secret_references: z.array(SecretReference).meta({ description: 'Environment variables from cluster secrets.' }),
     deadline: z
       .string()
       .nullable()
-      .meta({ format: 'date-time', description: 'Without another report until then, it is taken to have failed.' }),
+      .meta({ format: 'date-time', description: 'Without another report by then, the revision fails.' }),
   })
-  .meta({ id: 'RevisionWork', description: 'One revision as an agent builds and runs it.' })
+  .meta({ id: 'RevisionWork', description: 'A revision to build and run.' })
 export type RevisionWork = z.output<typeof RevisionWork>
 
 export const Work = z
@@ -68,7 +65,7 @@ export const Work = z
     generation: Generation,
     wanted: z.enum(['present', 'absent']).meta({
       description:
-        'Absent: stop it, remove all that was made for it, then report `removed`. Then the members below are null.',
+        '`absent`: stop it, remove everything created for it, then report `removed`. The members below are null.',
     }),
     tenant_id: Uuid.nullable().meta({ description: 'The workspace.' }),
     name: z.string().nullable().meta({ description: 'Unique in its workspace.' }),
@@ -76,21 +73,22 @@ export const Work = z
       description: 'Decides the defaults of the resource specification.',
     }),
     custom_url: z.string().nullable().meta({
-      description: 'Where it is to be served besides. Null until the host is the workspace’s to be served here.',
+      description: 'The additional URL to serve it at. Null until its host is verified for the workspace.',
     }),
-    k8s_namespace: z.string().nullable().meta({ description: 'Where in the cluster it belongs.' }),
+    k8s_namespace: z.string().nullable().meta({ description: 'Its namespace in the cluster.' }),
     needs_database: z.boolean().meta({
-      description: 'Give it a Postgres, and its address in `DATABASE_URI`; then report `database_ready`, once.',
+      description: 'Create a Postgres database, set `DATABASE_URI`, then report `database_ready` once.',
     }),
     revision: RevisionWork.nullable().meta({
       description:
-        'The one to build and deploy now, beside the one that serves; also one that became `UNKNOWN`, while nothing newer is wanted. Null: stop what is still in flight.',
+        'The revision to build and deploy now, beside the serving one. Also a revision that became `UNKNOWN`, ' +
+        'while nothing newer is wanted. Null: stop what is in flight.',
     }),
     serving: RevisionWork.nullable().meta({
-      description: 'The one that serves until another is healthy. Null: none does yet.',
+      description: 'The revision that serves until another one is healthy. Null before the first one.',
     }),
   })
-  .meta({ id: 'Work', description: 'All that is wanted of one deployment.' })
+  .meta({ id: 'Work', description: 'The wanted state of one deployment.' })
 export type Work = z.output<typeof Work>
 
 // ---- the link of an archive

@@ -41,7 +41,7 @@ export async function handlePush(context: DeliveryContext, integration: Integrat
     if (head === null) await recordMissingRef(caller, refHead)
     else if (builds_on_push) {
       const outcome = await deployPush(caller, { ...refHead, journalData, commit: chooseCommit(push, head) })
-      if (outcome === 'late') lateIds.push(deployment_id)
+      if (outcome === 'stale') lateIds.push(deployment_id)
     }
   }
   if (lateIds.length === 0) return

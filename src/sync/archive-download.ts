@@ -1,4 +1,4 @@
-// Source archives handed to an agent: by a signed link, for a short time, streamed.
+// Downloads of source archives by agents: signed links that expire soon, and the stream behind them.
 import type * as z from 'zod'
 import type { Ctx } from '../kernel/context.ts'
 import { createSigner } from '../kernel/crypto.ts'
@@ -27,14 +27,14 @@ export async function createArchiveLink(
   return { url: `${origin}/v1/sync/archives/${workspace_id}/${upload_id}?${query}`, size, sha256 }
 }
 
-/** The signature stands in for a key: it was given in a leased answer, to whoever has to build the archive. */
+/** The signature replaces a key: only a poll under the lease returns the link. */
 export async function openArchive({ config }: Services, link: DownloadLink): Promise<ReadableStream<Uint8Array>> {
   if (!(await linkSigner(config).verify(link.signature, signedText(link)))) throw fail('download_link_invalid')
   if (link.expires <= Date.now() + config.clockOffset()) throw fail('download_link_expired')
   if (!config.uploads) throw notConfigured(MISSING_STORAGE)
   const path = `${link.workspace_id}/${link.upload_id}.tar.gz`
   const body = await config.uploads.get(path).catch(cause => {
-    const detail = 'The storage of archives did not answer; repeat the request shortly.'
+    const detail = 'The storage of archives did not answer. Retry after the time in Retry-After.'
     throw fail('storage_unavailable', { detail, headers: { 'Retry-After': '1' }, cause })
   })
   if (!body) throw fail('archive_not_found')

@@ -1,7 +1,8 @@
-// What an agent clones a repository with, got from its host for that repository alone where the host can narrow it so; and what it pulls and pushes images with.
+// Issues credentials to agents: of a git host to clone a repository, or of the registry to pull and push images.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { issueRegistryCredential } from '../deployments/registry-credentials.ts'
+import { selectTenantEvents } from '../deployments/sql-columns.ts'
 import type { Integration } from '../integrations/githost.ts'
 import { withHost } from '../integrations/with-host.ts'
 import { type Ctx, verb } from '../kernel/context.ts'
@@ -24,33 +25,46 @@ export const issueCredential = verb(
   'listeners:sync',
   async (ctx, wish: CredentialInput): Promise<z.output<typeof GivenCredential>> => {
     const seal = await createSeal(wish.public_key)
-    const asked = requireRow(await run(ctx, selectCredentialSubject(ctx, wish), lockLease(wish)), 'revision_not_found')
-    const [what, given] =
+    const rows = await run(ctx, selectCredentialSubject(ctx, wish), lockLease(wish))
+    const subject = requireRow(rows, 'revision_not_found')
+    const [kind, credential] =
       wish.for === 'registry'
-        ? ['registry', await getRegistryCredential(ctx, wish, asked)]
-        : ['git', await getGitCredential(ctx, asked)]
-    const place = [asked[0], wish.deployment_id, wish.revision_id, what].join('/')
-    return { credential: given && (await seal(given, place)) }
+        ? ['registry', await getRegistryCredential(ctx, wish, subject)]
+        : ['git', await getGitCredential(ctx, subject)]
+    const place = [subject[0], wish.deployment_id, wish.revision_id, kind].join('/')
+    return { credential: credential && (await seal(credential, place)) }
   },
 )
 
-/** The event stands before anybody is asked: no credential goes out without it. */
-const selectCredentialSubject = (ctx: Ctx, wish: CredentialInput) => sql<CredentialSubject>`with wanted as (
-    select r.id, r.deployment_id, r.tenant_id, r.organization_id, r.source, r.source_revision_config ->> 'image_uri' as image_uri,
-      r.source_config ->> 'repo_url' as repo_url, to_json(i)::text as integration
-    from revisions r join deployments d on d.id = r.deployment_id
+/** Writes the event before the git host is asked: no credential is issued without an event. */
+function selectCredentialSubject(ctx: Ctx, wish: CredentialInput) {
+  const isAvailable = wish.for === 'registry' ? sql`${ctx.config.registry !== undefined}` : sql`integration is not null`
+  const events = selectTenantEvents({
+    type: sql`'revision.credential_revealed'`,
+    subject: sql`id`,
+    data: sql`json_build_object(
+      'deployment_id', deployment_id,
+      'fence', ${wish.fence}::bigint,
+      'for', ${wish.for}::text)`,
+    from: sql`wanted where ${isAvailable}`,
+  })
+  return sql<CredentialSubject>`
+  with wanted as (
+    select r.id, r.deployment_id, r.tenant_id, r.organization_id, r.source,
+      r.source_revision_config ->> 'image_uri' as image_uri,
+      r.source_config ->> 'repo_url' as repo_url,
+      to_json(i)::text as integration
+    from revisions r
+    join deployments d on d.id = r.deployment_id
     left join integrations i on i.id = (r.source_config ->> 'integration_id')::uuid and i.tenant_id = r.tenant_id
-    where r.id = ${wish.revision_id}::uuid and d.id = ${wish.deployment_id}::uuid and d.listener_id = current_listener()
+    where r.id = ${wish.revision_id}::uuid
+      and d.id = ${wish.deployment_id}::uuid
+      and d.listener_id = current_listener()
       and d.deleting_at is null),
-  ${journalSystemEvents(
-    sql`select tenant_id, organization_id, 'revision.credential_revealed'::text as type, id as subject_id,
-      json_build_object('deployment_id', deployment_id, 'fence', ${wish.fence}::bigint, 'for', ${wish.for}::text) as data
-      from wanted where ${wish.for === 'registry' ? sql`${ctx.config.registry !== undefined}` : sql`integration is not null`}`,
-    sql`'listener', current_listener()`,
-    sql``,
-    agentEventLimit(ctx),
-  )}
-  select current_listener(), current_actor(), tenant_id, source, image_uri, repo_url, integration from wanted`
+  ${journalSystemEvents(events, sql`'listener', current_listener()`, sql``, agentEventLimit(ctx))}
+  select current_listener(), current_actor(), tenant_id, source, image_uri, repo_url, integration
+  from wanted`
+}
 
 async function getGitCredential(ctx: Ctx, [, , , , , repo_url, row]: CredentialSubject) {
   const integration = row && (JSON.parse(row) as Integration)
@@ -64,9 +78,8 @@ async function getGitCredential(ctx: Ctx, [, , , , , repo_url, row]: CredentialS
 async function getRegistryCredential(
   { config }: Ctx,
   { deployment_id }: CredentialInput,
-  asked: CredentialSubject,
+  [, key_id, tenant_id, source, image_uri]: CredentialSubject,
 ): Promise<RegistryCredential | null> {
-  const [, key_id, tenant_id, source, image_uri] = asked
   return config.registry
     ? issueRegistryCredential(config, config.registry, key_id, { tenant_id, deployment_id, source, image_uri })
     : null

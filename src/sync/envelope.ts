@@ -1,4 +1,4 @@
-// Seals what only the agent may read: to its P-256 key, for one place. PROTOCOL.md says how it is opened.
+// Seals values for an agent: encrypts them to its P-256 key, bound to one place. PROTOCOL.md says how to open them.
 import { fail } from '../kernel/errors.ts'
 
 const utf8 = new TextEncoder()
@@ -8,17 +8,17 @@ const base64url = (bytes: ArrayBuffer | Uint8Array) => Buffer.from(bytes as Uint
 
 export type Seal = (plain: unknown, place: string) => Promise<string>
 
-/** A point that is not on the curve is refused here, before anything is asked. */
+/** Refuses a point that is not on the curve. */
 export async function createSeal(publicKey: string): Promise<Seal> {
   const raw = Buffer.from(publicKey, 'base64url')
-  const theirs = await crypto.subtle.importKey('raw', raw, CURVE, false, []).catch(() => {
+  const agentKey = await crypto.subtle.importKey('raw', raw, CURVE, false, []).catch(() => {
     const fault = { type: 'invalid_format', loc: ['body', 'public_key'], msg: 'is not a point of P-256' }
     throw fail('invalid_request', { errors: [fault] })
   })
   return async (plain, place) => {
     const own = await crypto.subtle.generateKey(CURVE, false, ['deriveBits'])
     const ephemeral = await crypto.subtle.exportKey('raw', own.publicKey)
-    const shared = await crypto.subtle.deriveBits({ name: 'ECDH', public: theirs }, own.privateKey, 256)
+    const shared = await crypto.subtle.deriveBits({ name: 'ECDH', public: agentKey }, own.privateKey, 256)
     const secret = await crypto.subtle.importKey('raw', shared, 'HKDF', false, ['deriveKey'])
     const salt = Buffer.concat([new Uint8Array(ephemeral), raw])
     const derivation = { name: 'HKDF', hash: 'SHA-256', salt, info: KEY_INFO }

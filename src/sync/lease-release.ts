@@ -1,4 +1,4 @@
-// An agent that ends gives its lease back. Like the lease itself, that is nobody's change and not journaled.
+// Releases the lease of an agent that ends. Not journaled, like the lease itself.
 import { verb } from '../kernel/context.ts'
 import { run } from '../kernel/db.ts'
 import { requireRow } from '../kernel/rows.ts'

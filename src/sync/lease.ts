@@ -1,4 +1,4 @@
-// The lease of a listener: one agent at a time works for it, and whoever had an earlier lease is not listened to.
+// The lease of a listener: one agent at a time works for it. The fence refuses agents with an earlier lease.
 import { type SQL, sql } from 'drizzle-orm'
 import { refuseUnless, servedByListener } from '../kernel/db.ts'
 import { listeners } from '../tables/listeners.ts'
@@ -7,40 +7,48 @@ const LEASE_SECONDS = 60
 
 type LeaseRequest = { agent_id: string; fence?: number | null | undefined; version?: string | null | undefined }
 
-/** The listener whose key asks. */
+/** The listener of the request's key. */
 export const isOwnListener: SQL = servedByListener({ listener_id: listeners.id })
 
 const isCurrentLease = (agent_id: string, fence: number): SQL =>
   refuseUnless('fence_stale', sql`${listeners.fence} = ${fence} and ${listeners.agent_id} = ${agent_id}`)
 
-/** Taken anew, under the next number, unless another agent holds it; or renewed. Not journaled: it is a heartbeat. */
+/** With a fence renews the lease, without one acquires it under the next fence. Not journaled: it is a heartbeat. */
 export function acquireLease({ agent_id, fence, version }: LeaseRequest): SQL {
-  const free = sql`${listeners.agent_id} = ${agent_id} or coalesce(${listeners.lease_expires_at} <= clock(), true)`
-  const wait = sql`greatest(1, ceil(extract(epoch from ${listeners.lease_expires_at} - clock())))::integer::text`
-  const may =
+  const isFree = sql`${listeners.agent_id} = ${agent_id} or coalesce(${listeners.lease_expires_at} <= clock(), true)`
+  const secondsLeft = sql`greatest(1, ceil(extract(epoch from ${listeners.lease_expires_at} - clock())))::integer::text`
+  const isAllowed =
     fence == null
-      ? sql`case when ${free} then true else refuse('lease_held', ${wait}) end`
+      ? sql`case when ${isFree} then true else refuse('lease_held', ${secondsLeft}) end`
       : isCurrentLease(agent_id, fence)
-  return sql`update ${listeners} set fence = ${listeners.fence} + ${fence == null ? 1 : 0}, agent_id = ${agent_id},
-      agent_version = coalesce(${version ?? null}, ${listeners.agent_version}), last_seen_at = clock(),
+  return sql`
+    update ${listeners} set
+      fence = ${listeners.fence} + ${fence == null ? 1 : 0},
+      agent_id = ${agent_id},
+      agent_version = coalesce(${version ?? null}, ${listeners.agent_version}),
+      last_seen_at = clock(),
       lease_expires_at = clock() + ${LEASE_SECONDS} * interval '1 second'
-    where ${isOwnListener} and ${may} returning *`
+    where ${isOwnListener} and ${isAllowed}
+    returning *`
 }
 
-/** Nobody takes it while this transaction lasts: what a statement does under it, no later lease has overtaken. */
+/** Locks the lease for the transaction, so that no later lease begins before the statement is done. */
 export const lockLease = ({ agent_id, fence }: { agent_id: string; fence: number }): SQL =>
   sql`select from ${listeners} where ${isOwnListener} and ${isCurrentLease(agent_id, fence)} for share`
 
-/** As it was renewed at the beginning of the poll that waits under it. */
+/** Locks the lease without renewing it. */
 export const selectLockedLease = ({ agent_id, fence }: { agent_id: string; fence: number }): SQL =>
   sql`select * from ${listeners} where ${isOwnListener} and ${isCurrentLease(agent_id, fence)} for share`
 
-/** Given back by an agent that ends, so that nobody waits for it to run out. What is still on its way under it is stale. */
+/** Releasing twice succeeds. Requests that are still on their way under the lease are refused as stale. */
 export const clearLease = ({ agent_id, fence }: { agent_id: string; fence: number }): SQL => {
-  const mine = sql`${listeners.fence} = ${fence} and coalesce(${listeners.agent_id} = ${agent_id}, true)`
-  return sql`update ${listeners} set agent_id = null, lease_expires_at = null where ${isOwnListener} and ${refuseUnless('fence_stale', mine)} returning id`
+  const isHolder = sql`${listeners.fence} = ${fence} and coalesce(${listeners.agent_id} = ${agent_id}, true)`
+  return sql`
+    update ${listeners} set agent_id = null, lease_expires_at = null
+    where ${isOwnListener} and ${refuseUnless('fence_stale', isHolder)}
+    returning id`
 }
 
-/** The same without holding it, for a look. */
+/** Checks the lease without locking it. */
 export const hasLease = ({ agent_id, fence }: { agent_id: string; fence: number }): SQL =>
   sql`${isOwnListener} and ${isCurrentLease(agent_id, fence)}`

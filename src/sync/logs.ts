@@ -1,4 +1,4 @@
-// Lines of builds and runs, as an agent sends them: each once, however often they come.
+// Receives log lines of builds and runs from agents. A repeated request adds nothing.
 import { sql } from 'drizzle-orm'
 import type * as z from 'zod'
 import { appendLogs } from '../deployments/logs.ts'
@@ -12,11 +12,14 @@ export const receiveLogs = verb(
   'listeners:sync',
   async (ctx, input: LogBatch): Promise<z.output<typeof LogReceipt>> => {
     const { revision_id, deployment_id, kind, stream, from, lines } = input
-    const revision = sql`select r.tenant_id, r.id from revisions r join deployments d on d.id = r.deployment_id
-    where r.id = ${revision_id}::uuid and d.id = ${deployment_id}::uuid and d.listener_id = current_listener()`
-    // A repeat waits for the first to be done, and then sees what came.
-    const taking = sql`select from revisions where id = ${revision_id}::uuid for no key update`
-    const rows = await run(ctx, appendLogs({ revision, kind, stream, from }, lines), [lockLease(input), taking])
+    const revision = sql`
+      select r.tenant_id, r.id
+      from revisions r
+      join deployments d on d.id = r.deployment_id
+      where r.id = ${revision_id}::uuid and d.id = ${deployment_id}::uuid and d.listener_id = current_listener()`
+    // A concurrent repeat waits for the first request, and then sees its lines.
+    const lockRevision = sql`select from revisions where id = ${revision_id}::uuid for no key update`
+    const rows = await run(ctx, appendLogs({ revision, kind, stream, from }, lines), [lockLease(input), lockRevision])
     const [next] = requireRow(rows, 'revision_not_found') as Row
     return { next: Number(next) }
   },

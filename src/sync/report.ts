@@ -1,8 +1,15 @@
-// An agent says what became of deployments: judged against what is wanted now, and applied through the queue of revisions.
+// Applies the reports of an agent: each is checked against what is wanted now, and moves revisions through their queue.
 import { type SQL, sql } from 'drizzle-orm'
 import { UNUSED_AFTER } from '../deployments/lifecycle.ts'
 import { IMAGE_SOURCES } from '../deployments/registry-credentials.ts'
-import { applyMoves, applyMovesToDeployments, promoteWaiting } from '../deployments/revision-queue.ts'
+import {
+  applyMoves,
+  applyMovesToDeployments,
+  promoteWaiting,
+  selectMoves,
+  selectReports,
+} from '../deployments/revision-moves.ts'
+import { columnOf, selectColumns, selectTenantEvents } from '../deployments/sql-columns.ts'
 import { verb } from '../kernel/context.ts'
 import { type Row, run, textArray, uuidArray } from '../kernel/db.ts'
 import { agentEventLimit, journalSystemEvents } from '../kernel/journal.ts'
@@ -17,17 +24,21 @@ import { lockLease } from './lease.ts'
 import { movingStates, TRANSITIONS } from './revision-transitions.ts'
 
 type ReportCode = (typeof reportCodes)[number]
-/** What is wanted has moved on, and a poll tells to what; anything else never becomes right. */
+/** What is wanted has moved on, and the next poll says to what. A report with any other code never becomes valid. */
 const STALE_CODES: ReportCode[] = ['revision_ended', 'generation_passed']
 
 type ResultRow = [deployment_id: string, revision_id: string | null, code: ReportCode | null, generation: string | null]
 
 export const report = verb('listeners:sync', async (ctx, input: Reports): Promise<ReportResults> => {
-  const ids = uuidArray(input.reports.map(one => one.deployment_id))
-  // Held in one order, behind the lease: what a later lease does, comes after.
-  const rows = sql`select from deployments d where d.id = any(${ids}) and d.listener_id = current_listener() order by d.id for update`
-  const answered = await run(ctx, applyReports(input, agentEventLimit(ctx)), [lockLease(input), rows])
-  return { results: (answered as ResultRow[]).map(toResult) }
+  const ids = uuidArray(input.reports.map(({ deployment_id }) => deployment_id))
+  const lockDeployments = sql`
+    select from deployments d
+    where d.id = any(${ids}) and d.listener_id = current_listener()
+    order by d.id
+    for update`
+  // The lease first: what happens under a later lease comes after this.
+  const rows = await run(ctx, applyReports(input, agentEventLimit(ctx)), [lockLease(input), lockDeployments])
+  return { results: (rows as ResultRow[]).map(toResult) }
 })
 
 function toResult([deployment_id, revision_id, code, generation]: ResultRow): ReportResult {
@@ -36,76 +47,235 @@ function toResult([deployment_id, revision_id, code, generation]: ResultRow): Re
   return { deployment_id, revision_id, outcome, code, generation: generation === null ? null : Number(generation) }
 }
 
-/** A report is right, or there is a code that says why not. */
-const REPORT_CODE = sql`case
-  when d.id is null and g.state = 'removed' then null
-  when d.id is null then case when i.deployment_id is null then 'deployment_unknown' else 'generation_passed' end
-  when g.generation > d.generation then 'generation_unknown'
-  when g.state = 'removed' then case when d.deleting_at is null then 'still_wanted' when g.generation < d.generation then 'generation_passed' end
-  when g.revision_id is not null and r.id is null then 'revision_unknown'
-  when g.state = 'interrupted' then case when r.id = d.in_flight_revision_id then 'still_wanted' end
-  when g.state = any(${sql.param([...movingStates])}::text[]) then case when r.status in ('CREATING', 'QUEUED') then 'revision_unknown' when s.path is null then 'revision_ended' end
-  when g.state = 'serving' and g.generation < d.generation then 'generation_passed' end`
+// ---- reported: the body, as rows
 
-/** With these the agent has what is wanted at its generation; while a revision is in flight, only that one's end says so. */
-const REACHES_GENERATION = sql`state in ('deployed', 'failed', 'interrupted') and coalesce(flying = revision_id, true)
-  or state = 'serving' and flying is null and revision_id is not distinct from active`
+/** The columns of `reported`, beside `place`, the position in the body. */
+const REPORTED_TYPES = {
+  deployment_id: sql`uuid`,
+  revision_id: sql`uuid`,
+  generation: sql`integer`,
+  state: sql`text`,
+  message: sql`text`,
+  commit: sql`jsonb`,
+  image_uri: sql`text`,
+  url: sql`text`,
+  healthy: sql`boolean`,
+  last_request_at: sql`timestamptz`,
+} satisfies Partial<Record<keyof Reports['reports'][number], SQL>>
+type ReportedColumns = Record<keyof typeof REPORTED_TYPES | 'place', SQL>
 
-/** What the deployment becomes: it has its database, or somebody uses it. */
-const NEXT_STATUS = sql`case
-  when state = 'database_ready' and status = 'AWAITING_DATABASE' then 'READY'
-  when status = 'UNUSED' and last_request_at > clock() - ${UNUSED_AFTER} * interval '1 millisecond' then 'READY' end`
+const REPORTED_NAMES = Object.keys(REPORTED_TYPES).map(name => sql`${sql.identifier(name)}`)
+const REPORTED_DEFINITION = Object.entries(REPORTED_TYPES).map(([name, type]) => sql`${sql.identifier(name)} ${type}`)
 
-const imageNameOf = (image: SQL): SQL =>
-  sql`regexp_replace(regexp_replace(${image}, '(:[^/:@]*)?(@.*)?$', ''), '^(docker[.]io/)?(library/)?', '')`
-/** Where a person named the image, an agent says which one its tag means, and names no other: it is what it may then pull. */
-const RESOLVED_IMAGE = sql`case when source <> all(${textArray(IMAGE_SOURCES)}) or ${imageNameOf(sql`image_uri`)} = ${imageNameOf(sql`named`)} then image_uri end`
+const selectReported = ({ reports }: Reports): SQL => sql`reported as (
+  select g.*
+  from rows from (jsonb_to_recordset(${JSON.stringify(reports)}::jsonb) as (${sql.join(REPORTED_DEFINITION, sql`, `)}))
+    with ordinality g(${sql.join(REPORTED_NAMES, sql`, `)}, place))`
 
-function applyReports({ reports }: Reports, most: SQL): SQL<Row> {
-  const given = JSON.stringify(reports)
-  const steps = sql`jsonb_to_recordset(${JSON.stringify(TRANSITIONS)}::jsonb) s(source text, status text, state text, path text[])`
-  return sql`with reported as (
-      select g.* from rows from (jsonb_to_recordset(${given}::jsonb)
-        as (deployment_id uuid, revision_id uuid, generation integer, state text, message text, "commit" jsonb, image_uri text,
-          url text, healthy boolean, last_request_at timestamptz)) with ordinality
-        g(deployment_id, revision_id, generation, state, message, "commit", image_uri, url, healthy, last_request_at, place)),
-    judged as (
-      select g.*, d.tenant_id, d.organization_id, d.generation as wanted, d.status, d.url as known_url, d.in_flight_revision_id as flying,
-        d.active_revision_id as active, r.number, r.source, r.source_revision_config ->> 'image_uri' as named, s.path, ${REPORT_CODE} as code
-      from reported g
-      left join deployments d on d.id = g.deployment_id and d.listener_id = current_listener()
-      left join sync_items i on i.deployment_id = g.deployment_id and i.listener_id = current_listener()
-      left join revisions r on r.id = g.revision_id and r.deployment_id = d.id
-      left join ${steps} on s.source = r.source and s.status = r.status and s.state = g.state),
-    accepted as (select * from judged where code is null),
-    moves as (
-      select revision_id as id, deployment_id, number, path[cardinality(path)] as becomes,
-        case when state = 'failed' then message end as message,
-        jsonb_strip_nulls(jsonb_build_object('repo_commit_sha', "commit" ->> 'sha', 'image_uri', ${RESOLVED_IMAGE})) as resolved,
-        jsonb_build_object('message', null, 'author', null) || "commit" as made_commit
-      from accepted where cardinality(path) > 0),
-    ${sql.join(
-      promoteWaiting(sql`said as (
-        select deployment_id, case when ${REACHES_GENERATION} then generation end as generation, url, healthy,
-          case when last_request_at > clock() then clock() else last_request_at end as last_request_at, ${NEXT_STATUS} as becomes
-        from accepted where state <> 'removed')`),
-      sql`, `,
-    )},
-    changed as (${applyMoves}), ${sql.join(applyMovesToDeployments, sql`, `)},
-    removed as (delete from deployments d using accepted a where d.id = a.deployment_id and d.listener_id = current_listener() and a.state = 'removed' returning d.*),
-    ${journalSystemEvents(reportEvents, sql`'listener', current_listener()`, sql`order by t.place`, most)}
-    select j.deployment_id, j.revision_id, j.code, case when j.state = 'removed' and j.code is null then null else coalesce(o.generation, j.wanted) end,
-      (select sync_forget(array(select a.deployment_id from accepted a where a.state = 'removed' and a.wanted is null)))
-    from judged j left join outcomes o on o.id = j.deployment_id order by j.place`
+// ---- judged: is a report valid, and which states does it take its revision through?
+
+type JudgedColumns = {
+  tenant_id: SQL
+  organization_id: SQL
+  wanted_generation: SQL
+  deployment_status: SQL
+  known_url: SQL
+  in_flight_revision_id: SQL
+  active_revision_id: SQL
+  number: SQL
+  source: SQL
+  requested_image: SQL
+  /** The states that follow from the report, in their order. */
+  path: SQL
+  /** Null for a valid report; otherwise why it is not. */
+  code: SQL
 }
+const reported = columnOf<ReportedColumns>('g')
+const judged = columnOf<ReportedColumns & JudgedColumns>('a')
+const state = reported('state')
 
-/** Each step of each revision in its order, then what follows from it. */
-const reportEvents = sql`
-  select a.tenant_id, a.organization_id, 'revision.' || lower(step) as type, a.revision_id as subject_id,
-    json_build_object('deployment_id', a.deployment_id, 'message', case when a.state = 'failed' then a.message end,
-      'commit', case when last then a."commit" ->> 'sha' end) as data, row_number() over (order by a.place, nth) as place
-  from accepted a cross join lateral (select step, nth, nth = cardinality(a.path) as last from unnest(a.path) with ordinality p(step, nth)) p
-  union all select tenant_id, organization_id, type, subject_id, data, 1000000 from consequences
-  union all select tenant_id, organization_id, 'deployment.located', deployment_id, json_build_object('url', url), 1000001
-    from accepted where url is not null and url is distinct from known_url and state <> 'removed'
-  union all select tenant_id, organization_id, 'deployment.removed', id, '{}', 1000002 from removed`
+const REMOVED_CODE = sql`case
+        when d.deleting_at is null then 'still_wanted'
+        when ${reported('generation')} < d.generation then 'generation_passed'
+      end`
+const MOVED_CODE = sql`case
+        when r.status in ('CREATING', 'QUEUED') then 'revision_unknown'
+        when s.path is null then 'revision_ended'
+      end`
+
+const REPORT_CODE = sql`case
+      when d.id is null and ${state} = 'removed' then null
+      when d.id is null and i.deployment_id is null then 'deployment_unknown'
+      when d.id is null then 'generation_passed'
+      when ${reported('generation')} > d.generation then 'generation_unknown'
+      when ${state} = 'removed' then ${REMOVED_CODE}
+      when ${reported('revision_id')} is not null and r.id is null then 'revision_unknown'
+      when ${state} = 'interrupted' then case when r.id = d.in_flight_revision_id then 'still_wanted' end
+      when ${state} = any(${textArray(movingStates)}) then ${MOVED_CODE}
+      when ${state} = 'serving' and ${reported('generation')} < d.generation then 'generation_passed'
+    end`
+
+const TRANSITION_ROWS = sql`jsonb_to_recordset(${JSON.stringify(TRANSITIONS)}::jsonb)
+    s(source text, status text, state text, path text[])`
+
+const JUDGED = sql`judged as (
+  select g.*,
+    ${selectColumns<JudgedColumns>({
+      tenant_id: sql`d.tenant_id`,
+      organization_id: sql`d.organization_id`,
+      wanted_generation: sql`d.generation`,
+      deployment_status: sql`d.status`,
+      known_url: sql`d.url`,
+      in_flight_revision_id: sql`d.in_flight_revision_id`,
+      active_revision_id: sql`d.active_revision_id`,
+      number: sql`r.number`,
+      source: sql`r.source`,
+      requested_image: sql`r.source_revision_config ->> 'image_uri'`,
+      path: sql`s.path`,
+      code: REPORT_CODE,
+    })}
+  from reported g
+  left join deployments d on d.id = ${reported('deployment_id')} and d.listener_id = current_listener()
+  left join sync_items i on i.deployment_id = ${reported('deployment_id')} and i.listener_id = current_listener()
+  left join revisions r on r.id = ${reported('revision_id')} and r.deployment_id = d.id
+  left join ${TRANSITION_ROWS} on s.source = r.source and s.status = r.status and s.state = ${state})`
+
+const ACCEPTED = sql`accepted as (
+  select *
+  from judged
+  where code is null)`
+
+// ---- moves and reports: what the valid ones mean
+
+const imageNameOf = (image: SQL): SQL => sql`
+      regexp_replace(regexp_replace(${image}, '(:[^/:@]*)?(@.*)?$', ''), '^(docker[.]io/)?(library/)?', '')`
+
+/** An agent resolves the tag of the image that a user named. Naming another image would allow it to pull that one. */
+const RESOLVED_IMAGE = sql`case
+      when ${judged('source')} <> all(${textArray(IMAGE_SOURCES)})
+        or ${imageNameOf(judged('image_uri'))} = ${imageNameOf(judged('requested_image'))}
+        then ${judged('image_uri')}
+    end`
+
+const MOVES = selectMoves(
+  {
+    id: judged('revision_id'),
+    deployment_id: judged('deployment_id'),
+    number: judged('number'),
+    becomes: sql`a.path[cardinality(a.path)]`,
+    message: sql`case when ${judged('state')} = 'failed' then ${judged('message')} end`,
+    resolved: sql`jsonb_strip_nulls(jsonb_build_object(
+      'repo_commit_sha', ${judged('commit')} ->> 'sha',
+      'image_uri', ${RESOLVED_IMAGE}))`,
+    made_commit: sql`jsonb_build_object('message', null, 'author', null) || ${judged('commit')}`,
+  },
+  sql`accepted a
+  where cardinality(${judged('path')}) > 0`,
+)
+
+/** While a revision is in flight, only its own end reaches the wanted generation. */
+const REACHES_GENERATION = sql`
+      ${judged('state')} in ('deployed', 'failed', 'interrupted')
+        and coalesce(${judged('in_flight_revision_id')} = ${judged('revision_id')}, true)
+      or ${judged('state')} = 'serving'
+        and ${judged('in_flight_revision_id')} is null
+        and ${judged('revision_id')} is not distinct from ${judged('active_revision_id')}`
+
+const IS_USED = sql`${judged('last_request_at')} > clock() - ${UNUSED_AFTER} * interval '1 millisecond'`
+
+const NEXT_STATUS = sql`case
+      when ${judged('state')} = 'database_ready' and ${judged('deployment_status')} = 'AWAITING_DATABASE' then 'READY'
+      when ${judged('deployment_status')} = 'UNUSED' and ${IS_USED} then 'READY'
+    end`
+
+const REPORTS = selectReports(
+  {
+    deployment_id: judged('deployment_id'),
+    generation: sql`case when ${REACHES_GENERATION} then ${judged('generation')} end`,
+    url: judged('url'),
+    healthy: judged('healthy'),
+    last_request_at: sql`case
+      when ${judged('last_request_at')} > clock() then clock()
+      else ${judged('last_request_at')}
+    end`,
+    becomes: NEXT_STATUS,
+  },
+  sql`accepted a
+  where ${judged('state')} <> 'removed'`,
+)
+
+const CHANGED = sql`changed as (${applyMoves})`
+
+const REMOVED = sql`removed as (
+  delete from deployments d
+  using accepted a
+  where d.id = ${judged('deployment_id')} and d.listener_id = current_listener() and ${judged('state')} = 'removed'
+  returning d.*)`
+
+// ---- events, and the answer
+
+/** After those of the revisions, whose place is below. */
+const LAST_PLACES = [sql`1000000`, sql`1000001`, sql`1000002`] as const
+
+/** Every step of every revision in its order, then what follows. */
+const REPORT_EVENTS = selectTenantEvents(
+  {
+    type: sql`'revision.' || lower(p.step)`,
+    subject: judged('revision_id'),
+    data: sql`json_build_object(
+      'deployment_id', ${judged('deployment_id')},
+      'message', case when ${judged('state')} = 'failed' then ${judged('message')} end,
+      'commit', case when p.nth = cardinality(${judged('path')}) then ${judged('commit')} ->> 'sha' end)`,
+    place: sql`row_number() over (order by ${judged('place')}, p.nth)`,
+    from: sql`accepted a
+  cross join lateral unnest(${judged('path')}) with ordinality p(step, nth)`,
+  },
+  {
+    type: sql`type`,
+    subject: sql`subject_id`,
+    data: sql`data`,
+    place: LAST_PLACES[0],
+    from: sql`consequences`,
+  },
+  {
+    type: sql`'deployment.located'`,
+    subject: judged('deployment_id'),
+    data: sql`json_build_object('url', ${judged('url')})`,
+    place: LAST_PLACES[1],
+    from: sql`accepted a
+  where ${judged('url')} is not null
+    and ${judged('url')} is distinct from ${judged('known_url')}
+    and ${judged('state')} <> 'removed'`,
+  },
+  { type: sql`'deployment.removed'`, subject: sql`id`, place: LAST_PLACES[2], from: sql`removed` },
+)
+
+const FORGET_REMOVED = sql`sync_forget(array(
+      select a.deployment_id
+      from accepted a
+      where ${judged('state')} = 'removed' and ${judged('wanted_generation')} is null))`
+
+function applyReports(input: Reports, eventLimit: SQL): SQL<Row> {
+  const ctes = [
+    selectReported(input),
+    JUDGED,
+    ACCEPTED,
+    MOVES,
+    ...promoteWaiting(REPORTS),
+    CHANGED,
+    ...applyMovesToDeployments,
+    REMOVED,
+    journalSystemEvents(REPORT_EVENTS, sql`'listener', current_listener()`, sql`order by t.place`, eventLimit),
+  ]
+  return sql`
+  with ${sql.join(ctes, sql`,\n  `)}
+  select ${judged('deployment_id')}, ${judged('revision_id')}, ${judged('code')},
+    case
+      when ${judged('state')} = 'removed' and ${judged('code')} is null then null
+      else coalesce(o.generation, ${judged('wanted_generation')})
+    end,
+    (select ${FORGET_REMOVED})
+  from judged a
+  left join outcomes o on o.id = ${judged('deployment_id')}
+  order by ${judged('place')}`
+}

@@ -1,4 +1,4 @@
-// Where a report takes a revision: through which states, or nowhere because it is there already. Pure.
+// The states that a report takes a revision through. Pure.
 import { canFollow } from '../deployments/lifecycle.ts'
 import { type RevisionStatus, revisionStatuses, type Source, sources } from '../protocol/parts.schema.ts'
 import type { ReportState } from '../protocol/report.schema.ts'
@@ -16,8 +16,8 @@ const STATUS_ORDER: RevisionStatus[] = ['AWAITING_BUILD', 'BUILDING', 'AWAITING_
 const FAILURE_STATUSES: RevisionStatus[] = ['BUILD_FAILED', 'DEPLOY_FAILED']
 
 /**
- * The states that follow from a report, in their order: none where it says what holds already, null where the revision has ended
- * otherwise. Reports may be lost or left out, so the steps between are taken along.
+ * The states that follow from a report, in their order: none when the revision has that state already, null when it has
+ * ended otherwise. Agents may skip reports, so the states in between are included.
  */
 export function findTransitionPath(source: Source, from: RevisionStatus, state: MovingState): RevisionStatus[] | null {
   if (state === 'failed') {
@@ -25,14 +25,14 @@ export function findTransitionPath(source: Source, from: RevisionStatus, state: 
     return failure ? [failure] : FAILURE_STATUSES.includes(from) ? [] : null
   }
   const to = REPORTED_STATUS[state]
-  // A listener that was silent for too long, heard of again.
+  // The listener was silent for too long and is back.
   if (from === 'UNKNOWN') return to === 'DEPLOYED' ? ['DEPLOYED'] : []
-  const [at, goal] = [STATUS_ORDER.indexOf(from), STATUS_ORDER.indexOf(to)]
-  return at < 0 ? null : STATUS_ORDER.slice(at + 1, goal + 1)
+  const [start, end] = [STATUS_ORDER.indexOf(from), STATUS_ORDER.indexOf(to)]
+  return start < 0 ? null : STATUS_ORDER.slice(start + 1, end + 1)
 }
 
 type Transition = { source: Source; status: RevisionStatus; state: MovingState; path: RevisionStatus[] }
-/** All of them, for the statement that asks. Where a revision without a build stands, the way has no build before it. */
+/** All transitions, for the statement of `report`. A revision without a build starts after the build states. */
 export const TRANSITIONS: Transition[] = sources.flatMap(source =>
   revisionStatuses.flatMap(status =>
     movingStates.flatMap(state => {

@@ -1,4 +1,4 @@
-// How HTTP reaches the protocol between the control plane and agents.
+// Routes of the protocol between the control plane and agents.
 import { HOST_ERRORS } from '../integrations/request.ts'
 import { validateInput } from '../kernel/input.ts'
 import { slice } from '../kernel/routes.ts'
@@ -18,12 +18,12 @@ const archiveLinkInput = { params: ArchiveRef, query: ArchiveSignature }
 
 export const syncRoutes = slice(
   'Sync',
-  'What agents say to the control plane: PROTOCOL.md tells the whole of it. These take the key of a listener.',
+  'The protocol between agents and the control plane, described in PROTOCOL.md. Requires the key of a listener.',
 )
   .post('/v1/sync/poll', {
     id: 'poll',
-    summary: 'Take or renew the lease, and get the work that changed',
-    description: 'With `wait`, the answer comes with the next change, or empty when the time is up.',
+    summary: 'Acquire or renew the lease, and get the work that changed',
+    description: 'With `wait`, the answer comes with the next change, or without changes when the time is over.',
     body: Poll,
     reply: Changes,
     idempotent: true,
@@ -32,8 +32,8 @@ export const syncRoutes = slice(
   })
   .post('/v1/sync/release', {
     id: 'releaseLease',
-    summary: 'Give the lease back',
-    description: 'By an agent that ends: another one then need not wait until the lease runs out.',
+    summary: 'Release the lease',
+    description: 'For an agent that ends, so that the next agent need not wait until the lease expires.',
     body: Release,
     idempotent: true,
     errors: ['listener_not_found', 'fence_stale'],
@@ -41,9 +41,8 @@ export const syncRoutes = slice(
   })
   .post('/v1/sync/report', {
     id: 'report',
-    summary: 'Say what became of deployments',
-    description:
-      'What was accepted once is accepted again and changes nothing, so a request without an answer is repeated.',
+    summary: 'Report the state of deployments',
+    description: 'A repeated report is accepted and changes nothing. Repeat a request that had no answer.',
     body: Reports,
     reply: ReportResults,
     idempotent: true,
@@ -52,7 +51,7 @@ export const syncRoutes = slice(
   })
   .post('/v1/sync/logs', {
     id: 'sendLogs',
-    summary: 'Send lines of a build or a run',
+    summary: 'Send log lines of a build or a run',
     body: LogBatch,
     reply: LogReceipt,
     idempotent: true,
@@ -61,9 +60,12 @@ export const syncRoutes = slice(
   })
   .post('/v1/sync/credentials', {
     id: 'giveCredential',
-    summary: 'What to clone the repository of a revision with, or to pull and push its images',
-    description:
-      'For a repository its git host is asked, by the integration that the deployment was made with. For the registry of this installation nobody is asked: what is given logs in there for an hour, to pull, and to push where the agent builds the image itself.',
+    summary: 'Get a credential to clone the repository of a revision, or to pull and push its images',
+    description: [
+      'The credential for a repository comes from its git host, by the integration of the deployment.',
+      'The credential for the registry of this installation is valid for an hour.',
+      'It allows to pull, and to push if the agent builds the image.',
+    ].join(' '),
     body: CredentialWish,
     reply: GivenCredential,
     asksForeignServers: true,
@@ -78,7 +80,7 @@ export const syncRoutes = slice(
   .get('/v1/sync/archives/{workspace_id}/{upload_id}', {
     id: 'downloadArchive',
     summary: 'Download a source archive',
-    description: 'The address is that of an `archive` of a poll: its signature stands in for a key.',
+    description: 'The URL is that of an `archive` of a poll. Its signature replaces a key.',
     ...archiveLinkInput,
     streamMediaType: 'application/gzip',
     errors: [

@@ -16,7 +16,7 @@ type Revision = { id: string; number: number; status: string; source_revision_co
 const revisionsOf = async (tenant: Tenant, path: string): Promise<Revision[]> =>
   (await tenant.get(`${path}/revisions?limit=100`)).body.resources
 
-it('patches of one deployment take turns: numbers without a gap, one in flight, one waiting, the others skipped', async () => {
+it('concurrent patches number revisions without gaps: one in flight, one waiting, the others skipped', async () => {
   const tenant = await newTenant()
   const path = await createPath(tenant)
   const replies = await times(8, async writer => {

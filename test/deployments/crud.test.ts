@@ -49,7 +49,7 @@ describe('a new deployment', () => {
     internal_source: 'CREATING',
     internal_template: 'AWAITING_DEPLOY',
   }
-  it.each(sources)('of %s is made whole in its mode, with its first revision', async source => {
+  it.each(sources)('of %s is created in its mode, with its first revision', async source => {
     const tenant = await tenantOf(source)
     const sent: Record<string, unknown> = await bodyOf(tenant, source, { secrets: [{ name: 'KEY', value: 'hush' }] })
     const reply = await tenant.post('/v2/deployments', sent)
@@ -106,7 +106,7 @@ describe('a new deployment', () => {
     expect((await tenant.get('/sessions')).body.resources).toEqual([])
   })
 
-  it('names every broken rule at once', async () => {
+  it('lists every broken rule at once', async () => {
     const tenant = await newTenant()
     const reply = await tenant.post('/v2/deployments', {
       ...(await bodyOf(tenant, 'githost')),
@@ -119,12 +119,12 @@ describe('a new deployment', () => {
     )
   })
 
-  it('awaits the database that it asks for', async () => {
+  it('waits for its database if it requests one', async () => {
     const spec = { resource_spec: { db_cpu: 1 } }
     expect((await createContainer(await newTenant(), { source_config: spec })).status).toBe('AWAITING_DATABASE')
   })
 
-  it('is made through an integration of its own workspace that its host answers for, and no other', async () => {
+  it('can use only an active integration of its own workspace', async () => {
     const [tenant, other] = await Promise.all([newTenant(), newTenant()])
     const made = async (integration_id: string) => {
       const source_config = { ...(await makeRepositoryConfig(tenant)), integration_id }
@@ -137,7 +137,7 @@ describe('a new deployment', () => {
     expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
   })
 
-  it('looks no ref up through an integration that is no more, and changes in other ways', async () => {
+  it('cannot resolve a ref through a deleted integration, but accepts other changes', async () => {
     const tenant = await newTenant()
     const integration_id = await newIntegration(tenant)
     const source_config = { ...(await makeRepositoryConfig(tenant)), integration_id }
@@ -157,7 +157,7 @@ describe('a new deployment', () => {
     expect((await tenant.patch(path, { source_config: { install_command: 'make' } })).status).toBe(200)
   })
 
-  it('takes the members of a listed repository as they are', async () => {
+  it('accepts the members of a listed repository unchanged', async () => {
     const tenant = await newTenant()
     const { integration_id, repo_url } = await makeRepositoryConfig(tenant)
     const listed = {
@@ -174,7 +174,7 @@ describe('a new deployment', () => {
     expect(reply.body.source_revision_config.repo_ref).toBe('trunk')
   })
 
-  it('is made once under an idempotency key, also when asked all at once', async () => {
+  it('is created once under an idempotency key, even with concurrent requests', async () => {
     const tenant = await newTenant()
     const sent = body('internal_container', { secrets: [{ name: 'KEY', value: 'hush' }] })
     const headers = { 'Idempotency-Key': 'make' }
@@ -202,7 +202,7 @@ const is =
     wanted.includes(value)
 
 describe('a name', () => {
-  it('is taken while its deployment lives, and free in another workspace and after', async () => {
+  it('is unique among the deployments of a workspace, and free again after a deletion', async () => {
     const tenant = await newTenant()
     const first = await createContainer(tenant, { name: 'shop' })
     const taken = await tenant.post('/v2/deployments', body('internal_container', { name: 'shop' }))
@@ -216,18 +216,19 @@ describe('a name', () => {
     expect((await tenant.get('/sessions')).body.resources).toMatchObject([{ deployment_id: second.id }])
   })
 
-  it('may be a tracing project’s, and then nothing is made', async () => {
+  it('that a tracing project has is refused, and nothing is created', async () => {
     const tenant = await newTenant()
     await runAsSystem(
       getApp().database,
-      sql`insert into projects (organization_id, tenant_id, name) values (${tenant.organization_id}::uuid, ${tenant.tenant_id}::uuid, 'shop')`,
+      sql`insert into projects (organization_id, tenant_id, name)
+        values (${tenant.organization_id}::uuid, ${tenant.tenant_id}::uuid, 'shop')`,
     )
     const taken = await tenant.post('/v2/deployments', body('internal_container', { name: 'shop' }))
     expect(outcome(taken)).toEqual([409, 'project_name_taken'])
     expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
   })
 
-  it('goes to one of those who ask for it at once', async () => {
+  it('goes to one of several concurrent requests', async () => {
     const tenant = await newTenant()
     const replies = await Promise.all(
       Array.from({ length: 10 }, () => tenant.post('/v2/deployments', body('internal_container', { name: 'shop' }))),
@@ -237,7 +238,7 @@ describe('a name', () => {
 })
 
 describe('deleting', () => {
-  it('one makes it read AWAITING_DELETE, once', async () => {
+  it('one deployment sets AWAITING_DELETE, once', async () => {
     const tenant = await newTenant()
     const { id } = await createContainer(tenant)
     const path = `/v2/deployments/${id}`
@@ -250,7 +251,7 @@ describe('deleting', () => {
     ])
   })
 
-  it('many tells what became of each', async () => {
+  it('several deployments answers with the result of each', async () => {
     const [tenant, stranger] = [await newTenant(), await newTenant()]
     const ids = await Promise.all(Array.from({ length: 3 }, async () => (await createContainer(tenant)).id as string))
     const theirs = (await createContainer(stranger)).id
@@ -268,7 +269,7 @@ describe('deleting', () => {
 })
 
 describe('conditions', () => {
-  it('answer 304 to what is known, and 412 to what has moved', async () => {
+  it('answer 304 to a current ETag, and 412 to an outdated one', async () => {
     const tenant = await newTenant()
     const path = `/v2/deployments/${(await createContainer(tenant)).id}`
     const old = (await tenant.get(path)).headers.get('ETag')!
@@ -285,7 +286,7 @@ describe('conditions', () => {
     expect((await tenant.delete(path, undefined, { 'If-Match': now })).status).toBe(204)
   })
 
-  it('are demanded where the workspace demands them', async () => {
+  it('are required if the workspace requires them', async () => {
     const tenant = await newTenant()
     const path = `/v2/deployments/${(await createContainer(tenant)).id}`
     await tenant.owner.patch(`/workspaces/${tenant.tenant_id}`, { require_if_match: true })
@@ -307,7 +308,8 @@ describe('the image’s version', () => {
     const tenant = await newTenant()
     const whole = await createContainer(tenant, { source_revision_config: { image_uri } })
     expect(whole.image_version).toBe(version)
-    const path = `/v2/deployments/${(await createContainer(tenant, { source_revision_config: { image_uri: 'app:old' } })).id}`
+    const { id } = await createContainer(tenant, { source_revision_config: { image_uri: 'app:old' } })
+    const path = `/v2/deployments/${id}`
     const patched = await tenant.patch(path, { source_revision_config: { image_uri } })
     expect(patched.body.image_version).toBe(version)
     const kept = await tenant.patch(path, { source_config: { build_command: 'make' } })

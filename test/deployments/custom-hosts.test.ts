@@ -42,7 +42,11 @@ const hostsOf = async (tenant: Tenant) => (await tenant.get('/v2/custom-hosts'))
 const explainCodes = async (tenant: Tenant, id: string) =>
   (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources.map(({ code }: { code: string }) => code)
 const eventsOf = async (tenant: Tenant, host: string) => {
-  const query = sql`select type from events where tenant_id = ${tenant.tenant_id}::uuid and data ->> 'host' = ${host} order by seq`
+  const query = sql`
+    select type
+    from events
+    where tenant_id = ${tenant.tenant_id}::uuid and data ->> 'host' = ${host}
+    order by seq`
   const [rows] = (await runAsSystem(app.database, query)) as [[string][]]
   return rows.map(([type]) => type)
 }
@@ -63,7 +67,7 @@ async function sharedAgent(tenant: Tenant) {
 }
 
 describe('a host belongs to one workspace', () => {
-  it('and is refused to every other, however it is spelt, created, patched or planned', async () => {
+  it('and is refused to every other workspace, in any spelling, on create, patch and plan', async () => {
     const [own, other] = await Promise.all([tenantHere(), tenantHere()])
     const host = newHost()
     expect(outcome(await create(own, `https://${host}/shop`))).toBe(201)
@@ -77,7 +81,7 @@ describe('a host belongs to one workspace', () => {
     expect(await hostsOf(other)).toMatchObject([{ host: `sub.${host}` }])
   })
 
-  it('its deployments share the host, each with a path of its own', async () => {
+  it('whose deployments can share it, each with its own path', async () => {
     const tenant = await tenantHere()
     const host = newHost()
     const { id } = (await create(tenant, `https://${host}/one`)).body
@@ -90,7 +94,7 @@ describe('a host belongs to one workspace', () => {
     expect(await hostsOf(tenant)).toHaveLength(1)
   })
 
-  it('of many workspaces that ask at once, one gets it', async () => {
+  it('even if many workspaces claim it at once', async () => {
     const tenants = await Promise.all(Array.from({ length: 6 }, tenantHere))
     const host = newHost()
     const outcomes = await Promise.all(tenants.map(async tenant => outcome(await create(tenant, host))))
@@ -133,7 +137,7 @@ describe('a host belongs to one workspace', () => {
 })
 
 describe('verification', () => {
-  it('names the record while it is missing, and takes no other workspace’s', async () => {
+  it('answers with the missing record, and does not accept the record of another workspace', async () => {
     const [tenant, other] = await Promise.all([tenantHere(), tenantHere()])
     const host = newHost()
     const { id } = (await create(tenant, host)).body
@@ -163,7 +167,7 @@ describe('verification', () => {
     expect(await eventsOf(tenant, host)).toEqual(['custom_host.verified'])
   })
 
-  it('moves an unproven host to whoever proves it, and both journals tell', async () => {
+  it('moves an unverified host to the workspace that proves it, with an event in both journals', async () => {
     const [squatter, owner] = await Promise.all([tenantHere(), tenantHere()])
     const host = newHost()
     const { id } = (await create(squatter, host)).body
@@ -183,7 +187,7 @@ describe('verification', () => {
     expect(await hostsOf(owner)).toHaveLength(1)
   })
 
-  it('leaves a proven host to its owner for as long as the owner’s record stands', async () => {
+  it('leaves a verified host to its owner while the owner’s record exists', async () => {
     const [first, second] = await Promise.all([tenantHere(), tenantHere()])
     const host = newHost()
     await create(first, host)
@@ -198,7 +202,7 @@ describe('verification', () => {
     expect(await hostsOf(first)).toEqual([])
   })
 
-  it('of two that prove it at once, one owns it', async () => {
+  it('succeeds for one of two concurrent workspaces', async () => {
     const tenants = await Promise.all([tenantHere(), tenantHere()])
     const host = newHost()
     await Promise.all(tenants.map(tenant => create(tenant, host)))
@@ -209,7 +213,7 @@ describe('verification', () => {
     expect(owned.flat()).toHaveLength(1)
   })
 
-  it('and changes of the same hosts, side by side, wait for each other and never in a circle', async () => {
+  it('does not deadlock with concurrent changes of the same hosts', async () => {
     const tenants = await Promise.all([tenantHere(), tenantHere()])
     const hosts = [newHost(), newHost()] as const
     for (const host of hosts) await setProofRecords(host, ...tenants)
@@ -239,7 +243,7 @@ describe('verification', () => {
 })
 
 describe('an agent', () => {
-  it('that serves several workspaces is told of a host only once it is proved', async () => {
+  it('that serves several workspaces gets a host only after it is verified', async () => {
     const [own, other] = await Promise.all([tenantHere(), tenantHere()])
     const told = await sharedAgent(own)
     const host = newHost()
@@ -257,7 +261,7 @@ describe('an agent', () => {
     expect([after.get(shop.id), after.get(squatting.id)]).toEqual([null, `https://${host}/pay`])
   })
 
-  it('of one workspace is told at once', async () => {
+  it('of one workspace gets a host at once', async () => {
     const tenant = await tenantHere()
     const { listener, key } = await newListener(tenant)
     const host = newHost()
@@ -273,7 +277,7 @@ describe('an agent', () => {
     expect(await agent.work()).toMatchObject([{ deployment_id: id, custom_url: null }])
   })
 
-  it('a plan warns of what has to be proved first', async () => {
+  it('does not serve an unverified host, which a plan warns of', async () => {
     const tenant = await tenantHere()
     const { id } = (await create(tenant)).body
     const host = newHost()

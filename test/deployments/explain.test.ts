@@ -23,7 +23,7 @@ const facts = { status: 'READY', hold: null, latest_revision_id: 'r', in_flight_
 const codesOf = (over: Partial<Parameters<typeof listObstacles>[0]>, status: RevisionStatus = 'DEPLOYED') =>
   listObstacles({ ...facts, ...over }, [{ id: 'r', number: 1, status, status_message: null }]).map(one => one.code)
 
-describe('what stands in the way', () => {
+describe('the obstacles of a deployment', () => {
   const table: Record<RevisionStatus, string[]> = {
     CREATING: ['awaiting_artifact'],
     QUEUED: ['waiting_behind'],
@@ -39,11 +39,11 @@ describe('what stands in the way', () => {
     INTERRUPTED: ['revision_interrupted'],
     UNKNOWN: ['revision_unknown'],
   }
-  it.each(revisionStatuses)('while the newest revision is %s', status => {
+  it.each(revisionStatuses)('include the latest revision while it is %s', status => {
     expect(codesOf({}, status)).toEqual(table[status])
   })
 
-  it('comes in the order in which it has to go', () => {
+  it('are listed in the order in which to resolve them', () => {
     expect(codesOf({ status: 'AWAITING_DATABASE', hold }, 'BUILD_FAILED')).toEqual([
       'awaiting_database',
       'revision_failed',
@@ -59,13 +59,13 @@ describe('what stands in the way', () => {
   })
 })
 
-describe('GET explain', () => {
+describe('explain', () => {
   const explain = async (tenant: Tenant, id: string) =>
     (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources
   const codes = async (tenant: Tenant, id: string) =>
     (await explain(tenant, id)).map(({ code }: { code: string }) => code)
 
-  it('follows a deployment on its way', async () => {
+  it('follows a deployment through its rollout', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
     expect(await codes(tenant, id)).toEqual(['in_progress'])
@@ -85,7 +85,7 @@ describe('GET explain', () => {
     expect(await codes(tenant, id)).toEqual(['deleting'])
   })
 
-  it('tells of an integration that its repository is reached by no more', async () => {
+  it('reports an integration that cannot reach the repository any more', async () => {
     const tenant = await newTenant()
     const integration_id = await newIntegration(tenant)
     const source_config = { ...(await makeRepositoryConfig(tenant)), integration_id }
@@ -100,7 +100,7 @@ describe('GET explain', () => {
     expect(await codes(tenant, id)).toEqual(['integration_gone'])
   })
 
-  it('says why a revision failed', async () => {
+  it('gives the reason that a revision failed', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
     const ids = { deployment_id: id, revision_id: latest_revision_id }
@@ -108,7 +108,7 @@ describe('GET explain', () => {
     expect((await explain(tenant, id))[0].detail).toContain('image not found')
   })
 
-  it('names the artifact, the database and the idleness', async () => {
+  it('reports a missing artifact, a pending database and a deployment that is unused', async () => {
     const tenant = await newTenant()
     const waiting = await newDeployment(tenant, minimalBody)
     expect(await codes(tenant, waiting.id)).toEqual(['awaiting_artifact'])

@@ -1,4 +1,4 @@
-// Values that a schema lets through and a database may choke on, deep within a specification: kept, or refused with a reason.
+// Values deep in a specification that pass the schema but can break a database: stored, or refused with a reason.
 import { expect, it } from 'vitest'
 import { newTenant } from '../support/app.ts'
 

@@ -28,11 +28,11 @@ const LEGAL_UNBUILT = LEGAL_BUILT.filter(step => !step.includes('BUILD')).concat
 
 describe.each(sources)('a revision from %s', source => {
   const legal = builtSources.includes(source) ? LEGAL_BUILT : LEGAL_UNBUILT
-  it.each(revisionStatuses)('moves on from %s as it may, and no other way', from => {
+  it.each(revisionStatuses)('moves from %s only to the allowed states', from => {
     for (const to of revisionStatuses) expect(canFollow(source, from, to), to).toBe(legal.includes(`${from}>${to}`))
   })
 
-  it('reaches an end from everywhere, and never comes back', () => {
+  it('can end from every state, and then stays ended', () => {
     const walk = fc.array(fc.nat(), { minLength: 20, maxLength: 20 })
     fc.assert(
       fc.property(walk, choices => {
@@ -47,12 +47,12 @@ describe.each(sources)('a revision from %s', source => {
     )
   })
 
-  it('takes a first step that is legal', () => {
+  it('starts in an allowed state', () => {
     expect(canFollow(source, 'QUEUED', startState(source))).toBe(true)
   })
 })
 
-it('every state is waiting, in flight, at its end, or unknown', () => {
+it('every state is waiting, in flight, ended or unknown', () => {
   expect([...waitingStates, ...inFlightStates, ...terminalStates, 'UNKNOWN'].sort()).toEqual(
     [...revisionStatuses].sort(),
   )
@@ -70,11 +70,11 @@ describe('deadlines', () => {
     expect(sources.some(source => canFollow(source, state, becomes))).toBe(true)
   })
 
-  it('hold for everything in flight, and for nothing at its end', () => {
+  it('exist for every state in flight, and for no state that has ended', () => {
     expect(Object.keys(DEADLINES).sort()).toEqual(['CREATING', ...inFlightStates].sort())
   })
 
-  it('what a listener was deploying may be lost, and a deployment idles for 28 days before it is unused', () => {
+  it('a deploy can be lost with its listener, and a deployment is unused after 28 idle days', () => {
     expect(canFollow('githost', 'DEPLOYING', LISTENER_LOST.becomes)).toBe(true)
     expect(LISTENER_SILENT_AFTER).toBeLessThan(DEADLINES.DEPLOYING!.after)
     expect(UNUSED_AFTER).toBe(28 * 24 * 3_600_000)

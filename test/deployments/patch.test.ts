@@ -80,7 +80,7 @@ describe('a patch', () => {
     ['what is immutable, as it is', { source_config: { repo_url: 'https://git.example.com/acme/app' } }, []],
   ]
 
-  it.each(table)('of %s is planned and applied alike', async (_, patch, reasons) => {
+  it.each(table)('of %s does what its plan says', async (_, patch, reasons) => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
@@ -109,7 +109,7 @@ describe('a patch', () => {
     expect(planned.changes).toMatchObject([{ path: `source_config.${member}`, effect: 'immutable' }])
   })
 
-  it('merges configurations, replaces the specification whole, and empties what the query names', async () => {
+  it('merges the configuration, replaces the resource specification, and clears the members of the query', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
@@ -130,7 +130,7 @@ describe('a patch', () => {
     }
   })
 
-  it('does not empty what the source needs', async () => {
+  it('does not clear members that the source requires', async () => {
     const tenant = await newTenant({ app: selfHosted })
     const { id } = await createFromRepository(tenant, external)
     const refused = await tenant.patch(`/v2/deployments/${id}?clear=resource_spec`, {})
@@ -142,7 +142,7 @@ describe('a patch', () => {
       )
   })
 
-  it('lets one revision fly and the newest wait, and skips the others', async () => {
+  it('keeps one revision in flight and the newest waiting, and skips the others', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     for (const repo_ref of ['a', 'b', 'c'])
@@ -156,7 +156,7 @@ describe('a patch', () => {
     ])
   })
 
-  it('that brings what a deployment is made from supersedes the revision that waited for it', async () => {
+  it('that brings the artifact supersedes the revision that waited for it', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant, {
       source: 'internal_container',
@@ -173,7 +173,7 @@ describe('a patch', () => {
     expect(revisions.map(one => one.status)).toEqual(['AWAITING_DEPLOY', 'SKIPPED', 'SKIPPED'])
   })
 
-  it('is held to the rules of its source', async () => {
+  it('must follow the rules of the source', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
@@ -190,7 +190,7 @@ describe('a patch', () => {
     )
   })
 
-  it('is refused when planned as when applied', async () => {
+  it('is refused in a dry run for the same reasons as when applied', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
@@ -210,7 +210,7 @@ describe('a patch', () => {
     await refused({ secrets: [] }, {}, 'deployment_deleting')
   })
 
-  it('keeps the commit that was found until the ref is said anew, and the plan shows that it goes', async () => {
+  it('keeps the resolved commit until the ref is sent again, and the plan shows that it is dropped', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
@@ -232,7 +232,7 @@ describe('a patch', () => {
     expect((await tenant.patch(path, again)).body.source_revision_config.repo_commit_sha).toBeNull()
   })
 
-  it('that says a commit again keeps it, and makes no revision', async () => {
+  it('that sends the same commit creates no revision', async () => {
     const tenant = await newTenant()
     const ref = { source_revision_config: { repo_ref: SHA, platform_config_path: 'platform.json' } }
     const { id, latest_revision_id } = await createFromRepository(tenant, ref)
@@ -242,7 +242,7 @@ describe('a patch', () => {
     expect(body).toMatchObject({ latest_revision_id, source_revision_config: { repo_commit_sha: SHA } })
   })
 
-  it('makes no secret of a name that a reference has, nor the reverse', async () => {
+  it('refuses a name that is both a secret and a reference', async () => {
     const tenant = await newTenant({ app: selfHosted })
     const reference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
     const secret = (name: string) => ({ name, value: 'hush' })
@@ -270,7 +270,7 @@ describe('a patch', () => {
     expect((await tenant.patch(path, { secrets: [secret('KEPT')] })).status).toBe(200)
   })
 
-  it('applies the plan that it names or none', async () => {
+  it('with a plan digest applies that plan or nothing', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
@@ -283,7 +283,7 @@ describe('a patch', () => {
     expect((await tenant.patch(path, patch, { 'Plan-Digest': 'made up' })).body.code).toBe('plan_stale')
   })
 
-  it('numbers revisions densely, whoever patches at once', async () => {
+  it('numbers revisions without gaps when several are applied at once', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     const writer = async (n: number) => {

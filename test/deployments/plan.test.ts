@@ -1,4 +1,4 @@
-// What makes a revision and what does not, member by member; and a client that reads a deployment, changes one, and sends all back.
+// Which members create a revision, and clients that read a deployment, change one member and send everything back.
 import { describe, expect, it } from 'vitest'
 import { planPatchChanges } from '../../src/deployments/plan.ts'
 import { DeploymentPatch } from '../../src/deployments/schema.ts'
@@ -39,7 +39,7 @@ const MEMBERS: [path: string, stored: unknown, other: unknown, effect: string, a
 ]
 
 describe('a member of a patch', () => {
-  it('has a row here, whichever it is', () => {
+  it('is covered by this table', () => {
     const { source_config, source_revision_config, ...whole } = DeploymentPatch.shape
     const inner = (name: string, member: { unwrap(): { unwrap(): { shape: object } } }) =>
       Object.keys(member.unwrap().unwrap().shape).map(one => `${name}.${one}`)
@@ -51,7 +51,7 @@ describe('a member of a patch', () => {
     expect([...new Set(MEMBERS.map(([path]) => path))].sort()).toEqual(all.sort())
   })
 
-  it.each(MEMBERS)('%s, stored as %j, said as %j, is a change %s', (path, stored, other, effect, again) => {
+  it.each(MEMBERS)('%s, stored as %j, sent as %j, is a change %s', (path, stored, other, effect, again) => {
     const [outer, inner] = path.split('.') as [string, string?]
     const put = (value: unknown) => ({ [outer]: inner ? { [inner]: value } : value })
     const nothing = { version: 1, source_config: {}, source_revision_config: {}, secret_references: null, secrets: [] }
@@ -76,8 +76,8 @@ const external = {
   secret_references: [reference('REFERRED')],
 }
 
-describe('a whole deployment, read and sent back', () => {
-  it('loses nothing, and makes the one revision that a branch makes', async () => {
+describe('a complete deployment that is read and sent back', () => {
+  it('loses nothing, and creates only the revision of its branch', async () => {
     const tenant = await newTenant()
     const before = (await tenant.post('/v2/deployments', await makeRepositoryBody(tenant))).body
     const { body } = await tenant.patch(`/v2/deployments/${before.id}`, before)
@@ -88,7 +88,7 @@ describe('a whole deployment, read and sent back', () => {
     ])
   })
 
-  it('can be sent back after a revision from another source', async () => {
+  it('is accepted after a revision from another source', async () => {
     const tenant = await newTenant()
     const { id } = (await tenant.post('/v2/deployments', await makeRepositoryBody(tenant))).body
     const path = `/v2/deployments/${id}`
@@ -119,7 +119,7 @@ describe('a whole deployment, read and sent back', () => {
   })
 })
 
-it('a revision is from another source only where that has what it needs, and in its mode', async () => {
+it('a revision can use another source only if that has its required members and fits the mode', async () => {
   const tenant = await newTenant()
   const { id } = (await tenant.post('/v2/deployments', makeImageBody(minimalBody))).body
   const githost = await tenant.patch(`/v2/deployments/${id}`, { revision_source: 'githost' })

@@ -61,7 +61,8 @@ describe('archives', () => {
     await runAsSystem(
       getApp().database,
       sql`insert into uploads (organization_id, tenant_id, deployment_id, object_path, expires_at)
-        select organization_id, tenant_id, deployment_id, object_path || n, expires_at from uploads, generate_series(1, 99) n
+        select organization_id, tenant_id, deployment_id, object_path || n, expires_at
+        from uploads, generate_series(1, 99) n
         where tenant_id = ${tenant.tenant_id}::uuid`,
     )
     expect(outcome(first)).toEqual([200, undefined])
@@ -72,7 +73,7 @@ describe('archives', () => {
 })
 
 describe('the journal', () => {
-  it('takes so many events of a workspace in a day, says when there is room again, and keeps what is there readable', async () => {
+  it('limits the events of a workspace per day, says when to retry, and keeps existing events readable', async () => {
     const app = startApp({ overrides: { eventsPerDay: 5 } })
     const [tenant, other] = [await newTenant({ app }), await newTenant({ app })]
     const asked = []

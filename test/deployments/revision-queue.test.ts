@@ -56,8 +56,8 @@ const codeOf = (promise: Promise<unknown>) =>
     error => error.code,
   )
 
-describe.each(revisionStatuses)('a revision that is %s', from => {
-  it.each(revisionStatuses)('becomes %s if it may', async to => {
+describe.each(revisionStatuses)('a revision in state %s', from => {
+  it.each(revisionStatuses)('becomes %s only if the lifecycle allows it', async to => {
     const tenant = await newTenant()
     const ids = await REACH_STATUS[from](tenant)
     const { source } = (await tenant.get(`/v2/deployments/${ids.deployment_id}`)).body
@@ -70,7 +70,7 @@ describe.each(revisionStatuses)('a revision that is %s', from => {
     await expectCompleteJournal(tenant, ids.deployment_id)
   })
 
-  it('is interrupted if it may be', async () => {
+  it('can be interrupted only before it has ended', async () => {
     const tenant = await newTenant()
     const ids = await REACH_STATUS[from](tenant)
     const path = `/v2/deployments/${ids.deployment_id}/revisions/${ids.revision_id}`
@@ -114,7 +114,7 @@ describe('the queue', () => {
     },
   )
 
-  it('lets one that waits be interrupted, and the one in flight go on', async () => {
+  it('interrupts a waiting revision without touching the one in flight', async () => {
     const tenant = await newTenant()
     const ids = await createRevision(tenant)
     const { id } = (await tenant.post(`/v2/deployments/${ids.deployment_id}/revisions`)).body
@@ -127,7 +127,7 @@ describe('the queue', () => {
     })
   })
 
-  it('keeps what serves when a newer one fails, and when an older one is heard of late', async () => {
+  it('keeps the serving revision when a newer one fails or an older one is reported late', async () => {
     const tenant = await newTenant()
     const ids = await createRevision(tenant)
     const path = `/v2/deployments/${ids.deployment_id}`
@@ -145,7 +145,7 @@ describe('the queue', () => {
     expect(await serving()).toBe(id)
   })
 
-  it('moves the ETag when another revision serves', async () => {
+  it('changes the ETag when another revision serves', async () => {
     const tenant = await newTenant()
     const ids = await createRevision(tenant)
     const etag = async () => (await tenant.get(`/v2/deployments/${ids.deployment_id}`)).headers.get('ETag')
@@ -156,7 +156,7 @@ describe('the queue', () => {
     expect(await etag()).not.toBe(before)
   })
 
-  it('finds neither another deployment’s revision nor another tenant’s', async () => {
+  it('does not find a revision of another deployment or another workspace', async () => {
     const [tenant, other] = await Promise.all([newTenant(), newTenant()])
     const [ids, second, theirs] = [
       await createRevision(tenant),
@@ -169,7 +169,7 @@ describe('the queue', () => {
     expect(await statusOf(other, theirs)).toBe('AWAITING_BUILD')
   })
 
-  it('journals whose turn it is, who is skipped, who serves and who wakes, each in the write that does it', async () => {
+  it('journals each start, skip, activation and wake-up in the write that causes it', async () => {
     const tenant = await newTenant()
     const { deployment_id, revision_id } = await createRevision(tenant)
     const path = `/v2/deployments/${deployment_id}`
@@ -197,18 +197,21 @@ describe('the queue', () => {
     ])
     expect(await readRevisionHistory(newest)).toEqual(['QUEUED', 'AWAITING_BUILD'])
     await advanceRevisionTo(tenant, deployment_id, newest)
-    const activated = sql`select data ->> 'revision_id' from events where subject_id = ${deployment_id}::uuid and type = 'deployment.activated'`
+    const activated = sql`
+      select data ->> 'revision_id'
+      from events
+      where subject_id = ${deployment_id}::uuid and type = 'deployment.activated'`
     expect(await runAsSystem(getApp().database, activated)).toEqual([[[newest]]])
   })
 
-  it('says why in every failure, also where no reason was reported', async () => {
+  it('gives every failure a reason, even if none was reported', async () => {
     const tenant = await newTenant()
     const ids = await createRevision(tenant)
     await setRevisionStatus(tenant, ids, 'BUILD_FAILED')
     expect((await listRevisions(tenant, ids.deployment_id))[0]!.status_message).toMatch(/\S/)
   })
 
-  it('journals the interruption as a change of the revision', async () => {
+  it('journals an interruption as an event of the revision', async () => {
     const tenant = await newTenant()
     const ids = await createRevision(tenant)
     const { headers } = await tenant.post(
@@ -219,7 +222,7 @@ describe('the queue', () => {
     ])
   })
 
-  it('flies one at a time and numbers densely, whatever eight do to it at once', async () => {
+  it('keeps one revision in flight and numbers without gaps under eight concurrent writers', async () => {
     const tenant = await newTenant()
     const { deployment_id, revision_id } = await createRevision(tenant)
     const path = `/v2/deployments/${deployment_id}`

@@ -31,7 +31,7 @@ async function twoRevisions(tenant: Tenant) {
 }
 
 describe('a revision on request', () => {
-  it('is made of what is wanted now, each time', async () => {
+  it('is created from the current configuration each time', async () => {
     const tenant = await newTenant()
     const { id, source_revision_config } = await newDeployment(tenant)
     const reply = await tenant.post(`/v2/deployments/${id}/revisions`)
@@ -47,7 +47,7 @@ describe('a revision on request', () => {
     ])
   })
 
-  it('is made once under an idempotency key', async () => {
+  it('is created once under an idempotency key', async () => {
     const tenant = await newTenant()
     const { id } = await newDeployment(tenant)
     const once = () => tenant.post(`/v2/deployments/${id}/revisions`, undefined, { 'Idempotency-Key': 'once' })
@@ -55,7 +55,7 @@ describe('a revision on request', () => {
     expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
-  it('waits for what it is made from, if that is not there yet', async () => {
+  it('waits for its artifact if that is missing', async () => {
     const tenant = await newTenant()
     const { id } = await newDeployment(tenant, minimalBody)
     expect((await tenant.post(`/v2/deployments/${id}/revisions`)).body.status).toBe('CREATING')
@@ -67,7 +67,7 @@ describe('a revision on request', () => {
     expect((await listRevisions(tenant, id))[0]!.status).toBe('AWAITING_DEPLOY')
   })
 
-  it('is not made of a deployment that goes, nor of none', async () => {
+  it('is not created for a deployment that is deleted or unknown', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
     await tenant.delete(`/v2/deployments/${id}`)
@@ -88,7 +88,7 @@ describe.each(['redeploy', 'rollback'] as const)('a %s', way => {
       ? tenant.post(`${path}/revisions/${revision_id}/redeploy${query}`, undefined, headers)
       : tenant.post(`${path}/rollback${query}`, { revision_id }, headers)
 
-  it('shows the difference, and makes a new revision of the old one’s commit, configuration, resources and secrets', async () => {
+  it('plans the difference, and restores commit, configuration, resources and secrets as a new revision', async () => {
     const tenant = await newTenant()
     const { path, id, first, before } = await twoRevisions(tenant)
     const plan = (await call(tenant, path, first, '?dry_run=true')).body
@@ -114,7 +114,7 @@ describe.each(['redeploy', 'rollback'] as const)('a %s', way => {
     expect(again.changes).toEqual([])
   })
 
-  it('applies the plan that it names or none, on the version that it names or none', async () => {
+  it('applies only the plan and the version that the request names', async () => {
     const tenant = await newTenant()
     const { path, first, second } = await twoRevisions(tenant)
     const { plan_digest } = (await call(tenant, path, first, '?dry_run=true')).body
@@ -124,7 +124,7 @@ describe.each(['redeploy', 'rollback'] as const)('a %s', way => {
     expect((await call(tenant, path, first, '', { 'If-Match': '"1"' })).status).toBe(412)
   })
 
-  it('finds only a revision of this deployment', async () => {
+  it('accepts only a revision of this deployment', async () => {
     const tenant = await newTenant()
     const { path } = await twoRevisions(tenant)
     const { latest_revision_id } = await newDeployment(tenant)
@@ -132,7 +132,7 @@ describe.each(['redeploy', 'rollback'] as const)('a %s', way => {
       expect((await call(tenant, path, latest_revision_id, query)).body.code).toBe('revision_not_found')
   })
 
-  it('does not bring back a tag while pushes deploy', async () => {
+  it('does not restore a tag while pushes deploy', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant, {
       source_config: await makeRepositoryConfig(tenant),
@@ -144,7 +144,7 @@ describe.each(['redeploy', 'rollback'] as const)('a %s', way => {
   })
 })
 
-it('a redeploy does not bring back an address that was cleared since', async () => {
+it('a redeploy does not restore a custom URL that was cleared since', async () => {
   const tenant = await newTenant({ app: startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } }) })
   const { id, latest_revision_id } = await newDeployment(tenant, {
     source: 'external_container',
@@ -191,7 +191,7 @@ describe('the hold of a rollback', () => {
   })
 })
 
-it('a ref that is said after a redeploy is looked up anew', async () => {
+it('a ref that is sent after a redeploy resolves again', async () => {
   const tenant = await newTenant()
   const { path, first } = await twoRevisions(tenant)
   await tenant.post(`${path}/revisions/${first}/redeploy`)
@@ -199,7 +199,7 @@ it('a ref that is said after a redeploy is looked up anew', async () => {
   expect(body.source_revision_config).toMatchObject({ repo_ref: 'main', repo_commit_sha: null })
 })
 
-it('revisions are listed by whether anything is left to do for them', async () => {
+it('revisions can be filtered by whether they have ended', async () => {
   const tenant = await newTenant()
   const { id, path } = await twoRevisions(tenant)
   await tenant.post(`${path}/revisions`)
@@ -213,7 +213,7 @@ it('revisions are listed by whether anything is left to do for them', async () =
 })
 
 describe('waiting for a revision', () => {
-  it('answers at the timeout with what is, and at once with what has ended', async () => {
+  it('answers at the timeout with the current state, and at once if the revision has ended', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
     const path = `/v2/deployments/${id}/revisions/${latest_revision_id}`
@@ -225,7 +225,7 @@ describe('waiting for a revision', () => {
     expect((await tenant.get(`${path}/wait?until=active`)).body.status).toBe('INTERRUPTED')
   })
 
-  it('until it serves', async () => {
+  it('can end when the revision serves', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
     const waiting = tenant.get(`/v2/deployments/${id}/revisions/${latest_revision_id}/wait?until=active&timeout=20`)

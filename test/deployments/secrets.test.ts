@@ -50,7 +50,7 @@ async function versionsOf(id: string) {
 }
 
 describe('secrets', () => {
-  it('are masked in every answer but the revealed one, which the journal tells of', async () => {
+  it('are masked in every answer except a revealing one, which is journaled', async () => {
     const tenant = await newTenant()
     const secrets = toSecretList({ TOKEN: 'hush-ü-𝄞', EMPTY: '', LONG: 'x'.repeat(20_000) })
     const { body } = await createWithSecrets(
@@ -91,7 +91,7 @@ describe('secrets', () => {
     expect(await readEvents(reply.headers.get('X-Request-Id')!)).toEqual([])
   })
 
-  it('are shown to a key with the two permissions, and to no other tenant', async () => {
+  it('are revealed only to a key with both permissions, in its own workspace', async () => {
     const [tenant, stranger] = [await newTenant(), await newTenant()]
     const { body } = await createWithSecrets(tenant, { TOKEN: 'hush' })
     const reader = await keyWith(tenant, 'deployments:read', 'secrets:read')
@@ -100,7 +100,7 @@ describe('secrets', () => {
     expect([reply.status, reply.body.code]).toEqual([404, 'deployment_not_found'])
   })
 
-  it('stay as they are under the mask, and get a new version when replaced', async () => {
+  it('keep their value when the mask is sent, and get a new version when replaced', async () => {
     const tenant = await newTenant()
     const { body } = await createWithSecrets(tenant, { TOKEN: 'one', OTHER: 'two', THIRD: 'three' })
     const path = `/v2/deployments/${body.id}`
@@ -114,7 +114,7 @@ describe('secrets', () => {
     expect(await versionsOf(body.id)).toEqual(['FOURTH 2', 'OTHER 1', 'THIRD 1', 'TOKEN 1', 'TOKEN 2'])
   })
 
-  it('survive a client that reads the whole, changes one member, and sends everything back', async () => {
+  it('survive a client that reads a deployment, changes one member and sends everything back', async () => {
     const tenant = await newTenant()
     const { body } = await createWithSecrets(tenant, { TOKEN: 'one', OTHER: 'two' })
     const path = `/v2/deployments/${body.id}`
@@ -129,7 +129,7 @@ describe('secrets', () => {
     expect(await versionsOf(body.id)).toEqual(['OTHER 1', 'TOKEN 1'])
   })
 
-  it('stand nowhere in the database but sealed, and in no line of the log', async () => {
+  it('are only sealed in the database, and never in a log line', async () => {
     const tenant = await newTenant()
     const [first, second] = [`plain-${unusedId()}`, `plain-${unusedId()}`]
     const { body } = await createWithSecrets(tenant, { TOKEN: first }, { 'Idempotency-Key': 'make' })

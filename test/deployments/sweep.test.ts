@@ -21,13 +21,17 @@ beforeAll(deleteOrganizations)
 const sweep = (ahead: number, times = 1) =>
   withClockAhead(ahead, () => Promise.all(Array.from({ length: times }, () => sweepRevisions(getApp()))))
 async function journalOf({ tenant_id }: Tenant) {
-  const query = sql`select seq, type, subject_id, actor_kind from events where scope_id = ${tenant_id}::uuid order by seq`
+  const query = sql`
+    select seq, type, subject_id, actor_kind
+    from events
+    where scope_id = ${tenant_id}::uuid
+    order by seq`
   const [rows] = await runAsSystem(getApp().database, query)
   return (rows as string[][]).map(([seq, type, subject, actor]) => ({ seq: Number(seq), type, subject, actor }))
 }
 
 describe('a revision past its deadline', () => {
-  it.each(Object.entries(DEADLINES))('in %s fails, says why, and frees the queue', async (state, deadline) => {
+  it.each(Object.entries(DEADLINES))('in %s fails with a reason and frees the queue', async (state, deadline) => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant, state === 'CREATING' ? minimalBody : {})
     await advanceRevisionTo(tenant, id, latest_revision_id, state as RevisionStatus)
@@ -53,7 +57,7 @@ describe('a revision past its deadline', () => {
     await expectCompleteJournal(tenant, id)
   })
 
-  it('is counted from when it entered its state', async () => {
+  it('has its deadline counted from the start of its state', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
     const ids = { deployment_id: id, revision_id: latest_revision_id }
@@ -64,7 +68,7 @@ describe('a revision past its deadline', () => {
     expect((await listRevisions(tenant, id))[0]!.status).toBe('BUILD_FAILED')
   })
 
-  it('leaves one that waits in the queue, which has no deadline, its turn and its own time', async () => {
+  it('gives the turn to the waiting revision, whose deadline starts then', async () => {
     const tenant = await newTenant()
     const { id } = await newDeployment(tenant)
     await tenant.post(`/v2/deployments/${id}/revisions`)
@@ -73,7 +77,7 @@ describe('a revision past its deadline', () => {
     expect((await listRevisions(tenant, id)).map(one => one.status)).toEqual(['AWAITING_BUILD', 'BUILD_FAILED'])
   })
 
-  it('fails in many workspaces at once, each in its own journal', async () => {
+  it('fails in many workspaces at once, each with an event in its own journal', async () => {
     const tenants = await Promise.all([1, 2, 3].map(() => newTenant()))
     const made = await Promise.all(
       tenants.flatMap(tenant => [1, 2, 3].map(async () => [tenant, (await newDeployment(tenant)).id] as const)),
@@ -99,7 +103,7 @@ describe('an idle deployment', () => {
   }
   const statusOf = async (tenant: Tenant, id: string) => (await tenant.get(`/v2/deployments/${id}`)).body.status
 
-  it('reads UNUSED after 28 days, and READY again when something of it changes', async () => {
+  it('becomes UNUSED after 28 days, and READY again when it changes', async () => {
     const tenant = await newTenant()
     const id = await serving(tenant)
     await sweep(UNUSED_AFTER - 60_000)
@@ -118,7 +122,7 @@ describe('an idle deployment', () => {
     ])
   })
 
-  it('whose revision fails now has its turn the next time', async () => {
+  it('whose revision fails now is marked by the next sweep', async () => {
     const tenant = await newTenant()
     const { id } = await newDeployment(tenant, minimalBody)
     await sweep(UNUSED_AFTER + 1000)
@@ -131,7 +135,7 @@ describe('an idle deployment', () => {
     await expectCompleteJournal(tenant, id)
   })
 
-  it('is told of in the order of its workspace, beside those that fail, however many sweep at once', async () => {
+  it('is journaled in order together with failures, even with concurrent sweeps', async () => {
     const tenants = await Promise.all([1, 2, 3].map(() => newTenant()))
     const idle = await Promise.all(tenants.map(async tenant => [tenant, await serving(tenant)] as const))
     const failing = await Promise.all(tenants.map(tenant => newDeployment(tenant)))
@@ -146,7 +150,7 @@ describe('an idle deployment', () => {
     }
   })
 
-  it('that is being deleted goes, when no listener ever took it up', async () => {
+  it('that is being deleted is removed if no listener ever served it', async () => {
     const tenant = await newTenant()
     const id = await serving(tenant)
     await tenant.delete(`/v2/deployments/${id}`)
@@ -158,7 +162,7 @@ describe('an idle deployment', () => {
   })
 })
 
-it('sweeps everything on schedule, and nothing before its time', async () => {
+it('the schedule sweeps everything that is due, and nothing before', async () => {
   const tenant = await newTenant()
   const { id } = await newDeployment(tenant)
   await getApp().housekeep()

@@ -20,7 +20,7 @@ const addTags = (tenant: Tenant, id: string, ...tag_value_ids: string[]) =>
 const outcome = ({ status, body }: { status: number; body: { code?: string } }) => [status, body?.code]
 
 describe('tag keys and values', () => {
-  it('are made, read, listed newest first, and deleted', async () => {
+  it('can be created, read, listed newest first, and deleted', async () => {
     const tenant = await newTenant()
     const key = await tenant.post('/v2/tag-keys', { key: ' team ' })
     expect(key.body).toMatchObject({ key: 'team' })
@@ -49,7 +49,7 @@ describe('tag keys and values', () => {
     expect(outcome(await tenant.delete(`/v2/tag-values/${value.body.id}`))).toEqual([404, 'tag_value_not_found'])
   })
 
-  it('are there once', async () => {
+  it('are unique', async () => {
     const tenant = await newTenant()
     const [team, stage] = [await makeKey(tenant, 'team'), await makeKey(tenant, 'stage')]
     expect(outcome(await tenant.post('/v2/tag-keys', { key: 'team' }))).toEqual([409, 'tag_key_taken'])
@@ -64,7 +64,7 @@ describe('tag keys and values', () => {
 })
 
 describe('tags', () => {
-  it('are renamed, and who bears them stays', async () => {
+  it('can be renamed without changing the deployments that have them', async () => {
     const [tenant, stranger] = [await newTenant(), await newTenant()]
     const id = await createDeployment(tenant)
     const team = await makeKey(tenant, 'team')
@@ -100,7 +100,7 @@ describe('tags', () => {
 })
 
 describe('a deployment', () => {
-  it('bears tags by key and value, each once, and is found by them; its version stays', async () => {
+  it('has each tag once and can be found by it; its version stays', async () => {
     const tenant = await newTenant()
     const [id, other] = [await createDeployment(tenant), await createDeployment(tenant)]
     const { headers } = await tenant.get(`/v2/deployments/${id}`)
@@ -132,7 +132,7 @@ describe('a deployment', () => {
     expect((await tenant.get(`/v2/deployments/${id}`)).headers.get('ETag')).toBe(headers.get('ETag'))
   })
 
-  it('loses a tag with its value, and all of a key with the key, in the same write', async () => {
+  it('loses its tags in the write that deletes their value or key', async () => {
     const tenant = await newTenant()
     const [id, other] = [await createDeployment(tenant), await createDeployment(tenant)]
     const [team, stage] = [await makeKey(tenant, 'team'), await makeKey(tenant, 'stage')]
@@ -149,7 +149,7 @@ describe('a deployment', () => {
     expect((await tenant.get(`/v2/deployments?tag_value_ids=${shop}`)).body.resources).toEqual([])
   })
 
-  it('takes no value that is not there, none of another workspace, and none once it is being deleted', async () => {
+  it('accepts no unknown value, no value of another workspace, and none while it is deleted', async () => {
     const [tenant, stranger] = [await newTenant(), await newTenant()]
     const id = await createDeployment(tenant)
     const theirs = await makeValue(stranger, await makeKey(stranger, 'team'), 'theirs')
@@ -162,7 +162,7 @@ describe('a deployment', () => {
     expect(outcome(await addTags(tenant, id, own))).toEqual([409, 'deployment_deleting'])
   })
 
-  it('finds nothing foreign even without the first wall', async () => {
+  it('never has a tag of another workspace, even without the tenant predicates', async () => {
     const app = startApp({ through: 'unwalled' })
     const [tenant, stranger] = [await newTenant({ app }), await newTenant({ app })]
     const id = await createDeployment(tenant)
@@ -170,7 +170,7 @@ describe('a deployment', () => {
     expect(outcome(await addTags(tenant, id, theirs))).toEqual([404, 'tag_value_not_found'])
   })
 
-  it('bears fifty at most, whoever else puts some on', async () => {
+  it('has at most fifty tags, even with concurrent requests', async () => {
     const tenant = await newTenant()
     const id = await createDeployment(tenant)
     const key = await makeKey(tenant, 'n')
@@ -185,7 +185,7 @@ describe('a deployment', () => {
     expect((await addTags(tenant, id, ...values.slice(0, 5))).status).toBe(200)
   })
 
-  it('bears no value that is deleted while it is put on', async () => {
+  it('does not get a value that is deleted concurrently', async () => {
     const tenant = await newTenant()
     const ids = await Promise.all(Array.from({ length: 6 }, () => createDeployment(tenant)))
     for (let round = 0; round < 8; round++) {
@@ -204,7 +204,7 @@ describe('a deployment', () => {
 })
 
 describe('tracing projects', () => {
-  it('come and go with their deployments, are found by part of their name, and need their own permission', async () => {
+  it('exist with their deployments, can be found by part of their name, and need their own permission', async () => {
     const tenant = await newTenant()
     const deployment = (await tenant.post('/v2/deployments', NewDeployment.meta()!.example)).body
     await createDeployment(tenant)

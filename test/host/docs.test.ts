@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest'
-import { freePort } from '../../src/host/ports.ts'
+import { findFreePort } from '../../src/postgres/free-port.ts'
 import { type Command, startCommand, startDemoServer, stopCommands } from '../support/commands.ts'
 import { startLocalGitea } from '../support/local-gitea.ts'
 
@@ -63,7 +63,7 @@ let demo: Awaited<ReturnType<typeof startDemoServer>>
 let gitea: Awaited<ReturnType<typeof startLocalGitea>>
 beforeAll(async () => {
   fs.symlinkSync(join(ROOT, 'docs'), join(folder, 'docs'))
-  dev = startCommand('src/host/dev.ts', [`--port=${await freePort()}`], { SLIPWAY_HOME: home })
+  dev = startCommand('src/host/dev.ts', [`--port=${await findFreePort()}`], { SLIPWAY_HOME: home })
   await dev.until(() => fs.existsSync(join(home, 'dev.json')))
   demo = await startDemoServer()
   gitea = await startLocalGitea(join(folder, 'git'))

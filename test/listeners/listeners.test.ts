@@ -16,7 +16,7 @@ import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/s
 const cluster = { compute_type: 'k8s', compute_id: 'cluster', compute_config: { k8s_namespaces: ['apps', 'more'] } }
 
 describe('a listener', () => {
-  it('is registered once a workspace, read, changed and removed', async () => {
+  it('is registered once per workspace, and can be read, changed and deleted', async () => {
     const tenant = await newTenant()
     const { status, body, headers } = await tenant.post('/v2/listeners', cluster)
     expect(status).toBe(201)
@@ -34,7 +34,7 @@ describe('a listener', () => {
     expect((await tenant.get(path)).body.code).toBe('listener_not_found')
   })
 
-  it('needs names that a cluster takes', async () => {
+  it('requires names that are valid in a cluster', async () => {
     const tenant = await newTenant()
     for (const bad of [{ compute_type: 'vm' }, { compute_id: '' }, { compute_config: { k8s_namespaces: ['No'] } }])
       expect((await tenant.post('/v2/listeners', { ...cluster, ...bad })).body.code).toBe('invalid_request')
@@ -43,7 +43,7 @@ describe('a listener', () => {
     })
   })
 
-  it('shows the version of its agent, and when that came, without another ETag', async () => {
+  it('shows the version and the last poll of its agent, without a new ETag', async () => {
     const tenant = await newTenant()
     const { listener, key } = await newListener(tenant)
     const path = `/v2/listeners/${listener.id}`
@@ -54,7 +54,7 @@ describe('a listener', () => {
     expect(after.headers.get('ETag')).toBe(before.headers.get('ETag'))
   })
 
-  it('goes with its workspace', async () => {
+  it('is deleted with its workspace', async () => {
     const tenant = await newTenant()
     const { listener } = await newListener(tenant)
     await newDeployment(tenant, makeListenerDeployment(listener))
@@ -63,7 +63,7 @@ describe('a listener', () => {
 })
 
 describe('the key of an agent', () => {
-  it('is a key of the workspace, listed and revoked like any, and gone with the listener', async () => {
+  it('is listed and revoked like any key of the workspace, and deleted with the listener', async () => {
     const tenant = await newTenant()
     const { listener, key, key_id } = await newListener(tenant)
     const listed = (await tenant.get('/workspaces/current/api-keys')).body.resources
@@ -79,7 +79,7 @@ describe('the key of an agent', () => {
     expect((await makeSyncAgent(tenant, other).ask()).body.code).toBe('key_unknown')
   })
 
-  it('is made only by who may do what it can', async () => {
+  it('can be created only by a key with the same permissions', async () => {
     const tenant = await newTenant()
     const { listener } = await newListener(tenant)
     const permissions = ['api-keys:create']
@@ -104,7 +104,7 @@ describe('a deployment that names a listener', () => {
   }
   const [LISTENER, NAMESPACE] = ['source_config.listener_id', 'source_config.listener_config.k8s_namespace']
 
-  it('is held to those of its workspace, and to their namespaces', async () => {
+  it('can name only listeners of its workspace, and their namespaces', async () => {
     const app = selfHosted()
     const tenant = await newTenant({ app })
     expect(await make(tenant, {})).toBe(201)
@@ -130,7 +130,7 @@ describe('a deployment that names a listener', () => {
     expect((await tenant.delete(path)).body.code).toBe('listener_in_use')
   })
 
-  it('keeps it, whoever comes first', async () => {
+  it('stays with it, whichever agent polls first', async () => {
     const tenant = await newTenant()
     for (let round = 0; round < 8; round++) {
       const { listener } = await newListener(tenant)
@@ -146,7 +146,7 @@ describe('a deployment that names a listener', () => {
   })
 })
 
-describe('silence', () => {
+describe('silence of a listener', () => {
   beforeAll(deleteOrganizations)
   const sweep = (ahead: number) => withClockAhead(ahead, () => sweepRevisions(getApp()))
   async function serving() {
@@ -160,7 +160,7 @@ describe('silence', () => {
     return { tenant, agent, id, work: work!, read, explained }
   }
 
-  it('makes deployments UNKNOWN past the deadline, and a poll brings them back', async () => {
+  it('makes deployments UNKNOWN past the deadline, until the next poll', async () => {
     const { tenant, agent, id, work, read, explained } = await serving()
     await agent.say(work, { state: 'deployed' })
     await sweep(LISTENER_SILENT_AFTER - 10_000)
@@ -179,7 +179,7 @@ describe('silence', () => {
     expect((await tenant.get(`/v2/deployments?deployment_ids=${id}&status=READY`)).body.resources).toHaveLength(1)
   })
 
-  describe('while it was deploying makes the revision UNKNOWN', () => {
+  describe('during a deploy makes the revision UNKNOWN', () => {
     const lost = async () => {
       const known = await serving()
       await known.agent.say(known.work, { state: 'deploying' })
@@ -204,7 +204,7 @@ describe('silence', () => {
       await expectCompleteJournal(tenant, id)
     })
 
-    it('which whoever comes back is told to go on with', async () => {
+    it('which the returning agent continues', async () => {
       const { tenant, agent, id, work, statuses, back } = await lost()
       await back(async () => {
         agent.cursor = null
@@ -222,7 +222,7 @@ describe('silence', () => {
       await expectCompleteJournal(tenant, id)
     })
 
-    it('which nobody goes on with when something newer is wanted', async () => {
+    it('which is not continued when a newer revision is wanted', async () => {
       const { tenant, agent, id, statuses, back } = await lost()
       const { body: newer } = await tenant.post(`/v2/deployments/${id}/revisions`, {})
       await back(async () => {

@@ -27,7 +27,9 @@ async function createGitWork(tenant: Tenant, integration_id: string, repo_url: s
   const { listener, key } = await newListener(tenant)
   const body = await makeRepositoryBody(tenant, { source_config: { integration_id, repo_url, build_on_push: false } })
   const { id, latest_revision_id } = await newDeployment(tenant, body)
-  const served = sql`update deployments set listener_id = ${listener.id}::uuid, generation = generation + 1 where id = ${id}::uuid`
+  const served = sql`
+    update deployments set listener_id = ${listener.id}::uuid, generation = generation + 1
+    where id = ${id}::uuid`
   await runAsSystem(getApp().database, served)
   const agent = makeSyncAgent(tenant, key)
   await agent.poll()

@@ -24,7 +24,7 @@ async function createAgent() {
 }
 
 describe('work', () => {
-  it('is handed out whole, its secrets sealed to the agent and journaled', async () => {
+  it('is complete, with secrets sealed to the agent and journaled', async () => {
     const { tenant, listener, agent } = await createAgent()
     const deployment = await newDeployment(tenant, deploymentOn(listener))
     const { changes, resync, more, lease } = await agent.poll()
@@ -51,7 +51,7 @@ describe('work', () => {
     expect(JSON.stringify(changes)).not.toContain('hush')
   })
 
-  it('journals whom secrets went to', async () => {
+  it('journals which listener received secrets', async () => {
     const { tenant, listener, agent } = await createAgent()
     const deployment = await newDeployment(tenant, deploymentOn(listener))
     const { headers } = await agent.ask()
@@ -67,7 +67,7 @@ describe('work', () => {
     ])
   })
 
-  it('comes once, and again only when something changes', async () => {
+  it('is sent once, and again only after a change', async () => {
     const { tenant, listener, agent } = await createAgent()
     const { id } = await newDeployment(tenant, deploymentOn(listener))
     await agent.poll()
@@ -77,7 +77,7 @@ describe('work', () => {
     expect((await agent.poll({ digest: computeDigest(agent.known) })).changes).toEqual([])
   })
 
-  it('comes in pages, each deployment once', async () => {
+  it('is sent in pages, each deployment once', async () => {
     const { tenant, listener, agent } = await createAgent()
     const ids: string[] = []
     for (let i = 0; i < 53; i++) ids.push((await newDeployment(tenant, deploymentOn(listener, { secrets: [] }))).id)
@@ -89,7 +89,7 @@ describe('work', () => {
     expect(second.digest).toBe(computeDigest(agent.known))
   })
 
-  it('waits for a change, and is told of it', async () => {
+  it('can be waited for', async () => {
     const { tenant, listener, agent } = await createAgent()
     await agent.poll()
     const waiting = agent.poll({ wait: 20 })
@@ -99,7 +99,7 @@ describe('work', () => {
 })
 
 describe('a digest', () => {
-  it('that differs though nothing changed brings everything again', async () => {
+  it('that is wrong although nothing changed makes the agent start over', async () => {
     const { tenant, listener, agent } = await createAgent()
     const { id } = await newDeployment(tenant, deploymentOn(listener))
     await agent.poll()
@@ -108,7 +108,7 @@ describe('a digest', () => {
     expect((await agent.poll({ digest: computeDigest(agent.known) })).resync).toBe(false)
   })
 
-  it('follows what is removed', async () => {
+  it('changes when a deployment is removed', async () => {
     const { tenant, listener, agent } = await createAgent()
     const { id } = await newDeployment(tenant, deploymentOn(listener))
     await newDeployment(tenant, deploymentOn(listener))
@@ -123,7 +123,7 @@ describe('a digest', () => {
 })
 
 describe('a lease', () => {
-  it('is one agent’s: the other waits until it ends', async () => {
+  it('belongs to one agent until it expires', async () => {
     const { tenant, key, agent } = await createAgent()
     const other = makeSyncAgent(tenant, key)
     await agent.poll()
@@ -137,7 +137,7 @@ describe('a lease', () => {
     })
   })
 
-  it('is renewed by its fence, also late, and taken anew by a restart', async () => {
+  it('is renewed with its fence, even late, and acquired again after a restart', async () => {
     const { tenant, key, agent } = await createAgent()
     await agent.poll()
     await withClockAhead(90_000, async () => expect((await agent.poll()).lease.fence).toBe(1))
@@ -149,7 +149,7 @@ describe('a lease', () => {
     )
   })
 
-  it('is not renewed again by a poll that waits: whoever began it may be gone', async () => {
+  it('is not renewed during the wait of a poll, because the agent may have died', async () => {
     const { tenant, listener, key, agent } = await createAgent()
     const seen = async () => (await tenant.get(`/v2/listeners/${listener.id}`)).body.last_seen_at
     const { expires_at } = (await agent.poll()).lease
@@ -167,7 +167,7 @@ describe('a lease', () => {
     )
   })
 
-  it('is given back by whoever ends: another gets it at once, and what was under it is stale', async () => {
+  it('can be released: another agent gets it at once, and earlier requests are stale', async () => {
     const { tenant, key, agent } = await createAgent()
     await agent.poll()
     const { agent_id, fence } = agent
@@ -183,7 +183,7 @@ describe('a lease', () => {
     expect((await other.ask()).status).toBe(200)
   })
 
-  it('is waited under no longer than whoever waits is there', async () => {
+  it('is not waited under after the client has disconnected', async () => {
     const { tenant, listener, key, agent } = await createAgent()
     await agent.poll()
     const seen = async () => (await tenant.get(`/v2/listeners/${listener.id}`)).body.last_seen_at
@@ -203,13 +203,13 @@ describe('a lease', () => {
     expect((await waiting).status).toBe(200)
   })
 
-  it('goes to one of several that ask at once', async () => {
+  it('goes to one of several concurrent agents', async () => {
     const { tenant, key } = await createAgent()
     const replies = await Promise.all(Array.from({ length: 6 }, () => makeSyncAgent(tenant, key).ask()))
     expect(replies.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409, 409])
   })
 
-  it('needs a point on the curve to seal to', async () => {
+  it('requires a public key on the curve', async () => {
     const { agent } = await createAgent()
     const { status, body } = await agent.ask({ public_key: `B${'A'.repeat(86)}` })
     expect([status, body.code]).toEqual([422, 'invalid_request'])
@@ -222,13 +222,13 @@ describe('an agent’s key', () => {
     return [status, body.code]
   }
 
-  it('does nothing else', async () => {
+  it('is refused outside the sync protocol', async () => {
     const { tenant, key } = await createAgent()
     for (const path of ['/v2/deployments', '/v2/listeners', '/workspaces/current/api-keys'])
       expect(await refusedOf(tenant, key, path)).toEqual([403, 'permission_missing'])
   })
 
-  it('is needed: any other key is no listener', async () => {
+  it('is required: another key has no listener', async () => {
     const { tenant } = await createAgent()
     expect((await makeSyncAgent(tenant, tenant.key).ask()).body.code).toBe('listener_not_found')
   })
@@ -264,7 +264,7 @@ describe('an agent’s key', () => {
   )
 })
 
-it('an attempt is one trip, and so is a report', async () => {
+it('a poll takes one trip, and so does a report', async () => {
   const { tenant, listener, agent } = await createAgent()
   const { id, latest_revision_id } = await newDeployment(tenant, deploymentOn(listener))
   const trip = async (act: (headers: Record<string, string>) => Promise<Reply>) => {

@@ -26,7 +26,7 @@ const isReconciled = async (tenant: Tenant, id: string) =>
   (await tenant.get(`/v2/deployments?deployment_ids=${id}&remote_reconciled=true`)).body.resources.length === 1
 
 describe('a rollout', () => {
-  it('goes step by step, each told by the journal, and the healthy one serves', async () => {
+  it('journals every step, and the healthy revision serves', async () => {
     const { tenant, agent, id, work, read, first } = await createWork()
     for (const state of ['deploying', 'deployed'] as const) {
       expect(await isReconciled(tenant, id)).toBe(false)
@@ -43,7 +43,7 @@ describe('a rollout', () => {
     expect(changes).toMatchObject([{ generation: agent.known.get(id), revision: null, serving: { id: first.id } }])
   })
 
-  it('may leave steps out, and the journal tells them all the same', async () => {
+  it('can skip steps, which are journaled all the same', async () => {
     const { tenant, agent, id, work, first } = await createWork({
       source: 'internal_source',
       source_revision_config: {},
@@ -61,7 +61,7 @@ describe('a rollout', () => {
     expect(await isReconciled(tenant, id)).toBe(true)
   })
 
-  it('is journaled in the name of the listener', async () => {
+  it('is journaled with the listener as its actor', async () => {
     const { listener, agent, work, id } = await createWork()
     const revision_id = work.revision!.id
     const { headers } = await agent.tell([
@@ -72,7 +72,7 @@ describe('a rollout', () => {
     for (const event of events) expect(event).toMatchObject({ actor_kind: 'listener', actor_id: listener.id })
   })
 
-  it('that fails says why, and leaves the old one serving', async () => {
+  it('that fails has a reason and leaves the old revision serving', async () => {
     const { tenant, agent, id, work, read, first } = await createWork()
     await agent.say(work, { state: 'deployed' })
     await tenant.post(`/v2/deployments/${id}/revisions`)
@@ -87,7 +87,7 @@ describe('a rollout', () => {
     await expectCompleteJournal(tenant, id)
   })
 
-  it('learns the commit and the image that were found', async () => {
+  it('records the commit and the image that were resolved', async () => {
     const template = {
       source: 'internal_template',
       source_config: { template_id: 'hello' },
@@ -104,7 +104,7 @@ describe('a rollout', () => {
     expect(back.body.source_revision_config).toMatchObject(imageConfig)
   })
 
-  it('gives the turn to the one that waits, under a generation that the agent has not', async () => {
+  it('starts the waiting revision under a new generation', async () => {
     const { tenant, agent, id, work } = await createWork()
     await tenant.post(`/v2/deployments/${id}/revisions`)
     const { generation } = await agent.say(work, { state: 'deployed' })
@@ -120,7 +120,7 @@ describe('a rollout', () => {
   })
 })
 
-describe('a repeat', () => {
+describe('a repeated report', () => {
   it('is accepted again and changes nothing', async () => {
     const { tenant, agent, id, work, read } = await createWork()
     const once = await agent.say(work, { state: 'deployed' })
@@ -132,7 +132,7 @@ describe('a repeat', () => {
     await expectCompleteJournal(tenant, id)
   })
 
-  it('of a failure is accepted, of another outcome stale', async () => {
+  it('is accepted for the same failure and stale for another outcome', async () => {
     const { agent, work } = await createWork()
     await agent.say(work, { state: 'failed', message: 'no' })
     expect((await agent.say(work, { state: 'failed', message: 'no' })).outcome).toBe('accepted')
@@ -141,7 +141,7 @@ describe('a repeat', () => {
 })
 
 describe('a stale report', () => {
-  it('of an interrupted revision moves nothing; that it stopped is acknowledged', async () => {
+  it('of an interrupted revision moves nothing, but its stop is acknowledged', async () => {
     const { tenant, agent, id, work } = await createWork()
     expect(await agent.say(work, { state: 'interrupted' })).toMatchObject({ outcome: 'refused', code: 'still_wanted' })
     await tenant.post(`/v2/deployments/${id}/revisions/${work.revision!.id}/interruption`)
@@ -155,7 +155,7 @@ describe('a stale report', () => {
     expect(await statusOf(tenant, id)).toBe('INTERRUPTED')
   })
 
-  it('that an old one stopped says nothing of the one in flight', async () => {
+  it('that an old revision stopped does not affect the one in flight', async () => {
     const { tenant, agent, id, work } = await createWork()
     await tenant.post(`/v2/deployments/${id}/revisions`)
     await tenant.post(`/v2/deployments/${id}/revisions/${work.revision!.id}/interruption`)
@@ -167,7 +167,7 @@ describe('a stale report', () => {
     expect(await isReconciled(tenant, id)).toBe(false)
   })
 
-  it('of what was wanted before is told apart from what never was', async () => {
+  it('of a former generation differs from one that never existed', async () => {
     const { tenant, agent, id, work } = await createWork()
     await agent.say(work, { state: 'deployed' })
     await tenant.post(`/v2/deployments/${id}/revisions`)
@@ -186,7 +186,7 @@ describe('a stale report', () => {
     })
   })
 
-  it('of a zombie is refused whole, and overwrites nothing', async () => {
+  it('of an agent without the lease is refused and overwrites nothing', async () => {
     const { tenant, key, agent, id, work } = await createWork()
     const successor = makeSyncAgent(tenant, key, agent.agent_id)
     await successor.poll()
@@ -205,7 +205,7 @@ describe('a stale report', () => {
 })
 
 describe('deleting', () => {
-  it('takes two phases: wanted absent, then gone', async () => {
+  it('takes two phases: wanted absent, then removed', async () => {
     const { tenant, agent, id, work, read } = await createWork()
     expect(await agent.say({ ...work, revision: null }, { state: 'removed' })).toMatchObject({
       outcome: 'refused',
@@ -225,7 +225,7 @@ describe('deleting', () => {
     expect((await agent.poll({ digest: computeDigest(agent.known) })).resync).toBe(false)
   })
 
-  it('is not reported by who has not heard of it', async () => {
+  it('is not reported by an agent that does not know the deployment', async () => {
     const { tenant, agent, id, work } = await createWork()
     await tenant.delete(`/v2/deployments/${id}`)
     expect(await agent.say({ ...work, revision: null }, { state: 'removed' })).toMatchObject({
@@ -235,8 +235,8 @@ describe('deleting', () => {
   })
 })
 
-describe('what an agent says besides', () => {
-  it('a database that is there ends the waiting for it', async () => {
+describe('other reports of an agent', () => {
+  it('a ready database makes the deployment READY', async () => {
     const { agent, work, read } = await createWork({ source_config: { resource_spec: { db_cpu: 1 } } })
     expect(work.needs_database).toBe(true)
     expect((await read()).status).toBe('AWAITING_DATABASE')
@@ -244,7 +244,7 @@ describe('what an agent says besides', () => {
     expect((await read()).status).toBe('READY')
   })
 
-  it('a url in place of another is told and makes another version', async () => {
+  it('a new URL is journaled and changes the version', async () => {
     const { agent, work, tenant, id, read } = await createWork()
     await agent.say(work, { state: 'deployed', url: 'http://one.localhost' })
     const before = (await tenant.get(`/v2/deployments/${id}`)).headers.get('ETag')
@@ -260,7 +260,7 @@ describe('what an agent says besides', () => {
     expect((await read()).updated_at).toBe(body.updated_at)
   })
 
-  it('logs come once, however often they are sent', async () => {
+  it('log lines that are sent repeatedly are stored once', async () => {
     const { tenant, agent, id, work } = await createWork()
     const revision_id = work.revision!.id
     const stream = unusedId()
