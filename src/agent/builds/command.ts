@@ -3,11 +3,11 @@ import * as fs from 'node:fs'
 import type { Readable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type BuildTask, PermanentError } from '../engines/engine.ts'
-import { LineSplitter } from '../images/log-frames.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import { appendLastLines } from '../redaction/last-lines.ts'
 import { cutLine } from '../redaction/redact-paths.ts'
 import { measureMegabytes } from '../system/files.ts'
+import { LineSplitter, MAX_LINE_LENGTH } from '../system/lines.ts'
 import { endRevisionProcesses, spawnTracked } from '../system/tracked-process.ts'
 import type { User } from '../system/users.ts'
 
@@ -17,7 +17,6 @@ const MEASURE_INTERVAL_MS = 2_000
 /** How often what it started is looked at, to know it when it has detached. */
 const WATCH_INTERVAL_MS = 1_000
 const MAX_LINES = 20_000
-const MAX_LINE_LENGTH = 16 * 1024
 /** Kept for the sentence of a failure, which leaves some of them out. */
 const MAX_LAST_LINES = 40
 
