@@ -28,7 +28,7 @@ const NETWORK_VARIABLES =
 /** A git host of this machine, to try things with. */
 const LOOPBACK_SETTINGS = { AGENT_ALLOWED_NETWORKS: '127.0.0.0/8, ::1/128' }
 /** Of no interest to whoever only has the one, and wants to know what comes of a deployment. */
-const NOISE_LINES = /^lease acquired|^agent started|: ((start|switch|drain|stop|interrupt|give up|forget) |remove$)/
+const NOISE_LINES = /^(lease acquired|agent started|reconcile .*step=(?!build ))/
 
 const NOT_ISOLATED = /^applications not isolated reason="(.*)" help=/
 const isolationWarning = (reason: string) =>

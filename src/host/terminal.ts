@@ -40,8 +40,8 @@ export function showWorkerLine(line: string, ours: string): void {
 
 /** A line of the agent's: what came of a deployment stands out. */
 export function showAgentLine(line: string): void {
-  if (/: revision \d+( failed)?: /.test(line)) print(styleText('red', line))
-  else print(/: revision \d+ serves at /.test(line) ? line : dim(line))
+  if (/^revision (failed|unhealthy) /.test(line)) print(styleText('red', line))
+  else print(line.startsWith('revision serving ') ? line : dim(line))
 }
 
 function parseLine(line: string): Entry & Trouble {

@@ -334,7 +334,7 @@ test('a deleted deployment is removed, and told so', async () => {
   control.unwant(id)
   await waitFor(() => control.reports.some(({ state }) => state === 'removed'))
   expect((await requestRouter(urlOf())).status).toBe(404)
-  await waitFor(() => said.some(line => /^shop-.*: removed$/.test(line)))
+  await waitFor(() => said.some(line => /^deployment removed deployment=shop-/.test(line)))
   for (const place of ['builds', 'process']) expect(fs.readdirSync(join(home, place))).toEqual([])
 })
 
@@ -392,7 +392,7 @@ test('two agents for one listener: one works, the other waits; the one that lost
   const count = control.reports.length
   const revision = control.want(id, source())
   const second = start({ at: join(home, 'second'), agent_id: 'agent-2' })
-  await waitFor(() => second.said.some(line => line.includes('Held')))
+  await waitFor(() => second.said.some(line => line.startsWith('standby ')))
   expect((await requestRouter(url)).body).toBe('one')
   expect(control.reports.length).toBe(count)
   control.giveBack()
@@ -404,7 +404,7 @@ test('two agents for one listener: the one that ends gives its lease back, and t
   const first = start()
   await ended(control.want(id, source()))
   const second = start({ at: join(home, 'second'), agent_id: 'agent-2' })
-  await waitFor(() => second.said.some(line => line.includes('Held')))
+  await waitFor(() => second.said.some(line => line.startsWith('standby ')))
   await first.agent.close({ stop: false })
   expect(await ended(control.want(id, source()))).toMatchObject({ state: 'deployed' })
 })

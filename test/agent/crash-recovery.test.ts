@@ -85,7 +85,7 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
     await first.until(() =>
       step === 'half built'
         ? control.logs.some(({ of, message }) => of === revision && message === 'half')
-        : first.said.out.slice(mark).includes(`: ${step} `),
+        : first.said.out.slice(mark).includes(`step=${step} `),
     )
     await first.stop('SIGKILL')
     const second = agent()

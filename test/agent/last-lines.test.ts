@@ -1,7 +1,7 @@
 // Which lines of a log a failure brings along: those that say what happened.
 import { expect, test } from 'vitest'
-import { cutMessage } from '../../src/agent/reconcile/work.ts'
 import { appendLastLines, selectLastLines, truncateText } from '../../src/agent/redaction/last-lines.ts'
+import { cutMessage } from '../../src/agent/redaction/redaction.ts'
 
 test('of a Node that threw, what it threw and where, and nothing else', () => {
   const said = `

@@ -5,8 +5,9 @@ import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { FakeEngine } from '../../protocol-kit/fake-engine.ts'
 import { Builds } from '../../src/agent/builds/builds.ts'
 import { makeAgentKeys } from '../../src/agent/control-plane/envelope.ts'
+import { observeDeployment } from '../../src/agent/reconcile/observe.ts'
 import { type DeploymentState, refreshRevisions, type StepContext } from '../../src/agent/reconcile/steps.ts'
-import { buildSourceOf, observeDeployment, unitOf } from '../../src/agent/reconcile/work.ts'
+import { buildSourceOf, revisionSpecOf } from '../../src/agent/reconcile/work.ts'
 import { makeRevisionWork, makeWork } from '../support/fake-control-plane.ts'
 import { makeTempFolder } from '../support/process-engine.ts'
 
@@ -27,7 +28,7 @@ beforeEach(() => {
   const engine = new FakeEngine()
   builds = new Builds({ home, engine, onChange: () => built.resolve(), log: () => {}, onLinkExpired: () => {} })
   const opening = { keys: makeAgentKeys(), listener: 'listener', credential: async () => null }
-  steps = { id, engine, builds, secretAccess: opening, logToOperator: () => {}, log: () => {}, enqueueAfter: vi.fn() }
+  steps = { id, engine, builds, secretAccess: opening, logEvent: () => {}, log: () => {}, enqueueAfter: vi.fn() }
   known = { work: { ...makeWork(id), serving }, generation: 1, startedGenerations: new Map(), brokenSince: new Map() }
   builds.recordFailure(ref, 'Its packages are not there.')
 })
@@ -49,7 +50,10 @@ test('what serves and was lost is forgotten a minute after, however often it was
   }
   await look()
   expect(builds.readRecord(ref)).toBeUndefined()
-  builds.start(unitOf(known.work, serving, steps.secretAccess), buildSourceOf(known.work, serving, steps.secretAccess))
+  builds.start(
+    revisionSpecOf(known.work, serving, steps.secretAccess),
+    buildSourceOf(known.work, serving, steps.secretAccess),
+  )
   await built.promise
   const forget = vi.spyOn(builds, 'forget')
   await vi.advanceTimersByTimeAsync(MINUTE)

@@ -4,6 +4,7 @@ import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Network } from '../../protocol/address-kind.ts'
+import type { GitCredential } from '../control-plane/credentials.ts'
 import { type BuildTask, type Commit, PermanentError } from '../engines/engine.ts'
 import { truncateText } from '../redaction/last-lines.ts'
 import { measureMegabytes, readText, removeRecursively } from '../system/files.ts'
@@ -14,10 +15,9 @@ export type GitSource = {
   url: string
   ref: string
   commit_sha: string | null
-  /** Asked for when it is needed: it may be good for a short time only. */
+  /** Fetched right before its use, because it may be short-lived. */
   credential: (signal: AbortSignal) => Promise<GitCredential | null>
 }
-export type GitCredential = { username: string; password: string }
 type Options = {
   revision: string
   task: BuildTask
