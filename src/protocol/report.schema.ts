@@ -29,7 +29,7 @@ export const Report = z
     }),
     commit: z
       .object({
-        sha: boundedText(64).regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'needs to be a whole commit id' }),
+        sha: boundedText(64).regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'needs to be a full commit id' }),
         message: boundedText(2000).nullish(),
         author: boundedText(200).nullish(),
       })

@@ -112,8 +112,8 @@ export const Approval = z
   .object({
     head_sha: z
       .string()
-      .max(64, { error: 'needs to be a whole commit id', abort: true })
-      .regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'needs to be a whole commit id' })
+      .max(64, { error: 'needs to be a full commit id', abort: true })
+      .regex(/^([0-9a-f]{40}|[0-9a-f]{64})$/, { error: 'needs to be a full commit id' })
       .meta({ description: 'The commit that was looked at: no other is approved.' }),
   })
   .meta({

@@ -208,7 +208,7 @@ test('an archive whose link is over by the time that it is built gets another on
   const revision = control.want(id, { source: 'internal_source', archive })
   await ended(revision)
   expect(asked).toEqual(expect.arrayContaining(['/old', '/new']))
-  await waitFor(() => control.logs.some(({ message }) => /link to the archive is over/.test(message)))
+  await waitFor(() => control.logs.some(({ message }) => /download link of the archive has expired/.test(message)))
 })
 
 describe('a failure is told in a sentence, and the old revision serves', () => {
@@ -276,7 +276,7 @@ describe('a failure is told in a sentence, and the old revision serves', () => {
     [
       'a ref that is gone',
       () => broken({}, { git: { url: git.url, ref: 'gone', commit_sha: null } }),
-      /no branch, tag or whole commit id `gone`/,
+      /no branch, tag or full commit id `gone`/,
     ],
     [
       'one that names its folder',
