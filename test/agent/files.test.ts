@@ -13,7 +13,7 @@ test('a folder that its owner may not write into is removed too, and what links 
   for (const at of [join(cache, 'mod/deep/file'), join(other, 'file')]) fs.writeFileSync(at, '')
   fs.symlinkSync(other, join(cache, 'mod/link'))
   for (const at of [join(cache, 'mod/deep'), join(cache, 'mod'), other]) fs.chmodSync(at, 0o555)
-  const script = `import { remove } from '${join(import.meta.dirname, '../../src/agent/system/files.ts')}'; await remove('${cache}')`
+  const script = `import { removeRecursively } from '${join(import.meta.dirname, '../../src/agent/system/files.ts')}'; await removeRecursively('${cache}')`
   // Root may do anything, so it is one that may not.
   const bounds = ['--bounding-set=-dac_override,-dac_read_search', '--inh-caps=-dac_override,-dac_read_search']
   const as = process.getuid?.() === 0 ? ['setpriv', ...bounds] : []

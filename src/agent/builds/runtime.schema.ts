@@ -16,7 +16,8 @@ export const RuntimeConfiguration = z
       .nullish()
       .meta({
         description:
-          'The application is healthy if it answers this path with a status from 200 to 399. Default: if its port accepts connections.',
+          'The application is healthy if it answers this path with a status from 200 to 399. ' +
+          'Default: if its port accepts connections.',
       }),
     env: recordOf(
       bounded(253).regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must have names of letters, digits and underscores' }),

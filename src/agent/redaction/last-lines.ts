@@ -7,13 +7,21 @@ const STACK_FRAME = /^\s+at /
 /** Lines that npm prints around a command, and the one that Node prints at its end. */
 const NOISE_LINE = /^> |^npm (error|ERR!)( A complete log of this run can be found in: |$)|^Node\.js v\d/
 
+// biome-ignore-start lint/suspicious/noControlCharactersInRegex: these are the characters to remove
 /** Terminal escape sequences (ECMA-48): CSI, strings such as OSC, and short ones. Each may be cut off. */
-const TERMINAL_ESCAPES =
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters to remove
-  /(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|\x1b[ -/]*[0-~]?/g
+const TERMINAL_ESCAPES = new RegExp(
+  [
+    /(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?/,
+    /(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?/,
+    /\x1b[ -/]*[0-~]?/,
+  ]
+    .map(({ source }) => source)
+    .join('|'),
+  'g',
+)
 /** Other control characters, and zero-width characters. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: these are the characters to remove
 const INVISIBLE_CHARACTERS = /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2060-\u2064\ufeff]/g
+// biome-ignore-end lint/suspicious/noControlCharactersInRegex: these are the characters to remove
 
 /** The result fits into JSON and into a text column of the database. */
 export const stripControlCharacters = (text: string) =>

@@ -1,11 +1,11 @@
-// Owns the choice of a port for an application on the loopback address.
+// Chooses free ports on the loopback address, and finds out who listens on one.
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 
 const recentPorts = new Set<number>()
 
-/** A port that nobody has right now, and that nobody was given a moment ago. */
+/** A port that is free and was not handed out in the last seconds. */
 export async function findFreePort(): Promise<number> {
   for (;;) {
     const server = createServer().listen(0, '127.0.0.1')
@@ -36,7 +36,7 @@ function readOrEmpty(file: string): string {
   try {
     return fs.readFileSync(file, 'latin1')
   } catch {
-    // There is no IPv6.
+    // This system has no IPv6.
     return ''
   }
 }
