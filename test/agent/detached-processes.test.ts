@@ -1,5 +1,4 @@
-// Processes that detach from what the agent started: nothing of them outlives the replica, the deployment, the build
-// or the agent.
+// Detached processes do not outlive the replica, the deployment, the build or the agent that they belong to.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -109,7 +108,7 @@ createServer((req, res) => req.url === '/end' ? process.exit(1) : res.end()).lis
     expect(filterRunning(pids)).toEqual([])
   })
 
-  test('it serves on while no agent runs, and the next agent ends all of it', async () => {
+  test('it keeps running without an agent, and the next agent can stop all its processes', async () => {
     const first = await open()
     const pids = await start(first)
     await first.close({ stop: false })
@@ -121,7 +120,7 @@ createServer((req, res) => req.url === '/end' ? process.exit(1) : res.end()).lis
     await waitFor(() => filterRunning(pids).length === 0)
   })
 
-  test('nothing of a build command is left', async () => {
+  test('no process of a build command is left', async () => {
     // Without a cgroup, what empties its environment is known by its parent only, and that one ends here at once.
     const leaving = closed.filter(way => setting === '' || !way.includes('empty'))
     fs.writeFileSync(join(home, 'build.mjs'), script(leaving))
@@ -138,7 +137,7 @@ createServer((req, res) => req.url === '/end' ? process.exit(1) : res.end()).lis
 })
 
 test.runIf(canMakeCgroups)(
-  'an agent killed before it noted a process finds it by its cgroup, and leaves no cgroup',
+  'a process that a killed agent had not recorded yet is found by its cgroup, which is removed',
   async () => {
     const mark = join(home, 'mark')
     const env = { PATH: process.env.PATH! }
@@ -153,7 +152,7 @@ test.runIf(canMakeCgroups)(
 )
 
 test.runIf(process.platform === 'linux')(
-  'a library that an application preloads runs only in its own command, not in the shell that confines it',
+  'a library that an application preloads is not loaded by the shell that confines it',
   async () => {
     const env = { PATH: process.env.PATH!, LD_PRELOAD: '/missing.so', ENV: 'a "quoted" $value' }
     const user = process.getuid!() === 0 ? { uid: 1_900_000_002, gid: 1_900_000_002 } : undefined

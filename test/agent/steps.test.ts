@@ -1,4 +1,4 @@
-// What an agent does for what serves besides the plan's steps: one that was lost is tried again, and nothing of what runs is taken away for it.
+// The serving revision: if it was lost and its rebuild failed, it is rebuilt later.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
@@ -40,11 +40,11 @@ afterEach(() => {
 const look = async () =>
   refreshRevisions(steps, known, await observeDeployment(id, builds, await steps.engine.observe(id)))
 
-test('what serves and was lost is forgotten a minute after, however often it was looked at; and never what was built of it anew', async () => {
+test('a lost serving revision is rebuilt one minute after its rebuild failed, and only then', async () => {
   for (const left of [MINUTE, MINUTE / 2]) {
     await look()
     expect(steps.enqueueAfter).toHaveBeenLastCalledWith(left)
-    // Whatever is changed meanwhile.
+    // A change of the deployment does not restart the minute.
     known.generation++
     await vi.advanceTimersByTimeAsync(MINUTE / 2)
   }
@@ -61,7 +61,7 @@ test('what serves and was lost is forgotten a minute after, however often it was
   expect(forget).not.toHaveBeenCalled()
 })
 
-test('what cannot be forgotten is trouble like any other, and is tried again', async () => {
+test('a failure to remove the broken build is retried', async () => {
   await look()
   await vi.advanceTimersByTimeAsync(MINUTE)
   vi.spyOn(builds, 'forget').mockRejectedValueOnce(new Error('The disk is away.'))
