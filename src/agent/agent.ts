@@ -33,12 +33,10 @@ type Options = {
   engine: Engine
   control: ControlPlaneClient
   templates?: string
-  /** Networks that repositories may be in although they are not public. */
   networks?: Network[]
   /** Secrets of the agent itself, which are masked in the lines of every deployment. */
   hidden_values?: string[]
   logToOperator: (line: string) => void
-  /** Seconds that a poll waits for a change. */
   wait?: number
   /** Milliseconds before a failed build or request for a credential is repeated. */
   retry?: number
@@ -70,7 +68,6 @@ export class Agent {
   #cursor: number | null = null
   /** The deployments that a resync has named so far; null when none is in progress. */
   #resyncedIds: Set<string> | null = null
-  /** When the next resync is due; 0 before the first. */
   #resyncAt = 0
 
   constructor(options: Options) {
@@ -256,7 +253,6 @@ export class Agent {
     return this.#lease.isActive() && !this.#shutdown.signal.aborted
   }
 
-  /** Whether the control plane has named every deployment of this listener. */
   #isResyncComplete(): boolean {
     return this.#resyncAt !== 0 && !this.#resyncedIds
   }

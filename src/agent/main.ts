@@ -55,7 +55,6 @@ const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Eng
     ])
     return new KubernetesEngine({ settings: readSettings(process.env), agent_id })
   },
-  // Its settings are CONTAINER_…, see docs/containers.md.
   container: async ({ agent_id, isolation: _, ...settings }) => {
     const [{ ContainerEngine }, { readSettings }] = await Promise.all([
       import('./engines/container.ts'),
@@ -129,7 +128,6 @@ async function main() {
     process.exit(0)
   }
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => void stop())
-  // The parent process is gone, even if it was killed.
   process.on('disconnect', () => void stop())
   await agent.run().catch(async error => {
     await agent.close({ stop: values.stop })

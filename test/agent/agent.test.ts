@@ -266,7 +266,8 @@ describe('a failed revision has a reason, and the old revision keeps serving', (
       () =>
         broken(
           running(
-            'import { writeFileSync } from "node:fs"; writeFileSync(process.env.TMPDIR + "/x", Buffer.alloc(8e6, 1)); setInterval(() => {}, 9e9)',
+            'import { writeFileSync } from "node:fs"; ' +
+              'writeFileSync(process.env.TMPDIR + "/x", Buffer.alloc(8e6, 1)); setInterval(() => {}, 9e9)',
           ),
           {},
           { disk_mb: 4 },
@@ -338,7 +339,7 @@ test('a deleted deployment is removed and reported as removed', async () => {
   for (const place of ['builds', 'process']) expect(fs.readdirSync(join(home, place))).toEqual([])
 })
 
-test('while the control plane is unavailable applications keep running, and a finished build is reported later', async () => {
+test('while the control plane is unavailable applications keep running, and builds are reported later', async () => {
   git.push(serving('old'))
   start()
   await ended(control.want(id, source()))

@@ -261,7 +261,8 @@ describe('a repository', () => {
     const marks = join(home, 'marks')
     fs.mkdirSync(join(mirror, 'hooks'), { recursive: true })
     fs.writeFileSync(join(mirror, 'hooks/reference-transaction'), `#!/bin/sh\ntouch ${marks}\n`, { mode: 0o755 })
-    const config = `[core]\n\tbare = true\n\tfsmonitor = touch ${marks}\n[url "http://127.0.0.1:9/"]\n\tinsteadOf = ${server.url}\n`
+    const redirect = `[url "http://127.0.0.1:9/"]\n\tinsteadOf = ${server.url}\n`
+    const config = `[core]\n\tbare = true\n\tfsmonitor = touch ${marks}\n${redirect}`
     fs.writeFileSync(join(mirror, 'config'), config)
     await tree(git('main'))
     expect(fs.existsSync(marks)).toBe(false)

@@ -71,7 +71,7 @@ test('an image in another registry gets no credential, and no request once the r
 })
 
 test.each([`${HOST}/apps/tenant/shop`, `${HOST}/apps/tenant/shop:1`, `${HOST}/apps/tenant/shop@sha256:0`])(
-  '%s is in its repository',
+  '%s is an image of the credential’s repository',
   async image => {
     expect(await asking(login()).credentials.registry(ref(), image)).not.toBeNull()
   },

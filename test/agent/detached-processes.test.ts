@@ -12,12 +12,15 @@ import { endTracked, spawnTracked } from '../../src/agent/system/tracked-process
 import { filterRunning, waitFor } from '../support/commands.ts'
 import { makeTempFolder, makeUnit, openEngine, writeApplication } from '../support/process-engine.ts'
 
-/** Each writes the pid of a sleeper; in all but the first nothing leads from it to whoever started it. */
+const SESSION = `'echo $$ > "$0"; exec sleep 600'`
+const DOUBLE_FORK = `'(sleep 600 & echo $! > "$0") &'`
+const OPTIONS = `detached: true, stdio: 'ignore'`
+/** Each writes the pid of a sleeping process. In all but the first nothing connects that process with its starter. */
 const DETACH_METHODS = {
-  'a session of its own': `spawn('/bin/sh', ['-c', 'echo $$ > "$0"; exec sleep 600', file], { detached: true, stdio: 'ignore' })`,
-  'a double fork': `spawn('/bin/sh', ['-c', '(sleep 600 & echo $! > "$0") &', file], { detached: true, stdio: 'ignore' })`,
-  'an empty environment': `spawn('/bin/sh', ['-c', 'echo $$ > "$0"; exec sleep 600', file], { detached: true, stdio: 'ignore', env: {} })`,
-  'a double fork with an empty environment': `spawn('/bin/sh', ['-c', '(sleep 600 & echo $! > "$0") &', file], { detached: true, stdio: 'ignore', env: {} })`,
+  'a session of its own': `spawn('/bin/sh', ['-c', ${SESSION}, file], { ${OPTIONS} })`,
+  'a double fork': `spawn('/bin/sh', ['-c', ${DOUBLE_FORK}, file], { ${OPTIONS} })`,
+  'an empty environment': `spawn('/bin/sh', ['-c', ${SESSION}, file], { ${OPTIONS}, env: {} })`,
+  'a double fork with an empty environment': `spawn('/bin/sh', ['-c', ${DOUBLE_FORK}, file], { ${OPTIONS}, env: {} })`,
 }
 type DetachMethod = keyof typeof DETACH_METHODS
 const detachMethods = Object.keys(DETACH_METHODS) as DetachMethod[]
@@ -65,11 +68,13 @@ async function open() {
   return engine
 }
 
+const detachStatement = (method: DetachMethod, i: number) =>
+  `{ const file = ${JSON.stringify(join(home, `left-${i}`))}; ${DETACH_METHODS[method]}.unref() }`
 const script = (closed: DetachMethod[]) => `
 import { spawn } from 'node:child_process'
-${closed.map((way, i) => `{ const file = ${JSON.stringify(join(home, `left-${i}`))}; ${DETACH_METHODS[way]}.unref() }`).join('\n')}
+${closed.map(detachStatement).join('\n')}
 `
-/** Once all of them run; whatever a failed test leaves is killed. */
+/** Waits until all of them run. What a failed test leaves is killed. */
 async function sleepers(closed: DetachMethod[]): Promise<number[]> {
   const pids = await waitFor(() => {
     const read = closed.map((_, i) => fs.readFileSync(join(home, `left-${i}`), { encoding: 'utf8', flag: 'a+' }))

@@ -50,7 +50,7 @@ async function built(folder: string, build_command: string | null = null, env = 
   return { code, kept: lines.some(line => line.startsWith('Reusing node_modules')) }
 }
 
-test('node_modules are reused unchanged, and installed again if the lock file or the manifest changed', async () => {
+test('node_modules are reused unchanged, and installed again if the lock file or the environment changed', async () => {
   const spoil = 'echo spoilt > node_modules/dep/index.js'
   expect(await built(await source('one'), spoil)).toEqual({ code: 'spoilt', kept: false })
   expect(await built(await source('one'), spoil)).toEqual({ code: 'spoilt', kept: true })

@@ -77,7 +77,8 @@ test('base64 is masked in each of its wrapped lines', () => {
 })
 
 test('each line of a multi-line value is masked, and the whole value with escaped line ends', () => {
-  const key = `-----BEGIN KEY-----\n${randomBytes(48).toString('base64')}\n${randomBytes(20).toString('base64')}\n-----END KEY-----\n`
+  const [first, second] = [48, 20].map(size => randomBytes(size).toString('base64'))
+  const key = `-----BEGIN KEY-----\n${first}\n${second}\n-----END KEY-----\n`
   const mask = masking(key)
   for (const line of key.trim().split('\n')) expect(mask(`> ${line}`)).toBe(`> ${MASK}`)
   expect(mask(JSON.stringify(key))).toBe(`"${MASK}"`)

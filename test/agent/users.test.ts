@@ -22,14 +22,17 @@ const isRoot = process.platform === 'linux' && process.getuid?.() === 0
 const SPY = `
 import * as fs from 'node:fs'
 import { createServer } from 'node:http'
-const tried = work => { try { return String(work()).slice(0, 200) } catch (error) { return error.code ?? String(error) } }
+const tried = work => {
+  try { return String(work()).slice(0, 200) } catch (error) { return error.code ?? String(error) }
+}
 createServer((req, res) => {
   const asked = new URL(req.url, 'http://x').searchParams
   if (asked.has('read')) return res.end(tried(() => fs.readFileSync(asked.get('read'))))
   if (asked.has('list')) return res.end(tried(() => fs.readdirSync(asked.get('list'))))
   if (asked.has('write')) return res.end(tried(() => fs.writeFileSync(asked.get('write'), 'x') ?? 'written'))
   if (asked.has('signal')) return res.end(tried(() => process.kill(Number(asked.get('signal')), 0)))
-  res.end(JSON.stringify({ pid: process.pid, cwd: process.cwd(), home: process.env.HOME, status: fs.readFileSync('/proc/self/status', 'utf8') }))
+  const status = fs.readFileSync('/proc/self/status', 'utf8')
+  res.end(JSON.stringify({ pid: process.pid, cwd: process.cwd(), home: process.env.HOME, status }))
 }).listen(process.env.PORT)
 `
 const FILES = {

@@ -74,7 +74,6 @@ export async function unpackArchive(
   const remaining = { bytes: limits.megabytes * 1024 * 1024, entries: limits.entries }
   const refused = new AbortController()
   const decoder = createTarDecoder({ strict: true })
-  // Counts all decompressed bytes, also those that never become a file.
   const measured = async function* (chunks: AsyncIterable<Uint8Array>) {
     for await (const chunk of chunks) {
       remaining.bytes -= chunk.byteLength

@@ -43,7 +43,6 @@ type Options = {
   templates?: string
   onChange: (deployment_id: string) => void
   log: (ref: RevisionRef, message: string, level: LogLevel) => void
-  /** Networks that repositories may be in although they are not public. */
   networks?: Network[]
   /** The download link of an archive has expired. A resync brings a new one. */
   onLinkExpired: () => void
@@ -72,7 +71,6 @@ export class Builds {
     this.#home = join(options.home, 'builds')
   }
 
-  /** Ends the builds of an earlier agent and removes what they left, so that they start again. */
   async open(): Promise<void> {
     for (const deployment_id of this.deployments()) {
       for (const revision_id of this.revisions(deployment_id)) {
@@ -205,7 +203,6 @@ export class Builds {
     return { artifact, ...(of !== null && { of }) }
   }
 
-  /** The output of an earlier build of the same inputs. */
   async #findReusableOutput(
     spec: RevisionSpec,
     source: BuildSource,
@@ -263,7 +260,6 @@ export class Builds {
     this.#writeRecord(ref, { state: 'broken', reason })
   }
 
-  /** The revision was built but could not be started. */
   giveUp(ref: RevisionRef, reason: string): void {
     const record = this.readRecord(ref)
     if (record?.state === 'built') this.#writeRecord(ref, { ...record, given_up: reason })

@@ -18,7 +18,6 @@ const MEASURE_INTERVAL_MS = 2_000
 /** Descendants are recorded this often, so that they are still known after they have detached. */
 const WATCH_INTERVAL_MS = 1_000
 const MAX_LINES = 20_000
-/** Kept for the message of a failure, which leaves out uninformative ones. */
 const MAX_LAST_LINES = 40
 
 type Options = {

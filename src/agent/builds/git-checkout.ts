@@ -24,7 +24,6 @@ type Options = {
   folder: string
   disk_mb: number
   path: string
-  /** Networks that a repository may be in although they are not public. */
   networks: Network[]
 }
 
@@ -177,11 +176,9 @@ function usesLfs(folder: string): boolean {
 const candidateRefs = (ref: string) =>
   [ref, `refs/heads/${ref}`, `refs/tags/${ref}`].flatMap(name => [name, name + PEELED_SUFFIX])
 
-/** In git's own order: the full name, a branch, a tag, a commit. */
 function resolveRef(ref: string, url: string, lines: string[]): { sha: string; at: string } {
   const refs = new Map(lines.map(line => line.split('\t').reverse() as [string, string]))
   for (const name of candidateRefs(ref)) {
-    // For an annotated tag, the commit it points to.
     const sha = refs.get(name + PEELED_SUFFIX) ?? refs.get(name)
     if (sha && name !== 'HEAD') return { sha, at: name }
   }

@@ -6,9 +6,7 @@ import { fingerprint } from './fingerprint.ts'
 
 type ModuleCacheOptions = {
   folder: string
-  /** The cache folder of the deployment, as the command sees it. */
   cache: string
-  /** Other inputs of the installation, such as its environment. */
   otherInputs: object
 }
 type PackageLock = {
@@ -16,7 +14,6 @@ type PackageLock = {
 }
 type PackageJson = { scripts?: Record<string, string>; workspaces?: unknown }
 
-/** Scripts of the application itself, whose effects outside of node_modules are not cached. */
 const INSTALL_SCRIPTS = /^(preinstall|install|postinstall|prepublish|(pre|post)?prepare)$/
 /** npm reads the first instead of the lock file, and builds the second. */
 const UNSUPPORTED_FILES = ['npm-shrinkwrap.json', 'binding.gyp']

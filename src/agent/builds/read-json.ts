@@ -2,7 +2,6 @@
 import { PermanentError } from '../engines/engine.ts'
 import { readInside } from '../system/files.ts'
 
-/** Undefined if there is no such file. */
 export function readSourceJson(folder: string, path: string, maxKb: number): unknown {
   const read = readInside(folder, path, maxKb * 1000)
   if (read === undefined) return undefined

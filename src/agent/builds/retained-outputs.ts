@@ -30,7 +30,6 @@ export async function fingerprintBuild(
 
 export const isRetained = (folder: string) => fs.existsSync(join(folder, RETAINED_RECORD))
 
-/** Newest first. */
 export function listRetained(home: string): RetainedOutput[] {
   const outputs = listFolder(home).flatMap(name => {
     const folder = join(home, name)
@@ -57,7 +56,6 @@ export async function retainOutput(
   fs.renameSync(record, join(folder, RETAINED_RECORD))
 }
 
-/** Makes a retained output the output of a revision again. */
 export const claimRetained = (folder: string) => fs.rmSync(join(folder, RETAINED_RECORD), { force: true })
 
 export async function discardRetained(home: string, location: string): Promise<void> {
@@ -65,7 +63,6 @@ export async function discardRetained(home: string, location: string): Promise<v
     if (artifact.location === location) await removeRecursively(folder)
 }
 
-/** Removes all but the newest outputs and those that a revision runs from. */
 export async function pruneRetained(home: string, locationsInUse: string[]): Promise<void> {
   let [count, size] = [0, 0]
   for (const { folder, artifact } of listRetained(home)) {

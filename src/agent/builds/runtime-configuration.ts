@@ -5,7 +5,6 @@ import { RuntimeConfiguration } from './runtime.schema.ts'
 
 const MAX_CONFIGURATION_KB = 256
 
-/** Undefined if the source has no such file. */
 export function readRuntimeConfiguration(folder: string, path: string): RuntimeConfiguration | undefined {
   const value = readSourceJson(folder, path, MAX_CONFIGURATION_KB)
   if (value === undefined) return undefined

@@ -8,7 +8,6 @@ import { ReportResults, type Reports } from '../../protocol/report.schema.ts'
 const REQUEST_TIMEOUT_MS = 30_000
 export const SHUTDOWN_TIMEOUT_MS = 2_000
 
-/** The control plane answered with an error. */
 export class RequestRefused extends Error {
   readonly status: number
   readonly code: string

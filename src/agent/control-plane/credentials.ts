@@ -10,7 +10,6 @@ type ListenerLease = { agent_id: string; fence: number; listener: string }
 type Options = {
   control: Pick<ControlPlaneClient, 'credentials'>
   keys: AgentKeys
-  /** Undefined while there is no lease to ask under. */
   currentLease: () => ListenerLease | undefined
   signal: AbortSignal
   retry_ms?: number | undefined
@@ -21,12 +20,10 @@ type CachedCredential = { until: number; credential: RegistryCredential }
 
 const RETRY_MS = 2_000
 const MAX_TRIES = 5
-/** Codes with which the control plane passes on the failure of a git host. */
 const REMOTE_ERROR_CODE = /^(githost|upstream)_/
 /** A registry credential is valid for an hour; a pull that starts with it may take a while. */
 const CACHE_MS = 45 * 60_000
 const EXPIRY_MARGIN_MS = 10 * 60_000
-/** How long the address of the installation's registry is trusted. */
 const REGISTRY_CACHE_MS = 10 * 60_000
 
 export class Credentials {

@@ -7,7 +7,6 @@ import { MAX_LINE_LENGTH } from '../system/lines.ts'
 import { type ControlPlaneClient, RequestRefused } from './client.ts'
 
 type Kind = LogBatch['kind']
-/** `isMasked`: its secrets have been masked. */
 type Line = LogBatch['lines'][number] & { isMasked: boolean }
 type LogStream = {
   ref: RevisionRef
@@ -18,12 +17,10 @@ type LogStream = {
   droppedCount: number
   isWithheld: boolean
   lines: Line[]
-  /** Characters added since the lines were last counted. */
   uncounted: number
 }
 type Options = {
   control: Pick<ControlPlaneClient, 'logs'>
-  /** Undefined while there is no lease to send under. */
   currentLease: () => { agent_id: string; fence: number } | undefined
   /** Lines of a revision are held back until this is true. Null: its secrets will never be known. */
   areSecretsKnown: (ref: RevisionRef) => boolean | null
@@ -32,7 +29,6 @@ type Options = {
 
 const MAX_CONCURRENT_STREAMS = 4
 const MAX_LINES = 20_000
-/** Limits the memory of one stream, whose lines may be long. */
 const MAX_CHARACTERS = 8 * 1024 * 1024
 const RECOUNT_CHARACTERS = MAX_CHARACTERS / 4
 /** The oldest lines are dropped in groups, because each removal moves all others. */
@@ -61,7 +57,6 @@ export class LogShipper {
       message: message.slice(0, 2 * MAX_LINE_LENGTH),
       isMasked: false,
     })
-    // The dropped lines were never sent, so the numbering has no gap.
     if (stream.lines.length >= MAX_LINES + DROP_LINES) stream.droppedCount += stream.lines.splice(0, DROP_LINES).length
     stream.uncounted += message.length
     if (stream.uncounted > RECOUNT_CHARACTERS) dropOldestLines(stream)

@@ -5,12 +5,10 @@ import { type ControlPlaneClient, RequestRefused } from './client.ts'
 
 type Options = {
   control: Pick<ControlPlaneClient, 'report'>
-  /** Undefined while there is no lease to report under. */
   currentLease: () => { agent_id: string; fence: number } | undefined
   signal: AbortSignal
   onSending: (report: Report) => void
   onResult: (report: Report, result: ReportResult) => void
-  /** The control plane rejected the report as invalid (422). */
   onRejected: (report: Report, error: RequestRefused) => void
   onFenced: () => void
 }

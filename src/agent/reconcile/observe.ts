@@ -5,7 +5,6 @@ import type { Observed, Phase } from './plan.ts'
 
 export type Observation = {
   observed: Observed
-  /** Why a revision is not healthy, by its id. */
   reasons: Map<string, string>
   records: Map<string, BuildRecord>
   url: string | null

@@ -3,9 +3,7 @@
 /** The phase of a revision on this data plane. A revision without one has nothing here. */
 export type Phase =
   | 'building'
-  /** It can be started; no replica runs. */
   | 'built'
-  /** Its build failed. */
   | 'broken'
   /** Replicas run and have not been healthy yet. */
   | 'starting'
@@ -23,20 +21,16 @@ export type Phase =
 export type Wanted = {
   /** False when the deployment is being deleted. */
   present: boolean
-  /** The revision in flight; null when there is none. */
   target: string | null
   /** The serving revision as the control plane knows it. It is kept until the control plane names another. */
   serving: string | null
-  /** Whether it needs a database, without which nothing of it starts. */
   database: boolean
 }
 
 export type Observed = {
   revisions: Record<string, Phase>
-  /** The revision that gets the requests. */
   routed: string | null
   database: 'none' | 'coming' | 'failing' | 'ready'
-  /** Whether anything else of the deployment exists: files, a route, objects of a namespace. */
   hasRemains: boolean
 }
 

@@ -18,7 +18,6 @@ import { digestGenerations, type SecretAccess, wantedOf, workAfterReport } from 
 type TrackedDeployment = DeploymentState & {
   /** Also known while the deployment is being deleted, when its work has no name. */
   name: string | null
-  /** The facts of the last report that the control plane answered. */
   lastReported?: string
   isDatabaseReported: boolean
   isUnhealthy: boolean

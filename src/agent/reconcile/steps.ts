@@ -13,7 +13,6 @@ export type DeploymentState = {
   generation: number
   /** By revision: the generation with which it was last started. */
   startedGenerations: Map<string, number>
-  /** By serving revision: when its build was found broken. */
   brokenSince: Map<string, number>
 }
 export type StepContext = {

@@ -1,10 +1,8 @@
 // Cleans log lines of control characters, and selects the last informative ones for the message of a failure. Pure.
 
 const MAX_LAST_LINES = 12
-/** The first frames of a stack trace say where it happened. */
 const MAX_STACK_FRAMES = 2
 const STACK_FRAME = /^\s+at /
-/** Lines that npm prints around a command, and the one that Node prints at its end. */
 const NOISE_LINE = /^> |^npm (error|ERR!)( A complete log of this run can be found in: |$)|^Node\.js v\d/
 
 // biome-ignore-start lint/suspicious/noControlCharactersInRegex: these are the characters to remove
@@ -19,7 +17,6 @@ const TERMINAL_ESCAPES = new RegExp(
     .join('|'),
   'g',
 )
-/** Other control characters, and zero-width characters. */
 const INVISIBLE_CHARACTERS = /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2060-\u2064\ufeff]/g
 // biome-ignore-end lint/suspicious/noControlCharactersInRegex: these are the characters to remove
 

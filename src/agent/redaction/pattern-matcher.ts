@@ -49,7 +49,6 @@ export class PatternMatcher {
     this.#link()
   }
 
-  /** Hits that touch each other are replaced together. */
   replace(text: string, replacement: string): string {
     const spans = this.#findSpans(text)
     if (spans.length === 0) return text

@@ -4,7 +4,6 @@ import { realpathSync } from 'node:fs'
 const MAX_PATH_LENGTH = 4096
 const PATH_DELIMITERS = /[\s"'`()]/
 const ID_PATTERN = '[0-9a-f-]{36}'
-/** The most specific first. */
 const FOLDER_NAMES: [path: string, name: string][] = [
   [`/builds/${ID_PATTERN}/${ID_PATTERN}/tree`, '/app'],
   [`/process/${ID_PATTERN}/revisions/${ID_PATTERN}/home`, '/home/app'],
@@ -19,7 +18,6 @@ const FOLDER_NAMES: [path: string, name: string][] = [
 const NAME_END = '(?![\\w-]|\\.\\w)'
 
 export function createPathRedactor(home: string): (text: string) => string {
-  // The path as given and with links resolved, each also as in a `file:` URL.
   const forms = [home, resolveLinks(home)].flatMap(path => [path, encodeURI(path)])
   const any = `(?:${[...new Set(forms)].map(escapeRegExp).join('|')})`
   const rules = FOLDER_NAMES.map(([path, name]) => [new RegExp(`${any}${path}${NAME_END}`, 'g'), name] as const)

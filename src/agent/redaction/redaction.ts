@@ -17,7 +17,6 @@ export class Redaction {
   /** Deployments whose engine has registered the secrets that it generated itself, such as database passwords. */
   readonly #confirmed = new Set<string>()
 
-  /** `folders`: those of the agent. `globalValues`: masked in the texts of every deployment. */
   constructor(folders: string[], globalValues: string[] = []) {
     this.#pathRedactors = [...new Set(folders)].map(folder => createPathRedactor(resolve(folder)))
     this.#masks = new SecretMasks(globalValues)

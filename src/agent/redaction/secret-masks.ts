@@ -5,7 +5,6 @@ import { PatternMatcher } from './pattern-matcher.ts'
 import { derivePatterns } from './secret-variants.ts'
 
 export const MASK = '********'
-/** Enough for the revisions in flight, serving and draining. */
 const MAX_REVISIONS = 6
 /** Database passwords and short-lived credentials; the newest are kept. */
 const MAX_OTHER_VALUES = 60
@@ -19,7 +18,6 @@ export class SecretMasks {
   readonly #deployments = new Map<string, DeploymentSecrets>()
   readonly #matchers = new Map<string, PatternMatcher>()
 
-  /** `globalValues`: masked for every deployment. */
   constructor(globalValues: string[] = []) {
     this.#globalValues = globalValues
   }

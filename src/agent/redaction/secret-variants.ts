@@ -71,7 +71,6 @@ function quotedForms(value: string): string[] {
     JSON.stringify(json).slice(1, -1),
     json.replaceAll('/', '\\/'),
     escapeNonAscii(json),
-    // Quoted for a shell.
     value.replaceAll("'", `'\\''`),
     value.replaceAll("'", `'"'"'`),
     value.replace(/["$`\\]/g, '\\$&'),
@@ -100,7 +99,6 @@ function percentEncodedForms(value: string): string[] {
 
 /** A cut line may end with a prefix of the value. The scheme of a URL alone is no secret. */
 function textPatterns(text: string): Pattern[] {
-  // Lines are stripped too before they are searched.
   const stripped = stripControlCharacters(text).slice(0, LONGEST_PATTERN)
   if (stripped.length < MIN_MASKED_LENGTH) return []
   const scheme = /^[a-z][a-z0-9+.-]{0,20}(:|%3A)/i.exec(stripped)?.[0].length ?? 0

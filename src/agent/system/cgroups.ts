@@ -21,7 +21,6 @@ export function newCgroupPath(): string | undefined {
 
 function ownCgroup(): string | undefined {
   const own = /^0::(.*)$/m.exec(readOrEmpty('/proc/self/cgroup'))?.[1]
-  // Fields: id, parent, device, root of the mount, mount point, …
   const mount = readOrEmpty('/proc/self/mountinfo')
     .split('\n')
     .find(line => line.includes(' - cgroup2 '))
@@ -58,7 +57,6 @@ export function killCgroup(cgroup: string): void {
   }
 }
 
-/** Returns when no process is left and the cgroup is gone. */
 export async function removeCgroup(cgroup: string): Promise<void> {
   for (let pause = 1; fs.existsSync(cgroup); pause = Math.min(pause * 2, 100)) {
     killCgroup(cgroup)

@@ -16,7 +16,6 @@ export function writeAtomically(file: string, text: string): void {
 
 export const writeJson = (file: string, value: object) => writeAtomically(file, JSON.stringify(value))
 
-/** Undefined if the file is missing or damaged. */
 export function readJson<T extends object>(file: string): T | undefined {
   try {
     return JSON.parse(fs.readFileSync(file, 'utf8')) as T
@@ -25,7 +24,6 @@ export function readJson<T extends object>(file: string): T | undefined {
   }
 }
 
-/** Reads a file of an untrusted folder; null if there is none or it is a link. */
 export function readText(folder: string, name: string): string | null {
   return fs.lstatSync(join(folder, name), { throwIfNoEntry: false })?.isFile()
     ? (readInside(folder, name, Number.POSITIVE_INFINITY)?.text ?? null)
@@ -43,7 +41,6 @@ export function readInside(
 ): { text: string } | { text?: undefined; fault: 'outside' | 'unfit' } | undefined {
   let fd: number
   try {
-    // Without O_NONBLOCK, opening a named pipe waits for a writer.
     fd = fs.openSync(join(folder, name), fs.constants.O_RDONLY | fs.constants.O_NONBLOCK)
   } catch (error) {
     if (MISSING_CODES.has((error as NodeJS.ErrnoException).code ?? '')) return undefined
@@ -92,7 +89,6 @@ export async function removeRecursively(path: string): Promise<void> {
   })
 }
 
-/** Does not follow links. */
 async function makeWritable(folder: string): Promise<void> {
   await fs.promises.chmod(folder, 0o700)
   for (const entry of await fs.promises.readdir(folder, { withFileTypes: true }))
@@ -143,7 +139,6 @@ export async function stampFolder(folder: string): Promise<string> {
       const path = join(at, entry.name)
       if (entry.isDirectory()) open.push(path)
       const { mode, size, ctimeNs } = await fs.promises.lstat(join(folder, path), { bigint: true })
-      // The size and time of a folder only reflect its entries, which are in the hash themselves.
       entries.push(`${path}\0${mode}\0${entry.isDirectory() ? '' : `${size}\0${ctimeNs}`}`)
     }
   return createHash('sha256').update(entries.sort().join('\n')).digest('hex')

@@ -18,7 +18,6 @@ export class LineSplitter {
     this.#skipping = inside
   }
 
-  /** Whether the rest of the current line is skipped, because the line was too long. */
   get isSkipping(): boolean {
     return this.#skipping
   }

@@ -19,7 +19,6 @@ export async function findFreePort(): Promise<number> {
   }
 }
 
-/** The users whose processes listen on a port of this machine. Linux only. */
 export function findPortUsers(port: number): number[] {
   const local = `:${port.toString(16).toUpperCase().padStart(4, '0')}`
   return ['/proc/net/tcp', '/proc/net/tcp6'].flatMap(file =>
@@ -36,7 +35,6 @@ function readOrEmpty(file: string): string {
   try {
     return fs.readFileSync(file, 'latin1')
   } catch {
-    // This system has no IPv6.
     return ''
   }
 }

@@ -10,7 +10,6 @@ export type Process = ProcessIdentity & { parent: number; group: number; session
 const LINUX = process.platform === 'linux'
 const bootId = LINUX ? fs.readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim() : ''
 
-/** Without zombies. */
 export function listProcesses(): Process[] {
   if (!LINUX) return listWithPs()
   return fs.readdirSync('/proc').flatMap(name => (/^\d/.test(name) ? (readStat(Number(name)) ?? []) : []))
@@ -69,7 +68,6 @@ export const signalGroup = (group: number, name: NodeJS.Signals | 0) => sendSign
 
 export const isGroupAlive = (group: number) => listProcesses().some(candidate => candidate.group === group)
 
-/** Sends SIGTERM, and SIGKILL after the grace period. */
 export async function endGroup(group: number, graceMs: number): Promise<void> {
   signalGroup(group, 'SIGTERM')
   const deadline = Date.now() + graceMs

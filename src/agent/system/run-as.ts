@@ -17,7 +17,6 @@ export type Isolation = {
   /** Undefined: they run as the agent's own user, for the reason in `reason`. */
   users: Users | undefined
   reason?: string
-  /** The folder of applications and builds. */
   apps: string
   /** The folder of node and npm, if applications cannot run the agent's own. */
   bin?: string | undefined
@@ -54,7 +53,6 @@ export function chooseIsolation({ home, run_as, apps_home }: Settings): Isolatio
   return { users: 'uid' in wanted ? singleUser(wanted) : userPerDeployment(join(home, 'users'), wanted), apps, bin }
 }
 
-/** `user`, `user:group` (names or numbers) or `first-last`. */
 export function parseRunAs(text: string): User | UserRange {
   const [, first, last] = /^(\d{1,10})-(\d{1,10})$/.exec(text)?.map(Number) ?? []
   if (first && last && first <= last && last < 2 ** 32 - 1) return { first, last }
@@ -66,7 +64,6 @@ export function parseRunAs(text: string): User | UserRange {
   throw new Error(`AGENT_RUN_AS ${text} is no user, user:group or range first-last of this machine. Correct it.`)
 }
 
-/** A numeric id needs no entry. */
 function parseId(name: string | undefined, entry: string | undefined): number | undefined {
   if (entry !== undefined) return Number(entry)
   return name && /^\d{1,10}$/.test(name) ? Number(name) : undefined
@@ -118,7 +115,6 @@ function shareNodeBinary(folder: string): string {
   try {
     fs.linkSync(process.execPath, node)
   } catch {
-    // It is on another file system, so it cannot be linked.
     fs.copyFileSync(process.execPath, node)
     fs.chmodSync(node, 0o755)
   }

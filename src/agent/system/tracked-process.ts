@@ -21,16 +21,13 @@ import {
 import type { User } from './users.ts'
 
 const GONE_SUFFIX = '.gone'
-/** Per user. Threads count too; Node has about a dozen. */
 const MAX_PROCESSES = 4096
 /**
  * Waits until the agent has moved the shell into its cgroup and recorded it on disk, and exits if the agent is killed
  * before that: no process runs that the next agent could not find.
  */
 const WAIT_SCRIPT = 'read -r go <&3 && exec 3<&- || exit 1'
-/** `-u` is the limit in most shells, `-p` in dash. */
 const LIMIT_SCRIPT = `ulimit -u ${MAX_PROCESSES} 2>/dev/null || ulimit -p ${MAX_PROCESSES} 2>/dev/null`
-/** Disables setuid programs. */
 const CONFINE_SCRIPT = 'command -v setpriv >/dev/null && exec setpriv --no-new-privs -- "$@"'
 
 /**
@@ -48,7 +45,6 @@ export function spawnTracked(folder: string, command: string[], options: SpawnOp
   fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
   const { env, restore } = renameLoaderVariables(options.env ?? {})
   const wrapped = restore ? ['/bin/sh', '-c', `${restore}\nexec "$@"`, 'sh', ...command] : command
-  // PORT distinguishes the replicas of a revision.
   const environment = ['SLIPWAY_REVISION_ID', 'PORT'].flatMap(name => (env[name] ? `${name}=${env[name]}` : []))
   const mark: ProcessMark = { environment, cgroup: newCgroupPath() }
   writeJson(join(folder, 'mark.json'), mark)
@@ -76,7 +72,6 @@ export function spawnTracked(folder: string, command: string[], options: SpawnOp
   return new TrackedProcess(mark, identity, child)
 }
 
-/** Renames loader variables, and returns the shell commands that restore their names. */
 function renameLoaderVariables(environment: NodeJS.ProcessEnv): { env: NodeJS.ProcessEnv; restore: string } {
   const loaderNames = Object.keys(environment).filter(name => LOADER_VARIABLE.test(name))
   const env = Object.fromEntries(
@@ -92,7 +87,6 @@ function renameLoaderVariables(environment: NodeJS.ProcessEnv): { env: NodeJS.Pr
   return { env, restore }
 }
 
-/** A process and its descendants. */
 export class TrackedProcess {
   readonly identity: ProcessIdentity | undefined
   readonly #child: ChildProcess | undefined
@@ -129,7 +123,6 @@ export class TrackedProcess {
     return descendants.map(({ pid }) => pid)
   }
 
-  /** Kills all processes now. Those that they fork meanwhile are killed by `end`. */
   kill(): void {
     if (this.#mark.cgroup) killCgroup(this.#mark.cgroup)
     else for (const pid of this.#findAll()) sendSignal(pid, 'SIGKILL')
@@ -187,14 +180,12 @@ export async function endTracked(folder: string, graceMs: number, read?: ReadFol
   fs.rmSync(gone, { recursive: true, force: true })
 }
 
-/** Processes of an earlier version of the agent have an identity but no mark. */
 const readTracked = (folder: string) =>
   new TrackedProcess(
     readJson<ProcessMark>(join(folder, 'mark.json')) ?? { environment: [] },
     readJson<ProcessIdentity>(join(folder, 'identity.json')),
   )
 
-/** Kills every process that has the revision in its initial environment. */
 export async function endRevisionProcesses(revision: string): Promise<void> {
   if (process.platform !== 'linux') return
   const environment = [`SLIPWAY_REVISION_ID=${revision}`]

@@ -50,18 +50,14 @@ function idsInUse(): number[] {
 export function killUserProcesses({ uid, gid }: User): void {
   try {
     execFileSync('/bin/sh', ['-c', 'kill -9 -1'], { uid, gid, env: {}, stdio: 'ignore' })
-  } catch {
-    // Nothing ran as that user.
-  }
+  } catch {}
 }
 
-/** Makes a folder of the agent that other users can pass through but not list. */
 export function makePassable(folder: string): void {
   fs.mkdirSync(folder, { recursive: true, mode: 0o711 })
   fs.chmodSync(folder, 0o711)
 }
 
-/** Makes a folder of the agent that only this user can pass through. */
 export function makeEnterable(folder: string, user: User | undefined): void {
   fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
   if (!user) return
