@@ -1,5 +1,6 @@
 // Log lines are shipped once, in order, masked, and with nothing else of their revision.
 import { expect, test } from 'vitest'
+import { RequestRefused } from '../../src/agent/control-plane/client.ts'
 import { LogShipper } from '../../src/agent/control-plane/log-shipper.ts'
 import type { LogBatch } from '../../src/protocol/logs.schema.ts'
 import { makeUnit } from '../support/process-engine.ts'
@@ -133,4 +134,22 @@ test('no line is sent before the secrets of its revision are known, and then the
     await shipper.flush()
   }
   expect(received).toEqual([expect.stringContaining('does not know its secrets')])
+})
+
+test('a removed revision leaves no warning about dropped lines behind', async () => {
+  const sent: string[] = []
+  const responses = [new RequestRefused(404, 'revision_not_found', 'There is no such revision.', null)]
+  const logs = async ({ from, lines }: LogBatch) => {
+    const refusal = responses.shift()
+    if (refusal) throw refusal
+    sent.push(...lines.map(({ message }) => message))
+    return { next: from + lines.length }
+  }
+  const shipper = shipperTo({ logs })
+  const ref = { deployment_id: 'd', revision_id: 'r' }
+  for (let i = 0; i < 21_000; i++) shipper.add(ref, 'build', `${i}`, 'INFO')
+  await shipper.flush()
+  shipper.add(ref, 'build', 'new', 'INFO')
+  await shipper.flush()
+  expect(sent).toEqual(['new'])
 })
