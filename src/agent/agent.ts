@@ -1,8 +1,7 @@
-// The agent: takes down what is wanted, brings each deployment to it step by step, and tells what became of it.
+// The agent: holds the lease of its listener, polls for changes, and leaves each deployment to the reconciler.
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Network } from '../protocol/address-kind.ts'
 import { type Changes, MAX_POLL_SECONDS } from '../protocol/poll.schema.ts'
-import type { Report, ReportResult } from '../protocol/report.schema.ts'
 import { Builds } from './builds/builds.ts'
 import {
   backoffSeconds,
@@ -16,195 +15,167 @@ import { makeAgentKeys } from './control-plane/envelope.ts'
 import { Lease, uptimeMs } from './control-plane/lease.ts'
 import { LogShipper } from './control-plane/log-shipper.ts'
 import { ReportSender } from './control-plane/report-sender.ts'
-import type { Engine, EngineEvents, LogLevel, RevisionRef } from './engines/engine.ts'
-import { FailurePolicy } from './reconcile/failure-policy.ts'
-import { plan } from './reconcile/plan.ts'
-import { SerialQueue } from './reconcile/serial-queue.ts'
-import { type DeploymentState, RETRY_MS, refreshRevisions, type StepContext, takeStep } from './reconcile/steps.ts'
-import {
-  composeReport,
-  describeOutcome,
-  digestGenerations,
-  type Observation,
-  observeDeployment,
-  serializeReportFacts,
-  wantedOf,
-  workAfterReport,
-} from './reconcile/work.ts'
+import type { Engine, LogLevel, RevisionRef } from './engines/engine.ts'
+import { Reconciler } from './reconcile/reconciler.ts'
+import { openSecrets, type SecretAccess } from './reconcile/work.ts'
 import { Redaction } from './redaction/redaction.ts'
+import { formatEvent, type LogEvent } from './system/log-event.ts'
 import type { Users } from './system/users.ts'
 
-/** What is wanted of a deployment, what it is called (also while it goes), and what the control plane was told last. */
-type TrackedDeployment = DeploymentState & {
-  name: string | null
-  lastReported?: string
-  isDatabaseReported?: boolean
-  isUnhealthy?: boolean
-}
 type Options = {
   agent_id: string
   version: string
   home: string
   /** Where the folders of builds are, if not in `home`. */
   apps?: string | undefined
-  /** As whom install and build commands run; otherwise as the agent's own user. */
+  /** The users that install and build commands run as. Undefined: the agent's own user. */
   users?: Users | undefined
   engine: Engine
   control: ControlPlaneClient
   templates?: string
-  /** Where repositories may be, though it is not public. */
   networks?: Network[]
-  /** What no line may hold, whichever deployment it is about. */
+  /** Secrets of the agent itself, which are masked in the lines of every deployment. */
   hidden_values?: string[]
-  /** What an operator may want to read. */
   logToOperator: (line: string) => void
   wait?: number
-  /** Milliseconds until a credential is asked for again; after which what goes on failing is given up. */
+  /** Milliseconds before a failed build or request for a credential is repeated. */
   retry?: number
+  /** Milliseconds after which a revision that keeps failing is given up. */
   give_up_ms?: number
 }
 
 const RESYNC_INTERVAL_MS = 6 * 3600_000
 const FLUSH_INTERVAL_MS = 250
-/** With its end a revision leaves the flight, which is another generation. */
-const FINAL_STATES = new Set<Report['state']>(['deployed', 'failed'])
 const FATAL_STATUSES = new Set([401, 403, 404])
+const STANDBY_REASON =
+  'Another agent serves this listener. This one takes over when that agent stops or its lease expires.'
+const LEASE_LOST_REASON =
+  'Another agent took over this listener. Applications keep running; this agent waits in standby.'
 
 export class Agent {
   readonly #options: Options
   readonly #keys = makeAgentKeys()
-  readonly #deployments = new Map<string, TrackedDeployment>()
   readonly #lease = new Lease()
-  readonly #queue: SerialQueue
-  readonly #reportSender: ReportSender
   readonly #shutdown = new AbortController()
-  readonly #builds: Builds
-  readonly #failurePolicy: FailurePolicy
-  readonly #logs: LogShipper
-  readonly #credentials: Credentials
   readonly #redaction: Redaction
-  readonly #log = (kind: 'build' | 'deploy') => (of: RevisionRef, message: string, level: LogLevel) =>
-    this.#logs.add(of, kind, message, level)
+  readonly #logShipper: LogShipper
+  readonly #credentials: Credentials
+  readonly #builds: Builds
+  readonly #reports: ReportSender
+  readonly #reconciler: Reconciler
   #opened: Promise<void> = Promise.resolve()
   #listener = ''
   #cursor: number | null = null
-  /** Named by a resync that is not whole yet. */
+  /** The deployments that a resync has named so far; null when none is in progress. */
   #resyncedIds: Set<string> | null = null
   #resyncAt = 0
 
   constructor(options: Options) {
     this.#options = options
-    const { home, apps = home } = options
+    const { agent_id, control, engine, home, apps = home, retry } = options
+    const { signal } = this.#shutdown
+    const currentLease = () => (this.#lease.isActive() ? { agent_id, fence: this.#lease.fence! } : undefined)
+    const actingLease = () => (this.#canAct() ? currentLease() : undefined)
+
     this.#redaction = new Redaction([home, apps], options.hidden_values)
-    const changed = (id: string) => this.#queue.enqueue(id)
-    const stale = () => {
-      this.#resyncAt = Math.min(this.#resyncAt, performance.now())
-    }
+    this.#logShipper = new LogShipper({
+      control,
+      currentLease,
+      areSecretsKnown: ref => this.#redaction.areSecretsKnown(ref, this.#isResyncComplete()),
+      redact: ({ deployment_id }, text) => this.#redaction.text(deployment_id, text),
+    })
+    this.#credentials = new Credentials({
+      control,
+      keys: this.#keys,
+      currentLease: () => {
+        const lease = actingLease()
+        return lease && { ...lease, listener: this.#listener }
+      },
+      signal,
+      retry_ms: retry,
+      hide: this.#redaction.hide,
+    })
     this.#builds = new Builds({
       ...options,
       home: apps,
-      retry_ms: options.retry,
-      onChange: changed,
-      onLinkExpired: stale,
-      log: this.#log('build'),
-    })
-    this.#failurePolicy = new FailurePolicy({ ...options, builds: this.#builds, log: this.#log('deploy') })
-    this.#queue = new SerialQueue(
-      id => this.#reconcile(id),
-      (id, error) => this.#handleFailure(id, error as Error),
-    )
-    const { control, agent_id } = options
-    const held = () => (this.#lease.isActive() ? { agent_id, fence: this.#lease.fence! } : undefined)
-    const who = () => (this.#canAct() ? held() : undefined)
-    this.#logs = new LogShipper({
-      ...{
-        control,
-        currentLease: held,
-        areSecretsKnown: of => this.#redaction.areSecretsKnown(of, this.#isResyncComplete()),
+      retry_ms: retry,
+      log: this.#revisionLog('build'),
+      onChange: id => this.#reconciler.enqueue(id),
+      onLinkExpired: () => {
+        this.#resyncAt = Math.min(this.#resyncAt, performance.now())
       },
-      redact: ({ deployment_id }, text) => this.#redaction.text(deployment_id, text),
     })
-    this.#reportSender = new ReportSender({
-      ...{ control, currentLease: who, signal: this.#shutdown.signal, onFenced: () => this.#loseLease() },
-      onSending: ({ deployment_id }) => void delete this.#deployments.get(deployment_id)?.lastReported,
-      onResult: (report, result) => this.#handleReportResult(report, result),
-      onUnreadable: (report, error) => this.#handleUnreadableReport(report, error),
+    this.#reports = new ReportSender({
+      control,
+      currentLease: actingLease,
+      signal,
+      onSending: report => this.#reconciler.markUnreported(report.deployment_id),
+      onResult: (report, result) => this.#reconciler.handleReportResult(report, result),
+      onRejected: (report, error) => this.#reconciler.handleRejectedReport(report, error),
+      onFenced: () => this.#loseLease(),
     })
-    const asks = () => {
-      const lease = who()
-      return lease && { ...lease, listener: this.#listener }
-    }
-    this.#credentials = new Credentials({
-      ...{ control, keys: this.#keys, currentLease: asks, signal: this.#shutdown.signal, retry_ms: options.retry },
-      hide: this.#redaction.hide,
+    this.#reconciler = new Reconciler({
+      ...options,
+      engine,
+      builds: this.#builds,
+      reports: this.#reports,
+      redaction: this.#redaction,
+      secretAccess: () => this.#secretAccess(),
+      canAct: () => this.#canAct() && this.#isResyncComplete(),
+      log: this.#revisionLog('deploy'),
+      logEvent: this.#logEvent,
     })
   }
 
-  /** Until it is closed, or the control plane refuses it for good. */
+  /** Returns after `close()`. Throws when the control plane refuses the key. */
   async run(): Promise<void> {
-    const opening = async () => {
-      const registry: EngineEvents['registryCredential'] = (of, image) => this.#credentials.registry(of, image)
-      const { hide } = this.#redaction
-      await this.#options.engine.open({
-        changed: id => this.#queue.enqueue(id),
-        log: this.#log('deploy'),
-        hide,
-        registryCredential: registry,
-      })
-      await this.#builds.open()
-    }
-    this.#opened = opening()
+    this.#opened = this.#open()
     await this.#opened
     const flushing = setInterval(() => {
-      void this.#reportSender.flush()
-      void this.#logs.flush()
+      void this.#reports.flush()
+      void this.#logShipper.flush()
     }, FLUSH_INTERVAL_MS)
     try {
-      for (let trouble = 0; !this.#shutdown.signal.aborted; )
-        trouble = await this.#poll().then(
+      for (let failures = 0; !this.#shutdown.signal.aborted; )
+        failures = await this.#poll().then(
           () => 0,
-          error => this.#backOff(error, trouble + 1),
+          error => this.#backOff(error, failures + 1),
         )
     } finally {
       clearInterval(flushing)
     }
   }
 
-  async close(how: { stop: boolean }): Promise<void> {
-    this.#shutdown.abort()
-    // What was not taken over yet could not be ended either.
-    await this.#opened.catch(() => {})
-    await this.#builds.close()
-    await this.#queue.close()
-    await this.#options.engine.close(how)
-    // Nobody reads these lines again. A flush that is under way may have passed the newest.
-    const flushed = this.#logs.flush().then(() => this.#logs.flush())
-    await Promise.race([flushed, delay(SHUTDOWN_TIMEOUT_MS, undefined, { ref: false })])
-    const { control, agent_id } = this.#options
-    // Nothing is begun or reported from here on, so another one may. Untold, it waits until the lease runs out.
-    const { fence } = this.#lease
-    if (fence !== null) await control.release({ agent_id, fence }).catch(() => {})
-    this.#lease.lose()
+  async #open(): Promise<void> {
+    await this.#options.engine.open({
+      changed: id => this.#reconciler.enqueue(id),
+      log: this.#revisionLog('deploy'),
+      hide: this.#redaction.hide,
+      registryCredential: (ref, image) => this.#credentials.registry(ref, image),
+    })
+    await this.#builds.open()
   }
-
-  // ---- what is wanted
 
   async #poll(): Promise<void> {
     const { agent_id, version, control, wait = 25 } = this.#options
-    const begun = uptimeMs()
+    const sentAt = uptimeMs()
     if (performance.now() > this.#resyncAt) this.#cursor = null
+    const isResyncing = this.#cursor === null || this.#resyncedIds !== null
     const answer = await control.poll(
       {
-        ...{ agent_id, version, public_key: this.#keys.public_key, fence: this.#lease.fence, cursor: this.#cursor },
-        digest: this.#cursor === null ? null : digestGenerations(this.#deployments),
-        wait: this.#cursor === null || this.#resyncedIds ? 0 : Math.min(wait, MAX_POLL_SECONDS),
+        agent_id,
+        version,
+        public_key: this.#keys.public_key,
+        fence: this.#lease.fence,
+        cursor: this.#cursor,
+        digest: this.#cursor === null ? null : this.#reconciler.digest(),
+        wait: isResyncing ? 0 : Math.min(wait, MAX_POLL_SECONDS),
       },
       this.#shutdown.signal,
     )
     const { fence } = answer.lease
-    if (this.#lease.fence !== fence)
-      this.#options.logToOperator(`lease acquired listener=${answer.listener_id} lease=${fence}`)
-    this.#lease.renew(fence, begun)
+    if (this.#lease.fence !== fence) this.#logEvent('lease acquired', { listener: answer.listener_id, lease: fence })
+    this.#lease.renew(fence, sentAt)
     this.#listener = answer.listener_id
     await this.#applyChanges(answer)
   }
@@ -215,165 +186,88 @@ export class Agent {
       this.#resyncAt = performance.now() + RESYNC_INTERVAL_MS
     }
     for (const work of changes) {
-      const { deployment_id, generation } = work
-      const before = this.#deployments.get(deployment_id)
-      const { name = null, isDatabaseReported: databaseTold = false, isUnhealthy = false } = before ?? {}
-      const { startedGenerations: given = new Map(), brokenSince: lost = new Map() } = before ?? {}
-      this.#deployments.set(deployment_id, {
-        work,
-        name: work.name ?? name,
-        generation,
-        startedGenerations: given,
-        brokenSince: lost,
-        isDatabaseReported: databaseTold,
-        isUnhealthy,
-      })
-      this.#redaction.learnSecrets(work, { keys: this.#keys, listener: this.#listener })
-      this.#resyncedIds?.add(deployment_id)
+      this.#reconciler.applyWork(work)
+      this.#redaction.learnSecrets(work, revision => openSecrets(work, revision, this.#secretAccess()))
+      this.#resyncedIds?.add(work.deployment_id)
     }
-    if (this.#resyncedIds && !more) {
-      // Where the engine cannot tell, nothing of this answer was applied yet, and it comes again.
-      const engines = await this.#options.engine.deployments()
-      const named = this.#resyncedIds
-      this.#resyncedIds = null
-      for (const id of this.#deployments.keys()) if (!named.has(id)) this.#forget(id)
-      // Whatever of ours is here and was not named is not wanted any more.
-      const here = [...engines, ...this.#builds.deployments(), ...named]
-      for (const id of new Set(here)) this.#queue.enqueue(id)
-    }
+    if (this.#resyncedIds && !more) await this.#completeResync(this.#resyncedIds)
     this.#cursor = cursor
-    for (const { deployment_id } of changes) this.#queue.enqueue(deployment_id)
+    for (const { deployment_id } of changes) this.#reconciler.enqueue(deployment_id)
   }
 
-  /** How long after a failure it is tried again; forever, unless it is of no use. */
-  async #backOff(error: unknown, trouble: number): Promise<number> {
+  /** Everything on this machine that the resync did not name is removed. */
+  async #completeResync(namedIds: Set<string>): Promise<void> {
+    // If this throws, the cursor does not move and the control plane sends the same page again.
+    const engineIds = await this.#options.engine.deployments()
+    this.#resyncedIds = null
+    this.#reconciler.forgetAllBut(namedIds)
+    const localIds = new Set([...engineIds, ...this.#builds.deployments(), ...namedIds])
+    for (const id of localIds) this.#reconciler.enqueue(id)
+  }
+
+  /** Waits before the next poll, and returns the number of failures in a row. Throws if no retry can succeed. */
+  async #backOff(error: unknown, failures: number): Promise<number> {
     if (this.#shutdown.signal.aborted) return 0
-    const { logToOperator: say } = this.#options
-    if (error instanceof RequestRefused) {
-      if (FATAL_STATUSES.has(error.status)) throw error
-      if (error.status === 409) this.#loseLease()
-      if (error.status === 422) this.#cursor = null
+    const { status, code } = error instanceof RequestRefused ? error : {}
+    if (status && FATAL_STATUSES.has(status)) throw error
+    if (status === 409) this.#loseLease()
+    if (status === 422) this.#cursor = null
+    if (failures === 1) {
+      if (code === 'lease_held') this.#logEvent('standby', { reason: STANDBY_REASON })
+      else if (code !== 'fence_stale') this.#logEvent('poll failed', { error: describeConnectionError(error as Error) })
     }
-    if (trouble === 1) say(`The control plane: ${describeConnectionError(error as Error)}`)
-    await delay(backoffSeconds(error, trouble) * 1000, undefined, { signal: this.#shutdown.signal }).catch(() => {})
-    return trouble
+    await delay(backoffSeconds(error, failures) * 1000, undefined, { signal: this.#shutdown.signal }).catch(() => {})
+    return failures
   }
 
-  /** Another agent acts now: what runs goes on, and nothing is begun, changed or reported. */
+  /** What runs goes on running; nothing is started, changed or reported. */
   #loseLease(): void {
+    if (this.#lease.fence !== null)
+      this.#logEvent('lease lost', { lease: this.#lease.fence, reason: LEASE_LOST_REASON })
     this.#lease.lose()
     this.#cursor = null
     this.#resyncedIds = null
-    this.#reportSender.clear()
-    for (const known of this.#deployments.values()) delete known.lastReported
+    this.#reports.clear()
+    this.#reconciler.markAllUnreported()
   }
 
-  /** Everything that is wanted was told. */
-  #isResyncComplete(): boolean {
-    return this.#resyncAt !== 0 && !this.#resyncedIds
+  /** With `stop`, applications end too; without it they keep serving and the next agent takes them over. */
+  async close({ stop }: { stop: boolean }): Promise<void> {
+    this.#shutdown.abort()
+    // The engine cannot stop what it has not taken over yet.
+    await this.#opened.catch(() => {})
+    await this.#builds.close()
+    await this.#reconciler.close()
+    await this.#options.engine.close({ stop })
+    // A flush that is in progress may have passed the newest lines.
+    const flushed = this.#logShipper.flush().then(() => this.#logShipper.flush())
+    await Promise.race([flushed, delay(SHUTDOWN_TIMEOUT_MS, undefined, { ref: false })])
+    // From here on nothing is started or reported, so another agent may take over without waiting for the expiry.
+    const { control, agent_id } = this.#options
+    const { fence } = this.#lease
+    if (fence !== null) await control.release({ agent_id, fence }).catch(() => {})
+    this.#lease.lose()
   }
 
   #canAct(): boolean {
     return this.#lease.isActive() && !this.#shutdown.signal.aborted
   }
 
-  // ---- bringing a deployment there: one lane each, so that nothing of it happens twice at once
-
-  async #reconcile(id: string): Promise<void> {
-    for (let before = ''; ; ) {
-      // A resync that is not whole yet has not said what is not wanted.
-      if (!this.#canAct() || !this.#isResyncComplete()) {
-        this.#failurePolicy.clear(id)
-        return this.#queue.enqueueAfter(id, RETRY_MS)
-      }
-      const known = this.#deployments.get(id)
-      const steps = this.#stepContext(id)
-      const found = await observeDeployment(id, this.#builds, await this.#options.engine.observe(id))
-      if (known) {
-        await refreshRevisions(steps, known, found).finally(() => this.#redaction.confirmEngineSecrets(id))
-        this.#queueReport(known, found)
-      }
-      const actions = plan(wantedOf(known?.work), found.observed)
-      for (const action of actions) {
-        if (!this.#canAct()) return this.#queue.enqueueAfter(id, RETRY_MS)
-        await takeStep(steps, action, known, found)
-      }
-      if (actions.length === 0) return this.#failurePolicy.clear(id)
-      // What was done changed nothing: it is not done without end.
-      if (JSON.stringify(actions) === before) return this.#queue.enqueueAfter(id, RETRY_MS)
-      before = JSON.stringify(actions)
-    }
+  #isResyncComplete(): boolean {
+    return this.#resyncAt !== 0 && !this.#resyncedIds
   }
 
-  #handleFailure(id: string, error: Error): void {
-    this.#options.logToOperator(`${this.#displayName(id)}: ${this.#redaction.text(id, error.message)}`)
-    const known = this.#deployments.get(id)
-    const { retryMs: again, failure } = this.#failurePolicy.handleFailure(id, known?.work, error)
-    if (known && failure)
-      this.#reportSender.add(
-        this.#redaction.redactReport({ deployment_id: id, generation: known.generation, ...failure }),
-      )
-    this.#queue.enqueueAfter(id, again)
-  }
-
-  #stepContext(id: string): StepContext {
+  #secretAccess(): SecretAccess {
     return {
-      ...{ id, engine: this.#options.engine, builds: this.#builds, log: this.#log('deploy') },
-      secretAccess: {
-        ...{ keys: this.#keys, listener: this.#listener },
-        credential: (of, signal) => this.#credentials.repository(of, signal),
-      },
-      logToOperator: line => this.#options.logToOperator(`${this.#displayName(id)}: ${line}`),
-      enqueueAfter: ms => this.#queue.enqueueAfter(id, ms),
+      keys: this.#keys,
+      listener: this.#listener,
+      credential: (ref, signal) => this.#credentials.repository(ref, signal),
     }
   }
 
-  #displayName(id: string): string {
-    return this.#deployments.get(id)?.name ?? id
+  #revisionLog(kind: 'build' | 'deploy') {
+    return (ref: RevisionRef, message: string, level: LogLevel) => this.#logShipper.add(ref, kind, message, level)
   }
 
-  #forget(id: string): void {
-    this.#deployments.delete(id)
-    this.#redaction.forget(id)
-  }
-
-  // ---- what became of it
-
-  #queueReport(known: TrackedDeployment, found: Observation): void {
-    const made = composeReport(known.work, known.generation, found, known.isDatabaseReported)
-    const report = made && this.#redaction.redactReport(made)
-    if (!report || serializeReportFacts(report) === known.lastReported)
-      this.#reportSender.drop(known.work.deployment_id)
-    else this.#reportSender.add(report)
-  }
-
-  #handleUnreadableReport(report: Report, { message }: RequestRefused): void {
-    const id = report.deployment_id
-    this.#options.logToOperator(`${this.#displayName(id)}: the report ${report.state} cannot be read: ${message}`)
-    const known = this.#deployments.get(id)
-    if (known) known.lastReported = serializeReportFacts(report)
-  }
-
-  #handleReportResult(report: Report, { outcome, generation, code }: ReportResult): void {
-    const id = report.deployment_id
-    const known = this.#deployments.get(id)
-    if (!known || known.generation !== report.generation) return
-    known.lastReported = serializeReportFacts(report)
-    if (outcome === 'refused')
-      this.#options.logToOperator(`${this.#displayName(id)}: the report ${report.state} was refused (${code})`)
-    if (report.state === 'database_ready' && outcome !== 'stale') {
-      known.isDatabaseReported = true
-      this.#queue.enqueue(id)
-    }
-    if (outcome !== 'accepted') return
-    const said = describeOutcome(known.work, report, { wasUnhealthy: known.isUnhealthy })
-    known.isUnhealthy = report.state === 'serving' && report.healthy === false
-    if (said) this.#options.logToOperator(`${this.#displayName(id)}: ${said}`)
-    if (generation === null) return void this.#forget(id)
-    // More than the report itself brought about is somebody else's change, which only a poll tells.
-    if (generation <= report.generation + Number(FINAL_STATES.has(report.state))) known.generation = generation
-    const { work } = known
-    known.work = workAfterReport(report, work)
-    if (known.work !== work) this.#queue.enqueue(id)
-  }
+  readonly #logEvent: LogEvent = (event, fields) => this.#options.logToOperator(formatEvent(event, fields))
 }

@@ -28,7 +28,7 @@ const NETWORK_VARIABLES =
 /** Allows a git host on this machine, for trials. */
 const LOOPBACK_SETTINGS = { AGENT_ALLOWED_NETWORKS: '127.0.0.0/8, ::1/128' }
 /** Steps of a deployment. Dev shows only the outcome. */
-const NOISE_LINES = /^lease acquired|^agent started|: ((start|switch|drain|stop|interrupt|give up|forget) |remove$)/
+const NOISE_LINES = /^(lease acquired|agent started|reconcile .*step=(?!build ))/
 
 const NOT_ISOLATED = /^applications not isolated reason="(.*)" help=/
 const isolationWarning = (reason: string) =>

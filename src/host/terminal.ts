@@ -39,8 +39,8 @@ export function showWorkerLine(line: string, probeId: string): void {
 
 /** Highlights the outcome of a revision. */
 export function showAgentLine(line: string): void {
-  if (/: revision \d+( failed)?: /.test(line)) print(styleText('red', line))
-  else print(/: revision \d+ serves at /.test(line) ? line : dim(line))
+  if (/^revision (failed|unhealthy) /.test(line)) print(styleText('red', line))
+  else print(line.startsWith('revision serving ') ? line : dim(line))
 }
 
 function parseLine(line: string): Entry & LogProblem {

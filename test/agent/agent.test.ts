@@ -1,4 +1,4 @@
-// The agent whole, against a control plane of the protocol: real git, real processes, failures, kills, and a client that polls through it.
+// The whole agent against a fake control plane: real git, real processes, failures, and a client that keeps polling.
 import { createHash, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
@@ -102,7 +102,7 @@ function polling(url: string) {
   }
 }
 
-test('what was changed while a revision was on its way is not taken for known, and is brought about', async () => {
+test('a change during a rollout is applied after the rollout', async () => {
   git.push(serving('one'), 'First')
   start()
   let generation = 0
@@ -122,7 +122,7 @@ test('what was changed while a revision was on its way is not taken for known, a
   ).toBe(true)
 })
 
-test('a report that the control plane cannot read holds up no other', async () => {
+test('a rejected report does not delay the reports of other deployments', async () => {
   git.push(serving('one'), 'First')
   start()
   const unread = randomUUID()
@@ -134,7 +134,7 @@ test('a report that the control plane cannot read holds up no other', async () =
   expect(await ended(control.want(unread, source()))).toMatchObject({ state: 'deployed' })
 })
 
-test('a repository: deployed, pushed to, redeployed, rolled back, while a client polls it: not one failed request', async () => {
+test('a repository is deployed, updated and rolled back without one failed request', async () => {
   const first = git.push(serving('one'), 'First')
   start()
   const one = control.want(id, source(), { secrets: { TOKEN: '!' } })
@@ -173,7 +173,7 @@ test('a repository: deployed, pushed to, redeployed, rolled back, while a client
   )
 })
 
-test('the templates: each answers', async () => {
+test('each template can be deployed and answers', async () => {
   start()
   const answers: string[] = []
   for (const [template_id, path] of [
@@ -189,7 +189,7 @@ test('the templates: each answers', async () => {
   expect(answers).toEqual(['[]', expect.stringContaining('It is served'), '{"ok":true}'])
 })
 
-test('an archive whose link is over by the time that it is built gets another one', async () => {
+test('an archive whose download link has expired is fetched with a new link', async () => {
   const file = await gzip(makeTar('hello'))
   const asked: string[] = []
   const server = createServer((req, res) => {
@@ -208,10 +208,10 @@ test('an archive whose link is over by the time that it is built gets another on
   const revision = control.want(id, { source: 'internal_source', archive })
   await ended(revision)
   expect(asked).toEqual(expect.arrayContaining(['/old', '/new']))
-  await waitFor(() => control.logs.some(({ message }) => /link to the archive is over/.test(message)))
+  await waitFor(() => control.logs.some(({ message }) => /download link of the archive has expired/.test(message)))
 })
 
-describe('a failure is told in a sentence, and the old revision serves', () => {
+describe('a failed revision has a reason, and the old revision keeps serving', () => {
   const broken = async (files: Record<string, string>, more = {}, limits = {}) => {
     git.push(serving('old'))
     start(limits)
@@ -266,7 +266,8 @@ describe('a failure is told in a sentence, and the old revision serves', () => {
       () =>
         broken(
           running(
-            'import { writeFileSync } from "node:fs"; writeFileSync(process.env.TMPDIR + "/x", Buffer.alloc(8e6, 1)); setInterval(() => {}, 9e9)',
+            'import { writeFileSync } from "node:fs"; ' +
+              'writeFileSync(process.env.TMPDIR + "/x", Buffer.alloc(8e6, 1)); setInterval(() => {}, 9e9)',
           ),
           {},
           { disk_mb: 4 },
@@ -274,22 +275,22 @@ describe('a failure is told in a sentence, and the old revision serves', () => {
       /more than the 4 MB/,
     ],
     [
-      'a ref that is gone',
+      'a ref that does not exist',
       () => broken({}, { git: { url: git.url, ref: 'gone', commit_sha: null } }),
-      /no branch, tag or whole commit id `gone`/,
+      /no branch, tag or full commit id `gone`/,
     ],
     [
-      'one that names its folder',
+      'an application that prints its folder',
       () => broken(running('console.log(process.cwd(), process.env.HOME); import("./gone.mjs")')),
       /^Crash loop.*\n\/app \/home\/app\n.*'\/app\/gone.mjs' imported from \/app\/main.mjs/s,
     ],
     [
-      'a build that names its folder',
+      'a build that prints its folder',
       () => broken({}, { build_command: 'cat $PWD/nothing.txt' }),
       /cat: '?\/app\/nothing.txt/,
     ],
     [
-      'a template that is none',
+      'an unknown template',
       () => broken({}, { source: 'internal_template', template_id: 'x', git: null }),
       /choose one of/,
     ],
@@ -299,7 +300,7 @@ describe('a failure is told in a sentence, and the old revision serves', () => {
   })
 })
 
-test('that an application is used is told once, and not with each request', async () => {
+test('the use of an application is reported once and not with each request', async () => {
   git.push(serving('old'))
   start({ asked_ms: 25, used_ms: 500 })
   await ended(control.want(id, source()))
@@ -313,11 +314,11 @@ test('that an application is used is told once, and not with each request', asyn
   expect(control.reports.length - reports).toBeLessThanOrEqual(2)
 })
 
-test('an interrupted build ends with all that it started; the old one serves', async () => {
+test('an interrupted build ends with all its processes, and the old revision keeps serving', async () => {
   git.push(serving('old'))
   start()
   await ended(control.want(id, source()))
-  const revision = control.want(id, source({ build_command: 'echo begun && sleep 1000' }))
+  const revision = control.want(id, source({ build_command: 'echo begun && sleep 60' }))
   await waitFor(() => control.logs.some(({ of, message }) => of === revision && message === 'begun'))
   await waitFor(() => control.said(revision).includes('building'))
   control.interrupt(id)
@@ -327,18 +328,18 @@ test('an interrupted build ends with all that it started; the old one serves', a
   expect((await requestRouter(urlOf())).body).toBe('old')
 })
 
-test('a deleted deployment is removed, and told so', async () => {
+test('a deleted deployment is removed and reported as removed', async () => {
   git.push(serving('old'))
   const { said } = start()
   await ended(control.want(id, source()))
   control.unwant(id)
   await waitFor(() => control.reports.some(({ state }) => state === 'removed'))
   expect((await requestRouter(urlOf())).status).toBe(404)
-  await waitFor(() => said.some(line => /^shop-.*: removed$/.test(line)))
+  await waitFor(() => said.some(line => /^deployment removed deployment=shop-/.test(line)))
   for (const place of ['builds', 'process']) expect(fs.readdirSync(join(home, place))).toEqual([])
 })
 
-test('the control plane gone for a while: what runs runs on, and a build that ends meanwhile is told of afterwards', async () => {
+test('while the control plane is unavailable applications keep running, and builds are reported later', async () => {
   git.push(serving('old'))
   start()
   await ended(control.want(id, source()))
@@ -353,7 +354,7 @@ test('the control plane gone for a while: what runs runs on, and a build that en
   expect(await client.stop()).toEqual(['200 new', '200 old'])
 })
 
-describe('a credential that the control plane does not give', () => {
+describe('a build whose credential the control plane does not provide', () => {
   const asked = async (refusing: object, ready: () => boolean = () => true) => {
     Object.assign(control.refusing, refusing)
     git.push(serving('one'))
@@ -362,11 +363,11 @@ describe('a credential that the control plane does not give', () => {
     await waitFor(ready)
     return revision
   }
-  test('is waited for while it is away, for as long as the revision is wanted', async () => {
+  test('waits while the control plane is unavailable', async () => {
     expect(await ended(await asked({ left: 20 }))).toMatchObject({ state: 'deployed' })
   })
 
-  test('is waited for no more when the revision is interrupted', async () => {
+  test('ends when the revision is interrupted', async () => {
     const revision = await asked({ left: 1e9 }, () => control.refusing.told > 6)
     control.interrupt(id)
     await waitFor(() => control.reports.at(-1)?.state === 'serving')
@@ -374,8 +375,8 @@ describe('a credential that the control plane does not give', () => {
   })
 
   test.each([
-    ['a host that is not well, after some tries', { status: 502, code: 'upstream_error', left: 1e9 }, 5],
-    ['a refusal, at once', { status: 404, code: 'repository_not_found', left: 1e9 }, 1],
+    ['fails after some retries if the git host is unavailable', { status: 502, code: 'upstream_error', left: 1e9 }, 5],
+    ['fails at once if the credential is refused', { status: 404, code: 'repository_not_found', left: 1e9 }, 1],
   ])('%s', async (_, refusing, told) => {
     const report = await ended(await asked(refusing))
     expect(report).toMatchObject({ state: 'failed', message: `It is ${refusing.code}.` })
@@ -383,7 +384,7 @@ describe('a credential that the control plane does not give', () => {
   })
 })
 
-test('two agents for one listener: one works, the other waits; the one that lost its lease reports nothing and serves on', async () => {
+test('an agent that lost its lease reports nothing, and its applications keep serving', async () => {
   git.push(serving('one'))
   start()
   await ended(control.want(id, source()))
@@ -392,24 +393,24 @@ test('two agents for one listener: one works, the other waits; the one that lost
   const count = control.reports.length
   const revision = control.want(id, source())
   const second = start({ at: join(home, 'second'), agent_id: 'agent-2' })
-  await waitFor(() => second.said.some(line => line.includes('Held')))
+  await waitFor(() => second.said.some(line => line.startsWith('standby ')))
   expect((await requestRouter(url)).body).toBe('one')
   expect(control.reports.length).toBe(count)
   control.giveBack()
   expect(await ended(revision)).toMatchObject({ state: 'deployed' })
 })
 
-test('two agents for one listener: the one that ends gives its lease back, and the other takes over what is wanted', async () => {
+test('an agent that stops releases its lease, and the standby agent takes over', async () => {
   git.push(serving('one'))
   const first = start()
   await ended(control.want(id, source()))
   const second = start({ at: join(home, 'second'), agent_id: 'agent-2' })
-  await waitFor(() => second.said.some(line => line.includes('Held')))
+  await waitFor(() => second.said.some(line => line.startsWith('standby ')))
   await first.agent.close({ stop: false })
   expect(await ended(control.want(id, source()))).toMatchObject({ state: 'deployed' })
 })
 
-test('what an application says as it is ended with the agent is told', async () => {
+test('the last lines of an application that stops with the agent are shipped', async () => {
   const going = "process.once('SIGTERM', () => { console.log('going'); process.exit() })"
   git.push({ ...serving('one'), 'main.mjs': `${serving('one')['main.mjs']}\n${going}` })
   const { agent } = start()

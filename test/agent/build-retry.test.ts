@@ -1,4 +1,4 @@
-// A build that fails for what may pass is no failure: nothing is written down, and it begins again.
+// A build that fails for a temporary reason is not recorded as failed, and is retried.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { afterEach, beforeEach, expect, test } from 'vitest'
@@ -14,7 +14,7 @@ afterEach(() => fs.rmSync(home, { recursive: true }))
 
 const artifact: Artifact = { location: 'web@sha256:0', start_command: null, health_path: null, env: {}, commit: null }
 
-test('what the control plane could not give is asked for with the next build', async () => {
+test('a build that fails because the control plane is unavailable is retried', async () => {
   const failures = [new TransientError('The control plane is away.')]
   const engine = {
     async prepare() {
@@ -44,6 +44,6 @@ test('what the control plane could not give is asked for with the next build', a
   }
   expect(await build()).toBeUndefined()
   expect(builds.revisions(wanted.deployment_id)).toEqual([])
-  expect(lines).toEqual(['WARNING The control plane is away. It is tried again.'])
+  expect(lines).toEqual(['WARNING The control plane is away. The build is retried.'])
   expect(await build()).toMatchObject({ state: 'built', artifact })
 })

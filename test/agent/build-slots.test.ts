@@ -1,4 +1,4 @@
-// Whose turn it is to build: how many at once, who comes next, and who leaves without it.
+// The limit of concurrent builds.
 import { expect, test } from 'vitest'
 import { BuildSlots } from '../../src/agent/builds/build-slots.ts'
 
@@ -13,7 +13,7 @@ function taking(turns: BuildSlots) {
 }
 const soon = () => new Promise(resolve => setImmediate(resolve))
 
-test('a few build at once, one of each deployment, the others in the order in which they came', async () => {
+test('a few builds run at once, one per deployment, and the others follow in order', async () => {
   const turns = new BuildSlots(2)
   const { begun, take } = taking(turns)
   take('a1', 'a')
@@ -35,7 +35,7 @@ test('a few build at once, one of each deployment, the others in the order in wh
   expect(begun).toEqual(['a1', 'b1', 'c1', 'a2', 'b2'])
 })
 
-test('whoever is interrupted while it waits leaves the turn to the next', async () => {
+test('an interrupted build gives its place in the queue to the next', async () => {
   const turns = new BuildSlots(1)
   const { begun, take } = taking(turns)
   const [before, meanwhile] = [AbortSignal.abort(), new AbortController()]

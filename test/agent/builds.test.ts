@@ -1,4 +1,4 @@
-// From sources to files: real git over HTTP, archives friendly and hostile, templates, configurations, commands.
+// Builds: sources fetched with real git, hostile archives, templates, runtime configurations and build commands.
 import { execFile, execFileSync, spawn } from 'node:child_process'
 import { createHash, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
@@ -44,7 +44,6 @@ beforeEach(() => {
   fs.mkdirSync(task.cache)
 })
 afterEach(() => {
-  // Whatever of it still runs ends.
   controller.abort(new Error('The test is over.'))
   fs.rmSync(home, { recursive: true, force: true, maxRetries: 9 })
 })
@@ -66,6 +65,8 @@ async function listening(answer: RequestListener): Promise<string> {
   await once(server, 'listening')
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
+/** Bounded, so that a killed test run leaves no shell behind. */
+const waitForFile = (name: string, test = '-e') => `timeout 60 sh -c 'while [ ! ${test} ${name} ]; do sleep 0.02; done'`
 const read = (folder: string, name: string) => fs.readFileSync(join(folder, name), 'utf8')
 
 describe('a repository', () => {
@@ -76,7 +77,7 @@ describe('a repository', () => {
   })
   const PACKAGE = { 'package.json': '{}' }
 
-  test('is fetched at a branch, a tag or a commit, and told of', async () => {
+  test('is checked out at a branch, a tag or a commit, and the commit is reported', async () => {
     server = await startGitServer()
     const first = server.push({ ...PACKAGE, 'a.txt': 'one' }, 'Begin')
     server.tag('v1')
@@ -98,16 +99,16 @@ describe('a repository', () => {
     expect(lines.join('\n')).toContain(second)
   })
 
-  test('a ref that is not there, a server that is not', async () => {
+  test('is refused with a reason if the ref, the commit or the server does not exist', async () => {
     server = await startGitServer()
     server.push(PACKAGE)
-    await expect(tree(git('nowhere'))).rejects.toThrow(/no branch, tag or whole commit id `nowhere`/)
+    await expect(tree(git('nowhere'))).rejects.toThrow(/no branch, tag or full commit id `nowhere`/)
     await expect(tree(git('main', { commit_sha: 'a'.repeat(40) }))).rejects.toThrow(/cannot be fetched/)
     await expect(tree(git('main', { url: 'http://127.0.0.1:1/x.git' }))).rejects.toThrow(/cannot be read/)
     await expect(tree(git('main', { url: 'file:///etc' }))).rejects.toThrow(/cannot be read/)
   })
 
-  test('a credential opens it, and is nowhere else', async () => {
+  test('is opened by its credential, which appears in no file, log line or error', async () => {
     server = await startGitServer({ username: 'x-access-token', password: 'hunter2hunter2' })
     server.push(PACKAGE)
     const refused = await tree(git('main')).catch(error => error.message)
@@ -122,18 +123,20 @@ describe('a repository', () => {
     }
     await tree(git('nowhere', { credential: async () => credential })).catch(error => lines.push(error.message))
     expect(lines.join('\n')).not.toMatch(/hunter2/)
-    // One that says what it was told.
-    const loud = createServer((req, res) => res.writeHead(403, { 'Content-Type': 'text/plain' }).end(`no ${said(req)}`))
+    // A server that echoes the credential.
+    const echoing = createServer((req, res) =>
+      res.writeHead(403, { 'Content-Type': 'text/plain' }).end(`no ${said(req)}`),
+    )
     const said = (req: IncomingMessage) => req.headers.authorization && 'hunter2hunter2'
-    onTestFinished(() => void loud.close())
-    await new Promise<void>(resolve => loud.listen(0, '127.0.0.1', resolve))
-    const url = `http://127.0.0.1:${(loud.address() as AddressInfo).port}/acme/shop`
+    onTestFinished(() => void echoing.close())
+    await new Promise<void>(resolve => echoing.listen(0, '127.0.0.1', resolve))
+    const url = `http://127.0.0.1:${(echoing.address() as AddressInfo).port}/acme/shop`
     const reason = await tree(git('main', { url, credential: async () => credential })).catch(error => error.message)
     expect(`${reason} ${lines.join('\n')}`).toContain('no ***')
     expect(`${reason} ${lines.join('\n')}`).not.toMatch(/hunter2/)
   })
 
-  test('a redirect is not followed, and the other origin gets neither a request nor the credential', async () => {
+  test('that redirects is refused, and the other origin gets neither a request nor the credential', async () => {
     server = await startGitServer()
     server.push(PACKAGE)
     const url = await listening((req, res) =>
@@ -141,11 +144,11 @@ describe('a repository', () => {
     )
     const credential = async () => ({ username: 'x-access-token', password: 'hunter2hunter2' })
     const moved = tree(git('main', { url: `${url}/app.git`, credential }))
-    await expect(moved).rejects.toThrow(/redirects to another address, which is not followed/)
+    await expect(moved).rejects.toThrow(/redirects to another URL, which is not followed/)
     expect(server.seen).toEqual([])
   })
 
-  test('of branches without end the first are read', async () => {
+  test('with endless branches takes bounded memory', async () => {
     server = await startGitServer()
     const sha = server.push(PACKAGE)
     const names = [...Array.from({ length: 40_000 }, (_, i) => `refs/a/${i}/main`), 'refs/heads/main']
@@ -154,10 +157,10 @@ describe('a repository', () => {
       const found = req.url!.startsWith('/app.git/info/refs')
       res.writeHead(found ? 200 : 404, { 'Content-Type': 'text/plain' }).end(found ? refs : '')
     })
-    await expect(tree(git('main', { url: `${url}/app.git` }))).rejects.toThrow(/no branch, tag or whole commit id/)
+    await expect(tree(git('main', { url: `${url}/app.git` }))).rejects.toThrow(/no branch, tag or full commit id/)
   })
 
-  test('what a dumb server names as its alternate is not asked', async () => {
+  test('cannot make git fetch objects from another server', async () => {
     const asked: string[] = []
     const other = await listening((req, res) => {
       asked.push(req.url!)
@@ -179,20 +182,20 @@ describe('a repository', () => {
   })
 
   test.each([
-    ['http://127.0.0.1:9000/acme/shop.git', /it is not `https`/],
+    ['http://127.0.0.1:9000/acme/shop.git', /is not `https`/],
     ['https://127.0.0.1:9443/acme/shop.git', /an IP address/],
     ['https://localhost:9443/acme/shop.git', /AGENT_ALLOWED_NETWORKS/],
     ['https://169.254.169.254/latest.git', /an IP address/],
     ['https://[::1]/acme/shop.git', /an IP address/],
     ['https://0x7f000001/acme/shop.git', /an IP address/],
-    ['https://git.internal/acme/shop.git', /not a public name|no host/],
-    ['http://github.com/acme/shop.git', /it is not `https`|cannot be looked up|no host/],
+    ['https://git.internal/acme/shop.git', /not a public name|does not exist/],
+    ['http://github.com/acme/shop.git', /is not `https`|cannot be looked up|does not exist/],
     ['https://ada:hush@example.com/acme/shop.git', /user name or password/],
     ['ssh://git@example.com/acme/shop.git', /not `https`/],
-  ])('%s is not reached', async (url, why) => {
+  ])('is refused at %s', async (url, expected) => {
     server = await startGitServer()
     const reason = await tree(git('main', { url }), []).catch(error => error.message)
-    expect(reason).toMatch(why)
+    expect(reason).toMatch(expected)
     expect(reason).not.toContain('hush')
   })
 
@@ -201,16 +204,16 @@ describe('a repository', () => {
     ['private', ['10.0.0.7']],
     ['metadata', ['169.254.169.254']],
     ['one of several that is not public', ['93.184.216.34', '::ffff:10.0.0.7']],
-  ])('a public name that leads to an address that is not is refused: %s', async (_, addresses) => {
+  ])('is refused if its public host name resolves to an address that is not public: %s', async (_, addresses) => {
     server = await startGitServer()
     const resolve = async () => addresses.map(address => ({ address }))
     const asking = (networks: Parameters<typeof resolveAllowedAddress>[1]) =>
       resolveAllowedAddress('https://git.example.com/acme/shop.git', networks, resolve)
-    await expect(asking([])).rejects.toThrow(/leads to an address that is not public/)
+    await expect(asking([])).rejects.toThrow(/resolves to an address that is not public/)
     await expect(asking(parseNetworks('127.0.0.0/8, 10.0.0.0/8, 169.254.0.0/16'))).resolves.toMatchObject({ addresses })
   })
 
-  test('git connects to the address that was judged, whatever the name leads to by then', async () => {
+  test('is fetched from the address that was checked, whatever its host name resolves to later', async () => {
     server = await startGitServer()
     const sha = server.push(PACKAGE)
     const { port } = new URL(server.url)
@@ -228,7 +231,7 @@ describe('a repository', () => {
     expect(said.stdout).toContain(sha)
   })
 
-  test('submodules are left out, and what is in Git LFS stays a pointer: nobody is asked for them', async () => {
+  test('is checked out without submodules and Git LFS files, and their servers get no request', async () => {
     const asked: string[] = []
     const other = await listening((req, res) => {
       asked.push(req.url!)
@@ -246,11 +249,11 @@ describe('a repository', () => {
     const credential = async () => ({ username: 'x-access-token', password: 'hunter2hunter2' })
     const { folder } = await tree(git('main', { credential }))
     expect(read(folder, 'big.bin')).toBe(pointer)
-    expect(lines.join('\n')).toMatch(/submodules are left out[\s\S]*Git LFS are left as pointers/)
+    expect(lines.join('\n')).toMatch(/Submodules are not fetched[\s\S]*Git LFS are not fetched/)
     expect(asked).toEqual([])
   })
 
-  test('what a build wrote into the mirror does not tell git how to work', async () => {
+  test('is fetched without git settings that a build wrote into the mirror', async () => {
     server = await startGitServer()
     server.push(PACKAGE)
     await tree(git('main'))
@@ -258,7 +261,8 @@ describe('a repository', () => {
     const marks = join(home, 'marks')
     fs.mkdirSync(join(mirror, 'hooks'), { recursive: true })
     fs.writeFileSync(join(mirror, 'hooks/reference-transaction'), `#!/bin/sh\ntouch ${marks}\n`, { mode: 0o755 })
-    const config = `[core]\n\tbare = true\n\tfsmonitor = touch ${marks}\n[url "http://127.0.0.1:9/"]\n\tinsteadOf = ${server.url}\n`
+    const redirect = `[url "http://127.0.0.1:9/"]\n\tinsteadOf = ${server.url}\n`
+    const config = `[core]\n\tbare = true\n\tfsmonitor = touch ${marks}\n${redirect}`
     fs.writeFileSync(join(mirror, 'config'), config)
     await tree(git('main'))
     expect(fs.existsSync(marks)).toBe(false)
@@ -270,7 +274,7 @@ describe('a repository', () => {
     expect(read(home, 'secret')).toBe('kept')
   })
 
-  test('its mirror is kept, and one that is spoilt is made anew', async () => {
+  test('keeps its mirror between builds, and replaces a damaged one', async () => {
     server = await startGitServer()
     server.push(PACKAGE)
     await tree(git('main'))
@@ -297,7 +301,7 @@ describe('an archive', () => {
     return folder
   }
 
-  test('is unpacked, with the links that stay inside', async () => {
+  test('is unpacked with the links that stay inside of it', async () => {
     const folder = await into([
       { header: { name: 'src/', type: 'directory', size: 0 } },
       { header: { name: './src/run.sh', size: 2, type: 'file', mode: 0o4755 }, body: 'hi' },
@@ -312,29 +316,29 @@ describe('an archive', () => {
 
   test.each<[string, TarEntry[], RegExp, object?]>([
     ['an absolute path', [file('/etc/x')], /absolute path/],
-    ['a path out', [file('a/../../x')], /leaves its folder/],
+    ['a path that leaves the folder', [file('a/../../x')], /leaves its folder/],
     ['a link to an absolute path', [link('l', '/etc/passwd')], /link out/],
-    ['a link out', [link('a/l', '../../x')], /link out/],
-    ['a link that is out behind another', [link('p', '.'), link('q', 'p/../x')], /link out/],
+    ['a link that leaves the folder', [link('a/l', '../../x')], /link out/],
+    ['a link that leaves the folder behind another link', [link('p', '.'), link('q', 'p/../x')], /link out/],
     ['a file through a link', [link('p', 'q'), file('q/y'), file('p/x')], /through the link/],
     ['a link through a link', [link('p', '.'), link('p/q', '..')], /through the link|link out/],
-    ['a hard link to nothing', [link('h', 'nothing', 'link')], /not in it/],
-    ['a hard link out', [link('h', '../x', 'link')], /leaves its folder/],
+    ['a hard link to a missing file', [link('h', 'nothing', 'link')], /not in it/],
+    ['a hard link that leaves the folder', [link('h', '../x', 'link')], /leaves its folder/],
     ['a hard link to a link', [link('l', 'x'), link('h', 'l', 'link')], /not in it/],
     ['a device', [{ header: { name: 'd', type: 'character-device', size: 0 } }], /neither a file nor a folder/],
     ['a pipe', [{ header: { name: 'd', type: 'fifo', size: 0 } }], /neither a file nor a folder/],
-    ['a file where a folder is', [file('a/b'), file('a')], /twice/],
+    ['a file in the place of a folder', [file('a/b'), file('a')], /twice/],
     ['too many entries', [file('a'), file('b'), file('c')], /more than 2 entries/, { entries: 2 }],
-    ['too deep', [file(`${'a/'.repeat(70)}x`)], /deeper than 64/],
-    ['a bomb', [file('big', 'a'.repeat(8 * 1024 * 1024))], /more than 4 MB/, { megabytes: 4 }],
-  ])('%s is refused', async (_, entries, reason, limits) => {
+    ['too many nested folders', [file(`${'a/'.repeat(70)}x`)], /deeper than 64/],
+    ['a decompression bomb', [file('big', 'a'.repeat(8 * 1024 * 1024))], /more than 4 MB/, { megabytes: 4 }],
+  ])('is refused with %s', async (_, entries, reason, limits) => {
     const before = fs.readdirSync(home, { recursive: true }).length
     await expect(into(entries, limits)).rejects.toThrow(reason)
     expect(fs.existsSync(join(home, 'x'))).toBe(false)
     expect(fs.readdirSync(home, { recursive: true }).length).toBeGreaterThan(before)
   })
 
-  test('one that is cut off, one that is none', async () => {
+  test('is refused if it is truncated or no archive at all', async () => {
     const bytes = gzipSync(await packTar([file('a', 'x'.repeat(100_000))]))
     const broken = [bytes.subarray(0, bytes.length / 2), Buffer.from('hello'), gzipSync('a'.repeat(2000))]
     for (const [i, some] of broken.entries()) {
@@ -345,7 +349,7 @@ describe('an archive', () => {
     }
   })
 
-  test('is downloaded, and held against its digest', async () => {
+  test('is downloaded, and refused if its digest differs', async () => {
     const bytes = gzipSync(await packTar([file('package.json', '{}')]))
     const server = createServer((_, res) => res.end(bytes)).listen(0, '127.0.0.1')
     onTestFinished(() => void server.close())
@@ -358,7 +362,7 @@ describe('an archive', () => {
     await expect(tree({ archive: { ...archive, size: 10 } })).rejects.toThrow(/digest differs/)
   })
 
-  test('a download that breaks off is for another try', async () => {
+  test('is downloaded again after a broken connection', async () => {
     const server = createServer((_, res) => {
       res.writeHead(200, { 'Content-Length': 1000 }).write('half of it', () => res.destroy())
     })
@@ -370,13 +374,13 @@ describe('an archive', () => {
 })
 
 describe('a template', () => {
-  test.each(['mcp-server', 'static-site', 'web-service'])('%s', async template_id => {
+  test.each(['mcp-server', 'static-site', 'web-service'])('is loaded with its start command: %s', async template_id => {
     const found = await tree({ template_id })
     expect(found).toMatchObject({ start_command: 'node server.js', commit: null })
     expect(JSON.parse(read(found.folder, 'package.json')).scripts.start).toBe('node server.js')
   })
 
-  test('one that is not in the gallery', async () => {
+  test('is refused if it is not in the gallery', async () => {
     for (const template_id of ['nothing', '../src', '..', ''])
       await expect(tree({ template_id })).rejects.toThrow(/mcp-server, static-site, web-service/)
   })
@@ -388,7 +392,7 @@ describe('the runtime configuration', () => {
     return () => readRuntimeConfiguration(home, 'c.json')
   }
 
-  test('is read, other members passed over', () => {
+  test('is read, and unknown members are ignored', () => {
     const text = { start_command: ' run ', health_path: '/ok', env: { A: 'b' }, build_command: null, graphs: { x: 1 } }
     expect(written(JSON.stringify(text))()).toEqual({
       start_command: 'run',
@@ -400,23 +404,23 @@ describe('the runtime configuration', () => {
   })
 
   test.each([
-    ['{', /not JSON/],
-    ['[]', /does not fit/],
+    ['{', /not valid JSON/],
+    ['[]', /not a valid runtime configuration/],
     ['{"start_command": 1, "env": {"A": 1}}', /start_command.*env\.A/],
     ['{"env": {"PORT": "1"}}', /PORT/],
     ['{"health_path": "ok"}', /health_path/],
-  ])('%s is refused', (text, reason) => expect(written(text)).toThrow(reason))
+  ])('is refused if it is %s', (text, reason) => expect(written(text)).toThrow(reason))
 
-  test('a link to what is ours is refused', () => {
+  test('is refused if it is a link to a file of the agent’s machine', () => {
     fs.mkdirSync(join(home, 'app'))
     fs.symlinkSync('/etc/passwd', join(home, 'app/c.json'))
     expect(() => readRuntimeConfiguration(join(home, 'app'), 'c.json')).toThrow(/leads out/)
   })
 
   test.each([
-    ['leads out of the source', /leads out/, (file: string) => fs.symlinkSync('/dev/zero', file)],
-    ['is no file', /not a file/, (file: string) => void execFileSync('mkfifo', [file])],
-    ['is too big', /not a file/, (file: string) => fs.writeFileSync(file, ' '.repeat(1e6 + 1))],
+    ['is a link out of the source', /leads out/, (file: string) => fs.symlinkSync('/dev/zero', file)],
+    ['is not a file', /not a file/, (file: string) => void execFileSync('mkfifo', [file])],
+    ['is too large', /not a file/, (file: string) => fs.writeFileSync(file, ' '.repeat(1e6 + 1))],
   ])('a package.json that %s is not read', async (_, reason, make) => {
     const folder = join(home, 'odd')
     fs.mkdirSync(folder)
@@ -426,7 +430,7 @@ describe('the runtime configuration', () => {
     await expect(prepare(makeUnit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(reason)
   })
 
-  test('the deployment’s own commands win; without a start command it is npm start; without either it is refused', async () => {
+  test('gives way to the commands of the deployment, and without a start command npm start is used', async () => {
     const server = await startGitServer()
     onTestFinished(() => server.stop())
     const commands = { install_command: 'echo theirs', build_command: 'echo theirs' }
@@ -452,7 +456,7 @@ describe('the runtime configuration', () => {
   })
 })
 
-test('what the operator lends is seen by the commands of a build, and is its own where the deployment says otherwise', async () => {
+test('build commands see the operator’s AGENT_BUILD_ENV, unless the deployment sets the same variable', async () => {
   const location = join(home, 'lent')
   fs.mkdirSync(location)
   const own = { folder: location, commit: null, health_path: null, install_command: null, env: {} }
@@ -462,11 +466,11 @@ test('what the operator lends is seen by the commands of a build, and is its own
   expect(fs.readFileSync(join(location, 'seen'), 'utf8')).toBe(`http://proxy Bergen ${join(task.cache, 'home')}\n`)
 })
 
-test('a build that waits for its turn is interrupted at once', async () => {
+test('a build that waits for a free slot is interrupted at once', async () => {
   const engine = new ProcessEngine({ home, port: 0 })
   const builds = new Builds({ home, engine, onChange() {}, onLinkExpired() {}, log() {} })
   onTestFinished(() => builds.close())
-  const install_command = `while [ ! -e ${home}/go ]; do sleep 0.02; done`
+  const install_command = waitForFile(`${home}/go`)
   const all = [1, 2, 3].map(() => makeUnit({ deployment_id: randomUUID(), revision_id: randomUUID() }))
   for (const one of all) builds.start(one, { ...nothing, template_id: 'static-site', install_command })
   await builds.interrupt(all[2]!)
@@ -476,7 +480,7 @@ test('a build that waits for its turn is interrupted at once', async () => {
   expect(builds.readRecord(all[2]!)).toBeUndefined()
 })
 
-test('one whose outcome cannot be written down is tried again', async () => {
+test('a build whose result cannot be saved is retried', async () => {
   const said: string[] = []
   const engine = new ProcessEngine({ home, port: 0 })
   const log = (_: unknown, message: string) => void said.push(message)
@@ -505,7 +509,7 @@ describe('a command of a build', () => {
       ...more,
     })
 
-  test('its lines are told as they come; it sees nothing of our environment', async () => {
+  test('is logged line by line, and sees no variable of the agent’s environment', async () => {
     process.env.OURS = 'secret'
     await run('echo one; echo two >&2; env')
     delete process.env.OURS
@@ -513,16 +517,16 @@ describe('a command of a build', () => {
     expect(lines.join()).not.toContain('OURS')
   })
 
-  test('one that fails says with what, and its last words', async () => {
+  test('that fails reports its exit code and its last lines', async () => {
     await expect(run('echo no such file; exit 3')).rejects.toThrow(
       /^It ended with code 3\. Its last lines:\nno such file$/,
     )
     await expect(run('kill -9 $$')).rejects.toThrow(/killed by SIGKILL/)
   })
 
-  test('a line without an end is told before it has one', async () => {
+  test('is logged even while a very long line has not ended', async () => {
     const running = silenceRejection(
-      run(`head -c 100000 /dev/zero | tr '\\0' x; while [ ! -e told ]; do sleep 0.02; done; echo; echo; echo end`),
+      run(`head -c 100000 /dev/zero | tr '\\0' x; ${waitForFile('told')}; echo; echo; echo end`),
     )
     await waitFor(() => lines.length > 0)
     fs.writeFileSync(join(home, 'told'), '')
@@ -530,12 +534,12 @@ describe('a command of a build', () => {
     expect(lines.map(line => line.length)).toEqual([16 * 1024 + 1, 0, 3])
   })
 
-  test('a daemon that a killed agent left of it ends with the next one', async () => {
+  test('of a killed agent leaves no daemon once the next agent has started', async () => {
     const of = { deployment_id: randomUUID(), revision_id: revision }
     const folder = join(home, 'builds', of.deployment_id, revision)
     fs.mkdirSync(folder, { recursive: true })
     const env = { PATH: DEFAULT_PATH, SLIPWAY_REVISION_ID: revision }
-    const daemon = spawn('sleep', ['1000'], { env, detached: true, stdio: 'ignore' })
+    const daemon = spawn('sleep', ['60'], { env, detached: true, stdio: 'ignore' })
     onTestFinished(() => void daemon.kill('SIGKILL'))
     const builds = new Builds({
       home,
@@ -549,19 +553,19 @@ describe('a command of a build', () => {
     await waitFor(() => filterRunning([daemon.pid!]).length === 0)
   })
 
-  test('a daemon in a session of its own holds nothing up, and ends with it', async () => {
-    await run(`setsid sh -c 'echo $$ > pid; exec sleep 1000' & while [ ! -s pid ]; do sleep 0.02; done`)
+  test('ends together with a daemon that it started in a session of its own', async () => {
+    await run(`setsid sh -c 'echo $$ > pid; exec sleep 60' & ${waitForFile('pid', '-s')}`)
     await waitFor(() => filterRunning([Number(read(home, 'pid'))]).length === 0)
   })
 
   test.each([
     ['interrupted', {}, () => controller.abort(new Error('interrupted')), /interrupted/],
     ['too slow', { time_ms: 3000 }, () => {}, /did not end within 3 s/],
-    ['too big', { disk_mb: 1 }, () => {}, /more than the 1 MB/],
-  ])('one that is %s ends with all that it started', async (_, more, then, reason) => {
+    ['writing too much', { disk_mb: 1 }, () => {}, /more than the 1 MB/],
+  ])('that is %s ends with all processes that it started', async (_, more, then, reason) => {
     const big = 'dd if=/dev/zero of=big bs=1024 count=4096 2>/dev/null'
-    const outcome = run(`sleep 1000 & echo $! $$; ${big}; wait`, more).then(
-      () => 'it ended well',
+    const outcome = run(`sleep 60 & echo $! $$; ${big}; wait`, more).then(
+      () => 'success',
       error => error.message,
     )
     const pids = (await waitFor(() => lines.find(line => /^\d+ \d+$/.test(line)))).split(' ').map(Number)

@@ -1,4 +1,4 @@
-// The agent killed at every step of a rollout: it resumes; no second copy, no orphan, and the old revision serves without one failed request.
+// An agent killed at any step of a rollout: the next one resumes it without a second replica or a failed request.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -43,12 +43,12 @@ const source = () => ({
 const deployed = (by: Command, revision: string) => by.until(() => control.said(revision).includes('deployed'))
 const urlOf = () => control.reports.findLast(({ url }) => url)!.url!
 
-/** Whatever runs for the deployment: copies, builds, and what they started. */
+/** The processes of the deployment: replicas, builds and their descendants. */
 function running(): number[] {
   return fs.readdirSync('/proc').flatMap(pid => {
     if (!/^\d+$/.test(pid)) return []
     try {
-      // A shell that waits for what it started is no copy.
+      // A shell that waits for its child is no replica.
       const shell = fs.readFileSync(`/proc/${pid}/comm`, 'latin1').trim() === 'sh'
       return !shell && fs.readFileSync(`/proc/${pid}/environ`, 'latin1').includes(home) ? Number(pid) : []
     } catch {
@@ -58,7 +58,7 @@ function running(): number[] {
 }
 
 test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', 'switch', 'drain', 'stop', 'forget'])(
-  'killed at: %s',
+  'an agent killed at the step `%s` leaves no orphan and no failed request',
   async step => {
     git.push(files('old'))
     const first = agent()
@@ -85,7 +85,7 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
     await first.until(() =>
       step === 'half built'
         ? control.logs.some(({ of, message }) => of === revision && message === 'half')
-        : first.said.out.slice(mark).includes(`: ${step} `),
+        : first.said.out.slice(mark).includes(`step=${step} `),
     )
     await first.stop('SIGKILL')
     const second = agent()
@@ -95,8 +95,7 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
       const { body } = await requestRouter(url)
       return body.startsWith('new') && `200 ${body}`.split(' ')
     })) as string[]
-    // The old one's copies are gone, and of its build what a rollback takes, with the cache and the source; of the
-    // new one there is one copy.
+    // Left are one replica of the new revision, the retained build of the old one, the cache and the source.
     const kept = (name: string) => fs.existsSync(join(home, 'builds', id, name, 'kept.json'))
     await waitFor(() => fs.readdirSync(join(home, 'builds', id)).filter(name => !kept(name)).length === 3)
     await waitFor(() => running().join() === serving)
@@ -107,7 +106,7 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
     )
     expect([...seen].filter(answer => !/^200 (old|new) /.test(answer))).toEqual([])
     expect([...seen].filter(answer => answer.startsWith('200 old')).length).toBe(1)
-    // Asked to end before it could know what it is, it ends like any program; once it is the agent, with all that runs.
+    // Before the agent has installed its signal handlers, SIGTERM would not stop the applications.
     await second.until(() => second.said.out.includes('lease acquired'))
     expect(await second.stop('SIGTERM'), second.said.err).toBe(0)
     await waitFor(() => running().length === 0)

@@ -1,4 +1,4 @@
-// What the agent asks for to pull and push, how long it keeps it, and what a refusal or an absence comes to.
+// Credentials from the control plane: caching, retries and refusals.
 import { randomUUID } from 'node:crypto'
 import { expect, test } from 'vitest'
 import { RequestRefused } from '../../src/agent/control-plane/client.ts'
@@ -15,7 +15,7 @@ const login = (more: Partial<RegistryCredential> = {}): RegistryCredential => ({
   ...{ expires_at: new Date(Date.now() + 3600_000).toISOString(), ...more },
 })
 
-/** A control plane that gives what the test says, each time; without a word, it is away. */
+/** A control plane with the given answers in order; without an answer left it is unavailable. */
 function asking(...says: (RegistryCredential | null | Error)[]) {
   const keys = makeAgentKeys()
   const asked: object[] = []
@@ -40,7 +40,7 @@ function asking(...says: (RegistryCredential | null | Error)[]) {
   return { credentials, asked, lose: () => (leased = false), end: () => ending.abort() }
 }
 
-test('it is asked for under the lease, opened, and kept for whoever asks next', async () => {
+test('a credential is requested under the lease once and cached', async () => {
   const given = login()
   const { credentials, asked } = asking(given)
   const of = ref()
@@ -50,7 +50,7 @@ test('it is asked for under the lease, opened, and kept for whoever asks next', 
   expect(asked).toEqual([{ agent_id: 'agent', fence: 7, for: 'registry' }])
 })
 
-test('each revision has its own, and one that is soon over is not given again', async () => {
+test('each revision has its own credential, and one that expires soon is not reused', async () => {
   const [first, second, third] = [
     login({ expires_at: new Date(Date.now() + 9 * 60_000).toISOString() }),
     login(),
@@ -63,7 +63,7 @@ test('each revision has its own, and one that is soon over is not given again', 
   expect(await credentials.registry(ref())).toEqual(third)
 })
 
-test('for an image that is elsewhere there is none, and once the registry is known nobody is asked', async () => {
+test('an image in another registry gets no credential, and no request once the registry is known', async () => {
   const { credentials, asked } = asking(login())
   for (const image of ['docker.io/library/nginx', 'nginx', `${HOST}.org/x`])
     expect(await credentials.registry(ref(), image)).toBeNull()
@@ -71,22 +71,25 @@ test('for an image that is elsewhere there is none, and once the registry is kno
 })
 
 test.each([`${HOST}/apps/tenant/shop`, `${HOST}/apps/tenant/shop:1`, `${HOST}/apps/tenant/shop@sha256:0`])(
-  '%s is in its repository',
+  '%s is an image of the credential’s repository',
   async image => {
     expect(await asking(login()).credentials.registry(ref(), image)).not.toBeNull()
   },
 )
-test.each([`${HOST}/apps/tenant/shopping/web`, `${HOST}/base:1`])('%s is not', async image => {
-  expect(await asking(login()).credentials.registry(ref(), image)).toBeNull()
-})
+test.each([`${HOST}/apps/tenant/shopping/web`, `${HOST}/base:1`])(
+  '%s is not an image of the credential’s repository',
+  async image => {
+    expect(await asking(login()).credentials.registry(ref(), image)).toBeNull()
+  },
+)
 
-test('where the installation has no registry nobody is asked again', async () => {
+test('without a registry of the installation there is only one request', async () => {
   const { credentials, asked } = asking(null)
   for (const image of [`${HOST}/apps/x`, undefined]) expect(await credentials.registry(ref(), image)).toBeNull()
   expect(asked).toHaveLength(1)
 })
 
-test('a refusal is told, and a control plane that is away is asked again', async () => {
+test('a refusal is permanent, and an unavailable control plane is retried', async () => {
   const refused = new RequestRefused(404, 'revision_not_found', 'There is no such revision.', null)
   await expect(asking(refused).credentials.registry(ref())).rejects.toThrow(PermanentError)
   const given = login()
@@ -99,7 +102,7 @@ test('a refusal is told, and a control plane that is away is asked again', async
   expect(away.asked).toHaveLength(6)
 })
 
-test('a git host that stays away is the end of it, told as the control plane does', async () => {
+test('a git host that stays unavailable fails the build with the message of the control plane', async () => {
   const away = new RequestRefused(502, 'upstream_error', 'git.example.com answers nothing.', 60)
   const { credentials, asked } = asking(away, away, away, away, away)
   await expect(credentials.repository(ref(), new AbortController().signal)).rejects.toThrow(
@@ -108,14 +111,14 @@ test('a git host that stays away is the end of it, told as the control plane doe
   expect(asked).toHaveLength(5)
 })
 
-test('without the lease nobody is asked, and it passes', async () => {
+test('without the lease there is no request, and the failure is temporary', async () => {
   const { credentials, asked, lose } = asking(login())
   lose()
   await expect(credentials.registry(ref())).rejects.toThrow(TransientError)
   expect(asked).toEqual([])
 })
 
-test('an agent that ends meanwhile gives nothing up', async () => {
+test('a request that is cancelled by the shutdown is a temporary failure', async () => {
   const { credentials, end } = asking(new Error('fetch failed'))
   const asked = credentials.registry(ref())
   end()

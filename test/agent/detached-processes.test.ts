@@ -1,5 +1,4 @@
-// Processes that detach from what the agent started: nothing of them outlives the replica, the deployment, the build
-// or the agent.
+// Detached processes do not outlive the replica, the deployment, the build or the agent that they belong to.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -13,12 +12,15 @@ import { endTracked, spawnTracked } from '../../src/agent/system/tracked-process
 import { filterRunning, waitFor } from '../support/commands.ts'
 import { makeTempFolder, makeUnit, openEngine, writeApplication } from '../support/process-engine.ts'
 
-/** Each writes the pid of a sleeper; in all but the first nothing leads from it to whoever started it. */
+const SESSION = `'echo $$ > "$0"; exec sleep 600'`
+const DOUBLE_FORK = `'(sleep 600 & echo $! > "$0") &'`
+const OPTIONS = `detached: true, stdio: 'ignore'`
+/** Each writes the pid of a sleeping process. In all but the first nothing connects that process with its starter. */
 const DETACH_METHODS = {
-  'a session of its own': `spawn('/bin/sh', ['-c', 'echo $$ > "$0"; exec sleep 600', file], { detached: true, stdio: 'ignore' })`,
-  'a double fork': `spawn('/bin/sh', ['-c', '(sleep 600 & echo $! > "$0") &', file], { detached: true, stdio: 'ignore' })`,
-  'an empty environment': `spawn('/bin/sh', ['-c', 'echo $$ > "$0"; exec sleep 600', file], { detached: true, stdio: 'ignore', env: {} })`,
-  'a double fork with an empty environment': `spawn('/bin/sh', ['-c', '(sleep 600 & echo $! > "$0") &', file], { detached: true, stdio: 'ignore', env: {} })`,
+  'a session of its own': `spawn('/bin/sh', ['-c', ${SESSION}, file], { ${OPTIONS} })`,
+  'a double fork': `spawn('/bin/sh', ['-c', ${DOUBLE_FORK}, file], { ${OPTIONS} })`,
+  'an empty environment': `spawn('/bin/sh', ['-c', ${SESSION}, file], { ${OPTIONS}, env: {} })`,
+  'a double fork with an empty environment': `spawn('/bin/sh', ['-c', ${DOUBLE_FORK}, file], { ${OPTIONS}, env: {} })`,
 }
 type DetachMethod = keyof typeof DETACH_METHODS
 const detachMethods = Object.keys(DETACH_METHODS) as DetachMethod[]
@@ -66,11 +68,13 @@ async function open() {
   return engine
 }
 
+const detachStatement = (method: DetachMethod, i: number) =>
+  `{ const file = ${JSON.stringify(join(home, `left-${i}`))}; ${DETACH_METHODS[method]}.unref() }`
 const script = (closed: DetachMethod[]) => `
 import { spawn } from 'node:child_process'
-${closed.map((way, i) => `{ const file = ${JSON.stringify(join(home, `left-${i}`))}; ${DETACH_METHODS[way]}.unref() }`).join('\n')}
+${closed.map(detachStatement).join('\n')}
 `
-/** Once all of them run; whatever a failed test leaves is killed. */
+/** Waits until all of them run. What a failed test leaves is killed. */
 async function sleepers(closed: DetachMethod[]): Promise<number[]> {
   const pids = await waitFor(() => {
     const read = closed.map((_, i) => fs.readFileSync(join(home, `left-${i}`), { encoding: 'utf8', flag: 'a+' }))
@@ -109,7 +113,7 @@ createServer((req, res) => req.url === '/end' ? process.exit(1) : res.end()).lis
     expect(filterRunning(pids)).toEqual([])
   })
 
-  test('it serves on while no agent runs, and the next agent ends all of it', async () => {
+  test('it keeps running without an agent, and the next agent can stop all its processes', async () => {
     const first = await open()
     const pids = await start(first)
     await first.close({ stop: false })
@@ -121,7 +125,7 @@ createServer((req, res) => req.url === '/end' ? process.exit(1) : res.end()).lis
     await waitFor(() => filterRunning(pids).length === 0)
   })
 
-  test('nothing of a build command is left', async () => {
+  test('no process of a build command is left', async () => {
     // Without a cgroup, what empties its environment is known by its parent only, and that one ends here at once.
     const leaving = closed.filter(way => setting === '' || !way.includes('empty'))
     fs.writeFileSync(join(home, 'build.mjs'), script(leaving))
@@ -138,7 +142,7 @@ createServer((req, res) => req.url === '/end' ? process.exit(1) : res.end()).lis
 })
 
 test.runIf(canMakeCgroups)(
-  'an agent killed before it noted a process finds it by its cgroup, and leaves no cgroup',
+  'a process that a killed agent had not recorded yet is found by its cgroup, which is removed',
   async () => {
     const mark = join(home, 'mark')
     const env = { PATH: process.env.PATH! }
@@ -153,7 +157,7 @@ test.runIf(canMakeCgroups)(
 )
 
 test.runIf(process.platform === 'linux')(
-  'a library that an application preloads runs only in its own command, not in the shell that confines it',
+  'a library that an application preloads is not loaded by the shell that confines it',
   async () => {
     const env = { PATH: process.env.PATH!, LD_PRELOAD: '/missing.so', ENV: 'a "quoted" $value' }
     const user = process.getuid!() === 0 ? { uid: 1_900_000_002, gid: 1_900_000_002 } : undefined

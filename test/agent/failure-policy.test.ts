@@ -1,4 +1,4 @@
-// What goes wrong around a deployment: what cannot pass, or does not for long, is its revision's failure in its own words, and the old one serves.
+// Failures outside of builds: permanent or lasting ones fail the new revision, and the old revision keeps serving.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { afterEach, beforeEach, expect, test } from 'vitest'
@@ -43,7 +43,7 @@ test.each<[EngineVerb, object]>([
   ['start', {}],
   ['route', {}],
   ['provide', { needs_database: true }],
-])('what cannot pass: %s', async (verb, more) => {
+])('a permanent failure of `%s` fails the revision with its reason', async (verb, more) => {
   const old = control.want(id, image)
   expect(await ended(old)).toMatchObject({ state: 'deployed' })
   engine.failures[verb] = new PermanentError(SENTENCE)
@@ -53,28 +53,31 @@ test.each<[EngineVerb, object]>([
   expect((await engine.observe(id)).routed).toBe(old)
 })
 
-test.each<EngineVerb>(['observe', 'route'])('what does not pass for long: %s', async verb => {
-  const old = control.want(id, image)
-  await ended(old)
-  engine.failures[verb] = new TransientError('The cluster was not reached.')
-  const revision = control.want(id, image)
-  const report = await ended(revision)
-  expect(report).toMatchObject({ state: 'failed', message: expect.stringMatching(/not reached\.$/) })
-  delete engine.failures[verb]
-  expect(await ended(control.want(id, image))).toMatchObject({ state: 'deployed' })
-  await waitFor(async () => (await running()).length === 1)
-})
+test.each<EngineVerb>(['observe', 'route'])(
+  'a temporary failure of `%s` that lasts too long fails the revision',
+  async verb => {
+    const old = control.want(id, image)
+    await ended(old)
+    engine.failures[verb] = new TransientError('The cluster was not reached.')
+    const revision = control.want(id, image)
+    const report = await ended(revision)
+    expect(report).toMatchObject({ state: 'failed', message: expect.stringMatching(/not reached\.$/) })
+    delete engine.failures[verb]
+    expect(await ended(control.want(id, image))).toMatchObject({ state: 'deployed' })
+    await waitFor(async () => (await running()).length === 1)
+  },
+)
 
-test('what is let go and cannot be ended keeps nobody from deploying', async () => {
+test('an old revision that cannot be stopped does not prevent new deployments', async () => {
   await ended(control.want(id, image))
   engine.failures.stop = new PermanentError(SENTENCE)
   for (const _ of [1, 2]) expect(await ended(control.want(id, image))).toMatchObject({ state: 'deployed' })
 })
 
 test.each([
-  ['cannot pass', new PermanentError(SENTENCE)],
-  ['does not pass', new TransientError('The cluster was not reached.')],
-])('what serves keeps no new revision from deploying: what is wrong with it %s', async (_, error) => {
+  ['permanently', new PermanentError(SENTENCE)],
+  ['temporarily', new TransientError('The cluster was not reached.')],
+])('a serving revision that fails %s does not prevent new deployments', async (_, error) => {
   const old = control.want(id, image)
   await ended(old)
   const { start } = engine
@@ -87,7 +90,7 @@ test.each([
   if (error instanceof PermanentError) await waitFor(told)
 })
 
-test('what passes soon is no failure', async () => {
+test('a short temporary failure does not fail the revision', async () => {
   engine.failures.route = new TransientError('The cluster was not reached.')
   const revision = control.want(id, image)
   await waitFor(() => control.said(revision).includes('deploying'))
@@ -95,7 +98,7 @@ test('what passes soon is no failure', async () => {
   expect(await ended(revision)).toMatchObject({ state: 'deployed' })
 })
 
-test('of what serves nothing is given up: it is told in its log', async () => {
+test('a failure of the serving revision goes to its log, and the revision keeps serving', async () => {
   const revision = control.want(id, image)
   await ended(revision)
   engine.failures.route = new PermanentError(SENTENCE)
@@ -105,7 +108,7 @@ test('of what serves nothing is given up: it is told in its log', async () => {
   expect(control.said(revision)).not.toContain('failed')
 })
 
-test('what is well again while its trouble is being told is told to be well', async () => {
+test('a revision that recovers while it is reported as unhealthy is reported as healthy', async () => {
   const revision = control.want(id, image)
   await ended(revision)
   const ref = { deployment_id: id, revision_id: revision }

@@ -1,4 +1,4 @@
-// What the agent keeps on disk, and what others have left there.
+// Removing and measuring folders that an application has filled.
 import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -6,15 +6,16 @@ import { expect, test } from 'vitest'
 import { measureMegabytes } from '../../src/agent/system/files.ts'
 import { makeTempFolder } from '../support/process-engine.ts'
 
-test('a folder that its owner may not write into is removed too, and what links lead to stays', () => {
+test('read-only folders are removed, and the targets of links are not', () => {
   const home = makeTempFolder()
   const [cache, other] = [join(home, 'cache'), join(home, 'other')]
   for (const at of [join(cache, 'mod/deep'), other]) fs.mkdirSync(at, { recursive: true })
   for (const at of [join(cache, 'mod/deep/file'), join(other, 'file')]) fs.writeFileSync(at, '')
   fs.symlinkSync(other, join(cache, 'mod/link'))
   for (const at of [join(cache, 'mod/deep'), join(cache, 'mod'), other]) fs.chmodSync(at, 0o555)
-  const script = `import { remove } from '${join(import.meta.dirname, '../../src/agent/system/files.ts')}'; await remove('${cache}')`
-  // Root may do anything, so it is one that may not.
+  const module = join(import.meta.dirname, '../../src/agent/system/files.ts')
+  const script = `import { removeRecursively } from '${module}'; await removeRecursively('${cache}')`
+  // Root without these capabilities, which would bypass the permissions.
   const bounds = ['--bounding-set=-dac_override,-dac_read_search', '--inh-caps=-dac_override,-dac_read_search']
   const as = process.getuid?.() === 0 ? ['setpriv', ...bounds] : []
   const [file, ...args] = [...as, process.execPath, '--input-type=module', '--eval', script]
@@ -25,7 +26,7 @@ test('a folder that its owner may not write into is removed too, and what links 
   fs.rmSync(home, { recursive: true })
 })
 
-test('empty files, and what is deeper than any path, count', async () => {
+test('empty files and folders too deep for a path count towards the size', async () => {
   const home = makeTempFolder()
   for (let i = 0; i < 1000; i++) fs.writeFileSync(join(home, `${i}`), '')
   expect(await measureMegabytes(home)).toBeGreaterThan(3)

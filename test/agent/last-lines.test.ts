@@ -1,9 +1,9 @@
-// Which lines of a log a failure brings along: those that say what happened.
+// The lines of a log that the message of a failure contains.
 import { expect, test } from 'vitest'
-import { cutMessage } from '../../src/agent/reconcile/work.ts'
 import { appendLastLines, selectLastLines, truncateText } from '../../src/agent/redaction/last-lines.ts'
+import { cutMessage } from '../../src/agent/redaction/redaction.ts'
 
-test('of a Node that threw, what it threw and where, and nothing else', () => {
+test('for an exception of Node, its message and place are kept without noise', () => {
   const said = `
 > start
 > node main.cjs
@@ -33,7 +33,7 @@ npm error A complete log of this run can be found in: /home/x/.npm/_logs/1.log`
   ])
 })
 
-test('the newest of many, and a sentence alone where there are none', () => {
+test('the newest lines are kept, and without lines there is only the sentence', () => {
   const many = Array.from({ length: 50 }, (_, i) => `line ${i}`)
   expect(selectLastLines(many).at(-1)).toBe('line 49')
   expect(selectLastLines(many).length).toBeLessThan(20)
@@ -42,7 +42,7 @@ test('the newest of many, and a sentence alone where there are none', () => {
   expect(appendLastLines('It ended.', ['why'])).toBe('It ended. Its last lines:\nwhy')
 })
 
-test('no character is cut in two, which the control plane would not take', () => {
+test('a cut never leaves half of a character', () => {
   for (const text of ['🚀'.repeat(2000), `a${'🚀'.repeat(2000)}`, `${'🚀'.repeat(2000)}a`])
     expect([cutMessage(text).isWellFormed(), truncateText(text, 1001).isWellFormed()]).toEqual([true, true])
 })

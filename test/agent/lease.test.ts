@@ -1,4 +1,4 @@
-// Until when an agent trusts its lease, also on a machine that slept.
+// How long an agent trusts its lease, also on a machine that slept.
 import os from 'node:os'
 import { afterEach, expect, test, vi } from 'vitest'
 import { Lease, uptimeMs } from '../../src/agent/control-plane/lease.ts'
@@ -10,7 +10,7 @@ const slept = (seconds: number) => {
   vi.spyOn(os, 'uptime').mockReturnValue(since + seconds)
 }
 
-test('it is held from the start of its poll for less than its minute, whether the machine sleeps meanwhile or not', () => {
+test('a lease is trusted for less than a minute from the start of its poll, even if the machine sleeps', () => {
   const lease = new Lease()
   expect(lease.isActive()).toBe(false)
   const begun = uptimeMs()
@@ -20,13 +20,13 @@ test('it is held from the start of its poll for less than its minute, whether th
   expect(lease.isActive()).toBe(true)
   slept(2)
   expect(lease.isActive()).toBe(false)
-  // A poll says whether it is ours still.
+  // The next poll may still renew it.
   expect(lease.fence).toBe(7)
   lease.renew(7, uptimeMs())
   expect(lease.isActive()).toBe(true)
 })
 
-test('it is not held once it is lost', () => {
+test('a lost lease is not trusted', () => {
   const lease = new Lease()
   lease.renew(7, uptimeMs())
   lease.lose()

@@ -1,5 +1,6 @@
-// What of a log is sent on: its lines, each once and in their order, and nothing that stood beside the ids of whose they are.
+// Log lines are shipped once, in order, masked, and with nothing else of their revision.
 import { expect, test } from 'vitest'
+import { RequestRefused } from '../../src/agent/control-plane/client.ts'
 import { LogShipper } from '../../src/agent/control-plane/log-shipper.ts'
 import type { LogBatch } from '../../src/protocol/logs.schema.ts'
 import { makeUnit } from '../support/process-engine.ts'
@@ -13,7 +14,7 @@ const shipperTo = (
     redact: (_, text) => text.replaceAll('hush', '********'),
   })
 
-test('whoever logs with a whole unit sends no secret of it', async () => {
+test('a line logged with a whole revision spec is shipped without its secrets', async () => {
   const sent: LogBatch[] = []
   const logs = async (batch: LogBatch) => {
     sent.push(batch)
@@ -28,7 +29,7 @@ test('whoever logs with a whole unit sends no secret of it', async () => {
   )
 })
 
-test('every line is sent once and in its order, however many streams there are', async () => {
+test('every line is sent once and in order, with any number of streams', async () => {
   const received = new Map<string, string[]>()
   const logs = async ({ revision_id, from, lines }: LogBatch) => {
     await Promise.resolve()
@@ -50,7 +51,7 @@ test('every line is sent once and in its order, however many streams there are',
   expect([...received.values()]).toEqual(Array(20).fill(['one', 'two']))
 })
 
-test('one that always has more to say keeps no other waiting', async () => {
+test('a busy stream does not delay the others', async () => {
   const told: string[] = []
   const logs = async ({ revision_id, from, lines }: LogBatch) => {
     told.push(revision_id)
@@ -65,7 +66,7 @@ test('one that always has more to say keeps no other waiting', async () => {
   expect(told.sort()).toEqual(['a', 'b', 'c', 'd', 'quiet'])
 })
 
-test('what came faster than it was received is counted where it is missing', async () => {
+test('lines dropped because they came too fast are counted in a warning', async () => {
   const received: LogBatch['lines'] = []
   let away = true
   const logs = async ({ from, lines }: LogBatch) => {
@@ -91,7 +92,7 @@ test('what came faster than it was received is counted where it is missing', asy
   expect(received.slice(20_001).map(one => one.message)).toEqual(['0'])
 })
 
-test('of long lines fewer are kept', async () => {
+test('fewer lines are buffered if they are long', async () => {
   const received: LogBatch['lines'] = []
   const logs = async ({ from, lines }: LogBatch) => {
     expect(received).toHaveLength(from)
@@ -110,7 +111,7 @@ test('of long lines fewer are kept', async () => {
   expect(told.at(-1)!.message.trim()).toBe(`${count - 1}`)
 })
 
-test('no line leaves before the secrets of its revision are known, and then without them', async () => {
+test('no line is sent before the secrets of its revision are known, and then they are masked', async () => {
   const received: string[] = []
   const logs = async ({ from, lines }: LogBatch) => {
     received.push(...lines.map(({ message }) => message))
@@ -126,11 +127,29 @@ test('no line leaves before the secrets of its revision are known, and then with
   await shipper.flush()
   expect(received.splice(0)).toEqual(['the word is ********'])
 
-  // It never will be: what there was is left out, which is said once.
+  // The secrets will never be known: lines are left out, with one warning.
   known = null
   for (const word of ['hush', 'hush again']) {
     say(word)
     await shipper.flush()
   }
   expect(received).toEqual([expect.stringContaining('does not know its secrets')])
+})
+
+test('a removed revision leaves no warning about dropped lines behind', async () => {
+  const sent: string[] = []
+  const responses = [new RequestRefused(404, 'revision_not_found', 'There is no such revision.', null)]
+  const logs = async ({ from, lines }: LogBatch) => {
+    const refusal = responses.shift()
+    if (refusal) throw refusal
+    sent.push(...lines.map(({ message }) => message))
+    return { next: from + lines.length }
+  }
+  const shipper = shipperTo({ logs })
+  const ref = { deployment_id: 'd', revision_id: 'r' }
+  for (let i = 0; i < 21_000; i++) shipper.add(ref, 'build', `${i}`, 'INFO')
+  await shipper.flush()
+  shipper.add(ref, 'build', 'new', 'INFO')
+  await shipper.flush()
+  expect(sent).toEqual(['new'])
 })

@@ -1,4 +1,4 @@
-// The agent as a program: what it does not begin with, and what it leaves behind when nobody lets it begin.
+// The agent's program: invalid settings, and a start that the control plane refuses.
 import { once } from 'node:events'
 import * as fs from 'node:fs'
 import { createServer, type Server } from 'node:http'
@@ -30,13 +30,13 @@ const agent = (args: string[], SLIPWAY_URL = url) =>
     SLIPWAY_LISTENER_KEY: 'key',
   })
 
-describe('ends at once, touching nothing, with', () => {
+describe('the agent exits at once and creates no file if it gets', () => {
   test.each([
-    ['an address that is none', [], 'slipway.example.com'],
-    ['an address of something else', [], 'ftp://slipway.example.com'],
-    ['a port that is a word', ['--port', 'http'], undefined],
-    ['a port that there is not', ['--port', '65536'], undefined],
-    ['an engine that there is not', ['--engine', 'steam'], undefined],
+    ['an invalid address', [], 'slipway.example.com'],
+    ['an address that is not http', [], 'ftp://slipway.example.com'],
+    ['a port that is not a number', ['--port', 'http'], undefined],
+    ['a port out of range', ['--port', '65536'], undefined],
+    ['an unknown engine', ['--engine', 'steam'], undefined],
   ])('%s', async (_, args, address) => {
     const { exited, said } = agent(args, address)
     expect(await exited, said.out).toBe(1)
@@ -45,7 +45,7 @@ describe('ends at once, touching nothing, with', () => {
   })
 })
 
-test('refused before it ran anything, it leaves no router behind', async () => {
+test('an agent that is refused by the control plane leaves no router behind', async () => {
   const { exited, said } = agent([])
   expect(await exited, said.err).toBe(1)
   const router = JSON.parse(fs.readFileSync(join(home, 'router.json'), 'utf8'))

@@ -1,4 +1,4 @@
-// A second build with the same lock file takes what the first one installed: by the real npm, without a network.
+// A second build with the same lock file reuses node_modules of the first: with the real npm, without a network.
 import { createHash, randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -47,10 +47,10 @@ async function built(folder: string, build_command: string | null = null, env = 
   const tree = { ...{ folder, env, build_command, start_command: 'node .' }, commit: null, health_path: null }
   await prepare(of, { ...tree, install_command: null }, task, { disk_mb: 64 })
   const code = fs.readFileSync(join(folder, 'node_modules/dep/index.js'), 'utf8').trim()
-  return { code, kept: lines.some(line => line.startsWith('Nothing changed')) }
+  return { code, kept: lines.some(line => line.startsWith('Reusing node_modules')) }
 }
 
-test('as it was installed, whatever a build did to its own; anew where anything of it is other', async () => {
+test('node_modules are reused unchanged, and installed again if the lock file or the environment changed', async () => {
   const spoil = 'echo spoilt > node_modules/dep/index.js'
   expect(await built(await source('one'), spoil)).toEqual({ code: 'spoilt', kept: false })
   expect(await built(await source('one'), spoil)).toEqual({ code: 'spoilt', kept: true })
@@ -61,7 +61,7 @@ test('as it was installed, whatever a build did to its own; anew where anything 
   expect(fs.readdirSync(join(task.cache, 'modules'))).toHaveLength(1)
 }, 120_000)
 
-test('what was only half kept, or is there no more, is installed anew', async () => {
+test('an incomplete or missing cache is ignored', async () => {
   await built(await source('one'))
   const modules = join(task.cache, 'modules')
   const [whole = ''] = fs.readdirSync(modules)
@@ -71,16 +71,16 @@ test('what was only half kept, or is there no more, is installed anew', async ()
   expect(await built(await source('one'))).toEqual({ code: 'one', kept: false })
 }, 120_000)
 
-describe('what else decides what is installed is left to npm', () => {
+describe('the cache is not used with', () => {
   const command = (folder: string, asked = 'npm ci') => withModuleCache(asked, { folder, cache: '/c', otherInputs: {} })
   test.each<[string, Parameters<typeof source>[1]]>([
-    ['a script of its own', { package: { scripts: { postinstall: 'node make.js' } } }],
+    ['an install script', { package: { scripts: { postinstall: 'node make.js' } } }],
     ['workspaces', { package: { workspaces: ['a'] } }],
     ['a link', { lock: { link: true } }],
-    ['a folder', { lock: { integrity: undefined } }],
+    ['a module from a folder', { lock: { integrity: undefined } }],
   ])('%s', async (_, more) => expect(await command(await source('one', more))).toBe('npm ci'))
 
-  test('another command, another lock file, or none', async () => {
+  test('another command, another lock file, or no lock file', async () => {
     const folder = await source('one')
     expect(await command(folder, 'npm install')).toBe('npm install')
     expect(await command(folder)).not.toContain('npm rebuild')

@@ -1,4 +1,4 @@
-// The agent's plan: from what is wanted and what is there to what is done now, and what is told.
+// The plan of the agent: the actions for a wanted and an observed state, and the state that is reported.
 import { describe, expect, test } from 'vitest'
 import {
   type Action,
@@ -28,42 +28,87 @@ const told = (actions: Action[]) =>
 test.each<[string, Wanted, Observed, string[]]>([
   ['a first revision is built', wanted('new', null), observed({}, null, false), ['build new']],
   ['a build is waited for', wanted('new', null), observed({ new: 'building' }), []],
-  ['what is built is started', wanted('new', null), observed({ new: 'built' }), ['start new']],
+  ['a built revision is started', wanted('new', null), observed({ new: 'built' }), ['start new']],
   ['health is waited for', wanted('new', null), observed({ new: 'starting' }), []],
-  ['what is healthy gets the requests', wanted('new', null), observed({ new: 'healthy' }), ['switch new']],
-  ['what has them is left alone', wanted('new', null), observed({ new: 'healthy' }, 'new'), []],
+  ['a healthy revision gets the requests', wanted('new', null), observed({ new: 'healthy' }), ['switch new']],
+  ['a routed revision is left alone', wanted('new', null), observed({ new: 'healthy' }, 'new'), []],
 
-  ['the new is built beside the old', wanted('new', 'old'), observed({ old: 'healthy' }, 'old'), ['build new']],
-  ['and started', wanted('new', 'old'), observed({ old: 'healthy', new: 'built' }, 'old'), ['start new']],
-  ['the old serves meanwhile', wanted('new', 'old'), observed({ old: 'healthy', new: 'starting' }, 'old'), []],
-  ['then the new does', wanted('new', 'old'), observed({ old: 'healthy', new: 'healthy' }, 'old'), ['switch new']],
   [
-    'the old is kept until the control plane knows',
+    'a new revision is built beside the old one',
+    wanted('new', 'old'),
+    observed({ old: 'healthy' }, 'old'),
+    ['build new'],
+  ],
+  [
+    'a new revision is started beside the old one',
+    wanted('new', 'old'),
+    observed({ old: 'healthy', new: 'built' }, 'old'),
+    ['start new'],
+  ],
+  [
+    'the old revision keeps serving until the new one is healthy',
+    wanted('new', 'old'),
+    observed({ old: 'healthy', new: 'starting' }, 'old'),
+    [],
+  ],
+  [
+    'a healthy new revision gets the requests',
+    wanted('new', 'old'),
+    observed({ old: 'healthy', new: 'healthy' }, 'old'),
+    ['switch new'],
+  ],
+  [
+    'the old revision is kept until the control plane knows about the new one',
     wanted('new', 'old'),
     observed({ old: 'healthy', new: 'healthy' }, 'new'),
     [],
   ],
-  ['then drained', wanted('new', 'new'), observed({ old: 'healthy', new: 'healthy' }, 'new'), ['drain old']],
-  ['which is waited for', wanted('new', 'new'), observed({ old: 'draining', new: 'healthy' }, 'new'), []],
-  ['then stopped', wanted('new', 'new'), observed({ old: 'drained', new: 'healthy' }, 'new'), ['stop old']],
-  ['then forgotten', wanted('new', 'new'), observed({ old: 'built', new: 'healthy' }, 'new'), ['forget old']],
   [
-    'an old one that is unhealthy goes the same way',
+    'then the old revision is drained',
+    wanted('new', 'new'),
+    observed({ old: 'healthy', new: 'healthy' }, 'new'),
+    ['drain old'],
+  ],
+  ['draining is waited for', wanted('new', 'new'), observed({ old: 'draining', new: 'healthy' }, 'new'), []],
+  [
+    'a drained revision is stopped',
+    wanted('new', 'new'),
+    observed({ old: 'drained', new: 'healthy' }, 'new'),
+    ['stop old'],
+  ],
+  [
+    'a stopped revision is forgotten',
+    wanted('new', 'new'),
+    observed({ old: 'built', new: 'healthy' }, 'new'),
+    ['forget old'],
+  ],
+  [
+    'an unhealthy old revision is drained too',
     wanted('new', 'new'),
     observed({ old: 'unhealthy', new: 'healthy' }, 'new'),
     ['drain old'],
   ],
 
-  ['a broken build leaves the old', wanted('new', 'old'), observed({ old: 'healthy', new: 'broken' }, 'old'), []],
   [
-    'what never gets healthy is given up',
+    'a broken build leaves the old revision alone',
+    wanted('new', 'old'),
+    observed({ old: 'healthy', new: 'broken' }, 'old'),
+    [],
+  ],
+  [
+    'a revision that never becomes healthy is given up',
     wanted('new', 'old'),
     observed({ old: 'healthy', new: 'failing' }, 'old'),
     ['give_up new'],
   ],
-  ['and stays that', wanted('new', 'old'), observed({ old: 'healthy', new: 'failed' }, 'old'), []],
   [
-    'files of failures go when the next comes',
+    'a revision that was given up is not started again',
+    wanted('new', 'old'),
+    observed({ old: 'healthy', new: 'failed' }, 'old'),
+    [],
+  ],
+  [
+    'failed revisions are forgotten when the next one is built',
     wanted('next', 'old'),
     observed({ old: 'healthy', new: 'failed', older: 'broken' }, 'old'),
     ['build next', 'forget new', 'forget older'],
@@ -82,52 +127,77 @@ test.each<[string, Wanted, Observed, string[]]>([
     ['stop new'],
   ],
   [
-    'interrupted after the switch: back to the old first',
+    'a rollout interrupted after the switch goes back to the old revision first',
     wanted(null, 'old'),
     observed({ old: 'healthy', new: 'healthy' }, 'new'),
     ['switch old'],
   ],
-  ['then the new goes', wanted(null, 'old'), observed({ old: 'healthy', new: 'healthy' }, 'old'), ['drain new']],
   [
-    'the first ever, interrupted after the switch, goes',
+    'then the new revision is drained',
+    wanted(null, 'old'),
+    observed({ old: 'healthy', new: 'healthy' }, 'old'),
+    ['drain new'],
+  ],
+  [
+    'the first revision is drained if it is interrupted after the switch',
     wanted(null, null),
     observed({ new: 'healthy' }, 'new'),
     ['drain new'],
   ],
 
-  ['after a loss of everything, what serves comes back', wanted(null, 'old'), observed({}, null, false), ['build old']],
-  ['also beside one that is on its way', wanted('new', 'old'), observed({ new: 'starting' }), ['build old']],
-  ['what serves is never given up', wanted(null, 'old'), observed({ old: 'failing' }, 'old'), []],
-  ['nor when it is the newest', wanted('old', 'old'), observed({ old: 'failing' }, 'old'), []],
-  ['a mark of failure does not keep it down', wanted(null, 'old'), observed({ old: 'failed' }, 'old'), ['start old']],
-  ['no route: what serves gets it', wanted(null, 'old'), observed({ old: 'healthy' }), ['switch old']],
+  ['a lost serving revision is built again', wanted(null, 'old'), observed({}, null, false), ['build old']],
   [
-    'an unhealthy one keeps its requests while another is on its way',
+    'a lost serving revision is built again during a rollout',
+    wanted('new', 'old'),
+    observed({ new: 'starting' }),
+    ['build old'],
+  ],
+  ['a serving revision is never given up', wanted(null, 'old'), observed({ old: 'failing' }, 'old'), []],
+  ['the newest revision is not given up once it serves', wanted('old', 'old'), observed({ old: 'failing' }, 'old'), []],
+  [
+    'a serving revision that was given up is started again',
+    wanted(null, 'old'),
+    observed({ old: 'failed' }, 'old'),
+    ['start old'],
+  ],
+  [
+    'a serving revision without a route gets the requests',
+    wanted(null, 'old'),
+    observed({ old: 'healthy' }),
+    ['switch old'],
+  ],
+  [
+    'an unhealthy revision keeps its requests until another one is ready',
     wanted('new', null),
     observed({ x: 'unhealthy', new: 'built' }, 'x'),
     ['start new'],
   ],
   [
-    'the new one falls over before it is known: back to the old',
+    'the requests go back to the old revision if the new one fails right after the switch',
     wanted('new', 'old'),
     observed({ old: 'healthy', new: 'unhealthy' }, 'new'),
     ['switch old'],
   ],
-  ['a drained one that is wanted again starts over', wanted(null, 'old'), observed({ old: 'drained' }), ['stop old']],
+  [
+    'a drained revision that is wanted again is stopped first',
+    wanted(null, 'old'),
+    observed({ old: 'drained' }),
+    ['stop old'],
+  ],
 
   [
-    'deleting: out of the traffic',
+    'a deletion drains first',
     gone,
     observed({ old: 'healthy', new: 'building' }, 'old'),
     ['drain old', 'interrupt new'],
   ],
-  ['stopped', gone, observed({ old: 'drained', new: 'starting' }), ['stop old', 'stop new']],
-  ['forgotten', gone, observed({ old: 'built', new: 'broken' }), ['forget old', 'forget new']],
-  ['removed', gone, observed({}), ['remove']],
-  ['gone', gone, observed({}, null, false), []],
+  ['a deletion stops what is drained', gone, observed({ old: 'drained', new: 'starting' }), ['stop old', 'stop new']],
+  ['a deletion forgets what is stopped', gone, observed({ old: 'built', new: 'broken' }), ['forget old', 'forget new']],
+  ['a deletion removes what is left', gone, observed({}), ['remove']],
+  ['a completed deletion needs no action', gone, observed({}, null, false), []],
 ])('%s', (_, wanted, observed, actions) => expect(told(plan(wanted, observed))).toEqual(actions))
 
-/** A world in which every action succeeds, and every wait ends. */
+/** Every action succeeds and every wait ends. */
 function settle(want: Wanted, world: Observed, fate: { build?: 'broken'; start?: 'failing' } = {}) {
   const seen: string[] = []
   for (let turn = 0; turn < 50; turn++) {
@@ -179,22 +249,22 @@ test.each<[Observed['database'], string[]]>([
   ['coming', []],
   ['failing', ['give_up new']],
   ['ready', ['start new']],
-])('with a database that is %s', (database, actions) => {
+])('the next action with a database that is %s', (database, actions) => {
   const want = { ...wanted('new', null), database: true }
   expect(told(plan(want, { ...observed({ new: 'built' }), database }))).toEqual(actions)
 })
 
-test('where nothing is to come, not even a database does', () => {
+test('a deployment without a revision gets no database', () => {
   expect(plan({ ...wanted(null, null), database: true }, observed({}))).toEqual([])
 })
 
-test('what serves waits for its database, however long, and what builds is built', () => {
+test('a serving revision waits for its database without limit, and a new revision is still built', () => {
   const failing = (revisions: Record<string, Phase>) => ({ ...observed(revisions), database: 'failing' as const })
   expect(told(plan({ ...wanted(null, 'old'), database: true }, failing({ old: 'built' })))).toEqual([])
   expect(told(plan({ ...wanted('new', null), database: true }, failing({})))).toEqual(['build new'])
 })
 
-describe('followed to its end', () => {
+describe('repeated until nothing is left to do, the plan completes', () => {
   test('a rollout', () => {
     const world = observed({ old: 'healthy' }, 'old')
     expect(settle(wanted('new', 'old'), world)).toEqual(['build new', 'start new', 'switch new'])
@@ -202,14 +272,14 @@ describe('followed to its end', () => {
     expect(world).toEqual(observed({ new: 'healthy' }, 'new'))
   })
 
-  test.each(['build', 'start'] as const)('a %s that fails', step => {
+  test.each(['build', 'start'] as const)('a rollout whose %s fails', step => {
     const world = observed({ old: 'healthy' }, 'old')
     settle(wanted('new', 'old'), world, step === 'build' ? { build: 'broken' } : { start: 'failing' })
     expect(world.revisions).toEqual({ old: 'healthy', new: step === 'build' ? 'broken' : 'failed' })
     expect(world.routed).toBe('old')
   })
 
-  test('a deletion, from wherever', () => {
+  test('a deletion from any state', () => {
     const phases: Phase[] = [
       'building',
       'built',
@@ -242,7 +312,7 @@ test.each<[Phase | undefined, string | null, string | null, string | null]>([
   ['unhealthy', 'deploying', null, 'deploying'],
   ['failing', 'deploying', 'deploying', 'deploying'],
   ['failed', 'failed', 'failed', 'failed'],
-])('%s is told as %s, with the requests %s, without a build %s', (phase, elsewhere, routed, imaged) => {
+])('%s is reported as %s, if routed as %s, without a build as %s', (phase, elsewhere, routed, imaged) => {
   const revisions: Record<string, Phase> = phase ? { new: phase } : {}
   expect(reportedStateOf('new', { builds: true, observed: { revisions, routed: 'old' } })).toBe(elsewhere)
   expect(reportedStateOf('new', { builds: true, observed: { revisions, routed: 'new' } })).toBe(routed)

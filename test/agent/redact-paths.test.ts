@@ -1,4 +1,4 @@
-// What people read names folders as an application has them, and not where the agent keeps them.
+// Folders of the agent are replaced in texts by the names that an application would expect.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -29,7 +29,7 @@ describe('a folder of the agent', () => {
     ['/srv/my', '/srv/my'],
   ])('%s', (text, told) => expect(shown(text)).toBe(told))
 
-  test('is known by another way to it, too', () => {
+  test('is also recognised through a link', () => {
     const at = makeTempFolder()
     fs.mkdirSync(join(at, 'real'))
     fs.symlinkSync('real', join(at, 'link'))
@@ -40,7 +40,7 @@ describe('a folder of the agent', () => {
   })
 })
 
-test('a line that is cut is never cut within a path', () => {
+test('a line is never cut within a path', () => {
   const home = '/srv/agent'
   const line = `${'x'.repeat(90)} ${tree.replace(HOME, home)}/src/a.ts`
   for (let longest = 1; longest < line.length; longest++)
@@ -50,7 +50,7 @@ test('a line that is cut is never cut within a path', () => {
   expect(cutLine('short', 50)).toBe('short')
 })
 
-test('of a line that is too long its beginning is told, and what follows it whole, also by the next agent', async () => {
+test('a line that is too long is cut, and the next line is whole, also after a restart of the agent', async () => {
   const at = makeTempFolder()
   const env = { PATH: process.env.PATH!, SLIPWAY_REVISION_ID: revision }
   const long = `${'x'.repeat(16 * 1024 - 100)} ${'/'.padEnd(20_000, 'deep/')}`

@@ -1,4 +1,4 @@
-// A revision of what was built before builds nothing, where that is still there as it was made: by real git and the process engine.
+// A revision of a commit that was built before reuses the output: with real git and the process engine.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -50,7 +50,7 @@ async function built(
   return { ref, sha: commit!.sha, location, text: fs.readFileSync(join(location, 'a.txt'), 'utf8') }
 }
 
-test('a revision of a commit that was built before is that build, with neither git nor a command', async () => {
+test('a revision of a commit that was built before needs neither git nor a build', async () => {
   push('one')
   const one = await built(null)
   push('two')
@@ -69,7 +69,7 @@ test('a revision of a commit that was built before is that build, with neither g
   git = await startGitServer()
 }, 60_000)
 
-test('a branch, other commands and other secrets are built', async () => {
+test('a branch, changed commands and changed secrets are built again', async () => {
   const sha = push('one')
   const one = await built(null)
   await builds.forget(one.ref)
@@ -81,7 +81,7 @@ test('a branch, other commands and other secrets are built', async () => {
     expect(other.location).not.toBe(one.location)
 }, 60_000)
 
-test('what somebody wrote into is built anew', async () => {
+test('an output that was modified is built again', async () => {
   const sha = push('one')
   const one = await built(sha)
   await builds.forget(one.ref)
@@ -93,7 +93,7 @@ test('what somebody wrote into is built anew', async () => {
   expect(fs.existsSync(one.location)).toBe(false)
 }, 60_000)
 
-test('what serves is built anew; what has only just made way is not', async () => {
+test('the output of the serving revision is not reused, that of its predecessor is', async () => {
   const sha = push('one')
   const one = await built(sha)
   const serving = await built(push('two'))
@@ -104,7 +104,7 @@ test('what serves is built anew; what has only just made way is not', async () =
   expect(fs.existsSync(one.location)).toBe(true)
 }, 60_000)
 
-test('what was given up is not used again', async () => {
+test('an output that could not be started is not reused', async () => {
   const sha = push('one')
   const one = await built(sha)
   await builds.forget(one.ref)
@@ -114,7 +114,7 @@ test('what was given up is not used again', async () => {
   expect((await built(sha)).location).not.toBe(one.location)
 }, 60_000)
 
-test('the three newest are kept, and what is run from; all go with the deployment', async () => {
+test('the three newest outputs and those in use are retained, until the deployment is deleted', async () => {
   const all = []
   for (const text of ['1', '2', '3', '4', '5']) all.push(await built(push(text)))
   await builds.forget(all[0]!.ref)

@@ -1,4 +1,4 @@
-// No known secret value leaves in a line, however it is encoded, wrapped or cut.
+// Known secret values are masked in lines, however they are encoded, wrapped or cut.
 import { execFileSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { describe, expect, test } from 'vitest'
@@ -23,22 +23,22 @@ describe.each([
 ])('a %s value is masked', (_, value) => {
   const mask = masking(value)
   test.each<[string, (text: string) => string]>([
-    ['as it is', text => text],
+    ['unchanged', text => text],
     ['in JSON', text => JSON.stringify({ text })],
     ['in JSON in JSON', text => JSON.stringify(JSON.stringify(text))],
     [
       'in JSON of ASCII only',
       text => JSON.stringify(text).replace(/[^ -~]/g, one => `\\u${one.charCodeAt(0).toString(16).padStart(4, '0')}`),
     ],
-    ['in an address', encodeURIComponent],
-    ['in an address, in lower case', text => encodeURIComponent(text).replace(/%../g, part => part.toLowerCase())],
-    ['in a form', text => new URLSearchParams({ text }).toString()],
-    ['as a shell quotes it', text => `'${text.replaceAll("'", `'\\''`)}'`],
+    ['percent-encoded', encodeURIComponent],
+    ['percent-encoded in lower case', text => encodeURIComponent(text).replace(/%../g, part => part.toLowerCase())],
+    ['form-encoded', text => new URLSearchParams({ text }).toString()],
+    ['quoted for a shell', text => `'${text.replaceAll("'", `'\\''`)}'`],
     ['in hexadecimal', text => Buffer.from(text).toString('hex')],
     ['in base64', base64],
     ['in base64 after one more byte', text => base64(`x${text}\n`)],
     ['in base64 after two more bytes', text => base64(`xy${text}, and more`)],
-    ['in base64 for addresses', text => Buffer.from(`name:${text}`).toString('base64url')],
+    ['in base64url', text => Buffer.from(`name:${text}`).toString('base64url')],
     ['with colours within', text => `${text.slice(0, 4)}\u001b[1m${text.slice(4)}`],
     ...[
       ['\u001b[38:2::255:0:0m', 'another colour'],
@@ -66,7 +66,7 @@ describe.each([
   })
 })
 
-test('base64 is masked in each line that it is wrapped into', () => {
+test('base64 is masked in each of its wrapped lines', () => {
   const value = randomBytes(200).toString('base64url')
   const mask = masking(value)
   const lines = execFileSync('base64', { input: `x${value}`, encoding: 'utf8' })
@@ -76,14 +76,15 @@ test('base64 is masked in each line that it is wrapped into', () => {
   for (const line of lines) expect(mask(line)).toBe(MASK)
 })
 
-test('each line of a value is masked, and all of them where they are escaped', () => {
-  const key = `-----BEGIN KEY-----\n${randomBytes(48).toString('base64')}\n${randomBytes(20).toString('base64')}\n-----END KEY-----\n`
+test('each line of a multi-line value is masked, and the whole value with escaped line ends', () => {
+  const [first, second] = [48, 20].map(size => randomBytes(size).toString('base64'))
+  const key = `-----BEGIN KEY-----\n${first}\n${second}\n-----END KEY-----\n`
   const mask = masking(key)
   for (const line of key.trim().split('\n')) expect(mask(`> ${line}`)).toBe(`> ${MASK}`)
   expect(mask(JSON.stringify(key))).toBe(`"${MASK}"`)
 })
 
-test('a value that is cut is masked as far as it goes', () => {
+test('the beginning of a value at the end of a cut line is masked', () => {
   const value = 'correct-horse-battery'
   const mask = masking(value)
   for (let length = 6; length < value.length; length++) {
@@ -93,14 +94,14 @@ test('a value that is cut is masked as far as it goes', () => {
   expect(mask('token corre')).toBe('token corre')
 })
 
-test('of a value that is longer than any pattern nothing is told', () => {
+test('a value that is longer than any pattern is masked completely', () => {
   for (const length of [5_000, 40_000]) {
     const value = Array.from({ length: length / 10 }, (_, i) => `part-${i}`.padEnd(10, '.')).join('')
     expect(masking(value)(`KEY=${value} and more`)).toBe(`KEY=${MASK}`)
   }
 })
 
-test('many long values with much to escape do not keep the agent busy', () => {
+test('many long values with much to escape are processed quickly', () => {
   const values = Array.from({ length: 30 }, (_, i) => `"\\/'é$${i}`.repeat(5_000).slice(0, 32_000))
   const begun = process.cpuUsage()
   masking(...values)('a line')
@@ -108,7 +109,7 @@ test('many long values with much to escape do not keep the agent busy', () => {
   expect(process.cpuUsage(begun).user).toBeLessThan(5_000_000)
 })
 
-test('the password of an address is masked alone, and the word that it begins with is not', () => {
+test('the password of a URL is masked on its own, and the scheme is not', () => {
   const mask = masking('postgres://app:s3cr%40t-word@db.example.com/app')
   expect(mask('connected to postgres')).toBe('connected to postgres')
   expect(mask('postgres://')).toBe('postgres://')
@@ -116,27 +117,27 @@ test('the password of an address is masked alone, and the word that it begins wi
   expect(mask('postgres://app:s3cr%40t-word@db.example.com/app')).toBe(MASK)
 })
 
-test('short values and ordinary words are left as they are', () => {
+test('short values and ordinary words are not masked', () => {
   const mask = masking('true', 'abcde', '8080', '', 'production', 'undefined', ' '.repeat(8))
   const text = 'true abcde        8080 production undefined'
   expect(mask(text)).toBe(text)
 })
 
-test('values of another deployment are not looked for', () => {
+test('values of another deployment are not masked', () => {
   const masks = new SecretMasks(['key-of-the-agent'])
   masks.addRevision(of, ['first-secret'])
   masks.addValues('another', ['second-secret'])
   expect(masks.mask('another', 'first-secret second-secret key-of-the-agent')).toBe(`first-secret ${MASK} ${MASK}`)
 })
 
-test('hits that overlap are one, and the longest counts', () => {
+test('overlapping values are masked as one', () => {
   const of = (texts: string[]) => new PatternMatcher(texts.map(text => ({ text })))
   expect(of(['abcd', 'bc', 'cdefg', 'x']).replace('-abcdefg-x-xx', '*')).toBe('-*-*-*')
   expect(of([]).replace('nothing', '*')).toBe('nothing')
   expect(of(['ab€', '€c']).replace('ab€c', '*')).toBe('*')
 })
 
-test('it finds what looking for each value by itself finds', () => {
+test('the matcher finds what a search for each value finds', () => {
   let seed = 7
   const random = (most: number) => {
     seed = (seed * 48_271) % 2_147_483_647
@@ -157,7 +158,7 @@ test('it finds what looking for each value by itself finds', () => {
   }
 })
 
-test('its cost is linear in the text and does not follow the number of values', () => {
+test('the time of masking is linear in the text and independent of the number of values', () => {
   const cost = (values: string[], line: string) => {
     const mask = masking(...values)
     for (let i = 0; i < 20; i++) mask(line)

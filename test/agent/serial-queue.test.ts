@@ -1,9 +1,9 @@
-// One lane for each deployment: what is put off again and again is looked at once.
+// Delayed runs of the same deployment are merged.
 import { expect, test } from 'vitest'
 import { SerialQueue } from '../../src/agent/reconcile/serial-queue.ts'
 import { waitFor } from '../support/commands.ts'
 
-test('however often it is put off, it is looked at once, and as soon as was asked', async () => {
+test('a deployment that is delayed several times runs once, at the earliest time', async () => {
   const looked: string[] = []
   const lanes = new SerialQueue(
     async id => void looked.push(id),

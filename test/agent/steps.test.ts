@@ -1,12 +1,13 @@
-// What an agent does for what serves besides the plan's steps: one that was lost is tried again, and nothing of what runs is taken away for it.
+// The serving revision: if it was lost and its rebuild failed, it is rebuilt later.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
 import { FakeEngine } from '../../protocol-kit/fake-engine.ts'
 import { Builds } from '../../src/agent/builds/builds.ts'
 import { makeAgentKeys } from '../../src/agent/control-plane/envelope.ts'
+import { observeDeployment } from '../../src/agent/reconcile/observe.ts'
 import { type DeploymentState, refreshRevisions, type StepContext } from '../../src/agent/reconcile/steps.ts'
-import { buildSourceOf, observeDeployment, unitOf } from '../../src/agent/reconcile/work.ts'
+import { buildSourceOf, revisionSpecOf } from '../../src/agent/reconcile/work.ts'
 import { makeRevisionWork, makeWork } from '../support/fake-control-plane.ts'
 import { makeTempFolder } from '../support/process-engine.ts'
 
@@ -27,7 +28,7 @@ beforeEach(() => {
   const engine = new FakeEngine()
   builds = new Builds({ home, engine, onChange: () => built.resolve(), log: () => {}, onLinkExpired: () => {} })
   const opening = { keys: makeAgentKeys(), listener: 'listener', credential: async () => null }
-  steps = { id, engine, builds, secretAccess: opening, logToOperator: () => {}, log: () => {}, enqueueAfter: vi.fn() }
+  steps = { id, engine, builds, secretAccess: opening, logEvent: () => {}, log: () => {}, enqueueAfter: vi.fn() }
   known = { work: { ...makeWork(id), serving }, generation: 1, startedGenerations: new Map(), brokenSince: new Map() }
   builds.recordFailure(ref, 'Its packages are not there.')
 })
@@ -39,17 +40,20 @@ afterEach(() => {
 const look = async () =>
   refreshRevisions(steps, known, await observeDeployment(id, builds, await steps.engine.observe(id)))
 
-test('what serves and was lost is forgotten a minute after, however often it was looked at; and never what was built of it anew', async () => {
+test('a lost serving revision is rebuilt one minute after its rebuild failed, and only then', async () => {
   for (const left of [MINUTE, MINUTE / 2]) {
     await look()
     expect(steps.enqueueAfter).toHaveBeenLastCalledWith(left)
-    // Whatever is changed meanwhile.
+    // A change of the deployment does not restart the minute.
     known.generation++
     await vi.advanceTimersByTimeAsync(MINUTE / 2)
   }
   await look()
   expect(builds.readRecord(ref)).toBeUndefined()
-  builds.start(unitOf(known.work, serving, steps.secretAccess), buildSourceOf(known.work, serving, steps.secretAccess))
+  builds.start(
+    revisionSpecOf(known.work, serving, steps.secretAccess),
+    buildSourceOf(known.work, serving, steps.secretAccess),
+  )
   await built.promise
   const forget = vi.spyOn(builds, 'forget')
   await vi.advanceTimersByTimeAsync(MINUTE)
@@ -57,7 +61,7 @@ test('what serves and was lost is forgotten a minute after, however often it was
   expect(forget).not.toHaveBeenCalled()
 })
 
-test('what cannot be forgotten is trouble like any other, and is tried again', async () => {
+test('a failure to remove the broken build is retried', async () => {
   await look()
   await vi.advanceTimersByTimeAsync(MINUTE)
   vi.spyOn(builds, 'forget').mockRejectedValueOnce(new Error('The disk is away.'))

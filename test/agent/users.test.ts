@@ -1,5 +1,5 @@
-// An agent that runs as root: applications and builds run as users of their own, who read nothing of the control
-// plane, the agent or each other.
+// An agent as root: applications and builds run as users of their own, which can read nothing of the control plane,
+// the agent or each other.
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
@@ -22,14 +22,17 @@ const isRoot = process.platform === 'linux' && process.getuid?.() === 0
 const SPY = `
 import * as fs from 'node:fs'
 import { createServer } from 'node:http'
-const tried = work => { try { return String(work()).slice(0, 200) } catch (error) { return error.code ?? String(error) } }
+const tried = work => {
+  try { return String(work()).slice(0, 200) } catch (error) { return error.code ?? String(error) }
+}
 createServer((req, res) => {
   const asked = new URL(req.url, 'http://x').searchParams
   if (asked.has('read')) return res.end(tried(() => fs.readFileSync(asked.get('read'))))
   if (asked.has('list')) return res.end(tried(() => fs.readdirSync(asked.get('list'))))
   if (asked.has('write')) return res.end(tried(() => fs.writeFileSync(asked.get('write'), 'x') ?? 'written'))
   if (asked.has('signal')) return res.end(tried(() => process.kill(Number(asked.get('signal')), 0)))
-  res.end(JSON.stringify({ pid: process.pid, cwd: process.cwd(), home: process.env.HOME, status: fs.readFileSync('/proc/self/status', 'utf8') }))
+  const status = fs.readFileSync('/proc/self/status', 'utf8')
+  res.end(JSON.stringify({ pid: process.pid, cwd: process.cwd(), home: process.env.HOME, status }))
 }).listen(process.env.PORT)
 `
 const FILES = {
@@ -86,7 +89,7 @@ describe.runIf(isRoot)('as root', () => {
   })
   afterAll(() => stop())
 
-  test('each application has a user of its own, without groups, capabilities and ways to gain them', async () => {
+  test('each application has a user of its own without groups and capabilities', async () => {
     const [first, second] = [await self(one), await self(other)]
     const fieldOf = (status: string, name: string) => new RegExp(`^${name}:[ \\t]*(.*?)[ \\t]*$`, 'm').exec(status)![1]!
     const uid = fieldOf(first.status, 'Uid').split(/\s+/)[0]!
@@ -102,7 +105,7 @@ describe.runIf(isRoot)('as root', () => {
     expect(await query(one, 'write', join(first.cwd, 'file'))).toBe('written')
   })
 
-  test('it reads no secret of the control plane, the agent, Postgres or another application', async () => {
+  test('an application can read no secret of the control plane, the agent, Postgres or another application', async () => {
     const theirs = await self(other)
     const at = (name: string) => home.file(name)
     const router = JSON.parse(fs.readFileSync(at('agent/router.json'), 'utf8')).identity.pid
@@ -135,7 +138,7 @@ describe.runIf(isRoot)('as root', () => {
   })
 })
 
-test.runIf(isRoot)('a port on which another user listens is not taken for its own', async () => {
+test.runIf(isRoot)('an application is not healthy if another user listens on its port', async () => {
   const home = makeTempFolder()
   const server = createServer()
   await once(server.listen(0, '127.0.0.1'), 'listening')
@@ -155,7 +158,7 @@ test.runIf(isRoot)('a port on which another user listens is not taken for its ow
   fs.rmSync(home, { recursive: true, force: true })
 })
 
-test('of two deployments none has the user of the other, of an account or of what runs', () => {
+test('a deployment never gets the user of another deployment, an account or a running process', () => {
   const home = makeTempFolder()
   const range = { first: 1_950_000_000, last: 1_950_000_002 }
   const users = userPerDeployment(home, range)
@@ -183,7 +186,7 @@ test.each<[string, unknown]>([
   else expect(() => parseRunAs(text)).toThrow(/AGENT_RUN_AS/)
 })
 
-test.runIf(isRoot)('where users cannot get to the home, the folders of applications are elsewhere', () => {
+test.runIf(isRoot)('the folders of applications are elsewhere if users cannot reach the home', () => {
   const closed = makeTempFolder()
   const home = join(closed, 'agent')
   const { users, apps } = chooseIsolation({ home })
@@ -199,7 +202,7 @@ test.runIf(isRoot)('where users cannot get to the home, the folders of applicati
   for (const made of [closed, open]) fs.rmSync(made, { recursive: true, force: true })
 })
 
-test.runIf(isRoot)('what the agent tries or ends as such a user inherits nothing of its environment', () => {
+test.runIf(isRoot)('commands that the agent runs as such a user do not get its environment', () => {
   const [home, traced] = [makeTempFolder(), makeTempFolder()]
   fs.chmodSync(traced, 0o777)
   const user = { uid: 1_900_000_003, gid: 1_900_000_003 }

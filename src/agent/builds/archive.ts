@@ -1,4 +1,4 @@
-// An uploaded archive: downloaded, held against its digest, and unpacked as if it came from an enemy.
+// Downloads an uploaded archive, verifies its digest, and unpacks it as untrusted input.
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
 import { dirname, join } from 'node:path'
@@ -15,10 +15,10 @@ type ArchiveLimits = { megabytes: number; entries: number; depth: number }
 export const ARCHIVE_LIMITS: ArchiveLimits = { megabytes: 2_048, entries: 100_000, depth: 64 }
 const DOWNLOAD_TIMEOUT_MS = 5 * 60_000
 const MAX_NAME_BYTES = 255
-/** Below the folder that it is unpacked into, whose own path counts, too. */
+/** Relative to the target folder, whose own path also counts towards the limit of the system. */
 const MAX_PATH_BYTES = 3000
 
-/** Its address was good for a while; whoever gave it gives another one. */
+/** The download link has expired; the control plane issues a new one. */
 export class LinkExpired extends TransientError {}
 
 export async function downloadArchive(
@@ -28,27 +28,27 @@ export async function downloadArchive(
 ): Promise<void> {
   log(`Downloading the archive of ${size < 1e6 ? `${Math.ceil(size / 1000)} kB` : `${(size / 1e6).toFixed(1)} MB`}`)
   const limit = AbortSignal.any([signal, AbortSignal.timeout(DOWNLOAD_TIMEOUT_MS)])
-  const broken = (error: Error) => {
-    const why = limit.aborted ? `it did not come within ${DOWNLOAD_TIMEOUT_MS / 60_000} minutes` : describeError(error)
-    return signal.aborted ? signal.reason : new TransientError(`The archive cannot be downloaded now: ${why}.`)
+  const asTransient = (error: Error) => {
+    const reason = limit.aborted ? `it took more than ${DOWNLOAD_TIMEOUT_MS / 60_000} minutes` : describeError(error)
+    return signal.aborted ? signal.reason : new TransientError(`The archive cannot be downloaded: ${reason}.`)
   }
-  const answer = await fetch(url, { signal: limit, redirect: 'error' }).catch(error => {
-    throw broken(error)
+  const response = await fetch(url, { signal: limit, redirect: 'error' }).catch(error => {
+    throw asTransient(error)
   })
-  if (answer.status >= 429)
-    throw new TransientError(`The archive cannot be downloaded now: its address answers ${answer.status}.`)
-  if (answer.status === 403) {
-    const { code } = (await answer.json().catch(() => ({}))) as { code?: string }
-    if (code === 'download_link_expired') throw new LinkExpired('The link to the archive is over.')
+  if (response.status >= 429)
+    throw new TransientError(`The archive cannot be downloaded: the server answers ${response.status}.`)
+  if (response.status === 403) {
+    const { code } = (await response.json().catch(() => ({}))) as { code?: string }
+    if (code === 'download_link_expired') throw new LinkExpired('The download link of the archive has expired.')
   }
-  if (!answer.ok || !answer.body)
+  if (!response.ok || !response.body)
     throw new PermanentError(
-      `The archive cannot be downloaded: its address answers ${answer.status}. Redeploy, or upload it again.`,
+      `The archive cannot be downloaded: the server answers ${response.status}. Upload it again, then redeploy.`,
     )
-  const { body } = answer
+  const { body } = response
   const digest = createHash('sha256')
   let bytes = 0
-  const counted = async function* () {
+  const verified = async function* () {
     try {
       for await (const chunk of body) {
         bytes += chunk.byteLength
@@ -57,12 +57,12 @@ export async function downloadArchive(
         yield chunk
       }
     } catch (error) {
-      throw broken(error as Error)
+      throw asTransient(error as Error)
     }
   }
-  await pipeline(counted, fs.createWriteStream(file, { mode: 0o600 }))
+  await pipeline(verified, fs.createWriteStream(file, { mode: 0o600 }))
   if (bytes !== size || digest.digest('hex') !== sha256)
-    throw new PermanentError('The archive is not the one that was uploaded: its digest differs. Upload it again.')
+    throw new PermanentError('The archive’s digest differs from the uploaded one. Upload it again, then redeploy.')
 }
 
 export async function unpackArchive(
@@ -71,18 +71,17 @@ export async function unpackArchive(
   { signal }: BuildTask,
   limits = ARCHIVE_LIMITS,
 ): Promise<void> {
-  const left = { bytes: limits.megabytes * 1024 * 1024, entries: limits.entries }
+  const remaining = { bytes: limits.megabytes * 1024 * 1024, entries: limits.entries }
   const refused = new AbortController()
   const decoder = createTarDecoder({ strict: true })
-  // What decompresses without end is stopped whether or not it ever becomes a file.
   const measured = async function* (chunks: AsyncIterable<Uint8Array>) {
     for await (const chunk of chunks) {
-      left.bytes -= chunk.byteLength
-      if (left.bytes < 0) throw archiveError(`holds more than ${limits.megabytes} MB`)
+      remaining.bytes -= chunk.byteLength
+      if (remaining.bytes < 0) throw archiveError(`contains more than ${limits.megabytes} MB`)
       yield chunk
     }
   }
-  const fed = pipeline(
+  const feeding = pipeline(
     fs.createReadStream(file),
     createGunzip(),
     measured,
@@ -91,47 +90,47 @@ export async function unpackArchive(
       signal: AbortSignal.any([signal, refused.signal]),
     },
   )
-  // Told by whichever side sees it; reading below ends with it.
-  fed.catch(() => {})
+  // A failure also ends the loop below, which throws it.
+  feeding.catch(() => {})
   fs.mkdirSync(folder, { recursive: true })
   const root = fs.realpathSync(folder)
   try {
     for await (const entry of decoder.readable) {
       signal.throwIfAborted()
-      if (--left.entries < 0) throw archiveError(`holds more than ${limits.entries} entries`)
+      if (--remaining.entries < 0) throw archiveError(`contains more than ${limits.entries} entries`)
       await writeEntry(entry, root, limits)
     }
-    await fed
+    await feeding
   } catch (error) {
     refused.abort()
     signal.throwIfAborted()
-    // What was measured breaks the reading too, in other words.
-    const first = await fed.catch(cause => cause)
-    for (const one of [error, first]) if (one instanceof PermanentError) throw one
+    // A limit that was exceeded is the cause of the decoder's less specific error.
+    const feedingError = await feeding.catch(cause => cause)
+    for (const cause of [error, feedingError]) if (cause instanceof PermanentError) throw cause
     throw archiveError(`is damaged (${describeError(error)})`)
   }
 }
 
-const archiveError = (why: string) => new PermanentError(`The archive is refused: it ${why}.`)
+const archiveError = (fault: string) =>
+  new PermanentError(`The archive is not accepted: it ${fault}. Correct it and upload it again.`)
 
 async function writeEntry({ header, body }: ParsedTarEntry, root: string, limits: ArchiveLimits): Promise<void> {
   const parts = splitEntryPath(header.name, limits)
   if (parts.length === 0) return void (await body.cancel())
   const path = join(root, ...parts)
-  // Nothing is written through a link, wherever it may lead.
   for (let at = dirname(path); at !== root; at = dirname(at))
     if (fs.lstatSync(at, { throwIfNoEntry: false })?.isSymbolicLink())
       throw archiveError(`writes through the link \`${printableName(header.name)}\``)
   fs.mkdirSync(dirname(path), { recursive: true })
-  const there = fs.lstatSync(path, { throwIfNoEntry: false })
+  const existing = fs.lstatSync(path, { throwIfNoEntry: false })
 
   if (header.type === 'directory') {
-    if (there && !there.isDirectory()) throw archiveError(`names \`${printableName(header.name)}\` twice`)
+    if (existing && !existing.isDirectory()) throw archiveError(`names \`${printableName(header.name)}\` twice`)
     fs.mkdirSync(path, { recursive: true })
     return void (await body.cancel())
   }
-  if (there?.isDirectory()) throw archiveError(`names \`${printableName(header.name)}\` twice`)
-  if (there) fs.rmSync(path)
+  if (existing?.isDirectory()) throw archiveError(`names \`${printableName(header.name)}\` twice`)
+  if (existing) fs.rmSync(path)
   if (header.type === 'symlink' || header.type === 'link') {
     await body.cancel()
     return header.type === 'link'
@@ -139,41 +138,43 @@ async function writeEntry({ header, body }: ParsedTarEntry, root: string, limits
       : writeSymbolicLink(header, path, parts.length - 1)
   }
   if (header.type !== undefined && header.type !== 'file')
-    throw archiveError(`holds \`${printableName(header.name)}\`, which is neither a file nor a folder (${header.type})`)
+    throw archiveError(
+      `contains \`${printableName(header.name)}\`, which is neither a file nor a folder (${header.type})`,
+    )
   const mode = (header.mode ?? 0o644) & 0o100 ? 0o755 : 0o644
   await pipeline(Readable.fromWeb(body as never), fs.createWriteStream(path, { mode, flags: 'wx' }))
 }
 
 function splitEntryPath(name: string, { depth }: ArchiveLimits): string[] {
   if (name.startsWith('/') || name.includes('\\') || name.includes('\0'))
-    throw archiveError(`holds the absolute path \`${printableName(name)}\``)
+    throw archiveError(`contains the absolute path \`${printableName(name)}\``)
   const parts = name.split('/').filter(part => part !== '' && part !== '.')
-  if (parts.includes('..')) throw archiveError(`holds a path that leaves its folder, \`${printableName(name)}\``)
+  if (parts.includes('..')) throw archiveError(`contains a path that leaves its folder, \`${printableName(name)}\``)
   if (parts.length > depth) throw archiveError(`nests folders deeper than ${depth}`)
-  if (isTooLong(parts)) throw archiveError(`holds a name that is too long, \`${printableName(name)}\``)
+  if (isTooLong(parts)) throw archiveError(`contains a name that is too long, \`${printableName(name)}\``)
   return parts
 }
 
-/** More than a disk takes, which would say so with the whole path. */
+/** Checked here, because the error of the file system would contain the agent's own path. */
 const isTooLong = (parts: string[]) =>
   parts.some(part => Buffer.byteLength(part) > MAX_NAME_BYTES) || Buffer.byteLength(parts.join('/')) > MAX_PATH_BYTES
 
-/** As many steps up as there are folders, and only at its beginning: behind another link a step up could lead anywhere. */
+/** `..` is allowed only at the beginning of the target: after another link it could lead anywhere. */
 function writeSymbolicLink({ name, linkname = '' }: TarHeader, path: string, depth: number): void {
   const parts = linkname.split('/').filter(part => part !== '' && part !== '.')
-  const ups = parts.lastIndexOf('..') + 1
-  const leading = parts.slice(0, ups).every(part => part === '..')
-  if (isTooLong(parts)) throw archiveError(`holds a link to a name that is too long, \`${printableName(name)}\``)
-  if (linkname.startsWith('/') || !leading || ups > depth)
-    throw archiveError(`holds a link out of its folder, \`${printableName(name)}\``)
+  const upCount = parts.lastIndexOf('..') + 1
+  const isLeading = parts.slice(0, upCount).every(part => part === '..')
+  if (isTooLong(parts)) throw archiveError(`contains a link to a name that is too long, \`${printableName(name)}\``)
+  if (linkname.startsWith('/') || !isLeading || upCount > depth)
+    throw archiveError(`contains a link out of its folder, \`${printableName(name)}\``)
   fs.symlinkSync(linkname, path)
 }
 
 function writeHardLink({ name, linkname = '' }: TarHeader, root: string, path: string, limits: ArchiveLimits): void {
   const target = join(root, ...splitEntryPath(linkname, limits))
-  const inside =
+  const isInside =
     fs.existsSync(target) && fs.realpathSync(dirname(target)) === dirname(target) && fs.lstatSync(target).isFile()
-  if (!inside) throw archiveError(`holds a link to what is not in it, \`${printableName(name)}\``)
+  if (!isInside) throw archiveError(`contains a hard link to a file that is not in it, \`${printableName(name)}\``)
   fs.linkSync(target, path)
 }
 

@@ -1,16 +1,16 @@
-// Whose turn it is to build: a few at once, and one of each deployment, since its builds share what it keeps.
-type WaitingBuild = { deployment_id: string; begin: () => void }
+// Limits concurrent builds: a few on this machine, and one per deployment, because its builds share a cache.
+type WaitingBuild = { deployment_id: string; start: () => void }
 
 export class BuildSlots {
   readonly #maxConcurrent: number
   readonly #building = new Set<string>()
   readonly #waiting: WaitingBuild[] = []
 
-  constructor(atOnce: number) {
-    this.#maxConcurrent = atOnce
+  constructor(maxConcurrent: number) {
+    this.#maxConcurrent = maxConcurrent
   }
 
-  /** False where it was interrupted while it waited. */
+  /** False if the signal was aborted before a slot was free. */
   async acquire(deployment_id: string, signal: AbortSignal): Promise<boolean> {
     if (signal.aborted) return false
     if (this.#canBuild(deployment_id)) {
@@ -18,27 +18,29 @@ export class BuildSlots {
       return true
     }
     return new Promise(resolve => {
-      const begin = () => {
-        signal.removeEventListener('abort', leave)
-        resolve(true)
+      const build: WaitingBuild = {
+        deployment_id,
+        start: () => {
+          signal.removeEventListener('abort', cancel)
+          resolve(true)
+        },
       }
-      const one = { deployment_id, begin }
-      const leave = () => {
-        this.#waiting.splice(this.#waiting.indexOf(one), 1)
+      const cancel = () => {
+        this.#waiting.splice(this.#waiting.indexOf(build), 1)
         resolve(false)
       }
-      this.#waiting.push(one)
-      signal.addEventListener('abort', leave, { once: true })
+      this.#waiting.push(build)
+      signal.addEventListener('abort', cancel, { once: true })
     })
   }
 
   release(deployment_id: string): void {
     this.#building.delete(deployment_id)
-    const next = this.#waiting.find(one => this.#canBuild(one.deployment_id))
+    const next = this.#waiting.find(build => this.#canBuild(build.deployment_id))
     if (!next) return
     this.#waiting.splice(this.#waiting.indexOf(next), 1)
     this.#building.add(next.deployment_id)
-    next.begin()
+    next.start()
   }
 
   #canBuild(deployment_id: string): boolean {

@@ -1,4 +1,4 @@
-// The builds of this machine: run a few at a time, remembered on disk, interrupted, and what came of each.
+// Runs the builds of this machine a few at a time, records their results on disk, and interrupts them.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -25,11 +25,11 @@ import {
 } from './retained-outputs.ts'
 import { type BuildSource, loadSourceTree } from './source-tree.ts'
 
-/** `of`: what it was made of, where that is known. */
+/** `of`: the fingerprint of its inputs, if they are known. */
 export type BuildRecord =
   | { state: 'built'; artifact: Artifact; of?: string; given_up?: string }
   | { state: 'broken'; reason: string }
-/** `reusedLocation`: the folder of an earlier revision that it takes, and nobody may remove. */
+/** `reusedLocation`: the output of an earlier revision that it reuses, which must not be removed. */
 type RunningBuild = {
   deployment_id: string
   controller: AbortController
@@ -42,17 +42,16 @@ type Options = {
   engine: Engine
   templates?: string
   onChange: (deployment_id: string) => void
-  log: (of: RevisionRef, message: string, level: LogLevel) => void
-  /** Where repositories may be, though it is not public. */
+  log: (ref: RevisionRef, message: string, level: LogLevel) => void
   networks?: Network[]
-  /** A link of what is wanted is over: everything is asked for again. */
+  /** The download link of an archive has expired. A resync brings a new one. */
   onLinkExpired: () => void
   retry_ms?: number | undefined
 }
 
 /**
- * Folders that the revisions of a deployment share. Git's is the agent's alone: who may write its settings may run
- * commands as the agent.
+ * Shared by the revisions of a deployment. `source` belongs to the agent: a build that could change the settings of the
+ * git mirror could run commands as the agent.
  */
 const SHARED_FOLDERS = new Set(['cache', 'source'])
 const MAX_CONCURRENT_BUILDS = 2
@@ -72,7 +71,6 @@ export class Builds {
     this.#home = join(options.home, 'builds')
   }
 
-  /** What an earlier agent was building is not built: its commands end, and it begins again. */
   async open(): Promise<void> {
     for (const deployment_id of this.deployments()) {
       for (const revision_id of this.revisions(deployment_id)) {
@@ -82,7 +80,7 @@ export class Builds {
           await endTracked(join(folder, mark), GRACE_MS)
         if (this.readRecord(ref)) continue
         await endRevisionProcesses(revision_id)
-        // Whoever builds or forgets it tries again; nobody else waits for that.
+        // Building or forgetting the revision tries again.
         await removeRecursively(folder).catch(() => {})
       }
     }
@@ -98,9 +96,9 @@ export class Builds {
 
   revisions(deployment_id: string): string[] {
     const home = join(this.#home, deployment_id)
-    const kept = listFolder(home).filter(name => !SHARED_FOLDERS.has(name) && !isRetained(join(home, name)))
-    const begun = [...this.#running].filter(([, one]) => one.deployment_id === deployment_id).map(([id]) => id)
-    return [...new Set([...kept, ...begun])]
+    const onDisk = listFolder(home).filter(name => !SHARED_FOLDERS.has(name) && !isRetained(join(home, name)))
+    const running = [...this.#running].filter(([, build]) => build.deployment_id === deployment_id).map(([id]) => id)
+    return [...new Set([...onDisk, ...running])]
   }
 
   isBuilding({ revision_id }: RevisionRef): boolean {
@@ -111,16 +109,16 @@ export class Builds {
     return readJson<BuildRecord>(join(this.#folder(ref), 'record.json'))
   }
 
-  /** In the background; `onChange` tells of its end. What `serving` was built to is not used again: who wants that anew has it built. */
-  start(unit: RevisionSpec, origin: BuildSource, serving: string | null = null): void {
-    const { deployment_id, revision_id } = unit
+  /** Builds in the background and calls `onChange` at the end. The output of `serving` is never reused for another. */
+  start(spec: RevisionSpec, source: BuildSource, serving: string | null = null): void {
+    const { deployment_id, revision_id } = spec
     if (this.#running.has(revision_id)) return
     const controller = new AbortController()
     const log: BuildTask['log'] = (message, level = 'INFO') =>
       this.#options.log({ deployment_id, revision_id }, message, level)
     const { signal } = controller
-    const ended = this.#build(unit, origin, serving, signal, log)
-      .catch(error => this.#waitToRetry(`What came of the build cannot be kept: ${describeError(error)}.`, signal, log))
+    const ended = this.#build(spec, source, serving, signal, log)
+      .catch(error => this.#waitToRetry(`The build result cannot be saved: ${describeError(error)}.`, signal, log))
       .finally(() => {
         this.#running.delete(revision_id)
         this.#options.onChange(deployment_id)
@@ -129,33 +127,33 @@ export class Builds {
   }
 
   async #build(
-    unit: RevisionSpec,
-    origin: BuildSource,
+    spec: RevisionSpec,
+    source: BuildSource,
     serving: string | null,
     signal: AbortSignal,
     log: BuildTask['log'],
   ): Promise<void> {
-    const folder = this.#folder(unit)
+    const folder = this.#folder(spec)
     const tree = join(folder, 'tree')
     const task: BuildTask = {
       log,
       signal,
-      cache: join(this.#home, unit.deployment_id, 'cache'),
+      cache: join(this.#home, spec.deployment_id, 'cache'),
       runningFolder: join(folder, 'running'),
     }
-    if (!(await this.#slots.acquire(unit.deployment_id, signal))) return log(describeError(signal.reason), 'WARNING')
+    if (!(await this.#slots.acquire(spec.deployment_id, signal))) return log(describeError(signal.reason), 'WARNING')
     try {
       signal.throwIfAborted()
-      const begun = performance.now()
-      const again = await this.#findReusableOutput(unit, origin, serving, task)
-      if (again?.artifact.location === tree) claimRetained(folder)
+      const startedAt = performance.now()
+      const reused = await this.#findReusableOutput(spec, source, serving, task)
+      if (reused?.artifact.location === tree) claimRetained(folder)
       else await removeRecursively(folder)
-      this.#makeFolders(unit, task.cache)
-      const made = again ?? (await this.#produceOutput(unit, origin, tree, task))
+      this.#makeFolders(spec, task.cache)
+      const output = reused ?? (await this.#produceOutput(spec, source, tree, task))
       signal.throwIfAborted()
-      log(`Built in ${((performance.now() - begun) / 1000).toFixed(1)} s`)
+      log(`Built in ${((performance.now() - startedAt) / 1000).toFixed(1)} s`)
       if ((await measureMegabytes(task.cache, MAX_CACHE_MB)) >= MAX_CACHE_MB) await removeRecursively(task.cache)
-      writeJson(join(folder, 'record.json'), { state: 'built', ...made } satisfies BuildRecord)
+      this.#writeRecord(spec, { state: 'built', ...output })
     } catch (error) {
       if (signal.aborted) {
         log(describeError(signal.reason), 'WARNING')
@@ -169,27 +167,27 @@ export class Builds {
       const reason = error instanceof PermanentError ? error.message : `The build failed: ${describeError(error)}.`
       log(reason, 'ERROR')
       await removeRecursively(tree)
-      writeJson(join(folder, 'record.json'), { state: 'broken', reason } satisfies BuildRecord)
+      this.#writeRecord(spec, { state: 'broken', reason })
     } finally {
-      this.#slots.release(unit.deployment_id)
+      this.#slots.release(spec.deployment_id)
     }
   }
 
-  /** Without a record it is built again, after a while. */
-  async #waitToRetry(why: string, signal: AbortSignal, log: BuildTask['log']): Promise<void> {
-    log(`${why} It is tried again.`, 'WARNING')
+  /** A revision without a record is built again. */
+  async #waitToRetry(reason: string, signal: AbortSignal, log: BuildTask['log']): Promise<void> {
+    log(`${reason} The build is retried.`, 'WARNING')
     await delay(this.#options.retry_ms ?? RETRY_MS, undefined, { signal }).catch(() => {})
   }
 
   async #produceOutput(
-    unit: RevisionSpec,
-    origin: BuildSource,
+    spec: RevisionSpec,
+    source: BuildSource,
     tree: string,
     task: BuildTask,
   ): Promise<Pick<BuildOutput, 'artifact'> & Partial<BuildOutput>> {
     const { engine, templates, networks = [] } = this.#options
     const options = {
-      revision: unit.revision_id,
+      revision: spec.revision_id,
       folder: tree,
       task,
       path: DEFAULT_PATH,
@@ -197,59 +195,59 @@ export class Builds {
       networks,
       ...(templates && { templates }),
     }
-    const fetching = { ...options, task: { ...task, cache: join(this.#home, unit.deployment_id, 'source') } }
-    const files = IMAGE_SOURCES.includes(unit.source) ? null : await loadSourceTree(origin, fetching)
-    const artifact = await engine.prepare(unit, files, task)
+    const fetching = { ...options, task: { ...task, cache: join(this.#home, spec.deployment_id, 'source') } }
+    const files = IMAGE_SOURCES.includes(spec.source) ? null : await loadSourceTree(source, fetching)
+    const artifact = await engine.prepare(spec, files, task)
     if (artifact.location !== tree) await removeRecursively(tree)
-    const of = await fingerprintBuild(unit, origin, engine.name, artifact.commit?.sha)
+    const of = await fingerprintBuild(spec, source, engine.name, artifact.commit?.sha)
     return { artifact, ...(of !== null && { of }) }
   }
 
-  /** What was made of the same before, where it is still there. */
   async #findReusableOutput(
-    unit: RevisionSpec,
-    origin: BuildSource,
+    spec: RevisionSpec,
+    source: BuildSource,
     serving: string | null,
     task: BuildTask,
   ): Promise<BuildOutput | undefined> {
     const { engine } = this.#options
-    const { deployment_id, revision_id } = unit
-    const of = await fingerprintBuild(unit, origin, engine.name)
+    const { deployment_id, revision_id } = spec
+    const of = await fingerprintBuild(spec, source, engine.name)
     if (of === null || !engine.reuse) return undefined
-    const ending = this.#builtRevisions(deployment_id).filter(one => !one.made.given_up)
-    const kept = [
-      ...ending.map(one => ({ ...one.made, folder: this.#folder(one) })),
+    const built = this.#builtRevisions(deployment_id)
+    const servingLocation = built.find(build => build.revision_id === serving)?.record.artifact.location
+    const candidates = [
+      ...built
+        .filter(({ record }) => !record.given_up)
+        .map(build => ({ ...build.record, folder: this.#folder(build) })),
       ...listRetained(join(this.#home, deployment_id)),
     ]
-    const [serves] = this.#builtRevisions(deployment_id).filter(one => one.revision_id === serving)
-    for (const one of kept) {
-      const { location } = one.artifact
-      if (one.of !== of || location === serves?.made.artifact.location) continue
+    for (const candidate of candidates) {
+      const { location } = candidate.artifact
+      if (candidate.of !== of || location === servingLocation) continue
       this.#running.get(revision_id)!.reusedLocation = location
-      const artifact = await engine.reuse(unit, one.artifact, task)
+      const artifact = await engine.reuse(spec, candidate.artifact, task)
       if (artifact) {
         const { sha } = artifact.commit ?? {}
-        task.log(`What was built of ${sha ? `commit ${sha}` : 'this archive'} before is still here, and is used again`)
+        task.log(`Reusing the output of an earlier build of ${sha ? `commit ${sha}` : 'this archive'}`)
         return { artifact, of }
       }
-      if (isRetained(one.folder)) await removeRecursively(one.folder)
+      if (isRetained(candidate.folder)) await removeRecursively(candidate.folder)
     }
     return undefined
   }
 
   #builtRevisions(deployment_id: string) {
     return this.revisions(deployment_id).flatMap(revision_id => {
-      const made = this.readRecord({ deployment_id, revision_id })
-      return made?.state === 'built' ? [{ deployment_id, revision_id, made }] : []
+      const record = this.readRecord({ deployment_id, revision_id })
+      return record?.state === 'built' ? [{ deployment_id, revision_id, record }] : []
     })
   }
 
-  /** What revisions that are not gone run from. */
   #locationsInUse(deployment_id: string): string[] {
-    const taken = [...this.#running.values()].flatMap(
-      one => (one.deployment_id === deployment_id && one.reusedLocation) || [],
+    const reused = [...this.#running.values()].flatMap(
+      build => (build.deployment_id === deployment_id && build.reusedLocation) || [],
     )
-    return [...this.#builtRevisions(deployment_id).map(({ made }) => made.artifact.location), ...taken]
+    return [...this.#builtRevisions(deployment_id).map(({ record }) => record.artifact.location), ...reused]
   }
 
   async interrupt({ revision_id }: RevisionRef): Promise<void> {
@@ -259,38 +257,34 @@ export class Builds {
   }
 
   recordFailure(ref: RevisionRef, reason: string): void {
-    writeJson(join(this.#folder(ref), 'record.json'), { state: 'broken', reason } satisfies BuildRecord)
+    this.#writeRecord(ref, { state: 'broken', reason })
   }
 
-  /** It was built, and could not be made to run. */
   giveUp(ref: RevisionRef, reason: string): void {
-    const made = this.readRecord(ref)
-    if (made?.state === 'built')
-      writeJson(join(this.#folder(ref), 'record.json'), { ...made, given_up: reason } satisfies BuildRecord)
+    const record = this.readRecord(ref)
+    if (record?.state === 'built') this.#writeRecord(ref, { ...record, given_up: reason })
   }
 
-  /** It is wanted after all. */
   undoGiveUp(ref: RevisionRef): void {
-    const made = this.readRecord(ref)
-    if (made?.state !== 'built' || !made.given_up) return
-    const { given_up: _, ...record } = made
-    writeJson(join(this.#folder(ref), 'record.json'), record satisfies BuildRecord)
+    const record = this.readRecord(ref)
+    if (record?.state !== 'built' || !record.given_up) return
+    const { given_up: _, ...rest } = record
+    this.#writeRecord(ref, rest)
   }
 
-  /** The revision is wanted no more; what was made for it may be wanted again. */
+  /** Removes the revision, and retains its output for a rollback. */
   async forget(ref: RevisionRef): Promise<void> {
     const folder = this.#folder(ref)
     const home = join(this.#home, ref.deployment_id)
-    const made = this.readRecord(ref)
-    if (made?.state === 'built' && made.of && !made.given_up)
-      await retainOutput(home, folder, join(folder, 'record.json'), { artifact: made.artifact, of: made.of })
+    const record = this.readRecord(ref)
+    if (record?.state === 'built' && record.of && !record.given_up)
+      await retainOutput(home, folder, join(folder, 'record.json'), { artifact: record.artifact, of: record.of })
     else await removeRecursively(folder)
-    // Where it came from is of no more use than it was.
-    if (made?.state === 'built' && made.given_up) await discardRetained(home, made.artifact.location)
+    // An output that could not be started is not reused either.
+    if (record?.state === 'built' && record.given_up) await discardRetained(home, record.artifact.location)
     await pruneRetained(home, this.#locationsInUse(ref.deployment_id))
   }
 
-  /** The last that is done for a deployment. */
   async remove(deployment_id: string): Promise<void> {
     const { users } = this.#options
     if (users?.isPerDeployment && this.hasFiles(deployment_id)) killUserProcesses(users.of(deployment_id))
@@ -308,9 +302,13 @@ export class Builds {
   }
 
   async close(): Promise<void> {
-    const all = [...this.#running.values()]
-    for (const { controller } of all) controller.abort(new PermanentError('The agent ends.'))
-    await Promise.all(all.map(({ ended }) => ended))
+    const running = [...this.#running.values()]
+    for (const { controller } of running) controller.abort(new PermanentError('The agent is shutting down.'))
+    await Promise.all(running.map(({ ended }) => ended))
+  }
+
+  #writeRecord(ref: RevisionRef, record: BuildRecord): void {
+    writeJson(join(this.#folder(ref), 'record.json'), record)
   }
 
   #folder({ deployment_id, revision_id }: RevisionRef): string {

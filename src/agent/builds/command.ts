@@ -1,24 +1,23 @@
-// Runs one command of a build in a process group of its own: its lines told as they come, ended by interruption, time or size.
+// Runs one command of a build in its own process group: streams its lines, and ends it when it is interrupted, takes
+// too long or writes too much.
 import * as fs from 'node:fs'
 import type { Readable } from 'node:stream'
 import { setTimeout as delay } from 'node:timers/promises'
 import { type BuildTask, PermanentError } from '../engines/engine.ts'
-import { LineSplitter } from '../images/log-frames.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import { appendLastLines } from '../redaction/last-lines.ts'
 import { cutLine } from '../redaction/redact-paths.ts'
 import { measureMegabytes } from '../system/files.ts'
-import { endRevisionProcesses, spawnTracked } from '../system/tracked-process.ts'
+import { LineSplitter, MAX_LINE_LENGTH } from '../system/lines.ts'
+import { endRevisionProcesses, spawnTracked, type TrackedProcess } from '../system/tracked-process.ts'
 import type { User } from '../system/users.ts'
 
 const DEFAULT_TIMEOUT_MS = 15 * 60_000
 const GRACE_MS = 5_000
 const MEASURE_INTERVAL_MS = 2_000
-/** How often what it started is looked at, to know it when it has detached. */
+/** Descendants are recorded this often, so that they are still known after they have detached. */
 const WATCH_INTERVAL_MS = 1_000
 const MAX_LINES = 20_000
-const MAX_LINE_LENGTH = 16 * 1024
-/** Kept for the sentence of a failure, which leaves some of them out. */
 const MAX_LAST_LINES = 40
 
 type Options = {
@@ -26,108 +25,113 @@ type Options = {
   env: Record<string, string>
   revision: string
   task: Pick<BuildTask, 'log' | 'signal' | 'runningFolder'>
-  /** How a failure is told of. */
+  /** The subject of the sentence that describes a failure. */
   label: string
-  /** As whom it runs, where that is not the agent's own user. */
+  /** The user that it runs as. Undefined: the agent's own. */
   user?: User | undefined
   disk_mb?: number
   time_ms?: number
-  /** Takes what it writes to its standard output, instead of the log. */
+  /** Receives the lines of stdout instead of the log. */
   output?: (line: string) => void
-  /** What a line reads like for everybody else. */
   redactLine?: (line: string) => string
 }
 
 export async function runCommand(command: string[], options: Options): Promise<void> {
-  const {
-    cwd,
-    task,
-    label: what,
-    user,
-    disk_mb,
-    time_ms = DEFAULT_TIMEOUT_MS,
-    output,
-    redactLine: hide = line => line,
-  } = options
+  const { cwd, task, label, user, output, redactLine = line => line } = options
   task.signal.throwIfAborted()
   fs.rmSync(task.runningFolder, { recursive: true, force: true })
   const env = { ...options.env, SLIPWAY_REVISION_ID: options.revision }
-  const marked = spawnTracked(task.runningFolder, command, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] }, user)
-  const { child } = marked
-  const last: string[] = []
-  let count = 0
-  const say = (line: string) => {
-    const cut = cutLine(hide(line), MAX_LINE_LENGTH)
-    last.push(cut)
-    last.splice(0, Math.max(0, last.length - MAX_LAST_LINES))
-    if (++count < MAX_LINES) task.log(cut)
-    else if (count === MAX_LINES) task.log(`… its further lines are left out.`, 'WARNING')
-  }
+  const tracked = spawnTracked(task.runningFolder, command, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'] }, user)
+  const { child } = tracked
+  const log = createLineLog(task, redactLine)
   const closed = new Promise(resolve => child.once('close', resolve))
-  readLines(child.stdout!, output ? line => output(hide(line)) : say)
-  readLines(child.stderr!, say)
+  readLines(child.stdout!, output ? line => output(redactLine(line)) : log.add)
+  readLines(child.stderr!, log.add)
 
-  let ended: string | undefined
-  const end = (reason: string) => {
-    ended ??= reason
-    void marked.end(GRACE_MS)
-  }
-  const interrupted = () => end('was interrupted')
-  task.signal.addEventListener('abort', interrupted)
-  const late = setTimeout(
-    () =>
-      end(
-        `did not end within ${time_ms < 60_000 ? `${Math.round(time_ms / 1000)} s` : `${Math.round(time_ms / 60_000)} minutes`}, and was stopped`,
-      ),
-    time_ms,
-  )
-  let isMeasuring = false
-  const measuring = disk_mb
-    ? setInterval(async () => {
-        if (isMeasuring) return
-        isMeasuring = true
-        const size = await measureMegabytes(cwd, disk_mb)
-        isMeasuring = false
-        if (size > disk_mb) end(`wrote more than the ${disk_mb} MB that a build may`)
-      }, MEASURE_INTERVAL_MS)
-    : undefined
-  const watching = setInterval(() => marked.pids(), WATCH_INTERVAL_MS)
+  const watch = enforceLimits(tracked, options)
   try {
     const [code, signal] = await new Promise<[number | null, string | null]>(resolve => {
       child.once('exit', (code, signal) => resolve([code, signal]))
       child.once('error', error => {
-        say(describeError(error))
+        log.add(describeError(error))
         resolve([127, null])
       })
     })
-    // What it left running in the background does not outlive it, nor is anybody waited for who could still write.
-    await marked.end(0)
+    // Background processes of the command end with it, and do not keep its output open.
+    await tracked.end(0)
     await endRevisionProcesses(options.revision)
     await Promise.race([closed, delay(GRACE_MS, undefined, { ref: false })])
     for (const stream of [child.stdout!, child.stderr!]) stream.destroy()
     task.signal.throwIfAborted()
-    if (disk_mb && !ended && (await measureMegabytes(cwd, disk_mb)) > disk_mb)
-      ended = `wrote more than the ${disk_mb} MB that a build may`
-    if (ended || code !== 0) {
-      const why =
-        ended ??
-        (signal
-          ? `was killed by ${signal}`
-          : `ended with code ${code}${code === 127 ? ', which means that a program was not found' : ''}`)
-      throw new PermanentError(appendLastLines(`${what} ${why}.`, last))
-    }
+    const fault = watch.violation() ?? (await findDiskViolation(options)) ?? describeExit(code, signal)
+    if (fault) throw new PermanentError(appendLastLines(`${label} ${fault}.`, log.lastLines))
   } finally {
+    watch.stop()
     fs.rmSync(task.runningFolder, { recursive: true, force: true })
-    clearTimeout(late)
-    clearInterval(measuring)
-    clearInterval(watching)
-    task.signal.removeEventListener('abort', interrupted)
   }
 }
 
-/** A line that never ends costs no more than what is told of it. */
-function readLines(stream: Readable, told: (line: string) => void): void {
+function createLineLog({ log }: Pick<BuildTask, 'log'>, redactLine: (line: string) => string) {
+  const lastLines: string[] = []
+  let count = 0
+  const add = (line: string) => {
+    const text = cutLine(redactLine(line), MAX_LINE_LENGTH)
+    lastLines.push(text)
+    lastLines.splice(0, Math.max(0, lastLines.length - MAX_LAST_LINES))
+    if (++count < MAX_LINES) log(text)
+    else if (count === MAX_LINES) log(`… further lines of this command are left out.`, 'WARNING')
+  }
+  return { add, lastLines }
+}
+
+/** Ends the command when it is interrupted, takes too long or writes too much. */
+function enforceLimits(tracked: TrackedProcess, options: Options) {
+  const { task, time_ms = DEFAULT_TIMEOUT_MS } = options
+  let violation: string | undefined
+  const end = (reason: string) => {
+    violation ??= reason
+    void tracked.end(GRACE_MS)
+  }
+  const interrupt = () => end('was interrupted')
+  task.signal.addEventListener('abort', interrupt)
+  const timeout = setTimeout(() => end(`did not end within ${formatDuration(time_ms)}, and was stopped`), time_ms)
+  let isMeasuring = false
+  const measuring = setInterval(async () => {
+    if (isMeasuring) return
+    isMeasuring = true
+    const diskViolation = await findDiskViolation(options)
+    isMeasuring = false
+    if (diskViolation) end(diskViolation)
+  }, MEASURE_INTERVAL_MS)
+  const watching = setInterval(() => tracked.pids(), WATCH_INTERVAL_MS)
+  return {
+    violation: () => violation,
+    stop() {
+      clearTimeout(timeout)
+      clearInterval(measuring)
+      clearInterval(watching)
+      task.signal.removeEventListener('abort', interrupt)
+    },
+  }
+}
+
+async function findDiskViolation({ cwd, disk_mb }: Options): Promise<string | undefined> {
+  if (!disk_mb || (await measureMegabytes(cwd, disk_mb)) <= disk_mb) return undefined
+  return `wrote more than the ${disk_mb} MB that a build may write`
+}
+
+function describeExit(code: number | null, signal: string | null): string | undefined {
+  if (signal) return `was killed by ${signal}`
+  if (code === 0) return undefined
+  return `ended with code ${code}${code === 127 ? ', which means that a program was not found' : ''}`
+}
+
+const formatDuration = (ms: number) =>
+  ms < 60_000 ? `${Math.round(ms / 1000)} s` : `${Math.round(ms / 60_000)} minutes`
+
+/** A line that never ends is cut, so it takes a bounded amount of memory. */
+function readLines(stream: Readable, onLine: (line: string) => void): void {
   const lines = new LineSplitter(2 * MAX_LINE_LENGTH, { blank: true })
-  stream.on('data', chunk => lines.push(chunk).forEach(told))
-  stream.once('end', () => lines.end().forEach(told))
+  stream.on('data', chunk => lines.push(chunk).forEach(onLine))
+  stream.once('end', () => lines.end().forEach(onLine))
 }

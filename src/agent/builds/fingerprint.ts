@@ -1,7 +1,7 @@
-// By what it is known that two builds are made of the same. Secrets are among it, so it is slow to guess from what is written down.
+// Fingerprints the inputs of a build. They include secrets, so the hash is slow: it is stored on disk.
 import { scrypt } from 'node:crypto'
 import { promisify } from 'node:util'
 
-export async function fingerprint(of: unknown[], salt: string): Promise<string> {
-  return ((await promisify(scrypt)(JSON.stringify(of), salt, 32)) as Buffer).toString('hex')
+export async function fingerprint(inputs: unknown[], salt: string): Promise<string> {
+  return ((await promisify(scrypt)(JSON.stringify(inputs), salt, 32)) as Buffer).toString('hex')
 }

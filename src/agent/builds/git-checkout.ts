@@ -1,9 +1,10 @@
-// The files of a repository at a commit: fetched shallowly with real git into a mirror that the deployment keeps.
+// Checks out one commit of a repository: fetched shallowly with git into a mirror that the deployment keeps.
 import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Network } from '../../protocol/address-kind.ts'
+import type { GitCredential } from '../control-plane/credentials.ts'
 import { type BuildTask, type Commit, PermanentError } from '../engines/engine.ts'
 import { truncateText } from '../redaction/last-lines.ts'
 import { measureMegabytes, readText, removeRecursively } from '../system/files.ts'
@@ -14,29 +15,25 @@ export type GitSource = {
   url: string
   ref: string
   commit_sha: string | null
-  /** Asked for when it is needed: it may be good for a short time only. */
+  /** Fetched right before its use, because it may be short-lived. */
   credential: (signal: AbortSignal) => Promise<GitCredential | null>
 }
-export type GitCredential = { username: string; password: string }
 type Options = {
   revision: string
   task: BuildTask
   folder: string
   disk_mb: number
   path: string
-  /** Where a repository may be, though it is not public. */
   networks: Network[]
 }
 
 const PEELED_SUFFIX = '^{}'
 const FULL_SHA = /^[0-9a-f]{40}([0-9a-f]{24})?$/
 const MAX_MIRROR_MB = 1024
-/** Of what git says: the beginning counts. */
 const MAX_OUTPUT_CHARACTERS = 1024 * 1024
 const GIT_TIMEOUT_MS = 5 * 60_000
-/** An older one does not know `http.curloptResolve`, and would look the name up again. */
+/** Older versions lack `http.curloptResolve`: they would resolve the name again, past the check of its addresses. */
 const OLDEST_GIT = [2, 37] as const
-/** Nothing of what a build may have written into it. */
 const MIRROR_CONFIG = '[core]\n\trepositoryformatversion = 0\n\tbare = true\n'
 const REDIRECT_RESPONSE = /returned error: 30\d/
 
@@ -45,7 +42,7 @@ export async function checkOutCommit(source: GitSource, options: Options): Promi
   try {
     return await checkOutOnce(source, options, mirror)
   } catch (error) {
-    // What an earlier agent was killed in the middle of may have spoilt the mirror; a fresh one tells.
+    // An agent that was killed during a fetch may have damaged the mirror. Try once more with a new one.
     if (options.task.signal.aborted || !/corrupt|not a git repository|bad object|\.lock/i.test(String(error)))
       throw error
     await removeRecursively(mirror)
@@ -61,30 +58,31 @@ async function checkOutOnce(
 ): Promise<Commit> {
   const { ref } = source
   await assertGitVersion(path)
-  const reached = await resolveAllowedAddress(source.url, networks)
-  const url = reached.url.href
+  const address = await resolveAllowedAddress(source.url, networks)
+  const url = address.url.href
   const credential = await source.credential(task.signal)
-  const hidden = credential ? [credential.password, basicAuth(credential), encodeURIComponent(credential.password)] : []
-  // A server may say again what it was told.
-  const hide = (line: string) => hidden.reduce((text, one) => text.replaceAll(one, '***'), line)
-  const env = gitEnvironment(task, reached, credential, path)
-  const git = async (args: string[], what: string, index: Record<string, string> | null = null) => {
+  const secrets = credential
+    ? [credential.password, basicAuth(credential), encodeURIComponent(credential.password)]
+    : []
+  // A server may echo the credential.
+  const redactLine = (line: string) => secrets.reduce((text, secret) => text.replaceAll(secret, '***'), line)
+  const env = gitEnvironment(task, address, credential, path)
+  const git = async (args: string[], label: string, index: Record<string, string> | null = null) => {
     const lines: string[] = []
     const command = ['git', '--git-dir', mirror, ...args]
-    let left = MAX_OUTPUT_CHARACTERS
-    // A server may name branches, and a commit have a message, without end.
+    let remaining = MAX_OUTPUT_CHARACTERS
     const output = (line: string) => {
-      left -= line.length + 1
-      if (left >= 0) lines.push(line)
+      remaining -= line.length + 1
+      if (remaining >= 0) lines.push(line)
     }
     await runCommand(command, {
       ...(index ? { cwd: folder, disk_mb } : { cwd: mirror, disk_mb: 2 * MAX_MIRROR_MB }),
       env: { ...env, ...index },
       revision,
       task,
-      label: what,
+      label,
       output,
-      redactLine: hide,
+      redactLine,
       time_ms: GIT_TIMEOUT_MS,
     }).catch(error => {
       if (error instanceof PermanentError && REDIRECT_RESPONSE.test(error.message)) throw redirectError(url)
@@ -96,7 +94,7 @@ async function checkOutOnce(
   fs.mkdirSync(join(task.cache, 'home'), { recursive: true, mode: 0o700 })
   await resetMirror(mirror)
   if (!fs.existsSync(join(mirror, 'HEAD'))) await git(['init', '--quiet', '--bare'], 'git')
-  // A lock that a killed git left would be in everybody's way.
+  // A git that was killed may have left its lock.
   fs.rmSync(join(mirror, 'shallow.lock'), { force: true })
 
   task.log(`Fetching ${ref} of ${url}`)
@@ -107,19 +105,19 @@ async function checkOutOnce(
         url,
         await git(
           ['ls-remote', '--', url, ...candidateRefs(ref)],
-          `The repository ${url} cannot be read: see that it is there, and that its integration may read it. Git`,
+          `The repository ${url} cannot be read. Check that it exists and that the integration may read it. Git`,
         ),
       )
   const fetch = ['fetch', '--quiet', '--depth=1', '--no-tags', '--no-recurse-submodules', '--force', '--', url]
-  const keep = `refs/slipway/${revision}`
-  const what = `The commit ${sha} cannot be fetched from ${url}: git`
-  await git([...fetch, `${sha}:${keep}`], what).catch(async error => {
-    // A server that gives out only what its branches point to.
+  const localRef = `refs/slipway/${revision}`
+  const fetchLabel = `The commit ${sha} cannot be fetched from ${url}: git`
+  await git([...fetch, `${sha}:${localRef}`], fetchLabel).catch(async error => {
+    // Some servers only send commits that a ref points to.
     if (at === sha || task.signal.aborted) throw error
-    await git([...fetch, `${at}:${keep}`], what)
+    await git([...fetch, `${at}:${localRef}`], fetchLabel)
   })
 
-  const [commit = '', author = '', ...message] = await git(['log', '-1', '--format=%H%n%an%n%B', keep], 'git')
+  const [commit = '', author = '', ...message] = await git(['log', '-1', '--format=%H%n%an%n%B', localRef], 'git')
   task.log(`Building commit ${commit}: ${message[0] ?? ''}`)
   fs.mkdirSync(folder, { recursive: true })
   const index = { GIT_INDEX_FILE: `${folder}.index`, GIT_WORK_TREE: folder }
@@ -127,17 +125,16 @@ async function checkOutOnce(
   await git(['checkout-index', '--all', '--force', '--quiet'], 'git', index)
   fs.rmSync(`${folder}.index`, { force: true })
   if ((await measureMegabytes(folder, disk_mb)) > disk_mb)
-    throw new PermanentError(`The commit has more than the ${disk_mb} MB that a source may.`)
+    throw new PermanentError(
+      `The files of the commit take more than ${disk_mb} MB. Remove large files from the repository.`,
+    )
   if (fs.existsSync(join(folder, '.gitmodules')))
     task.log(
-      'Its submodules are left out: add their files to the repository, or fetch them in `install_command`.',
+      'Submodules are not fetched. Add their files to the repository, or fetch them in `install_command`.',
       'WARNING',
     )
   if (usesLfs(folder))
-    task.log(
-      'Its files in Git LFS are left as pointers: fetch them in `install_command`, with a token of its own.',
-      'WARNING',
-    )
+    task.log('Files in Git LFS are not fetched. Fetch them in `install_command`, with a token of its own.', 'WARNING')
   if ((await measureMegabytes(mirror, MAX_MIRROR_MB)) >= MAX_MIRROR_MB) await removeRecursively(mirror)
   return {
     sha: commit,
@@ -147,14 +144,16 @@ async function checkOutOnce(
 }
 
 async function assertGitVersion(PATH: string): Promise<void> {
-  const said = await promisify(execFile)('git', ['version'], { env: { PATH } }).catch(() => ({ stdout: '' }))
-  const [, major = 0, minor = 0] = /^git version (\d{1,3})\.(\d{1,3})/.exec(said.stdout) ?? []
-  const [oldest, least] = OLDEST_GIT
-  if (Number(major) > oldest || (Number(major) === oldest && Number(minor) >= least)) return
-  throw new PermanentError(`This agent needs git ${OLDEST_GIT.join('.')} or newer on its machine: ask whoever runs it.`)
+  const { stdout } = await promisify(execFile)('git', ['version'], { env: { PATH } }).catch(() => ({ stdout: '' }))
+  const [, major = 0, minor = 0] = /^git version (\d{1,3})\.(\d{1,3})/.exec(stdout) ?? []
+  const [minMajor, minMinor] = OLDEST_GIT
+  if (Number(major) > minMajor || (Number(major) === minMajor && Number(minor) >= minMinor)) return
+  throw new PermanentError(
+    `The agent’s machine has no git ${OLDEST_GIT.join('.')} or newer. Ask the operator of the agent to install it.`,
+  )
 }
 
-/** Builds of the deployment may write to where it is kept: what tells git how to work is ours each time. */
+/** Removes everything that configures git: builds of the deployment could have written it. */
 async function resetMirror(mirror: string): Promise<void> {
   if (!fs.lstatSync(mirror, { throwIfNoEntry: false })?.isDirectory()) await removeRecursively(mirror)
   fs.mkdirSync(mirror, { recursive: true, mode: 0o700 })
@@ -165,29 +164,27 @@ async function resetMirror(mirror: string): Promise<void> {
 
 const redirectError = (url: string) =>
   new PermanentError(
-    `The repository ${url} cannot be read: its server redirects to another address, which is not followed. Give the address that it redirects to.`,
+    `The repository ${url} cannot be read: its server redirects to another URL, which is not followed. ` +
+      'Use the URL that it redirects to.',
   )
 
-/** Without a driver that we name, git leaves their pointers. */
 function usesLfs(folder: string): boolean {
   return /\bfilter=lfs\b/.test(readText(folder, '.gitattributes')?.slice(0, 65_536) ?? '')
 }
 
-/** Asked for by these names, a repository of many refs does not tell them all. */
+/** Listing only these names keeps the answer of a repository with many refs short. */
 const candidateRefs = (ref: string) =>
   [ref, `refs/heads/${ref}`, `refs/tags/${ref}`].flatMap(name => [name, name + PEELED_SUFFIX])
 
-/** As git itself looks for it: the whole name, a branch, a tag, a commit. */
 function resolveRef(ref: string, url: string, lines: string[]): { sha: string; at: string } {
   const refs = new Map(lines.map(line => line.split('\t').reverse() as [string, string]))
   for (const name of candidateRefs(ref)) {
-    // Of an annotated tag, the commit that it is of.
     const sha = refs.get(name + PEELED_SUFFIX) ?? refs.get(name)
     if (sha && name !== 'HEAD') return { sha, at: name }
   }
   if (FULL_SHA.test(ref)) return { sha: ref, at: ref }
   throw new PermanentError(
-    `${url} has no branch, tag or whole commit id \`${ref}\`: correct \`repo_ref\`, or push the branch.`,
+    `The repository ${url} has no branch, tag or full commit id \`${ref}\`. Correct \`repo_ref\`, or push the branch.`,
   )
 }
 
@@ -196,10 +193,7 @@ const basicAuth = ({ username, password }: { username: string; password: string 
 
 const bracketIpv6 = (address: string) => (address.includes(':') ? `[${address}]` : address)
 
-/**
- * The credential is for the repository's own origin; a redirect, or what a server names besides, leads where nobody
- * judged.
- */
+/** The credential goes to the repository's own origin only. Redirects and URLs named by the server are not followed. */
 export function gitSettings({ url, addresses }: AllowedAddress, credential: GitCredential | null) {
   const scheme = url.protocol.slice(0, -1)
   const port = url.port || (scheme === 'https' ? '443' : '80')
@@ -225,14 +219,14 @@ export function gitSettings({ url, addresses }: AllowedAddress, credential: GitC
   return { scheme, settings }
 }
 
-/** Nothing of this machine's configuration; the credential in the environment, where no list of processes shows it. */
+/** Without the configuration of this machine. The credential is in the environment, where `ps` does not show it. */
 function gitEnvironment(
   task: BuildTask,
-  reached: AllowedAddress,
+  address: AllowedAddress,
   credential: GitCredential | null,
   PATH: string,
 ): Record<string, string> {
-  const { scheme, settings } = gitSettings(reached, credential)
+  const { scheme, settings } = gitSettings(address, credential)
   return {
     PATH,
     HOME: join(task.cache, 'home'),

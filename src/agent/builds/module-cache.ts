@@ -1,4 +1,4 @@
-// What `npm ci` installed, kept by a deployment for its next build with the same lock file, where nothing else decides what is installed.
+// Caches the result of `npm ci` for the next build of a deployment with the same lock file.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { readText } from '../system/files.ts'
@@ -6,9 +6,7 @@ import { fingerprint } from './fingerprint.ts'
 
 type ModuleCacheOptions = {
   folder: string
-  /** A folder that the deployment keeps, as the command sees it. */
   cache: string
-  /** Whatever else decides what is installed. */
   otherInputs: object
 }
 type PackageLock = {
@@ -16,42 +14,42 @@ type PackageLock = {
 }
 type PackageJson = { scripts?: Record<string, string>; workspaces?: unknown }
 
-/** Of the application itself: what they leave behind is not among the modules. */
 const INSTALL_SCRIPTS = /^(preinstall|install|postinstall|prepublish|(pre|post)?prepare)$/
-/** What npm reads instead, or builds of its own accord. */
+/** npm reads the first instead of the lock file, and builds the second. */
 const UNSUPPORTED_FILES = ['npm-shrinkwrap.json', 'binding.gyp']
 
 /**
- * The command as a shell is to run it. A copy is made before anything may change it, and gets its name when it is whole; it is used as
- * a copy, so no build spoils what the next one begins with.
+ * The shell command to run instead, which uses the cache where that is safe. The cache is copied in both directions, so
+ * that no build changes the modules of the next one, and is renamed into place once it is complete.
  */
 export async function withModuleCache(
   command: string,
-  { folder, cache, otherInputs: from }: ModuleCacheOptions,
+  { folder, cache, otherInputs }: ModuleCacheOptions,
 ): Promise<string> {
   const lock = command.trim() === 'npm ci' ? readText(folder, 'package-lock.json') : null
-  const asked = readText(folder, 'package.json')
-  if (lock === null || asked === null || UNSUPPORTED_FILES.some(name => fs.existsSync(join(folder, name))))
+  const manifest = readText(folder, 'package.json')
+  if (lock === null || manifest === null || UNSUPPORTED_FILES.some(name => fs.existsSync(join(folder, name))))
     return command
   const { packages } = parseJson<PackageLock>(lock)
-  const { scripts = {}, workspaces } = parseJson<PackageJson>(asked)
+  const { scripts = {}, workspaces } = parseJson<PackageJson>(manifest)
   const { '': _, ...installed } = packages ?? {}
-  const all = Object.values(installed)
-  const whole = all.every(one => !one.link && (one.integrity || one.inBundle))
-  if (!packages || !whole || workspaces || Object.keys(scripts).some(name => INSTALL_SCRIPTS.test(name))) return command
-  const key = await fingerprint([lock, asked, readText(folder, '.npmrc'), from], cache)
-  const modules = `'${cache.replaceAll("'", `'\\''`)}'/modules`
-  // Theirs may look at the source, so they run each time.
-  const rebuilt = all.some(one => one.hasInstallScript) ? ' && npm rebuild' : ''
-  return `kept=${modules}/${key}-$(node -p 'process.version + process.arch')
+  const modules = Object.values(installed)
+  const arePinned = modules.every(module => !module.link && (module.integrity || module.inBundle))
+  if (!packages || !arePinned || workspaces || Object.keys(scripts).some(name => INSTALL_SCRIPTS.test(name)))
+    return command
+  const key = await fingerprint([lock, manifest, readText(folder, '.npmrc'), otherInputs], cache)
+  const cached = `'${cache.replaceAll("'", `'\\''`)}'/modules`
+  // Install scripts of modules may read the source, so they run each time.
+  const rebuild = modules.some(module => module.hasInstallScript) ? ' && npm rebuild' : ''
+  return `cached=${cached}/${key}-$(node -p 'process.version + process.arch')
 rm -rf node_modules
-if [ -e "$kept" ] && cp -a "$kept/node_modules" node_modules${rebuilt}; then
-  echo 'Nothing changed in what it asks for: node_modules are those of an earlier build'
+if [ -e "$cached" ] && cp -a "$cached/node_modules" node_modules${rebuild}; then
+  echo 'Reusing node_modules of an earlier build: package.json and the lock file did not change'
 else
   rm -rf node_modules
   npm ci || exit $?
-  rm -rf ${modules}
-  mkdir -p ${modules}/$$ && cp -a node_modules ${modules}/$$ && mv ${modules}/$$ "$kept" || rm -rf ${modules}
+  rm -rf ${cached}
+  mkdir -p ${cached}/$$ && cp -a node_modules ${cached}/$$ && mv ${cached}/$$ "$cached" || rm -rf ${cached}
 fi`
 }
 

@@ -1,11 +1,10 @@
-// Reads the runtime configuration out of the files of a source.
+// Reads the runtime configuration from the files of a source.
 import { PermanentError } from '../engines/engine.ts'
 import { readSourceJson } from './read-json.ts'
 import { RuntimeConfiguration } from './runtime.schema.ts'
 
 const MAX_CONFIGURATION_KB = 256
 
-/** Undefined where the source has no such file. */
 export function readRuntimeConfiguration(folder: string, path: string): RuntimeConfiguration | undefined {
   const value = readSourceJson(folder, path, MAX_CONFIGURATION_KB)
   if (value === undefined) return undefined
@@ -14,5 +13,5 @@ export function readRuntimeConfiguration(folder: string, path: string): RuntimeC
   const faults = parsed.error.issues.map(
     ({ path, message }) => `${path.length ? `\`${path.join('.')}\`` : 'it'} ${message}`,
   )
-  throw new PermanentError(`\`${path}\` does not fit the runtime configuration: ${faults.join('; ')}.`)
+  throw new PermanentError(`\`${path}\` is not a valid runtime configuration: ${faults.join('; ')}. Correct the file.`)
 }

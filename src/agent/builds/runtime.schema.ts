@@ -1,41 +1,46 @@
-// The runtime configuration: the JSON file that a source carries at `platform_config_path`, and what each member means.
+// The schema of the runtime configuration, the JSON file of a source at `platform_config_path`.
 import * as z from 'zod'
 import { boundedText as bounded, recordOf } from '../../protocol/wire.ts'
 
 const MAX_VARIABLES = 500
-const text = z.string({ error: 'needs to be a text' })
-const commandLine = text.trim().min(1, { error: 'needs to say something' }).max(4096).nullish()
+const text = z.string({ error: 'must be a string' })
+const commandLine = text.trim().min(1, { error: 'must not be empty' }).max(4096).nullish()
 
 export const RuntimeConfiguration = z
   .object({
     start_command: commandLine.meta({
-      description:
-        'Started by a shell, in the folder of the source. `npm start` when left out and there is a package.json.',
+      description: 'Run by a shell in the folder of the source. Default: `npm start`, if there is a package.json.',
     }),
-    health_path: bounded(1024, 'needs to be a path of at most 1024 characters')
-      .regex(/^\/[!-~]*$/, { error: 'needs to be a path that begins with /' })
+    health_path: bounded(1024, 'must be a path of at most 1024 characters')
+      .regex(/^\/[!-~]*$/, { error: 'must be a path that begins with /' })
       .nullish()
       .meta({
         description:
-          'Answered with a status from 200 to 399 when the application is well. Left out: its port takes connections.',
+          'The application is healthy if it answers this path with a status from 200 to 399. ' +
+          'Default: if its port accepts connections.',
       }),
     env: recordOf(
-      bounded(253).regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'needs a name of letters, digits or underscores' }),
+      bounded(253).regex(/^[A-Za-z_][A-Za-z0-9_]*$/, { error: 'must have names of letters, digits and underscores' }),
       text,
       MAX_VARIABLES,
     )
       .refine(env => Object.keys(env).every(name => !/^(PORT|PATH|DATABASE_URI|REDIS_URI)$|^SLIPWAY_/.test(name)), {
-        error:
-          'names a variable that is the platform’s: PORT, PATH, DATABASE_URI, REDIS_URI and SLIPWAY_… are given by it',
+        error: 'must not contain PORT, PATH, DATABASE_URI, REDIS_URI or SLIPWAY_…, which the platform sets',
       })
       .nullish()
-      .meta({ description: 'Environment variables that are no secret. A secret of the same name wins.' }),
-    install_command: commandLine.meta({ description: 'Run before the build. The deployment’s own wins.' }),
-    build_command: commandLine.meta({ description: 'Run before the start. The deployment’s own wins.' }),
+      .meta({
+        description: 'Environment variables that are not secret. A secret with the same name takes precedence.',
+      }),
+    install_command: commandLine.meta({
+      description: 'Run before the build. The command of the deployment takes precedence.',
+    }),
+    build_command: commandLine.meta({
+      description: 'Builds the application. The command of the deployment takes precedence.',
+    }),
   })
   .meta({
     id: 'RuntimeConfiguration',
-    description: 'How the application is built and started. Other members are ignored.',
+    description: 'How the application is built and started. Unknown members are ignored.',
     example: { start_command: 'node server.js', health_path: '/healthz', env: { LOG_LEVEL: 'info' } },
   })
 export type RuntimeConfiguration = z.output<typeof RuntimeConfiguration>

@@ -1,4 +1,4 @@
-// From a source to the files of an application and what its configuration says: a repository, an archive or a template.
+// Loads the files and the runtime configuration of a source: a repository, an archive or a template.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
@@ -8,7 +8,7 @@ import { ARCHIVE_LIMITS, type ArchiveSource, downloadArchive, unpackArchive } fr
 import { checkOutCommit, type GitSource } from './git-checkout.ts'
 import { readRuntimeConfiguration } from './runtime-configuration.ts'
 
-/** Where the files of a revision come from; exactly one of the first three is there. */
+/** Exactly one of the first three members is set. */
 export type BuildSource = {
   git: GitSource | null
   archive: ArchiveSource | null
@@ -22,18 +22,18 @@ type Options = Parameters<typeof checkOutCommit>[1] & { templates?: string }
 export const TEMPLATES_FOLDER = fileURLToPath(new URL('../../../templates/', import.meta.url))
 const DEFAULT_CONFIGURATION_PATH = 'slipway.json'
 
-export async function loadSourceTree(origin: BuildSource, options: Options): Promise<SourceTree> {
+export async function loadSourceTree(source: BuildSource, options: Options): Promise<SourceTree> {
   const { folder, task } = options
-  const commit = await fetchFiles(origin, options)
+  const commit = await fetchFiles(source, options)
   task.signal.throwIfAborted()
-  const path = origin.platform_config_path ?? DEFAULT_CONFIGURATION_PATH
+  const path = source.platform_config_path ?? DEFAULT_CONFIGURATION_PATH
   const configuration = readRuntimeConfiguration(folder, path)
-  if (!configuration && origin.platform_config_path) {
+  if (!configuration && source.platform_config_path) {
     if (!fs.existsSync(join(folder, 'package.json')))
       throw new PermanentError(
-        `The source has neither the file \`${path}\` nor a package.json: add one, or correct \`platform_config_path\`.`,
+        `The source has neither \`${path}\` nor a package.json. Add one, or correct \`platform_config_path\`.`,
       )
-    task.log(`There is no \`${path}\`: what it could say has its defaults.`, 'WARNING')
+    task.log(`The source has no \`${path}\`. Defaults are used.`, 'WARNING')
   }
   const { start_command, health_path, env, install_command, build_command } = configuration ?? {}
   return {
@@ -42,8 +42,8 @@ export async function loadSourceTree(origin: BuildSource, options: Options): Pro
     start_command: start_command ?? null,
     health_path: health_path ?? null,
     env: env ?? {},
-    install_command: origin.install_command ?? install_command ?? null,
-    build_command: origin.build_command ?? build_command ?? null,
+    install_command: source.install_command ?? install_command ?? null,
+    build_command: source.build_command ?? build_command ?? null,
   }
 }
 
@@ -53,7 +53,7 @@ async function fetchFiles({ git, archive, template_id }: BuildSource, options: O
   if (archive) {
     const file = `${folder}.tgz`
     await downloadArchive(archive, file, task)
-    task.log('Unpacking it')
+    task.log('Unpacking the archive')
     await unpackArchive(file, folder, task, { ...ARCHIVE_LIMITS, megabytes: disk_mb })
     fs.rmSync(file, { force: true })
     return null
@@ -62,7 +62,9 @@ async function fetchFiles({ git, archive, template_id }: BuildSource, options: O
     .filter(name => !name.includes('.'))
     .sort()
   if (!template_id || !gallery.includes(template_id))
-    throw new PermanentError(`There is no template \`${template_id}\`: choose one of ${gallery.join(', ')}.`)
+    throw new PermanentError(
+      `There is no template \`${template_id}\`. Correct \`template_id\`: choose one of ${gallery.join(', ')}.`,
+    )
   await fs.promises.cp(join(templates, template_id), folder, { recursive: true })
   return null
 }

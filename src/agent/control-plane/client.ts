@@ -1,4 +1,4 @@
-// The agent's way to the control plane: five requests, each answer held against its schema, each refusal with its code.
+// The agent's client of the control plane: one method per request, with answers checked against their schemas.
 import * as z from 'zod'
 import { type CredentialWish, GivenCredential } from '../../protocol/credentials.schema.ts'
 import { type LogBatch, LogReceipt } from '../../protocol/logs.schema.ts'
@@ -6,10 +6,8 @@ import { Changes, type Poll, type Release } from '../../protocol/poll.schema.ts'
 import { ReportResults, type Reports } from '../../protocol/report.schema.ts'
 
 const REQUEST_TIMEOUT_MS = 30_000
-/** Whoever ends does not stay for longer. */
 export const SHUTDOWN_TIMEOUT_MS = 2_000
 
-/** The control plane answered, and does not do it. */
 export class RequestRefused extends Error {
   readonly status: number
   readonly code: string
@@ -22,19 +20,20 @@ export class RequestRefused extends Error {
   }
 }
 
-/** What stands in the way of a request is told beneath `fetch failed`. */
+/** `fetch failed` hides the reason in its cause. */
 export function describeConnectionError({ message, cause }: Error): string {
-  const { message: why, code } = (cause ?? {}) as { message?: string; code?: string }
-  return why || code ? `it cannot be reached: ${why || code}` : message
+  const { message: reason, code } = (cause ?? {}) as { message?: string; code?: string }
+  return reason || code ? `The control plane cannot be reached: ${reason || code}` : message
 }
 
-/** How often an agent without the lease looks whether it is free: it may be given back before it ends. */
+/** An agent in standby polls at least this often, because the lease may be released before it expires. */
 const STANDBY_POLL_S = 10
-/** How many seconds to wait after so many failures in a row. */
+
 export function backoffSeconds(error: unknown, failures: number): number {
-  const told = (error instanceof RequestRefused && error.retryAfter) || 0
-  const held = error instanceof RequestRefused && error.code === 'lease_held'
-  return Math.max(Math.min(0.25 * 2 ** Math.min(failures, 6), 15), held ? Math.min(told, STANDBY_POLL_S) : told)
+  const retryAfter = (error instanceof RequestRefused && error.retryAfter) || 0
+  const isStandby = error instanceof RequestRefused && error.code === 'lease_held'
+  const backoff = Math.min(0.25 * 2 ** Math.min(failures, 6), 15)
+  return Math.max(backoff, isStandby ? Math.min(retryAfter, STANDBY_POLL_S) : retryAfter)
 }
 
 export type ControlPlaneClient = ReturnType<typeof createControlPlaneClient>
@@ -47,24 +46,18 @@ export function createControlPlaneClient({ url, key }: { url: string; key: strin
     signal: AbortSignal | undefined,
     wait = 0,
   ) {
-    const limit = AbortSignal.timeout(wait * 1000 + REQUEST_TIMEOUT_MS)
-    const answer = await fetch(`${url}/v1/sync/${path}`, {
+    const timeout = AbortSignal.timeout(wait * 1000 + REQUEST_TIMEOUT_MS)
+    const response = await fetch(`${url}/v1/sync/${path}`, {
       method: 'POST',
       headers: { 'X-Api-Key': key, 'Content-Type': 'application/json' },
       body: JSON.stringify(body),
-      signal: signal ? AbortSignal.any([signal, limit]) : limit,
+      signal: signal ? AbortSignal.any([signal, timeout]) : timeout,
     })
-    const text = await answer.text()
-    if (answer.ok) return schema.parse(text ? JSON.parse(text) : undefined) as z.output<T>
-    let said: { code?: string; detail?: string } = {}
-    try {
-      said = Object(JSON.parse(text))
-    } catch {
-      // Whatever stands in between does not speak as the control plane does.
-    }
-    const after = Number(answer.headers.get('Retry-After') ?? Number.NaN)
-    const { code = '', detail = `${url} answers ${answer.status}.` } = said
-    throw new RequestRefused(answer.status, code, detail, Number.isFinite(after) ? after : null)
+    const text = await response.text()
+    if (response.ok) return schema.parse(text ? JSON.parse(text) : undefined) as z.output<T>
+    const { code = '', detail = `${url} answers ${response.status}.` } = parseProblem(text)
+    const retryAfter = Number(response.headers.get('Retry-After') ?? Number.NaN)
+    throw new RequestRefused(response.status, code, detail, Number.isFinite(retryAfter) ? retryAfter : null)
   }
   return {
     poll: (poll: Poll, signal?: AbortSignal) => post('poll', poll, Changes, signal, poll.wait),
@@ -73,5 +66,14 @@ export function createControlPlaneClient({ url, key }: { url: string; key: strin
     credentials: (wish: z.input<typeof CredentialWish>, signal?: AbortSignal) =>
       post('credentials', wish, GivenCredential, signal),
     logs: (batch: LogBatch, signal?: AbortSignal) => post('logs', batch, LogReceipt, signal),
+  }
+}
+
+/** A proxy in between may answer with something else than a problem document. */
+function parseProblem(text: string): { code?: string; detail?: string } {
+  try {
+    return Object(JSON.parse(text))
+  } catch {
+    return {}
   }
 }

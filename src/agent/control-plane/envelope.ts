@@ -1,4 +1,4 @@
-// Opens what the control plane sealed to this agent's key, which is made at the start and kept in memory only.
+// Opens the envelopes that the control plane seals to this agent's key pair, which is kept in memory only.
 import { createDecipheriv, createECDH, hkdfSync } from 'node:crypto'
 import { PermanentError } from '../engines/engine.ts'
 
@@ -13,20 +13,20 @@ export function makeAgentKeys() {
   const own = ecdh.generateKeys()
   return {
     public_key: own.toString('base64url'),
-    /** `bound` names what it belongs to: of anything else it does not open. */
-    open<T>(envelope: string, bound: string): T {
+    /** `context` names the owner of the content: an envelope of another owner does not open. */
+    open<T>(envelope: string, context: string): T {
       try {
-        const [version, ephemeral, nonce, text] = envelope.split('.')
+        const [version, ephemeral, nonce, ciphertext] = envelope.split('.')
         if (version !== 'v1') throw new Error(version)
         const theirs = Buffer.from(ephemeral!, 'base64url')
         const key = hkdfSync('sha256', ecdh.computeSecret(theirs), Buffer.concat([theirs, own]), HKDF_INFO, 32)
-        const sealed = Buffer.from(text!, 'base64url')
+        const sealed = Buffer.from(ciphertext!, 'base64url')
         const decipher = createDecipheriv('aes-256-gcm', Buffer.from(key), Buffer.from(nonce!, 'base64url'))
-        decipher.setAAD(Buffer.from(bound)).setAuthTag(sealed.subarray(-TAG_BYTES))
+        decipher.setAAD(Buffer.from(context)).setAuthTag(sealed.subarray(-TAG_BYTES))
         const plain = Buffer.concat([decipher.update(sealed.subarray(0, -TAG_BYTES)), decipher.final()])
         return JSON.parse(plain.toString()) as T
       } catch {
-        throw new PermanentError('What is secret of it cannot be opened with this agent’s key: redeploy it.')
+        throw new PermanentError('This agent cannot decrypt the secrets of this revision. Redeploy it.')
       }
     },
   }

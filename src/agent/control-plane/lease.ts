@@ -1,21 +1,21 @@
-// The lease of a listener, as whoever acts under it keeps it: by which fence, and until when that can be trusted.
+// The agent's side of the lease: its fence, and until when the agent may act under it.
 import os from 'node:os'
 
-/** It lasts 60 seconds from the start of a poll; a little less of it is trusted. */
+/** A lease lasts 60 seconds from the start of a poll. The rest is a safety margin. */
 const TRUSTED_MS = 55_000
 
-/** Goes on while the machine sleeps, as `performance.now()` does not, and is set by nobody. */
+/** Unlike `performance.now()` it counts while the machine sleeps; unlike `Date.now()` nobody can set it. */
 export const uptimeMs = () => os.uptime() * 1000
 
 export class Lease {
   #trustedUntil = 0
-  /** Null when it was lost, or never had. One that was not renewed in time may still be ours: a poll says so. */
+  /** Null without a lease. An expired lease keeps its fence, because the next poll may still renew it. */
   fence: number | null = null
 
-  /** `begun`: what the clock said as the poll was sent that this was the answer to. */
-  renew(fence: number, begun: number): void {
+  /** `polledAt`: the uptime when the poll was sent. */
+  renew(fence: number, polledAt: number): void {
     this.fence = fence
-    this.#trustedUntil = begun + TRUSTED_MS
+    this.#trustedUntil = polledAt + TRUSTED_MS
   }
 
   lose(): void {

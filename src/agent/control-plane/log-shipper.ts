@@ -1,44 +1,41 @@
-// Sends lines of builds and runs on, in their order, a batch at a time, again until they were received.
+// Ships the lines of builds and applications to the control plane, in order, in batches, with retries.
 import { randomUUID } from 'node:crypto'
 import { type LogBatch, MAX_BATCH_LINES } from '../../protocol/logs.schema.ts'
 import type { LogLevel, RevisionRef } from '../engines/engine.ts'
 import { truncateText } from '../redaction/last-lines.ts'
+import { MAX_LINE_LENGTH } from '../system/lines.ts'
 import { type ControlPlaneClient, RequestRefused } from './client.ts'
 
 type Kind = LogBatch['kind']
-/** `droppedCount`: how many lines were left out before the first that there is. */
-/** `isMasked`: no secret is in it any more. */
 type Line = LogBatch['lines'][number] & { isMasked: boolean }
 type LogStream = {
-  of: RevisionRef
+  ref: RevisionRef
   kind: Kind
   id: string
   from: number
+  /** Lines dropped before the first of `lines`. */
   droppedCount: number
   isWithheld: boolean
   lines: Line[]
-  /** Characters that came since all were counted. */
   uncounted: number
 }
 type Options = {
   control: Pick<ControlPlaneClient, 'logs'>
-  /** Undefined while there is no lease to send under. */
   currentLease: () => { agent_id: string; fence: number } | undefined
-  /** Whether what is secret of a revision is known: no line of it leaves before. Null: it never will be. */
-  areSecretsKnown: (of: RevisionRef) => boolean | null
-  /** What of a text may leave this machine. */
-  redact: (of: RevisionRef, text: string) => string
+  /** Lines of a revision are held back until this is true. Null: its secrets will never be known. */
+  areSecretsKnown: (ref: RevisionRef) => boolean | null
+  redact: (ref: RevisionRef, text: string) => string
 }
 
 const MAX_CONCURRENT_STREAMS = 4
 const MAX_LINES = 20_000
-/** Of the lines of one stream together: one that writes long lines may not fill the memory. */
 const MAX_CHARACTERS = 8 * 1024 * 1024
 const RECOUNT_CHARACTERS = MAX_CHARACTERS / 4
-/** The oldest go so many at once: one by one, each would move all the others. */
+/** The oldest lines are dropped in groups, because each removal moves all others. */
 const DROP_LINES = 1_000
 const MAX_BATCH_BYTES = 512 * 1024
-const MAX_LINE_LENGTH = 16 * 1024
+/** Without a valid key or lease, lines are kept until there is one again. */
+const RETRYABLE_STATUSES = new Set([401, 403, 409, 429])
 
 export class LogShipper {
   readonly #options: Options
@@ -51,19 +48,8 @@ export class LogShipper {
 
   add({ deployment_id, revision_id }: RevisionRef, kind: Kind, message: string, level: LogLevel): void {
     const name = `${revision_id} ${kind}`
-    // Whatever else it was given with, secrets perhaps, stays here.
-    const of = { deployment_id, revision_id }
-    const begun: LogStream = {
-      of,
-      kind,
-      id: randomUUID(),
-      from: 0,
-      droppedCount: 0,
-      isWithheld: false,
-      lines: [],
-      uncounted: 0,
-    }
-    const stream = this.#streams.get(name) ?? begun
+    // Callers may pass a whole revision with its secrets: only the ids are kept.
+    const stream = this.#streams.get(name) ?? newStream({ deployment_id, revision_id }, kind)
     this.#streams.set(name, stream)
     stream.lines.push({
       timestamp: new Date().toISOString(),
@@ -71,7 +57,6 @@ export class LogShipper {
       message: message.slice(0, 2 * MAX_LINE_LENGTH),
       isMasked: false,
     })
-    // Nobody has received the oldest, so their numbers are free.
     if (stream.lines.length >= MAX_LINES + DROP_LINES) stream.droppedCount += stream.lines.splice(0, DROP_LINES).length
     stream.uncounted += message.length
     if (stream.uncounted > RECOUNT_CHARACTERS) dropOldestLines(stream)
@@ -84,13 +69,13 @@ export class LogShipper {
     return this.#sending
   }
 
-  /** Once, also where it is sent again. */
-  #mask(of: RevisionRef, line: Line): void {
-    if (!line.isMasked) line.message = truncateText(this.#options.redact(of, line.message), MAX_LINE_LENGTH)
+  #mask(ref: RevisionRef, line: Line): void {
+    if (line.isMasked) return
+    line.message = truncateText(this.#options.redact(ref, line.message), MAX_LINE_LENGTH)
     line.isMasked = true
   }
 
-  /** Each stream in its order, several streams at once: a request is about one revision only, and there may be a thousand. */
+  /** Several streams at once, because a request carries the lines of one revision only. */
   async #send(): Promise<void> {
     const streams = this.#streams.entries()
     await Promise.all(Array.from({ length: MAX_CONCURRENT_STREAMS }, () => this.#sendEach(streams)))
@@ -98,37 +83,52 @@ export class LogShipper {
 
   async #sendEach(streams: Iterable<[string, LogStream]>): Promise<void> {
     for (const [name, stream] of streams) {
-      // What comes meanwhile goes with the next round: one that always has more would keep all others waiting.
+      // Lines added meanwhile wait for the next round, so that a busy stream cannot starve the others.
       for (const last = stream.lines.at(-1); last && stream.lines.includes(last); ) {
-        const who = this.#options.currentLease()
-        if (!who) return
-        const known = this.#options.areSecretsKnown(stream.of)
-        if (known === false) break
-        if (known === null) withholdLines(stream)
-        const { of, kind, from, droppedCount: left } = stream
-        const lines = selectBatch(left ? [droppedLinesWarning(left), ...stream.lines] : stream.lines)
+        const lease = this.#options.currentLease()
+        if (!lease) return
+        const areSecretsKnown = this.#options.areSecretsKnown(stream.ref)
+        if (areSecretsKnown === false) break
+        if (areSecretsKnown === null) withholdLines(stream)
+        const { ref, kind, from, droppedCount } = stream
+        const lines = selectBatch(droppedCount ? [droppedLinesWarning(droppedCount), ...stream.lines] : stream.lines)
         if (lines.length === 0) break
-        for (const line of lines) this.#mask(of, line)
+        for (const line of lines) this.#mask(ref, line)
         const batch = lines.map(({ isMasked: _, ...line }) => line)
         try {
           const { next } = await this.#options.control.logs({
-            ...{ ...who, ...of, kind, stream: stream.id, from, lines: batch },
+            ...lease,
+            ...ref,
+            kind,
+            stream: stream.id,
+            from,
+            lines: batch,
           })
           stream.lines.splice(0, stream.lines.indexOf(lines.at(-1)!) + 1)
-          stream.droppedCount -= left
+          stream.droppedCount -= droppedCount
           stream.from = next
         } catch (error) {
-          // Of a revision that is gone nobody wants to know anything; a lease may come back.
-          if (!(error instanceof RequestRefused) || [401, 403, 409, 429].includes(error.status) || error.status >= 500)
-            return
+          if (!(error instanceof RequestRefused) || RETRYABLE_STATUSES.has(error.status) || error.status >= 500) return
+          // The revision no longer exists: nobody can read its lines.
           Object.assign(stream, { droppedCount: 0, lines: [] })
         }
       }
-      // Kept for its numbers while it may go on; afterwards a new stream would do as well.
+      // An idle stream keeps its numbering, unless there are many: the next line would then start a new one.
       if (this.#streams.size > 1000 && stream.lines.length === 0) this.#streams.delete(name)
     }
   }
 }
+
+const newStream = (ref: RevisionRef, kind: Kind): LogStream => ({
+  ref,
+  kind,
+  id: randomUUID(),
+  from: 0,
+  droppedCount: 0,
+  isWithheld: false,
+  lines: [],
+  uncounted: 0,
+})
 
 function dropOldestLines(stream: LogStream): void {
   stream.uncounted = 0
@@ -141,18 +141,21 @@ function dropOldestLines(stream: LogStream): void {
 }
 
 const warningLine = (message: string): Line => ({
-  ...{ timestamp: new Date().toISOString(), level: 'WARNING', message, isMasked: true },
+  timestamp: new Date().toISOString(),
+  level: 'WARNING',
+  message,
+  isMasked: true,
 })
 
 const droppedLinesWarning = (count: number) =>
-  warningLine(`… ${count} lines before this one are left out: they came faster than they were received.`)
+  warningLine(`… ${count} lines before this one are left out: they were written faster than they could be sent.`)
 
-/** Said once: what a copy of an earlier agent still writes may hold what this one does not know. */
+/** A replica started by an earlier agent may write secrets that this one does not know. The warning is sent once. */
 function withholdLines(stream: LogStream): void {
-  const said = 'The lines of this revision are left out from here on: this agent does not know its secrets.'
+  const warning = 'Further lines of this revision are left out: this agent does not know its secrets. Redeploy it.'
   stream.lines = [
-    ...stream.lines.filter(({ isMasked: masked }) => masked),
-    ...(stream.isWithheld ? [] : [warningLine(said)]),
+    ...stream.lines.filter(({ isMasked }) => isMasked),
+    ...(stream.isWithheld ? [] : [warningLine(warning)]),
   ]
   stream.droppedCount = 0
   stream.isWithheld = true
@@ -160,10 +163,10 @@ function withholdLines(stream: LogStream): void {
 
 function selectBatch(lines: Line[]): Line[] {
   let bytes = 0
-  const most = lines.slice(0, MAX_BATCH_LINES)
-  const end = most.findIndex(({ message }) => {
+  const candidates = lines.slice(0, MAX_BATCH_LINES)
+  const end = candidates.findIndex(({ message }) => {
     bytes += Buffer.byteLength(message) + 100
     return bytes > MAX_BATCH_BYTES
   })
-  return end === -1 ? most : most.slice(0, Math.max(1, end))
+  return end === -1 ? candidates : candidates.slice(0, Math.max(1, end))
 }

@@ -1,5 +1,5 @@
 // What a build tells, as lines: the classic builder's as they are, and BuildKit's unpacked (protobuf, moby.buildkit.v1.StatusResponse).
-import { LineSplitter, MAX_LINE_LENGTH } from './log-frames.ts'
+import { LineSplitter, MAX_LINE_LENGTH } from '../system/lines.ts'
 
 export type BuildMessage = { id?: string; stream?: string; aux?: { ID?: string; Digest?: string } | string }
 

@@ -4,8 +4,9 @@ import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import { describeError } from '../redaction/error-messages.ts'
+import { LineSplitter } from '../system/lines.ts'
 import type { BuildMessage } from './build-lines.ts'
-import { createLogDemultiplexer, LineSplitter } from './log-frames.ts'
+import { createLogDemultiplexer } from './log-frames.ts'
 
 /** The newest version that this was written for; an older engine's own is used with it. */
 const NEWEST_API_VERSION = '1.47'

@@ -1,4 +1,4 @@
-// What goes wrong around a deployment besides its builds: tried again, told to whoever wanted it, and in the end its revision's failure.
+// Decides what a failed reconciliation leads to: a retry, a warning in the deploy log, or the failure of the revision.
 import type { Report } from '../../protocol/report.schema.ts'
 import type { Work } from '../../protocol/work.schema.ts'
 import type { Builds } from '../builds/builds.ts'
@@ -8,18 +8,17 @@ import { RETRY_MS, StopFailed } from './steps.ts'
 
 type Options = {
   builds: Pick<Builds, 'readRecord' | 'isBuilding' | 'recordFailure' | 'giveUp'>
-  log: (of: RevisionRef, message: string, level: LogLevel) => void
-  /** Milliseconds. */
+  log: (ref: RevisionRef, message: string, level: LogLevel) => void
   give_up_ms?: number
 }
 type FailureStreak = { target: string | null; since: number; lastLogged: string }
-/** When it is tried again, and what is reported of the revision that was given up for it. */
+/** `failure`: the report of the revision that was given up. */
 type FailureDecision = { retryMs: number; failure?: Pick<Report, 'revision_id' | 'state' | 'message'> }
 
-/** What cannot pass is tried again for somebody who mends it, and what serves is never given up. */
-const HOPELESS_RETRY_MS = 30_000
+/** A serving revision is never given up: its permanent failures are retried too, until somebody fixes the cause. */
+const PERMANENT_RETRY_MS = 30_000
 const LOG_AFTER_MS = 30_000
-/** Somewhat less than the control plane waits, which would not know why. */
+/** Less than the control plane's own deadline, which would not know the reason. */
 const GIVE_UP_MS = 10 * 60_000
 
 export class FailurePolicy {
@@ -31,31 +30,38 @@ export class FailurePolicy {
   }
 
   handleFailure(id: string, work: Work | undefined, error: Error): FailureDecision {
-    const { builds, log, give_up_ms: lasting = GIVE_UP_MS } = this.#options
+    const { builds, log, give_up_ms = GIVE_UP_MS } = this.#options
     const message = describeError(error)
-    const lingers = error instanceof StopFailed
-    const hopeless = (lingers ? error.cause : error) instanceof PermanentError
+    const isStopFailure = error instanceof StopFailed
+    const isPermanent = (isStopFailure ? error.cause : error) instanceof PermanentError
     const target = work?.revision?.id ?? null
-    const before = this.#streaks.get(id)
-    const met: FailureStreak = before?.target === target ? before : { target, since: performance.now(), lastLogged: '' }
-    this.#streaks.set(id, met)
-    const lasted = performance.now() - met.since
+    const streak = this.#streakOf(id, target)
+    const duration = performance.now() - streak.since
     const ref = { deployment_id: id, revision_id: target ?? work?.serving?.id ?? '' }
-    if (target && !lingers && (hopeless || lasted >= lasting) && !builds.isBuilding(ref)) {
-      const minutes = Math.max(1, Math.round(lasted / 60_000))
-      const reason = hopeless ? message : `It was tried again for ${minutes} min, and goes on failing: ${message}`
+    if (target && !isStopFailure && (isPermanent || duration >= give_up_ms) && !builds.isBuilding(ref)) {
+      const minutes = Math.max(1, Math.round(duration / 60_000))
+      const reason = isPermanent ? message : `The revision kept failing for ${minutes} min despite retries: ${message}`
       if (builds.readRecord(ref)) builds.giveUp(ref, reason)
       else builds.recordFailure(ref, reason)
       return { retryMs: RETRY_MS, failure: { revision_id: target, state: 'failed', message: reason } }
     }
-    if (ref.revision_id && met.lastLogged !== message && (hopeless || lasted >= LOG_AFTER_MS)) {
-      met.lastLogged = message
+    if (ref.revision_id && streak.lastLogged !== message && (isPermanent || duration >= LOG_AFTER_MS)) {
+      streak.lastLogged = message
       log(ref, message, 'WARNING')
     }
-    return { retryMs: hopeless && !target ? HOPELESS_RETRY_MS : RETRY_MS }
+    return { retryMs: isPermanent && !target ? PERMANENT_RETRY_MS : RETRY_MS }
   }
 
   clear(id: string): void {
     this.#streaks.delete(id)
+  }
+
+  /** A new target starts a new streak. */
+  #streakOf(id: string, target: string | null): FailureStreak {
+    const current = this.#streaks.get(id)
+    if (current?.target === target) return current
+    const streak = { target, since: performance.now(), lastLogged: '' }
+    this.#streaks.set(id, streak)
+    return streak
   }
 }

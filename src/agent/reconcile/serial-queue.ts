@@ -1,4 +1,4 @@
-// One lane for each deployment: what is done there is done one after the other, and looked at again when something changed meanwhile.
+// Runs the work of each key one at a time, and once more when the key was enqueued meanwhile.
 
 type QueueEntry = { isDirty: boolean; ended: Promise<void> }
 
@@ -6,45 +6,45 @@ export class SerialQueue {
   readonly #work: (id: string) => Promise<void>
   readonly #onError: (id: string, error: unknown) => void
   readonly #running = new Map<string, QueueEntry>()
-  /** What is to be looked at again, and when: the soonest counts. */
+  /** The soonest delayed run of each key. */
   readonly #scheduled = new Map<string, { at: number; timer: NodeJS.Timeout }>()
   #closed = false
 
-  constructor(work: (id: string) => Promise<void>, failed: (id: string, error: unknown) => void) {
+  constructor(work: (id: string) => Promise<void>, onError: (id: string, error: unknown) => void) {
     this.#work = work
-    this.#onError = failed
+    this.#onError = onError
   }
 
   enqueue(id: string): void {
-    const there = this.#running.get(id)
     if (this.#closed) return
-    if (there) {
-      there.isDirty = true
+    const running = this.#running.get(id)
+    if (running) {
+      running.isDirty = true
       return
     }
-    const lane: QueueEntry = { isDirty: false, ended: Promise.resolve() }
-    this.#running.set(id, lane)
-    lane.ended = this.#runUntilIdle(id, lane)
+    const entry: QueueEntry = { isDirty: false, ended: Promise.resolve() }
+    this.#running.set(id, entry)
+    entry.ended = this.#runUntilIdle(id, entry)
   }
 
-  async #runUntilIdle(id: string, lane: QueueEntry): Promise<void> {
+  async #runUntilIdle(id: string, entry: QueueEntry): Promise<void> {
     do {
-      lane.isDirty = false
+      entry.isDirty = false
       await this.#work(id).catch(error => this.#onError(id, error))
-    } while (lane.isDirty && !this.#closed)
+    } while (entry.isDirty && !this.#closed)
     this.#running.delete(id)
   }
 
   enqueueAfter(id: string, ms: number): void {
     const at = performance.now() + ms
-    const before = this.#scheduled.get(id)
-    if (before && before.at <= at) return
-    clearTimeout(before?.timer)
-    const look = () => {
+    const scheduled = this.#scheduled.get(id)
+    if (scheduled && scheduled.at <= at) return
+    clearTimeout(scheduled?.timer)
+    const run = () => {
       this.#scheduled.delete(id)
       this.enqueue(id)
     }
-    this.#scheduled.set(id, { at, timer: setTimeout(look, ms).unref() })
+    this.#scheduled.set(id, { at, timer: setTimeout(run, ms).unref() })
   }
 
   async close(): Promise<void> {

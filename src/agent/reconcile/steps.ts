@@ -1,15 +1,17 @@
-// Takes the steps that the plan names: each leads to one verb of the builds or of the engine, and can be repeated.
+// Takes the steps of the plan. Each step calls one verb of the builds or of the engine and can be repeated.
 import type { Work } from '../../protocol/work.schema.ts'
 import type { Builds } from '../builds/builds.ts'
 import { type Engine, type LogLevel, PermanentError, type RevisionRef, TransientError } from '../engines/engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
+import type { LogEvent } from '../system/log-event.ts'
+import type { Observation } from './observe.ts'
 import type { Action } from './plan.ts'
-import { buildSourceOf, type Observation, revisionOf, type SecretAccess, unitOf } from './work.ts'
+import { buildSourceOf, revisionOf, revisionSpecOf, type SecretAccess } from './work.ts'
 
-/** `startedGenerations`: of which generation each revision got what it takes to run. `brokenSince`: since when what serves is broken. */
 export type DeploymentState = {
   work: Work
   generation: number
+  /** By revision: the generation with which it was last started. */
   startedGenerations: Map<string, number>
   brokenSince: Map<string, number>
 }
@@ -18,12 +20,12 @@ export type StepContext = {
   engine: Engine
   builds: Builds
   secretAccess: SecretAccess
-  logToOperator: (line: string) => void
-  log: (of: RevisionRef, message: string, level: LogLevel) => void
+  logEvent: LogEvent
+  log: (ref: RevisionRef, message: string, level: LogLevel) => void
   enqueueAfter: (ms: number) => void
 }
 
-/** What is let go could not be ended: tried again, and no other revision's failure. */
+/** An old revision could not be stopped. It is retried, and does not fail the revision that replaces it. */
 export class StopFailed extends Error {
   override name = 'StopFailed'
 }
@@ -33,47 +35,48 @@ const throwStopFailed = (cause: Error): never => {
 
 export const RETRY_MS = 2_000
 const REBUILD_DELAY_MS = 60_000
+const NEVER_HEALTHY = 'The application never became healthy. Read its deploy log.'
 
 export async function takeStep(
-  steps: StepContext,
+  context: StepContext,
   action: Action,
-  known: DeploymentState | undefined,
-  found: Observation,
+  deployment: DeploymentState | undefined,
+  observation: Observation,
 ): Promise<void> {
-  const { id, engine, builds, secretAccess: opening, logToOperator: say } = steps
-  const work = known?.work
+  const { id, engine, builds, secretAccess, logEvent } = context
+  const work = deployment?.work
   if (action.do === 'remove') {
-    say('remove')
+    logEvent('reconcile', { step: 'remove' })
     await engine.remove(id)
     return builds.remove(id)
   }
   if (action.do === 'provide') {
     const revision = work?.revision ?? work?.serving
-    return revision ? engine.provide(unitOf(work!, revision, opening)) : undefined
+    return revision ? engine.provide(revisionSpecOf(work!, revision, secretAccess)) : undefined
   }
 
   const ref = { deployment_id: id, revision_id: action.revision }
   const revision = revisionOf(work, action.revision)
-  say(`${action.do.replace('_', ' ')} ${revision ? `revision ${revision.number}` : action.revision}`)
-  const unit = () => unitOf(work!, revision!, opening)
+  logEvent('reconcile', { step: action.do, revision: revision?.number ?? action.revision })
+  const spec = () => revisionSpecOf(work!, revision!, secretAccess)
   switch (action.do) {
     case 'build':
-      return orRecordFailure(steps, action.revision, () => {
-        const refusal = engine.refusalReason(unit())
+      return orRecordFailure(context, action.revision, () => {
+        const refusal = engine.refusalReason(spec())
         if (refusal) throw new Error(refusal)
-        builds.start(unit(), buildSourceOf(work!, revision!, opening), work!.serving?.id)
+        builds.start(spec(), buildSourceOf(work!, revision!, secretAccess), work!.serving?.id)
       })
     case 'start': {
-      const record = found.records.get(action.revision)
+      const record = observation.records.get(action.revision)
       if (record?.state !== 'built') return
-      return orRecordFailure(steps, action.revision, async () => {
+      return orRecordFailure(context, action.revision, async () => {
         builds.undoGiveUp(ref)
-        await engine.start(unit(), record.artifact)
-        known!.startedGenerations.set(action.revision, known!.generation)
+        await engine.start(spec(), record.artifact)
+        deployment!.startedGenerations.set(action.revision, deployment!.generation)
       })
     }
     case 'switch':
-      return engine.route(unit())
+      return engine.route(spec())
     case 'drain':
       return engine.drain(ref).catch(throwStopFailed)
     case 'stop':
@@ -81,7 +84,7 @@ export async function takeStep(
     case 'interrupt':
       return builds.interrupt(ref)
     case 'give_up':
-      builds.giveUp(ref, found.reasons.get(action.revision) ?? found.databaseFailure ?? 'It was never healthy.')
+      builds.giveUp(ref, observation.reasons.get(action.revision) ?? observation.databaseFailure ?? NEVER_HEALTHY)
       return engine.stop(ref)
     case 'forget':
       return builds.forget(ref)
@@ -91,57 +94,60 @@ export async function takeStep(
 async function orRecordFailure(
   { id, builds }: StepContext,
   revision_id: string,
-  work: () => void | Promise<void>,
+  step: () => void | Promise<void>,
 ): Promise<void> {
   try {
-    await work()
+    await step()
   } catch (error) {
     if (error instanceof TransientError) throw error
     builds.recordFailure({ deployment_id: id, revision_id }, describeError(error))
   }
 }
 
-/** What runs is given what it takes to be started again, and whatever is other than it was. */
-export async function refreshRevisions(steps: StepContext, known: DeploymentState, found: Observation): Promise<void> {
-  const { id, engine, secretAccess: opening, log, enqueueAfter: later } = steps
-  const { work, generation, startedGenerations: given } = known
-  const { observed, records: made } = found
+/** Starts what already runs once more in each generation, so that it gets changed resources, secrets and addresses. */
+export async function refreshRevisions(
+  context: StepContext,
+  deployment: DeploymentState,
+  observation: Observation,
+): Promise<void> {
+  const { id, log, enqueueAfter } = context
+  const { work, generation, startedGenerations } = deployment
   for (const revision of [work.revision, work.serving]) {
-    const phase = revision && observed.revisions[revision.id]
-    if (!phase || given.get(revision.id) === generation) continue
+    const phase = revision && observation.observed.revisions[revision.id]
+    if (!phase || startedGenerations.get(revision.id) === generation) continue
     const ref = { deployment_id: id, revision_id: revision.id }
-    const record = made.get(revision.id)
-    const runs = ['starting', 'healthy', 'unhealthy', 'failing'].includes(phase)
     try {
-      if (phase === 'broken' && revision.id !== work.revision?.id) await retryBrokenServing(steps, known, ref)
-      if (!runs || record?.state !== 'built') continue
-      const unit = unitOf(work, revision, opening)
-      await engine.start(unit, record.artifact)
-      if (observed.routed === revision.id) await engine.route(unit)
+      if (phase === 'broken' && revision.id !== work.revision?.id) await retryBrokenServing(context, deployment, ref)
+      const isRunning = ['starting', 'healthy', 'unhealthy', 'failing'].includes(phase)
+      const record = observation.records.get(revision.id)
+      if (!isRunning || record?.state !== 'built') continue
+      const spec = revisionSpecOf(work, revision, context.secretAccess)
+      await context.engine.start(spec, record.artifact)
+      if (observation.observed.routed === revision.id) await context.engine.route(spec)
     } catch (error) {
       if (!work.revision || revision.id === work.revision.id) throw error
-      // What serves fails no revision that comes after it. What cannot pass is tried again when that one's flight has ended.
+      // A failure of the serving revision must not fail the rollout that replaces it.
       if (!(error instanceof PermanentError)) {
-        later(RETRY_MS)
+        enqueueAfter(RETRY_MS)
         continue
       }
       log(ref, error.message, 'WARNING')
     }
-    given.set(revision.id, generation)
+    startedGenerations.set(revision.id, generation)
   }
 }
 
-/** What serves was lost, and could not be built again: perhaps later, when it has been forgotten. */
+/** The serving revision was lost and its rebuild failed: forgets the failure after a while, so that it is rebuilt. */
 async function retryBrokenServing(
-  { builds, enqueueAfter: later }: StepContext,
-  { brokenSince: lost }: DeploymentState,
+  { builds, enqueueAfter }: StepContext,
+  { brokenSince }: DeploymentState,
   ref: RevisionRef,
 ): Promise<void> {
-  const since = lost.get(ref.revision_id) ?? performance.now()
-  lost.set(ref.revision_id, since)
-  const left = since + REBUILD_DELAY_MS - performance.now()
-  if (left > 0) return later(left)
+  const since = brokenSince.get(ref.revision_id) ?? performance.now()
+  brokenSince.set(ref.revision_id, since)
+  const remaining = since + REBUILD_DELAY_MS - performance.now()
+  if (remaining > 0) return enqueueAfter(remaining)
   await builds.forget(ref)
-  lost.delete(ref.revision_id)
-  later(0)
+  brokenSince.delete(ref.revision_id)
+  enqueueAfter(0)
 }

@@ -1,25 +1,24 @@
-// What an error that nobody foresaw is told as: never with the path, the address or the command of this machine that
-// it carries.
+// Describes unexpected errors to users, without the paths, addresses and commands of this machine in their messages.
 
 type SystemError = Error & { code?: string; syscall?: string; errno?: number }
 
 const SYSTEM_ERROR_MESSAGES: Record<string, string> = {
-  ENAMETOOLONG: 'a name is too long for the disk of this agent',
-  ENOSPC: 'the disk of this agent is full',
-  EDQUOT: 'the disk of this agent is full',
-  EACCES: 'this agent may not write there',
-  EPERM: 'this agent may not write there',
-  EROFS: 'the disk of this agent cannot be written to',
-  EMFILE: 'this agent has too many files open',
-  ENFILE: 'the machine of this agent has too many files open',
-  E2BIG: 'its command and its environment together are too long',
-  ENOENT: 'a file or a program that it needs is not there',
-  ENOMEM: 'the machine of this agent has no memory left',
+  ENAMETOOLONG: 'a file name is too long for the disk of the agent',
+  ENOSPC: 'the disk of the agent is full',
+  EDQUOT: 'the disk of the agent is full',
+  EACCES: 'the agent has no permission to write a file',
+  EPERM: 'the agent has no permission to write a file',
+  EROFS: 'the disk of the agent is read-only',
+  EMFILE: 'the agent has too many open files',
+  ENFILE: 'the machine of the agent has too many open files',
+  E2BIG: 'the command and its environment variables are too long',
+  ENOENT: 'a file or program that the agent needs is missing',
+  ENOMEM: 'the machine of the agent is out of memory',
 }
 
-/** A system error names what it failed on; its code says enough. */
+/** The message of a system error contains a path, so only its code is used. */
 export function describeError(error: unknown): string {
   const { code, syscall, message } = error as SystemError
   if (typeof code !== 'string' || typeof syscall !== 'string') return message
-  return `${SYSTEM_ERROR_MESSAGES[code] ?? 'the machine of this agent refuses it'} (${code})`
+  return `${SYSTEM_ERROR_MESSAGES[code] ?? 'a system call of the agent failed'} (${code})`
 }

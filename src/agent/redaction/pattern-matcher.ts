@@ -1,39 +1,31 @@
-// Finds many patterns in a text in one pass (Aho-Corasick): its cost is linear in the text, however many patterns
-// there are. Pure.
+// Finds many patterns in a text in one pass (Aho-Corasick), in time linear in the text. Pure.
 
 /**
- * `inRun`: the whole run of base64 characters around a hit belongs to it. `partialFrom`: a beginning of so many
- * characters counts, too.
+ * `inRun`: a hit extends to the whole run of base64 characters around it. `partialFrom`: at the end of a line or before
+ * `…`, a prefix of this length is a hit too.
  */
 export type Pattern = { text: string; inRun?: boolean; partialFrom?: number }
 type Span = { start: number; end: number }
 
-/**
- * Of a longer text so much is looked for, and what follows a hit of this length belongs to it up to the end of the
- * line.
- */
+/** Longer patterns are cut to this length; a hit of this length extends to the end of the line. */
 export const LONGEST_PATTERN = 4096
 
 const ROOT = 0
 const NONE = 0
-/** How a cut of a line ends. */
 const ELLIPSIS = '…'.charCodeAt(0)
 const BASE64_CHARACTERS = new Uint8Array(128)
-for (const one of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_')
-  BASE64_CHARACTERS[one.charCodeAt(0)] = 1
+for (const character of 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_')
+  BASE64_CHARACTERS[character.charCodeAt(0)] = 1
 
 export class PatternMatcher {
-  /**
-   * Of each node: the node of its longest proper suffix, its depth, the longest patterns that end there, and whether
-   * it counts as a cut one.
-   */
+  /** By node: its longest proper suffix, its depth, the longest patterns that end there, and whether a prefix may. */
   readonly #fail: Int32Array
   readonly #depth: Int32Array
   readonly #ends: Int32Array
   readonly #endsInRun: Int32Array
   readonly #partial: Uint8Array
   readonly #root = new Int32Array(256)
-  /** Edges in an open table, at most half full; the seed keeps whoever names the patterns from choosing collisions. */
+  /** Edges in an open-addressing hash table, at most half full. The seed prevents chosen collisions. */
   readonly #from: Int32Array
   readonly #code: Uint16Array
   readonly #to: Int32Array
@@ -42,31 +34,30 @@ export class PatternMatcher {
   #nodes = 1
 
   constructor(patterns: Pattern[]) {
-    const most = patterns.reduce((sum, { text }) => sum + text.length, 1)
-    const slots = 2 ** Math.ceil(Math.log2(2 * most + 2))
+    const maxNodes = patterns.reduce((sum, { text }) => sum + text.length, 1)
+    const slots = 2 ** Math.ceil(Math.log2(2 * maxNodes + 2))
     this.#mask = slots - 1
     this.#from = new Int32Array(slots).fill(-1)
     this.#code = new Uint16Array(slots)
     this.#to = new Int32Array(slots)
-    this.#fail = new Int32Array(most)
-    this.#depth = new Int32Array(most)
-    this.#ends = new Int32Array(most)
-    this.#endsInRun = new Int32Array(most)
-    this.#partial = new Uint8Array(most)
+    this.#fail = new Int32Array(maxNodes)
+    this.#depth = new Int32Array(maxNodes)
+    this.#ends = new Int32Array(maxNodes)
+    this.#endsInRun = new Int32Array(maxNodes)
+    this.#partial = new Uint8Array(maxNodes)
     for (const pattern of patterns) this.#insert(pattern)
     this.#link()
   }
 
-  /** The text with every hit, and hits that touch each other together, replaced. */
-  replace(text: string, by: string): string {
+  replace(text: string, replacement: string): string {
     const spans = this.#findSpans(text)
     if (spans.length === 0) return text
-    let [told, at] = ['', 0]
+    let [result, at] = ['', 0]
     for (const { start, end } of spans) {
-      told += text.slice(at, start) + by
+      result += text.slice(at, start) + replacement
       at = end
     }
-    return told + text.slice(at)
+    return result + text.slice(at)
   }
 
   #findSpans(text: string): Span[] {
@@ -115,11 +106,11 @@ export class PatternMatcher {
     ends[node] = text.length
   }
 
-  /** Nodes in the order of their depth, so that a node's suffix is linked before it. */
+  /** In the order of depth, so that the suffix of a node is linked before the node. */
   #link(): void {
     const depthAt = (slot: number) => this.#depth[this.#to[slot]!]!
     const edges = [...this.#from.keys()].filter(slot => this.#from[slot] !== -1)
-    for (const slot of edges.sort((one, other) => depthAt(one) - depthAt(other))) {
+    for (const slot of edges.sort((a, b) => depthAt(a) - depthAt(b))) {
       const [from, code, node] = [this.#from[slot]!, this.#code[slot]!, this.#to[slot]!]
       const fail = from === ROOT ? ROOT : this.#step(this.#fail[from]!, code)
       this.#fail[node] = fail
@@ -151,7 +142,7 @@ export class PatternMatcher {
   }
 }
 
-/** Their ends come in order, their starts may not. */
+/** Spans come in the order of their ends, not of their starts. */
 function addSpan(spans: Span[], start: number, end: number): void {
   let [from, to] = [start, end]
   for (let last = spans.at(-1); last && last.end >= from; last = spans.at(-1)) {
@@ -164,7 +155,7 @@ function addSpan(spans: Span[], start: number, end: number): void {
 
 function addRunSpan(spans: Span[], text: string, start: number, end: number): void {
   const last = spans.at(-1)
-  // The run of an earlier hit, which was followed to its end.
+  // An earlier hit in the same run already covers it.
   if (last && last.end >= end) return
   const isRun = (at: number) => BASE64_CHARACTERS[text.charCodeAt(at)] === 1
   let [from, to] = [start, end]

@@ -1,40 +1,37 @@
-// What may leave this machine: texts without secrets and without its folders, and lines only once the secrets are
-// known.
+// Redacts everything that leaves this machine: masks secrets and renames the agent's folders.
 import { resolve } from 'node:path'
 import type { Report } from '../../protocol/report.schema.ts'
-import type { Work } from '../../protocol/work.schema.ts'
+import type { RevisionWork, Work } from '../../protocol/work.schema.ts'
 import type { RevisionRef } from '../engines/engine.ts'
-import { cutMessage, openSecrets, type SecretAccess } from '../reconcile/work.ts'
+import { stripControlCharacters } from './last-lines.ts'
 import { createPathRedactor } from './redact-paths.ts'
 import { SecretMasks } from './secret-masks.ts'
 
+const MAX_MESSAGE_LENGTH = 2000
 const UNKNOWN_SECRETS_MESSAGE =
-  'This agent cannot open the secrets of this revision, so the reason is withheld, which may hold them: redeploy it.'
+  'The reason is withheld: it may contain secrets of this revision, which this agent cannot decrypt. Redeploy it.'
 
 export class Redaction {
   readonly #masks: SecretMasks
-  readonly #redactPaths: (redactText: string) => string
-  /** Deployments of which the engine has said what they were given besides their secrets. */
+  readonly #pathRedactors: ((text: string) => string)[]
+  /** Deployments whose engine has registered the secrets that it generated itself, such as database passwords. */
   readonly #confirmed = new Set<string>()
 
-  /** `folders` are where the agent keeps things. `always`: what no text may hold, whichever deployment it is about. */
-  constructor(folders: string[], always: string[] = []) {
-    const rename = [...new Set(folders)].map(folder => createPathRedactor(resolve(folder)))
-    this.#redactPaths = text => rename.reduce((renamed, shown) => shown(renamed), text)
-    this.#masks = new SecretMasks(always)
+  constructor(folders: string[], globalValues: string[] = []) {
+    this.#pathRedactors = [...new Set(folders)].map(folder => createPathRedactor(resolve(folder)))
+    this.#masks = new SecretMasks(globalValues)
   }
 
   hide = (deployment_id: string, values: string[]) => this.#masks.addValues(deployment_id, values)
 
-  learnSecrets(work: Work, opening: Pick<SecretAccess, 'keys' | 'listener'>): void {
+  learnSecrets(work: Work, open: (revision: RevisionWork) => Record<string, string>): void {
     const { deployment_id } = work
     for (const revision of [work.revision, work.serving]) {
       if (!revision || this.#masks.hasRevision({ deployment_id, revision_id: revision.id })) continue
       try {
-        const values = Object.values(openSecrets(work, revision, opening))
-        this.#masks.addRevision({ deployment_id, revision_id: revision.id }, values)
+        this.#masks.addRevision({ deployment_id, revision_id: revision.id }, Object.values(open(revision)))
       } catch {
-        // Whoever builds or starts it is told why; until then it stays unknown, and so do its lines.
+        // Its build or start reports the reason. Until it is known, lines of this revision are held back.
       }
     }
   }
@@ -48,21 +45,28 @@ export class Redaction {
     this.#confirmed.delete(deployment_id)
   }
 
-  /** Whether lines of a revision may leave. Null: they never may. `complete`: all that is wanted was told. */
-  areSecretsKnown(of: RevisionRef, complete: boolean): boolean | null {
-    if (this.#masks.hasRevision(of)) return this.#confirmed.has(of.deployment_id)
-    return complete ? null : false
+  /** Whether lines of a revision may be sent; null if they never may. */
+  areSecretsKnown(ref: RevisionRef, isResyncComplete: boolean): boolean | null {
+    if (this.#masks.hasRevision(ref)) return this.#confirmed.has(ref.deployment_id)
+    return isResyncComplete ? null : false
   }
 
   text(deployment_id: string, text: string): string {
-    return this.#redactPaths(this.#masks.mask(deployment_id, text))
+    return this.#pathRedactors.reduce((result, redact) => redact(result), this.#masks.mask(deployment_id, text))
   }
 
-  /** Cut only now: half of a secret would not be known for what it is. */
+  /** The message is cut after masking: half of a secret would not be recognised. */
   redactReport<R extends Report>(report: R): R {
     const { deployment_id, revision_id, message } = report
     if (!message) return report
-    const known = !revision_id || this.#masks.hasRevision({ deployment_id, revision_id })
-    return { ...report, message: known ? cutMessage(this.text(deployment_id, message)) : UNKNOWN_SECRETS_MESSAGE }
+    const isKnown = !revision_id || this.#masks.hasRevision({ deployment_id, revision_id })
+    return { ...report, message: isKnown ? cutMessage(this.text(deployment_id, message)) : UNKNOWN_SECRETS_MESSAGE }
   }
+}
+
+/** Keeps the sentence at the beginning and the newest lines at the end. */
+export function cutMessage(text: string): string {
+  const message = stripControlCharacters(text)
+  if (message.length <= MAX_MESSAGE_LENGTH) return message
+  return `${message.slice(0, 900)}\n…\n${message.slice(-1000)}`.toWellFormed()
 }

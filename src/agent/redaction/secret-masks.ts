@@ -1,15 +1,14 @@
-// Which values no line or message of a deployment may hold, and the text without them.
+// Masks the secrets of each deployment in texts.
 import type { RevisionRef } from '../engines/engine.ts'
 import { stripControlCharacters } from './last-lines.ts'
 import { PatternMatcher } from './pattern-matcher.ts'
 import { derivePatterns } from './secret-variants.ts'
 
 export const MASK = '********'
-/** Of a deployment: those in flight, serving and draining. */
 const MAX_REVISIONS = 6
-/** Passwords of databases, and short-lived credentials, of which the newest count. */
+/** Database passwords and short-lived credentials; the newest are kept. */
 const MAX_OTHER_VALUES = 60
-/** Built again where they are needed again: they are much larger than the values. */
+/** A matcher is much larger than its values, so only the most recently used are kept. */
 const MAX_MATCHERS = 64
 
 type DeploymentSecrets = { revisions: Map<string, string[]>; others: Set<string> }
@@ -19,12 +18,10 @@ export class SecretMasks {
   readonly #deployments = new Map<string, DeploymentSecrets>()
   readonly #matchers = new Map<string, PatternMatcher>()
 
-  /** `always`: what is secret whichever deployment a line is about. */
-  constructor(always: string[] = []) {
-    this.#globalValues = always
+  constructor(globalValues: string[] = []) {
+    this.#globalValues = globalValues
   }
 
-  /** All values of the secrets of a revision. */
   addRevision({ deployment_id, revision_id }: RevisionRef, values: string[]): void {
     const { revisions } = this.#secretsOf(deployment_id)
     if (revisions.has(revision_id)) return
@@ -33,7 +30,6 @@ export class SecretMasks {
     this.#matchers.delete(deployment_id)
   }
 
-  /** Values that a deployment was given besides. */
   addValues(deployment_id: string, values: string[]): void {
     const { others } = this.#secretsOf(deployment_id)
     const fresh = values.filter(value => !others.has(value))
@@ -52,23 +48,23 @@ export class SecretMasks {
     this.#matchers.delete(deployment_id)
   }
 
-  /** Without escapes of terminals, which could stand within a value. */
+  /** Terminal escapes are removed first, because they could split a value. */
   mask(deployment_id: string, text: string): string {
     return this.#matcher(deployment_id).replace(stripControlCharacters(text), MASK)
   }
 
   #secretsOf(deployment_id: string): DeploymentSecrets {
-    const known = this.#deployments.get(deployment_id) ?? { revisions: new Map(), others: new Set() }
-    this.#deployments.set(deployment_id, known)
-    return known
+    const secrets = this.#deployments.get(deployment_id) ?? { revisions: new Map(), others: new Set() }
+    this.#deployments.set(deployment_id, secrets)
+    return secrets
   }
 
   #matcher(deployment_id: string): PatternMatcher {
     const { revisions = new Map<string, string[]>(), others = [] } = this.#deployments.get(deployment_id) ?? {}
-    const made = this.#matchers.get(deployment_id)
     const matcher =
-      made ?? new PatternMatcher(derivePatterns([...this.#globalValues, ...[...revisions.values()].flat(), ...others]))
-    // The one that was used last is the last to go.
+      this.#matchers.get(deployment_id) ??
+      new PatternMatcher(derivePatterns([...this.#globalValues, ...[...revisions.values()].flat(), ...others]))
+    // Reinserted at the end, so that the least recently used matcher is evicted first.
     this.#matchers.delete(deployment_id)
     this.#matchers.set(deployment_id, matcher)
     for (const oldest of [...this.#matchers.keys()].slice(0, -MAX_MATCHERS)) this.#matchers.delete(oldest)

@@ -1,4 +1,4 @@
-// Control groups (cgroup v2). A process cannot leave its cgroup by a new session, a double fork or another environment.
+// Control groups (cgroup v2), which a process cannot leave by a new session, a double fork or a new environment.
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -8,15 +8,12 @@ import { sendSignal } from './processes.ts'
 
 let parentSetting = ''
 
-/** A cgroup to make others below, `off` for none, or nothing for the agent's own. */
+/** `setting`: the parent of new cgroups, `off` for none, or empty for the agent's own cgroup. */
 export function chooseCgroup(setting = ''): void {
   parentSetting = setting
 }
 
-/**
- * A path for a new cgroup, undefined where there is none. Nothing is made yet, so that the path can be written down
- * first.
- */
+/** Undefined without cgroups. Creates nothing, so that the path can be written to disk first. */
 export function newCgroupPath(): string | undefined {
   const parent = parentSetting === 'off' ? undefined : parentSetting || ownCgroup()
   return parent && join(parent, `slipway-${randomBytes(8).toString('hex')}`)
@@ -24,7 +21,6 @@ export function newCgroupPath(): string | undefined {
 
 function ownCgroup(): string | undefined {
   const own = /^0::(.*)$/m.exec(readOrEmpty('/proc/self/cgroup'))?.[1]
-  // Fields: id, parent, device, root of the mount, mount point, …
   const mount = readOrEmpty('/proc/self/mountinfo')
     .split('\n')
     .find(line => line.includes(' - cgroup2 '))
@@ -33,7 +29,7 @@ function ownCgroup(): string | undefined {
   return join(point, own.slice(root === '/' ? 0 : root.length))
 }
 
-/** Makes the cgroup and puts a process into it. False where this agent may not. */
+/** Creates the cgroup and moves a process into it. False without the permission to do so. */
 export function enterCgroup(path: string, pid: number): boolean {
   try {
     fs.mkdirSync(path)
@@ -50,18 +46,17 @@ export function pidsIn(cgroup: string): number[] {
   return [...own, ...nestedCgroups(cgroup).flatMap(pidsIn)]
 }
 
-/** All processes at once, so that none of them can fork in between. */
+/** Kills all processes at once, so that none can fork in between. */
 export function killCgroup(cgroup: string): void {
   try {
     fs.writeFileSync(join(cgroup, 'cgroup.kill'), '1')
   } catch {
-    // Linux before 5.14: a frozen process cannot fork, and SIGKILL ends it nevertheless.
+    // Linux before 5.14 has no cgroup.kill. A frozen process cannot fork, and SIGKILL still ends it.
     freeze(cgroup)
     for (const pid of pidsIn(cgroup)) sendSignal(pid, 'SIGKILL')
   }
 }
 
-/** Returns when no process is left and the cgroup is gone. */
 export async function removeCgroup(cgroup: string): Promise<void> {
   for (let pause = 1; fs.existsSync(cgroup); pause = Math.min(pause * 2, 100)) {
     killCgroup(cgroup)
@@ -84,7 +79,7 @@ function freeze(cgroup: string): void {
   try {
     fs.writeFileSync(join(cgroup, 'cgroup.freeze'), '1')
   } catch {
-    // It is gone, or there is no freezer: the caller kills again until no process is left.
+    // The cgroup is gone or has no freezer: removeCgroup() kills until no process is left.
   }
 }
 

@@ -1,7 +1,6 @@
 // Finds the users whose processes listen on a port.
 import * as fs from 'node:fs'
 
-/** The users whose processes listen on a port of this machine. Linux only. */
 export function findPortUsers(port: number): number[] {
   const local = `:${port.toString(16).toUpperCase().padStart(4, '0')}`
   return ['/proc/net/tcp', '/proc/net/tcp6'].flatMap(file =>
@@ -18,7 +17,6 @@ function readOrEmpty(file: string): string {
   try {
     return fs.readFileSync(file, 'latin1')
   } catch {
-    // There is no IPv6.
     return ''
   }
 }

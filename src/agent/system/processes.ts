@@ -1,16 +1,15 @@
-// What runs on this machine: who a process is, how much memory it uses, and how a group is ended.
+// The processes of this machine: their identity and memory, and how to signal and end them.
 import { execFileSync } from 'node:child_process'
 import * as fs from 'node:fs'
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** A pid may be another process's tomorrow; with the moment that it started it is one process, across restarts of the machine too. */
+/** A pid is reused over time; together with the start time it identifies one process, also across reboots. */
 export type ProcessIdentity = { pid: number; started: string }
 export type Process = ProcessIdentity & { parent: number; group: number; session: number }
 
 const LINUX = process.platform === 'linux'
 const bootId = LINUX ? fs.readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim() : ''
 
-/** Those that still run; one that has ended and that nobody has collected yet does not. */
 export function listProcesses(): Process[] {
   if (!LINUX) return listWithPs()
   return fs.readdirSync('/proc').flatMap(name => (/^\d/.test(name) ? (readStat(Number(name)) ?? []) : []))
@@ -19,7 +18,7 @@ export function listProcesses(): Process[] {
 function readStat(pid: number): Process | undefined {
   try {
     const text = fs.readFileSync(`/proc/${pid}/stat`, 'latin1')
-    // The name before it may hold anything.
+    // The process name comes first, in parentheses, and may contain anything.
     const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
     if (fields[0] === 'Z' || fields[0] === 'X') return undefined
     const [parent = 0, group = 0, session = 0] = fields.slice(1, 4).map(Number)
@@ -39,13 +38,12 @@ function listWithPs(): Process[] {
 }
 
 export function identityOf(pid: number): ProcessIdentity | undefined {
-  const found = LINUX ? readStat(pid) : listWithPs().find(one => one.pid === pid)
-  return found && { pid, started: found.started }
+  const match = LINUX ? readStat(pid) : listWithPs().find(candidate => candidate.pid === pid)
+  return match && { pid, started: match.started }
 }
 
 export const isAlive = ({ pid, started }: ProcessIdentity) => identityOf(pid)?.started === started
 
-/** Megabytes that these have in memory. */
 export const sumResidentMegabytes = (pids: number[]) => pids.reduce((sum, pid) => sum + residentMegabytes(pid), 0)
 
 function residentMegabytes(pid: number): number {
@@ -68,12 +66,11 @@ export function sendSignal(pid: number, name: NodeJS.Signals | 0): boolean {
 }
 export const signalGroup = (group: number, name: NodeJS.Signals | 0) => sendSignal(-group, name)
 
-export const isGroupAlive = (group: number) => listProcesses().some(one => one.group === group)
+export const isGroupAlive = (group: number) => listProcesses().some(candidate => candidate.group === group)
 
-/** Asks the whole group to end, and makes it when it has not after a while. */
-export async function endGroup(group: number, grace: number): Promise<void> {
+export async function endGroup(group: number, graceMs: number): Promise<void> {
   signalGroup(group, 'SIGTERM')
-  const deadline = Date.now() + grace
+  const deadline = Date.now() + graceMs
   for (let pause = 5; isGroupAlive(group); pause = Math.min(pause * 2, 100)) {
     if (Date.now() > deadline) signalGroup(group, 'SIGKILL')
     await delay(pause)
@@ -81,8 +78,8 @@ export async function endGroup(group: number, grace: number): Promise<void> {
 }
 
 /**
- * Whether the group and the session of that number are still those that this process led. The kernel gives a number to
- * no other process for as long as a group or a session has it.
+ * Whether the group and session with this number are still the ones that this process led. The kernel does not reuse a
+ * pid while a group or session has its number.
  */
 export function isGroupLeader({ pid, started }: ProcessIdentity): boolean {
   const now = identityOf(pid)?.started

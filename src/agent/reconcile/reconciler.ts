@@ -1,0 +1,191 @@
+// Brings each deployment to its wanted state: observes, plans, takes the steps, and reports the result.
+import type { Report, ReportResult } from '../../protocol/report.schema.ts'
+import type { Work } from '../../protocol/work.schema.ts'
+import type { Builds } from '../builds/builds.ts'
+import type { RequestRefused } from '../control-plane/client.ts'
+import type { ReportSender } from '../control-plane/report-sender.ts'
+import type { Engine, LogLevel, RevisionRef } from '../engines/engine.ts'
+import type { Redaction } from '../redaction/redaction.ts'
+import type { LogEvent } from '../system/log-event.ts'
+import { FailurePolicy } from './failure-policy.ts'
+import { type Observation, observeDeployment } from './observe.ts'
+import { plan } from './plan.ts'
+import { composeReport, describeOutcome, serializeReportFacts } from './report.ts'
+import { SerialQueue } from './serial-queue.ts'
+import { type DeploymentState, RETRY_MS, refreshRevisions, type StepContext, takeStep } from './steps.ts'
+import { digestGenerations, type SecretAccess, wantedOf, workAfterReport } from './work.ts'
+
+type TrackedDeployment = DeploymentState & {
+  /** Also known while the deployment is being deleted, when its work has no name. */
+  name: string | null
+  lastReported?: string
+  isDatabaseReported: boolean
+  isUnhealthy: boolean
+}
+type Options = {
+  engine: Engine
+  builds: Builds
+  reports: Pick<ReportSender, 'add' | 'drop'>
+  redaction: Redaction
+  secretAccess: () => SecretAccess
+  /** False without the lease, during shutdown, and while it is unknown which deployments are wanted. */
+  canAct: () => boolean
+  log: (ref: RevisionRef, message: string, level: LogLevel) => void
+  logEvent: LogEvent
+  give_up_ms?: number
+}
+
+/** They end the rollout, which gives the deployment a new generation. */
+const FINAL_STATES = new Set<Report['state']>(['deployed', 'failed'])
+
+export class Reconciler {
+  readonly #options: Options
+  readonly #deployments = new Map<string, TrackedDeployment>()
+  readonly #failurePolicy: FailurePolicy
+  readonly #queue = new SerialQueue(
+    id => this.#reconcile(id),
+    (id, error) => this.#handleFailure(id, error as Error),
+  )
+
+  constructor(options: Options) {
+    this.#options = options
+    this.#failurePolicy = new FailurePolicy(options)
+  }
+
+  applyWork(work: Work): void {
+    const { deployment_id, generation } = work
+    const previous = this.#deployments.get(deployment_id)
+    this.#deployments.set(deployment_id, {
+      work,
+      generation,
+      name: work.name ?? previous?.name ?? null,
+      startedGenerations: previous?.startedGenerations ?? new Map(),
+      brokenSince: previous?.brokenSince ?? new Map(),
+      isDatabaseReported: previous?.isDatabaseReported ?? false,
+      isUnhealthy: previous?.isUnhealthy ?? false,
+    })
+  }
+
+  enqueue(id: string): void {
+    this.#queue.enqueue(id)
+  }
+
+  forgetAllBut(wantedIds: Set<string>): void {
+    for (const id of this.#deployments.keys()) if (!wantedIds.has(id)) this.#forget(id)
+  }
+
+  digest(): string {
+    return digestGenerations(this.#deployments)
+  }
+
+  close(): Promise<void> {
+    return this.#queue.close()
+  }
+
+  async #reconcile(id: string): Promise<void> {
+    const { engine, builds, canAct } = this.#options
+    for (let previousActions = ''; ; ) {
+      if (!canAct()) {
+        this.#failurePolicy.clear(id)
+        return this.#queue.enqueueAfter(id, RETRY_MS)
+      }
+      const deployment = this.#deployments.get(id)
+      const context = this.#stepContext(id)
+      const observation = await observeDeployment(id, builds, await engine.observe(id))
+      if (deployment) {
+        await refreshRevisions(context, deployment, observation).finally(() =>
+          this.#options.redaction.confirmEngineSecrets(id),
+        )
+        this.#queueReport(deployment, observation)
+      }
+      const actions = plan(wantedOf(deployment?.work), observation.observed)
+      for (const action of actions) {
+        if (!canAct()) return this.#queue.enqueueAfter(id, RETRY_MS)
+        await takeStep(context, action, deployment, observation)
+      }
+      if (actions.length === 0) return this.#failurePolicy.clear(id)
+      // The same actions again: they had no effect, so they are not repeated in a tight loop.
+      if (JSON.stringify(actions) === previousActions) return this.#queue.enqueueAfter(id, RETRY_MS)
+      previousActions = JSON.stringify(actions)
+    }
+  }
+
+  #handleFailure(id: string, error: Error): void {
+    const { reports, redaction } = this.#options
+    this.#logEvent(id, 'reconcile failed', { error: redaction.text(id, error.message) })
+    const deployment = this.#deployments.get(id)
+    const { retryMs, failure } = this.#failurePolicy.handleFailure(id, deployment?.work, error)
+    if (deployment && failure)
+      reports.add(redaction.redactReport({ deployment_id: id, generation: deployment.generation, ...failure }))
+    this.#queue.enqueueAfter(id, retryMs)
+  }
+
+  #stepContext(id: string): StepContext {
+    const { engine, builds, secretAccess, log } = this.#options
+    return {
+      id,
+      engine,
+      builds,
+      secretAccess: secretAccess(),
+      log,
+      logEvent: (event, fields) => this.#logEvent(id, event, fields),
+      enqueueAfter: ms => this.#queue.enqueueAfter(id, ms),
+    }
+  }
+
+  #queueReport({ work, generation, isDatabaseReported, lastReported }: TrackedDeployment, seen: Observation): void {
+    const { reports, redaction } = this.#options
+    const composed = composeReport(work, generation, seen, isDatabaseReported)
+    const report = composed && redaction.redactReport(composed)
+    if (!report || serializeReportFacts(report) === lastReported) reports.drop(work.deployment_id)
+    else reports.add(report)
+  }
+
+  /** While a report is sent, the control plane may or may not know its facts: they have to be sent again. */
+  markUnreported(id: string): void {
+    delete this.#deployments.get(id)?.lastReported
+  }
+
+  markAllUnreported(): void {
+    for (const id of this.#deployments.keys()) this.markUnreported(id)
+  }
+
+  /** It is not repeated: the same report would be rejected again. */
+  handleRejectedReport(report: Report, { message }: RequestRefused): void {
+    const { deployment_id, state } = report
+    this.#logEvent(deployment_id, 'report rejected', { state, error: message })
+    const deployment = this.#deployments.get(deployment_id)
+    if (deployment) deployment.lastReported = serializeReportFacts(report)
+  }
+
+  handleReportResult(report: Report, { outcome, generation, code }: ReportResult): void {
+    const { deployment_id: id, state } = report
+    const deployment = this.#deployments.get(id)
+    if (!deployment || deployment.generation !== report.generation) return
+    deployment.lastReported = serializeReportFacts(report)
+    if (outcome === 'refused') this.#logEvent(id, 'report refused', { state, code })
+    if (state === 'database_ready' && outcome !== 'stale') {
+      deployment.isDatabaseReported = true
+      this.enqueue(id)
+    }
+    if (outcome !== 'accepted') return
+    const { work, isUnhealthy } = deployment
+    const result = describeOutcome(work, report, { wasUnhealthy: isUnhealthy })
+    if (result) this.#logEvent(id, result.event, result.fields)
+    deployment.isUnhealthy = state === 'serving' && report.healthy === false
+    if (generation === null) return void this.#forget(id)
+    // A larger step means that the deployment was also changed by a user, which only a poll brings.
+    if (generation <= report.generation + Number(FINAL_STATES.has(state))) deployment.generation = generation
+    deployment.work = workAfterReport(report, work)
+    if (deployment.work !== work) this.enqueue(id)
+  }
+
+  #forget(id: string): void {
+    this.#deployments.delete(id)
+    this.#options.redaction.forget(id)
+  }
+
+  #logEvent(id: string, event: string, fields: Parameters<LogEvent>[1] = {}): void {
+    this.#options.logEvent(event, { deployment: this.#deployments.get(id)?.name ?? id, ...fields })
+  }
+}

@@ -1,0 +1,101 @@
+// Composes the report of a deployment from its observation, and says what of it an operator reads. Pure.
+import type { Report } from '../../protocol/report.schema.ts'
+import type { Work } from '../../protocol/work.schema.ts'
+import type { Observation } from './observe.ts'
+import { type Phase, reportedStateOf } from './plan.ts'
+import { revisionOf } from './work.ts'
+
+type ReportSubject = Pick<Report, 'deployment_id' | 'generation'>
+
+const BUILT_SOURCES = ['githost', 'internal_source']
+const BUSY_PHASES: Phase[] = ['building', 'starting', 'failing']
+const UNKNOWN_FAILURE = 'The revision failed for an unknown reason. Read its build and deploy logs, then redeploy.'
+const UNEXPLAINED_FAULT = 'The application is not healthy. Read its deploy log.'
+
+/** The newest report of a deployment, which replaces all earlier ones; null while there is nothing to report. */
+export function composeReport(
+  work: Work,
+  generation: number,
+  observation: Observation,
+  isDatabaseReported = true,
+): Report | null {
+  const { observed } = observation
+  const subject = { deployment_id: work.deployment_id, generation }
+  if (work.wanted === 'absent') {
+    const isGone = !observed.hasRemains && Object.keys(observed.revisions).length === 0
+    return isGone ? { ...subject, state: 'removed' } : null
+  }
+  // No later report implies it, so it goes first.
+  if (work.needs_database && observed.database === 'ready' && !isDatabaseReported)
+    return { ...subject, state: 'database_ready' }
+  const isRolledOut = !work.revision || work.revision.id === work.serving?.id
+  return isRolledOut
+    ? composeServingReport(work, subject, observation)
+    : composeRolloutReport(work, subject, observation)
+}
+
+function composeRolloutReport(
+  { revision }: Work,
+  subject: ReportSubject,
+  { observed, reasons, records, url }: Observation,
+): Report | null {
+  const { id, source } = revision!
+  const state = reportedStateOf(id, { builds: BUILT_SOURCES.includes(source), observed })
+  if (!state) return null
+  const record = records.get(id)
+  const artifact = record?.state === 'built' ? record.artifact : undefined
+  const isImage = artifact && !artifact.location.startsWith('/')
+  return {
+    ...subject,
+    revision_id: id,
+    state,
+    ...(artifact?.commit && { commit: artifact.commit }),
+    ...(isImage && { image_uri: artifact.location }),
+    ...(state === 'failed' && { message: reasons.get(id) ?? UNKNOWN_FAILURE }),
+    ...(state === 'deployed' && { healthy: true, url }),
+  }
+}
+
+function composeServingReport(
+  { serving }: Work,
+  subject: ReportSubject,
+  { observed, reasons, url, last_request_at }: Observation,
+): Report | null {
+  const isBusy = Object.entries(observed.revisions).some(
+    ([id, phase]) => id !== serving?.id && BUSY_PHASES.includes(phase),
+  )
+  const phase = serving && observed.revisions[serving.id]
+  if (isBusy || (serving && !phase)) return null
+  const healthy = serving ? phase === 'healthy' : null
+  const unexplained = phase === 'starting' ? 'The application is starting.' : UNEXPLAINED_FAULT
+  return {
+    ...subject,
+    state: 'serving',
+    revision_id: observed.routed,
+    url: observed.routed ? url : null,
+    healthy,
+    message: serving && !healthy ? (reasons.get(serving.id) ?? unexplained) : null,
+    ...(last_request_at && { last_request_at }),
+  }
+}
+
+/** Everything in a report but its generation: two reports with the same facts say the same. */
+export const serializeReportFacts = (report: Report) => JSON.stringify({ ...report, generation: 0 })
+
+type OutcomeEvent = { event: string; fields: Record<string, string | number | null | undefined> }
+
+/** The event that an operator reads about an accepted report; null for a step in between. */
+export function describeOutcome(
+  work: Work,
+  { state, revision_id, url, message, healthy }: Report,
+  { wasUnhealthy = false } = {},
+): OutcomeEvent | null {
+  if (state === 'removed') return { event: 'deployment removed', fields: {} }
+  const revision = revisionOf(work, revision_id ?? work.serving?.id ?? '')?.number
+  const hasRecovered = state === 'serving' && healthy === true && wasUnhealthy
+  if (state === 'deployed' || hasRecovered) return { event: 'revision serving', fields: { revision, url } }
+  if (state === 'failed') return { event: 'revision failed', fields: { revision, reason: message } }
+  if (state === 'serving' && healthy === false)
+    return { event: 'revision unhealthy', fields: { revision, reason: message } }
+  return null
+}

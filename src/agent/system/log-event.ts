@@ -1,0 +1,14 @@
+// Formats the agent's own log: one event with its fields as `name=value`.
+
+type Fields = Record<string, string | number | null | undefined>
+export type LogEvent = (event: string, fields?: Fields) => void
+
+export function formatEvent(event: string, fields: Fields = {}): string {
+  const pairs = Object.entries(fields).flatMap(([name, value]) =>
+    value === undefined || value === null ? [] : `${name}=${formatValue(String(value))}`,
+  )
+  return [event, ...pairs].join(' ')
+}
+
+/** Further lines of a value are indented, so that the output of an application cannot imitate an event. */
+const formatValue = (value: string) => (/\s|^$/.test(value) ? `"${value.replaceAll('\n', '\n  ')}"` : value)
