@@ -2,21 +2,13 @@
 import { describe, expect, test } from 'vitest'
 import { digestsOf } from '../../src/agent/engines/container/images.ts'
 import { parseCpu, parseMemory } from '../../src/agent/engines/container/quantities.ts'
-import {
-  type CreateRequest,
-  isPinned,
-  replicaParts,
-  sidecarImagesOf,
-} from '../../src/agent/engines/container/replica-spec.ts'
+import { isPinned, replicaParts, sidecarImagesOf } from '../../src/agent/engines/container/replica-spec.ts'
 import { type StoreSpec, storeRequestsOf, storeSpecOf } from '../../src/agent/engines/container/store-specs.ts'
 import { findUnsupported } from '../../src/agent/engines/container/unsupported-features.ts'
 import { shellCommand } from '../../src/agent/engines/local/shell-command.ts'
-import {
-  explainBuildFailure,
-  explainExit,
-  explainPullFailure,
-  explainStartFailure,
-} from '../../src/agent/images/image-failures.ts'
+import { explainExit, explainStartFailure } from '../../src/agent/images/container-failures.ts'
+import type { CreateRequest } from '../../src/agent/images/docker-api.ts'
+import { explainBuildFailure, explainPullFailure } from '../../src/agent/images/image-failures.ts'
 import { registryOf } from '../../src/agent/images/registry-logins.ts'
 import { type ResourceSpec, withDefaults } from '../../src/protocol/resources.schema.ts'
 import { makeUnit as anyUnit } from '../support/process-engine.ts'
@@ -285,20 +277,22 @@ describe('the digest of an image', () => {
 
 describe('failures', () => {
   test.each([
-    ['manifest unknown', 'There is no image'],
-    ['pull access denied for x, repository does not exist or may require docker login', 'does not let this agent have'],
-    ['unauthorized: authentication required', 'does not let this agent have'],
-    ['dial tcp 127.0.0.1:1: connect: connection refused', 'cannot be reached'],
-    ['lookup registry: no such host', 'cannot be reached'],
+    ['manifest unknown', 'The image shop:1 does not exist'],
+    ['pull access denied for x, repository does not exist or may require docker login', 'denied access'],
+    ['unauthorized: authentication required', 'denied access'],
+    ['dial tcp 127.0.0.1:1: connect: connection refused', 'is unreachable'],
+    ['lookup registry: no such host', 'is unreachable'],
     ['write /var/lib/x: no space left on device', 'The disk of the container engine is full'],
     ['something else', 'cannot be pulled: something else.'],
-    ['Head "https://example.com/v2/shop/manifests/1": no basic auth credentials', 'does not let this agent have'],
-  ])('of a pull: %s', (said, told) => expect(explainPullFailure('shop:1', said)).toContain(told))
+    ['Head "https://example.com/v2/shop/manifests/1": no basic auth credentials', 'denied access'],
+  ])('an engine that cannot pull (%s) says: %s', (message, reason) =>
+    expect(explainPullFailure('shop:1', message)).toContain(reason),
+  )
 
-  test('of a start and of a build', () => {
+  test('a failed start and a failed build name the full disk, the taken port or the missing subnet', () => {
     expect(explainStartFailure('mkdir /x: no space left on device')).toContain('disk of the container engine is full')
     expect(explainStartFailure('driver failed: port is already allocated.')).toMatch(
-      /port was taken meanwhile.*allocated$/,
+      /another process took its port.*allocated$/,
     )
     expect(
       explainStartFailure(
@@ -317,7 +311,7 @@ describe('failures', () => {
       'was killed, because it needed more memory than its memory limit of 64 MB',
     )
     expect(explainExit({ ExitCode: 137 }, memory)).toContain('most likely because it needed more memory')
-    expect(explainExit({ ExitCode: 137 }, 0)).toContain('by somebody on its machine, or')
+    expect(explainExit({ ExitCode: 137 }, 0)).toContain('by another user of its machine, or')
     expect(explainExit({ ExitCode: 3 }, memory)).toBe('ended with code 3')
     expect(explainExit({ ExitCode: 127, Error: 'exec: "x": not found' }, 0)).toContain('could not be started')
   })

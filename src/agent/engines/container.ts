@@ -3,21 +3,19 @@ import { createHash, randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { buildDockerfile, buildInBaseImage, hasDockerfile, readBaseImages } from '../images/build-image.ts'
-import { DockerApi } from '../images/docker-api.ts'
-import { SecretFolder } from '../images/registry-logins.ts'
-import { Images } from './container/images.ts'
-import { ContainerReplica, inRemovalOrder, type ListedContainer, type ReplicaHome } from './container/replica.ts'
 import {
-  DEFAULT_PORT,
   DEPLOYMENT_LABEL,
-  networkName,
   OWNER_LABEL,
   REPLICA_LABEL,
   REVISION_LABEL,
   ROLE_LABEL,
-  replicaParts,
-  sidecarImagesOf,
-} from './container/replica-spec.ts'
+  resourcePrefix,
+} from '../images/container-labels.ts'
+import { DockerApi } from '../images/docker-api.ts'
+import { Images } from './container/images.ts'
+import { ContainerReplica, inRemovalOrder, type ListedContainer, type ReplicaHome } from './container/replica.ts'
+import { DEFAULT_PORT, replicaParts, sidecarImagesOf } from './container/replica-spec.ts'
+import { SecretFolder } from './container/secret-folder.ts'
 import {
   readStoreRequests,
   readStoreSecrets,
@@ -271,7 +269,7 @@ export class ContainerEngine extends PooledEngine {
 
   async #makeNetwork(deployment_id: string): Promise<void> {
     if ((await this.#listOwned('networks', `${DEPLOYMENT_LABEL}=${deployment_id}`)).length) return
-    const Name = networkName(this.#owner, deployment_id)
+    const Name = resourcePrefix(this.#owner, deployment_id)
     const Labels = { [OWNER_LABEL]: this.#owner, [DEPLOYMENT_LABEL]: deployment_id }
     await this.#api.post('/networks/create', { Name, Driver: 'bridge', CheckDuplicate: true, Labels })
   }

@@ -5,23 +5,17 @@ import { join, relative } from 'node:path'
 import { Readable } from 'node:stream'
 import { packTar } from 'modern-tar/fs'
 import { withModuleCache } from '../builds/module-cache.ts'
-import {
-  type CreateRequest,
-  deploymentLabels,
-  MAX_PROCESSES,
-  networkName,
-  REVISION_LABEL,
-  ROLE_LABEL,
-} from '../engines/container/replica-spec.ts'
+import { installCommandOf, startCommandOf } from '../builds/package-commands.ts'
 import { type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../engines/engine.ts'
-import { installCommandOf, startCommandOf } from '../engines/process/prepare.ts'
 import { readText } from '../system/files.ts'
 import { findBaseImages } from './base-images.ts'
 import { createBuildLogParser } from './build-lines.ts'
+import { explainExit } from './container-failures.ts'
+import { deploymentLabels, REVISION_LABEL, ROLE_LABEL, resourcePrefix } from './container-labels.ts'
 import { followLog, LOG_START } from './container-log.ts'
-import { type DockerApi, DockerApiError } from './docker-api.ts'
+import { type CreateRequest, type DockerApi, DockerApiError, MAX_PROCESSES } from './docker-api.ts'
 import { parseDockerignore } from './dockerignore.ts'
-import { explainBuildFailure, explainExit } from './image-failures.ts'
+import { explainBuildFailure } from './image-failures.ts'
 
 const BUILD_TIMEOUT_MS = 15 * 60_000
 const BUILD_MEMORY = 4 * 1024 ** 3
@@ -97,7 +91,7 @@ export async function buildInBaseImage(
   const { signal, tell, failed } = watchBuild(task)
   const install = tree.install_command ?? installCommandOf(tree.folder)
   const shared = deploymentLabels(owner, unit.deployment_id)
-  const volume = `${networkName(owner, unit.deployment_id)}-cache`
+  const volume = `${resourcePrefix(owner, unit.deployment_id)}-cache`
   await api.post('/volumes/create', { Name: volume, Driver: 'local', Labels: shared })
   const given =
     user === undefined

@@ -1,7 +1,7 @@
 // Follows the log of one container line by line, from where the last agent left off, to the container's end.
 import { setTimeout as delay } from 'node:timers/promises'
+import type { ExitState } from './container-failures.ts'
 import type { DockerApi } from './docker-api.ts'
-import type { ExitState } from './image-failures.ts'
 
 /** Engines tell the time of a line in seconds at worst: up to which of them it was read, and how many lines of that one. */
 export type LogPosition = { second: number; count: number }

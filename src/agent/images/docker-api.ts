@@ -12,6 +12,11 @@ const NEWEST_API_VERSION = '1.47'
 const REQUEST_TIMEOUT_MS = 60_000
 const RETRY_MS = 100
 
+/** The limit of processes in each container. */
+export const MAX_PROCESSES = 2048
+
+/** The name and body of a request that creates a container or a volume. */
+export type CreateRequest = { name: string; body: Record<string, unknown> }
 export type Query = Record<string, string | number | boolean | object | undefined>
 type RequestOptions = {
   query?: Query | undefined

@@ -1,11 +1,13 @@
 // The images that deployments run from: pulled, pinned by their digest, kept for a while, removed when nothing needs them.
 import { join } from 'node:path'
+import { DEPLOYMENT_LABEL, type Labels, OWNER_LABEL } from '../../images/container-labels.ts'
 import { type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { explainPullFailure } from '../../images/image-failures.ts'
-import { encodeLogin, type SecretFolder } from '../../images/registry-logins.ts'
+import { encodeLogin } from '../../images/registry-logins.ts'
 import { readJson, writeJson } from '../../system/files.ts'
 import { type BuildTask, type EngineEvents, PermanentError, type RevisionSpec } from '../engine.ts'
-import { DEPLOYMENT_LABEL, isPinned, type Labels, OWNER_LABEL } from './replica-spec.ts'
+import { isPinned } from './replica-spec.ts'
+import type { SecretFolder } from './secret-folder.ts'
 
 type InspectedImage = {
   Id: string

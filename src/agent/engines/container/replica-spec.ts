@@ -1,4 +1,15 @@
 // From what is wanted of a revision to what the engine is asked to create. Pure.
+import {
+  deploymentLabels,
+  type Labels,
+  PART_LABEL,
+  REPLICA_LABEL,
+  REVISION_LABEL,
+  ROLE_LABEL,
+  resourcePrefix,
+  SIDECARS_LABEL,
+} from '../../images/container-labels.ts'
+import { type CreateRequest, MAX_PROCESSES } from '../../images/docker-api.ts'
 import type { Artifact, RevisionSpec } from '../engine.ts'
 import { shellCommand } from '../local/shell-command.ts'
 import { MIB, parseCpu, parseMemory } from './quantities.ts'
@@ -6,9 +17,6 @@ import { MIB, parseCpu, parseMemory } from './quantities.ts'
 type Resources = RevisionSpec['resources']
 type Container = NonNullable<Resources['sidecars']>[number]
 type Mount = NonNullable<Resources['volume_mounts']>[number]
-export type Labels = Record<string, string>
-/** Asked of the engine under that name. */
-export type CreateRequest = { name: string; body: Record<string, unknown> }
 /** Everything that one copy of an application is made of. */
 export type ReplicaParts = {
   copy: string
@@ -36,24 +44,7 @@ export type Placement = {
 
 /** Where an application listens, unless its image says otherwise. */
 export const DEFAULT_PORT = 8000
-/** At most, in one container. */
-export const MAX_PROCESSES = 2048
 const LOG_CONFIG = { Type: 'json-file', Config: { 'max-size': '10m' } }
-
-export const OWNER_LABEL = 'slipway.owner'
-export const DEPLOYMENT_LABEL = 'slipway.deployment'
-export const REVISION_LABEL = 'slipway.revision'
-export const REPLICA_LABEL = 'slipway.copy'
-export const ROLE_LABEL = 'slipway.role'
-export const PART_LABEL = 'slipway.part'
-/** On the app's container: the sidecars without which its copy is not whole. */
-export const SIDECARS_LABEL = 'slipway.parts'
-
-export const deploymentLabels = (owner: string, deployment: string): Labels => ({
-  [OWNER_LABEL]: owner,
-  [DEPLOYMENT_LABEL]: deployment,
-})
-export const networkName = (owner: string, deployment: string) => `slipway-${owner}-${deployment}`
 
 export function replicaParts(unit: RevisionSpec, artifact: Artifact, place: Placement): ReplicaParts {
   const { owner, copy, port } = place
@@ -69,7 +60,7 @@ export function replicaParts(unit: RevisionSpec, artifact: Artifact, place: Plac
       [PART_LABEL]: part,
     },
   })
-  const network = networkName(owner, deployment_id)
+  const network = resourcePrefix(owner, deployment_id)
   const hosts = place.given?.hosts.length ? { ExtraHosts: place.given.hosts } : {}
   const volumes = Object.fromEntries(
     (resources.volumes ?? []).map(volume => [volume.name, volumeOf(volume, unit, place)]),
@@ -179,7 +170,7 @@ function volumeOf(
   const name =
     claim === undefined
       ? `slipway-${unit.name}-${copy}-${volume.name}`
-      : `${networkName(owner, unit.deployment_id)}-${claim}`
+      : `${resourcePrefix(owner, unit.deployment_id)}-${claim}`
   const Labels = claim === undefined ? { ...shared, [REVISION_LABEL]: unit.revision_id, [REPLICA_LABEL]: copy } : shared
   return { name, body: { Name: name, Driver: 'local', Labels } }
 }

@@ -2,21 +2,15 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { explainExit, explainStartFailure } from '../../images/container-failures.ts'
+import { PART_LABEL, REPLICA_LABEL, ROLE_LABEL, SIDECARS_LABEL } from '../../images/container-labels.ts'
 import { followLog, type InspectedContainer, LOG_START, type LogPosition } from '../../images/container-log.ts'
-import { type DockerApi, DockerApiError } from '../../images/docker-api.ts'
-import { explainExit as endingOf, explainStartFailure } from '../../images/image-failures.ts'
+import { type CreateRequest, type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { describeError } from '../../redaction/error-messages.ts'
 import { readJson, writeJson } from '../../system/files.ts'
 import type { Health, Replica } from '../local/replica-pool.ts'
 import { probe } from './health.ts'
-import {
-  type CreateRequest,
-  PART_LABEL,
-  REPLICA_LABEL,
-  type ReplicaParts,
-  ROLE_LABEL,
-  SIDECARS_LABEL,
-} from './replica-spec.ts'
+import type { ReplicaParts } from './replica-spec.ts'
 
 /** As the engine lists them. */
 export type ListedContainer = {
@@ -169,7 +163,7 @@ export class ContainerReplica implements Replica {
       if (this.endReason) return
       if (state?.ExitCode !== 0)
         return this.#recordEnd(
-          `did not start: its init container \`${name}\` ${state ? endingOf(state, state.memory) : 'is gone'}`,
+          `did not start: its init container \`${name}\` ${state ? explainExit(state, state.memory) : 'is gone'}`,
         )
       await this.#api.removeContainer(id)
     }
@@ -203,7 +197,7 @@ export class ContainerReplica implements Replica {
   async #watchApp(app: string): Promise<void> {
     this.#appId = app
     const state = await followLog(this.#api, app, this.#position(app), this.#released.signal, this.#lineLogger())
-    if (state) this.#recordEnd(endingOf(state, state.memory))
+    if (state) this.#recordEnd(explainExit(state, state.memory))
     else if (!this.#released.signal.aborted) this.#recordEnd('is gone: somebody removed its container')
   }
 
@@ -216,7 +210,7 @@ export class ContainerReplica implements Replica {
       const state = await followLog(this.#api, id, this.#position(id), signal, this.#lineLogger(name))
       if (signal.aborted || this.endReason) return
       if (Date.now() - since > SIDECAR_CALM_MS) crashes = 1
-      const how = state ? endingOf(state, state.memory) : 'is gone'
+      const how = state ? explainExit(state, state.memory) : 'is gone'
       if (!state || crashes >= MAX_SIDECAR_CRASHES)
         return this.#recordEnd(`has no sidecar \`${name}\` beside it, which ${how}`)
       this.#sidecars.set(name, { since, trouble: how })

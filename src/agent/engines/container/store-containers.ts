@@ -1,6 +1,7 @@
 // Keeps the databases and Redis of deployments: made once, found by their labels, made anew where they are to be other.
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
+import { DEPLOYMENT_LABEL, OWNER_LABEL, PART_LABEL, ROLE_LABEL, resourcePrefix } from '../../images/container-labels.ts'
 import type { InspectedContainer } from '../../images/container-log.ts'
 import { type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { explainPullFailure } from '../../images/image-failures.ts'
@@ -8,7 +9,6 @@ import { readJson, writeJson } from '../../system/files.ts'
 import type { RevisionSpec } from '../engine.ts'
 import { imageName, imageTag } from './images.ts'
 import type { ListedContainer } from './replica.ts'
-import { DEPLOYMENT_LABEL, networkName, OWNER_LABEL, PART_LABEL, ROLE_LABEL } from './replica-spec.ts'
 import {
   MADE_FROM_LABEL,
   PASSWORD_LABEL,
@@ -69,7 +69,7 @@ export class StoreContainers {
       if (State !== 'running') return true
       const [deployment_id, kind] = [Labels[DEPLOYMENT_LABEL]!, Labels[PART_LABEL]!]
       const told = readSavedStores(folderOf(deployment_id)).given?.hosts.find(host => host.startsWith(`${kind}:`))
-      const address = NetworkSettings?.Networks?.[networkName(this.#owner, deployment_id)]?.IPAddress
+      const address = NetworkSettings?.Networks?.[resourcePrefix(this.#owner, deployment_id)]?.IPAddress
       return told !== undefined && address !== undefined && told !== `${kind}:${address}`
     })
     return new Set(astray.map(({ Labels }) => Labels[DEPLOYMENT_LABEL]!))
@@ -135,7 +135,7 @@ export class StoreContainers {
     const { NetworkSettings } = await this.#api.get<{
       NetworkSettings: { Networks: Record<string, { IPAddress: string }> }
     }>(`/containers/${id}/json`)
-    return `${kind}:${NetworkSettings.Networks[networkName(this.#owner, deployment_id)]!.IPAddress}`
+    return `${kind}:${NetworkSettings.Networks[resourcePrefix(this.#owner, deployment_id)]!.IPAddress}`
   }
 
   async #describeFailure(id: string, kind: StoreKind): Promise<string> {

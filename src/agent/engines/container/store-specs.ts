@@ -1,16 +1,10 @@
 // The database and the Redis of a deployment: shared by its revisions, gone with it. What the engine is asked for. Pure.
 import { createHash } from 'node:crypto'
+import { deploymentLabels, PART_LABEL, ROLE_LABEL, resourcePrefix } from '../../images/container-labels.ts'
+import type { CreateRequest } from '../../images/docker-api.ts'
 import type { RevisionSpec } from '../engine.ts'
 import { MIB } from './quantities.ts'
-import {
-  type CreateRequest,
-  deploymentLabels,
-  hostConfigOf,
-  networkName,
-  PART_LABEL,
-  ROLE_LABEL,
-  resourceLimits,
-} from './replica-spec.ts'
+import { hostConfigOf, resourceLimits } from './replica-spec.ts'
 
 export type StoreKind = 'database' | 'redis'
 /** What of a revision decides what its store is. */
@@ -63,7 +57,7 @@ export function storeVolumeOf(
   kind: StoreKind,
   { owner, deployment_id, password }: Omit<StorePlacement, 'image'>,
 ): CreateRequest {
-  const name = `${networkName(owner, deployment_id)}-${kind}`
+  const name = `${resourcePrefix(owner, deployment_id)}-${kind}`
   const Labels = {
     ...deploymentLabels(owner, deployment_id),
     [ROLE_LABEL]: STORE_ROLE,
@@ -76,7 +70,7 @@ export function storeVolumeOf(
 export function storeSpecOf(wish: StoreRequest, place: StorePlacement): StoreSpec {
   const { kind, cpu, memory_mb } = wish
   const { owner, deployment_id } = place
-  const network = networkName(owner, deployment_id)
+  const network = resourcePrefix(owner, deployment_id)
   const volume = storeVolumeOf(kind, place)
   const { body, asks, env } = kind === 'database' ? databaseSpec(wish, place) : redisSpec(wish, place)
   const container = {
