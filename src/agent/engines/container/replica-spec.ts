@@ -12,7 +12,7 @@ import {
 import { type CreateRequest, MAX_PROCESSES } from '../../images/docker-api.ts'
 import type { Artifact, RevisionSpec } from '../engine.ts'
 import { shellCommand } from '../local/shell-command.ts'
-import { MIB, parseCpu, parseMemory } from './quantities.ts'
+import { MIB, parseCpu, parseMemory } from '../quantities.ts'
 
 type Resources = RevisionSpec['resources']
 type Container = NonNullable<Resources['sidecars']>[number]

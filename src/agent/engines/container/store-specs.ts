@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto'
 import { deploymentLabels, PART_LABEL, ROLE_LABEL, resourcePrefix } from '../../images/container-labels.ts'
 import type { CreateRequest } from '../../images/docker-api.ts'
 import type { RevisionSpec } from '../engine.ts'
-import { MIB } from './quantities.ts'
+import { MIB } from '../quantities.ts'
 import { hostConfigOf, resourceLimits } from './replica-spec.ts'
 
 export type StoreKind = 'database' | 'redis'

@@ -1,6 +1,6 @@
 // What a revision asks for that no single machine's container engine can give: told before anything of it is made. Pure.
 import type { RevisionSpec } from '../engine.ts'
-import { parseCpu, parseMemory } from './quantities.ts'
+import { parseCpu, parseMemory } from '../quantities.ts'
 
 type Resources = RevisionSpec['resources']
 type Container = NonNullable<Resources['sidecars']>[number]
