@@ -133,7 +133,7 @@ async function readBounded({ body }: Response, limit: number): Promise<Buffer> {
   let size = 0
   for await (const chunk of body ?? []) {
     size += chunk.byteLength
-    if (size > limit) throw new DigestUnavailable(`the response of its registry is larger than ${limit} bytes`)
+    if (size > limit) throw new DigestUnavailable(`the answer of its registry is larger than ${limit} bytes`)
     chunks.push(chunk)
   }
   return Buffer.concat(chunks)
@@ -147,6 +147,6 @@ function parseRegistryUrl(address: string, from?: URL): URL {
 
 function explainFailure(registry: string, error: unknown): string {
   const { name, message, cause } = error as Error & { cause?: { code?: string; message?: string } }
-  if (name === 'TimeoutError') return `${registry} does not response in time`
+  if (name === 'TimeoutError') return `${registry} does not answer in time`
   return `${registry} is unreachable (${cause?.code ?? cause?.message ?? message})`
 }
