@@ -182,7 +182,7 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
   })
 
   test('a router that is gone is found out, and there is another one', async () => {
-    const { engine } = await open({ asked_ms: 50 })
+    const { engine } = await open({ usage_poll_ms: 50 })
     await engine.start(makeUnit(ref), writeApplication(home, 'found', makeServerCode('x')))
     await until(engine, ref, 'healthy')
     await engine.route(makeUnit(ref))
@@ -207,7 +207,7 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
   })
 
   test('when it was last used is known to whoever observes it, coarsely, and after a restart; a health check is no use', async () => {
-    const { engine, changes } = await open({ asked_ms: 25, used_ms: 300 })
+    const { engine, changes } = await open({ usage_poll_ms: 25, usage_report_ms: 300 })
     await engine.start(makeUnit(ref), writeApplication(home, 'used', makeServerCode('x'), { health_path: '/' }))
     const used = async (one = engine) => (await one.observe(ref.deployment_id)).last_request_at
     await until(engine, ref, 'healthy')

@@ -42,7 +42,7 @@ test('what a copy is killed for is told once, and is not the next one’s', asyn
   const pool = new ReplicaPool({ ...DEFAULT_LIMITS, ...FAST_LIMITS }, { changed() {}, log })
   const probe: Replica['probe'] = async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } })
   pool.start({ launch: () => ({ ...idle, ...still, probe }), health_path: null, copies: 1, memory_mb: 64 })
-  const running = () => waitFor(() => pool.tick() ?? pool.copies()[0])
+  const running = () => waitFor(() => pool.tick() ?? pool.replicas()[0])
   const first = await running()
   // However long it takes to end.
   for (const _ of [1, 2]) pool.killAllForReason('it wrote too much', [first])

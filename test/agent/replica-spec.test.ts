@@ -1,11 +1,11 @@
 // What a revision comes to when it is asked of a container engine, what is refused, and how an engine's failures are told.
 import { describe, expect, test } from 'vitest'
 import { digestsOf } from '../../src/agent/engines/container/images.ts'
-import { parseCpu, parseMemory } from '../../src/agent/engines/quantities.ts'
 import { isPinned, replicaParts, sidecarImagesOf } from '../../src/agent/engines/container/replica-spec.ts'
 import { type StoreSpec, storeRequestsOf, storeSpecOf } from '../../src/agent/engines/container/store-specs.ts'
 import { findUnsupported } from '../../src/agent/engines/container/unsupported-features.ts'
 import { shellCommand } from '../../src/agent/engines/local/shell-command.ts'
+import { parseCpu, parseMemory } from '../../src/agent/engines/quantities.ts'
 import { explainExit, explainStartFailure } from '../../src/agent/images/container-failures.ts'
 import type { CreateRequest } from '../../src/agent/images/docker-api.ts'
 import { explainBuildFailure, explainPullFailure } from '../../src/agent/images/image-failures.ts'

@@ -103,7 +103,7 @@ export class ContainerEngine extends PooledEngine {
     this.provisioner.start(unit.deployment_id, saveStoreRequests(this.path(unit.deployment_id), unit))
   }
 
-  protected async bring(deployment_id: string, signal: AbortSignal): Promise<void> {
+  protected async provideStores(deployment_id: string, signal: AbortSignal): Promise<void> {
     await this.#ensureNetwork(deployment_id)
     const folder = this.path(deployment_id)
     const given = await this.#stores.ensure(deployment_id, readStoreRequests(folder), signal)
@@ -314,7 +314,7 @@ export class ContainerEngine extends PooledEngine {
     )
     const copies = new Set(full.map(({ Labels }) => Labels[REPLICA_LABEL]))
     this.forEachPool(pool => {
-      for (const copy of pool.copies())
+      for (const copy of pool.replicas())
         if (copy instanceof ContainerReplica && copies.has(copy.id))
           pool.killForReason(copy, `it wrote more than the ${limit} MB that it may outside of its volumes`)
     })

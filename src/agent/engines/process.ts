@@ -92,7 +92,7 @@ export class ProcessEngine extends PooledEngine {
     this.provisioner.start(deployment_id)
   }
 
-  protected async bring(deployment_id: string): Promise<void> {
+  protected async provideStores(deployment_id: string): Promise<void> {
     const uri = await this.#databases.ensure(this.#readDatabase(deployment_id)!)
     const kept = this.#readDatabase(deployment_id)!
     if (kept.uri === uri) return
@@ -230,7 +230,7 @@ export class ProcessEngine extends PooledEngine {
 
   #enforceMemoryLimit(): void {
     const copies: Replica[] = []
-    this.forEachPool(pool => copies.push(...pool.copies()))
+    this.forEachPool(pool => copies.push(...pool.replicas()))
     if (copies.length === 0) return
     const all = listProcesses()
     const used = new Map(copies.map(copy => [copy, sumResidentMegabytes(copy.pids?.(all) ?? [])]))
@@ -248,7 +248,7 @@ export class ProcessEngine extends PooledEngine {
     for (const [pool, { deployment_id, revision_id }] of all) {
       const told = `it wrote more than the ${limit} MB that it may`
       const tree = trees && this.#sourceFolders.get(revision_id)
-      const copies = pool.copies()
+      const copies = pool.replicas()
       if ((await measureMegabytes(this.path(deployment_id, 'revisions', revision_id), limit)) > limit) {
         this.#overDiskLimit.add(revision_id)
         pool.killAllForReason(told, copies)
