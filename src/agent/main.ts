@@ -42,7 +42,7 @@ const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Eng
         apps,
         bin,
         database_url: AGENT_DATABASE_URL || undefined,
-        lent: Object.fromEntries(lent),
+        commandEnv: Object.fromEntries(lent),
       },
     })
   },

@@ -458,7 +458,10 @@ test('what the operator lends is seen by the commands of a build, and is its own
   const own = { folder: location, commit: null, health_path: null, install_command: null, env: {} }
   const wanted = { ...own, start_command: 'node main.mjs', build_command: 'echo "$HTTPS_PROXY $CITY $HOME" > seen' }
   const of = makeUnit({ deployment_id: randomUUID(), revision_id: revision }, { secrets: { CITY: 'Bergen' } })
-  await prepare(of, wanted, task, { disk_mb: 64, lent: { HTTPS_PROXY: 'http://proxy', CITY: 'Oslo', HOME: '/root' } })
+  await prepare(of, wanted, task, {
+    disk_mb: 64,
+    commandEnv: { HTTPS_PROXY: 'http://proxy', CITY: 'Oslo', HOME: '/root' },
+  })
   expect(fs.readFileSync(join(location, 'seen'), 'utf8')).toBe(`http://proxy Bergen ${join(task.cache, 'home')}\n`)
 })
 

@@ -1,4 +1,4 @@
-// Installs and builds an application in its folder, so that its start command can be run there.
+// Runs the install and build commands of an application in its folder.
 import { join } from 'node:path'
 import { runCommand } from '../../builds/command.ts'
 import { withModuleCache } from '../../builds/module-cache.ts'
@@ -8,18 +8,19 @@ import { chownRecursively, makeOwned, type User } from '../../system/users.ts'
 import type { Artifact, BuildTask, RevisionSpec, SourceTree } from '../engine.ts'
 import { DEFAULT_PATH } from './environment.ts'
 
-/** `lent`: what the operator lets commands see of this machine. */
-type PrepareOptions = { disk_mb: number; lent?: Record<string, string>; user?: User | undefined; path?: string }
+/** `commandEnv`: the variables of this machine that commands may see. */
+type PrepareOptions = { disk_mb: number; commandEnv?: Record<string, string>; user?: User | undefined; path?: string }
+
 export async function prepare(
   unit: RevisionSpec,
   tree: SourceTree,
   task: BuildTask,
-  { disk_mb, lent, user, path = DEFAULT_PATH }: PrepareOptions,
+  { disk_mb, commandEnv, user, path = DEFAULT_PATH }: PrepareOptions,
 ): Promise<Artifact> {
   const { folder } = tree
   const env = {
     LANG: 'C.UTF-8',
-    ...lent,
+    ...commandEnv,
     ...tree.env,
     ...unit.secrets,
     PATH: path,
@@ -32,7 +33,7 @@ export async function prepare(
     npm_config_update_notifier: 'false',
   }
   await removeRecursively(env.TMPDIR)
-  for (const own of [env.HOME, env.TMPDIR]) makeOwned(own, user)
+  for (const path of [env.HOME, env.TMPDIR]) makeOwned(path, user)
   if (user) await chownRecursively(folder, user)
   const commands = [
     ['install', tree.install_command ?? installCommandOf(folder)],
@@ -41,9 +42,9 @@ export async function prepare(
   for (const [step, command] of commands) {
     if (!command) continue
     task.log(`${step === 'install' ? 'Installing' : 'Building'}: ${command}`)
-    const whole =
+    const script =
       step === 'install' ? await withModuleCache(command, { folder, cache: task.cache, otherInputs: env }) : command
-    await runCommand(['/bin/sh', '-c', whole], {
+    await runCommand(['/bin/sh', '-c', script], {
       cwd: folder,
       env,
       revision: unit.revision_id,
