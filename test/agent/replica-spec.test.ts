@@ -181,7 +181,7 @@ describe('a store', () => {
         { secrets: { DATABASE_URI: 'no' } },
       ),
       artifact,
-      { ...place, given },
+      { ...place, stores: given },
     )
     expect(app.body.Env).toEqual(expect.arrayContaining(['DATABASE_URI=postgres://x', 'PORT=8000']))
     for (const one of [app, inits[0]!]) expect(one.body.HostConfig).toMatchObject({ ExtraHosts: given.hosts })
