@@ -66,14 +66,16 @@ describe('what fails', () => {
     expect(await rejectionOf(new DockerApi(socket).post('/images/prune'))).toBe('409: it is in use')
   })
   test('no engine there', async () => {
-    expect(await rejectionOf(new DockerApi(join(home, 'nothing')).get('/info'))).toMatch(/^0: .*nothing listens there/)
+    expect(await rejectionOf(new DockerApi(join(home, 'nothing')).get('/info'))).toMatch(
+      /^0: .*nothing listens on its socket/,
+    )
   })
   test('an engine that does not answer, or breaks off', async () => {
     answer = () => {}
     const api = new DockerApi(socket)
     expect(await rejectionOf(api.ask('GET', '/info', { timeoutMs: 50 }))).toMatch(/^0: .*does not answer in time/)
     answer = (_, res) => res.writeHead(200).write('{', () => res.destroy())
-    expect(await rejectionOf(api.get('/info'))).toMatch(/^0: The container engine cannot be asked/)
+    expect(await rejectionOf(api.get('/info'))).toMatch(/^0: The container engine is unreachable/)
   })
   test('what is gone is passed over where that is what was wanted', async () => {
     answer = (_, res) => json(res, 404, { message: 'no such container' })

@@ -310,7 +310,7 @@ createServer((req, res) => { res.statusCode = existsSync('well') ? 200 : 500; re
     const code = `import { writeFileSync } from 'node:fs'; import { createServer } from 'node:http'
 writeFileSync(process.env.TMPDIR + '/big', Buffer.alloc(8e6, 1)); setInterval(() => {}, 9e9)`
     await engine.start(makeUnit(ref), writeApplication(home, 'wide', code))
-    expect((await until(engine, ref, 'failing')).reason).toContain('more than the 4 MB')
+    expect((await until(engine, ref, 'failing')).reason).toContain('disk limit of 4 MB')
   })
 
   test('one that filled its folders is started again with empty ones; one that fills its source is seen, too', async () => {
@@ -332,7 +332,7 @@ writeFileSync('filled', '')`
 
     const other = next()
     await engine.start(makeUnit(other), writeApplication(home, 'inside', code("'big'")))
-    await waitFor(() => lines.some(({ message }) => message.includes('into the folder of its source')))
+    await waitFor(() => lines.some(({ message }) => message.includes('in its source folder')))
   })
 
   test('one that does not want to end is made to, with all that it started', async () => {
