@@ -233,7 +233,8 @@ export class ContainerEngine extends PooledEngine {
       }
       if (!this.#baseImage)
         throw new PermanentError(
-          'The source has no Dockerfile, and this agent has no base image. Add a Dockerfile, or ask the operator to set CONTAINER_BASE_IMAGE.',
+          'The source has no Dockerfile, and this agent has no base image. ' +
+            'Add a Dockerfile, or ask the operator to set CONTAINER_BASE_IMAGE.',
         )
       const base = await this.#images.pin(this.#baseImage, { fresh: false, own: null }, unit, task)
       const [location, start_command] = await buildInBaseImage(base, job)

@@ -142,7 +142,7 @@ export interface Engine {
   route(unit: RevisionSpec): Promise<void>
   /** Stops new requests. The phase is `drained` once the last one was answered or has timed out. */
   drain(ref: RevisionRef): Promise<void>
-  /** Ends its replicas, by force after a grace period. If it returns early, the phase stays `draining` until they end. */
+  /** Ends its replicas, by force after a grace period. If it returns early, the phase is `draining` until they end. */
   stop(ref: RevisionRef): Promise<void>
   /** Removes everything that was created for a deployment: routes, files, database. */
   remove(deployment_id: string): Promise<void>

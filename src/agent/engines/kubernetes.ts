@@ -95,10 +95,16 @@ export class KubernetesEngine implements Engine {
     if (imageReason !== null) return imageReason
     const namespace = namespaceOf(this.#settings, unit)
     if (!this.#settings.namespaces.includes(namespace))
-      return `This agent cannot deploy to the namespace ${namespace}. Set k8s_namespace to one of: ${this.#settings.namespaces.join(', ')}.`
+      return (
+        `This agent cannot deploy to the namespace ${namespace}. Set k8s_namespace to one of: ` +
+        `${this.#settings.namespaces.join(', ')}.`
+      )
     const { sidecars, init_containers } = unit.resources
     if ([...(sidecars ?? []), ...(init_containers ?? [])].some(({ name }) => name === APP_CONTAINER))
-      return `The container name \`${APP_CONTAINER}\` is reserved for the application. Rename that container in resource_spec.`
+      return (
+        `The container name \`${APP_CONTAINER}\` is reserved for the application. ` +
+        `Rename that container in resource_spec.`
+      )
     return null
   }
 

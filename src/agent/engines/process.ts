@@ -62,7 +62,10 @@ export class ProcessEngine extends PooledEngine {
 
   refusalReason({ source, needs_database }: RevisionSpec): string | null {
     if (IMAGE_SOURCES.has(source))
-      return `This agent cannot run container images, which the source \`${source}\` needs. Use a listener whose agent runs the container or kubernetes engine.`
+      return (
+        `This agent cannot run container images, which the source \`${source}\` needs. ` +
+        `Use a listener whose agent runs the container or kubernetes engine.`
+      )
     return needs_database ? this.#server.obstacle : null
   }
 
@@ -230,7 +233,8 @@ export class ProcessEngine extends PooledEngine {
       this.#saveDatabase(id, { full })
       const advice = 'run `SET default_transaction_read_only = off`, delete data, then run `VACUUM FULL`'
       const message = full
-        ? `The database is read-only: it uses ${size.toFixed(2)} GiB of its db_storage_gi of ${storage_gi}. Raise db_storage_gi, or ${advice}.`
+        ? `The database is read-only: it uses ${size.toFixed(2)} GiB of its db_storage_gi of ${storage_gi}. ` +
+          `Raise db_storage_gi, or ${advice}.`
         : 'The database is writable again: it is below its db_storage_gi.'
       this.#forEachPoolOf(id, (_, ref) => this.events.log(ref, message, full ? 'ERROR' : 'INFO'))
     }

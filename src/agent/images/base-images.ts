@@ -68,7 +68,8 @@ function parseInstructions(dockerfile: string): string[] {
   const frontend = syntaxes[0]?.trim() ?? /^\s*\{.*"syntax"\s*:\s*"([^"]*)"/.exec(text)?.[1]
   if (frontend !== undefined && !DOCKERFILE_FRONTEND.test(frontend))
     throw new PermanentError(
-      `The Dockerfile uses the frontend \`${frontend}\`, which is not allowed. Set its \`syntax\` to \`docker/dockerfile\`, or remove it.`,
+      `The Dockerfile uses the frontend \`${frontend}\`, which is not allowed. ` +
+        `Set its \`syntax\` to \`docker/dockerfile\`, or remove it.`,
     )
   if (remarks.some(remark => /^\s*#\s*escape\s*=\s*`/i.test(remark)))
     throw new PermanentError('The Dockerfile has an `escape` directive for Windows, which is not supported. Remove it.')
@@ -118,8 +119,10 @@ function expandOrThrow(word: string, variables: Variables | null, where: string)
   if (value !== undefined) return value
   throw new PermanentError(
     variables === null
-      ? `The image in \`${where}\` depends on a variable. Name the image in a stage (\`FROM … AS name\`), and use that stage.`
-      : `The image in \`${where}\` depends on a variable without a default. Add \`ARG NAME=value\` above the first \`FROM\`, or name the image.`,
+      ? `The image in \`${where}\` depends on a variable. ` +
+          `Name the image in a stage (\`FROM … AS name\`), and use that stage.`
+      : `The image in \`${where}\` depends on a variable without a default. ` +
+          `Add \`ARG NAME=value\` above the first \`FROM\`, or name the image.`,
   )
 }
 

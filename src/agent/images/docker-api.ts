@@ -60,7 +60,8 @@ export class DockerApi {
     if (MinAPIVersion && isNewer(MinAPIVersion, NEWEST_API_VERSION))
       throw new DockerApiError(
         0,
-        `The container engine requires API version ${MinAPIVersion}, but this agent supports ${NEWEST_API_VERSION}. Upgrade the agent.`,
+        `The container engine requires API version ${MinAPIVersion}, but this agent supports ` +
+          `${NEWEST_API_VERSION}. Upgrade the agent.`,
       )
     const api = isNewer(ApiVersion, NEWEST_API_VERSION) ? NEWEST_API_VERSION : ApiVersion
     this.#version = `/v${api}`

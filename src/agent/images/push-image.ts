@@ -40,7 +40,8 @@ export async function pushImage({ api, id, repository, tag, login, task }: PushO
     if (task.signal.aborted) throw task.signal.reason
     if (limit.aborted)
       throw new PermanentError(
-        `The push of ${name} did not end within ${PUSH_TIMEOUT_MS / 60_000} minutes. Deploy again, or make the image smaller.`,
+        `The push of ${name} did not end within ${PUSH_TIMEOUT_MS / 60_000} minutes. ` +
+          `Deploy again, or make the image smaller.`,
       )
     throw error instanceof DockerApiError ? new PermanentError(explainPushFailure(name, error.message)) : error
   } finally {

@@ -26,6 +26,7 @@ export function readSettings(env: Record<string, string | undefined>): z.output<
   )
   if (data) return data
   throw new Error(
-    `Invalid settings of the container engine: ${error.issues.map(({ path, message }) => `${path.join('.')} ${message}`).join('; ')}.`,
+    `Invalid settings of the container engine: ` +
+      `${error.issues.map(({ path, message }) => `${path.join('.')} ${message}`).join('; ')}.`,
   )
 }

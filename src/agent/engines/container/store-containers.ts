@@ -163,7 +163,7 @@ export const readStoreRequests = (folder: string): StoreRequest[] => readSavedSt
 /** The URLs of its stores, which contain passwords. */
 export const readStoreSecrets = (folder: string): string[] => Object.values(readSavedStores(folder).given?.env ?? {})
 
-/** Keeps the requests of an older revision, which may still serve. True if the revision needs a store without access. */
+/** Keeps the requests of older revisions, which may still serve. True if the revision needs another store. */
 export function saveStoreRequests(folder: string, unit: RevisionSpec): boolean {
   const { wishes, given } = readSavedStores(folder)
   const wanted = storeRequestsOf(unit)

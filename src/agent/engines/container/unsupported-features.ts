@@ -35,7 +35,10 @@ function volumeProblem({ name, ...kinds }: NonNullable<Resources['volumes']>[num
   if (others.length) return `${subject} has several types. Keep one of them.`
   if (kind === 'emptyDir') return null
   if (kind !== 'persistentVolumeClaim')
-    return `${subject} has the type \`${kind}\`, ${NEEDS_CLUSTER} Supported types are \`emptyDir\` and \`persistentVolumeClaim\`.`
+    return (
+      `${subject} has the type \`${kind}\`, ${NEEDS_CLUSTER} Supported types are \`emptyDir\` and ` +
+      `\`persistentVolumeClaim\`.`
+    )
   const claim = (kinds as { persistentVolumeClaim?: { claimName?: unknown } }).persistentVolumeClaim?.claimName
   return typeof claim === 'string' && /^[a-z0-9][-a-z0-9.]{0,62}$/.test(claim)
     ? null
@@ -67,7 +70,10 @@ function containerProblem(container: Container, resources: Resources): string | 
     for (const [kind, amount] of Object.entries(amounts ?? {})) {
       if (kind !== 'cpu' && kind !== 'memory') return `${subject} requests the resource \`${kind}\`, ${NEEDS_CLUSTER}`
       if (Number.isNaN((kind === 'cpu' ? parseCpu : parseMemory)(amount)))
-        return `${subject} requests \`${String(amount)}\` of ${kind}, which is not a quantity. Write it like ${kind === 'cpu' ? '`500m`' : '`64Mi`'}.`
+        return (
+          `${subject} requests \`${String(amount)}\` of ${kind}, which is not a quantity. ` +
+          `Write it like ${kind === 'cpu' ? '`500m`' : '`64Mi`'}.`
+        )
     }
   }
   return (

@@ -196,7 +196,7 @@ export class Cluster {
     const watch = new Watch(this.config)
     const startWatch = watch.watch.bind(watch)
     watch.watch = async (...args) => {
-      // When the informer reconnects it does not catch a rejection, such as a failed login: pass it to its error handler.
+      // A reconnecting informer does not catch a rejection, such as a failed login: pass it to the error handler.
       const request = await startWatch(...args).catch(error => {
         const onDone = args[3]
         void onDone(error)
@@ -281,13 +281,15 @@ export function toEngineError(error: unknown, action: string): Error {
     return new PermanentError(`The cluster rejected the request to ${action}: ${message}. ${suggestChange(action)}`)
   if (code === 403 || code === 401)
     return new PermanentError(
-      `The agent has no permission to ${action} (${message || code}). Ask the operator to grant it to the agent’s service account.`,
+      `The agent has no permission to ${action} (${message || code}). ` +
+        `Ask the operator to grant it to the agent’s service account.`,
     )
   if (code === 404 && isNamespaceError(error))
     return new PermanentError(`The namespace does not exist (${message}). Ask the operator to create it.`)
   if (code === 404)
     return new PermanentError(
-      `The cluster does not have the API that is needed to ${action}. Ask the operator to install it, or to configure the agent without it.`,
+      `The cluster does not have the API that is needed to ${action}. ` +
+        `Ask the operator to install it, or to configure the agent without it.`,
     )
   if (code === 400 || code === 413 || code === 422 || (code === 500 && INVALID_OBJECT.test(message)))
     return new PermanentError(`The cluster rejected the request to ${action}: ${message}. ${suggestChange(action)}`)

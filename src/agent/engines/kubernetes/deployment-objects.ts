@@ -130,7 +130,8 @@ export class DeploymentObjects {
     if ((await this.#cluster.read('Secret', namespace, name)) === null) {
       if (store.component === 'database' && (await this.#cluster.read('PersistentVolumeClaim', namespace, name)))
         throw new PermanentError(
-          `The database has data, but the Secret ${name} with its password is missing. Restore that Secret with the keys \`password\` and \`uri\`.`,
+          `The database has data, but the Secret ${name} with its password is missing. ` +
+            `Restore that Secret with the keys \`password\` and \`uri\`.`,
         )
       await this.apply(unit, store.secret(randomBytes(24).toString('base64url')), () => null)
     }

@@ -98,7 +98,7 @@ async function send({ url, method, authorization, signal }: RegistryRequest): Pr
   }
 }
 
-/** The registry names its token server, which must use TLS unless the registry is plain. The token's scope is a pull. */
+/** The registry names its token server, which must use TLS unless the registry is plain. The scope is a pull. */
 async function authorizationOf(
   challenge: string,
   scope: string,

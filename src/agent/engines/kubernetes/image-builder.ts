@@ -104,7 +104,8 @@ export class ImageBuilder {
     if (!hasDockerfile(tree)) {
       if (base === null)
         throw new PermanentError(
-          'The source has no Dockerfile, and this agent has no base image. Add a Dockerfile, or ask the operator to set K8S_BUILD_BASE_IMAGE.',
+          'The source has no Dockerfile, and this agent has no base image. ' +
+            'Add a Dockerfile, or ask the operator to set K8S_BUILD_BASE_IMAGE.',
         )
       if (!(await api.getIfExists(`/images/${base}/json`))) await this.#pull(api, base, this.findLogin(base), task)
       const [id, start_command] = await buildInBaseImage(base, { ...job, user: run_as_user ?? DEFAULT_USER })
@@ -115,7 +116,8 @@ export class ImageBuilder {
     // The cluster would refuse it too, but only after the push and the pull.
     if (run_as_user === null && !/^[1-9]\d*(:|$)/.test(Config?.User ?? ''))
       throw new PermanentError(
-        'The image runs as root or sets its user by name, which the cluster does not allow. End the Dockerfile with a numeric USER above 0, like `USER 1000`.',
+        'The image runs as root or sets its user by name, which the cluster does not allow. ' +
+          'End the Dockerfile with a numeric USER above 0, like `USER 1000`.',
       )
     return { id, start_command: tree.start_command }
   }

@@ -48,7 +48,8 @@ export class Images {
   refusalReason({ source }: RevisionSpec): string | null {
     return IMAGE_SOURCES.has(source) || this.#builder
       ? null
-      : `This agent cannot build images, which the source \`${source}\` needs. Push an image and deploy it, or ask the operator to set K8S_BUILD_SOCKET.`
+      : `This agent cannot build images, which the source \`${source}\` needs. ` +
+          `Push an image and deploy it, or ask the operator to set K8S_BUILD_SOCKET.`
   }
 
   /** Deployments run without the builder, so a failure to open it is ignored. */
@@ -114,7 +115,8 @@ export class Images {
     const credential = await this.#requestCredential(unit)
     if (credential === null)
       throw new PermanentError(
-        'This agent has no registry for built images. Ask the operator to set K8S_BUILD_REGISTRY, or to give the installation a registry.',
+        'This agent has no registry for built images. ' +
+          'Ask the operator to set K8S_BUILD_REGISTRY, or to give the installation a registry.',
       )
     const { registry, username, password } = credential
     return { repository: repositoryOf(credential), login: { serveraddress: registry, username, password } }

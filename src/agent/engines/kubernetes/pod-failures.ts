@@ -51,17 +51,20 @@ function deploymentFindings({ status }: V1Deployment): Finding[] {
   if (/exceeded quota/.test(message)) return finding(explainExceededQuota(message), until)
   if (/violates PodSecurity/.test(message))
     return finding(
-      `The namespace does not allow this pod (${message}). Remove the settings it names from the containers and volumes in resource_spec.`,
+      `The namespace does not allow this pod (${message}). ` +
+        `Remove the settings it names from the containers and volumes in resource_spec.`,
       NOW,
     )
   if (/service ?account/i.test(message))
     return finding(
-      `Its service account is missing (${message}). Create the account that service_account_name names, or remove service_account_name.`,
+      `Its service account is missing (${message}). ` +
+        `Create the account that service_account_name names, or remove service_account_name.`,
       until,
     )
   if (message.includes('failed quota') || /\b(?:minimum|maximum) \w+ usage/.test(message))
     return finding(
-      `The namespace requires other amounts (${message}). Change them in resource_spec, also in sidecars and init_containers.`,
+      `The namespace requires other amounts (${message}). ` +
+        `Change them in resource_spec, also in sidecars and init_containers.`,
       until,
     )
   return finding(`Kubernetes cannot create its pod: ${message}.`, until)
@@ -129,18 +132,21 @@ function containerFindings(pod: V1Pod, container: V1ContainerStatus): Finding[] 
     case 'RegistryUnavailable':
     case 'ImageInspectError':
       return finding(
-        `The image ${image} cannot be pulled (${message || waiting.reason}). Check that it exists, and that image_pull_secrets may read it.`,
+        `The image ${image} cannot be pulled (${message || waiting.reason}). ` +
+          `Check that it exists, and that image_pull_secrets may read it.`,
         until,
       )
     case 'CreateContainerConfigError':
     case 'CreateContainerError':
       if (/runAsNonRoot|non-root|non-numeric user/.test(message))
         return finding(
-          `The image ${image} runs as root or sets its user by name, which this cluster does not allow (${message}). Set a numeric USER above 0 in the image.`,
+          `The image ${image} runs as root or sets its user by name, which this cluster does not allow ` +
+            `(${message}). Set a numeric USER above 0 in the image.`,
           NOW,
         )
       return finding(
-        `The container ${name} cannot be created (${message || waiting.reason}). Check the secrets, keys and volumes that it names.`,
+        `The container ${name} cannot be created (${message || waiting.reason}). ` +
+          `Check the secrets, keys and volumes that it names.`,
         until,
       )
   }

@@ -73,7 +73,7 @@ export function requestHeaders({ headers, rawHeaders, socket }: IncomingMessage)
   ]
 }
 
-/** The headers that the client receives. The router sets Transfer-Encoding itself, as an application's may be invalid. */
+/** The headers that the client receives. The router sets Transfer-Encoding, as an application's may be invalid. */
 export function responseHeaders({ headers, rawHeaders }: IncomingMessage): string[] {
   const named = connectionHeaders(headers.connection)
   return headerPairs(rawHeaders)

@@ -28,7 +28,7 @@ const DEFAULT_ROUTER_LIMITS: RouterLimits = {
 }
 /** Per answer. Further ones are dropped. */
 const MAX_EARLY_HINTS = 16
-/** After the answer, input is discarded for this long before the connection closes: closing at once may lose the answer. */
+/** How long input is discarded before the connection closes: closing at once may lose the answer. */
 const LINGER_MS = 2_000
 
 export const targetKey = ({ host, port }: Target) => `${host}:${port}`

