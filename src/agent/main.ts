@@ -44,7 +44,7 @@ const ENGINE_FACTORIES: Record<string, (settings: EngineSettings) => Promise<Eng
       apps,
       bin,
       database_url: AGENT_DATABASE_URL || undefined,
-      lent: Object.fromEntries(buildEnv),
+      commandEnv: Object.fromEntries(buildEnv),
     })
   },
   // Its settings are K8S_…, see docs/kubernetes.md.

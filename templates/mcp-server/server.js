@@ -1,4 +1,4 @@
-// An MCP server over streamable HTTP, without sessions and without dependencies: add your tools in tools.js.
+// An MCP server over streamable HTTP without sessions or dependencies. Add your tools in tools.js.
 import { createServer } from 'node:http'
 import { tools } from './tools.js'
 
@@ -30,7 +30,7 @@ const methods = {
 
 const trouble = message => ({ content: [{ type: 'text', text: message }], isError: true })
 
-/** What one message is answered with; nothing for a notification or a response. */
+/** The answer to one message; undefined for a notification or a response. */
 async function answer(message) {
   const { id, method, params = {} } = Object(message)
   if (message?.jsonrpc !== '2.0' || (method !== undefined && typeof method !== 'string'))
@@ -66,7 +66,7 @@ const server = createServer(async (req, res) => {
   const pathname = req.url.split('?')[0]
   if (pathname === '/healthz') return reply(200, { ok: true })
   if (pathname !== '/mcp' && pathname !== '/') return reply(404, { error: 'The server is at /mcp.' })
-  // A page of another site must not talk to it behind somebody's back.
+  // Pages of other sites must not call this server from a user's browser.
   const { origin, host } = req.headers
   if (origin && (!URL.canParse(origin) || new URL(origin).host !== host))
     return reply(403, { error: 'Not from that origin.' })

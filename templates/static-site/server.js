@@ -1,4 +1,4 @@
-// Serves the files of public/: types, validators, and nothing outside the folder.
+// Serves the files of public/ with content types and cache validators, and nothing outside of that folder.
 import { createReadStream } from 'node:fs'
 import { realpath, stat } from 'node:fs/promises'
 import { createServer } from 'node:http'

@@ -1,4 +1,4 @@
-// A small JSON service: notes that are kept while it runs, and a health check. Replace the notes by what you serve.
+// A small JSON service: notes in memory, and a health check. Replace the notes with your own resources.
 import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
 

@@ -302,7 +302,7 @@ describe('a failed revision has a reason, and the old revision keeps serving', (
 
 test('the use of an application is reported once and not with each request', async () => {
   git.push(serving('old'))
-  start({ asked_ms: 25, used_ms: 500 })
+  start({ usage_poll_ms: 25, usage_report_ms: 500 })
   await ended(control.want(id, source()))
   const told = () => control.reports.filter(one => one.state === 'serving').map(one => one.last_request_at)
   const counted = await waitFor(() => told().at(-1))

@@ -462,7 +462,10 @@ test('build commands see the operator’s AGENT_BUILD_ENV, unless the deployment
   const own = { folder: location, commit: null, health_path: null, install_command: null, env: {} }
   const wanted = { ...own, start_command: 'node main.mjs', build_command: 'echo "$HTTPS_PROXY $CITY $HOME" > seen' }
   const of = makeUnit({ deployment_id: randomUUID(), revision_id: revision }, { secrets: { CITY: 'Bergen' } })
-  await prepare(of, wanted, task, { disk_mb: 64, lent: { HTTPS_PROXY: 'http://proxy', CITY: 'Oslo', HOME: '/root' } })
+  await prepare(of, wanted, task, {
+    disk_mb: 64,
+    commandEnv: { HTTPS_PROXY: 'http://proxy', CITY: 'Oslo', HOME: '/root' },
+  })
   expect(fs.readFileSync(join(location, 'seen'), 'utf8')).toBe(`http://proxy Bergen ${join(task.cache, 'home')}\n`)
 })
 

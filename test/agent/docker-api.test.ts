@@ -55,32 +55,34 @@ describe('the version', () => {
     await api.get('/info')
     expect(asked).toEqual(['GET /version', `GET /v${ours}/info`])
   })
-  test('of an engine that is too new for us', async () => {
+  test('of an engine that requires a newer API is refused', async () => {
     answer = (_, res) => json(res, 200, { ...version, MinAPIVersion: '1.60' })
     expect(await rejectionOf(new DockerApi(socket).open())).toMatch(/^0: .*1\.60.*1\.47/)
   })
 })
 
-describe('what fails', () => {
-  test('the engine’s own words, with its status', async () => {
+describe('a failed request', () => {
+  test('has the engine’s message and status', async () => {
     answer = (_, res) => json(res, 409, { message: 'it is in use' })
     expect(await rejectionOf(new DockerApi(socket).post('/images/prune'))).toBe('409: it is in use')
   })
-  test('no engine there', async () => {
-    expect(await rejectionOf(new DockerApi(join(home, 'nothing')).get('/info'))).toMatch(/^0: .*nothing listens there/)
+  test('says that no engine listens on the socket', async () => {
+    expect(await rejectionOf(new DockerApi(join(home, 'nothing')).get('/info'))).toMatch(
+      /^0: .*nothing listens on its socket/,
+    )
   })
-  test('an engine that does not answer, or breaks off', async () => {
+  test('says that the engine does not answer, or breaks the connection', async () => {
     answer = () => {}
     const api = new DockerApi(socket)
     expect(await rejectionOf(api.ask('GET', '/info', { timeoutMs: 50 }))).toMatch(/^0: .*does not answer in time/)
     answer = (_, res) => res.writeHead(200).write('{', () => res.destroy())
-    expect(await rejectionOf(api.get('/info'))).toMatch(/^0: The container engine cannot be asked/)
+    expect(await rejectionOf(api.get('/info'))).toMatch(/^0: The container engine is unreachable/)
   })
-  test('what is gone is passed over where that is what was wanted', async () => {
+  test('is no error if the object to delete is already gone', async () => {
     answer = (_, res) => json(res, 404, { message: 'no such container' })
     expect(await new DockerApi(socket).requestIfExists('DELETE', '/containers/x')).toBe(false)
   })
-  test('a container that is being removed already is waited for, as Docker has it', async () => {
+  test('with a conflict waits for the removal that is in progress', async () => {
     let left = 2
     answer = (_, res) =>
       left-- > 0
@@ -91,7 +93,7 @@ describe('what fails', () => {
     answer = (_, res) => json(res, 500, { message: 'driver failed' })
     expect(await rejectionOf(new DockerApi(socket).removeContainer('x'))).toBe('500: driver failed')
   })
-  test('a message of a pull that says so, though it began well', async () => {
+  test('is also a pull whose progress reports an error', async () => {
     answer = (_, res) => res.writeHead(200).end('{"status":"Pulling"}\n{"error":"denied"}\n')
     const api = new DockerApi(socket)
     const said: unknown[] = []
@@ -101,7 +103,7 @@ describe('what fails', () => {
     expect(await rejectionOf(pull())).toBe('500: denied')
     expect(said).toEqual([{ status: 'Pulling' }])
   })
-  test('an abort ends what is going on, with its own reason', async () => {
+  test('has the reason of the abort signal if it was aborted', async () => {
     const controller = new AbortController()
     answer = (_, res) => res.writeHead(200).write('{"status":"one"}\n')
     const pull = async () => {
@@ -112,7 +114,7 @@ describe('what fails', () => {
   })
 })
 
-test('queries carry filters as JSON and leave out what is not known', async () => {
+test('queries encode filters as JSON and leave out undefined members', async () => {
   await new DockerApi(socket).get('/containers/json', { all: true, filters: { label: ['a=b'] }, none: undefined })
   expect(decodeURIComponent(asked[0]!)).toBe('GET /containers/json?all=true&filters={"label":["a=b"]}')
 })
@@ -152,7 +154,7 @@ const frame = (text: string) => {
   return Buffer.concat([header, Buffer.from(text)])
 }
 
-test('what a copy wrote that was read and not told yet is told by the next agent', async () => {
+test('lines that were read but not shipped are shipped by the next agent', async () => {
   const all = [`2026-11-21T15:00:01Z a\n`, `2026-11-21T15:00:01Z b\n`].map(frame)
   answer = (req, res) =>
     req.url!.includes('/logs') ? void res.writeHead(200).write(Buffer.concat(all)) : json(res, 200, [])
@@ -178,7 +180,7 @@ test('what a copy wrote that was read and not told yet is told by the next agent
   third.release()
 })
 
-test('one that is killed before it is there has ended', async () => {
+test('a replica that is killed during its launch has ended', async () => {
   const host = { api: new DockerApi(socket), liveReplicas: new Set<string>(), folder: home }
   const copy = ContainerReplica.launch(host, { copy: 'c' } as ReplicaParts, () => new Promise(() => {}))
   let told = 0
@@ -187,7 +189,7 @@ test('one that is killed before it is there has ended', async () => {
   expect([told, copy.endReason]).toEqual([1, expect.any(String)])
 })
 
-test('what could not be removed is removed when that is asked again', async () => {
+test('a failed removal is retried by the next call', async () => {
   let refusing = true
   const here = { Id: 'x', Names: [], State: 'exited', Labels: { 'slipway.role': 'app' } }
   answer = (req, res) => {
@@ -203,7 +205,7 @@ test('what could not be removed is removed when that is asked again', async () =
   expect(asked.filter(one => one.startsWith('DELETE'))).toHaveLength(2)
 })
 
-test('a kill that the engine was away for is asked again', async () => {
+test('a kill is retried while the engine is unreachable', async () => {
   const listed = { Id: 'x', Names: [], State: 'running', Labels: { 'slipway.role': 'app' } }
   const here = { ...listed, Ports: [{ PrivatePort: 8000, PublicPort: 1 }] }
   answer = (req, res) => (req.url!.includes('/logs') ? void res.writeHead(200).write('') : json(res, 200, []))
@@ -221,7 +223,7 @@ test('a kill that the engine was away for is asked again', async () => {
   copy!.release()
 })
 
-test('a log that breaks off goes on where it was, with no line twice', async () => {
+test('a broken log stream resumes at its position, with no line twice', async () => {
   const at = (second: number) => `2026-11-21T15:00:0${second}Z`
   const all = [`${at(1)} a\n`, `${at(2)} b\n`, `${at(2)} c\n`, `${at(2)} d\n`, `${at(3)} e\n`].map(frame)
   let reads = 0
@@ -243,7 +245,7 @@ test('a log that breaks off goes on where it was, with no line twice', async () 
   expect(asked[2]).toContain(`since=${Date.parse(at(2)) / 1000 - 1}`)
 })
 
-test('a log that goes on after its container, which ended as it began, is read to its last whole line', async () => {
+test('a log stream that does not end with its container is read to its last whole line', async () => {
   const said: string[] = []
   const lines = Buffer.concat([frame('2026-11-21T15:00:01Z no\n'), frame('2026-11-21T15:00:01Z table\n')])
   answer = (req, res) => {

@@ -1,10 +1,10 @@
-// What a build is sent, and what it tells, with no engine there.
+// The base images of a Dockerfile, the build context and the build log, without an engine.
 import { describe, expect, test } from 'vitest'
 import { findBaseImages } from '../../src/agent/images/base-images.ts'
 import { createBuildLogParser } from '../../src/agent/images/build-lines.ts'
 import { parseDockerignore } from '../../src/agent/images/dockerignore.ts'
 
-describe('the images that a Dockerfile takes', () => {
+describe('the images that a Dockerfile uses', () => {
   const FROM = (image: string, before = '') => `${before}\nFROM ${image}\nRUN x\n`
   test.each<[string, string[]]>([
     [
@@ -23,16 +23,16 @@ describe('the images that a Dockerfile takes', () => {
     ],
     ['FROM a:1\nRUN --mount=type=cache,target=/c --mount="type=bind,from=b:1" x', ['a:1', 'b:1']],
     ['FROM a:1\nONBUILD COPY --from=b:1 x y', ['a:1', 'b:1']],
-    // A stage is one from where it begins, and not before; nor is what only looks like one.
+    // A stage name counts only after its FROM, and not within a heredoc.
     ['FROM abc123\nFROM a:1 AS abc123\nFROM abc123', ['abc123', 'a:1']],
     ['FROM a:1\nRUN <<E\nFROM scratch AS abc123\nE\nFROM abc123', ['a:1', 'abc123']],
     ['FROM a:1\nRUN python <<E\nfrom json import load\nE', ['a:1']],
     ['FROM a:1\nFROM scratch AS slipway/b:1\nCOPY --from=slipway/b:1 x y', ['a:1', 'slipway/b:1']],
-    // A builder that knows no platforms begins with another one.
+    // Some builders leave platform variables empty.
     [FROM('base-$TARGETARCH', 'ARG TARGETARCH'), ['base-arm64', 'base-']],
     [FROM('base-$TARGETARCH', 'ARG TARGETARCH=x'), ['base-arm64', 'base-x']],
     [FROM('docker://a:1', '# syntax=docker/dockerfile:1.7-labs'), ['a:1']],
-  ])('%j', (text, images) => expect(findBaseImages(text, 'arm64')).toEqual(images))
+  ])('are found in %j', (text, images) => expect(findBaseImages(text, 'arm64')).toEqual(images))
 
   test.each<[string, RegExp]>([
     [FROM('node:$V'), /`FROM node:\$V`.*`ARG NAME=value`/],
@@ -40,12 +40,14 @@ describe('the images that a Dockerfile takes', () => {
     [FROM('a:1\nARG V=1\nFROM b:$V'), /`FROM b:\$V`/],
     [FROM(`\${V:-\${W}}`, 'ARG W=1'), /ARG/],
     [FROM(`\${V%x}`, 'ARG V=1'), /ARG/],
-    [FROM('a:1\nARG V=1\nCOPY --from=b:$V x y'), /begin a stage with it/],
-    [FROM('a:1\nRUN --mount=from=$V,target=/x y'), /begin a stage with it/],
-    [FROM('containers-storage:slipway/a:1'), /no registry has/],
+    [FROM('a:1\nARG V=1\nCOPY --from=b:$V x y'), /use that stage/],
+    [FROM('a:1\nRUN --mount=from=$V,target=/x y'), /use that stage/],
+    [FROM('containers-storage:slipway/a:1'), /not in a registry/],
     [FROM('a:1', '# a\n# syntax = a.example/reader'), /`a\.example\/reader`/],
     [FROM('a:1', '# escape=`'), /Windows/],
-  ])('%j is refused', (text, reason) => expect(() => findBaseImages(text)).toThrow(reason))
+  ])('are unknown before the build, so %j is refused', (text, reason) =>
+    expect(() => findBaseImages(text)).toThrow(reason),
+  )
 })
 
 describe('a .dockerignore', () => {
@@ -71,9 +73,9 @@ describe('a .dockerignore', () => {
     ['*.txt\n!kept.txt\nkept.*', 'kept.txt', true],
     ['*', 'Dockerfile', false],
     ['*', '.dockerignore', false],
-  ])('%j and %s: %s', (text, path, out) => expect(parseDockerignore(text)(path, false)).toBe(out))
+  ])('%j excludes %s: %s', (text, path, out) => expect(parseDockerignore(text)(path, false)).toBe(out))
 
-  test('a folder is looked into only for what is to be kept of it', () => {
+  test('skips an excluded folder unless it may contain an included file', () => {
     const ignored = parseDockerignore('*\n!src/app')
     expect([ignored('src', true), ignored('src/app', true), ignored('src/other', true)]).toEqual([false, false, true])
     expect(ignored('lib', true)).toBe(true)
@@ -84,14 +86,14 @@ describe('a .dockerignore', () => {
     ['*\n!**/*.js', [false, false, false]],
     ['*\n!pack?ges/a/*.js', [false, false, true]],
     ['*\n!packages/b*', [false, true, true]],
-  ])('%j keeps folders that lead to something', (text, out) => {
+  ])('%j keeps the folders above included files', (text, out) => {
     const ignored = parseDockerignore(text)
     expect(['packages', 'packages/a', 'other'].map(path => ignored(path, true))).toEqual(out)
   })
 })
 
 describe('the lines of a build', () => {
-  test('are those of the classic builder, however it cuts them', () => {
+  test('are joined from the chunks of the classic builder', () => {
     const lines = createBuildLogParser()
     const messages = [
       { stream: 'Step 1/2 : ' },
@@ -103,7 +105,7 @@ describe('the lines of a build', () => {
     expect(lines.end()).toEqual(['last'])
   })
 
-  test('are those of BuildKit, as Docker 28.5 sends them: each step once when it begins, and what it writes', () => {
+  test('are decoded from BuildKit (Docker 28.5): each step once, and its output', () => {
     const lines = createBuildLogParser()
     const trace = (aux: string) => lines.push({ id: 'moby.buildkit.trace', aux })
     const begun =
@@ -115,9 +117,9 @@ describe('the lines of a build', () => {
     expect(trace(internal)).toEqual([])
     expect([...trace(begun), ...trace(begun)]).toEqual(['[4/4] RUN ls -A /all'])
     expect(trace(wrote)).toEqual(['.dockerignore', 'Dockerfile', 'busybox', 'ignored.txt'])
-    // Cut short, it is not read forever.
+    // A truncated message ends the decoder.
     expect(trace(wrote.slice(0, 40))).toEqual([])
-    // The same step, and what it wrote without an end of line.
+    // The same step, with an unfinished last line.
     const bytes = Buffer.from(wrote, 'base64').subarray(0, -1)
     for (const at of [1, bytes.indexOf('.dockerignore') - 1]) bytes[at]!--
     expect([trace(bytes.toString('base64')), lines.end()]).toEqual([

@@ -174,7 +174,7 @@ describe('a database', () => {
     expect(await codeOf(uriOf(ref), 'select count(*) from visits')).toBe('well')
     await query(uriOf(ref), 'begin; set transaction read write; drop table big; commit')
     await waitFor(async () => /^\d+$/.test((await requestRouter(url)).body))
-    await waitFor(() => lines.filter(line => line.includes('has room again')).length === 1)
+    await waitFor(() => lines.filter(line => line.includes('writable again')).length === 1)
   })
 })
 

@@ -182,7 +182,7 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
   })
 
   test('a router that is gone is found out, and there is another one', async () => {
-    const { engine } = await open({ asked_ms: 50 })
+    const { engine } = await open({ usage_poll_ms: 50 })
     await engine.start(makeUnit(ref), writeApplication(home, 'found', makeServerCode('x')))
     await until(engine, ref, 'healthy')
     await engine.route(makeUnit(ref))
@@ -207,7 +207,7 @@ createServer((req, res) => res.end(JSON.stringify({ env: process.env, cwd: proce
   })
 
   test('when it was last used is known to whoever observes it, coarsely, and after a restart; a health check is no use', async () => {
-    const { engine, changes } = await open({ asked_ms: 25, used_ms: 300 })
+    const { engine, changes } = await open({ usage_poll_ms: 25, usage_report_ms: 300 })
     await engine.start(makeUnit(ref), writeApplication(home, 'used', makeServerCode('x'), { health_path: '/' }))
     const used = async (one = engine) => (await one.observe(ref.deployment_id)).last_request_at
     await until(engine, ref, 'healthy')
@@ -310,7 +310,7 @@ createServer((req, res) => { res.statusCode = existsSync('well') ? 200 : 500; re
     const code = `import { writeFileSync } from 'node:fs'; import { createServer } from 'node:http'
 writeFileSync(process.env.TMPDIR + '/big', Buffer.alloc(8e6, 1)); setInterval(() => {}, 9e9)`
     await engine.start(makeUnit(ref), writeApplication(home, 'wide', code))
-    expect((await until(engine, ref, 'failing')).reason).toContain('more than the 4 MB')
+    expect((await until(engine, ref, 'failing')).reason).toContain('disk limit of 4 MB')
   })
 
   test('one that filled its folders is started again with empty ones; one that fills its source is seen, too', async () => {
@@ -332,7 +332,7 @@ writeFileSync('filled', '')`
 
     const other = next()
     await engine.start(makeUnit(other), writeApplication(home, 'inside', code("'big'")))
-    await waitFor(() => lines.some(({ message }) => message.includes('into the folder of its source')))
+    await waitFor(() => lines.some(({ message }) => message.includes('in its source folder')))
   })
 
   test('one that does not want to end is made to, with all that it started', async () => {

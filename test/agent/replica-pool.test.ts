@@ -8,7 +8,7 @@ import { FAST_LIMITS } from '../support/process-engine.ts'
 const idle = { lastLines: [], endReason: undefined, hasKillReason: false, onExit: () => {}, end: async () => {} }
 const still = { readLines: () => [], kill() {}, checkExit() {}, forget() {}, release() {} }
 
-test('that it fails is news once', async () => {
+test('a failing revision is reported once', async () => {
   let changes = 0
   const pool = new ReplicaPool(
     { ...DEFAULT_LIMITS, ...FAST_LIMITS, ready_ms: 20 },
@@ -19,7 +19,7 @@ test('that it fails is news once', async () => {
   expect(changes).toBe(1)
 })
 
-test('a start that takes long says once what it waits for, and one that has come says nothing', async () => {
+test('a slow start logs once what it waits for', async () => {
   const said: string[] = []
   const begin = (probe: Replica['probe'], slow_ms: number) => {
     const limits = { ...DEFAULT_LIMITS, ...FAST_LIMITS, starting_probe_ms: 1, slow_ms }
@@ -36,13 +36,13 @@ test('a start that takes long says once what it waits for, and one that has come
   expect(said).toEqual([expect.stringMatching(/^WARNING .*nothing listens/)])
 })
 
-test('what a copy is killed for is told once, and is not the next one’s', async () => {
+test('the reason of a kill is logged once, and does not apply to the next replica', async () => {
   const lines: string[] = []
   const log = (message: string) => void lines.push(message)
   const pool = new ReplicaPool({ ...DEFAULT_LIMITS, ...FAST_LIMITS }, { changed() {}, log })
   const probe: Replica['probe'] = async () => ({ ok: true, target: { host: '127.0.0.1', port: 1 } })
   pool.start({ launch: () => ({ ...idle, ...still, probe }), health_path: null, copies: 1, memory_mb: 64 })
-  const running = () => waitFor(() => pool.tick() ?? pool.copies()[0])
+  const running = () => waitFor(() => pool.tick() ?? pool.replicas()[0])
   const first = await running()
   // However long it takes to end.
   for (const _ of [1, 2]) pool.killAllForReason('it wrote too much', [first])
@@ -53,7 +53,7 @@ test('what a copy is killed for is told once, and is not the next one’s', asyn
   expect([lines, next.hasKillReason]).toEqual([['Killed: it wrote too much.'], false])
 })
 
-test('a copy that is not well gets no more requests, also where it cannot be killed at once', async () => {
+test('an unhealthy replica receives no more requests, even if it cannot be killed at once', async () => {
   let well = true
   let kills = 0
   const copy: Replica = {

@@ -1,22 +1,14 @@
-// What a revision comes to when it is asked of a container engine, what is refused, and how an engine's failures are told.
+// The containers, volumes and stores of a revision in a container engine, unsupported features, and failure reasons.
 import { describe, expect, test } from 'vitest'
 import { digestsOf } from '../../src/agent/engines/container/images.ts'
-import { parseCpu, parseMemory } from '../../src/agent/engines/container/quantities.ts'
-import {
-  type CreateRequest,
-  isPinned,
-  replicaParts,
-  sidecarImagesOf,
-} from '../../src/agent/engines/container/replica-spec.ts'
+import { isPinned, replicaParts, sidecarImagesOf } from '../../src/agent/engines/container/replica-spec.ts'
 import { type StoreSpec, storeRequestsOf, storeSpecOf } from '../../src/agent/engines/container/store-specs.ts'
 import { findUnsupported } from '../../src/agent/engines/container/unsupported-features.ts'
 import { shellCommand } from '../../src/agent/engines/local/shell-command.ts'
-import {
-  explainBuildFailure,
-  explainExit,
-  explainPullFailure,
-  explainStartFailure,
-} from '../../src/agent/images/image-failures.ts'
+import { parseCpu, parseMemory } from '../../src/agent/engines/quantities.ts'
+import { explainExit, explainStartFailure } from '../../src/agent/images/container-failures.ts'
+import type { CreateRequest } from '../../src/agent/images/docker-api.ts'
+import { explainBuildFailure, explainPullFailure } from '../../src/agent/images/image-failures.ts'
 import { registryOf } from '../../src/agent/images/registry-logins.ts'
 import { type ResourceSpec, withDefaults } from '../../src/protocol/resources.schema.ts'
 import { makeUnit as anyUnit } from '../support/process-engine.ts'
@@ -33,8 +25,8 @@ const partsOf = (spec: ResourceSpec = {}, more = {}) => replicaParts(unit(spec, 
 const body = (spec: ResourceSpec = {}, more = {}) => partsOf(spec, more).app.body
 const container = (more = {}) => ({ name: 'side', image: 'side:1', ...more })
 
-describe('the recipe of a copy', () => {
-  test('its image, limits, network and published port', () => {
+describe('a replica', () => {
+  test('has its image, limits, network and published port', () => {
     expect(body({ cpu: 0.5, cpu_limit: 1.5, memory_mb: 64, memory_limit_mb: 128 })).toMatchObject({
       Image: 'shop@sha256:1',
       ExposedPorts: { '8000/tcp': {} },
@@ -47,7 +39,7 @@ describe('the recipe of a copy', () => {
     })
   })
 
-  test('is told apart by labels that its own cannot replace', () => {
+  test('has labels that the user’s labels cannot replace', () => {
     const { Labels } = body({ labels: { team: 'a', 'slipway.owner': 'thief' } }) as { Labels: object }
     expect(Labels).toMatchObject({
       ...{ team: 'a', 'slipway.owner': 'me', 'slipway.deployment': 'd1', 'slipway.revision': 'r1' },
@@ -55,7 +47,7 @@ describe('the recipe of a copy', () => {
     })
   })
 
-  test('its environment: secrets over the configuration, ours over both', () => {
+  test('has an environment in which secrets override the configuration, and the platform overrides both', () => {
     const { Env } = replicaParts(
       unit({}, { secrets: { A: 'secret' }, secret_references: [{ name: 'B', secret_name: 's', secret_key: 'k' }] }),
       { ...artifact, env: { A: 'configured', PORT: '1', C: 'x=y' } },
@@ -67,7 +59,7 @@ describe('the recipe of a copy', () => {
     ])
   })
 
-  test('sidecars join the network of the app, init containers that of the deployment', () => {
+  test('has sidecars in the network of the application, and init containers in that of the deployment', () => {
     const { inits, sidecars } = replicaParts(
       unit({
         init_containers: [container({ name: 'first' }), container({ name: 'always', restartPolicy: 'Always' })],
@@ -97,7 +89,7 @@ describe('the recipe of a copy', () => {
     })
   })
 
-  test('an empty directory is the copy’s, a claim the deployment’s', () => {
+  test('has its own emptyDir volumes, and shares claims with the deployment', () => {
     const { volumes, app } = partsOf({
       volumes: [
         { name: 'tmp', emptyDir: {} },
@@ -123,8 +115,8 @@ describe('the recipe of a copy', () => {
     ['npm run x && node main.js', 'npm run x && exec node main.js'],
     ['cd app && exec ./run', 'cd app && exec ./run'],
     ['echo "$X" | cat', 'echo "$X" | cat'],
-  ])('the shell is told `%s` as `%s`', (command, told) => {
-    expect(shellCommand(command)).toEqual(['/bin/sh', '-c', told])
+  ])('starts `%s` as `%s`', (command, script) => {
+    expect(shellCommand(command)).toEqual(['/bin/sh', '-c', script])
   })
 })
 
@@ -140,12 +132,12 @@ describe('a store', () => {
   const at = { owner: 'me', deployment_id: 'd1', image: 'store:1', password: 'hush' }
   const [database, redis] = storeRequestsOf(asking).map(wish => storeSpecOf(wish, at))
 
-  test('is there for what was asked for, and for nothing else', () => {
+  test('exists only if the revision needs it', () => {
     expect(storeRequestsOf(asking).map(({ kind }) => kind)).toEqual(['database', 'redis'])
     expect(storeRequestsOf(unit(spec))).toEqual([])
   })
 
-  test('is reached by its name on the network of the deployment, and from nowhere else', () => {
+  test('is reachable by its name, within the network of the deployment only', () => {
     for (const store of [database!, redis!])
       expect(store.container).toMatchObject({
         name: `slipway-me-d1-${store.kind}`,
@@ -160,7 +152,7 @@ describe('a store', () => {
     })
   })
 
-  test('has its limits, and Redis less than would kill it', () => {
+  test('has its limits, and Redis stays below its memory limit', () => {
     const limits = ({ body }: CreateRequest) => body.HostConfig as { Memory: number; NanoCpus: number }
     expect(limits(database!.container)).toMatchObject({ Memory: 256 * 2 ** 20, NanoCpus: 1e9 })
     expect(database!.container.body.Cmd).toEqual(['-c', 'max_connections=9'])
@@ -170,7 +162,7 @@ describe('a store', () => {
     )
   })
 
-  test('is another one when anything of it is, and the same otherwise', () => {
+  test('is recreated after a change of its settings or image, and kept otherwise', () => {
     const from = (store: StoreSpec) => (store.container.body.Labels as Record<string, string>)['slipway.made-from']
     const [wish] = storeRequestsOf(asking)
     expect(from(storeSpecOf(wish!, at))).toBe(from(database!))
@@ -181,7 +173,7 @@ describe('a store', () => {
       expect(from(other)).not.toBe(from(database!))
   })
 
-  test('is told to a copy and to its init containers, by a name where the engine knows none', () => {
+  test('is passed to the replica and its init containers, with host entries if the engine has no DNS', () => {
     const given = { env: { DATABASE_URI: 'postgres://x', PORT: '1' }, hosts: ['database:10.0.0.2'] }
     const { app, inits, sidecars } = replicaParts(
       unit(
@@ -189,7 +181,7 @@ describe('a store', () => {
         { secrets: { DATABASE_URI: 'no' } },
       ),
       artifact,
-      { ...place, given },
+      { ...place, stores: given },
     )
     expect(app.body.Env).toEqual(expect.arrayContaining(['DATABASE_URI=postgres://x', 'PORT=8000']))
     for (const one of [app, inits[0]!]) expect(one.body.HostConfig).toMatchObject({ ExtraHosts: given.hosts })
@@ -206,11 +198,11 @@ describe('images', () => {
     ['side:1', 'Always', true],
     ['side:latest', 'IfNotPresent', false],
     [`side@sha256:${'a'.repeat(64)}`, undefined, false],
-  ])('%s with the policy %s is asked for anew: %s', (image, imagePullPolicy, fresh) => {
+  ])('%s with the pull policy %s is pulled again: %s', (image, imagePullPolicy, fresh) => {
     const spec = { sidecars: [container({ image, ...(imagePullPolicy && { imagePullPolicy }) })] }
     expect(sidecarImagesOf(unit(spec).resources)).toEqual([{ image, fresh }])
   })
-  test('are pinned by a digest or an id', () => {
+  test('are pinned if they have a digest or an id', () => {
     expect(['a:1', 'a@sha256:1', `sha256:${'0'.repeat(64)}`].map(isPinned)).toEqual([false, true, true])
   })
   test.each([
@@ -219,7 +211,7 @@ describe('images', () => {
     ['ghcr.io/a/b', 'ghcr.io'],
     ['localhost/a', 'localhost'],
     ['127.0.0.1:5000/a:1', '127.0.0.1:5000'],
-  ])('%s is of %s', (image, registry) => expect(registryOf(image)).toBe(registry))
+  ])('%s is in the registry %s', (image, registry) => expect(registryOf(image)).toBe(registry))
 })
 
 test.each([
@@ -229,20 +221,21 @@ test.each([
   ['64Mi', Number.NaN, 64 * 2 ** 20],
   ['1.5G', Number.NaN, 1.5e9],
   ['much', Number.NaN, Number.NaN],
-])('the quantity %s is %s processors or %s bytes', (value, cpu, bytes) => {
+  ['2Pi', Number.NaN, 2 * 2 ** 50],
+])('the quantity %s is %s CPUs or %s bytes', (value, cpu, bytes) => {
   expect([parseCpu(value), parseMemory(value)]).toEqual([cpu, bytes])
 })
 
-describe('refused, with what is at fault', () => {
+describe('a feature that the container engine does not support is refused', () => {
   const volume = (more: object) => ({ volumes: [{ name: 'v', ...more }] })
   test.each<[string, ResourceSpec, object?]>([
     ['configMap', volume({ configMap: { name: 'c' } })],
     ['secret', volume({ secret: { secretName: 's' } })],
     ['nfs', volume({ nfs: {} })],
-    ['does not say what it is', volume({})],
-    ['of several kinds', volume({ emptyDir: {}, nfs: {} })],
+    ['has no type', volume({})],
+    ['has several types', volume({ emptyDir: {}, nfs: {} })],
     ['claimName', volume({ persistentVolumeClaim: { claimName: '../x' } })],
-    ['of no volume', { volume_mounts: [{ name: 'v', mountPath: '/v' }] }],
+    ['has no volume of that name', { volume_mounts: [{ name: 'v', mountPath: '/v' }] }],
     ['slash', { ...volume({ emptyDir: {} }), volume_mounts: [{ name: 'v', mountPath: 'v' }] }],
     ['subPath', { ...volume({ emptyDir: {} }), volume_mounts: [{ name: 'v', mountPath: '/v', subPath: 'x' }] }],
     ['service_account_name', { service_account_name: 'robot' }],
@@ -254,11 +247,11 @@ describe('refused, with what is at fault', () => {
     ['than a secret', { sidecars: [container({ envFrom: [{ configMapRef: { name: 'c' } }] })] }],
     ['`lots` of memory', { sidecars: [container({ resources: { limits: { memory: 'lots' } } })] }],
     ['gpu', { sidecars: [container({ resources: { limits: { 'nvidia.com/gpu': 1 } } })] }],
-  ])('%s', (fault, spec, more) => {
+  ])('with a reason that names it: %s', (fault, spec, more) => {
     expect(findUnsupported(unit(spec, more))).toContain(fault)
   })
 
-  test('and nothing else', () => {
+  test('but supported volumes, mounts and users are accepted', () => {
     const spec = {
       ...volume({ emptyDir: {} }),
       volume_mounts: [{ name: 'v', mountPath: '/v' }],
@@ -274,31 +267,33 @@ describe('the digest of an image', () => {
     ['node', ['docker.io/library/node@sha256:2']],
     ['docker.io/shop/web:1', ['other/web@sha256:3', 'shop/web@sha256:2']],
     ['127.0.0.1:5000/web', ['127.0.0.1:5000/web@sha256:2']],
-  ])('that is asked for as %s, as Docker and Podman know it', (image, RepoDigests) =>
+  ])('is found for %s in the spelling of Docker and of Podman', (image, RepoDigests) =>
     expect(digestsOf(image, { RepoDigests })).toEqual([expect.stringMatching(/@sha256:2$/)]),
   )
-  test('of one that no registry gave is none', () => {
+  test('is missing for an image from no registry, or from another one', () => {
     expect(digestsOf('web:1', { RepoDigests: null })).toEqual([])
     expect(digestsOf('docker.io/shop/web:1', { RepoDigests: ['a.example/shop/web@sha256:3'] })).toEqual([])
   })
 })
 
-describe('failures', () => {
+describe('the reason of a failure', () => {
   test.each([
-    ['manifest unknown', 'There is no image'],
-    ['pull access denied for x, repository does not exist or may require docker login', 'does not let this agent have'],
-    ['unauthorized: authentication required', 'does not let this agent have'],
-    ['dial tcp 127.0.0.1:1: connect: connection refused', 'cannot be reached'],
-    ['lookup registry: no such host', 'cannot be reached'],
+    ['manifest unknown', 'The image shop:1 does not exist'],
+    ['pull access denied for x, repository does not exist or may require docker login', 'denied access'],
+    ['unauthorized: authentication required', 'denied access'],
+    ['dial tcp 127.0.0.1:1: connect: connection refused', 'is unreachable'],
+    ['lookup registry: no such host', 'is unreachable'],
     ['write /var/lib/x: no space left on device', 'The disk of the container engine is full'],
     ['something else', 'cannot be pulled: something else.'],
-    ['Head "https://example.com/v2/shop/manifests/1": no basic auth credentials', 'does not let this agent have'],
-  ])('of a pull: %s', (said, told) => expect(explainPullFailure('shop:1', said)).toContain(told))
+    ['Head "https://example.com/v2/shop/manifests/1": no basic auth credentials', 'denied access'],
+  ])('for a pull that fails with "%s" contains "%s"', (message, reason) =>
+    expect(explainPullFailure('shop:1', message)).toContain(reason),
+  )
 
-  test('of a start and of a build', () => {
+  test('for a failed start or build names the full disk, the taken port or the missing subnet', () => {
     expect(explainStartFailure('mkdir /x: no space left on device')).toContain('disk of the container engine is full')
     expect(explainStartFailure('driver failed: port is already allocated.')).toMatch(
-      /port was taken meanwhile.*allocated$/,
+      /another process took its port.*allocated$/,
     )
     expect(
       explainStartFailure(
@@ -311,13 +306,13 @@ describe('failures', () => {
     expect(explainBuildFailure('copying: no space left on device')).toContain('disk of the container engine is full')
   })
 
-  test('of what ran', () => {
+  test('for a container that ended names its exit code or its memory limit', () => {
     const memory = 64 * 2 ** 20
     expect(explainExit({ ExitCode: 137, OOMKilled: true }, memory)).toBe(
       'was killed, because it needed more memory than its memory limit of 64 MB',
     )
     expect(explainExit({ ExitCode: 137 }, memory)).toContain('most likely because it needed more memory')
-    expect(explainExit({ ExitCode: 137 }, 0)).toContain('by somebody on its machine, or')
+    expect(explainExit({ ExitCode: 137 }, 0)).toContain('by another user of its machine, or')
     expect(explainExit({ ExitCode: 3 }, memory)).toBe('ended with code 3')
     expect(explainExit({ ExitCode: 127, Error: 'exec: "x": not found' }, 0)).toContain('could not be started')
   })

@@ -44,7 +44,7 @@ async function answered(options: Parameters<typeof send>[0] = {}) {
   return { status: res.statusCode, headers: res.headers, raw: res.rawHeaders, body }
 }
 
-test('what is sent arrives as it was: method, path, body, headers, and who asked', async () => {
+test('a request arrives unchanged, with headers that name the client', async () => {
   routeTo(
     await serve(async (req, res) => {
       let body = ''
@@ -63,7 +63,7 @@ test('what is sent arrives as it was: method, path, body, headers, and who asked
   for (const method of ['HEAD', 'DELETE']) expect((await answered({ method })).status).toBe(418)
 })
 
-test('a stream arrives piece by piece, both ways', async () => {
+test('streams are passed on chunk by chunk in both directions', async () => {
   const release = Promise.withResolvers<void>()
   routeTo(
     await serve(async (req, res) => {
@@ -86,7 +86,7 @@ test('a stream arrives piece by piece, both ways', async () => {
   expect(body.endsWith('data: end\n\n')).toBe(true)
 })
 
-test('a WebSocket’s upgrade and whatever follows it', async () => {
+test('a WebSocket is passed through after its upgrade', async () => {
   const app = http.createServer()
   app.on('upgrade', (req, socket) => {
     socket.write(`HTTP/1.1 101 Switching Protocols\r\nUpgrade: ${req.headers.upgrade}\r\nConnection: Upgrade\r\n\r\n`)
@@ -103,7 +103,7 @@ test('a WebSocket’s upgrade and whatever follows it', async () => {
   await waitFor(() => Object.keys(router.inFlight()).length === 0)
 })
 
-test('whoever offers HTTP/2 is answered without it, and its next request finds its own way', async () => {
+test('an offer of HTTP/2 is ignored, and the next request on the connection is routed by itself', async () => {
   routeTo(await serve((_, res) => res.end('old')))
   const offer = 'Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAAQAoAAAAAIAAAAA\r\n'
   const client = connect(port, '127.0.0.1').setEncoding('utf8')
@@ -116,7 +116,7 @@ test('whoever offers HTTP/2 is answered without it, and its next request finds i
   client.destroy()
 })
 
-test('who asked is our word for an upgrade, too', async () => {
+test('an upgrade also has the router’s headers that name the client', async () => {
   const app = http.createServer()
   app.on('upgrade', (req, socket) => {
     const said = `Connection: Upgrade\r\nUpgrade: websocket\r\nX-For: ${req.headers['x-forwarded-for']}`
@@ -144,7 +144,7 @@ test.each([
   expect((await answered()).status).toBe(200)
 })
 
-test('a copy that takes no connection is passed over; a request waits while there is none', async () => {
+test('a replica that refuses connections is skipped, and a request waits while there is none', async () => {
   const dead = await serve(() => {})
   await new Promise(closed => open.pop()!.close(closed))
   const alive = await serve((_, res) => res.end('alive'))
@@ -165,7 +165,7 @@ test('a copy that takes no connection is passed over; a request waits while ther
   expect([(await waiting).body, got]).toEqual(['came', 'later'])
 })
 
-test('what was sent is not sent again', async () => {
+test('a request that was sent is not retried', async () => {
   let times = 0
   const app = createServer(socket => {
     times++
@@ -176,7 +176,7 @@ test('what was sent is not sent again', async () => {
   expect([status, headers['content-type'], times]).toEqual([502, 'application/problem+json', 1])
 })
 
-test('an answer that breaks off breaks off; a client that leaves is let go', async () => {
+test('a broken answer ends the client’s connection, and a client that leaves ends the request', async () => {
   const left = Promise.withResolvers<void>()
   const at = await serve((req, res) => {
     res.write('half')
@@ -202,7 +202,7 @@ test('an early answer to a long upload reaches the client', async () => {
   asked.destroy()
 })
 
-test('until it is told who is served, everybody waits', async () => {
+test('requests wait until the router has received its routes', async () => {
   const at = await serve((_, res) => res.end('here'))
   const [early, lost] = [answered(), answered({ headers: { host: 'nobody.localhost' } })]
   const first = await Promise.race([early, lost, new Promise(resolve => setTimeout(resolve, 100, 'nobody yet'))])
@@ -211,7 +211,7 @@ test('until it is told who is served, everybody waits', async () => {
   expect([(await early).body, (await lost).status]).toEqual(['here', 404])
 })
 
-test('an unknown host is told so; garbage does no harm', async () => {
+test('an unknown host is answered with 404, and malformed requests do no harm', async () => {
   routeTo(await serve((_, res) => res.end()))
   expect((await answered({ headers: { host: 'nobody.localhost' } })).status).toBe(404)
   const socket = connect(port, '127.0.0.1')
@@ -220,7 +220,7 @@ test('an unknown host is told so; garbage does no harm', async () => {
   expect((await answered()).status).toBe(200)
 })
 
-test('when each deployment was asked is known, until it is gone; who is unknown leaves no note', async () => {
+test('the last request of each deployment is recorded until its route is removed', async () => {
   const held = Promise.withResolvers<void>()
   const at = await serve(async (req, res) => {
     if (req.url === '/long') await held.promise
@@ -228,18 +228,18 @@ test('when each deployment was asked is known, until it is gone; who is unknown 
   })
   const route = (host: string, of: string) => ({ host, path: '/', targets: [target(at)], of })
   router.apply([route('app.localhost', 'one'), route('other.localhost', 'two')])
-  expect(router.asked()).toEqual({})
+  expect(router.lastRequests()).toEqual({})
   await answered({ headers: { host: 'nobody.localhost' } })
   await answered()
-  const { one: first } = router.asked()
-  expect(router.asked()).toEqual({ one: expect.any(Number) })
+  const { one: first } = router.lastRequests()
+  expect(router.lastRequests()).toEqual({ one: expect.any(Number) })
   // Whoever is still being answered is using it.
   const long = silenceRejection(answered({ path: '/long' }))
   await waitFor(() => Object.keys(router.inFlight()).length === 1)
   await waitFor(() => Date.now() > first! + 20)
   held.resolve()
   await long
-  await waitFor(() => router.asked().one! > first! + 10)
+  await waitFor(() => router.lastRequests().one! > first! + 10)
   router.apply([route('other.localhost', 'two')])
-  expect(router.asked()).toEqual({})
+  expect(router.lastRequests()).toEqual({})
 })

@@ -105,7 +105,7 @@ test('an internal_container is served, outlives a failure and its agent, is roll
   await api('PATCH', `/v2/deployments/${id}`, { source_revision_config: { image_uri: missing } })
   const failed = await settled(id)
   expect(failed).toMatchObject({ status: 'DEPLOY_FAILED' })
-  expect(failed.status_message).toContain(`There is no image ${missing}`)
+  expect(failed.status_message).toContain(`The image ${missing} does not exist`)
   expect((await requestRouter(url)).body).toBe(before)
 
   await first.stop('SIGKILL')

@@ -108,7 +108,7 @@ describe('with a Dockerfile', () => {
       const tree = pods.tree({ Dockerfile: `FROM ${host}/web:1\nRUN echo built\n` })
       return rejectionOf(engine.prepare(unit(ref, spec, { source: 'internal_source' }), tree, task()))
     }
-    expect(await build([])).toMatch(/^Unworkable: The image cannot be built/)
+    expect(await build([])).toMatch(/^PermanentError: The image cannot be built/)
     expect(await build(['registry'])).toBe('nothing failed')
     await podman.podman('rmi', `${host}/web:1`)
     close()
@@ -127,7 +127,7 @@ describe('with a Dockerfile', () => {
         'nothing failed',
       )
       expect(await rejectionOf(buildRevision(engine, other, pods.tree({ Dockerfile }))), Dockerfile).toMatch(
-        /^Unworkable: (?!The image cannot be built)/,
+        /^PermanentError: (?!The image cannot be built)/,
       )
     }
   })
@@ -161,7 +161,7 @@ describe('with a Dockerfile', () => {
     const { engine } = await pods.open()
     const Dockerfile = `FROM ${podman.image}\nRUN echo no such luck; exit 7\n`
     const said = await rejectionOf(buildRevision(engine, ref, pods.tree({ Dockerfile })))
-    expect(said).toMatch(/^Unworkable: The image cannot be built: .*\b7\b/)
+    expect(said).toMatch(/^PermanentError: The image cannot be built: .*\b7\b/)
     expect(said).toMatch(/Its last lines:\n(.*\n)*no such luck/)
   })
 
@@ -217,7 +217,7 @@ describe('without one, in a base image', () => {
     const said = await rejectionOf(
       buildRevision(engine, ref, pods.tree({}, commands({ build_command: 'echo oh no; exit 4' }))),
     )
-    expect(said).toMatch(/^Unworkable: The build ended with code 4\. Its last lines:\n(.*\n)*oh no$/)
+    expect(said).toMatch(/^PermanentError: The build ended with code 4\. Its last lines:\n(.*\n)*oh no$/)
     expect(await pods.all(ref)).toEqual([])
   })
 
@@ -246,7 +246,7 @@ describe('without one, in a base image', () => {
   test('without a base image it says what to do', async () => {
     const { engine } = await pods.open()
     expect(await rejectionOf(buildRevision(engine, ref, pods.tree({}, commands())))).toMatch(
-      /^Unworkable: It has no Dockerfile/,
+      /^PermanentError: The source has no Dockerfile/,
     )
   })
 })
@@ -269,7 +269,7 @@ test.runIf(process.getuid?.() === 0 && !DOCKER_SOCKET)(
       await podman.push(image_uri)
       await podman.podman('rmi', image_uri)
       expect(await rejectionOf(engine.prepare(unit(ref, {}, { image_uri }), null, task()))).toMatch(
-        /^Unworkable: The disk of the container engine is full/,
+        /^PermanentError: The disk of the container engine is full/,
       )
     } finally {
       // Whatever this test made, while its engine is there.
@@ -350,9 +350,9 @@ describe('pulled', () => {
       rejectionOf(
         engine.prepare(unit(ref, { image_pull_secrets: names.map(name => ({ name })) }, { image_uri }), null, task()),
       )
-    expect(await pull([])).toMatch(/^Unworkable: The registry does not let this agent have the image/)
-    expect(await pull(['registry'])).toMatch(/^Unworkable: There is no image/)
-    expect(await pull(['other'])).toMatch(/^Unworkable: This agent does not have the image_pull_secret `other`/)
+    expect(await pull([])).toMatch(/^PermanentError: The registry denied access to the image/)
+    expect(await pull(['registry'])).toMatch(/^PermanentError: The image .* does not exist/)
+    expect(await pull(['other'])).toMatch(/^PermanentError: This agent does not have the image_pull_secret `other`/)
     close()
   })
 })

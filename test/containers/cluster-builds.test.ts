@@ -142,9 +142,9 @@ test('by its Dockerfile, and the older images of the builder go', async () => {
 test('one that the cluster would not let run is told before it is pushed', async () => {
   const engine = await open()
   const said = await rejectionOf(engine.prepare(unit(), tree({ Dockerfile: `FROM ${podman.image}\n` }), task()))
-  expect(said).toMatch(/^Unworkable: .*runs as root/)
+  expect(said).toMatch(/^PermanentError: .*runs as root/)
   const named = tree({ Dockerfile: `FROM ${podman.image}\nUSER web\n` })
-  expect(await rejectionOf(engine.prepare(unit(), named, task()))).toMatch(/^Unworkable: .*`USER 1000`/)
+  expect(await rejectionOf(engine.prepare(unit(), named, task()))).toMatch(/^PermanentError: .*`USER 1000`/)
   const lenient = await open({ K8S_RUN_AS_USER: '2000' })
   expect(await rejectionOf(lenient.prepare(unit(), tree({ Dockerfile: `FROM ${podman.image}\n` }), task()))).toBe(
     'nothing failed',
@@ -157,7 +157,7 @@ test('what was built for another deployment is nothing to begin with', async () 
   await engine.prepare(other, tree({}, { build_command: 'echo mine > page', start_command: SERVE }), task())
   const name = `slipway/${other.deployment_id}:${other.revision_id}`
   const begins = () => tree({ Dockerfile: `FROM ${name}\nUSER 1000\n` })
-  expect(await rejectionOf(engine.prepare(unit(), begins(), task()))).toMatch(/^Unworkable: .*slipway\//)
+  expect(await rejectionOf(engine.prepare(unit(), begins(), task()))).toMatch(/^PermanentError: .*slipway\//)
   expect(await rejectionOf(engine.prepare({ ...other, revision_id: randomUUID() }, begins(), task()))).toBe(
     'nothing failed',
   )
@@ -168,7 +168,7 @@ test('a build that fails, and one that is interrupted, leave no container', asyn
   const engine = await open()
   const commands = (build_command: string) => tree({}, { build_command, start_command: SERVE })
   expect(await rejectionOf(engine.prepare(unit(), commands('echo oh no; exit 4'), task()))).toMatch(
-    /^Unworkable: The build ended with code 4\. Its last lines:\n(.*\n)*oh no$/,
+    /^PermanentError: The build ended with code 4\. Its last lines:\n(.*\n)*oh no$/,
   )
   const controller = new AbortController()
   const building = rejectionOf(engine.prepare(unit(), commands('echo begun; sleep 600'), task(controller.signal)))
@@ -201,10 +201,12 @@ test('a registry that is away, or lets nobody in', async () => {
   const engine = await open({ K8S_BUILD_REGISTRY: podman.spare })
   const files = () => tree({}, { build_command: 'true', start_command: SERVE })
   expect(await rejectionOf(engine.prepare(unit(), files(), task()))).toMatch(
-    /^Unworkable: The registry .* cannot be reached/,
+    /^PermanentError: The registry .* is unreachable/,
   )
   const nowhere = await open({ K8S_BUILD_SOCKET: join(home, 'nothing') })
-  expect(await rejectionOf(nowhere.prepare(unit(), files(), task()))).toMatch(/^Unworkable: .*nothing listens there/)
+  expect(await rejectionOf(nowhere.prepare(unit(), files(), task()))).toMatch(
+    /^PermanentError: .*nothing listens on its socket/,
+  )
 })
 
 test('what a tag means is asked of a real registry', async () => {

@@ -200,14 +200,16 @@ describe('failures', () => {
   }
 
   test('a missing image', async () => {
-    expect(await refused(`${podman.registry}/nothing:1`)).toMatch(/^Unworkable: There is no image .*nothing:1: see/)
+    expect(await refused(`${podman.registry}/nothing:1`)).toMatch(
+      /^PermanentError: The image .*nothing:1 does not exist\. Check/,
+    )
     expect(await refused(podman.image, { sidecars: [{ name: 'side', image: `${podman.registry}/side:2` }] })).toMatch(
-      /^Unworkable: There is no image .*side:2: see/,
+      /^PermanentError: The image .*side:2 does not exist\. Check/,
     )
   })
 
   test('a registry that is away', async () => {
-    expect(await refused('127.0.0.1:1/web:1')).toMatch(/^Unworkable: The registry of the image .* cannot be reached/)
+    expect(await refused('127.0.0.1:1/web:1')).toMatch(/^PermanentError: The registry of the image .* is unreachable/)
   })
 
   test('a command that is not there, told with the reason', async () => {
@@ -218,9 +220,7 @@ describe('failures', () => {
 
   test('a port that is never opened', async () => {
     const { reason } = await failing(`echo up; ${SIDECAR_COMMAND}`, { limits: { ready_ms: 2_000 } })
-    expect(reason).toMatch(
-      /^It was not healthy within 2 s: nothing in the container listens on the port that PORT names/,
-    )
+    expect(reason).toMatch(/^It was not healthy within 2 s: nothing in the container listens on the port in PORT/)
     expect(reason).toContain('up')
   })
 
@@ -243,7 +243,7 @@ describe('failures', () => {
   test('more on disk than it may have', async () => {
     const { engine, lines } = await open({ disk_mb: 4 })
     await engine.start(unit(ref), running(`(sleep 1; dd if=/dev/zero of=/big bs=1M count=8) & ${SERVE_COMMAND}`))
-    await waitFor(() => lines.some(line => /^ERROR Killed: it wrote more than the 4 MB/.test(line)))
+    await waitFor(() => lines.some(line => /^ERROR Killed: it exceeded its disk limit of 4 MB/.test(line)))
     expect(await until(engine, ref, 'unhealthy')).toMatchObject({ reason: expect.stringContaining('4 MB') })
   })
 

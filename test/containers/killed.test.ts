@@ -101,7 +101,7 @@ test('a copy that ended meanwhile is cleared away; one that is killed is started
   await until(engine, ref, 'healthy')
   const [app, sidecar] = (await pods.all(ref)).map(line => line.split(' ')[0]!).sort((a, b) => a.length - b.length)
   await podman.podman('kill', sidecar!)
-  await waitFor(() => lines.some(line => line.includes('The sidecar `beside` was killed')))
+  await waitFor(() => lines.some(line => line.includes('Sidecar `beside` was killed')))
   await waitFor(async () => (await pods.all(ref)).every(line => line.includes(' Up')))
   expect((await pods.all(ref)).map(line => line.split(' ')[0])).toContain(app)
 

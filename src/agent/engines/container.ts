@@ -3,21 +3,19 @@ import { createHash, randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { buildDockerfile, buildInBaseImage, hasDockerfile, readBaseImages } from '../images/build-image.ts'
-import { DockerApi } from '../images/docker-api.ts'
-import { SecretFolder } from '../images/registry-logins.ts'
-import { Images } from './container/images.ts'
-import { ContainerReplica, inRemovalOrder, type ListedContainer, type ReplicaHome } from './container/replica.ts'
 import {
-  DEFAULT_PORT,
   DEPLOYMENT_LABEL,
-  networkName,
   OWNER_LABEL,
   REPLICA_LABEL,
   REVISION_LABEL,
   ROLE_LABEL,
-  replicaParts,
-  sidecarImagesOf,
-} from './container/replica-spec.ts'
+  resourcePrefix,
+} from '../images/container-labels.ts'
+import { DockerApi } from '../images/docker-api.ts'
+import { Images } from './container/images.ts'
+import { ContainerReplica, inRemovalOrder, type ListedContainer, type ReplicaHome } from './container/replica.ts'
+import { DEFAULT_PORT, replicaParts, sidecarImagesOf } from './container/replica-spec.ts'
+import { SecretFolder } from './container/secret-folder.ts'
 import {
   readStoreRequests,
   readStoreSecrets,
@@ -41,13 +39,12 @@ import { PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 
 export type ContainerOptions = PooledOptions & {
   socket: string
-  /** Tells this agent's containers from those of others that use the same engine. */
+  /** Distinguishes the containers of agents that share an engine. */
   owner: string
-  /** What sources without a Dockerfile are built and run in. */
+  /** The image in which sources without a Dockerfile are built and run. */
   base_image: string | null
-  /** A folder of secrets, `<secret>/<key>`. */
+  /** A folder of secrets, as `<secret>/<key>`. */
   secrets: string | null
-  /** The images of databases and of Redis. */
   stores: Record<StoreKind, string>
 }
 
@@ -67,7 +64,7 @@ export class ContainerEngine extends PooledEngine {
   constructor({ socket, owner, base_image, secrets, stores, ...options }: ContainerOptions) {
     super('container', options)
     this.#api = new DockerApi(socket)
-    // Names of containers are stricter than those of agents.
+    // Container names allow fewer characters than agent names.
     this.#owner = createHash('sha256').update(owner).digest('hex').slice(0, 12)
     this.#baseImage = base_image
     this.#secrets = new SecretFolder(secrets)
@@ -88,7 +85,7 @@ export class ContainerEngine extends PooledEngine {
       const ref = { deployment_id: Labels[DEPLOYMENT_LABEL]!, revision_id: Labels[REVISION_LABEL]! }
       fs.mkdirSync(this.replicasFolder(ref), { recursive: true, mode: 0o700 })
     }
-    // Also where the folder was lost, what was made for a deployment makes it known.
+    // A deployment whose folder was lost is found by its networks and volumes.
     for (const kind of ['networks', 'volumes'] as const)
       for (const { Labels } of await this.#listOwned(kind))
         fs.mkdirSync(this.path(Labels[DEPLOYMENT_LABEL]!), { recursive: true, mode: 0o700 })
@@ -105,24 +102,24 @@ export class ContainerEngine extends PooledEngine {
     this.provisioner.start(unit.deployment_id, saveStoreRequests(this.path(unit.deployment_id), unit))
   }
 
-  protected async bring(deployment_id: string, signal: AbortSignal): Promise<void> {
+  protected async provideStores(deployment_id: string, signal: AbortSignal): Promise<void> {
     await this.#ensureNetwork(deployment_id)
     const folder = this.path(deployment_id)
-    const given = await this.#stores.ensure(deployment_id, readStoreRequests(folder), signal)
-    this.events.hide(deployment_id, Object.values(given.env))
-    if (saveStoreAccess(folder, given)) return
+    const access = await this.#stores.ensure(deployment_id, readStoreRequests(folder), signal)
+    this.events.hide(deployment_id, Object.values(access.env))
+    if (saveStoreAccess(folder, access)) return
     this.forEachPool((pool, ref) => {
-      if (ref.deployment_id === deployment_id) pool.killAllForReason('its database or Redis has another address now')
+      if (ref.deployment_id === deployment_id) pool.killAllForReason('the address of its database or Redis has changed')
     })
   }
 
   async prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
     const images = await this.#pinSidecarImages(unit, task)
-    const made = await this.#makeImage(unit, tree, task)
+    const image = await this.#makeImage(unit, tree, task)
     const artifact: Artifact = {
       ...{ env: {}, health_path: null, commit: null },
       ...(tree && { env: tree.env, health_path: tree.health_path, commit: tree.commit }),
-      ...made,
+      ...image,
     }
     return this.#finishPreparation(unit, artifact, images, task)
   }
@@ -132,7 +129,7 @@ export class ContainerEngine extends PooledEngine {
     return this.#finishPreparation(unit, artifact, await this.#pinSidecarImages(unit, task), task)
   }
 
-  /** What the containers beside it run, as they were named and as they were pinned. */
+  /** The images of its sidecars and init containers: from the name to the digest. */
   async #pinSidecarImages(unit: RevisionSpec, task: BuildTask): Promise<Record<string, string>> {
     const folder = this.path(unit.deployment_id)
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
@@ -153,7 +150,7 @@ export class ContainerEngine extends PooledEngine {
       await this.provide(unit)
       await this.provisioner.waitUntilReady(unit.deployment_id, task.signal)
     }
-    // What it names and nobody has is told now, not by a crash.
+    // Throws if a referenced secret is missing, instead of a crash at the start.
     replicaParts(unit, artifact, { ...this.#placement(unit, images), port: DEFAULT_PORT })
     return artifact
   }
@@ -167,12 +164,12 @@ export class ContainerEngine extends PooledEngine {
     const launch = async () => {
       await this.#images.restore([artifact.location, ...Object.values(images)], unit)
       const port = (await this.#images.exposedPort(artifact.location).catch(() => undefined)) ?? DEFAULT_PORT
-      const given = storeAccessFor(unit, this.path(unit.deployment_id))
-      const made = replicaParts(unit, artifact, { ...this.#placement(unit, images), given, port })
-      // Each time: whoever tidies up an engine takes networks that nobody is in.
-      return ContainerReplica.launch(home, made, () => this.#ensureNetwork(unit.deployment_id))
+      const stores = storeAccessFor(unit, this.path(unit.deployment_id))
+      const parts = replicaParts(unit, artifact, { ...this.#placement(unit, images), stores, port })
+      // At each launch, because a cleanup of the engine removes unused networks.
+      return ContainerReplica.launch(home, parts, () => this.#ensureNetwork(unit.deployment_id))
     }
-    // What it names and nobody has is told before anything is made.
+    // Throws if a referenced secret is missing, before anything is created.
     replicaParts(unit, artifact, { ...this.#placement(unit, images), port: DEFAULT_PORT })
     this.startPool(unit, artifact, launch)
   }
@@ -204,23 +201,23 @@ export class ContainerEngine extends PooledEngine {
   }
 
   protected async adopt({ revision_id, deployment_id }: RevisionRef): Promise<ContainerReplica[]> {
-    const own = this.#foundContainers.filter(
+    const containersOfRevision = this.#foundContainers.filter(
       ({ Labels }) => Labels[REVISION_LABEL] === revision_id && Labels[ROLE_LABEL] !== 'build',
     )
     const home = this.#replicaHome({ revision_id, deployment_id })
-    const copies = Object.entries(Object.groupBy(own, ({ Labels }) => Labels[REPLICA_LABEL]!))
-    const adopted = await Promise.all(copies.map(([id, containers]) => ContainerReplica.adopt(home, id, containers!)))
-    return adopted.filter(copy => copy !== undefined)
+    const replicas = Object.entries(Object.groupBy(containersOfRevision, ({ Labels }) => Labels[REPLICA_LABEL]!))
+    const adopted = await Promise.all(replicas.map(([id, containers]) => ContainerReplica.adopt(home, id, containers!)))
+    return adopted.filter(replica => replica !== undefined)
   }
 
-  /** What it runs from, and what starts it. */
   async #makeImage(
     unit: RevisionSpec,
     tree: SourceTree | null,
     task: BuildTask,
   ): Promise<Pick<Artifact, 'location' | 'start_command'>> {
     if (!tree) {
-      if (!unit.image_uri) throw new PermanentError('It names no image: give one as source_revision_config.image_uri.')
+      if (!unit.image_uri)
+        throw new PermanentError('The deployment has no image. Set source_revision_config.image_uri.')
       const own = this.path(unit.deployment_id)
       const location = await this.#images.pin(unit.image_uri, { fresh: true, own }, unit, task)
       return { location, start_command: null }
@@ -236,7 +233,8 @@ export class ContainerEngine extends PooledEngine {
       }
       if (!this.#baseImage)
         throw new PermanentError(
-          'It has no Dockerfile, and this agent was given no base image to build it in: add a Dockerfile, or ask whoever runs the agent to name a base image.',
+          'The source has no Dockerfile, and this agent has no base image. ' +
+            'Add a Dockerfile, or ask the operator to set CONTAINER_BASE_IMAGE.',
         )
       const base = await this.#images.pin(this.#baseImage, { fresh: false, own: null }, unit, task)
       const [location, start_command] = await buildInBaseImage(base, job)
@@ -247,12 +245,12 @@ export class ContainerEngine extends PooledEngine {
   }
 
   #placement({ deployment_id }: RevisionRef, images: Record<string, string>) {
-    const hidden = (values: Record<string, string>) => {
+    const masked = (values: Record<string, string>) => {
       this.events.hide(deployment_id, Object.values(values))
       return values
     }
-    const secret: SecretFolder['value'] = (name, key) => hidden({ [key]: this.#secrets.value(name, key) })[key]!
-    const secrets: SecretFolder['all'] = name => hidden(this.#secrets.all(name))
+    const secret: SecretFolder['value'] = (name, key) => masked({ [key]: this.#secrets.value(name, key) })[key]!
+    const secrets: SecretFolder['all'] = name => masked(this.#secrets.all(name))
     return { owner: this.#owner, copy: randomBytes(6).toString('hex'), images, secret, secrets }
   }
 
@@ -260,28 +258,28 @@ export class ContainerEngine extends PooledEngine {
     return { api: this.#api, liveReplicas: this.#liveReplicas, folder: this.replicasFolder(ref) }
   }
 
-  /** An engine may allow two of one name: it is looked for first, by one at a time. */
+  /** One call at a time, because an engine may allow two networks of one name. */
   #ensureNetwork(deployment_id: string): Promise<void> {
-    const coming =
+    const pending =
       this.#pendingNetworks.get(deployment_id) ??
       this.#makeNetwork(deployment_id).finally(() => this.#pendingNetworks.delete(deployment_id))
-    this.#pendingNetworks.set(deployment_id, coming)
-    return coming
+    this.#pendingNetworks.set(deployment_id, pending)
+    return pending
   }
 
   async #makeNetwork(deployment_id: string): Promise<void> {
     if ((await this.#listOwned('networks', `${DEPLOYMENT_LABEL}=${deployment_id}`)).length) return
-    const Name = networkName(this.#owner, deployment_id)
+    const Name = resourcePrefix(this.#owner, deployment_id)
     const Labels = { [OWNER_LABEL]: this.#owner, [DEPLOYMENT_LABEL]: deployment_id }
     await this.#api.post('/networks/create', { Name, Driver: 'bridge', CheckDuplicate: true, Labels })
   }
 
-  /** The engine starts again what ended; where it does not, we do. */
+  /** For stores that the engine does not restart itself. */
   async #restartStores(): Promise<void> {
     const ready = this.provisioner.ready
     if (ready.length === 0) return
-    const astray = await this.#stores.listBroken(id => this.path(id))
-    for (const id of ready) if (astray.has(id)) this.provisioner.start(id)
+    const broken = await this.#stores.listBroken(id => this.path(id))
+    for (const id of ready) if (broken.has(id)) this.provisioner.start(id)
   }
 
   async #pruneImages(deployment_id: string, keep?: number): Promise<void> {
@@ -291,34 +289,34 @@ export class ContainerEngine extends PooledEngine {
     await this.#images.prune(deployment_id, this.path(deployment_id), { others, running, keep })
   }
 
-  /** Removes what nobody knows: made by the last request of an agent that was killed, or left of what could not be removed. */
+  /** Removes containers and volumes without a replica: created by a killed agent, or left by a failed removal. */
   async #removeOrphans(): Promise<void> {
     for (const { Id, Labels } of await this.#listContainers()) {
       if (Labels[ROLE_LABEL] === STORE_ROLE) continue
-      const known =
+      const isKnown =
         Labels[ROLE_LABEL] === 'build'
           ? this.#buildingRevisions.has(Labels[REVISION_LABEL]!)
           : this.#liveReplicas.has(Labels[REPLICA_LABEL]!)
-      // One that cannot be removed now keeps no other.
-      if (!known) await this.#api.removeContainer(Id).catch(() => {})
+      // A failed removal must not stop the others. It is retried later.
+      if (!isKnown) await this.#api.removeContainer(Id).catch(() => {})
     }
     for (const { Name, Labels } of await this.#listOwned('volumes'))
       if (Labels[REPLICA_LABEL] && !this.#liveReplicas.has(Labels[REPLICA_LABEL]))
         await this.#api.requestIfExists('DELETE', `/volumes/${Name}`)
   }
 
-  /** Holds each copy to what it may write outside of its volumes. */
+  /** Kills replicas that wrote more than the disk limit outside of their volumes. */
   async #enforceDiskLimit(): Promise<void> {
     await this.#removeOrphans()
     const limit = this.limits.disk_mb
     const full = (await this.#listContainers(`${ROLE_LABEL}=app`, true)).filter(
       ({ SizeRw = 0 }) => SizeRw > limit * 1024 * 1024,
     )
-    const copies = new Set(full.map(({ Labels }) => Labels[REPLICA_LABEL]))
+    const fullReplicas = new Set(full.map(({ Labels }) => Labels[REPLICA_LABEL]))
     this.forEachPool(pool => {
-      for (const copy of pool.copies())
-        if (copy instanceof ContainerReplica && copies.has(copy.id))
-          pool.killForReason(copy, `it wrote more than the ${limit} MB that it may outside of its volumes`)
+      for (const replica of pool.replicas())
+        if (replica instanceof ContainerReplica && fullReplicas.has(replica.id))
+          pool.killForReason(replica, `it exceeded its disk limit of ${limit} MB outside of its volumes`)
     })
   }
 
@@ -333,7 +331,7 @@ export class ContainerEngine extends PooledEngine {
   ): Promise<{ Name: string; Labels: Record<string, string> }[]> {
     const filters = { label: [`${OWNER_LABEL}=${this.#owner}`, ...(label ? [label] : [])] }
     type Named = { Name: string; Labels: Record<string, string> }[]
-    const said = await this.#api.get<Named | { Volumes: Named | null }>(`/${kind}`, { filters })
-    return 'Volumes' in said ? (said.Volumes ?? []) : (said as Named)
+    const response = await this.#api.get<Named | { Volumes: Named | null }>(`/${kind}`, { filters })
+    return 'Volumes' in response ? (response.Volumes ?? []) : (response as Named)
   }
 }

@@ -1,5 +1,4 @@
-// The interface between the agent and what runs applications: processes of this machine, containers, a cluster.
-
+// The interface between the agent and the engines that run applications: processes, containers or a cluster.
 import type { RegistryCredential } from '../../protocol/credentials.schema.ts'
 import type { Source } from '../../protocol/parts.schema.ts'
 import type { CompleteResourceSpec, Part } from '../../protocol/resources.schema.ts'
@@ -7,21 +6,21 @@ import type { CompleteResourceSpec, Part } from '../../protocol/resources.schema
 /** One revision of one deployment. */
 export type RevisionRef = { deployment_id: string; revision_id: string }
 
-/** A revision that is to run, with everything that it takes. Nothing in it is sealed any more. */
+/** A revision to run, with everything it needs. Its secrets are in plain text. */
 export type RevisionSpec = RevisionRef & {
-  /** Of the deployment; a DNS label, unique in its workspace only. */
+  /** The deployment's name: a DNS label, unique within its workspace only. */
   name: string
   tenant_id: string
   number: number
   source: Source
-  /** For the sources that bring an image. */
+  /** Null for sources that are built here. */
   image_uri: string | null
   namespace: string | null
   custom_url: string | null
-  /** It is started only once `observe` says that its database is ready; the engine puts `DATABASE_URI` into its environment. */
+  /** Started only once `observe` reports its database as ready. The engine sets `DATABASE_URI` for it. */
   needs_database: boolean
   resources: CompleteResourceSpec
-  /** What was asked for beside the application itself: in `resources` no amount is left open. */
+  /** The parts to run besides the application. `resources` has all amounts of each. */
   parts: Part[]
   secrets: Record<string, string>
   secret_references: { name: string; secret_name: string; secret_key: string }[]
@@ -29,85 +28,82 @@ export type RevisionSpec = RevisionRef & {
 
 export type Commit = { sha: string; message: string | null; author: string | null }
 
-/** The files that an application is made from, and what its runtime configuration says. */
+/** The files of an application and the settings of its runtime configuration. */
 export type SourceTree = {
   folder: string
   commit: Commit | null
   start_command: string | null
   health_path: string | null
   env: Record<string, string>
-  /** The revision's own, or the configuration's. */
+  /** The revision's command if it has one, else the configuration's. */
   install_command: string | null
   build_command: string | null
 }
 
-/** What an engine can start: plain JSON, kept on disk so that a restarted agent need not build again. */
+/** What an engine can start. Plain JSON: it is stored on disk, so that a restarted agent need not build again. */
 export type Artifact = {
-  /** A folder or an image by digest. */
+  /** A folder, or an image by digest. */
   location: string
   start_command: string | null
   health_path: string | null
   env: Record<string, string>
   commit: Commit | null
-  /** By which a folder is known to be as it was made. */
+  /** The stamp of an unchanged folder. */
   stamp?: string
 }
 
 export type LogLevel = 'INFO' | 'WARNING' | 'ERROR'
 export type WriteLog = (message: string, level?: LogLevel) => void
-/** What work that takes its time is given: it ends early when the signal is aborted, whole process groups included. */
+/** The context of a long task. When the signal is aborted, the task ends early with all its process groups. */
 export type BuildTask = {
   log: WriteLog
   signal: AbortSignal
-  /** A folder that the deployment keeps from one build to the next. */
+  /** A folder that is kept between the builds of a deployment. */
   cache: string
-  /** A folder for the mark of the command that runs, so that the next agent finds and ends it. */
+  /** A folder that records the running command, so that the next agent can find and end it. */
   runningFolder: string
 }
 
-/** How the copies of a revision fare. `plan.ts` says what each word means. */
+/** The health of a revision's replicas. `plan.ts` defines the phases. */
 export type RevisionHealth = {
   revision_id: string
   phase: 'starting' | 'healthy' | 'unhealthy' | 'failing' | 'draining' | 'drained'
-  /** What is wrong and what to do about it, in a sentence, with the last lines of its log; null when nothing is. */
+  /** What is wrong and what to do, with the last lines of its log; null if nothing is wrong. */
   reason: string | null
 }
 
 export type EngineObservation = {
   running: RevisionHealth[]
-  /** The revision that gets the requests. */
+  /** The revision that receives the requests. */
   routed: string | null
   url: string | null
-  /** Whether anything of the deployment is left here. */
+  /** Whether anything of the deployment still exists here. */
   hasRemains: boolean
-  /** How its database fares; null when it asked for none. Hopeless: it has had its time, and what waits for it is to be told. */
+  /** Null if it needs no database. Hopeless: it was not ready in time, so revisions waiting for it fail. */
   database: { ready: boolean; reason: string | null; hopeless?: boolean } | null
   /**
-   * When somebody last used it, or since when uses are counted. Left out by an engine that cannot tell. Coarse: it moves
-   * with the first use after a pause, and then about once an hour, since whatever it says is reported.
+   * The time of the last request, or when counting began. Undefined for an engine that does not see requests. Coarse,
+   * because each change is reported: it moves with the first request after a pause, then about once an hour.
    */
   last_request_at?: string
 }
 
 export type EngineEvents = {
-  /** Something of a deployment is other than it was: it will be observed again. */
+  /** The agent observes the deployment again. */
   changed(deployment_id: string): void
-  /** A line that an application wrote, or that is said about it. */
+  /** A line written by an application, or by the agent about it. */
   log(of: RevisionRef, message: string, level: LogLevel): void
-  /**
-   * Values that no line or reason of a deployment may hold, besides those of its secrets: called before anything of
-   * it is given them.
-   */
+  /** Masks these values in all lines and reasons of the deployment. Called before anything of it receives them. */
   hide(deployment_id: string, values: string[]): void
   /**
-   * What the installation's own registry lets an image of a revision be pulled with, or, without an image, whatever is of the
-   * deployment be pushed with, if its source is built here. Null where the image is elsewhere or there is no such registry. Asked for
-   * whenever it is needed, also days later: it is good for ten minutes at least and an hour at most, and belongs into no log and no file.
-   * Unworkable where it is refused, Passing where the control plane is away for longer than a few tries.
+   * The credential of the installation's own registry: to pull an image of the revision or, without an image, to push
+   * what is built for the deployment. Null if the image is in another registry, or the installation has none. Request
+   * it each time it is needed: it is valid for ten to sixty minutes. Never log or store it. Throws a PermanentError if
+   * it is refused, and a TransientError if the control plane stays unreachable after a few attempts.
    */
   registryCredential(of: RevisionRef, image?: string): Promise<RegistryCredential | null>
 }
-/** For an engine that nobody listens to yet. */
+/** For an engine that is not open yet. */
 export const NO_EVENTS: EngineEvents = {
   changed: () => {},
   log: () => {},
@@ -116,51 +112,50 @@ export const NO_EVENTS: EngineEvents = {
 }
 
 /**
- * Every verb can be repeated: what is done already is not done twice, and what is gone is not an error. An agent may be
- * killed between any two lines, so whatever a verb makes can be found again by `observe` from the world itself, by a
- * label or a file that was written before.
+ * Every method is idempotent, and a missing object is not an error. An agent may be killed at any point, so a method
+ * first writes a label or a file by which `observe` finds what it creates.
  */
 export interface Engine {
   readonly name: string
-  /** Why it cannot run this, in a sentence for whoever wanted it; null when it can. */
+  /** Why it cannot run this revision, as a sentence for the user; null if it can. */
   refusalReason(unit: RevisionSpec): string | null
-  /** Takes over what an earlier agent left running; called once, before anything else. */
+  /** Takes over what an earlier agent left running. Called once, before anything else. */
   open(events: EngineEvents): Promise<void>
-  /** The deployments of which anything is left here. */
+  /** The deployments of which anything exists here. */
   deployments(): Promise<string[]>
   observe(deployment_id: string): Promise<EngineObservation>
-  /** Sets out to give it a database, and does not wait for it. */
+  /** Starts to create its database, without waiting for it. */
   provide(unit: RevisionSpec): Promise<void>
-  /** Makes what can be started: of files (with their install and build commands), or of an image (tree is null). */
+  /** Builds the artifact from files (with their install and build commands), or from an image (tree is null). */
   prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact>
   /**
-   * Takes what it prepared for an earlier revision of the same files, commands and secrets for this one; null where that is not there any
-   * more, or is not as it was made: then it is made anew, as it is by an engine that leaves this out.
+   * Reuses the artifact of an earlier revision with the same files, commands and secrets. Null if it is gone or was
+   * changed: then it is built again, as by an engine without this method.
    */
   reuse?(unit: RevisionSpec, artifact: Artifact, task: BuildTask): Promise<Artifact | null>
   /**
-   * Starts its copies beside whatever runs, and does not wait for them. Also called once after `open` for what was taken
-   * over, and when its resources are other than they were: what runs goes on running.
+   * Starts its replicas beside what runs, without waiting for them. Also called once after `open` for a revision that
+   * was taken over, and after a change of its resources: running replicas are kept.
    */
   start(unit: RevisionSpec, artifact: Artifact): Promise<void>
-  /** From when it returns, every new request goes to that revision. Also called when its `custom_url` is another one. */
+  /** Once it returns, every new request goes to that revision. Also called when its `custom_url` changes. */
   route(unit: RevisionSpec): Promise<void>
-  /** It gets no new request from now on; `drained` once the last was answered, or has had its time. */
+  /** Stops new requests. The phase is `drained` once the last one was answered or has timed out. */
   drain(ref: RevisionRef): Promise<void>
-  /** Ends its copies, gracefully, then not; returns when they are gone, or are seen `draining` until they are, and is called again then. */
+  /** Ends its replicas, by force after a grace period. If it returns early, the phase is `draining` until they end. */
   stop(ref: RevisionRef): Promise<void>
-  /** Removes what is left of a deployment: route, files, database, whatever was made for it. */
+  /** Removes everything that was created for a deployment: routes, files, database. */
   remove(deployment_id: string): Promise<void>
-  /** Lets go. With `stop`, what it runs ends too; without, it serves on, and the next agent takes it over. */
+  /** Without `stop`, what it runs keeps running, and the next agent takes it over. */
   close(how: { stop: boolean }): Promise<void>
 }
 
-/** A failure that may pass: nothing is given up for it, and the same is tried again. */
+/** A failure that may pass: the same action is retried. */
 export class TransientError extends Error {
   override name = 'TransientError'
 }
 
-/** A failure that is told to whoever wanted it, as its message stands: what happened, and what to do. */
+/** A failure that a retry does not fix. Its message is shown to the user: what is wrong, and what to do. */
 export class PermanentError extends Error {
   override name = 'PermanentError'
 }

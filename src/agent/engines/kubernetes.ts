@@ -1,4 +1,4 @@
-// The engine that makes deployments real objects of a Kubernetes cluster, and reads how they fare from there alone.
+// The engine that runs deployments in a Kubernetes cluster. Its only state is the cluster itself.
 import { KubeConfig, type KubernetesObject, type V1Pod } from '@kubernetes/client-node'
 import {
   type Artifact,
@@ -37,15 +37,15 @@ import { type StoreObjects, storesFor } from './kubernetes/store-objects.ts'
 
 const WATCHED_KINDS = ['Pod', 'Deployment', 'StatefulSet'] as const
 
-/** `config` is the cluster's; left out, the pod's own that the agent runs in, or that of kubectl. */
+/** Without `config`, the agent uses its pod's service account or the configuration of kubectl. */
 type Options = {
   settings: KubernetesSettings
   config?: KubeConfig
   now?: () => Date
   pause_ms?: number
-  /** Tells what it builds from what others do with the same builder. */
+  /** Distinguishes its builds from those of other agents with the same image builder. */
   agent_id?: string
-  /** How often it looks whether what nodes pull images with is to be renewed. */
+  /** How often it checks whether pull secrets need a renewal. */
   renew_ms?: number
 }
 
@@ -77,27 +77,34 @@ export class KubernetesEngine implements Engine {
     this.#renewMs = renew_ms
     this.#now = now
     const cluster = this.#cluster
-    const ask: EngineEvents['registryCredential'] = (of, image) => this.#events.registryCredential(of, image)
+    const requestCredential: EngineEvents['registryCredential'] = (of, image) =>
+      this.#events.registryCredential(of, image)
     const warn = (of: RevisionRef, message: string) => this.#events.log(of, message, 'WARNING')
-    this.#pullSecrets = new PullSecrets({ settings, cluster, now, requestCredential: ask, warn })
+    this.#pullSecrets = new PullSecrets({ settings, cluster, now, requestCredential, warn })
     this.#images = new Images({
       settings,
       cluster,
       pullSecrets: this.#pullSecrets,
-      requestCredential: ask,
+      requestCredential,
       agent_id: agent_id ?? settings.owner,
     })
   }
 
   refusalReason(unit: RevisionSpec): string | null {
-    const unbuilt = this.#images.refusalReason(unit)
-    if (unbuilt !== null) return unbuilt
+    const imageReason = this.#images.refusalReason(unit)
+    if (imageReason !== null) return imageReason
     const namespace = namespaceOf(this.#settings, unit)
     if (!this.#settings.namespaces.includes(namespace))
-      return `This agent deploys to ${this.#settings.namespaces.join(', ')}, and not to the namespace ${namespace}: choose one of these as k8s_namespace.`
+      return (
+        `This agent cannot deploy to the namespace ${namespace}. Set k8s_namespace to one of: ` +
+        `${this.#settings.namespaces.join(', ')}.`
+      )
     const { sidecars, init_containers } = unit.resources
     if ([...(sidecars ?? []), ...(init_containers ?? [])].some(({ name }) => name === APP_CONTAINER))
-      return `\`${APP_CONTAINER}\` is the name of the application’s own container: name the one in resource_spec otherwise.`
+      return (
+        `The container name \`${APP_CONTAINER}\` is reserved for the application. ` +
+        `Rename that container in resource_spec.`
+      )
     return null
   }
 
@@ -131,12 +138,12 @@ export class KubernetesEngine implements Engine {
     const running: EngineObservation['running'] = []
     for (const revision_id of revisionsOf(objects))
       running.push(await this.#observeRevision(namespace, objects, { deployment_id, revision_id }))
-    const there = Object.values(objects).some(kind => kind.length > 0)
+    const hasObjects = Object.values(objects).some(ofKind => ofKind.length > 0)
     return {
       running,
       routed: routedRevisionOf(objects),
       url: webServiceOf(objects)?.metadata?.annotations?.[URL_ANNOTATION] ?? null,
-      hasRemains: there || (await this.#objects.listRemains(namespace, deployment_id)).length > 0,
+      hasRemains: hasObjects || (await this.#objects.listRemains(namespace, deployment_id)).length > 0,
       database: await this.#observeDatabase(namespace, objects, deployment_id),
     }
   }
@@ -152,19 +159,23 @@ export class KubernetesEngine implements Engine {
     if (phase === 'draining' && drains_at !== null)
       this.#observeLater(revision_id, drains_at - now.getTime(), deployment_id)
     if (phase !== 'starting' && phase !== 'unhealthy') return { revision_id, phase, reason: null }
-    const wrong = await this.#findProblem(namespace, objects, one => labelOf(one, REVISION_LABEL) === revision_id)
-    const reason = wrong && (await this.#objects.describeFinding(namespace, wrong))
-    const failing = phase === 'starting' && this.#isHopeless(wrong, revision_id, deployment_id)
-    return { revision_id, phase: failing ? 'failing' : phase, reason }
+    const problem = await this.#findProblem(
+      namespace,
+      objects,
+      object => labelOf(object, REVISION_LABEL) === revision_id,
+    )
+    const reason = problem && (await this.#objects.describeFinding(namespace, problem))
+    const isFailing = phase === 'starting' && this.#isHopeless(problem, revision_id, deployment_id)
+    return { revision_id, phase: isFailing ? 'failing' : phase, reason }
   }
 
   async #findProblem(
     namespace: string,
     objects: ObservedObjects,
-    which: (one: KubernetesObject) => boolean,
+    filter: (object: KubernetesObject) => boolean,
   ): Promise<Finding | null> {
-    const events = await this.#objects.listEvents(namespace, objects.pods.filter(which))
-    return findProblem(objects, which, events)
+    const events = await this.#objects.listEvents(namespace, objects.pods.filter(filter))
+    return findProblem(objects, filter, events)
   }
 
   async #observeDatabase(
@@ -175,27 +186,31 @@ export class KubernetesEngine implements Engine {
     const set = databaseSetOf(objects)
     if (!set) return null
     if (isSetReady(set)) return { ready: true, reason: null }
-    const wrong = await this.#findProblem(namespace, objects, one => labelOf(one, COMPONENT_LABEL) === 'database')
-    const reason = wrong && (await this.#objects.describeFinding(namespace, wrong))
-    return { ready: false, reason, ...(this.#isHopeless(wrong, deployment_id, deployment_id) && { hopeless: true }) }
+    const problem = await this.#findProblem(
+      namespace,
+      objects,
+      object => labelOf(object, COMPONENT_LABEL) === 'database',
+    )
+    const reason = problem && (await this.#objects.describeFinding(namespace, problem))
+    const isHopeless = this.#isHopeless(problem, deployment_id, deployment_id)
+    return { ready: false, reason, ...(isHopeless && { hopeless: true }) }
   }
 
-  /** What waiting may still help is looked at again when it does not any more. */
-  #isHopeless(wrong: Finding | null, which: string, deployment_id: string): boolean {
-    if (!wrong) return false
-    const left = wrong.hopeless_at - this.#now().getTime()
-    if (left > 0 && Number.isFinite(left)) this.#observeLater(which, left, deployment_id)
-    return left <= 0
+  #isHopeless(problem: Finding | null, timerKey: string, deployment_id: string): boolean {
+    if (!problem) return false
+    const remainingMs = problem.hopeless_at - this.#now().getTime()
+    if (remainingMs > 0 && Number.isFinite(remainingMs)) this.#observeLater(timerKey, remainingMs, deployment_id)
+    return remainingMs <= 0
   }
 
-  /** Time passes without a change in the cluster. */
-  #observeLater(which: string, ms: number, deployment_id: string): void {
-    clearTimeout(this.#timers.get(which))
-    const passed = () => {
-      this.#timers.delete(which)
+  /** A deadline passes without a change in the cluster, so no watch reports it. */
+  #observeLater(timerKey: string, ms: number, deployment_id: string): void {
+    clearTimeout(this.#timers.get(timerKey))
+    const observe = () => {
+      this.#timers.delete(timerKey)
       this.#events.changed(deployment_id)
     }
-    this.#timers.set(which, setTimeout(passed, Math.max(0, ms) + 50).unref())
+    this.#timers.set(timerKey, setTimeout(observe, Math.max(0, ms) + 50).unref())
   }
 
   async provide(unit: RevisionSpec): Promise<void> {
@@ -212,16 +227,16 @@ export class KubernetesEngine implements Engine {
   }
 
   async start(unit: RevisionSpec, artifact: Artifact): Promise<void> {
-    // Before anything of it is told: an earlier agent may have given them to what runs.
+    // First, because pods that an earlier agent started may already log these passwords.
     for (const store of storesFor(this.#settings, unit)) await this.#hideStoreSecrets(unit, store)
-    // An address that cannot be is told now, and not when the revision is up.
+    // An invalid host fails the start, instead of the switch to a healthy revision.
     const routes = routesOf(this.#settings, unit)
     await this.#objects.checkHosts(unit, routes)
     for (const route of routes) await this.#objects.dryRunApply(route)
     for (const store of storesFor(this.#settings, unit)) await this.#ensureStore(unit, store)
-    const pulling = await this.#images.withPullSecret(unit, artifact)
-    // A Secret that cannot change is what is wanted, where it is there.
-    for (const object of revisionObjects(this.#settings, pulling, artifact))
+    const unitWithPullSecret = await this.#images.withPullSecret(unit, artifact)
+    // The Secret is immutable: an existing one is already correct.
+    for (const object of revisionObjects(this.#settings, unitWithPullSecret, artifact))
       await this.#apply(unit, object, object.kind === 'Secret' ? () => null : undefined)
   }
 
@@ -241,18 +256,18 @@ export class KubernetesEngine implements Engine {
 
   #logConflict(unit: RevisionSpec, conflict: string): void {
     const { deployment_id, revision_id } = unit
-    const message = `Somebody else had changed what is this agent’s to say, and it was changed back. ${conflict}`
+    const message = `Reverted a change by another field manager to an object of this agent. ${conflict}`
     this.#events.log({ deployment_id, revision_id }, message, 'WARNING')
   }
 
   async route(unit: RevisionSpec): Promise<void> {
     const routes = routesOf(this.#settings, unit)
     await this.#objects.checkHosts(unit, routes)
-    // The Service is the last, as it is what says that this revision gets the requests.
+    // The Service is last: its selector switches the requests to this revision.
     for (const object of [...routes, serviceOf(this.#settings, unit)]) await this.#apply(unit, object)
-    const named = new Set(routes.map(({ kind, metadata }) => `${kind} ${metadata!.name}`))
-    const there = await this.#objects.listRoutes(namespaceOf(this.#settings, unit), unit.deployment_id)
-    await this.#objects.remove(there.filter(({ kind, metadata }) => !named.has(`${kind} ${metadata!.name}`)))
+    const wanted = new Set(routes.map(({ kind, metadata }) => `${kind} ${metadata!.name}`))
+    const existing = await this.#objects.listRoutes(namespaceOf(this.#settings, unit), unit.deployment_id)
+    await this.#objects.remove(existing.filter(({ kind, metadata }) => !wanted.has(`${kind} ${metadata!.name}`)))
   }
 
   async drain({ deployment_id, revision_id }: RevisionRef): Promise<void> {
@@ -265,17 +280,25 @@ export class KubernetesEngine implements Engine {
         webServiceOf(objects)!,
       ])
     const since = this.#now().toISOString()
-    for (const one of objects.deployments)
-      if (labelOf(one, REVISION_LABEL) === revision_id && one.metadata?.annotations?.[DRAINING_SINCE] === undefined)
-        await this.#cluster.annotate(one, { [DRAINING_SINCE]: since })
+    for (const object of objects.deployments)
+      if (
+        labelOf(object, REVISION_LABEL) === revision_id &&
+        object.metadata?.annotations?.[DRAINING_SINCE] === undefined
+      )
+        await this.#cluster.annotate(object, { [DRAINING_SINCE]: since })
     this.#observeLater(revision_id, this.#settings.drain_seconds * 1000, deployment_id)
   }
 
-  /** Pods may take their time, and nothing else of the deployment waits for them: until they are gone it is draining. */
+  /** Does not wait for terminating pods. The phase is `draining` until they are gone. */
   async stop({ deployment_id, revision_id }: RevisionRef): Promise<void> {
     const namespace = await this.#objects.findNamespace(deployment_id)
     if (namespace === null) return
-    await this.#objects.removeAll(namespace, deployment_id, one => labelOf(one, REVISION_LABEL) === revision_id, false)
+    await this.#objects.removeAll(
+      namespace,
+      deployment_id,
+      object => labelOf(object, REVISION_LABEL) === revision_id,
+      false,
+    )
   }
 
   async remove(deployment_id: string): Promise<void> {
@@ -287,7 +310,7 @@ export class KubernetesEngine implements Engine {
     this.#objects.forget(deployment_id)
   }
 
-  /** What a cluster runs does not end with whoever started it. */
+  /** The pods keep running. */
   async close(): Promise<void> {
     for (const stop of this.#stopWatches.splice(0)) stop()
     for (const timer of this.#timers.values()) clearTimeout(timer)

@@ -1,4 +1,4 @@
-// The engine that runs applications as processes of this machine, behind a local router.
+// The engine that runs applications as processes of this machine behind the local router.
 import { dirname, join } from 'node:path'
 import { findFreePort } from '../../postgres/free-port.ts'
 import { measureMegabytes, readJson, removeRecursively, stampFolder, writeJson } from '../system/files.ts'
@@ -24,25 +24,24 @@ import { prepare } from './process/prepare.ts'
 import { ProcessReplica } from './process/replica.ts'
 
 const IMAGE_SOURCES = new Set(['internal_container', 'external_container'])
-/** How many times what an application writes is measured before its source is, too. */
+/** The source folder, with many files, is measured once per this many checks. */
 const SOURCE_CHECK_EVERY = 10
 
 export type ProcessOptions = PooledOptions & {
-  /** Of a Postgres whose role may make databases and roles; without one the agent runs one of its own. */
+  /** A Postgres whose role may create databases and roles. Without it the agent runs its own. */
   database_url?: string | undefined
-  /** Variables that install and build commands get, like those of a proxy. */
-  lent?: Record<string, string>
-  /** As whom applications run; otherwise as the agent's own user. */
+  /** Variables for install and build commands, such as those of a proxy. */
+  commandEnv?: Record<string, string>
+  /** The users that applications run as, by default the agent's own user. */
   users?: Users | undefined
-  /** The folder of Node's programs, if not that of the Node which runs the agent. */
+  /** The folder of Node's programs, by default that of the agent's Node. */
   bin?: string | undefined
 }
 
 export class ProcessEngine extends PooledEngine {
   readonly name = 'process'
-  /** Where each revision runs. */
   readonly #sourceFolders = new Map<string, string>()
-  /** Whose folders of its own are emptied before it is started again. */
+  /** Revisions whose home and tmp folders are emptied before the next launch. */
   readonly #overDiskLimit = new Set<string>()
   #measuring = false
   #measureCount = 0
@@ -52,18 +51,21 @@ export class ProcessEngine extends PooledEngine {
   readonly #users: Users | undefined
   readonly #searchPath: string
 
-  constructor({ database_url, lent = {}, users, bin, ...options }: ProcessOptions) {
+  constructor({ database_url, commandEnv = {}, users, bin, ...options }: ProcessOptions) {
     super('process', options)
     this.#users = users
     this.#searchPath = searchPath(bin)
-    this.#commandEnv = lent
+    this.#commandEnv = commandEnv
     this.#server = database_url ? externalServer(database_url) : new EmbeddedServer(options.home)
     this.#databases = new Databases(this.#server)
   }
 
   refusalReason({ source, needs_database }: RevisionSpec): string | null {
     if (IMAGE_SOURCES.has(source))
-      return `This agent runs applications as processes of its machine, and cannot run container images (\`${source}\`): use a listener whose agent runs the container or kubernetes engine.`
+      return (
+        `This agent cannot run container images, which the source \`${source}\` needs. ` +
+        `Use a listener whose agent runs the container or kubernetes engine.`
+      )
     return needs_database ? this.#server.obstacle : null
   }
 
@@ -87,18 +89,18 @@ export class ProcessEngine extends PooledEngine {
 
   async provide({ deployment_id, resources }: RevisionSpec): Promise<void> {
     const limits = { connections: resources.db_max_connections, storage_gi: resources.db_storage_gi }
-    const before = this.#readDatabase(deployment_id)
-    this.#saveDatabase(deployment_id, before ? limits : newDatabase(deployment_id, limits))
+    const exists = this.#readDatabase(deployment_id) !== undefined
+    this.#saveDatabase(deployment_id, exists ? limits : newDatabase(deployment_id, limits))
     this.provisioner.start(deployment_id)
   }
 
-  protected async bring(deployment_id: string): Promise<void> {
+  protected async provideStores(deployment_id: string): Promise<void> {
     const uri = await this.#databases.ensure(this.#readDatabase(deployment_id)!)
-    const kept = this.#readDatabase(deployment_id)!
-    if (kept.uri === uri) return
+    const { uri: previousUri } = this.#readDatabase(deployment_id)!
+    if (previousUri === uri) return
     this.#saveDatabase(deployment_id, { uri })
-    if (kept.uri)
-      this.#forEachPoolOf(deployment_id, pool => pool.killAllForReason('its database has another address now'))
+    if (previousUri)
+      this.#forEachPoolOf(deployment_id, pool => pool.killAllForReason('the address of its database has changed'))
   }
 
   override async remove(deployment_id: string): Promise<void> {
@@ -119,13 +121,13 @@ export class ProcessEngine extends PooledEngine {
     const user = this.#users?.of(unit.deployment_id)
     return prepare(unit, tree!, task, {
       disk_mb: this.limits.disk_mb,
-      lent: this.#commandEnv,
+      commandEnv: this.#commandEnv,
       user,
       path: this.#searchPath,
     })
   }
 
-  /** What ran from a folder may have written into it. */
+  /** Null if the application has written into its folder. */
   async reuse(_: RevisionSpec, artifact: Artifact): Promise<Artifact | null> {
     const stamp = await stampFolder(artifact.location).catch(() => undefined)
     return stamp !== undefined && stamp === artifact.stamp ? artifact : null
@@ -134,27 +136,35 @@ export class ProcessEngine extends PooledEngine {
   async start(unit: RevisionSpec, artifact: Artifact): Promise<void> {
     const folder = this.path(unit.deployment_id, 'revisions', unit.revision_id)
     const user = this.#users?.of(unit.deployment_id)
-    const own = ['home', 'tmp'].map(name => join(folder, name))
-    const make = () => {
-      for (const path of own) makeOwned(path, user)
+    const writableFolders = ['home', 'tmp'].map(name => join(folder, name))
+    const createFolders = () => {
+      for (const path of writableFolders) makeOwned(path, user)
     }
     if (user) await this.#grantAccess(user, unit, artifact.location)
-    make()
+    createFolders()
     this.#sourceFolders.set(unit.revision_id, artifact.location)
     this.saveDeployment(unit)
     if (unit.needs_database) await this.provide(unit)
     const launch = async () => {
-      // What it may not fill stays full otherwise, and every copy that follows is killed for it.
+      // Otherwise the folders stay over the limit, and each new replica is killed too.
       if (this.#overDiskLimit.delete(unit.revision_id)) {
-        await Promise.all(own.map(removeRecursively))
-        make()
+        await Promise.all(writableFolders.map(removeRecursively))
+        createFolders()
       }
       const port = await findFreePort()
       const database = this.#readDatabase(unit.deployment_id)?.uri ?? null
-      const given = { folder, port, path: this.#searchPath, database: unit.needs_database ? database : null }
-      const env = environmentOf(unit, artifact.env, given)
+      const env = environmentOf(unit, artifact.env, {
+        folder,
+        port,
+        path: this.#searchPath,
+        database: unit.needs_database ? database : null,
+      })
       return ProcessReplica.launch(this.replicasFolder(unit), {
-        ...{ command: artifact.start_command!, cwd: artifact.location, env, port, user },
+        command: artifact.start_command!,
+        cwd: artifact.location,
+        env,
+        port,
+        user,
       })
     }
     this.startPool(unit, artifact, launch)
@@ -168,15 +178,15 @@ export class ProcessEngine extends PooledEngine {
   }
 
   protected adopt(ref: RevisionRef): Promise<ProcessReplica[]> {
-    const tell = (line: string) => this.events.log(ref, line, 'INFO')
-    return ProcessReplica.adopt(this.replicasFolder(ref), this.limits.stop_ms, tell)
+    const logLine = (line: string) => this.events.log(ref, line, 'INFO')
+    return ProcessReplica.adopt(this.replicasFolder(ref), this.limits.stop_ms, logLine)
   }
 
-  /** Also to what an agent made that ran applications as its own user. */
+  /** Also changes the owner of folders from before the operator configured users. */
   async #grantAccess(user: User, { deployment_id, revision_id }: RevisionRef, tree: string): Promise<void> {
     makePassable(dirname(this.path(deployment_id)))
-    const above = ['', 'revisions', join('revisions', revision_id)].map(name => this.path(deployment_id, name))
-    for (const folder of above) makeEnterable(folder, user)
+    const parents = ['', 'revisions', join('revisions', revision_id)].map(name => this.path(deployment_id, name))
+    for (const folder of parents) makeEnterable(folder, user)
     if (isOwnedBy(tree, user)) return
     const build = dirname(tree)
     makePassable(dirname(dirname(build)))
@@ -205,7 +215,7 @@ export class ProcessEngine extends PooledEngine {
     this.forEachPool((pool, ref) => ref.deployment_id === deployment_id && work(pool, ref))
   }
 
-  /** Holds each database to its storage: over it, it is read until there is room again. */
+  /** A database above its storage limit is read-only until it has space again. */
   async #enforceStorageLimit(): Promise<void> {
     const ready = this.provisioner.ready
     if (ready.length === 0) return
@@ -214,26 +224,28 @@ export class ProcessEngine extends PooledEngine {
       const database = this.#readDatabase(id)
       const size = database && sizes.get(database.name)
       if (!database || size === undefined) continue
-      const { full: before, storage_gi } = database
+      const { full: wasFull, storage_gi } = database
       const full = size > storage_gi
-      if (full === before) continue
+      if (full === wasFull) continue
       await this.#databases.setReadOnly(database, full)
-      // It may have been removed meanwhile.
+      // The database may have been removed in the meantime.
       if (!this.#readDatabase(id)) continue
       this.#saveDatabase(id, { full })
-      const said = full
-        ? `Its database holds ${size.toFixed(2)} GiB, more than its db_storage_gi of ${storage_gi}, and can only be read from now on: raise db_storage_gi, or delete something (\`SET default_transaction_read_only = off\` first, \`VACUUM FULL\` afterwards).`
-        : 'Its database has room again, and can be written to.'
-      this.#forEachPoolOf(id, (_, ref) => this.events.log(ref, said, full ? 'ERROR' : 'INFO'))
+      const advice = 'run `SET default_transaction_read_only = off`, delete data, then run `VACUUM FULL`'
+      const message = full
+        ? `The database is read-only: it uses ${size.toFixed(2)} GiB of its db_storage_gi of ${storage_gi}. ` +
+          `Raise db_storage_gi, or ${advice}.`
+        : 'The database is writable again: it is below its db_storage_gi.'
+      this.#forEachPoolOf(id, (_, ref) => this.events.log(ref, message, full ? 'ERROR' : 'INFO'))
     }
   }
 
   #enforceMemoryLimit(): void {
-    const copies: Replica[] = []
-    this.forEachPool(pool => copies.push(...pool.copies()))
-    if (copies.length === 0) return
+    const replicas: Replica[] = []
+    this.forEachPool(pool => replicas.push(...pool.replicas()))
+    if (replicas.length === 0) return
     const all = listProcesses()
-    const used = new Map(copies.map(copy => [copy, sumResidentMegabytes(copy.pids?.(all) ?? [])]))
+    const used = new Map(replicas.map(replica => [replica, sumResidentMegabytes(replica.pids?.(all) ?? [])]))
     this.forEachPool(pool => pool.enforceMemory(used))
   }
 
@@ -243,20 +255,19 @@ export class ProcessEngine extends PooledEngine {
     const limit = this.limits.disk_mb
     const all: [ReplicaPool, RevisionRef][] = []
     this.forEachPool((pool, ref) => all.push([pool, ref]))
-    // A source has many files, and few applications write among them.
-    const trees = this.#measureCount++ % SOURCE_CHECK_EVERY === 0
+    const checksSource = this.#measureCount++ % SOURCE_CHECK_EVERY === 0
     for (const [pool, { deployment_id, revision_id }] of all) {
-      const told = `it wrote more than the ${limit} MB that it may`
-      const tree = trees && this.#sourceFolders.get(revision_id)
-      const copies = pool.copies()
+      const reason = `it exceeded its disk limit of ${limit} MB`
+      const source = checksSource && this.#sourceFolders.get(revision_id)
+      const replicas = pool.replicas()
       if ((await measureMegabytes(this.path(deployment_id, 'revisions', revision_id), limit)) > limit) {
         this.#overDiskLimit.add(revision_id)
-        pool.killAllForReason(told, copies)
-        // The source alone may have had as much.
-      } else if (tree && (await measureMegabytes(tree, 2 * limit)) > 2 * limit)
+        pool.killAllForReason(reason, replicas)
+        // Twice the limit, because the source itself may be as large as the limit.
+      } else if (source && (await measureMegabytes(source, 2 * limit)) > 2 * limit)
         pool.killAllForReason(
-          `${told}, into the folder of its source: deploy it again, and let it write to TMPDIR`,
-          copies,
+          `${reason} in its source folder: make it write to TMPDIR instead, and deploy it again`,
+          replicas,
         )
     }
     this.#measuring = false

@@ -1,65 +1,65 @@
-// Which images a Dockerfile takes: to begin with, to copy from, to mount. One that cannot be told beforehand is refused. Pure.
+// Finds the images that a Dockerfile uses in FROM, COPY and mounts. Refuses those that depend on the build. Pure.
 import { PermanentError } from '../engines/engine.ts'
 
 type Variables = Map<string, string | undefined>
 
 const DOCKERFILE_FRONTEND = /^(docker\.io\/)?docker\/dockerfile(-upstream)?(:[\w.-]+)?(@sha256:[0-9a-f]{64})?$/
-/** What some builders take besides the name of an image: images of the machine, and files. */
+/** Transports of some builders that read local images or files. */
 const NON_REGISTRY_SOURCE =
   /^(containers-storage|docker-daemon|docker-archive|oci-archive|oci|dir|ostree|sif|tarball|atomic):/
 const STAGE_NAME = /^[a-z][\w.-]*$/i
-/** What may be the beginning of an image's id. A text within the file could call a stage so, which is none. */
+/** A stage name in a heredoc is not a stage, and could hide an image id. */
 const IMAGE_ID_PREFIX = /^[0-9a-f]+$/i
 const IMAGE_NAME = /^[\w.:/@-]+$/
 const SHELL_WORD = /(?:"(?:\\.|[^"\\])*"|'[^']*'|\\.|[^\s\\"'])+/g
 const ARCHITECTURES: Record<string, string> = { x64: 'amd64', ia32: '386' }
 
-/** Not the stages that it builds itself. `arch` as Node names it. */
+/** Without the Dockerfile's own stages. `arch` is Node's name of the architecture. */
 export function findBaseImages(dockerfile: string, arch: string = process.arch): string[] {
-  const found = new Set<string>()
+  const images = new Set<string>()
   const stages: (string | undefined)[] = []
-  // A builder that knows nothing of platforms takes their variables for empty.
-  const known = platformVariables(ARCHITECTURES[arch] ?? arch)
-  const readings: Variables[] = [new Map(known), platformVariables('')]
+  // Some builders leave the platform variables empty, so both values are tried.
+  const platform = platformVariables(ARCHITECTURES[arch] ?? arch)
+  const readings: Variables[] = [new Map(platform), platformVariables('')]
   const take = (image: string) => {
     const name = image.replace(/^docker:\/\//, '')
     if (NON_REGISTRY_SOURCE.test(name))
-      throw new PermanentError(`The Dockerfile takes \`${image}\`, which no registry has: name an image.`)
+      throw new PermanentError(`The Dockerfile uses \`${image}\`, which is not in a registry. Name an image.`)
     if (IMAGE_NAME.test(name) && name.toLowerCase() !== 'scratch' && !stages.includes(name.toLowerCase()))
-      found.add(name)
+      images.add(name)
   }
-  let within = false
+  let hasHeredoc = false
   for (const line of parseInstructions(dockerfile)) {
     const [, instruction = '', rest = ''] = /^\s*(?:ONBUILD\s+)*([A-Za-z]+)\s+(.*)$/is.exec(line) ?? []
     const words = rest.match(SHELL_WORD) ?? []
     const first = words.findIndex(word => !word.startsWith('--'))
     const flags = words.slice(0, Math.max(first, 0))
-    const kind = instruction.toUpperCase()
-    if (kind === 'ARG' && stages.length === 0) {
+    const keyword = instruction.toUpperCase()
+    if (keyword === 'ARG' && stages.length === 0) {
       for (const variables of readings) declareArgs(words, variables)
-      for (const [name, value] of known) readings[0]!.set(name, value)
+      for (const [name, value] of platform) readings[0]!.set(name, value)
     }
-    if (kind === 'FROM') {
+    if (keyword === 'FROM') {
       const [image, as, stage] = words.slice(flags.length)
       if (image === undefined || (as !== undefined && as.toLowerCase() !== 'as')) continue
       for (const variables of readings) take(expandOrThrow(image, variables, `FROM ${image}`))
       stages.push(
-        stage !== undefined && !(within && IMAGE_ID_PREFIX.test(stage)) && STAGE_NAME.test(stage)
+        stage !== undefined && !(hasHeredoc && IMAGE_ID_PREFIX.test(stage)) && STAGE_NAME.test(stage)
           ? stage.toLowerCase()
           : undefined,
       )
     }
-    within ||= rest.includes('<<')
-    if (kind !== 'COPY' && kind !== 'ADD' && kind !== 'RUN') continue
+    hasHeredoc ||= rest.includes('<<')
+    if (keyword !== 'COPY' && keyword !== 'ADD' && keyword !== 'RUN') continue
     for (const from of flags.flatMap(imagesInFlag)) {
-      const image = expandOrThrow(from, null, `${kind} … from=${from}`)
+      const image = expandOrThrow(from, null, `${keyword} … from=${from}`)
       if (!(/^\d+$/.test(image) && Number(image) < stages.length)) take(image)
     }
   }
-  return [...found]
+  return [...images]
 }
 
-/** One instruction a line. Of what is read from the top of the file, two things decide what the rest means. */
+/** One instruction per line. Parser directives that would change the meaning of the file are refused. */
 function parseInstructions(dockerfile: string): string[] {
   const text = dockerfile.replace(/^\uFEFF/, '').replace(/\r\n?/g, '\n')
   const top = /^(?:[^\S\n]*(?:(?:#|\/\/).*)?\n)*/.exec(`${text}\n`)![0]
@@ -68,10 +68,11 @@ function parseInstructions(dockerfile: string): string[] {
   const frontend = syntaxes[0]?.trim() ?? /^\s*\{.*"syntax"\s*:\s*"([^"]*)"/.exec(text)?.[1]
   if (frontend !== undefined && !DOCKERFILE_FRONTEND.test(frontend))
     throw new PermanentError(
-      `The Dockerfile wants to be read by \`${frontend}\`, which could take any image: name \`docker/dockerfile\` as its \`syntax\`, or none.`,
+      `The Dockerfile uses the frontend \`${frontend}\`, which is not allowed. ` +
+        `Set its \`syntax\` to \`docker/dockerfile\`, or remove it.`,
     )
   if (remarks.some(remark => /^\s*#\s*escape\s*=\s*`/i.test(remark)))
-    throw new PermanentError('The Dockerfile escapes by another sign than `\\`, as for Windows: take its `escape` out.')
+    throw new PermanentError('The Dockerfile has an `escape` directive for Windows, which is not supported. Remove it.')
   const lines: string[] = []
   let open = ''
   for (const line of text.split('\n')) {
@@ -118,37 +119,39 @@ function expandOrThrow(word: string, variables: Variables | null, where: string)
   if (value !== undefined) return value
   throw new PermanentError(
     variables === null
-      ? `Which image \`${where}\` takes is not known before it is built: begin a stage with it (\`FROM … AS name\`), and take it from there.`
-      : `Which image the Dockerfile begins with at \`${where}\` is not known before it is built: give each of its variables a default by \`ARG NAME=value\` above the first \`FROM\`, or name the image.`,
+      ? `The image in \`${where}\` depends on a variable. ` +
+          `Name the image in a stage (\`FROM … AS name\`), and use that stage.`
+      : `The image in \`${where}\` depends on a variable without a default. ` +
+          `Add \`ARG NAME=value\` above the first \`FROM\`, or name the image.`,
   )
 }
 
-/** As a shell would read it: quotes, escapes, variables with what is to be in their place. Undefined where that is not known. */
+/** Expands quotes, escapes and variables like a shell. Undefined if a variable has no value. */
 function expandWord(word: string, variables: Variables | null): string | undefined {
-  let said = ''
+  let expanded = ''
   let quote = ''
   for (let at = 0; at < word.length; ) {
     const rest = word.slice(at)
     const variable = quote === "'" ? null : /^\$(?:(\w+)|\{(\w+)(?:(:?[-+])([^{}$]*))?\})/.exec(rest)
     const sign = word[at]!
     if (variable) {
-      const [all, bare, braced, how, other = ''] = variable
+      const [all, bare, braced, operator, fallback = ''] = variable
       const value = variables?.get(bare ?? braced!)
-      const there = value !== undefined && (value !== '' || !how?.startsWith(':'))
-      const taken = how?.endsWith('+') ? (there ? other : '') : there || !how ? value : other
+      const isSet = value !== undefined && (value !== '' || !operator?.startsWith(':'))
+      const taken = operator?.endsWith('+') ? (isSet ? fallback : '') : isSet || !operator ? value : fallback
       if (variables === null || taken === undefined) return undefined
-      said += taken
+      expanded += taken
       at += all.length
     } else if (sign === '$' && quote !== "'") return undefined
     else if (sign === '\\' && quote !== "'") {
-      said += word[at + 1] ?? ''
+      expanded += word[at + 1] ?? ''
       at += 2
     } else {
       if (quote === sign) quote = ''
       else if (quote === '' && (sign === '"' || sign === "'")) quote = sign
-      else said += sign
+      else expanded += sign
       at++
     }
   }
-  return said
+  return expanded
 }

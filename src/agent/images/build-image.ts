@@ -1,27 +1,21 @@
-// From an application's files to an image: by its Dockerfile, or by its commands in a base image.
+// Builds an image from an application's files: by its Dockerfile, or by its commands in a base image.
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join, relative } from 'node:path'
 import { Readable } from 'node:stream'
 import { packTar } from 'modern-tar/fs'
 import { withModuleCache } from '../builds/module-cache.ts'
-import {
-  type CreateRequest,
-  deploymentLabels,
-  MAX_PROCESSES,
-  networkName,
-  REVISION_LABEL,
-  ROLE_LABEL,
-} from '../engines/container/replica-spec.ts'
+import { installCommandOf, startCommandOf } from '../builds/package-commands.ts'
 import { type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../engines/engine.ts'
-import { installCommandOf, startCommandOf } from '../engines/process/prepare.ts'
 import { readText } from '../system/files.ts'
 import { findBaseImages } from './base-images.ts'
 import { createBuildLogParser } from './build-lines.ts'
+import { explainExit } from './container-failures.ts'
+import { deploymentLabels, REVISION_LABEL, ROLE_LABEL, resourcePrefix } from './container-labels.ts'
 import { followLog, LOG_START } from './container-log.ts'
-import { type DockerApi, DockerApiError } from './docker-api.ts'
+import { type CreateRequest, type DockerApi, DockerApiError, MAX_PROCESSES } from './docker-api.ts'
 import { parseDockerignore } from './dockerignore.ts'
-import { explainBuildFailure, explainExit } from './image-failures.ts'
+import { explainBuildFailure } from './image-failures.ts'
 
 const BUILD_TIMEOUT_MS = 15 * 60_000
 const BUILD_MEMORY = 4 * 1024 ** 3
@@ -31,9 +25,9 @@ const APP_FOLDER = '/app'
 const APP_HOME = '/home/app'
 const CACHE_FOLDER = '/cache'
 const CACHE_MB = 1024
-/** Sourced and removed before anything else, so that no secret becomes part of the image. */
+/** Sourced and removed first, so that no secret becomes part of the image. */
 const ENV_FILE = '/slipway.env'
-/** What grew too big between builds begins anew. */
+/** Empties a cache that has grown too large. */
 const BUILD_PRELUDE = `set -e; . ${ENV_FILE}; rm ${ENV_FILE}
 if [ "$(du -sm ${CACHE_FOLDER} | cut -f 1)" -ge ${CACHE_MB} ]; then rm -rf ${CACHE_FOLDER}/* ${CACHE_FOLDER}/.[!.]*; fi`
 
@@ -43,22 +37,21 @@ type BuildJob = {
   unit: RevisionSpec
   tree: SourceTree
   task: BuildTask
-  /** Who it is to run as, where that may not be root: what it was built from is theirs, and so is a home. */
+  /** The user that runs the application, if it must not be root. It owns the source and a home folder. */
   user?: number
 }
 export const hasDockerfile = (tree: SourceTree) => fs.existsSync(join(tree.folder, 'Dockerfile'))
 
-/** The images that its Dockerfile takes. */
+/** The images that the Dockerfile uses. */
 export function readBaseImages({ folder }: SourceTree): string[] {
   const dockerfile = readText(folder, 'Dockerfile')
-  if (dockerfile === null)
-    throw new PermanentError('Its Dockerfile is not a file but a link or a folder: put the file itself there.')
+  if (dockerfile === null) throw new PermanentError('The Dockerfile is a link or a folder. Replace it with a file.')
   return findBaseImages(dockerfile)
 }
 
-/** The id of the image. */
+/** Returns the id of the image. */
 export async function buildDockerfile({ api, owner, unit, tree, task }: BuildJob): Promise<string> {
-  const { signal, tell, failed } = watchBuild(task)
+  const { signal, log, failed } = watchBuild(task)
   const labels = { ...deploymentLabels(owner, unit.deployment_id), [REVISION_LABEL]: unit.revision_id }
   const version = (await api.hasBuildKit()) ? 2 : undefined
   const query = {
@@ -76,37 +69,37 @@ export async function buildDockerfile({ api, owner, unit, tree, task }: BuildJob
   let id: string | undefined
   try {
     for await (const message of api.streamProgress('/build', { query, headers, body, signal })) {
-      lines.push(message).forEach(tell)
+      lines.push(message).forEach(log)
       if (typeof message.aux === 'object') id = message.aux.ID ?? id
     }
-    lines.end().forEach(tell)
+    lines.end().forEach(log)
   } catch (error) {
-    lines.end().forEach(tell)
+    lines.end().forEach(log)
     throw failed(error instanceof DockerApiError && error.status ? explainBuildFailure(error.message) : error)
   }
-  if (!id) throw failed('The engine ended the build without an image: look at its own log.')
+  if (!id) throw failed('The engine ended the build without an image. Ask the operator to check the engine’s log.')
   return id
 }
 
-/** The id of the image, and what starts it. Its cache is a volume that the deployment keeps from build to build. */
+/** Returns the id of the image and the start command. The cache is a volume that is kept between builds. */
 export async function buildInBaseImage(
   base: string,
   { api, owner, unit, tree, task, user }: BuildJob,
 ): Promise<[string, string]> {
   const start = startCommandOf(tree)
-  const { signal, tell, failed } = watchBuild(task)
+  const { signal, log, failed } = watchBuild(task)
   const install = tree.install_command ?? installCommandOf(tree.folder)
   const shared = deploymentLabels(owner, unit.deployment_id)
-  const volume = `${networkName(owner, unit.deployment_id)}-cache`
+  const volume = `${resourcePrefix(owner, unit.deployment_id)}-cache`
   await api.post('/volumes/create', { Name: volume, Driver: 'local', Labels: shared })
-  const given =
+  const changeOwner =
     user === undefined
       ? null
       : `mkdir -p ${APP_HOME} /tmp; chmod 1777 /tmp; chown -R ${user}:${user} ${APP_FOLDER} ${APP_HOME}`
-  const from = { base, env: tree.env, secrets: unit.secrets }
-  const installing =
-    install && (await withModuleCache(install, { folder: tree.folder, cache: CACHE_FOLDER, otherInputs: from }))
-  const commands = [BUILD_PRELUDE, installing, tree.build_command, given].filter(Boolean)
+  const otherInputs = { base, env: tree.env, secrets: unit.secrets }
+  const cachedInstall =
+    install && (await withModuleCache(install, { folder: tree.folder, cache: CACHE_FOLDER, otherInputs }))
+  const commands = [BUILD_PRELUDE, cachedInstall, tree.build_command, changeOwner].filter(Boolean)
   const entry = [`ENTRYPOINT ["/bin/sh", "-c"]`, `CMD ${JSON.stringify([start])}`]
   const changes = [`WORKDIR ${APP_FOLDER}`, `USER ${user}:${user}`, `ENV HOME=${APP_HOME}`, ...entry]
   const create: CreateRequest = {
@@ -119,28 +112,28 @@ export async function buildInBaseImage(
       User: '0',
       Labels: { ...shared, [REVISION_LABEL]: unit.revision_id, [ROLE_LABEL]: 'build' },
       HostConfig: {
-        ...{
-          Memory: BUILD_MEMORY,
-          MemorySwap: BUILD_MEMORY,
-          PidsLimit: MAX_PROCESSES,
-          SecurityOpt: ['no-new-privileges'],
-        },
+        Memory: BUILD_MEMORY,
+        MemorySwap: BUILD_MEMORY,
+        PidsLimit: MAX_PROCESSES,
+        SecurityOpt: ['no-new-privileges'],
         Mounts: [{ Type: 'volume', Source: volume, Target: CACHE_FOLDER }],
       },
     },
   }
-  for (const command of [install, tree.build_command]) if (command) task.log(`To run in ${base}: ${command}`)
+  for (const command of [install, tree.build_command]) if (command) task.log(`Running in ${base}: ${command}`)
   const container = await api.post<{ Id: string }>('/containers/create', create.body, { name: create.name })
   const at = `/containers/${container.Id}`
   try {
     await uploadFiles(api, at, tree, unit, signal)
     await api.post(`${at}/start`)
-    const state = await followLog(api, container.Id, { ...LOG_START }, signal, tell)
+    const state = await followLog(api, container.Id, { ...LOG_START }, signal, log)
     signal.throwIfAborted()
-    if (!state) throw failed('Its build was taken away by somebody else: deploy it again.')
+    if (!state) throw failed('The build container was removed from outside. Deploy again.')
     if (state.ExitCode !== 0) throw failed(`The build ${explainExit(state, BUILD_MEMORY)}.`)
     const query = {
-      ...{ container: container.Id, repo: builtImageName(unit), tag: unit.revision_id },
+      container: container.Id,
+      repo: builtImageName(unit),
+      tag: unit.revision_id,
       ...(user !== undefined && { changes: changes.join('\n') }),
     }
     const { Id } = await api.ask<{ Id: string }>('POST', '/commit', {
@@ -164,46 +157,45 @@ async function uploadFiles(
   unit: RevisionSpec,
   signal: AbortSignal,
 ): Promise<void> {
-  const inFolder = packTar(tree.folder, {
+  const files = packTar(tree.folder, {
     filter: excludeGit(tree.folder),
     map: header => ({ ...header, name: `${APP_FOLDER.slice(1)}/${header.name}` }),
   })
   const headers = { 'Content-Type': 'application/x-tar' }
-  const ask = (body: Readable) =>
+  const upload = (body: Readable) =>
     api.ask('PUT', `${at}/archive`, { query: { path: '/' }, headers, body, signal, timeoutMs: BUILD_TIMEOUT_MS })
-  await ask(Readable.from(inFolder))
+  await upload(Readable.from(files))
   const env = { ...tree.env, ...unit.secrets, XDG_CACHE_HOME: CACHE_FOLDER, npm_config_cache: `${CACHE_FOLDER}/npm` }
   const content = Object.entries(env).map(([name, value]) => `export ${name}=${shellQuote(value)}\n`)
-  await ask(
+  await upload(
     Readable.from(packTar([{ type: 'content', content: content.join(''), target: ENV_FILE.slice(1), mode: 0o600 }])),
   )
 }
 
-/** Ends with the task or its time; keeps the last lines for whoever wants to know why it failed. */
+/** A signal that ends with the task or the build timeout, and errors that include the last log lines. */
 function watchBuild(task: BuildTask) {
-  const late = AbortSignal.timeout(BUILD_TIMEOUT_MS)
+  const timeout = AbortSignal.timeout(BUILD_TIMEOUT_MS)
   const last: string[] = []
-  const tell = (line: string) => {
+  const log = (line: string) => {
     last.push(line)
     last.splice(0, last.length - LAST_LINES)
     task.log(line)
   }
-  const failed = (why: unknown): unknown => {
+  const failed = (cause: unknown): unknown => {
     if (task.signal.aborted) return task.signal.reason
-    if (typeof why !== 'string' && !late.aborted) return why
-    const said = late.aborted ? `The build did not end within ${BUILD_TIMEOUT_MS / 60_000} minutes.` : why
-    return new PermanentError(`${said}${last.length ? ` Its last lines:\n${last.join('\n')}` : ''}`)
+    if (typeof cause !== 'string' && !timeout.aborted) return cause
+    const message = timeout.aborted ? `The build did not end within ${BUILD_TIMEOUT_MS / 60_000} minutes.` : cause
+    return new PermanentError(`${message}${last.length ? ` Its last lines:\n${last.join('\n')}` : ''}`)
   }
-  return { signal: AbortSignal.any([task.signal, late]), tell, failed }
+  return { signal: AbortSignal.any([task.signal, timeout]), log, failed }
 }
 
-/** What git keeps for itself is not of the application. */
 const excludeGit = (folder: string) => (path: string) => !/(^|\/)\.git(\/|$)/.test(relative(folder, path))
 function dockerignoreFilter(folder: string): (path: string, stat: fs.Stats) => boolean {
   const text = readText(folder, '.dockerignore') ?? ''
-  // Every file is matched against every line of it, beside other tenants' work.
+  // Bounded, because every file is matched against every line.
   if (text.length > MAX_DOCKERIGNORE_LENGTH)
-    throw new PermanentError(`Its .dockerignore has more than ${MAX_DOCKERIGNORE_LENGTH} characters. Shorten it.`)
+    throw new PermanentError(`The .dockerignore has more than ${MAX_DOCKERIGNORE_LENGTH} characters. Shorten it.`)
   const ignored = parseDockerignore(text)
   return (path, stat) => excludeGit(folder)(path) && !ignored(relative(folder, path), stat.isDirectory())
 }

@@ -1,4 +1,4 @@
-// What a build tells, as lines: the classic builder's as they are, and BuildKit's unpacked (protobuf, moby.buildkit.v1.StatusResponse).
+// Parses build progress into log lines: plain text of the classic builder, and protobuf of BuildKit (StatusResponse).
 import { LineSplitter, MAX_LINE_LENGTH } from '../system/lines.ts'
 
 export type BuildMessage = { id?: string; stream?: string; aux?: { ID?: string; Digest?: string } | string }
@@ -7,7 +7,7 @@ const BUILDKIT_TRACE = 'moby.buildkit.trace'
 const VERTEX_FIELDS = { in: 1, digest: 1, name: 3, started: 5 }
 const LOG_FIELDS = { in: 3, vertex: 1, message: 4 }
 
-/** What has no end yet comes with `end`. */
+/** `end` returns the unfinished lines. */
 export function createBuildLogParser() {
   const plain = new LineSplitter(MAX_LINE_LENGTH)
   const logs = new Map<string, LineSplitter>()
@@ -34,10 +34,10 @@ export function createBuildLogParser() {
   }
 }
 
-/** Its other work is nobody's: loading, exporting, naming. */
+/** Not internal work such as loading and exporting. */
 const isStep = (name: string) => name.startsWith('[') && !name.startsWith('[internal]')
 
-/** Those that have a length; numbers are passed over. */
+/** The length-delimited fields. Others are skipped. */
 function protobufFields(bytes: Buffer): [number, Buffer][] {
   const fields: [number, Buffer][] = []
   let at = 0

@@ -1,9 +1,9 @@
-// Follows the log of one container line by line, from where the last agent left off, to the container's end.
+// Follows the log of one container line by line, from the position of the last agent, to the container's exit.
 import { setTimeout as delay } from 'node:timers/promises'
+import type { ExitState } from './container-failures.ts'
 import type { DockerApi } from './docker-api.ts'
-import type { ExitState } from './image-failures.ts'
 
-/** Engines tell the time of a line in seconds at worst: up to which of them it was read, and how many lines of that one. */
+/** Some engines date lines in whole seconds only: the last second that was read, and the number of its lines. */
 export type LogPosition = { second: number; count: number }
 export const LOG_START: LogPosition = { second: 0, count: 0 }
 export type ContainerState = ExitState & { Running: boolean; StartedAt: string }
@@ -18,13 +18,13 @@ const RETRY_MS = 500
 const FIRST_CHECK_MS = 500
 const LONGEST_CHECK_MS = 10_000
 
-/** How the container ended; undefined when it is gone, or was let go. */
+/** The exit state; undefined if the container is gone or the signal was aborted. */
 export async function followLog(
   api: DockerApi,
   id: string,
   position: LogPosition,
   signal: AbortSignal,
-  told: (message: string, error: boolean) => void,
+  onLine: (message: string, error: boolean) => void,
 ): Promise<(ContainerState & { memory: number }) | undefined> {
   while (!signal.aborted) {
     const over = new AbortController()
@@ -33,31 +33,31 @@ export async function followLog(
       () => over.abort(),
       () => {},
     )
-    await readLog(api, id, position, { follow: true, signal: open, onLine: told })
+    await readLog(api, id, position, { follow: true, signal: open, onLine })
     over.abort()
     if (signal.aborted) return undefined
     try {
-      const found = await api.getIfExists<InspectedContainer>(`/containers/${id}/json`)
-      if (!found) return undefined
-      if (!found.State.Running) {
-        // The engine may have broken off before its last lines.
-        await readLog(api, id, position, { follow: false, signal, onLine: told })
-        return { ...found.State, memory: found.HostConfig.Memory }
+      const container = await api.getIfExists<InspectedContainer>(`/containers/${id}/json`)
+      if (!container) return undefined
+      if (!container.State.Running) {
+        // The stream may have ended before the last lines.
+        await readLog(api, id, position, { follow: false, signal, onLine })
+        return { ...container.State, memory: container.HostConfig.Memory }
       }
     } catch {
-      // The engine itself is away for a while.
+      // The engine is unreachable: retry.
     }
     await delay(RETRY_MS, undefined, { signal }).catch(() => {})
   }
   return undefined
 }
 
-/** An engine may miss the end of what ended as it began, and its log then goes on for ever: so it is looked at too, soon at first. */
+/** Polls, because the log stream of a container that exits at once may never end in some engines. */
 async function waitForExit(api: DockerApi, id: string, signal: AbortSignal): Promise<void> {
   for (let pause = FIRST_CHECK_MS; ; pause = Math.min(2 * pause, LONGEST_CHECK_MS)) {
     await delay(pause, undefined, { signal })
     const running = await api.getIfExists<InspectedContainer>(`/containers/${id}/json`).then(
-      found => found?.State.Running,
+      container => container?.State.Running,
       () => true,
     )
     if (!running) return
@@ -70,17 +70,17 @@ async function readLog(
   api: DockerApi,
   id: string,
   position: LogPosition,
-  { onLine: told, ...reading }: ReadOptions,
+  { onLine, ...options }: ReadOptions,
 ): Promise<void> {
   const from = { ...position }
   let skipped = 0
-  // The second before it too: whether an engine means to include the one that it is asked for is its own affair.
-  const log = api.streamLog(id, { ...reading, since: Math.max(0, from.second - 1) }, line => {
+  // From one second earlier, because engines disagree on whether `since` is inclusive.
+  const log = api.streamLog(id, { ...options, since: Math.max(0, from.second - 1) }, line => {
     const second = Math.floor(Date.parse(line.at) / 1000)
     if (second < from.second || (second === from.second && skipped++ < from.count)) return
     if (second > position.second) Object.assign(position, { second, count: 0 })
     if (second === position.second) position.count++
-    told(line.message, line.error)
+    onLine(line.message, line.error)
   })
   await log.catch(() => {})
 }

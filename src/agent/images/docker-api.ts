@@ -1,4 +1,4 @@
-// The HTTP API of a Docker-compatible engine, over its unix socket: version, answers, streams, and what goes wrong as a sentence.
+// A client for the HTTP API of a Docker-compatible engine over its unix socket: requests, streams and errors.
 import * as http from 'node:http'
 import type { Readable } from 'node:stream'
 import { text } from 'node:stream/consumers'
@@ -8,26 +8,31 @@ import { LineSplitter } from '../system/lines.ts'
 import type { BuildMessage } from './build-lines.ts'
 import { createLogDemultiplexer } from './log-frames.ts'
 
-/** The newest version that this was written for; an older engine's own is used with it. */
+/** The newest API version that this client supports. With an older engine, the engine's version is used. */
 const NEWEST_API_VERSION = '1.47'
 const REQUEST_TIMEOUT_MS = 60_000
 const RETRY_MS = 100
 
+/** The limit of processes in each container. */
+export const MAX_PROCESSES = 2048
+
+/** The name and body of a request that creates a container or a volume. */
+export type CreateRequest = { name: string; body: Record<string, unknown> }
 export type Query = Record<string, string | number | boolean | object | undefined>
 type RequestOptions = {
   query?: Query | undefined
   body?: object | Readable | undefined
   headers?: Record<string, string>
   signal?: AbortSignal
-  /** How long it may take; 0 means for as long as it takes. */
+  /** 0 means no limit. */
   timeoutMs?: number
 }
-/** One message of a pull or a build, as the engine sends them. */
+/** A progress message of a pull, a push or a build. */
 type ProgressMessage = BuildMessage & { status?: string; error?: string }
 type LogOptions = { follow: boolean; since: number; signal?: AbortSignal }
 export type LogLine = { message: string; at: string; error: boolean }
 
-/** What the engine answered instead of doing it. Status 0: it did not answer. */
+/** Status 0: the engine did not answer. */
 export class DockerApiError extends Error {
   override name = 'DockerApiError'
   readonly status: number
@@ -45,7 +50,7 @@ export class DockerApi {
     this.#socket = socket
   }
 
-  /** Finds out which version both speak, and says who it is. */
+  /** Negotiates the API version. */
   async open(): Promise<{ engine: string; version: string; api: string }> {
     const { Version, ApiVersion, MinAPIVersion, Components } = await this.get<{
       Version: string
@@ -56,7 +61,8 @@ export class DockerApi {
     if (MinAPIVersion && isNewer(MinAPIVersion, NEWEST_API_VERSION))
       throw new DockerApiError(
         0,
-        `The container engine wants version ${MinAPIVersion} of its API; this agent knows ${NEWEST_API_VERSION}.`,
+        `The container engine requires API version ${MinAPIVersion}, but this agent supports ` +
+          `${NEWEST_API_VERSION}. Upgrade the agent.`,
       )
     const api = isNewer(ApiVersion, NEWEST_API_VERSION) ? NEWEST_API_VERSION : ApiVersion
     this.#version = `/v${api}`
@@ -66,7 +72,7 @@ export class DockerApi {
   get = <T>(path: string, query?: Query) => this.ask<T>('GET', path, { query })
   post = <T>(path: string, body?: object, query?: Query) => this.ask<T>('POST', path, { body, query })
 
-  /** Undefined where there is no such thing. */
+  /** Undefined if it does not exist. */
   async getIfExists<T>(path: string): Promise<T | undefined> {
     try {
       return await this.get<T>(path)
@@ -76,14 +82,14 @@ export class DockerApi {
     }
   }
 
-  /** Whether Dockerfiles are built by BuildKit there, as Docker does from 23.0 on: the classic builder passes over what it does not know. */
+  /** Docker builds with BuildKit since 23.0. The classic builder ignores `version`. */
   async hasBuildKit(): Promise<boolean> {
     const res = await this.#send('GET', '/_ping', { signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) })
     res.resume()
     return res.headers['builder-version'] === '2'
   }
 
-  /** What is gone is not an error, and neither is what nothing has to be done to. */
+  /** False if it does not exist. */
   async requestIfExists(method: string, path: string, request: RequestOptions = {}): Promise<boolean> {
     try {
       await this.ask(method, path, request)
@@ -94,7 +100,7 @@ export class DockerApi {
     }
   }
 
-  /** Removes a container with what only it had. Who is already being removed is waited for, which Docker answers with a conflict. */
+  /** Removes a container and its anonymous volumes. Waits for a removal in progress, which Docker answers with 409. */
   async removeContainer(id: string): Promise<void> {
     for (const until = Date.now() + REQUEST_TIMEOUT_MS; ; await delay(RETRY_MS)) {
       try {
@@ -109,27 +115,27 @@ export class DockerApi {
   async ask<T>(
     method: string,
     path: string,
-    { timeoutMs: within = REQUEST_TIMEOUT_MS, signal, ...rest }: RequestOptions = {},
+    { timeoutMs = REQUEST_TIMEOUT_MS, signal, ...rest }: RequestOptions = {},
   ): Promise<T> {
-    const limits = [...(signal ? [signal] : []), ...(within ? [AbortSignal.timeout(within)] : [])]
+    const limits = [...(signal ? [signal] : []), ...(timeoutMs ? [AbortSignal.timeout(timeoutMs)] : [])]
     const res = await this.#send(method, path, { ...rest, signal: AbortSignal.any(limits) })
-    const said = await text(res).catch(error => {
+    const body = await text(res).catch(error => {
       throw this.#connectionError(error)
     })
-    return (said.trim() ? JSON.parse(said) : undefined) as T
+    return (body.trim() ? JSON.parse(body) : undefined) as T
   }
 
-  /** Runs a command in a container to its end; how it ended. */
+  /** Runs a command in a container and returns its exit code. */
   async exec(container: string, Cmd: string[]): Promise<number> {
     const { Id } = await this.post<{ Id: string }>(`/containers/${container}/exec`, { Cmd, AttachStdout: true })
     const signal = AbortSignal.timeout(REQUEST_TIMEOUT_MS)
     const res = await this.#send('POST', `/exec/${Id}/start`, { body: { Detach: false, Tty: false }, signal })
-    // What it says is of no interest; that it says no more is its end.
+    // The output ends when the command exits.
     await text(res)
     return (await this.get<{ ExitCode: number | null }>(`/exec/${Id}/json`)).ExitCode ?? -1
   }
 
-  /** The messages of what takes its time. One of them may say that it failed; aborting the signal ends it. */
+  /** Throws if a message reports an error. Aborting the signal ends the operation. */
   async *streamProgress(path: string, ask: RequestOptions): AsyncGenerator<ProgressMessage> {
     const res = await this.#send('POST', path, ask)
     const lines = new LineSplitter()
@@ -144,20 +150,20 @@ export class DockerApi {
     }
   }
 
-  /** The lines of a container's log from that second on: those that there are, or all until it ends. Returns when there are no more. */
-  async streamLog(id: string, { follow, since, signal }: LogOptions, told: (line: LogLine) => void): Promise<void> {
+  /** Reads a container's log from the second `since` on; with `follow`, until the container exits. */
+  async streamLog(id: string, { follow, since, signal }: LogOptions, onLine: (line: LogLine) => void): Promise<void> {
     const query = { follow, stdout: true, stderr: true, timestamps: true, since }
     const limits = [...(signal ? [signal] : []), ...(follow ? [] : [AbortSignal.timeout(REQUEST_TIMEOUT_MS)])]
     const res = await this.#send('GET', `/containers/${id}/logs`, { query, signal: AbortSignal.any(limits) })
     const frames = createLogDemultiplexer((line, error) => {
       const space = line.indexOf(' ')
-      told({ at: line.slice(0, space), message: line.slice(space + 1), error })
+      onLine({ at: line.slice(0, space), message: line.slice(space + 1), error })
     })
     try {
       for await (const chunk of res) frames.push(chunk)
       frames.end()
     } catch {
-      // It was let go, or the engine went away: whoever follows looks at the container next, and reads the line that was cut again.
+      // Aborted, or the engine is unreachable. `followLog` inspects the container next and reads a cut line again.
     }
   }
 
@@ -185,46 +191,45 @@ export class DockerApi {
       throw this.#connectionError(aborted ? reason : error)
     })
     if (res.statusCode! < 400) return res
-    const said = await text(res)
     throw new DockerApiError(
       res.statusCode!,
-      parseErrorMessage(said) || `It answers ${res.statusCode} to ${method} ${path}.`,
+      parseErrorMessage(await text(res)) || `The container engine answered ${res.statusCode} to ${method} ${path}.`,
     )
   }
 
   #connectionError(error: unknown): DockerApiError {
     const { code, name } = error as NodeJS.ErrnoException
-    const why =
+    const cause =
       code === 'EACCES'
-        ? 'this user may not use it: add the user to its group'
+        ? 'the agent’s user has no permission for its socket: add the user to its group'
         : code === 'ENOENT' || code === 'ECONNREFUSED'
-          ? 'nothing listens there: start the engine, or name its socket in CONTAINER_SOCKET'
+          ? 'nothing listens on its socket: start the engine, or set CONTAINER_SOCKET to its socket'
           : name === 'TimeoutError'
             ? 'it does not answer in time'
             : describeError(error)
-    return new DockerApiError(0, `The container engine cannot be asked: ${why}.`)
+    return new DockerApiError(0, `The container engine is unreachable: ${cause}.`)
   }
 }
 
 function parseProgress(line: string): ProgressMessage {
-  const said = JSON.parse(line) as ProgressMessage
-  if (said.error) throw new DockerApiError(500, said.error)
-  return said
+  const message = JSON.parse(line) as ProgressMessage
+  if (message.error) throw new DockerApiError(500, message.error)
+  return message
 }
 
-function parseErrorMessage(said: string): string {
+function parseErrorMessage(body: string): string {
   try {
-    return (JSON.parse(said) as { message?: string }).message ?? ''
+    return (JSON.parse(body) as { message?: string }).message ?? ''
   } catch {
-    return said.trim()
+    return body.trim()
   }
 }
 
 function queryString(query: Query = {}): string {
-  const words = new URLSearchParams()
+  const params = new URLSearchParams()
   for (const [name, value] of Object.entries(query))
-    if (value !== undefined) words.set(name, typeof value === 'object' ? JSON.stringify(value) : String(value))
-  return words.size ? `?${words}` : ''
+    if (value !== undefined) params.set(name, typeof value === 'object' ? JSON.stringify(value) : String(value))
+  return params.size ? `?${params}` : ''
 }
 
 function isNewer(one: string, other: string): boolean {

@@ -5,7 +5,7 @@ const isAny = () => true
 const SPECIAL = ['*', '?', '[', '\\']
 const ANY_CHARACTERS = matchMany<string>(isAny)
 
-/** Whether it names the path, or a folder above it. */
+/** Matches the path itself or a folder above it. */
 export function compileGlob(pattern: string): (path: string) => boolean {
   const steps = pattern.split('/').map(parseSegment)
   // At the end of a pattern `**` matches what is below the folder, and not the folder itself.

@@ -1,13 +1,12 @@
-// What a .dockerignore leaves out of what an engine is sent. Pure.
-
+// Parses a .dockerignore into the filter for the build context. Pure.
 import { compileGlob } from './dockerignore-glob.ts'
 
-/** `stem`: what each path that it matches begins with. */
+/** `stem`: the common prefix of all matching paths. */
 type IgnoreRule = { isExcluded: boolean; stem: string; matches: (path: string) => boolean }
-/** Without them nothing is built. */
+/** The builder needs them. */
 const ALWAYS_SENT = new Set(['Dockerfile', '.dockerignore'])
 
-/** What is left out, of paths relative to the folder; an engine takes what it is sent. A folder that is left out is not looked into. */
+/** Paths are relative to the source folder. An excluded folder is skipped unless it may contain an included path. */
 export function parseDockerignore(text: string): (path: string, folder: boolean) => boolean {
   const rules = text
     .split('\n')
@@ -16,16 +15,16 @@ export function parseDockerignore(text: string): (path: string, folder: boolean)
     .map(parseRule)
   return (path, folder) => {
     if (ALWAYS_SENT.has(path)) return false
-    const out = rules.reduce((out, rule) => (rule.matches(path) ? rule.isExcluded : out), false)
-    return out && !(folder && rules.some(({ isExcluded: out, stem }) => !out && mayContain(`${path}/`, stem)))
+    const isExcluded = rules.reduce((excluded, rule) => (rule.matches(path) ? rule.isExcluded : excluded), false)
+    return isExcluded && !(folder && rules.some(rule => !rule.isExcluded && mayContain(`${path}/`, rule.stem)))
   }
 }
 
 function parseRule(line: string): IgnoreRule {
-  const out = !line.startsWith('!')
-  const path = trimSlashes(out ? line : line.slice(1).trim())
+  const isExcluded = !line.startsWith('!')
+  const path = trimSlashes(isExcluded ? line : line.slice(1).trim())
   const [stem = ''] = path.split(/[*?[\\]/)
-  return { isExcluded: out, stem, matches: compileGlob(path) }
+  return { isExcluded, stem, matches: compileGlob(path) }
 }
 
 /** Without `/` and `./` in front, and without `/` at the end. */
@@ -40,5 +39,5 @@ function trimSlashes(path: string): string {
   return path.slice(start, end)
 }
 
-/** Whether something below that folder may begin so. */
+/** Whether a path with that stem may be below the folder. */
 const mayContain = (folder: string, stem: string) => stem.startsWith(folder) || folder.startsWith(stem)

@@ -1,4 +1,4 @@
-// What a tag means, asked of a small registry that speaks as the Distribution specification has it, and of such that do not.
+// The digest of a tag, from a small registry that follows the Distribution specification, and from faulty ones.
 import { createHash } from 'node:crypto'
 import * as http from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -8,19 +8,19 @@ import { loginsFor, parseReference } from '../../../src/agent/engines/kubernetes
 
 const MANIFEST = JSON.stringify({ schemaVersion: 2, manifests: [] })
 const DIGEST = `sha256:${createHash('sha256').update(MANIFEST).digest('hex')}`
-type Answer = (req: http.IncomingMessage, res: http.ServerResponse, asked: URL) => void
+type Answer = (req: http.IncomingMessage, res: http.ServerResponse, requests: URL) => void
 const manifest: Answer = (req, res) =>
   res.writeHead(200, { 'Docker-Content-Digest': DIGEST }).end(req.method === 'GET' ? MANIFEST : undefined)
 
 let server: http.Server
 let host: string
 let answer: Answer
-let asked: { method: string; url: string; authorization: string | undefined; accept: string | undefined }[]
+let requests: { method: string; url: string; authorization: string | undefined; accept: string | undefined }[]
 beforeEach(async () => {
-  asked = []
+  requests = []
   server = http.createServer((req, res) => {
     const { authorization, accept } = req.headers
-    asked.push({ method: req.method!, url: req.url!, authorization, accept })
+    requests.push({ method: req.method!, url: req.url!, authorization, accept })
     answer(req, res, new URL(req.url!, `http://${host}`))
   })
   await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
@@ -38,7 +38,7 @@ const resolveTag = (image = `${host}/apps/web:1`, logins = [] as ReturnType<type
     within_ms,
   }).catch((error: Error) => `${error.name}: ${error.message}`)
 
-describe('the name of an image', () => {
+describe('an image reference', () => {
   const D = `sha256:${'a'.repeat(64)}`
   test.each([
     ['nginx', 'docker.io', 'library/nginx', 'latest', null],
@@ -48,11 +48,11 @@ describe('the name of an image', () => {
     ['registry.example.com:5000/a/b/c:v1', 'registry.example.com:5000', 'a/b/c', 'v1', null],
     [`registry.example.com:5000/a@${D}`, 'registry.example.com:5000', 'a', 'latest', D],
     [`acme/web:1@${D}`, 'docker.io', 'acme/web', '1', D],
-  ])('%s', (image, registry, repository, tag, digest) => {
+  ])('%s is parsed into its parts', (image, registry, repository, tag, digest) => {
     expect(parseReference(image)).toMatchObject({ registry, repository, tag, digest })
   })
 
-  test('which logins are for it, the most particular first', () => {
+  test('selects its logins, the most specific path first', () => {
     const servers = (image: string, ...all: string[]) =>
       loginsFor(
         parseReference(image),
@@ -66,21 +66,21 @@ describe('the name of an image', () => {
   })
 })
 
-describe('is told', () => {
-  test('by its header, to whoever takes an index', async () => {
+describe('a digest is resolved', () => {
+  test('from the header of a HEAD request that accepts indexes', async () => {
     answer = manifest
     expect(await resolveTag()).toBe(DIGEST)
-    expect(asked).toMatchObject([{ method: 'HEAD', url: '/v2/apps/web/manifests/1', authorization: undefined }])
-    expect(asked[0]!.accept).toMatch(/^application\/vnd\.oci\.image\.index\.v1\+json, .*manifest\.v2\+json$/)
+    expect(requests).toMatchObject([{ method: 'HEAD', url: '/v2/apps/web/manifests/1', authorization: undefined }])
+    expect(requests[0]!.accept).toMatch(/^application\/vnd\.oci\.image\.index\.v1\+json, .*manifest\.v2\+json$/)
   })
 
-  test('by the manifest itself, where there is no header', async () => {
+  test('from the manifest itself if the header is missing', async () => {
     answer = (req, res) => res.writeHead(200).end(req.method === 'GET' ? MANIFEST : undefined)
     expect(await resolveTag()).toBe(DIGEST)
-    expect(asked.map(({ method }) => method)).toEqual(['HEAD', 'GET'])
+    expect(requests.map(({ method }) => method)).toEqual(['HEAD', 'GET'])
   })
 
-  test('with a token, for reading this repository alone', async () => {
+  test('with a token whose scope is a pull of this repository', async () => {
     answer = (req, res, url) => {
       if (url.pathname === '/token') return res.end(JSON.stringify({ token: `t-${url.searchParams.get('scope')}` }))
       if (req.headers.authorization === 'Bearer t-repository:apps/web:pull') return manifest(req, res, url)
@@ -88,13 +88,13 @@ describe('is told', () => {
       return res.writeHead(401, { 'WWW-Authenticate': challenge }).end()
     }
     expect(await resolveTag(undefined, [login('ann')])).toBe(DIGEST)
-    expect(asked[1]).toMatchObject({
+    expect(requests[1]).toMatchObject({
       url: '/token?service=reg&scope=repository%3Aapps%2Fweb%3Apull',
       authorization: `Basic ${Buffer.from('ann:hush').toString('base64')}`,
     })
   })
 
-  test('with the login that it is told to', async () => {
+  test('with the second login if the first one is refused', async () => {
     const right = `Basic ${Buffer.from('ann:hush').toString('base64')}`
     answer = (req, res, url) =>
       req.headers.authorization === right
@@ -103,7 +103,7 @@ describe('is told', () => {
     expect(await resolveTag(undefined, [login('bob'), login('ann')])).toBe(DIGEST)
   })
 
-  test('to nobody in particular, where a login is refused', async () => {
+  test('anonymously if the login is refused', async () => {
     answer = (req, res, url) =>
       url.pathname === '/token'
         ? req.headers.authorization
@@ -115,7 +115,7 @@ describe('is told', () => {
     expect(await resolveTag(undefined, [login('ann')])).toBe(DIGEST)
   })
 
-  test('from where it leads to, which does not learn who asks', async () => {
+  test('from a redirect target, which does not receive the credentials', async () => {
     let other: string | undefined
     const elsewhere = http.createServer((req, res) => {
       other = req.headers.authorization ?? 'nobody'
@@ -133,66 +133,74 @@ describe('is told', () => {
   })
 })
 
-describe('is not told', () => {
+describe('a digest is unavailable', () => {
   test.each<[string, Answer, RegExp]>([
-    ['where there is none', (_, res) => res.writeHead(404).end(), /answers 404/],
-    ['in anything but a digest', (_, res) => res.writeHead(200, { 'Docker-Content-Digest': 'x' }).end(), /no digest/],
-    ['in circles', (_, res) => res.writeHead(302, { Location: '/again' }).end(), /from one address to the next/],
-    ['by an address that is none', (_, res) => res.writeHead(302, { Location: 'http://' }).end(), /that is none/],
+    ['the tag does not exist', (_, res) => res.writeHead(404).end(), /answers 404/],
     [
-      'in more than there is to say',
-      (req, res) => void (req.method === 'HEAD' ? res.end() : res.end(Buffer.alloc(5 * 1024 * 1024))),
-      /more than there is to say/,
+      'the header is no digest',
+      (_, res) => res.writeHead(200, { 'Docker-Content-Digest': 'x' }).end(),
+      /invalid digest/,
+    ],
+    ['the redirects do not end', (_, res) => res.writeHead(302, { Location: '/again' }).end(), /redirects too often/],
+    [
+      'the redirect has no host',
+      (_, res) => res.writeHead(302, { Location: 'http://' }).end(),
+      /redirects to an invalid address/,
     ],
     [
-      'for a token of no size',
+      'the manifest is too large',
+      (req, res) => void (req.method === 'HEAD' ? res.end() : res.end(Buffer.alloc(5 * 1024 * 1024))),
+      /larger than/,
+    ],
+    [
+      'the token is too large',
       (_, res, url) =>
         url.pathname === '/token'
           ? res.end(JSON.stringify({ token: 'x'.repeat(100_000) }))
           : res.writeHead(401, { 'WWW-Authenticate': `Bearer realm="http://${host}/token"` }).end(),
-      /more than there is to say/,
+      /larger than/,
     ],
     [
-      'for something else than a token',
+      'the token is missing',
       (_, res, url) =>
         url.pathname === '/token'
           ? res.end('null')
           : res.writeHead(401, { 'WWW-Authenticate': `Bearer realm="http://${host}/token"` }).end(),
-      /gives no token/,
+      /returns no token/,
     ],
-    ['by who breaks off', (_, res) => void res.destroy(), /cannot be asked/],
-  ])('%s', async (_, how, why) => {
-    answer = how
-    expect(await resolveTag()).toMatch(/^Untold: /)
-    expect(await resolveTag()).toMatch(why)
+    ['the connection breaks', (_, res) => void res.destroy(), /is unreachable/],
+  ])('if %s', async (_, faultyAnswer, reason) => {
+    answer = faultyAnswer
+    expect(await resolveTag()).toMatch(/^DigestUnavailable: /)
+    expect(await resolveTag()).toMatch(reason)
   })
 
-  test('by who does not answer', async () => {
+  test('if the registry does not answer in time', async () => {
     answer = () => {}
     expect(await resolveTag(undefined, [login('ann')], 200)).toMatch(/does not answer in time$/)
-    expect(asked).toHaveLength(1)
+    expect(requests).toHaveLength(1)
   })
 
-  test('by who gives out tokens without TLS, and is not one of those', async () => {
+  test('if the token server uses neither TLS nor HTTP', async () => {
     answer = (_, res) => res.writeHead(401, { 'WWW-Authenticate': 'Bearer realm="ftp://127.0.0.1/token"' }).end()
-    expect(await resolveTag(undefined, [login('ann')])).toMatch(/without TLS/)
+    expect(await resolveTag(undefined, [login('ann')])).toMatch(/does not use TLS/)
   })
 
-  test('without TLS, unless it is one of those', async () => {
+  test('without TLS, unless the operator lists the registry', async () => {
     answer = manifest
-    const asking = resolveDigest(parseReference(`${host}/apps/web:1`), [], new AbortController().signal, {
+    const digest = resolveDigest(parseReference(`${host}/apps/web:1`), [], new AbortController().signal, {
       httpRegistries: [],
     })
-    await expect(asking).rejects.toThrow(/cannot be asked/)
-    expect(asked).toEqual([])
+    await expect(digest).rejects.toThrow(/is unreachable/)
+    expect(requests).toEqual([])
   })
 
-  test('after an interruption', async () => {
+  test('if the task is interrupted', async () => {
     const controller = new AbortController()
     answer = () => controller.abort(new Error('interrupted'))
-    const asking = resolveDigest(parseReference(`${host}/apps/web:1`), [], controller.signal, {
+    const digest = resolveDigest(parseReference(`${host}/apps/web:1`), [], controller.signal, {
       httpRegistries: [host],
     })
-    await expect(asking).rejects.toThrow('interrupted')
+    await expect(digest).rejects.toThrow('interrupted')
   })
 })

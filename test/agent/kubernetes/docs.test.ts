@@ -1,4 +1,4 @@
-// The page on Kubernetes holds what is so: its Role suffices and grants nothing more, and every setting and every member is on it.
+// docs/kubernetes.md is complete and correct: its Role is sufficient and minimal, and it lists every setting and member.
 
 import * as fs from 'node:fs'
 import { join } from 'node:path'
@@ -24,26 +24,26 @@ import {
 
 const page = fs.readFileSync(join(import.meta.dirname, '../../../docs/kubernetes.md'), 'utf8')
 
-test('every member of a specification is in its table', () => {
+test('the page lists every member of resource_spec', () => {
   const rows = page.slice(page.indexOf('| member of `resource_spec`')).split('\n\n')[0]!
   for (const member of Object.keys(ResourceSpec.shape)) expect(rows, member).toContain(`\`${member}\``)
 })
 
-test('every setting is in its table, with what it is unless told', () => {
+test('the page lists every setting with its default', () => {
   const rows = [...page.matchAll(/^\| `(K8S_\w+)` \| (.*?) \|/gm)]
-  const told = Object.fromEntries(rows.map(([, name, value]) => [name, /^`(.*)`$/.exec(value!)?.[1]]))
-  const defaults = Object.fromEntries(Object.entries(told).filter(([, value]) => value !== undefined))
+  const documented = Object.fromEntries(rows.map(([, name, value]) => [name, /^`(.*)`$/.exec(value!)?.[1]]))
+  const defaults = Object.fromEntries(Object.entries(documented).filter(([, value]) => value !== undefined))
   const K8S_NAMESPACES = 'apps'
   expect(readSettings({ K8S_NAMESPACES, ...(defaults as Record<string, string>) })).toEqual(
     readSettings({ K8S_NAMESPACES }),
   )
-  expect(Object.keys(told)).toHaveLength(Object.keys(makeKubernetesSettings()).length)
+  expect(Object.keys(documented)).toHaveLength(Object.keys(makeKubernetesSettings()).length)
   expect(() => readSettings({ K8S_ROUTES: 'gateway', K8S_DRAIN_SECONDS: 'x' })).toThrow(
     /K8S_NAMESPACES.*K8S_DRAIN_SECONDS/s,
   )
 })
 
-test('its Role is enough for everything, and grants nothing that is never used', async () => {
+test('the Role on the page is sufficient and grants nothing unused', async () => {
   const { rules } = loadYaml<{ rules: Rule[] }>(/```yaml\n(.*?)```/s.exec(page)![1]!)
   const api = await new KubernetesApi().open()
   api.rules = rules

@@ -40,7 +40,7 @@ const second = () =>
   makeKubernetesUnit({ number: 2, secrets: { TOKEN: 'hush' }, image_uri: 'registry.example.com/shop:2' })
 
 describe('a rollout', () => {
-  test('the first revision comes up, and gets the requests only then', async () => {
+  test('the first revision receives requests only once it is healthy', async () => {
     const engine = engineOf()
     await engine.start(first(), makeArtifact())
     expect(await engine.observe(DEPLOYMENT_ID)).toMatchObject({
@@ -59,7 +59,7 @@ describe('a rollout', () => {
     })
   })
 
-  test('the next stands beside it until it is healthy; then the first goes, and nothing of it is left', async () => {
+  test('the next revision starts beside the first, which is removed completely after the switch', async () => {
     bringUpAutomatically(api)
     const engine = engineOf()
     await reconcileUntilStable(engine, { target: makeRevisionId(1) }, [first()])
@@ -82,7 +82,7 @@ describe('a rollout', () => {
     ])
   })
 
-  test('what is done is not done again', async () => {
+  test('repeating an action changes nothing', async () => {
     bringUpAutomatically(api)
     const engine = engineOf()
     const unit = makeKubernetesUnit({
@@ -98,7 +98,7 @@ describe('a rollout', () => {
     expect(versions()).toEqual(before)
   })
 
-  test('a draining revision is drained when its time is over, by the cluster’s own note', async () => {
+  test('a draining revision is drained after its time, by the annotation in the cluster', async () => {
     bringUpAutomatically(api)
     let now = new Date('2026-11-21T12:00:00Z')
     const settings = makeKubernetesSettings({ K8S_DRAIN_SECONDS: '30' })
@@ -117,7 +117,7 @@ describe('a rollout', () => {
     await engine.close()
   })
 
-  test('one copy is enough for what serves, and none is not', async () => {
+  test('a serving revision is healthy with one replica, and unhealthy with none', async () => {
     const engine = engineOf()
     const unit = makeKubernetesUnit({ spec: { min_scale: 3, max_scale: 3 } })
     await engine.start(unit, makeArtifact())
@@ -133,7 +133,7 @@ describe('a rollout', () => {
     expect(await fares(0)).toBe('unhealthy')
   })
 
-  test('an address of its own comes and goes without a revision', async () => {
+  test('a custom URL is added and removed without a new revision', async () => {
     bringUpAutomatically(api)
     const engine = engineOf({ K8S_ROUTES: 'ingress', K8S_DOMAIN: 'apps.example.com' })
     await reconcileUntilStable(engine, { target: makeRevisionId(1) }, [first()])
@@ -146,7 +146,7 @@ describe('a rollout', () => {
   })
 })
 
-describe('whose things they are', () => {
+describe('ownership', () => {
   test.each([{ K8S_ROUTES: 'ingress' }, { K8S_ROUTES: 'gateway', K8S_GATEWAY: 'edge/main' }])(
     'a custom host stays with the workspace that has it first ($K8S_ROUTES)',
     async settings => {
@@ -168,14 +168,14 @@ describe('whose things they are', () => {
     },
   )
 
-  test('what somebody else made is left alone, and told', async () => {
+  test('an object of someone else with the same name is left alone and reported', async () => {
     api.put({ apiVersion: 'v1', kind: 'Secret', metadata: { name: `${BASE}-r1` }, data: { A: 'theirs' } })
     await expect(engineOf().start(first(), makeArtifact())).rejects.toThrow(PermanentError)
     expect(api.get('Secret', `${BASE}-r1`).data).toEqual({ A: 'theirs' })
     expect(api.has('Deployment', `${BASE}-r1`)).toBe(false)
   })
 
-  test('what somebody changed of ours is changed back, and told; what they added stays', async () => {
+  test('foreign changes to the agent’s fields are reverted and logged, and other fields stay', async () => {
     const lines: string[] = []
     const engine = engineOf()
     await engine.open({ ...NO_EVENTS, log: (_, message, level) => lines.push(`${level} ${message}`) })
@@ -192,7 +192,7 @@ describe('whose things they are', () => {
     expect(lines[0]).toMatch(/^WARNING .*kubectl/)
   })
 
-  test('the copies that an autoscaler decides on are its own', async () => {
+  test('the agent does not change the number of replicas that an autoscaler set', async () => {
     const engine = engineOf()
     const unit = makeKubernetesUnit({ spec: { max_scale: 5 } })
     await engine.start(unit, makeArtifact())
@@ -204,7 +204,7 @@ describe('whose things they are', () => {
     expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(4)
   })
 
-  test('a revision begins with its fewest copies, and is not up before they are, whenever an autoscaler sees it', async () => {
+  test('an autoscaled revision starts with its minimum of replicas, and is not healthy before', async () => {
     const engine = engineOf()
     await engine.start(makeKubernetesUnit({ spec: { min_scale: 2, max_scale: 5 } }), makeArtifact())
     expect(api.get('Deployment', `${BASE}-r1`).spec.replicas).toBe(2)
@@ -224,7 +224,7 @@ describe('whose things they are', () => {
     expect(await phase(2)).toBe('healthy')
   })
 
-  test('a member that is no longer wanted goes', async () => {
+  test('a removed member of resource_spec is removed from the object', async () => {
     const engine = engineOf()
     await engine.start(
       makeKubernetesUnit({ spec: { sidecars: [{ name: 'p', image: 'p' }] } }),
@@ -236,7 +236,7 @@ describe('whose things they are', () => {
     expect(containers[0].env.map(({ name }: { name: string }) => name)).toEqual(['PORT', 'SLIPWAY_ROLE'])
   })
 
-  test('only those of this agent are found', async () => {
+  test('only deployments of this agent are listed', async () => {
     await engineOf().start(first(), makeArtifact())
     await engineOf().start(makeKubernetesUnit({ deployment_id: OTHER, namespace: 'other' }), makeArtifact())
     await engineOf({ K8S_OWNER: 'staging' }).start(
@@ -248,7 +248,7 @@ describe('whose things they are', () => {
     expect(await engineOf({ K8S_OWNER: 'nobody' }).deployments()).toEqual([])
   })
 
-  test('what it cannot run is refused', () => {
+  test('a foreign namespace and a reserved container name are refused', () => {
     const engine = engineOf()
     expect(engine.refusalReason(first())).toBeNull()
     expect(engine.refusalReason(makeKubernetesUnit({ namespace: null }))).toBeNull()
@@ -262,7 +262,7 @@ describe('whose things they are', () => {
 
 describe('stores', () => {
   const unit = () => makeKubernetesUnit({ spec: { db_cpu: 1, db_storage_gi: 5, redis_cpu: 1 } })
-  test('a database is provided before anything starts, and has one password for good', async () => {
+  test('a database is created before anything starts, and keeps its password', async () => {
     const engine = engineOf()
     await engine.provide(unit())
     expect((await engine.observe(DEPLOYMENT_ID)).database).toEqual({ ready: false, reason: null })
@@ -276,7 +276,7 @@ describe('stores', () => {
     expect(names()).toContain(`StatefulSet ${BASE}-redis`)
   })
 
-  test('why it is not there yet is told', async () => {
+  test('a database that is not ready reports why', async () => {
     const engine = engineOf()
     await engine.provide(unit())
     const labels = api.get('StatefulSet', `${BASE}-db`).spec.template.metadata.labels
@@ -287,7 +287,7 @@ describe('stores', () => {
     expect((await engine.observe(DEPLOYMENT_ID)).database?.reason).toContain('storage class')
   })
 
-  test('no password is made where the old one may be there, or where there is data that has another', async () => {
+  test('no password is created if the old one may exist, or if there is data with another one', async () => {
     const engine = engineOf()
     api.refuse = ({ kind, verb }) => (kind === 'Secret' && verb === 'get' ? { code: 500, message: 'etcd' } : undefined)
     await expect(engine.provide(unit())).rejects.toThrow(TransientError)
@@ -299,7 +299,7 @@ describe('stores', () => {
     expect(api.has('Secret', `${BASE}-db`)).toBe(false)
   })
 
-  test('the newest revision decides how they are, also when an older one is started again', async () => {
+  test('the newest revision decides on shared stores, also if an older one starts again', async () => {
     const cpu = () => api.get('StatefulSet', `${BASE}-db`).spec.template.spec.containers[0].resources.requests.cpu
     for (const [number, asked, comes] of [
       [1, 1, '1'],
@@ -315,7 +315,7 @@ describe('stores', () => {
     expect(api.get('StatefulSet', `${BASE}-db`).spec.template.metadata.labels.release).toBeUndefined()
   })
 
-  test('a volume grows, and never shrinks', async () => {
+  test('a volume can grow but not shrink', async () => {
     const size = () => api.get('PersistentVolumeClaim', `${BASE}-db`).spec.resources.requests.storage
     for (const [asked, comes] of [
       [5, '5Gi'],
@@ -335,7 +335,7 @@ describe('stores', () => {
 describe('removal', () => {
   const unit = () =>
     makeKubernetesUnit({ spec: { db_cpu: 1, redis_cpu: 1, queue_cpu: 1, max_scale: 3 }, secrets: { A: 'b' } })
-  test('takes all that is ours in two phases, and nothing else', async () => {
+  test('removes the agent’s objects in two phases, and nothing else', async () => {
     bringUpAutomatically(api)
     const engine = engineOf({ K8S_ROUTES: 'ingress', K8S_DOMAIN: 'apps.example.com' })
     await reconcileUntilStable(engine, { target: unit().revision_id }, [unit()])
@@ -359,7 +359,7 @@ describe('removal', () => {
     })
   })
 
-  test('a revision whose pods take their time to end keeps nobody waiting, and the rest of it goes after them', async () => {
+  test('does not wait for slow pods of a revision, and removes the rest after them', async () => {
     bringUpAutomatically(api)
     const engine = engineOf()
     await reconcileUntilStable(engine, { target: makeRevisionId(1) }, [makeKubernetesUnit({ secrets: { A: 'b' } })])
@@ -391,7 +391,7 @@ describe('removal', () => {
     expect(names()).toEqual([])
   })
 
-  test('is over when the cluster confirms it, and can be taken up again', async () => {
+  test('ends when the cluster confirms it, and can be resumed', async () => {
     bringUpAutomatically(api)
     const engine = engineOf()
     await reconcileUntilStable(engine, { target: unit().revision_id }, [unit()])
@@ -412,7 +412,7 @@ describe('removal', () => {
     await engineOf().remove(DEPLOYMENT_ID)
   })
 
-  test('what cannot be asked for is not taken to be gone', async () => {
+  test('does not take a failed request for an absent object', async () => {
     bringUpAutomatically(api)
     const engine = engineOf()
     await reconcileUntilStable(engine, { target: unit().revision_id }, [unit()])
@@ -431,7 +431,7 @@ function killedAt(n: number): void {
   api.refuse = asked => ((writes(asked) ? left-- : left) > 0 ? undefined : { code: 500, message: 'killed' })
 }
 
-test('an agent that is killed while it makes a database leaves one, with one password', async () => {
+test('an agent that is killed while it creates a database leaves one database with one password', async () => {
   const unit = makeKubernetesUnit({ spec: { db_cpu: 1 } })
   await engineOf().provide(unit)
   const [whole, count] = [names(), api.requests.filter(writes).length]
@@ -449,7 +449,7 @@ test('an agent that is killed while it makes a database leaves one, with one pas
   }
 })
 
-test('an agent that is killed before any of its writes leaves nothing double and nothing orphaned', async () => {
+test('an agent that is killed before any of its writes leaves no duplicates and no orphans', async () => {
   const units = [1, 2].map(number => makeKubernetesUnit({ number, spec: { queue_cpu: 1 }, secrets: { A: 'b' } }))
   const way = async (engine: KubernetesEngine) => {
     await reconcileUntilStable(engine, { target: makeRevisionId(1) }, units)

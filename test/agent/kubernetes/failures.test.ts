@@ -1,4 +1,4 @@
-// What goes wrong in a cluster, and what is told of it; what changes there, and what is written there.
+// Failures in a cluster and their reasons, watches of its objects, and the logs of its pods.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
 import { NO_EVENTS, PermanentError, TransientError } from '../../../src/agent/engines/engine.ts'
 import { withLog } from '../../../src/agent/engines/kubernetes/pod-failures.ts'
@@ -66,30 +66,40 @@ type Case = [
 ]
 const CASES: Case[] = [
   [
-    'an image on its way',
+    'an image that may still be pushed',
     { pod: waiting('ErrImagePull', 'no such host') },
     'starting',
     [/shop:1/, /no such host/, /image_pull_secrets/],
   ],
   [
-    'an image that is not there',
+    'an image that does not exist',
     { pod: waiting('ImagePullBackOff', 'not found'), later: 90 },
     'failing',
     [/shop:1/, /not found/],
   ],
-  ['no name of an image', { pod: waiting('InvalidImageName', 'invalid reference') }, 'failing', [/invalid reference/]],
+  [
+    'an invalid image name',
+    { pod: waiting('InvalidImageName', 'invalid reference') },
+    'failing',
+    [/invalid reference/],
+  ],
   ['a first crash', { pod: crashed(1, { exitCode: 3 }) }, 'starting', [/exit code 3/, /its last words/]],
   ['a crash loop', { pod: crashed(5, { exitCode: 3 }) }, 'failing', [/exit code 3/, /its last words/]],
-  ['a signal', { pod: crashed(5, { signal: 11 }) }, 'failing', [/signal 11/]],
-  ['too little memory', { pod: crashed(5, { reason: 'OOMKilled', exitCode: 137 }) }, 'failing', [/memory_limit_mb/]],
+  ['a crash by a signal', { pod: crashed(5, { signal: 11 }) }, 'failing', [/signal 11/]],
   [
-    'no such command',
+    'a crash for lack of memory',
+    { pod: crashed(5, { reason: 'OOMKilled', exitCode: 137 }) },
+    'failing',
+    [/memory_limit_mb/],
+  ],
+  [
+    'a command that does not exist',
     { pod: crashed(5, { reason: 'StartError', message: 'exec: "nmp": not found' }) },
     'failing',
     [/"nmp": not found/],
   ],
   [
-    'a secret on its way',
+    'a secret that may still be created',
     { pod: waiting('CreateContainerConfigError', 'secret "shared" not found') },
     'starting',
     [/"shared" not found/],
@@ -101,13 +111,13 @@ const CASES: Case[] = [
     [/"shared"/],
   ],
   [
-    'root',
+    'an image that runs as root',
     { pod: waiting('CreateContainerConfigError', 'container has runAsNonRoot and image will run as root') },
     'failing',
     [/USER/],
   ],
   [
-    'no room',
+    'a cluster without room',
     {
       pod: {
         phase: 'Pending',
@@ -118,7 +128,7 @@ const CASES: Case[] = [
     [/3 Insufficient cpu/, /resource_spec/],
   ],
   [
-    'no room, for too long',
+    'a cluster without room for too long',
     {
       pod: { phase: 'Pending', ...condition('PodScheduled', 'False', 'Unschedulable', '0/3 nodes are available') },
       deployment: condition('Progressing', 'False', 'ProgressDeadlineExceeded', 'timed out'),
@@ -127,19 +137,19 @@ const CASES: Case[] = [
     [/0\/3 nodes/],
   ],
   [
-    'sent away',
+    'an evicted pod',
     { pod: { phase: 'Failed', reason: 'Evicted', message: 'The node was low on resource: memory.' } },
     'starting',
     [/low on resource: memory/],
   ],
   [
-    'a volume',
+    'a volume that cannot be mounted',
     { pod: { phase: 'Pending' }, event: ['FailedMount', 'configmap "c" not found'] },
     'starting',
     [/"c" not found/, /volumes/],
   ],
   [
-    'nothing listens',
+    'an application that does not listen',
     {
       pod: makeRunningStatus('app', false),
       event: ['Unhealthy', 'Startup probe failed: dial tcp 10.0.0.1:8000: connect: connection refused'],
@@ -148,7 +158,7 @@ const CASES: Case[] = [
     [/8000/, /PORT/, /its last words/],
   ],
   [
-    'a failing health check, for too long',
+    'a health check that fails for too long',
     {
       pod: makeRunningStatus('app', false),
       event: ['Unhealthy', 'Readiness probe failed: HTTP probe failed with statuscode: 500'],
@@ -158,7 +168,7 @@ const CASES: Case[] = [
     [/statuscode: 500/, /health_path/, /its last words/],
   ],
   [
-    'quota',
+    'an exceeded quota',
     {
       deployment: condition('ReplicaFailure', 'True', 'FailedCreate', 'exceeded quota: compute, requested: cpu=1'),
       later: 90,
@@ -171,14 +181,14 @@ const CASES: Case[] = [
     'pods "x" is forbidden: maximum cpu usage per Container is 100m, but limit is 200m',
   ].map(
     (message): Case => [
-      `amounts that the namespace does not take: ${message.slice(23, 36)}`,
+      `amounts outside the limits of the namespace: ${message.slice(23, 36)}`,
       { deployment: condition('ReplicaFailure', 'True', 'FailedCreate', message) },
       'starting',
-      [/asks for other amounts/, /limits\.cpu|100m/],
+      [/requires other amounts/, /limits\.cpu|100m/],
     ],
   ),
   [
-    'pod security',
+    'a pod security violation',
     {
       deployment: condition(
         'ReplicaFailure',
@@ -191,21 +201,21 @@ const CASES: Case[] = [
     [/host namespaces/],
   ],
   [
-    'no service account',
+    'a missing service account',
     { deployment: condition('ReplicaFailure', 'True', 'FailedCreate', 'serviceaccount "theirs" not found') },
     'starting',
     [/"theirs"/, /service_account_name/],
   ],
   [
-    'nothing at all, for too long',
+    'no progress for too long',
     { deployment: condition('Progressing', 'False', 'ProgressDeadlineExceeded', '') },
     'failing',
     [/in time/],
   ],
 ]
 
-describe('a revision that does not come up is told apart', () => {
-  test.each(CASES)('%s', async (_, { pod, deployment, event, later = 0 }, phase, says) => {
+describe('a revision that does not become healthy', () => {
+  test.each(CASES)('names its cause: %s', async (_, { pod, deployment, event, later = 0 }, phase, says) => {
     const engine = engineOf()
     await engine.start(makeKubernetesUnit(), makeArtifact())
     api.logs.set(`${NAME}-0`, ['first', 'its last words'])
@@ -231,7 +241,7 @@ describe('a revision that does not come up is told apart', () => {
     expect(running[0]!.reason!.length).toBeLessThanOrEqual(2000)
   })
 
-  test('and leaves the one before serving; what served and is ill is told so', async () => {
+  test('leaves the previous revision serving, which is reported as unhealthy once it crashes', async () => {
     const engine = engineOf()
     await engine.start(makeKubernetesUnit(), makeArtifact())
     bringUp(api, api.get('Deployment', NAME))
@@ -251,72 +261,80 @@ describe('a revision that does not come up is told apart', () => {
     expect((await engine.observe(DEPLOYMENT_ID)).running).toMatchObject([{ phase: 'unhealthy', reason }])
   })
 
-  test('of a long log, the end is told', () => {
-    const told = withLog(
+  test('is reported with the last lines of a long log', () => {
+    const report = withLog(
       'Why.',
       Array.from({ length: 500 }, (_, i) => `line ${i}`),
     )
-    expect(told.length).toBeLessThanOrEqual(2000)
-    expect(told).toMatch(/^Why\.\n.*line 499$/s)
-    // None without its beginning: half of a secret would not be known for what it is.
-    const [more, ...lines] = told.split('\n').slice(2)
+    expect(report.length).toBeLessThanOrEqual(2000)
+    expect(report).toMatch(/^Why\.\n.*line 499$/s)
+    // No line is cut at its beginning: the masks would not recognize half of a secret.
+    const [more, ...lines] = report.split('\n').slice(2)
     expect([more, lines.filter(line => !/^line \d+$/.test(line))]).toEqual(['…', []])
   })
 })
 
-describe('what the cluster refuses', () => {
+describe('a refusal by the cluster', () => {
   const start = () => engineOf().start(makeKubernetesUnit(), makeArtifact())
   test.each<[string, { code: number; message: string }, RegExp]>([
-    ['a permission', { code: 403, message: 'secrets is forbidden: User "a" cannot patch' }, /cannot patch/],
-    ['a quota', { code: 403, message: 'exceeded quota: objects, requested: count/deployments=1' }, /resource_spec/],
+    ['a missing permission', { code: 403, message: 'secrets is forbidden: User "a" cannot patch' }, /cannot patch/],
+    [
+      'an exceeded quota',
+      { code: 403, message: 'exceeded quota: objects, requested: count/deployments=1' },
+      /resource_spec/,
+    ],
     [
       'an admission controller',
       {
         code: 403,
         message: 'persistentvolumeclaims "db" is forbidden: only dynamically provisioned pvc can be resized',
       },
-      /refuses .* can be resized/,
+      /rejected .* can be resized/,
     ],
-    ['a namespace that ends', { code: 403, message: 'unable to create because it is being terminated' }, /another/],
-    ['a namespace that is not there', { code: 404, message: 'namespaces "apps" not found' }, /namespaces "apps"/],
     [
-      'a value',
+      'a namespace that is being deleted',
+      { code: 403, message: 'unable to create because it is being terminated' },
+      /another/,
+    ],
+    ['a missing namespace', { code: 404, message: 'namespaces "apps" not found' }, /namespaces "apps"/],
+    [
+      'an invalid value',
       { code: 422, message: 'spec.template.spec.containers[1].image: Required value' },
       /containers\[1\]\.image/,
     ],
-  ])('%s: told, and not tried again', async (_, refusal, says) => {
+  ])('is permanent: %s', async (_, refusal, says) => {
     api.refuse = ({ verb }) => (verb === 'patch' ? refusal : undefined)
     await expect(start()).rejects.toThrow(PermanentError)
     await expect(start()).rejects.toThrow(says)
   })
 
-  test.each([429, 500, 503])('%d: tried again', async code => {
+  test.each([429, 500, 503])('is retried: status %d', async code => {
     api.refuse = () => ({ code, message: 'later' })
     await expect(start()).rejects.toThrow(TransientError)
     await expect(engineOf().deployments()).rejects.toThrow()
   })
 
-  test('a cluster without the Gateway API is not taken to be one without routes', async () => {
+  test('is permanent if the Gateway API is missing, instead of reporting no routes', async () => {
     api.missingGroups.add('gateway.networking.k8s.io/v1')
     const engine = engineOf({ K8S_ROUTES: 'gateway', K8S_GATEWAY: 'infra/main', K8S_DOMAIN: 'apps.example.com' })
     await expect(engine.route(makeKubernetesUnit())).rejects.toThrow(PermanentError)
     await expect(engine.deployments()).rejects.toThrow(PermanentError)
   })
 
-  test('a namespace is never made, nor one used that is not there', async () => {
+  test('is permanent if the namespace is missing, which the agent never creates', async () => {
     api.namespaces.delete('apps')
     await expect(start()).rejects.toThrow(PermanentError)
     expect(api.all()).toEqual([])
   })
 
-  test('a value that does not fit its schema is told with its place', async () => {
+  test('names the place of a value that does not fit its schema', async () => {
     const wrong = { name: 'v', emptyDir: { sizeLimit: { not: 'a quantity' } } }
     const started = engineOf().start(makeKubernetesUnit({ spec: { volumes: [wrong] } }), makeArtifact())
     await expect(started).rejects.toThrow(PermanentError)
     await expect(started).rejects.toThrow(/volumes/)
   })
 
-  test('an address that cannot be is told before anything starts, and takes no requests from what serves', async () => {
+  test('of an invalid host comes before anything starts, and leaves the serving routes alone', async () => {
     const engine = engineOf({ K8S_ROUTES: 'ingress' })
     const unit = makeKubernetesUnit({ custom_url: 'http://192.0.2.7/' })
     const message = 'spec.rules[0].host: Invalid value: must be a DNS name, not an IP address'
@@ -329,7 +347,7 @@ describe('what the cluster refuses', () => {
     expect(api.all('Ingress')).toEqual([])
   })
 
-  test('a name that is there twice is told with its place', async () => {
+  test('names the place of a duplicate name', async () => {
     const sidecars = [
       { name: 'side', image: 'x', volumeMounts: ['a', 'b'].map(name => ({ name, mountPath: '/data' })) },
     ]
@@ -339,8 +357,8 @@ describe('what the cluster refuses', () => {
   })
 })
 
-describe('what happens there', () => {
-  test('is told, also after a connection or its place in time was lost', async () => {
+describe('a watch', () => {
+  test('reports changes again after its connection breaks or its resource version expires', async () => {
     const changed: string[] = []
     const engine = engineOf()
     await engine.open({ ...NO_EVENTS, changed: id => changed.push(id) })
@@ -357,7 +375,7 @@ describe('what happens there', () => {
     await expect.poll(() => api.watchCount).toBe(0)
   })
 
-  test('is told, also after the login failed when a watch began again', async () => {
+  test('reconnects after a failed login', async () => {
     const config = api.config
     const login = config.applySecurityAuthentication.bind(config)
     let failing = false
@@ -375,15 +393,17 @@ describe('what happens there', () => {
     expect(failing).toBe(false)
   })
 
-  test('is watched no more by one that was closed while it began to', async () => {
+  test('ends if the engine closes while the watch connects', async () => {
     const engine = engineOf()
     await engine.open(NO_EVENTS)
     await engine.close()
     await expect.poll(() => api.requests.filter(({ verb }) => verb === 'watch').length).toBe(6)
     await expect.poll(() => api.watchCount).toBe(0)
   })
+})
 
-  test('each line that an application writes is told once, over broken connections too', async () => {
+describe('the log of a pod', () => {
+  test('is shipped line by line, each line once, over broken connections too', async () => {
     const lines: string[] = []
     const engine = engineOf()
     await engine.open({ ...NO_EVENTS, log: (of, message) => lines.push(`${of.revision_id.slice(-1)} ${message}`) })
@@ -404,7 +424,7 @@ describe('what happens there', () => {
     await expect.poll(() => api.followerCount).toBe(0)
   })
 
-  test('what an application writes is told by an agent that starts beside it, too', async () => {
+  test('is followed by an agent that starts after the pod', async () => {
     await engineOf().start(makeKubernetesUnit(), makeArtifact())
     const pod = putPod(api, api.get('Deployment', NAME), makeRunningStatus('app'))
     const lines: string[] = []
@@ -414,14 +434,14 @@ describe('what happens there', () => {
     await expect.poll(() => lines).toEqual(['one'])
   })
 
-  test('what an application writes is asked for once, also after its connection was reset', async () => {
+  test('has one connection, also after a reset', async () => {
     const engine = engineOf()
     await engine.open(NO_EVENTS)
     await engine.start(makeKubernetesUnit(), makeArtifact())
     putPod(api, api.get('Deployment', NAME), makeRunningStatus('app'))
-    const asked = () => api.requests.filter(({ kind, verb }) => kind === 'Pod' && verb === 'get').length
+    const requestCount = () => api.requests.filter(({ kind, verb }) => kind === 'Pod' && verb === 'get').length
     for (const times of [1, 2, 3]) {
-      await expect.poll(asked).toBe(times)
+      await expect.poll(requestCount).toBe(times)
       await expect.poll(() => api.followerCount).toBe(1)
       if (times < 3) api.cutLogs(({ socket }) => void socket!.resetAndDestroy())
     }
@@ -431,8 +451,8 @@ describe('what happens there', () => {
 
   test.each([
     ['has ended', waiting('', '', { state: { terminated: { exitCode: 1 } } })],
-    ['is to run again', crashed(1, {})],
-  ])('what an application wrote that was never seen to run is told: it %s', async (_, status) => {
+    ['waits for its restart', crashed(1, {})],
+  ])('is shipped for a container that was never seen running: it %s', async (_, status) => {
     const lines: string[] = []
     const engine = engineOf()
     await engine.open({ ...NO_EVENTS, log: (_, message) => lines.push(message) })
@@ -442,7 +462,7 @@ describe('what happens there', () => {
     await expect.poll(() => lines).toEqual(['its last words'])
   })
 
-  test('time that passes is told: a drained revision is looked at again', async () => {
+  test('a drained revision is observed again once its drain time is over', async () => {
     bringUpAutomatically(api)
     const changed: string[] = []
     const engine = engineOf({ K8S_DRAIN_SECONDS: '1' })

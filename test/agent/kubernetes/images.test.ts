@@ -1,4 +1,4 @@
-// What pods run and what nodes pull it with: tags that become digests, and Secrets that come, are renewed, and go.
+// Tags that are pinned to digests, and pull Secrets that are created, renewed and removed.
 import * as http from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { afterEach, beforeEach, describe, expect, test } from 'vitest'
@@ -30,17 +30,17 @@ const PINNED = `${OWN}@${DIGEST}`
 const MINUTE = 60_000
 let api: KubernetesApi
 let now: Date
-let asked: { of: RevisionRef; image: string | undefined }[]
-let give: (at: Date) => Promise<RegistryCredential | null>
+let credentialRequests: { of: RevisionRef; image: string | undefined }[]
+let issueCredential: (at: Date) => Promise<RegistryCredential | null>
 const engines: KubernetesEngine[] = []
 const lines: string[] = []
 
 beforeEach(async () => {
   api = await new KubernetesApi().open()
   now = new Date('2026-11-21T12:00:00Z')
-  asked = []
+  credentialRequests = []
   lines.length = 0
-  give = async at => ({
+  issueCredential = async at => ({
     ...{ registry: 'registry.example.com', repository: 'apps/tenant/shop', username: 'slipway' },
     ...{ password: `at ${at.toISOString()}`, expires_at: new Date(at.getTime() + 60 * MINUTE).toISOString() },
   })
@@ -54,8 +54,8 @@ const events: EngineEvents = {
   ...NO_EVENTS,
   log: (_, message, level) => void lines.push(`${level} ${message}`),
   registryCredential: async (of, image) => {
-    asked.push({ of: { deployment_id: of.deployment_id, revision_id: of.revision_id }, image })
-    return image === undefined || image.startsWith(OWN) ? give(now) : null
+    credentialRequests.push({ of: { deployment_id: of.deployment_id, revision_id: of.revision_id }, image })
+    return image === undefined || image.startsWith(OWN) ? issueCredential(now) : null
   },
 }
 async function engineOf(more: Record<string, string> = {}) {
@@ -78,8 +78,8 @@ const unit = (more: Parameters<typeof makeKubernetesUnit>[0] = {}) =>
 const artifact = makeArtifact({ location: PINNED })
 const pods = (name = `${BASE}-r1`) => api.get('Deployment', name).spec.template.spec
 
-describe('the Secret for the installation’s own registry', () => {
-  test('is there before its pods are, and named by them beside others', async () => {
+describe('the pull Secret for the installation’s own registry', () => {
+  test('is created before the pods, which name it beside other pull secrets', async () => {
     const engine = await engineOf({ K8S_PULL_SECRETS: 'all' })
     await engine.start(unit({ spec: { image_pull_secrets: [{ name: 'mine' }] } }), artifact)
     expect(pods().imagePullSecrets).toEqual([{ name: 'mine' }, { name: SECRET }, { name: 'all' }])
@@ -92,7 +92,7 @@ describe('the Secret for the installation’s own registry', () => {
     expect(order.indexOf('Secret')).toBeLessThan(order.indexOf('Deployment'))
   })
 
-  test('is not made for images of elsewhere, and for what stands beside them it is', async () => {
+  test('is created only if one of the images, sidecars included, is in that registry', async () => {
     const engine = await engineOf()
     const image = 'docker.io/library/web@sha256:b'
     await engine.start(unit({ image_uri: image }), makeArtifact({ location: image }))
@@ -103,20 +103,23 @@ describe('the Secret for the installation’s own registry', () => {
     expect(pods(`${BASE}-r2`).imagePullSecrets).toEqual([{ name: `${BASE}-r2-pull` }])
   })
 
-  test('is not asked for again while it is good', async () => {
+  test('is requested once while it is valid', async () => {
     const engine = await engineOf()
     await engine.start(unit(), artifact)
     await engine.start(unit(), artifact)
-    expect(asked).toHaveLength(1)
-    expect(asked[0]).toEqual({ of: { deployment_id: DEPLOYMENT_ID, revision_id: makeRevisionId(1) }, image: PINNED })
+    expect(credentialRequests).toHaveLength(1)
+    expect(credentialRequests[0]).toEqual({
+      of: { deployment_id: DEPLOYMENT_ID, revision_id: makeRevisionId(1) },
+      image: PINNED,
+    })
   })
 
-  test('is renewed when half of its time is over, by whichever agent is there', async () => {
+  test('is renewed after half of its lifetime, by any agent', async () => {
     const first = await engineOf()
     await first.start(unit(), artifact)
     later(29)
     await first.start(unit(), artifact)
-    expect(asked).toHaveLength(1)
+    expect(credentialRequests).toHaveLength(1)
     later(2)
     await first.start(unit(), artifact)
     expect(auths()[OWN].password).toBe('at 2026-11-21T12:31:00.000Z')
@@ -126,10 +129,10 @@ describe('the Secret for the installation’s own registry', () => {
     later(31)
     await expect.poll(() => auths()[OWN].password).toBe('at 2026-11-21T13:02:00.000Z')
     expect(api.get('Secret', SECRET).metadata.labels).toEqual(labels)
-    expect(asked).toHaveLength(3)
+    expect(credentialRequests).toHaveLength(3)
   })
 
-  test('goes with its revision, is not made anew then, and nothing of the deployment is left', async () => {
+  test('is removed with its revision and not created again', async () => {
     bringUpAutomatically(api)
     const engine = await engineOf()
     const units = [unit(), unit({ number: 2 })]
@@ -145,41 +148,41 @@ describe('the Secret for the installation’s own registry', () => {
     expect(api.all('Secret').map(({ metadata }) => metadata.name)).toEqual([`${BASE}-r2-pull`])
     await reconcileUntilStable(engine, { present: false }, units)
     expect(api.all()).toEqual([])
-    const before = asked.length
+    const before = credentialRequests.length
     api.requests.length = 0
     later(45)
     const looked = () => api.requests.map(({ verb, name }) => `${verb} ${name}`)
     await expect.poll(looked).toEqual(expect.arrayContaining([`get ${SECRET}`, `get ${BASE}-r2-pull`]))
     expect(looked().filter(one => !one.startsWith('get '))).toEqual([])
-    expect(asked).toHaveLength(before)
+    expect(credentialRequests).toHaveLength(before)
   })
 
-  test('that cannot be renewed is told of once, when it is good for nothing, and comes back by itself', async () => {
+  test('that cannot be renewed is reported once, after it expired, and renewed when that works again', async () => {
     const engine = await engineOf()
     await engine.start(unit(), artifact)
-    const right = give
-    give = () => Promise.reject(new PermanentError('The listener is revoked.'))
+    const right = issueCredential
+    issueCredential = () => Promise.reject(new PermanentError('The listener is revoked.'))
     const waited = async (minutes: number, asks: number) => {
       later(minutes)
-      await expect.poll(() => asked.length).toBe(asks)
+      await expect.poll(() => credentialRequests.length).toBe(asks)
     }
     await waited(40, 2)
     await engine.start(unit(), artifact)
     expect(pods().imagePullSecrets).toEqual([{ name: SECRET }])
-    expect([asked.length, lines]).toEqual([2, []])
+    expect([credentialRequests.length, lines]).toEqual([2, []])
     await waited(21, 3)
     await expect.poll(() => lines.length).toBe(1)
     expect(lines[0]).toMatch(/^WARNING .*expired.*The listener is revoked\./)
     await waited(6, 4)
-    give = right
+    issueCredential = right
     await waited(6, 5)
     await expect.poll(() => auths()[OWN].password).toBe('at 2026-11-21T13:13:00.000Z')
     expect(lines).toHaveLength(1)
   })
 
-  test('that cannot be had holds the start', async () => {
+  test('that is unavailable delays the start', async () => {
     const engine = await engineOf()
-    give = () => Promise.reject(new TransientError('away'))
+    issueCredential = () => Promise.reject(new TransientError('away'))
     await expect(engine.start(unit(), artifact)).rejects.toThrow(TransientError)
     expect(api.has('Deployment', `${BASE}-r1`)).toBe(false)
   })
@@ -210,17 +213,17 @@ describe('a tag', () => {
       data: { '.dockerconfigjson': config({ [host]: { username: 'ann', password } }) },
     })
 
-  test('becomes its digest, with the secrets that nodes would pull it with', async () => {
+  test('is pinned to its digest with the pull secrets of the pods', async () => {
     pull('mine', 'wrong')
     pull('all', 'right')
     const engine = await engineOf({ K8S_HTTP_REGISTRIES: host, K8S_PULL_SECRETS: 'all,missing' })
     const named = makeKubernetesUnit({ image_uri: `${host}/web:1`, spec: { image_pull_secrets: [{ name: 'mine' }] } })
     expect(await engine.prepare(named, null, task())).toMatchObject({ location: `${host}/web@${DIGEST}` })
     expect(logins).toEqual([undefined, 'ann:wrong', undefined, 'ann:right'])
-    expect(lines).toEqual([`INFO ${host}/web:1 is ${host}/web@${DIGEST} now`])
+    expect(lines).toEqual([`INFO Resolved ${host}/web:1 to ${host}/web@${DIGEST}`])
   })
 
-  test('stays one where the registry does not tell, and that is said', async () => {
+  test('is kept, with a warning, if the registry does not return its digest', async () => {
     pull('mine', 'right', 'Opaque')
     api.put({
       ...{ apiVersion: 'v1', kind: 'Secret', metadata: { name: 'broken' }, type: 'kubernetes.io/dockerconfigjson' },
@@ -230,13 +233,13 @@ describe('a tag', () => {
     const { location } = await engine.prepare(makeKubernetesUnit({ image_uri: `${host}/web:1` }), null, task())
     expect(location).toBe(`${host}/web:1`)
     expect(lines).toHaveLength(2)
-    expect(lines[0]).toMatch(/^WARNING .*The Secret broken is not/)
-    expect(lines[1]).toMatch(/^WARNING .* answers 401.*each node/)
+    expect(lines[0]).toMatch(/^WARNING .*The Secret broken is not a valid/)
+    expect(lines[1]).toMatch(/^WARNING .* answers 401.*Each node/)
   })
 
-  test('of our own registry is asked for with what the control plane gives', async () => {
+  test('in the installation’s own registry is resolved with a credential of the control plane', async () => {
     const at = new URL(`http://${host}`).host
-    give = async when => ({
+    issueCredential = async when => ({
       ...{ registry: at, repository: 'apps/x', username: 'ann', password: 'right' },
       expires_at: new Date(when.getTime() + MINUTE).toISOString(),
     })
@@ -245,41 +248,41 @@ describe('a tag', () => {
       config: api.config,
     })
     engines.push(engine)
-    await engine.open({ ...events, registryCredential: () => give(now) })
+    await engine.open({ ...events, registryCredential: () => issueCredential(now) })
     const named = unit({ image_uri: `${host}/apps/x/web:1` })
     expect((await engine.prepare(named, null, task())).location).toBe(`${host}/apps/x/web@${DIGEST}`)
-    give = () => Promise.reject(new TransientError('away'))
+    issueCredential = () => Promise.reject(new TransientError('away'))
     await expect(engine.prepare(named, null, task())).rejects.toThrow(TransientError)
   })
 
-  test('beside a digest says nothing, and nobody is asked', async () => {
+  test('beside a digest is ignored', async () => {
     const engine = await engineOf({ K8S_HTTP_REGISTRIES: host })
     const image_uri = `${host}/web:1@${DIGEST}`
     expect((await engine.prepare(makeKubernetesUnit({ image_uri }), null, task())).location).toBe(image_uri)
-    expect([logins, asked, lines]).toEqual([[], [], []])
+    expect([logins, credentialRequests, lines]).toEqual([[], [], []])
   })
 })
 
-describe('what has to be built', () => {
+describe('a source that is built', () => {
   const files = { folder: '/nowhere', commit: null, start_command: null, health_path: null, env: {} }
   const tree = { ...files, install_command: null, build_command: null }
 
-  test('is refused where nothing builds, and with it is not', async () => {
+  test('is refused by an agent without an image builder', async () => {
     for (const source of ['githost', 'internal_source', 'internal_template'] as const) {
       expect((await engineOf()).refusalReason(unit({ source }))).toMatch(/K8S_BUILD_SOCKET/)
       expect((await engineOf({ K8S_BUILD_SOCKET: '/nowhere' })).refusalReason(unit({ source }))).toBeNull()
     }
   })
 
-  test('needs somewhere to be pushed to', async () => {
+  test('needs a registry to push to', async () => {
     const engine = await engineOf({ K8S_BUILD_SOCKET: '/nowhere' })
-    give = async () => null
+    issueCredential = async () => null
     const built = unit({ source: 'githost', image_uri: null })
     await expect(engine.prepare(built, tree, task())).rejects.toThrow(/K8S_BUILD_REGISTRY/)
-    expect(asked).toMatchObject([{ image: undefined }])
+    expect(credentialRequests).toMatchObject([{ image: undefined }])
   })
 
-  test('needs logins that can be read', async () => {
+  test('needs a readable Docker configuration', async () => {
     const settings = { K8S_BUILD_SOCKET: '/nowhere', K8S_BUILD_REGISTRY: 'registry.example.com/built' }
     const engine = await engineOf({ ...settings, K8S_BUILD_DOCKER_CONFIG: '/nowhere/config.json' })
     const built = unit({ source: 'githost', image_uri: null })

@@ -35,13 +35,13 @@ async function linesOf(answer: RequestListener): Promise<string[]> {
   return said
 }
 
-test('a line without an end is told before it has one', async () => {
+test('a very long line is shipped before it ends', async () => {
   const said = await linesOf((_, res) => void res.write(`2126-11-21T12:00:00.5Z ${'x'.repeat(100_000)}`))
   await waitFor(() => said.length > 0)
   expect(said).toEqual(['x'.repeat(16 * 1024)])
 })
 
-test('each line is told once, also in the hour that a node’s clock goes through twice', async () => {
+test('each line is shipped once, also when a node’s clock goes back from summer time', async () => {
   const lines = [
     '2126-10-27T02:59:58.9+02:00 before',
     '2126-10-27T02:00:02+01:00 after',
@@ -54,7 +54,7 @@ test('each line is told once, also in the hour that a node’s clock goes throug
   expect(said).toEqual(['before', 'after', 'at once', 'later'])
 })
 
-test('a last line without an end is told, and whole where the answer was cut before', async () => {
+test('an unfinished last line is shipped, and whole if the answer was cut before', async () => {
   const time = '2126-11-21T12:00:00.5Z'
   let asked = 0
   const said = await linesOf((_, res) => {
@@ -65,7 +65,7 @@ test('a last line without an end is told, and whole where the answer was cut bef
   expect(said).toEqual(['its last words'])
 })
 
-test('a connection on which nothing is told is asked whether it still is one', async () => {
+test('a silent connection uses TCP keep-alive', async () => {
   const kept = vi.spyOn(Socket.prototype, 'setKeepAlive')
   try {
     await linesOf((_, res) => res.flushHeaders())

@@ -362,7 +362,7 @@ describe('ways in', () => {
   test('a host that is another deployment’s is nobody’s custom_url; its own is', () => {
     const of = (host: string) =>
       routesOf(settings({ K8S_ROUTES: 'ingress' }), makeKubernetesUnit({ custom_url: `https://${host}/pay` }))
-    expect(() => of('shop-0123456789.apps.example.com')).toThrow(/choose another custom_url/)
+    expect(() => of('shop-0123456789.apps.example.com')).toThrow(/Change custom_url/)
     for (const host of [`${BASE}.apps.example.com`, 'shop.apps.example.com', 'shop-0123456789.example.com'])
       expect(of(host)).toHaveLength(2)
   })

@@ -1,27 +1,30 @@
-// Whether a container is there: its published port is held open from inside, and where a path is given, what is asked there is well.
+// Probes a container: its published port stays open and its health path, if any, answers with a status below 400.
 import { connect } from 'node:net'
-import { probe as ask } from '../local/health.ts'
+import { probe as probePort } from '../local/health.ts'
 import type { Health } from '../local/replica-pool.ts'
 
-/** An engine's proxy takes any connection, and drops it when nobody listens behind it. */
+/** The engine's proxy accepts any connection, and closes it soon if nothing listens in the container. */
 const HOLD_MS = 100
 
 export async function probe(port: number, path: string | null, timeout: number): Promise<Health> {
   if (!path && !(await staysOpen(port))) return NOTHING_LISTENS
-  const health = await ask(port, path, timeout)
+  const health = await probePort(port, path, timeout)
   return health.ok || path ? health : NOTHING_LISTENS
 }
 
-const NOTHING_LISTENS: Health = { ok: false, reason: 'nothing in the container listens on the port that PORT names' }
+const NOTHING_LISTENS: Health = {
+  ok: false,
+  reason: 'nothing in the container listens on the port in PORT: listen on that port, on all addresses',
+}
 
 function staysOpen(port: number): Promise<boolean> {
   return new Promise(resolve => {
     const socket = connect({ host: '127.0.0.1', port })
-    const told = (held: boolean) => {
+    const settle = (isOpen: boolean) => {
       socket.destroy()
-      resolve(held)
+      resolve(isOpen)
     }
-    socket.once('error', () => told(false)).once('close', () => told(false))
-    socket.once('connect', () => setTimeout(told, HOLD_MS, true))
+    socket.once('error', () => settle(false)).once('close', () => settle(false))
+    socket.once('connect', () => setTimeout(settle, HOLD_MS, true))
   })
 }

@@ -1,27 +1,30 @@
-// The images that deployments run from: pulled, pinned by their digest, kept for a while, removed when nothing needs them.
+// The images of deployments in a container engine: pulls them, pins them to digests and prunes them.
 import { join } from 'node:path'
+import { DEPLOYMENT_LABEL, type Labels, OWNER_LABEL } from '../../images/container-labels.ts'
 import { type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { explainPullFailure } from '../../images/image-failures.ts'
-import { encodeLogin, type SecretFolder } from '../../images/registry-logins.ts'
+import { encodeLogin } from '../../images/registry-logins.ts'
 import { readJson, writeJson } from '../../system/files.ts'
 import { type BuildTask, type EngineEvents, PermanentError, type RevisionSpec } from '../engine.ts'
-import { DEPLOYMENT_LABEL, isPinned, type Labels, OWNER_LABEL } from './replica-spec.ts'
+import { isPinned } from './replica-spec.ts'
+import type { SecretFolder } from './secret-folder.ts'
 
 type InspectedImage = {
   Id: string
   RepoDigests?: string[] | null
   Config?: { ExposedPorts?: Record<string, object> | null; Labels?: Record<string, string> | null } | null
 }
-/** What a revision runs from: as it was named, and as it was pinned. */
+/** The images of a revision: from the name to the digest. */
 type SavedImages = { revision_id: string; images: Record<string, string> }
+/** `fresh`: pull even if present. `own`: the folder of the deployment; null for an image of the operator. */
 type PinOptions = { fresh: boolean; own: string | null }
 
-/** Older ones of a deployment go: a rollback to those pulls by digest, or builds again. */
+/** A rollback to an older revision pulls its image by digest, or builds it again. */
 const KEPT_REVISIONS = 3
 const LOG_INTERVAL_MS = 1_000
 const RESTORE_TIMEOUT_MS = 120_000
 
-/** `running`: revisions of which copies run or are about to be started again. */
+/** `running`: revisions with replicas that run or will restart. */
 type PruneOptions = { others: string[]; running: Set<string>; keep?: number | undefined }
 
 export class Images {
@@ -29,7 +32,7 @@ export class Images {
   readonly #owner: string
   readonly #secrets: SecretFolder
   readonly #registryCredential: EngineEvents['registryCredential']
-  /** Says which images were pulled by this agent: those that were there before are not its to remove. */
+  /** Lists the images that this agent pulled. It never removes others. */
   readonly #file: string
 
   constructor(
@@ -46,10 +49,7 @@ export class Images {
     this.#secrets = secrets
   }
 
-  /**
-   * By digest, so that every copy runs the same one whatever its tag means tomorrow. `own` is the folder of the deployment that wants it;
-   * null where the operator does.
-   */
+  /** Pins an image to its digest, so that all replicas run the same image after the tag moves. */
   async pin(
     image: string,
     { fresh, own }: PinOptions,
@@ -66,34 +66,34 @@ export class Images {
     } catch (error) {
       if (!(error instanceof DockerApiError) || error.status === 0) throw error
       if (!known || others) throw new PermanentError(explainPullFailure(image, error.message))
-      log(`It cannot be pulled, so the one that is here is used: ${error.message}`, 'WARNING')
+      log(`Pull failed, using the image that is present: ${error.message}`, 'WARNING')
       return known
     }
     const pulled = await this.#inspect(image)
-    if (!pulled) throw new PermanentError(`The image ${image} was pulled and is gone again: deploy it again.`)
+    if (!pulled) throw new PermanentError(`The image ${image} was removed right after the pull. Deploy again.`)
     const digest = (await this.#findInRegistry(digestsOf(image, pulled), unit, signal)) ?? pulled.Id
     if (pulled.Id !== here?.Id) this.#pulledImages(all => [...all, digest])
     log(`Pulled ${digest}`)
     return digest
   }
 
-  /** What a Dockerfile begins with: a builder is told no password, and does not ask whose an image is. */
+  /** The builder pulls public images itself. Private ones and those of other deployments need a pull with a login. */
   async pullBaseImage(image: string, wanted: PinOptions, unit: RevisionSpec, task: BuildTask): Promise<void> {
     const here = await this.#inspect(image)
     const others = here !== undefined && wanted.own !== null && this.#belongsToOthers(here, image, unit, wanted.own)
     if (others || (await this.#encodedLogin(image, unit))) await this.pin(image, wanted, unit, task)
   }
 
-  /** Built or pulled for another deployment: whether this one may have it too, only its registry can say. */
+  /** Built or pulled for another deployment, so only the registry can decide whether this one may use it. */
   #belongsToOthers(here: InspectedImage, image: string, { deployment_id }: RevisionSpec, own: string): boolean {
     const built = here.Config?.Labels?.[DEPLOYMENT_LABEL]
     if (built) return built !== deployment_id
     const names = [here.Id, ...digestsOf(image, here)]
     const ours = readSavedImages(own).flatMap(({ images }) => Object.values(images))
-    return this.#pulledImages().some(one => names.includes(one)) && !ours.some(one => names.includes(one))
+    return this.#pulledImages().some(name => names.includes(name)) && !ours.some(name => names.includes(name))
   }
 
-  /** An engine may name an image by digests that it has got elsewhere or while it was built: the registry knows but one of them. */
+  /** An engine may list several digests of an image, but the registry has only one of them. */
   async #findInRegistry(digests: string[], unit: RevisionSpec, signal: AbortSignal): Promise<string | undefined> {
     if (digests.length < 2) return digests[0]
     for (const digest of digests)
@@ -110,19 +110,20 @@ export class Images {
     const login = await this.#encodedLogin(image, unit)
     const headers = login ? { 'X-Registry-Auth': login } : {}
     const query = { fromImage: imageName(image), tag: imageTag(image) }
-    let told = Date.now()
+    let lastLogAt = Date.now()
     for await (const { status, id, stream } of this.#api.streamProgress('/images/create', { query, headers, signal })) {
-      if (Date.now() - told < LOG_INTERVAL_MS || !(status ?? stream)) continue
-      told = Date.now()
+      if (Date.now() - lastLogAt < LOG_INTERVAL_MS || !(status ?? stream)) continue
+      lastLogAt = Date.now()
       log([id, status ?? stream].filter(Boolean).join(': '))
     }
   }
 
-  /** The installation's own registry knows the deployment; any other one whoever deployed it. */
+  /** The deployment's credential for the installation's own registry, else the user's pull secret. */
   async #encodedLogin(image: string, unit: RevisionSpec): Promise<string | undefined> {
-    const own = await this.#registryCredential(unit, image)
-    if (!own) return this.#secrets.registryAuth(image, unit.resources.image_pull_secrets ?? [])
-    return encodeLogin({ username: own.username, password: own.password, serveraddress: own.registry })
+    const credential = await this.#registryCredential(unit, image)
+    if (!credential) return this.#secrets.registryAuth(image, unit.resources.image_pull_secrets ?? [])
+    const { username, password, registry } = credential
+    return encodeLogin({ username, password, serveraddress: registry })
   }
 
   #inspect(image: string): Promise<InspectedImage | undefined> {
@@ -131,7 +132,7 @@ export class Images {
 
   exists = async (image: string) => (await this.#inspect(image)) !== undefined
 
-  /** Pulls again what somebody else has removed; what was built here cannot be brought back so. */
+  /** Pulls images again that were removed from outside. Images that were built here cannot be restored. */
   async restore(images: string[], unit: RevisionSpec): Promise<void> {
     const task = { log: () => {}, signal: AbortSignal.timeout(RESTORE_TIMEOUT_MS) }
     for (const image of images) {
@@ -144,7 +145,7 @@ export class Images {
     }
   }
 
-  /** The port that it says it listens on, where it says one. */
+  /** Undefined unless the image exposes exactly one TCP port. */
   async exposedPort(image: string): Promise<number | undefined> {
     const ports = Object.keys((await this.#inspect(image))?.Config?.ExposedPorts ?? {}).filter(
       port => !port.endsWith('/udp'),
@@ -167,7 +168,7 @@ export class Images {
     return readSavedImages(folder).find(kept => kept.revision_id === revision_id)?.images ?? {}
   }
 
-  /** Removes those of a deployment that are neither among its newest nor needed by what runs or by another; in use they stay anyway. */
+  /** Removes a deployment's images, except for its newest revisions, running revisions and other deployments. */
   async prune(
     deployment: string,
     folder: string,
@@ -176,7 +177,7 @@ export class Images {
     const all = readSavedImages(folder)
     const kept = all.filter(({ revision_id }, i) => i >= all.length - keep || running.has(revision_id))
     const needed = new Set([...kept, ...others.flatMap(readSavedImages)].flatMap(({ images }) => Object.values(images)))
-    // Podman finds no image that is asked for by two labels.
+    // Podman finds no image for two labels.
     const filters = { label: [`${DEPLOYMENT_LABEL}=${deployment}`] }
     const labelled = await this.#api.get<{ Id: string; Labels?: Labels | null }[]>('/images/json', { filters })
     const built = labelled.filter(({ Labels }) => Labels?.[OWNER_LABEL] === this.#owner)
@@ -185,12 +186,12 @@ export class Images {
     for (const image of new Set([...pulled, ...built.map(({ Id }) => Id)])) {
       if (needed.has(image)) continue
       try {
-        // By its id, all names that it was pulled by go with it.
-        const known = await this.#inspect(image)
-        if (known) await this.#api.requestIfExists('DELETE', `/images/${known.Id}`)
-        this.#pulledImages(known => known.filter(other => other !== image))
+        // By its id, which removes all its names.
+        const inspected = await this.#inspect(image)
+        if (inspected) await this.#api.requestIfExists('DELETE', `/images/${inspected.Id}`)
+        this.#pulledImages(names => names.filter(name => name !== image))
       } catch (error) {
-        // It is in use.
+        // The image is in use.
         if (!(error instanceof DockerApiError && error.status)) throw error
       }
     }
@@ -204,13 +205,13 @@ const readSavedImages = (folder: string) =>
 
 const LAST_TAG = /:[^:/]*$/
 export const imageName = (image: string) => image.replace(/@.*/s, '').replace(LAST_TAG, '')
-/** A digest says more than the tag before it. */
+/** The digest if there is one, else the tag. */
 export const imageTag = (image: string) => /@(.*)/s.exec(image)?.[1] ?? LAST_TAG.exec(image)?.[0].slice(1) ?? 'latest'
 
-/** Docker leaves out what Podman puts before the name of an image of Docker Hub. */
+/** Podman prefixes images of Docker Hub with `docker.io/library/`, Docker does not. */
 const shortImageName = (image: string) => imageName(image).replace(/^(docker\.io\/)?(library\/)?/, '')
 
-/** By which it can be named. */
+/** The references by digest under which the image can be pulled. */
 export function digestsOf(image: string, { RepoDigests }: Pick<InspectedImage, 'RepoDigests'>): string[] {
   return isPinned(image)
     ? [image]

@@ -1,88 +1,78 @@
-// From what is wanted of a revision to what the engine is asked to create. Pure.
+// Builds the create requests of a replica's containers and volumes from its revision. Pure.
+import {
+  deploymentLabels,
+  type Labels,
+  PART_LABEL,
+  REPLICA_LABEL,
+  REVISION_LABEL,
+  ROLE_LABEL,
+  resourcePrefix,
+  SIDECARS_LABEL,
+} from '../../images/container-labels.ts'
+import { type CreateRequest, MAX_PROCESSES } from '../../images/docker-api.ts'
 import type { Artifact, RevisionSpec } from '../engine.ts'
 import { shellCommand } from '../local/shell-command.ts'
-import { MIB, parseCpu, parseMemory } from './quantities.ts'
+import { MIB, parseCpu, parseMemory } from '../quantities.ts'
 
 type Resources = RevisionSpec['resources']
 type Container = NonNullable<Resources['sidecars']>[number]
 type Mount = NonNullable<Resources['volume_mounts']>[number]
-export type Labels = Record<string, string>
-/** Asked of the engine under that name. */
-export type CreateRequest = { name: string; body: Record<string, unknown> }
-/** Everything that one copy of an application is made of. */
+/** The create requests of one replica. */
 export type ReplicaParts = {
   copy: string
   volumes: CreateRequest[]
-  /** One after the other, each to its end. */
+  /** Run to completion, one after the other. */
   inits: CreateRequest[]
   app: CreateRequest
-  /** In the app's network, beside it. Their bodies name its container, so they come to be once it is there. */
+  /** Created after the app's container, whose network they join. */
   sidecars: CreateRequest[]
   port: number
 }
 export type Placement = {
-  /** Whose containers these are, among all that the engine has. */
   owner: string
   copy: string
   port: number
-  /** The images of init containers and sidecars, as they were pinned. */
+  /** The pinned images of init containers and sidecars, by name. */
   images: Record<string, string>
-  /** What references to secrets come to. */
   secret: (name: string, key: string) => string
   secrets: (name: string) => Record<string, string>
-  /** What it is given by the engine: variables, and names with their addresses. */
-  given?: { env: Record<string, string>; hosts: string[] }
+  /** The variables and host entries of its stores. */
+  stores?: { env: Record<string, string>; hosts: string[] }
 }
 
-/** Where an application listens, unless its image says otherwise. */
+/** Where an application listens, unless its image exposes another port. */
 export const DEFAULT_PORT = 8000
-/** At most, in one container. */
-export const MAX_PROCESSES = 2048
 const LOG_CONFIG = { Type: 'json-file', Config: { 'max-size': '10m' } }
 
-export const OWNER_LABEL = 'slipway.owner'
-export const DEPLOYMENT_LABEL = 'slipway.deployment'
-export const REVISION_LABEL = 'slipway.revision'
-export const REPLICA_LABEL = 'slipway.copy'
-export const ROLE_LABEL = 'slipway.role'
-export const PART_LABEL = 'slipway.part'
-/** On the app's container: the sidecars without which its copy is not whole. */
-export const SIDECARS_LABEL = 'slipway.parts'
-
-export const deploymentLabels = (owner: string, deployment: string): Labels => ({
-  [OWNER_LABEL]: owner,
-  [DEPLOYMENT_LABEL]: deployment,
-})
-export const networkName = (owner: string, deployment: string) => `slipway-${owner}-${deployment}`
-
-export function replicaParts(unit: RevisionSpec, artifact: Artifact, place: Placement): ReplicaParts {
-  const { owner, copy, port } = place
+export function replicaParts(unit: RevisionSpec, artifact: Artifact, placement: Placement): ReplicaParts {
+  const { owner, copy, port } = placement
   const { resources, deployment_id, revision_id, name } = unit
   const shared = deploymentLabels(owner, deployment_id)
   const labels = (role: string, part: string): Labels => ({
-    ...{
-      ...resources.labels,
-      ...shared,
-      [REVISION_LABEL]: revision_id,
-      [REPLICA_LABEL]: copy,
-      [ROLE_LABEL]: role,
-      [PART_LABEL]: part,
-    },
+    ...resources.labels,
+    ...shared,
+    [REVISION_LABEL]: revision_id,
+    [REPLICA_LABEL]: copy,
+    [ROLE_LABEL]: role,
+    [PART_LABEL]: part,
   })
-  const network = networkName(owner, deployment_id)
-  const hosts = place.given?.hosts.length ? { ExtraHosts: place.given.hosts } : {}
+  const network = resourcePrefix(owner, deployment_id)
+  const hosts = placement.stores?.hosts.length ? { ExtraHosts: placement.stores.hosts } : {}
   const volumes = Object.fromEntries(
-    (resources.volumes ?? []).map(volume => [volume.name, volumeOf(volume, unit, place)]),
+    (resources.volumes ?? []).map(volume => [volume.name, volumeOf(volume, unit, placement)]),
   )
   const mounted = (mounts: Mount[] = []) =>
     mounts.map(({ name, mountPath, readOnly }) => ({
-      ...{ Type: 'volume', Source: volumes[name]!.name, Target: mountPath, ReadOnly: readOnly ?? false },
+      Type: 'volume',
+      Source: volumes[name]!.name,
+      Target: mountPath,
+      ReadOnly: readOnly ?? false,
     }))
-  const beside = (container: Container, role: string, mode: string): CreateRequest => ({
+  const containerRequest = (container: Container, role: string, mode: string): CreateRequest => ({
     name: `slipway-${name}-${copy}-${container.name}`,
     body: {
-      Image: place.images[container.image] ?? container.image,
-      Env: envLines(environmentOf(container, place)),
+      Image: placement.images[container.image] ?? container.image,
+      Env: envLines(environmentOf(container, placement)),
       ...(container.command && { Entrypoint: container.command }),
       ...(container.args && { Cmd: container.args }),
       ...(container.workingDir && { WorkingDir: container.workingDir }),
@@ -90,7 +80,7 @@ export function replicaParts(unit: RevisionSpec, artifact: Artifact, place: Plac
       Labels: labels(role, container.name),
       HostConfig: {
         ...hostConfigOf(mode),
-        // Those in the network of another one have its names.
+        // A container in the app's network uses the app's host entries.
         ...(mode === network && hosts),
         ...containerLimits(container),
         ReadonlyRootfs: container.securityContext?.readOnlyRootFilesystem === true,
@@ -105,7 +95,7 @@ export function replicaParts(unit: RevisionSpec, artifact: Artifact, place: Plac
     copy,
     port,
     volumes: Object.values(volumes),
-    inits: initsOf(resources).map(container => beside(container, 'init', network)),
+    inits: initsOf(resources).map(container => containerRequest(container, 'init', network)),
     app: {
       name: app,
       body: {
@@ -117,10 +107,10 @@ export function replicaParts(unit: RevisionSpec, artifact: Artifact, place: Plac
           ...Object.fromEntries(
             unit.secret_references.map(({ name, secret_name, secret_key }) => [
               name,
-              place.secret(secret_name, secret_key),
+              placement.secret(secret_name, secret_key),
             ]),
           ),
-          ...place.given?.env,
+          ...placement.stores?.env,
           PORT: String(port),
           SLIPWAY_DEPLOYMENT_ID: deployment_id,
           SLIPWAY_DEPLOYMENT_NAME: name,
@@ -145,11 +135,11 @@ export function replicaParts(unit: RevisionSpec, artifact: Artifact, place: Plac
         },
       },
     },
-    sidecars: sidecars.map(container => beside(container, 'sidecar', `container:${app}`)),
+    sidecars: sidecars.map(container => containerRequest(container, 'sidecar', `container:${app}`)),
   }
 }
 
-/** An init container that never ends is a sidecar, as Kubernetes has it. */
+/** As in Kubernetes, an init container that always restarts is a sidecar. */
 const isSidecar = ({ restartPolicy }: Container) => restartPolicy === 'Always'
 const initsOf = ({ init_containers }: Resources) => (init_containers ?? []).filter(container => !isSidecar(container))
 const sidecarsOf = ({ init_containers, sidecars }: Resources) => [
@@ -157,18 +147,18 @@ const sidecarsOf = ({ init_containers, sidecars }: Resources) => [
   ...(sidecars ?? []),
 ]
 
-/** The images that it takes besides its own, and whether each is asked for anew. */
+/** The images of its init containers and sidecars. `fresh`: pull even if the image is present. */
 export const sidecarImagesOf = ({ init_containers, sidecars }: Resources): { image: string; fresh: boolean }[] =>
   [...(init_containers ?? []), ...(sidecars ?? [])].map(({ image, imagePullPolicy }) => ({
     image,
     fresh: imagePullPolicy ? imagePullPolicy === 'Always' : isFloating(image),
   }))
 
-/** A digest, or the id of an image that was built here, says which it is; a tag may mean another one tomorrow. */
+/** A digest or an image id never changes its meaning; a tag may. */
 export const isPinned = (image: string) => image.includes('@') || /^sha256:[0-9a-f]{64}$/.test(image)
 const isFloating = (image: string) => !isPinned(image) && (/:latest$/.test(image) || !/:[^:/]*$/.test(image))
 
-/** An empty directory lives as long as its copy; a claim as long as its deployment. */
+/** An emptyDir lives as long as its replica, a claim as long as its deployment. */
 function volumeOf(
   volume: NonNullable<Resources['volumes']>[number],
   unit: RevisionSpec,
@@ -179,7 +169,7 @@ function volumeOf(
   const name =
     claim === undefined
       ? `slipway-${unit.name}-${copy}-${volume.name}`
-      : `${networkName(owner, unit.deployment_id)}-${claim}`
+      : `${resourcePrefix(owner, unit.deployment_id)}-${claim}`
   const Labels = claim === undefined ? { ...shared, [REVISION_LABEL]: unit.revision_id, [REPLICA_LABEL]: copy } : shared
   return { name, body: { Name: name, Driver: 'local', Labels } }
 }
@@ -193,16 +183,18 @@ export const hostConfigOf = (mode: string) => ({
 })
 
 function containerLimits({ resources }: Container) {
-  const { requests, limits: most } = resources ?? {}
-  const [cpu, memory] = [most?.cpu ?? requests?.cpu, most?.memory ?? requests?.memory]
+  const { requests, limits } = resources ?? {}
+  const optional = (quantity: unknown, parse: (quantity: unknown) => number) =>
+    quantity === undefined ? undefined : parse(quantity)
   return resourceLimits(
-    ...([requests?.cpu, cpu].map(value => (value === undefined ? undefined : parseCpu(value))) as Pair),
-    ...([requests?.memory, memory].map(value => (value === undefined ? undefined : parseMemory(value))) as Pair),
+    optional(requests?.cpu, parseCpu),
+    optional(limits?.cpu ?? requests?.cpu, parseCpu),
+    optional(requests?.memory, parseMemory),
+    optional(limits?.memory ?? requests?.memory, parseMemory),
   )
 }
-type Pair = [number | undefined, number | undefined]
 
-/** What was asked for is its share when there is too little; the limit holds always. Memory is not swapped. */
+/** Requests are shares under contention, limits always hold. No swap. */
 export const resourceLimits = (cpu?: number, cpuLimit?: number, memory?: number, memoryLimit?: number) => ({
   ...(cpu !== undefined && { CpuShares: Math.max(2, Math.round(cpu * 1024)) }),
   ...(cpuLimit !== undefined && { NanoCpus: Math.round(cpuLimit * 1e9) }),

@@ -1,24 +1,17 @@
-// One running copy of an application: its container, and those before and beside it, from the first volume to the last line.
+// A replica made of containers: creates, adopts, watches and removes its init containers, application and sidecars.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { explainExit, explainStartFailure } from '../../images/container-failures.ts'
+import { PART_LABEL, REPLICA_LABEL, ROLE_LABEL, SIDECARS_LABEL } from '../../images/container-labels.ts'
 import { followLog, type InspectedContainer, LOG_START, type LogPosition } from '../../images/container-log.ts'
-import { type DockerApi, DockerApiError } from '../../images/docker-api.ts'
-import { explainExit as endingOf, explainStartFailure } from '../../images/image-failures.ts'
+import { type CreateRequest, type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { describeError } from '../../redaction/error-messages.ts'
 import { readJson, writeJson } from '../../system/files.ts'
 import type { Health, Replica } from '../local/replica-pool.ts'
 import { probe } from './health.ts'
-import {
-  type CreateRequest,
-  PART_LABEL,
-  REPLICA_LABEL,
-  type ReplicaParts,
-  ROLE_LABEL,
-  SIDECARS_LABEL,
-} from './replica-spec.ts'
+import type { ReplicaParts } from './replica-spec.ts'
 
-/** As the engine lists them. */
 export type ListedContainer = {
   Id: string
   Names: string[]
@@ -29,14 +22,14 @@ export type ListedContainer = {
   NetworkSettings?: { Networks?: Record<string, { IPAddress: string }> | null }
 }
 
-/** Where copies live: the engine, those of its containers that are somebody's, and a folder for what is known of them. */
+/** `liveReplicas`: ids whose containers must not be swept. `folder`: the log positions of replicas. */
 export type ReplicaHome = { api: DockerApi; liveReplicas: Set<string>; folder: string }
 
 const LAST_LINES = 20
 const RETRY_MS = 1_000
 const MAX_SIDECAR_CRASHES = 3
 const SIDECAR_CALM_MS = 60_000
-/** A sidecar that lasts so long is there. */
+/** A sidecar that has run this long counts as started. */
 const SETTLED_MS = 1_000
 const SIDECAR_PAUSE_MS = 1_000
 const SIDECAR_STOP_MS = 2_000
@@ -54,61 +47,60 @@ export class ContainerReplica implements Replica {
   readonly #released = new AbortController()
   #appId: string | undefined
   #port: number | undefined
-  readonly #sidecars = new Map<string, { since: number; trouble: string | null }>()
+  readonly #sidecars = new Map<string, { since: number; problem: string | null }>()
   #sidecarsSettled = false
   #pendingLines: string[] = []
   #unsaved = false
   #removal: Promise<void> | undefined
 
-  private constructor({ api, liveReplicas: living, folder }: ReplicaHome, id: string) {
+  private constructor({ api, liveReplicas, folder }: ReplicaHome, id: string) {
     this.#api = api
-    this.#liveReplicas = living
-    living.add(id)
+    this.#liveReplicas = liveReplicas
+    liveReplicas.add(id)
     this.id = id
     this.#file = join(folder, `${id}.json`)
     this.#positions = readJson<Record<string, LogPosition>>(this.#file) ?? {}
   }
 
-  /** What it is made of is labelled with its id before it is made, so that whatever comes of it can be found. */
-  static launch(home: ReplicaHome, recipe: ReplicaParts, network: () => Promise<void>): ContainerReplica {
-    const copy = new ContainerReplica(home, recipe.copy)
-    writeJson(copy.#file, {})
-    const making = network().then(() => copy.#create(recipe))
-    making.catch(error => copy.#recordEnd(describeStartError(error)))
-    return copy
+  static launch(home: ReplicaHome, recipe: ReplicaParts, ensureNetwork: () => Promise<void>): ContainerReplica {
+    const replica = new ContainerReplica(home, recipe.copy)
+    writeJson(replica.#file, {})
+    const creation = ensureNetwork().then(() => replica.#create(recipe))
+    creation.catch(error => replica.#recordEnd(describeStartError(error)))
+    return replica
   }
 
-  /** What an earlier agent left running of a copy; undefined, and nothing is left of it, where it is not whole. */
+  /** Adopts a replica of an earlier agent. An incomplete one is removed, and the result is undefined. */
   static async adopt(
     home: ReplicaHome,
     id: string,
     containers: ListedContainer[],
   ): Promise<ContainerReplica | undefined> {
-    const copy = new ContainerReplica(home, id)
+    const replica = new ContainerReplica(home, id)
     const app = containers.find(({ Labels }) => Labels[ROLE_LABEL] === 'app')
     const parts = app?.Labels[SIDECARS_LABEL]?.split(',').filter(Boolean) ?? []
     const sidecars = parts.map(part => containers.find(({ Labels }) => Labels[PART_LABEL] === part))
     const port = app?.Ports?.find(({ PublicPort }) => PublicPort)?.PublicPort
     if (app?.State !== 'running' || !port || !sidecars.every(sidecar => sidecar !== undefined)) {
-      await copy.end(0)
-      copy.forget()
+      await replica.end(0)
+      replica.forget()
       return undefined
     }
-    copy.#port = port
-    copy.#sidecarsSettled = true
-    void copy.#watchApp(app.Id)
-    for (const sidecar of sidecars) void copy.#watchSidecar(sidecar.Id, sidecar.Labels[PART_LABEL]!)
-    return copy
+    replica.#port = port
+    replica.#sidecarsSettled = true
+    void replica.#watchApp(app.Id)
+    for (const sidecar of sidecars) void replica.#watchSidecar(sidecar.Id, sidecar.Labels[PART_LABEL]!)
+    return replica
   }
 
-  /** Before it is well for the first time, its sidecars have to stay too. */
+  /** The first healthy probe requires that its sidecars run too. */
   async probe(path: string | null, timeout: number): Promise<Health> {
-    if (!this.#port) return { ok: false, reason: 'it is still being started' }
+    if (!this.#port) return { ok: false, reason: 'it is still starting' }
     const health = await probe(this.#port, path, timeout)
     if (!health.ok || this.#sidecarsSettled) return health
-    for (const [name, { since, trouble }] of this.#sidecars) {
-      const wrong = trouble ?? (Date.now() - since < SETTLED_MS ? 'was only just started' : null)
-      if (wrong) return { ok: false, reason: `its sidecar \`${name}\` ${wrong}` }
+    for (const [name, { since, problem }] of this.#sidecars) {
+      const reason = problem ?? (Date.now() - since < SETTLED_MS ? 'has only just started' : null)
+      if (reason) return { ok: false, reason: `its sidecar \`${name}\` ${reason}` }
     }
     this.#sidecarsSettled = true
     return health
@@ -126,20 +118,20 @@ export class ContainerReplica implements Replica {
     else this.#recordEnd('was killed before it had started')
   }
 
-  /** Also once an engine that is away is there again. */
+  /** Retries while the engine is unreachable. */
   async #killApp(app: string): Promise<void> {
     const { signal } = this.#released
     while (!this.endReason && !signal.aborted) {
-      const away = await this.#api.requestIfExists('POST', `/containers/${app}/kill`).then(
+      const isEngineAway = await this.#api.requestIfExists('POST', `/containers/${app}/kill`).then(
         () => false,
         error => error.status === 0,
       )
-      if (!away) return
+      if (!isEngineAway) return
       await delay(RETRY_MS, undefined, { signal }).catch(() => {})
     }
   }
 
-  /** Gracefully, as far as the time goes; when it returns, nothing of it is left. */
+  /** Once it returns, all containers and volumes of the replica are removed. */
   async end(grace: number): Promise<void> {
     this.endReason ??= 'was ended'
     this.onExit = () => {}
@@ -151,11 +143,11 @@ export class ContainerReplica implements Replica {
   forget(): void {
     this.#released.abort()
     fs.rmSync(this.#file, { force: true })
-    // What cannot be removed now is found by its label later.
+    // A failed removal is retried by label later.
     void this.#removeContainers(0).catch(() => {})
   }
 
-  /** It runs on, for the next agent, who also tells what was read here and not told yet. */
+  /** Lines that were read but not taken by `readLines` are read again by the next agent. */
   release(): void {
     this.#released.abort()
   }
@@ -169,33 +161,33 @@ export class ContainerReplica implements Replica {
       if (this.endReason) return
       if (state?.ExitCode !== 0)
         return this.#recordEnd(
-          `did not start: its init container \`${name}\` ${state ? endingOf(state, state.memory) : 'is gone'}`,
+          `did not start: its init container \`${name}\` ${state ? explainExit(state, state.memory) : 'is gone'}`,
         )
       await this.#api.removeContainer(id)
     }
     const app = await this.#start(recipe.app)
     const watched = this.#watchApp(app)
-    const look = () => this.#api.get<InspectedContainer>(`/containers/${app}/json`)
-    const { NetworkSettings } = await look()
+    const inspect = () => this.#api.get<InspectedContainer>(`/containers/${app}/json`)
+    const { NetworkSettings } = await inspect()
     const published = NetworkSettings.Ports[`${recipe.port}/tcp`]?.[0]
     for (const sidecar of recipe.sidecars) {
-      // Nothing can be started beside one that has ended, and Podman would start that one again: how it ended is what is told.
-      if (!(await look()).State.Running) return watched
+      // If the app has ended, report its end. Podman would start it again together with the sidecar.
+      if (!(await inspect()).State.Running) return watched
       const id = await this.#start(sidecar).catch(async error => {
-        if (!(await look()).State.Running) await watched
+        if (!(await inspect()).State.Running) await watched
         throw error
       })
       void this.#watchSidecar(id, partName(sidecar))
     }
-    // Not before its sidecars are known.
+    // Last, so that a probe sees all sidecars.
     if (published) this.#port = Number(published.HostPort)
   }
 
-  /** Each is one that may be stopped before it is there. */
+  /** The replica may be ended during each request. */
   async #start({ name, body }: CreateRequest): Promise<string> {
-    if (this.endReason) throw new DockerApiError(0, 'it was ended')
+    if (this.endReason) throw new DockerApiError(0, 'the replica was ended')
     const { Id } = await this.#api.post<{ Id: string }>('/containers/create', body, { name })
-    if (this.endReason) throw new DockerApiError(0, 'it was ended')
+    if (this.endReason) throw new DockerApiError(0, 'the replica was ended')
     await this.#api.post(`/containers/${Id}/start`)
     return Id
   }
@@ -203,35 +195,35 @@ export class ContainerReplica implements Replica {
   async #watchApp(app: string): Promise<void> {
     this.#appId = app
     const state = await followLog(this.#api, app, this.#position(app), this.#released.signal, this.#lineLogger())
-    if (state) this.#recordEnd(endingOf(state, state.memory))
-    else if (!this.#released.signal.aborted) this.#recordEnd('is gone: somebody removed its container')
+    if (state) this.#recordEnd(explainExit(state, state.memory))
+    else if (!this.#released.signal.aborted) this.#recordEnd('is gone: its container was removed from outside')
   }
 
-  /** A sidecar that ends is started again; one that does so again and again takes its copy with it. */
+  /** Restarts a sidecar that ends. A crash loop of a sidecar ends the replica. */
   async #watchSidecar(id: string, name: string): Promise<void> {
     const { signal } = this.#released
     for (let crashes = 1; ; crashes++) {
       const since = Date.now()
-      this.#sidecars.set(name, { since, trouble: null })
+      this.#sidecars.set(name, { since, problem: null })
       const state = await followLog(this.#api, id, this.#position(id), signal, this.#lineLogger(name))
       if (signal.aborted || this.endReason) return
       if (Date.now() - since > SIDECAR_CALM_MS) crashes = 1
-      const how = state ? endingOf(state, state.memory) : 'is gone'
+      const endReason = state ? explainExit(state, state.memory) : 'is gone'
       if (!state || crashes >= MAX_SIDECAR_CRASHES)
-        return this.#recordEnd(`has no sidecar \`${name}\` beside it, which ${how}`)
-      this.#sidecars.set(name, { since, trouble: how })
+        return this.#recordEnd(`lost its sidecar \`${name}\`, which ${endReason}`)
+      this.#sidecars.set(name, { since, problem: endReason })
       const pause = SIDECAR_PAUSE_MS * crashes
-      this.#addLine(`The sidecar \`${name}\` ${how}; it is started again in ${pause / 1000} s.`)
+      this.#addLine(`Sidecar \`${name}\` ${endReason}; restarting in ${pause / 1000} s.`)
       await delay(pause, undefined, { signal }).catch(() => {})
       if (signal.aborted || this.endReason) return
-      const failed = await this.#api.post(`/containers/${id}/start`).then(() => undefined, describeStartError)
-      if (failed) return this.#recordEnd(`has no sidecar \`${name}\` beside it, which ${failed}`)
+      const startError = await this.#api.post(`/containers/${id}/start`).then(() => undefined, describeStartError)
+      if (startError) return this.#recordEnd(`lost its sidecar \`${name}\`, which ${startError}`)
     }
   }
 
-  #recordEnd(how: string): void {
+  #recordEnd(reason: string): void {
     if (this.endReason) return
-    this.endReason = how
+    this.endReason = reason
     this.onExit()
   }
 
@@ -253,26 +245,26 @@ export class ContainerReplica implements Replica {
 
   #stop(id: string, grace: number): Promise<boolean> {
     const t = Math.ceil(grace / 1000)
-    // Before an engine answers, it has waited that long and killed.
+    // The engine answers only after the grace period and the kill.
     return this.#api.requestIfExists('POST', `/containers/${id}/stop`, { query: { t }, timeoutMs: grace + 30_000 })
   }
 
-  /** All that bears its label: also what was being made when it was ended. */
+  /** By label, which includes containers that were being created when it was ended. */
   #removeContainers(grace: number): Promise<void> {
     const stop = grace ? (id: string) => this.#stop(id, SIDECAR_STOP_MS) : undefined
     this.#removal ??= removeReplica(this.#api, this.id, stop)
       .catch(error => {
-        // Whoever asks again has it tried again.
+        // The next call retries.
         this.#removal = undefined
         throw error
       })
-      // What could not be removed is nobody's from now on, and is swept away.
+      // From now on the sweep of orphans may remove what is left.
       .finally(() => this.#liveReplicas.delete(this.id))
     return this.#removal
   }
 }
 
-/** Those in the network of another one go before it. */
+/** Sidecars go before the app, whose network they use. */
 export const inRemovalOrder = (containers: ListedContainer[]): ListedContainer[] => {
   const isApp = ({ Labels }: ListedContainer) => Number(Labels[ROLE_LABEL] === 'app')
   return containers.toSorted((a, b) => isApp(a) - isApp(b))

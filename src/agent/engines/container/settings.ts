@@ -1,8 +1,8 @@
-// What an operator decides about a container engine: where it listens, what sources are built in, where secrets are kept.
+// The operator's settings of the container engine: its socket, base image, secrets folder and store images.
 import * as z from 'zod'
 import { ImageReference } from '../../../protocol/kubernetes.schema.ts'
 
-/** The variables of an agent whose engine is `container`. An empty one says the same as none. */
+/** An empty variable counts as unset. */
 const ContainerSettings = z
   .object({
     CONTAINER_SOCKET: z.string().default('/var/run/docker.sock'),
@@ -26,6 +26,7 @@ export function readSettings(env: Record<string, string | undefined>): z.output<
   )
   if (data) return data
   throw new Error(
-    `The settings of the container engine: ${error.issues.map(one => `${one.path.join('.')} ${one.message}`).join('; ')}.`,
+    `Invalid settings of the container engine: ` +
+      `${error.issues.map(({ path, message }) => `${path.join('.')} ${message}`).join('; ')}.`,
   )
 }

@@ -1,6 +1,7 @@
-// Keeps the databases and Redis of deployments: made once, found by their labels, made anew where they are to be other.
+// Runs the databases and Redis of deployments as containers: finds them by label, recreates them after a change.
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
+import { DEPLOYMENT_LABEL, OWNER_LABEL, PART_LABEL, ROLE_LABEL, resourcePrefix } from '../../images/container-labels.ts'
 import type { InspectedContainer } from '../../images/container-log.ts'
 import { type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { explainPullFailure } from '../../images/image-failures.ts'
@@ -8,7 +9,6 @@ import { readJson, writeJson } from '../../system/files.ts'
 import type { RevisionSpec } from '../engine.ts'
 import { imageName, imageTag } from './images.ts'
 import type { ListedContainer } from './replica.ts'
-import { DEPLOYMENT_LABEL, networkName, OWNER_LABEL, PART_LABEL, ROLE_LABEL } from './replica-spec.ts'
 import {
   MADE_FROM_LABEL,
   PASSWORD_LABEL,
@@ -22,9 +22,9 @@ import {
   URI_VARIABLES,
 } from './store-specs.ts'
 
-/** What the copies of a deployment are given: variables, and names that the engine does not know by itself. */
+/** What replicas receive: variables, and host entries (`name:address`) for an engine without DNS in its networks. */
 export type StoreAccess = { env: Record<string, string>; hosts: string[] }
-/** What is kept of a deployment's: what was wanted last, and what its copies are given since it was there. */
+/** Stored as JSON. `given` is null before the stores were ready. */
 type SavedStores = { wishes: StoreRequest[]; given: StoreAccess | null }
 type Volume = { Name: string; Labels: Record<string, string> | null }
 
@@ -42,40 +42,40 @@ export class StoreContainers {
     this.#images = images
   }
 
-  /** They take connections when it returns; otherwise it throws what is wrong. Its network is there. */
-  async ensure(deployment_id: string, wishes: StoreRequest[], signal: AbortSignal): Promise<StoreAccess> {
-    const given: StoreAccess = { env: {}, hosts: [] }
-    for (const wish of wishes) {
-      const image = this.#images[wish.kind]
+  /** Creates the stores, and throws if one does not accept connections yet. The network must exist. */
+  async ensure(deployment_id: string, requests: StoreRequest[], signal: AbortSignal): Promise<StoreAccess> {
+    const access: StoreAccess = { env: {}, hosts: [] }
+    for (const request of requests) {
+      const image = this.#images[request.kind]
       await this.#pull(image, signal)
       signal.throwIfAborted()
-      const password = await this.#ensurePassword(deployment_id, wish.kind)
-      const store = storeSpecOf(wish, { owner: this.#owner, deployment_id, image, password })
+      const password = await this.#ensurePassword(deployment_id, request.kind)
+      const store = storeSpecOf(request, { owner: this.#owner, deployment_id, image, password })
       const id = await this.#ensureContainer(deployment_id, store)
       if (!(await this.#execSucceeds(id, store.readyCommand('127.0.0.1'))))
-        throw new Error(await this.#describeFailure(id, wish.kind))
-      // Not every engine has names in its networks.
-      if (!(await this.#execSucceeds(id, store.readyCommand(wish.kind))))
-        given.hosts.push(await this.#hostEntry(id, deployment_id, wish))
-      Object.assign(given.env, store.env)
+        throw new Error(await this.#describeFailure(id, request.kind))
+      // Not every engine resolves names in its networks.
+      if (!(await this.#execSucceeds(id, store.readyCommand(request.kind))))
+        access.hosts.push(await this.#hostEntry(id, deployment_id, request))
+      Object.assign(access.env, store.env)
     }
-    return given
+    return access
   }
 
-  /** The deployments of which one does not run, or not where its copies were told. */
+  /** The deployments with a store that does not run, or whose address has changed. */
   async listBroken(folderOf: (deployment_id: string) => string): Promise<Set<string>> {
     const all = await this.#listContainers()
-    const astray = all.filter(({ State, Labels, NetworkSettings }) => {
+    const broken = all.filter(({ State, Labels, NetworkSettings }) => {
       if (State !== 'running') return true
       const [deployment_id, kind] = [Labels[DEPLOYMENT_LABEL]!, Labels[PART_LABEL]!]
-      const told = readSavedStores(folderOf(deployment_id)).given?.hosts.find(host => host.startsWith(`${kind}:`))
-      const address = NetworkSettings?.Networks?.[networkName(this.#owner, deployment_id)]?.IPAddress
-      return told !== undefined && address !== undefined && told !== `${kind}:${address}`
+      const hostEntry = readSavedStores(folderOf(deployment_id)).given?.hosts.find(host => host.startsWith(`${kind}:`))
+      const address = NetworkSettings?.Networks?.[resourcePrefix(this.#owner, deployment_id)]?.IPAddress
+      return hostEntry !== undefined && address !== undefined && hostEntry !== `${kind}:${address}`
     })
-    return new Set(astray.map(({ Labels }) => Labels[DEPLOYMENT_LABEL]!))
+    return new Set(broken.map(({ Labels }) => Labels[DEPLOYMENT_LABEL]!))
   }
 
-  /** What they keep is kept. */
+  /** Keeps the volumes. */
   async stop(): Promise<void> {
     await Promise.all((await this.#listContainers()).map(({ Id }) => this.#remove(Id)))
   }
@@ -96,34 +96,33 @@ export class StoreContainers {
   async #ensurePassword(deployment_id: string, kind: StoreKind): Promise<string> {
     const filters = this.#filters(`${DEPLOYMENT_LABEL}=${deployment_id}`, `${PART_LABEL}=${kind}`)
     const { Volumes } = await this.#api.get<{ Volumes: Volume[] | null }>('/volumes', { filters })
-    const kept = Volumes?.[0]?.Labels?.[PASSWORD_LABEL]
-    if (kept) return kept
+    const existing = Volumes?.[0]?.Labels?.[PASSWORD_LABEL]
+    if (existing) return existing
     const password = randomBytes(24).toString('base64url')
     await this.#api.post('/volumes/create', storeVolumeOf(kind, { owner: this.#owner, deployment_id, password }).body)
     return password
   }
 
-  /** Its container, by a name that only one can have. */
   async #ensureContainer(deployment_id: string, { kind, container }: StoreSpec): Promise<string> {
-    const [there] = await this.#listContainers(`${DEPLOYMENT_LABEL}=${deployment_id}`, `${PART_LABEL}=${kind}`)
-    const wanted = (container.body.Labels as Record<string, string>)[MADE_FROM_LABEL]
-    if (there?.Labels[MADE_FROM_LABEL] === wanted) {
-      if (there!.State !== 'running') await this.#api.post(`/containers/${there!.Id}/start`)
-      return there!.Id
+    const [existing] = await this.#listContainers(`${DEPLOYMENT_LABEL}=${deployment_id}`, `${PART_LABEL}=${kind}`)
+    const wantedHash = (container.body.Labels as Record<string, string>)[MADE_FROM_LABEL]
+    if (existing?.Labels[MADE_FROM_LABEL] === wantedHash) {
+      if (existing!.State !== 'running') await this.#api.post(`/containers/${existing!.Id}/start`)
+      return existing!.Id
     }
-    if (there) await this.#remove(there.Id)
+    if (existing) await this.#remove(existing.Id)
     const { Id } = await this.#api.post<{ Id: string }>('/containers/create', container.body, { name: container.name })
     await this.#api.post(`/containers/${Id}/start`)
     return Id
   }
 
   async #remove(id: string): Promise<void> {
-    const within = STOP_SECONDS * 1000 + 30_000
-    await this.#api.requestIfExists('POST', `/containers/${id}/stop`, { query: { t: STOP_SECONDS }, timeoutMs: within })
+    const timeoutMs = STOP_SECONDS * 1000 + 30_000
+    await this.#api.requestIfExists('POST', `/containers/${id}/stop`, { query: { t: STOP_SECONDS }, timeoutMs })
     await this.#api.removeContainer(id)
   }
 
-  /** In one that does not run, nothing does. */
+  /** False also if the container does not run. */
   #execSucceeds(id: string, command: string[]): Promise<boolean> {
     return this.#api.exec(id, command).then(
       code => code === 0,
@@ -135,16 +134,16 @@ export class StoreContainers {
     const { NetworkSettings } = await this.#api.get<{
       NetworkSettings: { Networks: Record<string, { IPAddress: string }> }
     }>(`/containers/${id}/json`)
-    return `${kind}:${NetworkSettings.Networks[networkName(this.#owner, deployment_id)]!.IPAddress}`
+    return `${kind}:${NetworkSettings.Networks[resourcePrefix(this.#owner, deployment_id)]!.IPAddress}`
   }
 
   async #describeFailure(id: string, kind: StoreKind): Promise<string> {
-    const what = kind === 'database' ? 'The database' : 'Redis'
+    const store = kind === 'database' ? 'The database' : 'Redis'
     const { State } = await this.#api.get<InspectedContainer>(`/containers/${id}/json`)
     const last: string[] = []
     await this.#api.streamLog(id, { follow: false, since: 0 }, ({ message }) => void last.push(message))
-    const said = last.slice(-10).join('\n') || 'nothing'
-    return `${what} does not take connections${State.Running ? ' yet' : `: it ended with code ${State.ExitCode}`}. Its last lines:\n${said}`
+    const state = State.Running ? 'does not accept connections yet' : `ended with code ${State.ExitCode}`
+    return `${store} ${state}. Its last lines:\n${last.slice(-10).join('\n') || '(none)'}`
   }
 
   #listContainers(...labels: string[]): Promise<ListedContainer[]> {
@@ -161,30 +160,30 @@ const readSavedStores = (folder: string): SavedStores =>
   readJson<SavedStores>(storesFile(folder)) ?? { wishes: [], given: null }
 
 export const readStoreRequests = (folder: string): StoreRequest[] => readSavedStores(folder).wishes
-/** The addresses that its copies were given, which hold passwords. */
+/** The URLs of its stores, which contain passwords. */
 export const readStoreSecrets = (folder: string): string[] => Object.values(readSavedStores(folder).given?.env ?? {})
 
-/** What an older revision asked for stays, since that one may serve still. Whether it is more than there was. */
+/** Keeps the requests of older revisions, which may still serve. True if the revision needs another store. */
 export function saveStoreRequests(folder: string, unit: RevisionSpec): boolean {
   const { wishes, given } = readSavedStores(folder)
   const wanted = storeRequestsOf(unit)
-  const others = wishes.filter(({ kind }) => !wanted.some(one => one.kind === kind))
+  const others = wishes.filter(({ kind }) => !wanted.some(request => request.kind === kind))
   writeJson(storesFile(folder), { wishes: [...wanted, ...others], given } satisfies SavedStores)
   return wanted.some(({ kind }) => !given?.env[URI_VARIABLES[kind]])
 }
 
-/** False where the copies that run know it by another address. */
-export function saveStoreAccess(folder: string, given: StoreAccess): boolean {
-  const before = readSavedStores(folder)
-  writeJson(storesFile(folder), { ...before, given } satisfies SavedStores)
-  return before.given?.hosts.every(host => given.hosts.includes(host)) ?? true
+/** False if running replicas use an outdated address. */
+export function saveStoreAccess(folder: string, access: StoreAccess): boolean {
+  const previous = readSavedStores(folder)
+  writeJson(storesFile(folder), { ...previous, given: access } satisfies SavedStores)
+  return previous.given?.hosts.every(host => access.hosts.includes(host)) ?? true
 }
 
-/** Of what the deployment has, what that revision asked for. */
+/** Only the stores that this revision needs. */
 export function storeAccessFor(unit: RevisionSpec, folder: string): StoreAccess {
   const wanted = storeRequestsOf(unit).map(({ kind }) => URI_VARIABLES[kind])
   if (wanted.length === 0) return { env: {}, hosts: [] }
   const { given } = readSavedStores(folder)
-  if (!given || wanted.some(name => !given.env[name])) throw new Error('its database or Redis is not there yet')
+  if (!given || wanted.some(name => !given.env[name])) throw new Error('its database or Redis is not ready yet')
   return { env: Object.fromEntries(wanted.map(name => [name, given.env[name]!])), hosts: given.hosts }
 }

@@ -1,38 +1,32 @@
-// The database and the Redis of a deployment: shared by its revisions, gone with it. What the engine is asked for. Pure.
+// Builds the create requests of a deployment's database and Redis. Its revisions share them. Pure.
 import { createHash } from 'node:crypto'
+import { deploymentLabels, PART_LABEL, ROLE_LABEL, resourcePrefix } from '../../images/container-labels.ts'
+import type { CreateRequest } from '../../images/docker-api.ts'
 import type { RevisionSpec } from '../engine.ts'
-import { MIB } from './quantities.ts'
-import {
-  type CreateRequest,
-  deploymentLabels,
-  hostConfigOf,
-  networkName,
-  PART_LABEL,
-  ROLE_LABEL,
-  resourceLimits,
-} from './replica-spec.ts'
+import { MIB } from '../quantities.ts'
+import { hostConfigOf, resourceLimits } from './replica-spec.ts'
 
 export type StoreKind = 'database' | 'redis'
-/** What of a revision decides what its store is. */
+/** What a revision requires of a store. */
 export type StoreRequest = {
   kind: StoreKind
-  cpu: [least: number, most: number]
-  memory_mb: [least: number, most: number]
+  cpu: [request: number, limit: number]
+  memory_mb: [request: number, limit: number]
   connections: number
 }
 export type StoreSpec = {
   kind: StoreKind
   volume: CreateRequest
   container: CreateRequest
-  /** Succeeds in its container when it takes connections at that name. */
+  /** Succeeds in its container once it accepts connections at that host. */
   readyCommand(host: string): string[]
   env: Record<string, string>
 }
 type StorePlacement = { owner: string; deployment_id: string; image: string; password: string }
 
-/** On its volume, which is there before it and as long as its data: so neither is without the other. */
+/** On its volume, so that the password and the data exist together. */
 export const PASSWORD_LABEL = 'slipway.password'
-/** What it was made from; another one is made where that is other. */
+/** A hash of the create request. A store with another hash is recreated. */
 export const MADE_FROM_LABEL = 'slipway.made-from'
 export const STORE_ROLE = 'store'
 export const URI_VARIABLES = { database: 'DATABASE_URI', redis: 'REDIS_URI' }
@@ -63,7 +57,7 @@ export function storeVolumeOf(
   kind: StoreKind,
   { owner, deployment_id, password }: Omit<StorePlacement, 'image'>,
 ): CreateRequest {
-  const name = `${networkName(owner, deployment_id)}-${kind}`
+  const name = `${resourcePrefix(owner, deployment_id)}-${kind}`
   const Labels = {
     ...deploymentLabels(owner, deployment_id),
     [ROLE_LABEL]: STORE_ROLE,
@@ -73,34 +67,35 @@ export function storeVolumeOf(
   return { name, body: { Name: name, Driver: 'local', Labels } }
 }
 
-export function storeSpecOf(wish: StoreRequest, place: StorePlacement): StoreSpec {
-  const { kind, cpu, memory_mb } = wish
-  const { owner, deployment_id } = place
-  const network = networkName(owner, deployment_id)
-  const volume = storeVolumeOf(kind, place)
-  const { body, asks, env } = kind === 'database' ? databaseSpec(wish, place) : redisSpec(wish, place)
+export function storeSpecOf(request: StoreRequest, placement: StorePlacement): StoreSpec {
+  const { kind, cpu, memory_mb } = request
+  const { owner, deployment_id } = placement
+  const network = resourcePrefix(owner, deployment_id)
+  const volume = storeVolumeOf(kind, placement)
+  const { body, readyCommand, env } =
+    kind === 'database' ? databaseSpec(request, placement) : redisSpec(request, placement)
   const container = {
-    Image: place.image,
+    Image: placement.image,
     ...body,
     HostConfig: {
       ...hostConfigOf(network),
-      // Also while no agent is there.
+      // The store also restarts while no agent runs.
       RestartPolicy: { Name: 'unless-stopped' },
       ...resourceLimits(...cpu, memory_mb[0] * MIB, memory_mb[1] * MIB),
-      // Parallel queries need more shared memory than a container is given.
+      // Parallel queries need more shared memory than a container has by default.
       ShmSize: 256 * MIB,
       Mounts: [{ Type: 'volume', Source: volume.name, Target: '/data', ReadOnly: false }],
     },
     NetworkingConfig: { EndpointsConfig: { [network]: { Aliases: [kind] } } },
   }
-  const from = createHash('sha256').update(JSON.stringify(container)).digest('hex').slice(0, 16)
+  const hash = createHash('sha256').update(JSON.stringify(container)).digest('hex').slice(0, 16)
   const Labels = {
     ...deploymentLabels(owner, deployment_id),
     [ROLE_LABEL]: STORE_ROLE,
     [PART_LABEL]: kind,
-    [MADE_FROM_LABEL]: from,
+    [MADE_FROM_LABEL]: hash,
   }
-  return { kind, volume, readyCommand: asks, env, container: { name: volume.name, body: { ...container, Labels } } }
+  return { kind, volume, readyCommand, env, container: { name: volume.name, body: { ...container, Labels } } }
 }
 
 const envLines = (env: Record<string, string>) => Object.entries(env).map(([name, value]) => `${name}=${value}`)
@@ -108,7 +103,7 @@ const envLines = (env: Record<string, string>) => Object.entries(env).map(([name
 const databaseSpec = ({ connections }: StoreRequest, { password }: StorePlacement) => ({
   body: {
     Cmd: ['-c', `max_connections=${connections}`],
-    // Below the mount, which may have a `lost+found` of its own.
+    // Below the mount, which may contain `lost+found`.
     Env: envLines({
       POSTGRES_USER: DATABASE_USER,
       POSTGRES_DB: DATABASE_USER,
@@ -117,20 +112,20 @@ const databaseSpec = ({ connections }: StoreRequest, { password }: StorePlacemen
     }),
     StopSignal: 'SIGINT',
   },
-  asks: (host: string) => ['pg_isready', '-q', '-h', host, '-U', DATABASE_USER, '-d', DATABASE_USER],
+  readyCommand: (host: string) => ['pg_isready', '-q', '-h', host, '-U', DATABASE_USER, '-d', DATABASE_USER],
   env: { [URI_VARIABLES.database]: `postgres://${DATABASE_USER}:${password}@database:5432/${DATABASE_USER}` },
 })
 
-const redisSpec = ({ memory_mb: [least] }: StoreRequest, { password }: StorePlacement) => ({
+const redisSpec = ({ memory_mb: [memoryMb] }: StoreRequest, { password }: StorePlacement) => ({
   body: {
-    // It keeps nothing on disk, and says so when it is full rather than drop what was queued.
+    // Nothing is saved to disk. When memory is full, writes fail instead of evicting queued jobs.
     Cmd: [
       ...['redis-server', '--requirepass', password, '--save', '', '--appendonly', 'no'],
-      ...['--maxmemory', `${Math.floor(least * 0.8)}mb`, '--maxmemory-policy', 'noeviction'],
+      ...['--maxmemory', `${Math.floor(memoryMb * 0.8)}mb`, '--maxmemory-policy', 'noeviction'],
     ],
     Env: envLines({ REDISCLI_AUTH: password }),
   },
-  // It fails where nobody answers, and where the answer is that it is still loading.
-  asks: (host: string) => ['redis-cli', '-e', '-h', host, 'ping'],
+  // `-e` makes it fail while Redis is still loading.
+  readyCommand: (host: string) => ['redis-cli', '-e', '-h', host, 'ping'],
   env: { [URI_VARIABLES.redis]: `redis://:${password}@redis:6379/0` },
 })

@@ -1,21 +1,21 @@
-// What a revision asks for that no single machine's container engine can give: told before anything of it is made. Pure.
+// Finds what a revision requires that a container engine on one machine does not support. Pure.
 import type { RevisionSpec } from '../engine.ts'
-import { parseCpu, parseMemory } from './quantities.ts'
+import { parseCpu, parseMemory } from '../quantities.ts'
 
 type Resources = RevisionSpec['resources']
 type Container = NonNullable<Resources['sidecars']>[number]
 
-/** Of a container's securityContext; what is not listed would be passed over in silence. */
+/** Members of securityContext. Others are refused, because they would be ignored silently. */
 const SUPPORTED_SECURITY = new Set([
   ...['runAsUser', 'runAsGroup', 'runAsNonRoot', 'readOnlyRootFilesystem'],
   ...['allowPrivilegeEscalation', 'privileged', 'capabilities', 'seccompProfile'],
 ])
-const NEEDS_CLUSTER = 'it needs a cluster: use a listener whose agent runs the kubernetes engine'
+const NEEDS_CLUSTER =
+  'which the container engine does not support. Remove it, or use a listener whose agent runs the kubernetes engine.'
 
-/** The first reason, as a sentence; null where there is none. */
+/** The first problem, as a sentence; null if there is none. */
 export function findUnsupported({ resources }: RevisionSpec): string | null {
-  if (resources.service_account_name)
-    return `\`service_account_name\` means nothing to a container engine: leave it out, or ${NEEDS_CLUSTER.slice('it needs a cluster: '.length)}.`
+  if (resources.service_account_name) return `The revision has a \`service_account_name\`, ${NEEDS_CLUSTER}`
   return (
     firstProblem(resources.volumes ?? [], volumeProblem) ??
     mountsProblem('volume_mounts', resources.volume_mounts, resources) ??
@@ -25,64 +25,73 @@ export function findUnsupported({ resources }: RevisionSpec): string | null {
   )
 }
 
-const firstProblem = <T>(all: T[], trouble: (one: T) => string | null) =>
-  all.reduce<string | null>((found, one) => found ?? trouble(one), null)
+const firstProblem = <T>(items: T[], findProblem: (item: T) => string | null) =>
+  items.reduce<string | null>((problem, item) => problem ?? findProblem(item), null)
 
 function volumeProblem({ name, ...kinds }: NonNullable<Resources['volumes']>[number]): string | null {
   const [kind, ...others] = Object.keys(kinds)
-  const what = `The volume \`${name}\``
-  if (!kind) return `${what} does not say what it is: give it an \`emptyDir\` or a \`persistentVolumeClaim\`.`
-  if (others.length) return `${what} is of several kinds: give it one.`
+  const subject = `The volume \`${name}\``
+  if (!kind) return `${subject} has no type. Add an \`emptyDir\` or a \`persistentVolumeClaim\`.`
+  if (others.length) return `${subject} has several types. Keep one of them.`
   if (kind === 'emptyDir') return null
   if (kind !== 'persistentVolumeClaim')
-    return `${what} is of the kind \`${kind}\`, and ${NEEDS_CLUSTER}. Here volumes are \`emptyDir\` or \`persistentVolumeClaim\`.`
+    return (
+      `${subject} has the type \`${kind}\`, ${NEEDS_CLUSTER} Supported types are \`emptyDir\` and ` +
+      `\`persistentVolumeClaim\`.`
+    )
   const claim = (kinds as { persistentVolumeClaim?: { claimName?: unknown } }).persistentVolumeClaim?.claimName
   return typeof claim === 'string' && /^[a-z0-9][-a-z0-9.]{0,62}$/.test(claim)
     ? null
-    : `${what} needs a \`claimName\` of lower-case letters, digits, dots and hyphens.`
+    : `${subject} has no valid \`claimName\`. Use lower-case letters, digits, dots and hyphens.`
 }
 
 function mountsProblem(where: string, mounts: Resources['volume_mounts'], { volumes }: Resources): string | null {
   return firstProblem(mounts ?? [], ({ name, mountPath, subPath, subPathExpr, mountPropagation }) => {
-    const what = `The mount of \`${name}\` in ${where}`
+    const subject = `The mount of \`${name}\` in ${where}`
     if (!volumes?.some(volume => volume.name === name))
-      return `${what} is of no volume that \`volumes\` has: add it there.`
-    if (!mountPath.startsWith('/')) return `${what} needs a \`mountPath\` that begins with a slash.`
-    if (subPath || subPathExpr) return `${what} has a \`subPath\`, and ${NEEDS_CLUSTER}.`
+      return `${subject} has no volume of that name. Add it to \`volumes\`.`
+    if (!mountPath.startsWith('/')) return `${subject} has a relative \`mountPath\`. Begin it with a slash.`
+    if (subPath || subPathExpr) return `${subject} has a \`subPath\`, ${NEEDS_CLUSTER}`
     if (mountPropagation && mountPropagation !== 'None')
-      return `${what} has a \`mountPropagation\`, and ${NEEDS_CLUSTER}.`
+      return `${subject} has a \`mountPropagation\`, ${NEEDS_CLUSTER}`
     return null
   })
 }
 
 function containerProblem(container: Container, resources: Resources): string | null {
   const { name, env, envFrom, securityContext, volumeMounts, resources: own } = container
-  const what = `The container \`${name}\``
+  const subject = `The container \`${name}\``
   for (const { name, valueFrom } of env ?? [])
     if (valueFrom && !valueFrom.secretKeyRef)
-      return `${what} takes its variable \`${name}\` from something else than a secret, and ${NEEDS_CLUSTER}.`
+      return `${subject} reads its variable \`${name}\` from a source other than a secret, ${NEEDS_CLUSTER}`
   for (const from of envFrom ?? [])
-    if (!from.secretRef) return `${what} takes variables from something else than a secret, and ${NEEDS_CLUSTER}.`
+    if (!from.secretRef) return `${subject} reads variables from a source other than a secret, ${NEEDS_CLUSTER}`
   for (const amounts of [own?.limits, own?.requests]) {
     for (const [kind, amount] of Object.entries(amounts ?? {})) {
-      if (kind !== 'cpu' && kind !== 'memory') return `${what} asks for \`${kind}\`, and ${NEEDS_CLUSTER}.`
+      if (kind !== 'cpu' && kind !== 'memory') return `${subject} requests the resource \`${kind}\`, ${NEEDS_CLUSTER}`
       if (Number.isNaN((kind === 'cpu' ? parseCpu : parseMemory)(amount)))
-        return `${what} asks for \`${String(amount)}\` of ${kind}: write it like ${kind === 'cpu' ? '`500m`' : '`64Mi`'}.`
+        return (
+          `${subject} requests \`${String(amount)}\` of ${kind}, which is not a quantity. ` +
+          `Write it like ${kind === 'cpu' ? '`500m`' : '`64Mi`'}.`
+        )
     }
   }
   return (
-    securityProblem(what, securityContext ?? {}) ?? mountsProblem(`the container \`${name}\``, volumeMounts, resources)
+    securityProblem(subject, securityContext ?? {}) ??
+    mountsProblem(`the container \`${name}\``, volumeMounts, resources)
   )
 }
 
-/** What would let a container out of its confines is not to be had by asking. */
-function securityProblem(what: string, context: Record<string, unknown>): string | null {
+/** Privileges that let a container escape its isolation are never granted. */
+function securityProblem(subject: string, context: Record<string, unknown>): string | null {
   const { privileged, capabilities, allowPrivilegeEscalation, runAsUser, runAsGroup } = context
   const { add } = (capabilities ?? {}) as { add?: unknown[] }
   if (privileged || add?.length || allowPrivilegeEscalation)
-    return `${what} asks for privileges on the machine, which nobody gets: leave them out of its \`securityContext\`.`
+    return `${subject} requests privileges, which are not allowed. Remove them from its \`securityContext\`.`
   const unknown = Object.keys(context).find(member => !SUPPORTED_SECURITY.has(member))
-  if (unknown) return `${what} has \`${unknown}\` in its \`securityContext\`, and ${NEEDS_CLUSTER}.`
-  const numbers = [runAsUser, runAsGroup].filter(id => id !== undefined)
-  return numbers.every(Number.isSafeInteger) ? null : `${what} needs numbers as \`runAsUser\` and \`runAsGroup\`.`
+  if (unknown) return `${subject} has \`${unknown}\` in its \`securityContext\`, ${NEEDS_CLUSTER}`
+  const ids = [runAsUser, runAsGroup].filter(id => id !== undefined)
+  return ids.every(Number.isSafeInteger)
+    ? null
+    : `${subject} has an invalid \`runAsUser\` or \`runAsGroup\`. Use whole numbers.`
 }

@@ -1,4 +1,4 @@
-// The cluster's API as the engine uses it: what is ours is applied, listed, watched and removed, and a refusal becomes a sentence.
+// The client of the cluster's API: applies, lists, watches and removes the agent's objects, and explains API errors.
 import {
   ApiException,
   CoreV1Api,
@@ -19,6 +19,7 @@ import {
   ownerLabels,
   selectorOf,
 } from './names.ts'
+import { explainExceededQuota } from './pod-failures.ts'
 
 export const API_VERSIONS = {
   Pod: 'v1',
@@ -35,11 +36,10 @@ export const API_VERSIONS = {
   HTTPRoute: 'gateway.networking.k8s.io/v1',
 } as const
 export type Kind = keyof typeof API_VERSIONS
-/** How many a list brings at once. */
 const PAGE_SIZE = 500
 const RETRY_MS = 2000
 
-/** The client's parameters go by position: for those that are of no use here. */
+/** For unused positional parameters of the client. */
 const UNUSED = undefined
 
 export class Cluster {
@@ -59,10 +59,10 @@ export class Cluster {
     return metadata?.labels?.[MANAGED_BY_LABEL] === MANAGER && metadata.labels[OWNER_LABEL] === this.#owner
   }
 
-  /** Null says that it is not there, and not that it could not be asked for. */
+  /** Null only if the object certainly does not exist; a failed request throws. */
   async read<T extends KubernetesObject>(kind: Kind, namespace: string, name: string): Promise<T | null> {
-    const asked = this.#objects.read({ apiVersion: API_VERSIONS[kind], kind, metadata: { namespace, name } })
-    return (await asked.catch(nullIfAbsent(kind, name))) as T | null
+    const response = this.#objects.read({ apiVersion: API_VERSIONS[kind], kind, metadata: { namespace, name } })
+    return (await response.catch(nullIfAbsent(kind, name))) as T | null
   }
 
   async list<T extends KubernetesObject>(
@@ -71,15 +71,15 @@ export class Cluster {
     { labels, fields }: { labels?: Record<string, string>; fields?: string } = {},
   ): Promise<T[]> {
     const items: T[] = []
-    let from: string | undefined
+    let cursor: string | undefined
     do {
       const selector = labels && selectorOf(labels)
       const page = await this.#objects
-        .list<T>(API_VERSIONS[kind], kind, namespace, UNUSED, UNUSED, UNUSED, fields, selector, PAGE_SIZE, from)
-        .catch(fault => Promise.reject(toEngineError(fault, `list ${kind} in ${namespace}`)))
+        .list<T>(API_VERSIONS[kind], kind, namespace, UNUSED, UNUSED, UNUSED, fields, selector, PAGE_SIZE, cursor)
+        .catch(error => Promise.reject(toEngineError(error, `list ${kind} in ${namespace}`)))
       items.push(...withKind(kind, page).items)
-      from = page.metadata?._continue || undefined
-    } while (from !== undefined)
+      cursor = page.metadata?._continue || undefined
+    } while (cursor !== undefined)
     return items
   }
 
@@ -87,44 +87,46 @@ export class Cluster {
     return this.list<T>(kind, namespace, { labels: ownerLabels({ owner: this.#owner }, deployment) })
   }
 
-  /** Makes it, or makes it so; what it is not ours is left alone. Tells who else had changed our fields. */
-  async apply<T extends KubernetesObject>(object: T, adjust?: (there: T) => T | null): Promise<string | null> {
+  /**
+   * Creates or updates an object of this agent, unless `adjust` returns null for the existing one. If another manager
+   * had changed the agent's fields, they are changed back and the conflict is returned.
+   */
+  async apply<T extends KubernetesObject>(object: T, adjust?: (existing: T) => T | null): Promise<string | null> {
     const { kind, metadata } = object
     const [namespace, name] = [metadata!.namespace!, metadata!.name!]
-    const there = await this.read<T>(kind as Kind, namespace, name)
-    if (there !== null && !this.isOwned(there))
+    const existing = await this.read<T>(kind as Kind, namespace, name)
+    if (existing !== null && !this.isOwned(existing))
       throw new PermanentError(
-        `The namespace ${namespace} has a ${kind} ${name} that this agent did not make: remove or rename it.`,
+        `The namespace ${namespace} has a ${kind} ${name} that this agent did not create. Remove or rename it.`,
       )
-    if (there?.metadata?.deletionTimestamp) throw new TransientError(`${kind} ${name} is still being removed.`)
-    const wanted = there !== null && adjust ? adjust(there) : object
+    if (existing?.metadata?.deletionTimestamp) throw new TransientError(`${kind} ${name} is still being removed.`)
+    const wanted = existing !== null && adjust ? adjust(existing) : object
     if (wanted === null) return null
     try {
       await this.#serverSideApply(wanted, false)
-      const least = there === null ? metadata!.annotations?.[MIN_SCALE] : undefined
-      if (least !== undefined)
+      const minScale = existing === null ? metadata!.annotations?.[MIN_SCALE] : undefined
+      if (minScale !== undefined)
         await this.#mergePatch({
           kind: kind!,
           metadata: { namespace, name },
-          spec: { replicas: Number(least) },
+          spec: { replicas: Number(minScale) },
         } as KubernetesObject)
       return null
-    } catch (fault) {
-      if (!(fault instanceof ApiException && fault.code === 409)) throw toEngineError(fault, `apply ${kind} ${name}`)
-      await this.#serverSideApply(wanted, true).catch(again =>
-        Promise.reject(toEngineError(again, `apply ${kind} ${name}`)),
+    } catch (error) {
+      if (!(error instanceof ApiException && error.code === 409)) throw toEngineError(error, `apply ${kind} ${name}`)
+      await this.#serverSideApply(wanted, true).catch(forceError =>
+        Promise.reject(toEngineError(forceError, `apply ${kind} ${name}`)),
       )
-      return `${kind} ${name}: ${messageOf(fault)}`
+      return `${kind} ${name}: ${messageOf(error)}`
     }
   }
 
   #serverSideApply = (object: KubernetesObject, force: boolean, dryRun?: 'All') =>
     this.#objects.patch(object, undefined, dryRun, MANAGER, force, PatchStrategy.ServerSideApply)
 
-  /** Throws what an apply would throw, and changes nothing. */
   async dryRunApply(object: KubernetesObject): Promise<void> {
-    const doing = `apply ${object.kind} ${object.metadata!.name}`
-    await this.#serverSideApply(object, true, 'All').catch(fault => Promise.reject(toEngineError(fault, doing)))
+    const action = `apply ${object.kind} ${object.metadata!.name}`
+    await this.#serverSideApply(object, true, 'All').catch(error => Promise.reject(toEngineError(error, action)))
   }
 
   annotate({ kind, metadata }: KubernetesObject, annotations: Record<string, string>): Promise<void> {
@@ -132,32 +134,34 @@ export class Cluster {
     return this.#mergePatch({ kind: kind!, metadata: { namespace: namespace!, name: name!, annotations } })
   }
 
-  /** Writes what is not said for good: by a manager of its own, so that the next apply leaves it. Nothing, where it is gone. */
+  /** Uses a field manager of its own, so that the next apply keeps these fields. Ignores an object that is gone. */
   async #mergePatch({ kind, metadata, ...more }: KubernetesObject): Promise<void> {
     const { namespace, name, annotations } = metadata!
-    const at = { namespace: namespace!, name: name!, ...(annotations && { annotations }) }
-    const noted = { ...more, apiVersion: API_VERSIONS[kind as Kind], kind: kind!, metadata: at }
-    const asked = this.#objects.patch(
-      noted,
-      ...([undefined, undefined, `${MANAGER}-notes`, undefined, PatchStrategy.MergePatch] as const),
-    )
-    await asked.catch(nullIfAbsent(kind!, name!))
+    const patch = {
+      ...more,
+      apiVersion: API_VERSIONS[kind as Kind],
+      kind: kind!,
+      metadata: { namespace: namespace!, name: name!, ...(annotations && { annotations }) },
+    }
+    await this.#objects
+      .patch(patch, UNUSED, UNUSED, `${MANAGER}-notes`, UNUSED, PatchStrategy.MergePatch)
+      .catch(nullIfAbsent(kind!, name!))
   }
 
-  /** Removes exactly what was seen: not what may have come in its place since. */
+  /** Removes the object with this uid, not one that was created in its place since. */
   async remove({ kind, metadata }: KubernetesObject): Promise<void> {
     const object = { apiVersion: API_VERSIONS[kind as Kind], kind: kind!, metadata: metadata! }
     const { uid } = metadata!
     const body = { preconditions: { ...(uid !== undefined && { uid }) }, propagationPolicy: 'Background' }
     try {
-      await this.#objects.delete(object, ...([undefined, undefined, undefined, undefined, undefined] as const), body)
-    } catch (fault) {
-      if (fault instanceof ApiException && (fault.code === 404 || fault.code === 409)) return
-      throw toEngineError(fault, `delete ${kind} ${metadata!.name}`)
+      await this.#objects.delete(object, UNUSED, UNUSED, UNUSED, UNUSED, UNUSED, body)
+    } catch (error) {
+      if (error instanceof ApiException && (error.code === 404 || error.code === 409)) return
+      throw toEngineError(error, `delete ${kind} ${metadata!.name}`)
     }
   }
 
-  /** The last lines; none where there are none, for whatever reason. */
+  /** Best effort: no lines if the log cannot be read. */
   async tailLog(
     namespace: string,
     name: string,
@@ -173,7 +177,7 @@ export class Cluster {
     }
   }
 
-  /** Tells of each change, and begins again when the connection or its place is lost. */
+  /** Reports each change, and reconnects after an error. Returns the function that stops it. */
   watch(kind: Kind, namespace: string, changed: (object: KubernetesObject, gone: boolean) => void): () => void {
     const version = API_VERSIONS[kind]
     const path = `${version === 'v1' ? '/api' : '/apis'}/${version}/namespaces/${namespace}/${kind.toLowerCase()}s`
@@ -183,32 +187,33 @@ export class Cluster {
     let timer: NodeJS.Timeout | undefined
     let stopped = false
     const start = () => {
-      if (!stopped) informer.start().catch(again)
+      if (!stopped) informer.start().catch(restart)
     }
-    const again = () => {
+    const restart = () => {
       clearTimeout(timer)
       if (!stopped) timer = setTimeout(start, RETRY_MS).unref()
     }
     const watch = new Watch(this.config)
-    const ask = watch.watch.bind(watch)
-    watch.watch = async (...asked) => {
-      // Beginning again by itself, the informer catches nothing: a login that fails is to be an error like any other.
-      const request = await ask(...asked).catch(fault => {
-        void asked[3](fault)
+    const startWatch = watch.watch.bind(watch)
+    watch.watch = async (...args) => {
+      // A reconnecting informer does not catch a rejection, such as a failed login: pass it to the error handler.
+      const request = await startWatch(...args).catch(error => {
+        const onDone = args[3]
+        void onDone(error)
         return new AbortController()
       })
-      // The informer only ends what it had been given by then.
+      // `informer.stop()` does not abort a request that was not returned yet.
       if (stopped) request.abort()
       return request
     }
     const informer = new ListWatch<KubernetesObject>(path, watch, list, false, selector)
-    const tell = (gone: boolean) => (object: KubernetesObject) => {
+    const notify = (gone: boolean) => (object: KubernetesObject) => {
       if (!stopped) changed(object, gone)
     }
-    informer.on('add', tell(false))
-    informer.on('update', tell(false))
-    informer.on('delete', tell(true))
-    informer.on('error', again)
+    informer.on('add', notify(false))
+    informer.on('update', notify(false))
+    informer.on('delete', notify(true))
+    informer.on('error', restart)
     start()
     return () => {
       stopped = true
@@ -218,30 +223,30 @@ export class Cluster {
   }
 }
 
-/** A list names no kind, as everything in it is of one. */
+/** The items of a list response have no apiVersion and kind. */
 function withKind<List extends { items: KubernetesObject[] }>(kind: Kind, list: List): List {
   for (const item of list.items) Object.assign(item, { apiVersion: API_VERSIONS[kind], kind })
   return list
 }
 
-const nullIfAbsent = (kind: string, name: string) => (fault: unknown) => {
-  // Its own name is in the answer: neither its namespace nor its kind is what is missing.
+const nullIfAbsent = (kind: string, name: string) => (error: unknown) => {
+  // The answer names the object itself. Otherwise its namespace or its kind is missing.
   if (
-    fault instanceof ApiException &&
-    fault.code === 404 &&
-    messageOf(fault).includes(`"${name}" not found`) &&
-    !isNamespaceError(fault)
+    error instanceof ApiException &&
+    error.code === 404 &&
+    messageOf(error).includes(`"${name}" not found`) &&
+    !isNamespaceError(error)
   )
     return null
-  throw toEngineError(fault, `read ${kind} ${name}`)
+  throw toEngineError(error, `read ${kind} ${name}`)
 }
-const isNamespaceError = (fault: ApiException<unknown>) => /^namespaces? /.test(messageOf(fault))
+const isNamespaceError = (error: ApiException<unknown>) => /^namespaces? /.test(messageOf(error))
 
 export const deploymentIdOf = ({ metadata }: KubernetesObject) => metadata?.labels?.[DEPLOYMENT_LABEL]
 
 function messageOf({ body }: ApiException<unknown>): string {
-  const told = typeof body === 'string' ? parseJson(body) : body
-  const message = (told as { message?: unknown } | null)?.message
+  const status = typeof body === 'string' ? parseJson(body) : body
+  const message = (status as { message?: unknown } | null)?.message
   return typeof message === 'string' ? message : typeof body === 'string' ? body.slice(0, 500) : ''
 }
 function parseJson(text: string): unknown {
@@ -252,42 +257,41 @@ function parseJson(text: string): unknown {
   }
 }
 
-function suggestChange(doing: string): string {
-  if (/ (Ingress|HTTPRoute) /.test(doing)) return 'Change custom_url.'
-  return / Secret /.test(doing) ? 'Change the secrets.' : 'Change what resource_spec says of it.'
+function suggestChange(action: string): string {
+  if (/ (Ingress|HTTPRoute) /.test(action)) return 'Change custom_url.'
+  return / Secret /.test(action) ? 'Change the secrets.' : 'Change resource_spec.'
 }
 
-/** Server-side apply answers 500 to what does not fit a type: a name that is there twice, a quantity that is none. */
+/** Server-side apply answers 500 to an invalid object, such as a duplicate name or an invalid quantity. */
 const INVALID_OBJECT = /^failed to (create typed patch object|convert new )/
 
-/** A refusal that stands is told to whoever wanted it; whatever may pass is tried again. */
-export function toEngineError(fault: unknown, doing: string): Error {
-  if (!(fault instanceof ApiException)) {
-    const cause = fault instanceof Error ? fault : new Error(String(fault))
-    return new TransientError(`The cluster was not reached to ${doing}: ${cause.message}`, { cause })
+/** Permanent if a retry cannot help: its message is for the user. */
+export function toEngineError(error: unknown, action: string): Error {
+  if (!(error instanceof ApiException)) {
+    const cause = error instanceof Error ? error : new Error(String(error))
+    return new TransientError(`The cluster is unreachable (request: ${action}): ${cause.message}`, { cause })
   }
-  const { code } = fault
-  const message = messageOf(fault)
-  if (code === 403 && /exceeded quota/.test(message))
-    return new PermanentError(
-      `The namespace’s quota is used up (${message}). Ask for less in resource_spec, or have the quota raised.`,
-    )
+  const { code } = error
+  const message = messageOf(error)
+  if (code === 403 && /exceeded quota/.test(message)) return new PermanentError(explainExceededQuota(message))
   if (code === 403 && /because it is being terminated/.test(message))
-    return new PermanentError(`The namespace is being deleted (${message}). Deploy to another one.`)
-  // Whoever may do it is told by an admission controller, in the same code, that this object is not let in.
+    return new PermanentError(`The namespace is being deleted (${message}). Deploy to another namespace.`)
+  // An admission controller also answers 403 to an object that it rejects.
   if (code === 403 && message !== '' && !/User "[^"]*" cannot /.test(message))
-    return new PermanentError(`The cluster refuses to ${doing}: ${message}. ${suggestChange(doing)}`)
+    return new PermanentError(`The cluster rejected the request to ${action}: ${message}. ${suggestChange(action)}`)
   if (code === 403 || code === 401)
     return new PermanentError(
-      `The cluster does not let the agent ${doing} (${message || code}). Its operator has to grant that to the agent’s service account.`,
+      `The agent has no permission to ${action} (${message || code}). ` +
+        `Ask the operator to grant it to the agent’s service account.`,
     )
-  if (code === 404 && isNamespaceError(fault))
-    return new PermanentError(`The cluster has no such namespace (${message}). Its operator has to create it.`)
+  if (code === 404 && isNamespaceError(error))
+    return new PermanentError(`The namespace does not exist (${message}). Ask the operator to create it.`)
   if (code === 404)
     return new PermanentError(
-      `The cluster does not know what is needed to ${doing}. Its operator has to install that, or set the agent up without it.`,
+      `The cluster does not have the API that is needed to ${action}. ` +
+        `Ask the operator to install it, or to configure the agent without it.`,
     )
   if (code === 400 || code === 413 || code === 422 || (code === 500 && INVALID_OBJECT.test(message)))
-    return new PermanentError(`The cluster refuses to ${doing}: ${message}. ${suggestChange(doing)}`)
-  return new TransientError(`The cluster answered ${code} when asked to ${doing}: ${message}`)
+    return new PermanentError(`The cluster rejected the request to ${action}: ${message}. ${suggestChange(action)}`)
+  return new TransientError(`The cluster answered ${code} to the request to ${action}: ${message}`)
 }

@@ -1,8 +1,9 @@
-// A deployment's objects in the cluster: found by their labels, made, and removed in two phases.
+// A deployment's objects in the cluster: finds them by label, applies them, and removes them in two phases.
 import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { CoreV1Event, KubernetesObject, V1PersistentVolumeClaim, V1Pod, V1Secret } from '@kubernetes/client-node'
 import { PermanentError, type RevisionSpec, TransientError } from '../engine.ts'
+import { parseMemory } from '../quantities.ts'
 import { type Cluster, deploymentIdOf, type Kind } from './cluster.ts'
 import { COMPONENT_LABEL, DECIDED_BY_REVISION, namespaceOf, storeName, TENANT_LABEL } from './names.ts'
 import { isTerminating, labelOf, type ObservedObjects } from './observed-status.ts'
@@ -12,12 +13,12 @@ import { hostsOf } from './routing.ts'
 import type { KubernetesSettings } from './settings.ts'
 import type { StoreObjects } from './store-objects.ts'
 
-/** By these a revision is seen that has no Deployment yet, or none any more. */
+/** They show a revision that has no Deployment yet, or no longer has one. */
 const REVISION_KINDS = ['Secret', 'ServiceAccount', 'HorizontalPodAutoscaler'] as const
-/** Of a deployment that is whole, some of these are there. */
+/** A complete deployment has at least one of these. */
 const DEPLOYMENT_KINDS = ['Deployment', 'StatefulSet', 'Pod', 'Service', ...REVISION_KINDS] as const
 const LASTING_KINDS = ['NetworkPolicy', 'PersistentVolumeClaim'] as const
-/** What makes pods goes first; what they stand on, when they are gone. */
+/** Removed first. The objects that pods use are removed once the pods are gone. */
 const POD_CREATING_KINDS = new Set<string | undefined>(['HorizontalPodAutoscaler', 'Deployment', 'StatefulSet'])
 const LOG_TAIL_LINES = 12
 
@@ -27,7 +28,7 @@ export class DeploymentObjects {
   readonly #cluster: Cluster
   readonly #settings: KubernetesSettings
   readonly #pauseMs: number
-  /** Where deployments are, as far as it was seen: it never changes. */
+  /** A cache: the namespace of a deployment never changes. */
   readonly #namespaces = new Map<string, string>()
 
   constructor(cluster: Cluster, settings: KubernetesSettings, pause_ms: number) {
@@ -85,17 +86,17 @@ export class DeploymentObjects {
   }
 
   /**
-   * The control plane gives a host to one workspace. In case it is wrong, whoever has it in this cluster first keeps
-   * it; and a host that has just moved is free in a moment.
+   * A second line of defence, as the control plane gives each host to one workspace. The error is transient, because a
+   * host that has just moved to another workspace is free soon.
    */
   async checkHosts({ tenant_id, custom_url }: RevisionSpec, routes: KubernetesObject[]): Promise<void> {
     if (custom_url === null || routes.length === 0) return
     const wanted = new Set(routes.flatMap(hostsOf))
     for (const namespace of this.#settings.namespaces)
       for (const other of await this.#listOwned(namespace, this.#routeKinds)) {
-        const host = hostsOf(other).find(one => wanted.has(one))
+        const host = hostsOf(other).find(otherHost => wanted.has(otherHost))
         if (host !== undefined && labelOf(other, TENANT_LABEL) !== tenant_id)
-          throw new TransientError(`The host ${host} is still served for another workspace in this cluster.`)
+          throw new TransientError(`The host ${host} still serves another workspace in this cluster.`)
       }
   }
 
@@ -103,11 +104,10 @@ export class DeploymentObjects {
     return this.#listOwned(namespace, [...DEPLOYMENT_KINDS, ...LASTING_KINDS, ...this.#routeKinds], deployment)
   }
 
-  /** Tells in which namespace the deployment is before anything of it is there. */
   async apply(
     unit: RevisionSpec,
     object: KubernetesObject,
-    adjust?: (there: KubernetesObject) => KubernetesObject | null,
+    adjust?: (existing: KubernetesObject) => KubernetesObject | null,
   ): Promise<string | null> {
     this.#namespaces.set(unit.deployment_id, namespaceOf(this.#settings, unit))
     return this.#cluster.apply(object, adjust)
@@ -117,32 +117,32 @@ export class DeploymentObjects {
     return this.#cluster.dryRunApply(object)
   }
 
-  /** What is secret of it, where it is there. */
   async readStoreSecrets(unit: RevisionSpec, { component }: StoreObjects): Promise<string[]> {
     const secret = await this.#cluster.read('Secret', namespaceOf(this.#settings, unit), storeName(unit, component))
     const { data = {} } = (secret ?? {}) as V1Secret
     return Object.values(data).map(value => Buffer.from(value, 'base64').toString())
   }
 
-  /** The password that is there stays; one is made only where there is certainly none, and no data that has another. */
+  /** Creates a password only if there is none, and no data that was created with another one. */
   async ensureStore(unit: RevisionSpec, store: StoreObjects): Promise<string[]> {
     const namespace = namespaceOf(this.#settings, unit)
     const name = storeName(unit, store.component)
     if ((await this.#cluster.read('Secret', namespace, name)) === null) {
       if (store.component === 'database' && (await this.#cluster.read('PersistentVolumeClaim', namespace, name)))
         throw new PermanentError(
-          `The data of the database is there, and the Secret ${name} with its password is not: bring that back, with the members password and uri.`,
+          `The database has data, but the Secret ${name} with its password is missing. ` +
+            `Restore that Secret with the keys \`password\` and \`uri\`.`,
         )
       await this.apply(unit, store.secret(randomBytes(24).toString('base64url')), () => null)
     }
     const conflicts: (string | null)[] = []
     for (const object of store.objects)
       conflicts.push(
-        await this.apply(unit, object, there => {
-          // Revisions share it, and an older one that still serves takes nothing back.
-          if (Number(there.metadata?.annotations?.[DECIDED_BY_REVISION] ?? 0) > unit.number) return null
+        await this.apply(unit, object, existing => {
+          // Revisions share a store. An older revision that still serves must not undo a newer one's changes.
+          if (Number(existing.metadata?.annotations?.[DECIDED_BY_REVISION] ?? 0) > unit.number) return null
           return object.kind === 'PersistentVolumeClaim'
-            ? withLargerStorage(object as V1PersistentVolumeClaim, there)
+            ? withLargerStorage(object as V1PersistentVolumeClaim, existing)
             : object
         }),
       )
@@ -150,56 +150,57 @@ export class DeploymentObjects {
   }
 
   /**
-   * Twice the same list is no proof: it returns once the cluster has confirmed that nothing is there any more. Whoever
-   * looks again need not wait for pods that are ending, and then has the rest removed.
+   * Returns once the cluster confirms that no object is left. With `waits` false it returns while pods are still
+   * terminating, and the caller repeats it to remove the rest.
    */
-  async removeAll(namespace: string, deployment: string, which: ObjectFilter, waits = true): Promise<void> {
-    const left = async () => (await this.listRemains(namespace, deployment)).filter(which)
+  async removeAll(namespace: string, deployment: string, filter: ObjectFilter, waits = true): Promise<void> {
+    const listLeft = async () => (await this.listRemains(namespace, deployment)).filter(filter)
     await this.#repeatUntil(async () => {
-      const objects = await left()
-      const first = objects
+      const objects = await listLeft()
+      const podCreators = objects
         .filter(({ kind }) => POD_CREATING_KINDS.has(kind))
         .sort((a, b) => removalOrder(a) - removalOrder(b))
-      for (const one of first) await this.#cluster.remove(one)
-      return objects.every(one =>
-        one.kind === 'Pod' ? !waits && isTerminating(one) : !POD_CREATING_KINDS.has(one.kind),
+      await this.remove(podCreators)
+      return objects.every(object =>
+        object.kind === 'Pod' ? !waits && isTerminating(object) : !POD_CREATING_KINDS.has(object.kind),
       )
     })
-    if ((await left()).some(({ kind }) => kind === 'Pod')) return
+    if ((await listLeft()).some(({ kind }) => kind === 'Pod')) return
     await this.#repeatUntil(async () => {
-      const objects = await left()
-      for (const one of objects) await this.#cluster.remove(one)
+      const objects = await listLeft()
+      await this.remove(objects)
       return objects.length === 0
     })
   }
 
-  async #repeatUntil(done: () => Promise<boolean>): Promise<void> {
+  async #repeatUntil(isDone: () => Promise<boolean>): Promise<void> {
     const deadline = Date.now() + (GRACE_SECONDS + 90) * 1000
-    while (!(await done())) {
-      if (Date.now() > deadline) throw new Error('Its objects are still being removed.')
+    while (!(await isDone())) {
+      if (Date.now() > deadline)
+        throw new Error('The cluster is still removing objects of the deployment. Check their finalizers.')
       await delay(this.#pauseMs)
     }
   }
 
   async remove(objects: KubernetesObject[]): Promise<void> {
-    for (const one of objects) await this.#cluster.remove(one)
+    for (const object of objects) await this.#cluster.remove(object)
   }
 
   forget(deployment: string): void {
     this.#namespaces.delete(deployment)
   }
 
-  /** What the cluster said of pods that are not ready. */
+  /** The events of pods that are not ready, of three at most. */
   async listEvents(namespace: string, pods: V1Pod[]): Promise<CoreV1Event[]> {
     const unready = pods.filter(
-      ({ metadata, status }) => !metadata?.deletionTimestamp && !status?.containerStatuses?.every(one => one.ready),
+      ({ metadata, status }) => !metadata?.deletionTimestamp && !status?.containerStatuses?.every(({ ready }) => ready),
     )
-    const asked = unready
+    const requests = unready
       .slice(0, 3)
       .map(({ metadata }) =>
         this.#cluster.list<CoreV1Event>('Event', namespace, { fields: `involvedObject.uid=${metadata!.uid}` }),
       )
-    return (await Promise.all(asked)).flat()
+    return (await Promise.all(requests)).flat()
   }
 
   async describeFinding(namespace: string, { reason, log }: Finding): Promise<string> {
@@ -208,26 +209,26 @@ export class DeploymentObjects {
   }
 }
 
-/** The application’s own Deployment is the last: as long as it is there, the revision is seen. */
-const removalOrder = (one: KubernetesObject) =>
-  one.kind === 'HorizontalPodAutoscaler' ? 0 : labelOf(one, COMPONENT_LABEL) === 'web' ? 2 : 1
+/** The application's Deployment is removed last, because the revision is observed by it. */
+const removalOrder = (object: KubernetesObject) =>
+  object.kind === 'HorizontalPodAutoscaler' ? 0 : labelOf(object, COMPONENT_LABEL) === 'web' ? 2 : 1
 
-/** A volume can grow, and never shrink or move. */
-function withLargerStorage(wanted: V1PersistentVolumeClaim, there: V1PersistentVolumeClaim): V1PersistentVolumeClaim {
+/** A volume can grow, but not shrink or change its storage class. */
+function withLargerStorage(
+  wanted: V1PersistentVolumeClaim,
+  existing: V1PersistentVolumeClaim,
+): V1PersistentVolumeClaim {
   const sizeOf = ({ spec }: V1PersistentVolumeClaim) => spec?.resources?.requests?.storage ?? '0'
-  const [asked, has] = [sizeOf(wanted), sizeOf(there)]
-  const storage = quantityBytes(asked) > quantityBytes(has) ? asked : has
+  const [wantedSize, existingSize] = [sizeOf(wanted), sizeOf(existing)]
+  const storage = parseMemory(wantedSize) > parseMemory(existingSize) ? wantedSize : existingSize
   const { storageClassName: _, ...spec } = wanted.spec!
-  const kept = there.spec?.storageClassName
+  const storageClassName = existing.spec?.storageClassName
   return {
     ...wanted,
-    spec: { ...spec, ...(kept !== undefined && { storageClassName: kept }), resources: { requests: { storage } } },
+    spec: {
+      ...spec,
+      ...(storageClassName !== undefined && { storageClassName }),
+      resources: { requests: { storage } },
+    },
   }
-}
-
-/** Of a quantity, which a cluster writes its own way: 2048Gi comes back as 2Ti. */
-function quantityBytes(quantity: string): number {
-  const [, amount, prefix, binary] = /^([\d.]+)([kKMGTPE]?)(i?)$/.exec(quantity) ?? []
-  const power = ['', 'k', 'm', 'g', 't', 'p', 'e'].indexOf(prefix?.toLowerCase() ?? '')
-  return Number(amount ?? quantity) * (binary ? 1024 : 1000) ** power
 }

@@ -1,25 +1,24 @@
-// Makes images of files for a cluster: built by a container engine beside the agent, pushed to a registry, run from there.
+// Builds images for a cluster with a container engine beside the agent, and pushes them to a registry.
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
 import { buildDockerfile, buildInBaseImage, hasDockerfile, readBaseImages } from '../../images/build-image.ts'
+import { DEPLOYMENT_LABEL, OWNER_LABEL, REVISION_LABEL } from '../../images/container-labels.ts'
 import { DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { explainPullFailure } from '../../images/image-failures.ts'
 import { pushImage } from '../../images/push-image.ts'
 import { encodeLogin, parseDockerConfig, type RegistryLogin } from '../../images/registry-logins.ts'
-import { DEPLOYMENT_LABEL, OWNER_LABEL, REVISION_LABEL } from '../container/replica-spec.ts'
 import { type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../engine.ts'
 import { loginsFor, parseReference } from './image-reference.ts'
 import type { KubernetesSettings } from './settings.ts'
 
 type EngineObject = { Id: string; Labels?: Record<string, string> | null }
 type InspectedImage = { Config?: { User?: string; Labels?: Record<string, string> | null } | null }
-/** Where it is pushed to, and with what. */
 export type PushTarget = { repository: string; login: RegistryLogin | null }
-/** What whoever deployed it may pull that image with. */
+/** Finds the user's login for an image. */
 type FindLogin = (image: string) => Promise<RegistryLogin | null>
 export type BuiltImage = { location: string; start_command: string | null }
 
-/** Who an application is that was built in the base image, unless the operator says who. */
+/** The user of applications built in the base image, unless the operator sets K8S_RUN_AS_USER. */
 const DEFAULT_USER = 1000
 
 export class ImageBuilder {
@@ -33,19 +32,19 @@ export class ImageBuilder {
     this.#owner = createHash('sha256').update(`builds of ${agent_id}`).digest('hex').slice(0, 12)
   }
 
-  /** Of an earlier agent: what it was building, and whatever is kept for deployments that are no more. */
+  /** Removes unfinished builds of an earlier agent, and the images and caches of removed deployments. */
   async open(deployments: string[]): Promise<void> {
     const api = await this.#connect()
     for (const { Id } of await this.#listOwned(api, 'containers')) await api.removeContainer(Id)
-    const left = [...(await this.#listOwned(api, 'images')), ...(await this.#listOwned(api, 'volumes'))]
-    for (const deployment of new Set(left.map(({ Labels }) => Labels?.[DEPLOYMENT_LABEL])))
+    const remains = [...(await this.#listOwned(api, 'images')), ...(await this.#listOwned(api, 'volumes'))]
+    for (const deployment of new Set(remains.map(({ Labels }) => Labels?.[DEPLOYMENT_LABEL])))
       if (deployment && !deployments.includes(deployment)) await this.removeDeployment(deployment)
   }
 
   async build(
     unit: RevisionSpec,
     tree: SourceTree,
-    place: PushTarget,
+    target: PushTarget,
     loginFor: FindLogin,
     task: BuildTask,
   ): Promise<BuiltImage> {
@@ -57,21 +56,21 @@ export class ImageBuilder {
           await this.#pullBaseImage(api, image, unit, await loginFor(image), task)
       const { id, start_command } = await this.#buildImage(api, unit, tree, task)
       task.signal.throwIfAborted()
-      const digest = await pushImage({ api, id, ...place, tag: unit.revision_id, task })
-      task.log(`Pushed ${place.repository}@${digest}`)
-      // The newest stays: what the next one has in common with it is not built again.
+      const digest = await pushImage({ api, id, ...target, tag: unit.revision_id, task })
+      task.log(`Pushed ${target.repository}@${digest}`)
+      // The newest image stays as a layer cache for the next build.
       await this.#removeImages(api, unit.deployment_id, id).catch(() => {})
-      return { location: `${place.repository}@${digest}`, start_command }
+      return { location: `${target.repository}@${digest}`, start_command }
     } catch (error) {
       if (error instanceof DockerApiError && !task.signal.aborted)
-        throw new PermanentError(`It cannot be built: ${error.message}`)
+        throw new PermanentError(`The image cannot be built: ${error.message}`)
       throw error
     } finally {
       this.#buildingRevisions.delete(unit.revision_id)
     }
   }
 
-  /** What is kept between its builds. */
+  /** Removes a deployment's build containers, images and cache. */
   async removeDeployment(deployment_id: string): Promise<void> {
     const api = await this.#connect()
     for (const { Id } of await this.#listOwned(api, 'containers', deployment_id)) await api.removeContainer(Id)
@@ -88,7 +87,7 @@ export class ImageBuilder {
       text = fs.readFileSync(file, 'utf8')
     } catch {
       throw new PermanentError(
-        'This agent cannot read the file that K8S_BUILD_DOCKER_CONFIG names: ask whoever runs it.',
+        'This agent cannot read the file that K8S_BUILD_DOCKER_CONFIG names. Ask the operator to correct the path.',
       )
     }
     return loginsFor(parseReference(image), parseDockerConfig('The file of K8S_BUILD_DOCKER_CONFIG', text))[0] ?? null
@@ -105,7 +104,8 @@ export class ImageBuilder {
     if (!hasDockerfile(tree)) {
       if (base === null)
         throw new PermanentError(
-          'It has no Dockerfile, and this agent was given no base image to build it in: add a Dockerfile, or ask whoever runs the agent to set K8S_BUILD_BASE_IMAGE.',
+          'The source has no Dockerfile, and this agent has no base image. ' +
+            'Add a Dockerfile, or ask the operator to set K8S_BUILD_BASE_IMAGE.',
         )
       if (!(await api.getIfExists(`/images/${base}/json`))) await this.#pull(api, base, this.findLogin(base), task)
       const [id, start_command] = await buildInBaseImage(base, { ...job, user: run_as_user ?? DEFAULT_USER })
@@ -113,15 +113,19 @@ export class ImageBuilder {
     }
     const id = await buildDockerfile(job)
     const { Config } = await api.get<InspectedImage>(`/images/${id}/json`)
-    // The cluster would say so too, but only after it was pushed and pulled.
+    // The cluster would refuse it too, but only after the push and the pull.
     if (run_as_user === null && !/^[1-9]\d*(:|$)/.test(Config?.User ?? ''))
       throw new PermanentError(
-        'The image that its Dockerfile makes runs as root, or names its user by name, which a cluster does not let run: end the Dockerfile with a numeric USER above 0, like `USER 1000`.',
+        'The image runs as root or sets its user by name, which the cluster does not allow. ' +
+          'End the Dockerfile with a numeric USER above 0, like `USER 1000`.',
       )
     return { id, start_command: tree.start_command }
   }
 
-  /** What a Dockerfile begins with: with their login, never the operator's; what was built for others here, only if its registry lets them have it. */
+  /**
+   * Uses the user's login, never the operator's. An image that was built here for another deployment is pulled again,
+   * so that its registry decides on access.
+   */
   async #pullBaseImage(
     api: DockerApi,
     image: string,
@@ -147,7 +151,7 @@ export class ImageBuilder {
     }
   }
 
-  /** Those that were built of a deployment, but the one to keep and those that are being built. */
+  /** Removes a deployment's built images, except for `keep` and those of running builds. */
   async #removeImages(api: DockerApi, deployment_id: string, keep?: string): Promise<void> {
     for (const { Id, Labels } of await this.#listOwned(api, 'images', deployment_id)) {
       if (
@@ -158,13 +162,13 @@ export class ImageBuilder {
       try {
         await api.requestIfExists('DELETE', `/images/${Id}`, { query: { force: true } })
       } catch (error) {
-        // It is in use.
+        // The image is in use.
         if (!(error instanceof DockerApiError && error.status)) throw error
       }
     }
   }
 
-  /** Podman finds no image that is asked for by two labels. */
+  /** Filters by one label in the request and by the other one here: Podman finds no image for two labels. */
   async #listOwned(
     api: DockerApi,
     kind: 'containers' | 'images' | 'volumes',
@@ -180,10 +184,10 @@ export class ImageBuilder {
 
   async #listVolumes(api: DockerApi, filters: object): Promise<EngineObject[]> {
     const { Volumes } = await api.get<{ Volumes: ({ Name: string } & EngineObject)[] | null }>('/volumes', { filters })
-    return (Volumes ?? []).map(one => ({ ...one, Id: one.Name }))
+    return (Volumes ?? []).map(volume => ({ ...volume, Id: volume.Name }))
   }
 
-  /** It may be away when the agent starts, and when a build begins. */
+  /** Connects on demand: the builder may be unreachable when the agent starts. */
   #connect(): Promise<DockerApi> {
     const open = async () => {
       const api = new DockerApi(this.#settings.build_socket!)

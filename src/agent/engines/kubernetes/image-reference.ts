@@ -1,4 +1,4 @@
-// The parts of an image's name: who keeps it, where there, and which one it is. Pure.
+// Parses image references into registry, repository, tag and digest, and finds the logins for them. Pure.
 import { type RegistryLogin, registryHost, registryOf } from '../../images/registry-logins.ts'
 
 export type Reference = {
@@ -18,21 +18,21 @@ export function parseReference(image: string): Reference {
   const name = tagged.replace(/:[^:/]+$/, '')
   const registry = registryOf(name)
   const path = name.startsWith(`${registry}/`) ? name.slice(registry.length + 1) : name
-  // What its hub has no owner for, everybody calls by its name alone.
+  // Official images of Docker Hub are written without `library/`.
   const repository = registry === DOCKER_HUB && !path.includes('/') ? `library/${path}` : path
   return { name, registry, repository, tag, digest }
 }
 
-export const isInRepository = ({ registry, repository }: Pick<Reference, 'registry' | 'repository'>, place: string) =>
-  `${registry}/${repository}/`.startsWith(`${place}/`)
+export const isInRepository = ({ registry, repository }: Pick<Reference, 'registry' | 'repository'>, prefix: string) =>
+  `${registry}/${repository}/`.startsWith(`${prefix}/`)
 
-/** Those that are for this image, the most particular first. A path may be that of an old API. */
+/** The logins for an image, the most specific path first. A path like `/v1/` is that of an old API. */
 export function loginsFor({ registry, repository }: Reference, logins: RegistryLogin[]): RegistryLogin[] {
-  const placeOf = ({ serveraddress }: RegistryLogin) => {
+  const prefixOf = ({ serveraddress }: RegistryLogin) => {
     const path = serveraddress.replace(/^https?:\/\//, '').replace(/^[^/]*\/?/, '')
     return [registryHost(serveraddress), ...path.split('/').filter(part => part && !/^v\d$/.test(part))].join('/')
   }
   return logins
-    .filter(login => isInRepository({ registry, repository }, placeOf(login)))
-    .sort((one, other) => placeOf(other).length - placeOf(one).length)
+    .filter(login => isInRepository({ registry, repository }, prefixOf(login)))
+    .sort((a, b) => prefixOf(b).length - prefixOf(a).length)
 }

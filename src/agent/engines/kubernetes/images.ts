@@ -1,4 +1,4 @@
-// What pods of a deployment run: an image by the digest that its tag means now, or one that is built of files; and what nodes pull it with.
+// The images of a cluster's pods: pins tags to digests, builds images from files, and finds credentials to pull them.
 import type { V1Secret } from '@kubernetes/client-node'
 import { parseDockerConfig, type RegistryLogin } from '../../images/registry-logins.ts'
 import {
@@ -37,21 +37,22 @@ export class Images {
   readonly #builder: ImageBuilder | null
   #builderOpened: Promise<unknown> = Promise.resolve()
 
-  constructor({ settings, cluster, pullSecrets: pulls, requestCredential: ask, agent_id }: ImagesOptions) {
+  constructor({ settings, cluster, pullSecrets, requestCredential, agent_id }: ImagesOptions) {
     this.#settings = settings
     this.#cluster = cluster
-    this.#pullSecrets = pulls
-    this.#requestCredential = ask
+    this.#pullSecrets = pullSecrets
+    this.#requestCredential = requestCredential
     this.#builder = settings.build_socket === null ? null : new ImageBuilder(settings, agent_id)
   }
 
   refusalReason({ source }: RevisionSpec): string | null {
     return IMAGE_SOURCES.has(source) || this.#builder
       ? null
-      : `This agent runs images in a Kubernetes cluster, and has nothing to build them with (\`${source}\`): ask whoever runs it to set K8S_BUILD_SOCKET, or push an image and deploy that.`
+      : `This agent cannot build images, which the source \`${source}\` needs. ` +
+          `Push an image and deploy it, or ask the operator to set K8S_BUILD_SOCKET.`
   }
 
-  /** A builder that is away is no reason not to run what is there. */
+  /** Deployments run without the builder, so a failure to open it is ignored. */
   open(deployments: () => Promise<string[]>): void {
     const builder = this.#builder
     if (builder)
@@ -62,7 +63,8 @@ export class Images {
 
   async prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact> {
     if (tree === null) {
-      if (!unit.image_uri) throw new PermanentError('It names no image: patch source_revision_config.image_uri.')
+      if (!unit.image_uri)
+        throw new PermanentError('The deployment has no image. Set source_revision_config.image_uri.')
       const location = await this.#pinImage(unit, unit.image_uri, task)
       return { location, start_command: null, health_path: null, env: {}, commit: null }
     }
@@ -73,13 +75,12 @@ export class Images {
     return { ...built, health_path, env, commit }
   }
 
-  /** What was built is still in its registry. */
   async isInRegistry(unit: RevisionSpec, { location }: Artifact, { signal }: BuildTask): Promise<boolean> {
     const { repository, login } = await this.#pushTarget(unit)
     const reference = parseReference(location)
     if (reference.name !== repository) return false
-    const plain = this.#settings.http_registries
-    return resolveDigest(reference, login ? [login] : [], signal, { httpRegistries: plain }).then(
+    const httpRegistries = this.#settings.http_registries
+    return resolveDigest(reference, login ? [login] : [], signal, { httpRegistries }).then(
       digest => digest === reference.digest,
       error => {
         if (error instanceof DigestUnavailable) return false
@@ -88,11 +89,11 @@ export class Images {
     )
   }
 
-  /** With what its pods are to pull its images with. */
+  /** The spec with the Secret that its pods pull images with, if one is needed. */
   async withPullSecret(unit: RevisionSpec, { location }: Artifact): Promise<RevisionSpec> {
     const { resources } = unit
-    const beside = [...(resources.sidecars ?? []), ...(resources.init_containers ?? [])].map(({ image }) => image)
-    const name = await this.#pullSecrets.ensure(unit, [location, ...beside])
+    const extraImages = [...(resources.sidecars ?? []), ...(resources.init_containers ?? [])].map(({ image }) => image)
+    const name = await this.#pullSecrets.ensure(unit, [location, ...extraImages])
     if (name === null) return unit
     return {
       ...unit,
@@ -101,7 +102,7 @@ export class Images {
   }
 
   async forget(deployment_id: string): Promise<void> {
-    // What is left with a builder that is away goes when the next agent opens it.
+    // If the builder is unreachable, the next agent that opens it removes the images.
     await this.#builder?.removeDeployment(deployment_id).catch(() => {})
   }
 
@@ -114,13 +115,14 @@ export class Images {
     const credential = await this.#requestCredential(unit)
     if (credential === null)
       throw new PermanentError(
-        'There is no registry to push what is built to: ask whoever runs this agent to set K8S_BUILD_REGISTRY, or whoever runs the installation to give it a registry.',
+        'This agent has no registry for built images. ' +
+          'Ask the operator to set K8S_BUILD_REGISTRY, or to give the installation a registry.',
       )
     const { registry, username, password } = credential
     return { repository: repositoryOf(credential), login: { serveraddress: registry, username, password } }
   }
 
-  /** So that all copies run the same one, whatever the tag means tomorrow. A node may reach what the agent does not. */
+  /** All replicas run the same image after the tag moves. Nodes may reach a registry that the agent cannot. */
   async #pinImage(unit: RevisionSpec, image: string, { log, signal }: BuildTask): Promise<string> {
     const reference = parseReference(image)
     if (reference.digest !== null) return image
@@ -128,38 +130,40 @@ export class Images {
       const logins = await this.#findLogins(unit, image, log)
       const digest = await resolveDigest(reference, logins, signal, { httpRegistries: this.#settings.http_registries })
       const pinned = `${reference.name}@${digest}`
-      log(`${image} is ${pinned} now`)
+      log(`Resolved ${image} to ${pinned}`)
       return pinned
     } catch (error) {
       if (!(error instanceof DigestUnavailable)) throw error
-      log(
-        `What the tag of ${image} means cannot be told (${error.message}), so each node finds out for itself.`,
-        'WARNING',
-      )
+      log(`The digest of ${image} is unavailable (${error.message}). Each node resolves the tag itself.`, 'WARNING')
       return image
     }
   }
 
-  /** What cannot be had is left out: some images need none. */
+  /** Skips unusable credentials, because public images need none. */
   async #findLogins(unit: RevisionSpec, image: string, log: BuildTask['log']): Promise<RegistryLogin[]> {
-    const left = (error: Error) => {
+    const skip = (error: Error) => {
       if (error instanceof TransientError) throw error
-      log(`One of its credentials cannot be used: ${error.message}`, 'WARNING')
+      log(`Skipped a pull credential: ${error.message}`, 'WARNING')
       return null
     }
     const names = [...(unit.resources.image_pull_secrets ?? []).map(({ name }) => name), ...this.#settings.pull_secrets]
     const logins: RegistryLogin[] = []
     for (const name of new Set(names)) {
-      const secret = await this.#cluster.read<V1Secret>('Secret', namespaceOf(this.#settings, unit), name).catch(left)
+      const secret = await this.#cluster.read<V1Secret>('Secret', namespaceOf(this.#settings, unit), name).catch(skip)
       const data = secret?.type === PULL_SECRET_TYPE ? secret.data?.['.dockerconfigjson'] : undefined
       try {
         if (data) logins.push(...parseDockerConfig(`The Secret ${name}`, Buffer.from(data, 'base64').toString()))
       } catch (error) {
-        left(error as Error)
+        skip(error as Error)
       }
     }
-    const own = await this.#requestCredential(unit, image).catch(left)
-    if (own) logins.push({ serveraddress: repositoryOf(own), username: own.username, password: own.password })
+    const credential = await this.#requestCredential(unit, image).catch(skip)
+    if (credential)
+      logins.push({
+        serveraddress: repositoryOf(credential),
+        username: credential.username,
+        password: credential.password,
+      })
     return loginsFor(parseReference(image), logins)
   }
 }

@@ -1,4 +1,4 @@
-// How objects in a cluster are called and labelled, so that they can be found again by nothing but their labels. Pure.
+// The names, labels and annotations of objects in a cluster. Labels alone are enough to find them again. Pure.
 import type { V1ObjectMeta } from '@kubernetes/client-node'
 import type { RevisionSpec } from '../engine.ts'
 import type { KubernetesSettings } from './settings.ts'
@@ -10,23 +10,22 @@ export const DEPLOYMENT_LABEL = 'slipway/deployment-id'
 export const TENANT_LABEL = 'slipway/tenant-id'
 export const REVISION_LABEL = 'slipway/revision-id'
 export const COMPONENT_LABEL = 'app.kubernetes.io/component'
-/** Of a revision's Deployment: since when it gets no new requests. */
+/** On a revision's Deployment: when it stopped receiving new requests. */
 export const DRAINING_SINCE = 'slipway/draining-since'
-/** Of a store: the number of the revision that decided last how it is. */
+/** On a store: the number of the revision that applied it last. */
 export const DECIDED_BY_REVISION = 'slipway/revision-number'
-/** Of a Deployment whose copies an autoscaler decides on: the fewest. */
+/** On an autoscaled Deployment: the minimum number of replicas. */
 export const MIN_SCALE = 'slipway/min-scale'
-/** Of a Service: where the deployment answers. */
+/** On a Service: the URL of the deployment. */
 export const URL_ANNOTATION = 'slipway/url'
-
-/** Of a pull secret: when another one is to be got, and until when this one is good. */
+/** On a pull secret: when to renew it, and when it expires. */
 export const RENEW_AT = 'slipway/renew-at'
 export const EXPIRES_AT = 'slipway/expires-at'
 
 export type Component = 'web' | 'queue' | 'orchestrator' | 'executor' | 'redis' | 'database' | 'pull'
 export type NamedDeployment = Pick<RevisionSpec, 'name' | 'deployment_id' | 'tenant_id'>
 
-/** Of what all revisions share. A name is unique in its workspace only; a Service's may not begin with a digit. */
+/** The name of objects that all revisions share. A Service's name must not begin with a digit. */
 export function baseName({ name, deployment_id }: Pick<NamedDeployment, 'name' | 'deployment_id'>): string {
   let cut = name.slice(0, 30)
   while (cut.endsWith('-')) cut = cut.slice(0, -1)
@@ -39,7 +38,7 @@ export const workloadName = (unit: RevisionSpec, component: Component) =>
 export const storeName = (unit: NamedDeployment, component: 'redis' | 'database') =>
   `${baseName(unit)}-${component === 'database' ? 'db' : 'redis'}`
 
-/** What carries these is ours, and nothing else is ever changed or removed. */
+/** The agent changes and removes only objects with these labels. */
 export const ownerLabels = ({ owner }: Pick<KubernetesSettings, 'owner'>, deployment?: string) => ({
   [MANAGED_BY_LABEL]: MANAGER,
   [OWNER_LABEL]: owner,
@@ -50,7 +49,7 @@ export const selectorOf = (labels: Record<string, string>) =>
     .map(([key, value]) => `${key}=${value}`)
     .join(',')
 
-/** Labels that are never a user's to say. */
+/** Labels that a user cannot override. */
 const objectLabels = (settings: KubernetesSettings, unit: RevisionSpec, component?: Component, ofRevision = false) => ({
   'app.kubernetes.io/name': unit.name,
   'app.kubernetes.io/instance': baseName(unit),
@@ -60,18 +59,17 @@ const objectLabels = (settings: KubernetesSettings, unit: RevisionSpec, componen
   ...(ofRevision && { [REVISION_LABEL]: unit.revision_id }),
 })
 
-/** By which a revision's pods are known from those of any other, of ours or of anybody's. */
 export const selectorLabels = (settings: KubernetesSettings, unit: RevisionSpec, component: Component) => ({
   ...ownerLabels(settings, unit.deployment_id),
   [COMPONENT_LABEL]: component,
   [REVISION_LABEL]: unit.revision_id,
 })
 
-/** What is decided by is written by the agent alone, also where an object carries no such note. */
-const withoutReservedKeys = (notes: Record<string, string> | null | undefined) =>
-  Object.fromEntries(Object.entries(notes ?? {}).filter(([key]) => !key.startsWith('slipway/')))
+/** The agent decides by its own labels and annotations, so users must not set them. */
+const withoutReservedKeys = (metadata: Record<string, string> | null | undefined) =>
+  Object.fromEntries(Object.entries(metadata ?? {}).filter(([key]) => !key.startsWith('slipway/')))
 
-/** Names an object; the user's labels and annotations stand on everything, under ours. */
+/** The metadata of an object, with the user's labels and annotations unless the agent sets the same key. */
 export function metadataOf(
   settings: KubernetesSettings,
   unit: RevisionSpec,
@@ -87,7 +85,6 @@ export function metadataOf(
   }
 }
 
-/** What names no namespace goes to the first. */
 export const namespaceOf = (
   settings: Pick<KubernetesSettings, 'namespaces'>,
   unit: Pick<RevisionSpec, 'namespace'>,

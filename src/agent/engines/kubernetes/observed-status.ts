@@ -1,4 +1,4 @@
-// How a deployment fares, read from the objects that are there. Pure.
+// Derives the phase and health of a deployment's revisions from the objects in the cluster. Pure.
 import type { KubernetesObject, V1Deployment, V1Pod, V1Service, V1StatefulSet } from '@kubernetes/client-node'
 import type { RevisionHealth } from '../engine.ts'
 import { COMPONENT_LABEL, DRAINING_SINCE, MIN_SCALE, REVISION_LABEL } from './names.ts'
@@ -9,16 +9,16 @@ export type ObservedObjects = {
   sets: V1StatefulSet[]
   pods: V1Pod[]
   services: V1Service[]
-  /** Whatever else is labelled with a revision: what is left of one that has no Deployment any more. */
+  /** Other objects of revisions: all that remains of a revision without a Deployment. */
   others: KubernetesObject[]
 }
 
 export const labelOf = ({ metadata }: KubernetesObject, name: string) => metadata?.labels?.[name]
 export const isTerminating = ({ metadata }: KubernetesObject) => metadata?.deletionTimestamp !== undefined
 
-/** The application’s own Service says who gets the requests. */
+/** Its selector decides which revision receives the requests. */
 export const webServiceOf = ({ services }: Pick<ObservedObjects, 'services'>) =>
-  services.find(one => labelOf(one, COMPONENT_LABEL) === 'web')
+  services.find(object => labelOf(object, COMPONENT_LABEL) === 'web')
 export const routedRevisionOf = (objects: Pick<ObservedObjects, 'services'>) =>
   webServiceOf(objects)?.spec?.selector?.[REVISION_LABEL] ?? null
 
@@ -34,10 +34,10 @@ export function observePhase(
   drain_seconds: number,
   now: Date,
 ): ObservedPhase {
-  const deployments = objects.deployments.filter(one => labelOf(one, REVISION_LABEL) === revision)
-  const pods = objects.pods.filter(one => labelOf(one, REVISION_LABEL) === revision)
-  // The application's own is made last and removed first: without it, only remains are left.
-  const web = deployments.find(one => labelOf(one, COMPONENT_LABEL) === 'web' && !isTerminating(one))
+  const deployments = objects.deployments.filter(object => labelOf(object, REVISION_LABEL) === revision)
+  const pods = objects.pods.filter(object => labelOf(object, REVISION_LABEL) === revision)
+  // The application's Deployment is created last and removed first: without it, only remains are left.
+  const web = deployments.find(object => labelOf(object, COMPONENT_LABEL) === 'web' && !isTerminating(object))
   if (!web) {
     const ending = pods.length > 0 && pods.every(isTerminating)
     return { revision, phase: ending ? 'draining' : 'drained', drains_at: null }
@@ -47,32 +47,31 @@ export function observePhase(
     const ends = new Date(since).getTime() + drain_seconds * 1000
     return { revision, phase: now.getTime() >= ends ? 'drained' : 'draining', drains_at: ends }
   }
-  const routed = routedRevisionOf(objects) === revision
-  const fine = deployments.every(one => isDeploymentUp(one, routed))
-  return { revision, phase: fine ? 'healthy' : routed ? 'unhealthy' : 'starting', drains_at: null }
+  const isRouted = routedRevisionOf(objects) === revision
+  const isUp = deployments.every(object => isDeploymentUp(object, isRouted))
+  return { revision, phase: isUp ? 'healthy' : isRouted ? 'unhealthy' : 'starting', drains_at: null }
 }
 
-/** A first time, every copy is waited for; later one is enough to serve, and autoscaling may be adding others. */
-function isDeploymentUp({ metadata, spec, status }: V1Deployment, serves: boolean): boolean {
+/** A starting revision needs all its replicas. One that serves needs one, as autoscaling may be adding others. */
+function isDeploymentUp({ metadata, spec, status }: V1Deployment, isRouted: boolean): boolean {
   if ((status?.observedGeneration ?? 0) < (metadata?.generation ?? 0)) return false
-  // An autoscaler takes a moment before it makes as many as it is to.
+  // An autoscaler needs a moment to reach its minimum.
   const wanted = Math.max(spec?.replicas ?? 1, Number(metadata?.annotations?.[MIN_SCALE] ?? 0))
-  const needed = serves ? Math.min(1, wanted) : wanted
-  return Math.min(status?.availableReplicas ?? 0, serves ? needed : (status?.updatedReplicas ?? 0)) >= needed
+  const needed = isRouted ? Math.min(1, wanted) : wanted
+  return Math.min(status?.availableReplicas ?? 0, isRouted ? needed : (status?.updatedReplicas ?? 0)) >= needed
 }
 
-/** What is wrong with a revision, or with a store, by the objects that make it. */
+/** The problem of a revision or a store, whose objects `filter` selects. */
 export function findProblem(
   objects: Pick<ObservedObjects, 'deployments' | 'pods'>,
-  which: (object: KubernetesObject) => boolean,
+  filter: (object: KubernetesObject) => boolean,
   events: Parameters<typeof worstFinding>[0]['events'],
 ): Finding | null {
-  return worstFinding({ deployments: objects.deployments.filter(which), pods: objects.pods.filter(which), events })
+  return worstFinding({ deployments: objects.deployments.filter(filter), pods: objects.pods.filter(filter), events })
 }
 
-/** Its database; undefined where it has none. */
 export const databaseSetOf = ({ sets }: Pick<ObservedObjects, 'sets'>) =>
-  sets.find(one => labelOf(one, COMPONENT_LABEL) === 'database')
+  sets.find(object => labelOf(object, COMPONENT_LABEL) === 'database')
 export const isSetReady = ({ metadata, spec, status }: V1StatefulSet) =>
   (status?.observedGeneration ?? 0) >= (metadata?.generation ?? 0) &&
   (status?.readyReplicas ?? 0) >= (spec?.replicas ?? 1)

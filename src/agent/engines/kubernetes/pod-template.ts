@@ -1,4 +1,4 @@
-// The pod of an application: its containers, what they may use, and what they may not do. Pure.
+// Builds the pod template of an application: containers, environment, probes, resources and security. Pure.
 import type { V1Container, V1EnvVar, V1PodTemplateSpec, V1Probe, V1ResourceRequirements } from '@kubernetes/client-node'
 import type * as z from 'zod'
 import type { Container } from '../../../protocol/kubernetes.schema.ts'
@@ -6,12 +6,11 @@ import type { Artifact, RevisionSpec } from '../engine.ts'
 import { type Component, metadataOf, revisionName, selectorLabels, storeName, workloadName } from './names.ts'
 import type { KubernetesSettings } from './settings.ts'
 
-/** The container that the application itself runs in. */
 export const APP_CONTAINER = 'app'
 export const APP_PORT = 8000
-/** Requests that are being answered have this long to end. */
+/** The time for requests in flight to end. */
 export const GRACE_SECONDS = 30
-/** A pod that ends goes on listening for a moment, until no proxy sends it anything. */
+/** A terminating pod keeps listening this long, until proxies stop sending it requests. */
 const PRE_STOP_SECONDS = 5
 
 export const resourcesOf = (
@@ -21,9 +20,9 @@ export const resourcesOf = (
   requests: { cpu: millicores(cpu[0]), memory: `${memory[0]}Mi` },
   limits: { cpu: millicores(cpu[1]), memory: `${memory[1]}Mi` },
 })
-const millicores = (units: number) => `${Math.round(units * 1000)}m`
+const millicores = (cpus: number) => `${Math.round(cpus * 1000)}m`
 
-/** What the profile `restricted` of Kubernetes' pod security asks of each container. */
+/** What the pod security profile `restricted` requires of each container. */
 export const RESTRICTED_SECURITY = {
   allowPrivilegeEscalation: false,
   capabilities: { drop: ['ALL'] },
@@ -37,7 +36,7 @@ export type Workload = {
   resources: V1ResourceRequirements
 }
 
-/** The application, and what it was asked to be divided into. */
+/** The application, and the parts that run besides it. */
 export function workloadsOf({ resources: r, parts }: Pick<RevisionSpec, 'resources' | 'parts'>): Workload[] {
   const all: Workload[] = [
     {
@@ -59,7 +58,7 @@ export function workloadsOf({ resources: r, parts }: Pick<RevisionSpec, 'resourc
       ),
     },
     {
-      // It has no scale of its own, and follows the application's.
+      // It has no scale of its own: it uses the application's.
       component: 'executor',
       scale: [r.min_scale, r.max_scale],
       resources: resourcesOf(
@@ -76,13 +75,13 @@ const envFromSecret = (name: string, secret: string, key: string): V1EnvVar => (
   valueFrom: { secretKeyRef: { name: secret, key } },
 })
 
-/** Kubernetes takes `$$` for a dollar, and `$(NAME)` for another variable's value: a text of the application means what it says. Every other dollar stays. */
+/** Kubernetes expands `$$` and `$(NAME)`, so both are escaped. It keeps every other dollar. */
 const escapeDollars = (text: string) => text.replace(/\$(?=[$(])/g, '$$$$')
 
-/** The deployment's own values win over the runtime configuration's, and the platform's over both. */
+/** Secrets override the runtime configuration, and the platform's variables override both. */
 function environmentOf(unit: RevisionSpec, artifact: Artifact, component: Component): V1EnvVar[] {
-  const own = new Set([...Object.keys(unit.secrets), ...unit.secret_references.map(({ name }) => name)])
-  const configured = Object.entries(artifact.env).filter(([name]) => !own.has(name))
+  const userSecrets = new Set([...Object.keys(unit.secrets), ...unit.secret_references.map(({ name }) => name)])
+  const configured = Object.entries(artifact.env).filter(([name]) => !userSecrets.has(name))
   return [
     ...configured.map(([name, value]) => ({ name, value: escapeDollars(value) })),
     ...Object.keys(unit.secrets).map(name => envFromSecret(name, revisionName(unit), name)),
@@ -95,20 +94,18 @@ function environmentOf(unit: RevisionSpec, artifact: Artifact, component: Compon
 }
 
 function probesOf(artifact: Artifact, settings: KubernetesSettings): Partial<V1Container> {
-  const asks: V1Probe = artifact.health_path
+  const check: V1Probe = artifact.health_path
     ? { httpGet: { path: artifact.health_path, port: 'http' } }
     : { tcpSocket: { port: 'http' } }
   return {
     startupProbe: {
-      ...asks,
-      ...{
-        periodSeconds: 2,
-        timeoutSeconds: 2,
-        failureThreshold: Math.max(1, Math.ceil(settings.progress_seconds / 2)),
-      },
+      ...check,
+      periodSeconds: 2,
+      timeoutSeconds: 2,
+      failureThreshold: Math.max(1, Math.ceil(settings.progress_seconds / 2)),
     },
-    readinessProbe: { ...asks, periodSeconds: 5, timeoutSeconds: 5, failureThreshold: 3 },
-    livenessProbe: { ...asks, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 6 },
+    readinessProbe: { ...check, periodSeconds: 5, timeoutSeconds: 5, failureThreshold: 3 },
+    livenessProbe: { ...check, periodSeconds: 10, timeoutSeconds: 5, failureThreshold: 6 },
   }
 }
 
@@ -122,13 +119,12 @@ function appContainerOf(
   return {
     name: APP_CONTAINER,
     image,
-    // What a digest names is never another thing; what a tag names may have moved.
+    // A digest never changes; a tag may have moved.
     imagePullPolicy: image.includes('@') ? 'IfNotPresent' : 'Always',
     ...(artifact.start_command !== null && { command: ['/bin/sh', '-c', escapeDollars(artifact.start_command)] }),
     env: environmentOf(unit, artifact, workload.component),
     resources: workload.resources,
     securityContext: RESTRICTED_SECURITY,
-    // The last words of one that crashed become its status, where it left none itself.
     terminationMessagePolicy: 'FallbackToLogsOnError',
     ...(unit.resources.volume_mounts?.length && {
       volumeMounts: unit.resources.volume_mounts as V1Container['volumeMounts'] & {},
@@ -141,11 +137,11 @@ function appContainerOf(
   }
 }
 
-/** As the user wrote it; where nothing was said of security, the least. */
+/** The user's container, with restricted security unless it has a securityContext. */
 const containerOf = (container: z.output<typeof Container>): V1Container =>
   ({ ...container, securityContext: container.securityContext ?? RESTRICTED_SECURITY }) as V1Container
 
-/** A sidecar that always restarts is one that Kubernetes starts before the application and ends after it. */
+/** Kubernetes starts such a sidecar before the application and ends it afterwards. */
 const isNativeSidecar = ({ restartPolicy }: z.output<typeof Container>) => restartPolicy === 'Always'
 
 export function podTemplateOf(
@@ -156,19 +152,22 @@ export function podTemplateOf(
 ): V1PodTemplateSpec {
   const { resources } = unit
   const sidecars = resources.sidecars ?? []
-  const before = [...sidecars.filter(isNativeSidecar), ...(resources.init_containers ?? [])].map(containerOf)
-  const pulls = new Set([...(resources.image_pull_secrets ?? []).map(({ name }) => name), ...settings.pull_secrets])
+  const initContainers = [...sidecars.filter(isNativeSidecar), ...(resources.init_containers ?? [])].map(containerOf)
+  const pullSecrets = new Set([
+    ...(resources.image_pull_secrets ?? []).map(({ name }) => name),
+    ...settings.pull_secrets,
+  ])
   const { labels, annotations } = metadataOf(settings, unit, workloadName(unit, workload.component), {
     component: workload.component,
     ofRevision: true,
   })
-  const own = resources.service_account_name
+  const accountName = resources.service_account_name
   return {
     metadata: { labels, ...(annotations && { annotations }) },
     spec: {
-      // Whoever names an account wants its token; the one that we make can do nothing.
-      serviceAccountName: own ?? revisionName(unit),
-      ...(own == null && { automountServiceAccountToken: false }),
+      // A user's account is named for its token. The agent's own account has no permissions.
+      serviceAccountName: accountName ?? revisionName(unit),
+      ...(accountName == null && { automountServiceAccountToken: false }),
       enableServiceLinks: false,
       terminationGracePeriodSeconds: GRACE_SECONDS + PRE_STOP_SECONDS,
       securityContext: {
@@ -182,9 +181,9 @@ export function podTemplateOf(
           labelSelector: { matchLabels: selectorLabels(settings, unit, workload.component) },
         },
       ],
-      ...(pulls.size > 0 && { imagePullSecrets: [...pulls].map(name => ({ name })) }),
+      ...(pullSecrets.size > 0 && { imagePullSecrets: [...pullSecrets].map(name => ({ name })) }),
       ...(resources.volumes?.length && { volumes: resources.volumes as never }),
-      ...(before.length > 0 && { initContainers: before }),
+      ...(initContainers.length > 0 && { initContainers }),
       containers: [
         appContainerOf(settings, unit, artifact, workload),
         ...sidecars.filter(sidecar => !isNativeSidecar(sidecar)).map(containerOf),

@@ -1,4 +1,4 @@
-// What nodes pull images of the installation's own registry with: a Secret for each revision, renewed for as long as it is there.
+// Keeps a Secret per revision with which nodes pull from the installation's own registry, and renews it.
 import type { V1Secret } from '@kubernetes/client-node'
 import type { RegistryCredential } from '../../../protocol/credentials.schema.ts'
 import type { EngineEvents, RevisionRef, RevisionSpec } from '../engine.ts'
@@ -23,7 +23,7 @@ type PullSecret = {
   of: RevisionRef
   renew_at: number
   expires_at: number
-  told: boolean
+  isExpiryLogged: boolean
 }
 type PullSecretsOptions = {
   settings: KubernetesSettings
@@ -47,20 +47,20 @@ export class PullSecrets {
     this.#options = options
   }
 
-  /** The name of its Secret; null where its images are elsewhere. */
+  /** The name of its Secret; null if none of the images is in the installation's registry. */
   async ensure(unit: RevisionSpec, images: string[]): Promise<string | null> {
-    const { settings, cluster, now, requestCredential: ask } = this.#options
+    const { settings, cluster, now, requestCredential } = this.#options
     const { name, ...metadata } = metadataOf(settings, unit, `${revisionName(unit)}-pull`, {
       component: 'pull',
       ofRevision: true,
     })
-    const there = await cluster.read<V1Secret>('Secret', namespaceOf(settings, unit), name)
-    if (there && cluster.isOwned(there) && !there.metadata?.deletionTimestamp) {
-      if (this.#rememberSecret(there).renew_at <= now().getTime()) await this.renew()
+    const existing = await cluster.read<V1Secret>('Secret', namespaceOf(settings, unit), name)
+    if (existing && cluster.isOwned(existing) && !existing.metadata?.deletionTimestamp) {
+      if (this.#rememberSecret(existing).renew_at <= now().getTime()) await this.renew()
       return name
     }
     for (const image of new Set(images)) {
-      const credential = await ask(unit, image)
+      const credential = await requestCredential(unit, image)
       if (credential === null) continue
       await this.#writeSecret({ apiVersion: 'v1', kind: 'Secret', metadata: { ...metadata, name } }, credential)
       return name
@@ -68,13 +68,13 @@ export class PullSecrets {
     return null
   }
 
-  /** Another one where half of the time is over, so that a control plane may be away for the rest. */
+  /** Renews after half of the lifetime, so that the control plane may be unreachable for the other half. */
   renew(): Promise<void> {
     this.#renewing ??= this.#renewSecrets().finally(() => (this.#renewing = undefined))
     return this.#renewing
   }
 
-  /** Those of an earlier agent as well. */
+  /** Includes the Secrets of an earlier agent. */
   async #loadSecrets(): Promise<void> {
     const { settings, cluster } = this.#options
     const labels = { ...ownerLabels(settings), [COMPONENT_LABEL]: 'pull' }
@@ -84,38 +84,38 @@ export class PullSecrets {
   }
 
   async #renewSecrets(): Promise<void> {
-    const { cluster, now, requestCredential: ask } = this.#options
-    // A cluster that is away is looked at again.
+    const { cluster, now, requestCredential } = this.#options
+    // Retried at the next renewal.
     if (!this.#areLoaded) await this.#loadSecrets().catch(() => {})
-    for (const [key, kept] of this.#secrets) {
-      if (now().getTime() < kept.renew_at) continue
-      const { of, namespace, name } = kept
+    for (const [key, secret] of this.#secrets) {
+      if (now().getTime() < secret.renew_at) continue
+      const { of, namespace, name } = secret
       try {
-        const there = await cluster.read<V1Secret>('Secret', namespace, name)
-        if (there === null || there.metadata?.deletionTimestamp || !cluster.isOwned(there)) {
+        const existing = await cluster.read<V1Secret>('Secret', namespace, name)
+        if (existing === null || existing.metadata?.deletionTimestamp || !cluster.isOwned(existing)) {
           this.#secrets.delete(key)
           continue
         }
-        // Perhaps another agent has done it.
-        if (this.#rememberSecret(there).renew_at > now().getTime()) continue
-        const credential = await ask(of)
-        if (credential) await this.#writeSecret(there, credential)
+        // Another agent may have renewed it.
+        if (this.#rememberSecret(existing).renew_at > now().getTime()) continue
+        const credential = await requestCredential(of)
+        if (credential) await this.#writeSecret(existing, credential)
         else this.#secrets.delete(key)
       } catch (error) {
-        this.#postponeRenewal(key, kept, error as Error)
+        this.#postponeRenewal(key, secret, error as Error)
       }
     }
   }
 
-  #postponeRenewal(key: string, kept: PullSecret, { message }: Error): void {
+  #postponeRenewal(key: string, secret: PullSecret, { message }: Error): void {
     const now = this.#options.now().getTime()
-    const over = kept.expires_at <= now
-    if (over && !kept.told)
+    const isExpired = secret.expires_at <= now
+    if (isExpired && !secret.isExpiryLogged)
       this.#options.warn(
-        kept.of,
-        `What its image is pulled with has expired and cannot be renewed, so new copies may not start: ${message}`,
+        secret.of,
+        `Its pull credential has expired and cannot be renewed, so new replicas may not start: ${message}`,
       )
-    this.#secrets.set(key, { ...kept, renew_at: now + RETRY_MS, told: over })
+    this.#secrets.set(key, { ...secret, renew_at: now + RETRY_MS, isExpiryLogged: isExpired })
   }
 
   async #writeSecret({ metadata }: V1Secret, credential: RegistryCredential): Promise<void> {
@@ -136,19 +136,22 @@ export class PullSecrets {
     this.#rememberSecret(secret)
   }
 
-  /** As long as it is the same one, when it is tried again and what was told of it stand. */
+  /** An unchanged Secret keeps its retry time and its `isExpiryLogged`. */
   #rememberSecret(secret: V1Secret): PullSecret {
     const { name, namespace, annotations = {} } = secret.metadata!
     const key = `${namespace}/${name}`
     const expires_at = Date.parse(annotations[EXPIRES_AT] ?? '') || 0
-    const before = this.#secrets.get(key)
-    if (before?.expires_at === expires_at) return before
-    const kept = {
-      ...{ namespace: namespace!, name: name!, expires_at, told: false },
+    const previous = this.#secrets.get(key)
+    if (previous?.expires_at === expires_at) return previous
+    const pullSecret: PullSecret = {
+      namespace: namespace!,
+      name: name!,
+      expires_at,
+      isExpiryLogged: false,
       of: { deployment_id: deploymentIdOf(secret)!, revision_id: labelOf(secret, REVISION_LABEL)! },
       renew_at: Date.parse(annotations[RENEW_AT] ?? '') || 0,
     }
-    this.#secrets.set(key, kept)
-    return kept
+    this.#secrets.set(key, pullSecret)
+    return pullSecret
   }
 }

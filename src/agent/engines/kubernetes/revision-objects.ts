@@ -1,4 +1,4 @@
-// What one revision of a deployment is in a cluster: unit → objects. Pure; `docs/kubernetes.md` tells which member becomes what.
+// Builds the objects of one revision in a cluster. `docs/kubernetes.md` maps every member. Pure.
 import type {
   KubernetesObject,
   V1Deployment,
@@ -12,10 +12,10 @@ import { APP_CONTAINER, podTemplateOf, type Workload, workloadsOf } from './pod-
 import type { KubernetesSettings } from './settings.ts'
 import { encodeBase64 } from './store-objects.ts'
 
-/** How busy the processors are kept before another copy is started, in percent of what was requested. */
+/** The CPU use, in percent of the request, above which the autoscaler adds replicas. */
 const TARGET_CPU_PERCENT = 75
 
-/** In the order in which they are made: what others name comes first, and the application itself last, so that it tells that all is there. */
+/** In the order of creation. The application's Deployment is last: it shows that the revision is complete. */
 export function revisionObjects(
   settings: KubernetesSettings,
   unit: RevisionSpec,
@@ -30,23 +30,23 @@ export function revisionObjects(
   ]
 }
 
-/** Kubernetes scales to none only with a metric from outside. */
-const minScaleOf = ({ scale: [least] }: Workload) => Math.max(1, least)
-const isAutoscaled = ({ scale: [least, most] }: Workload) => least < most
+/** Kubernetes scales to zero only with an external metric. */
+const minScaleOf = ({ scale: [min] }: Workload) => Math.max(1, min)
+const isAutoscaled = ({ scale: [min, max] }: Workload) => min < max
 
 function serviceAccountOf(settings: KubernetesSettings, unit: RevisionSpec): V1ServiceAccount {
   const metadata = metadataOf(settings, unit, revisionName(unit), { ofRevision: true })
   return { apiVersion: 'v1', kind: 'ServiceAccount', metadata, automountServiceAccountToken: false }
 }
 
-/** A revision's values never change: another value is another revision. */
+/** Immutable, because a changed secret is a new revision. */
 function secretOf(settings: KubernetesSettings, unit: RevisionSpec): V1Secret {
   const metadata = metadataOf(settings, unit, revisionName(unit), { ofRevision: true })
   const data = Object.fromEntries(Object.entries(unit.secrets).map(([name, value]) => [name, encodeBase64(value)]))
   return { apiVersion: 'v1', kind: 'Secret', metadata, type: 'Opaque', immutable: true, data }
 }
 
-/** Each revision has Deployments of its own, so that the new one comes up beside the old. */
+/** Each revision has its own Deployments, so that it starts beside the previous one. */
 function deploymentObjectOf(
   settings: KubernetesSettings,
   unit: RevisionSpec,
@@ -60,7 +60,7 @@ function deploymentObjectOf(
     ...{ apiVersion: 'apps/v1', kind: 'Deployment' },
     metadata: isAutoscaled(workload) ? { ...metadata, annotations } : metadata,
     spec: {
-      // Where an autoscaler decides, we say nothing, or the two would take it from each other.
+      // Left out for an autoscaled Deployment, or each apply would undo the autoscaler's value.
       ...(!isAutoscaled(workload) && { replicas: workload.scale[0] }),
       revisionHistoryLimit: 1,
       progressDeadlineSeconds: settings.progress_seconds,
@@ -84,7 +84,7 @@ function autoscalerOf(settings: KubernetesSettings, unit: RevisionSpec, workload
       metrics: [
         {
           type: 'ContainerResource',
-          // Of the application alone: a sidecar may have said nothing of what it needs.
+          // Only the application's container: sidecars may have no CPU request.
           containerResource: {
             ...{ name: 'cpu', container: APP_CONTAINER },
             target: { type: 'Utilization', averageUtilization: TARGET_CPU_PERCENT },

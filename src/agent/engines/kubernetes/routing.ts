@@ -1,4 +1,4 @@
-// How requests reach a deployment: its Service, which one revision answers at a time, and the ways in from outside. Pure.
+// Builds the Service of a deployment and its routes from outside: an Ingress or an HTTPRoute per host. Pure.
 import type { KubernetesObject, V1Ingress, V1Service } from '@kubernetes/client-node'
 import { PermanentError, type RevisionSpec } from '../engine.ts'
 import { baseName, metadataOf, namespaceOf, selectorLabels, URL_ANNOTATION } from './names.ts'
@@ -6,7 +6,7 @@ import type { KubernetesSettings } from './settings.ts'
 
 const SERVICE_PORT = 80
 
-/** Its selector is the switch: from one apply to the next, another revision's pods get the requests. */
+/** Its selector decides which revision receives the requests. */
 export function serviceOf(settings: KubernetesSettings, unit: RevisionSpec): V1Service {
   const metadata = metadataOf(settings, unit, baseName(unit), { component: 'web' })
   const annotations = { ...metadata.annotations, [URL_ANNOTATION]: urlOf(settings, unit) }
@@ -23,32 +23,32 @@ export function serviceOf(settings: KubernetesSettings, unit: RevisionSpec): V1S
 type RouteEntry = { name: string; host: string; path: string; tls: string | true | null }
 
 function routeEntriesOf(settings: KubernetesSettings, unit: RevisionSpec): RouteEntry[] {
-  const ways: RouteEntry[] = []
+  const entries: RouteEntry[] = []
   const base = baseName(unit)
   if (settings.domain !== null) {
-    const own = settings.tls === 'on' ? true : settings.tls === 'off' ? null : settings.tls.slice('secret:'.length)
-    ways.push({ name: base, host: `${base}.${settings.domain}`, path: '/', tls: own })
+    const tls = settings.tls === 'on' ? true : settings.tls === 'off' ? null : settings.tls.slice('secret:'.length)
+    entries.push({ name: base, host: `${base}.${settings.domain}`, path: '/', tls })
   }
   const custom = customUrlOf(unit)
   if (custom) {
     if (isGeneratedHost(custom.hostname, settings) && custom.hostname !== `${base}.${settings.domain}`)
-      throw new PermanentError(`The host ${custom.hostname} is one that this agent gives: choose another custom_url.`)
+      throw new PermanentError(`The host ${custom.hostname} is reserved for another deployment. Change custom_url.`)
     const tls = custom.protocol === 'https:' ? `${base}-custom-tls` : null
-    ways.push({ name: `${base}-custom`, host: custom.hostname, path: custom.pathname, tls })
+    entries.push({ name: `${base}-custom`, host: custom.hostname, path: custom.pathname, tls })
   }
-  return ways
+  return entries
 }
-/** The hosts of an Ingress or HTTPRoute. */
+
 export function hostsOf(route: KubernetesObject): string[] {
   const { rules, hostnames = [] } = (route as { spec: { rules?: { host?: string }[]; hostnames?: string[] } }).spec
   return [...hostnames, ...(rules ?? []).flatMap(({ host }) => host ?? [])]
 }
 
-/** Below its domain the agent names each deployment: nobody takes another one's requests, or those of one to come. */
+/** Such a host is generated for another deployment now, or may be later. */
 const isGeneratedHost = (host: string, { domain }: KubernetesSettings) =>
   host.endsWith(`.${domain}`) && /-[0-9a-f]{10}$/.test(host.slice(0, -`.${domain}`.length))
 
-/** A host alone is one that https is spoken with. */
+/** Without a scheme, https is assumed. */
 function customUrlOf({ custom_url }: Pick<RevisionSpec, 'custom_url'>): URL | null {
   if (custom_url === null) return null
   const url = URL.parse(/^https?:\/\//.test(custom_url) ? custom_url : `https://${custom_url}`)
@@ -57,8 +57,8 @@ function customUrlOf({ custom_url }: Pick<RevisionSpec, 'custom_url'>): URL | nu
 
 export function routesOf(settings: KubernetesSettings, unit: RevisionSpec): KubernetesObject[] {
   if (settings.routes === 'none') return []
-  return routeEntriesOf(settings, unit).map(way =>
-    settings.routes === 'ingress' ? ingressOf(settings, unit, way) : httpRouteOf(settings, unit, way),
+  return routeEntriesOf(settings, unit).map(entry =>
+    settings.routes === 'ingress' ? ingressOf(settings, unit, entry) : httpRouteOf(settings, unit, entry),
   )
 }
 
@@ -68,7 +68,7 @@ function ingressOf(settings: KubernetesSettings, unit: RevisionSpec, { name, hos
     metadata: metadataOf(settings, unit, name, { component: 'web' }),
     spec: {
       ...(settings.ingress_class !== null && { ingressClassName: settings.ingress_class }),
-      // Without a secret, the controller's own certificate is used.
+      // Without a secret, the controller uses its own certificate.
       ...(tls !== null && { tls: [{ hosts: [host], ...(tls !== true && { secretName: tls }) }] }),
       rules: [
         {
@@ -87,7 +87,7 @@ function ingressOf(settings: KubernetesSettings, unit: RevisionSpec, { name, hos
   }
 }
 
-/** Of the Gateway API, whose types the client does not have. TLS is the gateway's own. */
+/** The client has no types of the Gateway API. TLS is configured on the gateway. */
 function httpRouteOf(
   settings: KubernetesSettings,
   unit: RevisionSpec,
@@ -108,7 +108,7 @@ function httpRouteOf(
   return { apiVersion: 'gateway.networking.k8s.io/v1', kind: 'HTTPRoute', metadata, spec } as KubernetesObject
 }
 
-/** Where it answers: what was asked for, what the operator's domain makes of its name, or inside the cluster. */
+/** The custom URL, else the host below the operator's domain, else the address inside the cluster. */
 export function urlOf(settings: KubernetesSettings, unit: RevisionSpec): string {
   const base = baseName(unit)
   if (settings.routes !== 'none') {

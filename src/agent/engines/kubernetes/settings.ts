@@ -1,4 +1,4 @@
-// What an operator decides about a cluster: where deployments may go, how they are reached, what stores run.
+// The operator's settings of the Kubernetes engine: namespaces, routes, stores, image builds and timeouts.
 import * as z from 'zod'
 import {
   DnsLabel,
@@ -10,7 +10,7 @@ import {
 
 const commaSeparated = (each: z.ZodType<string, string>) =>
   z
-    .string({ error: 'needs to be set, to one or more, comma-separated' })
+    .string({ error: 'is required: one or more values, separated by commas' })
     .transform(text =>
       text
         .split(',')
@@ -19,7 +19,7 @@ const commaSeparated = (each: z.ZodType<string, string>) =>
     )
     .pipe(z.array(each))
 const PATH_PART = '[a-z0-9]+([._-]+[a-z0-9]+)*'
-const RegistryHost = textMatching(260, HOST_PATTERN, 'needs to be the host of a registry, and perhaps its port')
+const RegistryHost = textMatching(260, HOST_PATTERN, 'must be the host of a registry, with an optional port')
 const seconds = z.coerce.number().int().min(0).max(3600)
 
 /** The variables of an agent whose engine is `kubernetes`. */
@@ -33,7 +33,7 @@ export const KubernetesSettings = z
     K8S_GATEWAY: z
       .string()
       .regex(/^[a-z0-9-]+\/[a-z0-9.-]+(\/[a-z0-9.-]+)?$/, {
-        error: 'needs to be namespace/name or namespace/name/listener',
+        error: 'must be namespace/name or namespace/name/listener',
       })
       .optional(),
     K8S_TLS: z.union([z.enum(['off', 'on']), z.string().regex(/^secret:[a-z0-9.-]+$/)]).default('off'),
@@ -46,7 +46,7 @@ export const KubernetesSettings = z
     K8S_BUILD_REGISTRY: textMatching(
       512,
       `${HOST_PATTERN}(/${PATH_PART})*`,
-      'needs to be a registry, and perhaps a path in it',
+      'must be a registry, with an optional path',
     ).optional(),
     K8S_BUILD_DOCKER_CONFIG: z.string().optional(),
     K8S_PULL_SECRETS: commaSeparated(DnsSubdomain).default([]),
@@ -56,11 +56,11 @@ export const KubernetesSettings = z
   })
   .refine(all => all.K8S_ROUTES !== 'gateway' || all.K8S_GATEWAY !== undefined, {
     path: ['K8S_GATEWAY'],
-    error: 'is needed with K8S_ROUTES=gateway',
+    error: 'is required with K8S_ROUTES=gateway',
   })
   .transform(all => ({
     namespaces: all.K8S_NAMESPACES,
-    /** Tells our objects from those of another agent in the same namespace. */
+    /** Distinguishes the objects of agents that share a namespace. */
     owner: all.K8S_OWNER,
     routes: all.K8S_ROUTES,
     domain: all.K8S_DOMAIN ?? null,
@@ -72,27 +72,27 @@ export const KubernetesSettings = z
     redis_image: all.K8S_REDIS_IMAGE,
     pull_secrets: all.K8S_PULL_SECRETS,
     run_as_user: all.K8S_RUN_AS_USER ?? null,
-    /** Registries that the agent asks without TLS. */
+    /** Registries without TLS. */
     http_registries: all.K8S_HTTP_REGISTRIES,
-    /** Where the engine listens that builds images. */
+    /** The socket of the container engine that builds images. */
     build_socket: all.K8S_BUILD_SOCKET?.replace(/^unix:\/\//, '') ?? null,
     build_base_image: all.K8S_BUILD_BASE_IMAGE ?? null,
-    /** Where what was built is pushed to; null where it is the installation's own registry. */
+    /** Where built images are pushed to; null for the installation's own registry. */
     build_registry: all.K8S_BUILD_REGISTRY ?? null,
-    /** A file with the logins for it, and for base images. */
+    /** A file with the logins for that registry and for base images. */
     build_docker_config: all.K8S_BUILD_DOCKER_CONFIG ?? null,
-    /** For how long a revision may take to become healthy. */
+    /** The time for a revision to become healthy. */
     progress_seconds: all.K8S_PROGRESS_SECONDS,
-    /** For how long proxies may still send requests to what was switched from. */
+    /** The time in which proxies may still send requests to the previous revision. */
     drain_seconds: all.K8S_DRAIN_SECONDS,
   }))
 export type KubernetesSettings = z.output<typeof KubernetesSettings>
 
-/** Every fault at once, by the name of its variable. */
+/** Throws all problems at once, one line per variable. */
 export function readSettings(env: Record<string, string | undefined>): KubernetesSettings {
-  // A variable that is set to nothing is not set.
-  const set = Object.fromEntries(Object.entries(env).filter(([name, value]) => name.startsWith('K8S_') && value))
-  const read = KubernetesSettings.safeParse(set)
-  if (read.success) return read.data
-  throw new Error(read.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('\n'))
+  // An empty variable counts as unset.
+  const variables = Object.fromEntries(Object.entries(env).filter(([name, value]) => name.startsWith('K8S_') && value))
+  const result = KubernetesSettings.safeParse(variables)
+  if (result.success) return result.data
+  throw new Error(result.error.issues.map(({ path, message }) => `${path.join('.')}: ${message}`).join('\n'))
 }

@@ -1,4 +1,4 @@
-// The database and the Redis of a deployment, where it asked for them: shared by its revisions, gone with the deployment. Pure.
+// Builds the objects of a deployment's database and Redis. Its revisions share them. Pure.
 import type {
   KubernetesObject,
   V1Container,
@@ -13,14 +13,14 @@ import { COMPONENT_LABEL, DECIDED_BY_REVISION, metadataOf, ownerLabels, storeNam
 import { RESTRICTED_SECURITY, resourcesOf } from './pod-template.ts'
 import type { KubernetesSettings } from './settings.ts'
 
-/** The user of both images, as Debian has it. */
+/** The user of both official images on Debian. */
 const STORE_USER = 999
 const DATABASE = 'app'
 
 export type StoreObjects = {
   component: 'redis' | 'database'
   port: number
-  /** Only the first password is ever used: whatever stands in the cluster wins over a new one. */
+  /** Applied only if the cluster has no such Secret yet. */
   secret(password: string): V1Secret
   objects: KubernetesObject[]
 }
@@ -50,7 +50,7 @@ function databaseObjects(settings: KubernetesSettings, unit: RevisionSpec): Stor
     before: [volume],
     volumes: [
       { name: 'data', persistentVolumeClaim: { claimName: name } },
-      // Parallel queries need more shared memory than a container is given.
+      // Parallel queries need more shared memory than a container has by default.
       { name: 'shm', emptyDir: { medium: 'Memory', sizeLimit: '256Mi' } },
     ],
     container: {
@@ -61,7 +61,7 @@ function databaseObjects(settings: KubernetesSettings, unit: RevisionSpec): Stor
         { name: 'POSTGRES_USER', value: DATABASE },
         { name: 'POSTGRES_DB', value: DATABASE },
         { name: 'POSTGRES_PASSWORD', valueFrom: { secretKeyRef: { name, key: 'password' } } },
-        // Below the mount, which may have a `lost+found` of its own.
+        // Below the mount, which may contain `lost+found`.
         { name: 'PGDATA', value: '/data/pg' },
       ],
       volumeMounts: [
@@ -89,7 +89,7 @@ function redisObjects(settings: KubernetesSettings, unit: RevisionSpec): StoreOb
     container: {
       name: 'redis',
       image: settings.redis_image,
-      // It keeps nothing on disk, and says so when it is full rather than drop what was queued.
+      // Nothing is saved to disk. When memory is full, writes fail instead of evicting queued jobs.
       args: [
         ...['redis-server', '--requirepass', '$(REDISCLI_AUTH)', '--save', '', '--appendonly', 'no'],
         ...['--maxmemory', `${Math.floor(r.redis_memory_mb * 0.8)}mb`, '--maxmemory-policy', 'noeviction'],
@@ -114,19 +114,19 @@ type StoreParts = {
 function storeObjectsOf(settings: KubernetesSettings, unit: RevisionSpec, parts: StoreParts): StoreObjects {
   const { component, port } = parts
   const name = storeName(unit, component)
-  const own = { ...ownerLabels(settings, unit.deployment_id), [COMPONENT_LABEL]: component }
+  const labels = { ...ownerLabels(settings, unit.deployment_id), [COMPONENT_LABEL]: component }
   const metadata = storeMetadata(settings, unit, component)
   const tcp = { port, protocol: 'TCP' }
 
   const service: V1Service = {
     ...{ apiVersion: 'v1', kind: 'Service', metadata },
-    spec: { type: 'ClusterIP', selector: own, ports: [{ name: component, ...tcp, targetPort: port }] },
+    spec: { type: 'ClusterIP', selector: labels, ports: [{ name: component, ...tcp, targetPort: port }] },
   }
-  /** Where the cluster enforces it, nobody but this deployment's own pods gets in. */
-  const wall: V1NetworkPolicy = {
+  /** Only pods of this deployment may connect, if the cluster enforces network policies. */
+  const policy: V1NetworkPolicy = {
     ...{ apiVersion: 'networking.k8s.io/v1', kind: 'NetworkPolicy', metadata },
     spec: {
-      podSelector: { matchLabels: own },
+      podSelector: { matchLabels: labels },
       policyTypes: ['Ingress'],
       ingress: [{ _from: [{ podSelector: { matchLabels: ownerLabels(settings, unit.deployment_id) } }], ports: [tcp] }],
     },
@@ -136,10 +136,10 @@ function storeObjectsOf(settings: KubernetesSettings, unit: RevisionSpec, parts:
     spec: {
       serviceName: name,
       replicas: 1,
-      selector: { matchLabels: own },
+      selector: { matchLabels: labels },
       template: {
-        // Nothing of the user's, or another label would be another start of the database.
-        metadata: { labels: own },
+        // None of the user's labels: a change of theirs would restart the database.
+        metadata: { labels: labels },
         spec: {
           automountServiceAccountToken: false,
           enableServiceLinks: false,
@@ -169,7 +169,7 @@ function storeObjectsOf(settings: KubernetesSettings, unit: RevisionSpec, parts:
       ...{ apiVersion: 'v1', kind: 'Secret', metadata, type: 'Opaque' },
       data: { password: encodeBase64(password), uri: encodeBase64(parts.uri(password)) },
     }),
-    objects: [...parts.before, service, wall, set],
+    objects: [...parts.before, service, policy, set],
   }
 }
 

@@ -1,4 +1,4 @@
-// What the engines share whose copies run on this machine: pools of them behind the local router, addresses, draining.
+// The base of the engines whose replicas run on this machine: replica pools behind the local router, hosts, draining.
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -21,17 +21,19 @@ import { type HealthPolicy, type Replica, ReplicaPool, type ReplicaTemplate } fr
 import type { Route, Target } from './router.ts'
 import { RouterClient } from './router-client.ts'
 
-/** What is kept of a deployment: its address for as long as it lives, who gets its requests, and about when it last got one. */
+/** The stored state of a deployment. Its host never changes. */
 type SavedDeployment = {
   host: string
+  /** The revision that receives the requests. */
   routed: string | null
   custom_url: string | null
-  /** Whose it is, and since when it names that host: an older one of another workspace keeps the host. */
   tenant_id?: string | undefined
+  /** When it claimed the host of its custom URL: the oldest claim wins. */
   custom_since?: number | undefined
+  /** The approximate time of its last request. */
   used?: number | undefined
 }
-/** `apps`: where the folders of applications are, if not in `home`. */
+/** `apps`: the folder of applications, `home` by default. */
 export type PooledOptions = { home: string; apps?: string | undefined; port: number; limits?: Partial<Limits> }
 
 export abstract class PooledEngine implements Engine {
@@ -43,7 +45,7 @@ export abstract class PooledEngine implements Engine {
   readonly #router: RouterClient
   readonly #pools = new Map<string, Map<string, ReplicaPool>>()
   #drained = new Set<string>()
-  /** From then on the router is somebody else's, or ends too. */
+  /** From then on, the next agent owns the router. */
   #closed = false
   #timers: NodeJS.Timeout[] = []
 
@@ -52,7 +54,7 @@ export abstract class PooledEngine implements Engine {
     this.limits = { ...DEFAULT_LIMITS, ...limits }
     this.#router = new RouterClient(join(home, 'router.json'), port)
     this.provisioner = new Provisioner({
-      provision: (id, signal) => this.bring(id, signal),
+      provision: (id, signal) => this.provideStores(id, signal),
       changed: id => this.events.changed(id),
       patience_ms: this.limits.database_ms,
     })
@@ -62,9 +64,9 @@ export abstract class PooledEngine implements Engine {
   abstract prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact>
   abstract start(unit: RevisionSpec, artifact: Artifact): Promise<void>
   abstract provide(unit: RevisionSpec): Promise<void>
-  /** Makes what was promised to a deployment beside its copies, or makes sure of it. */
-  protected abstract bring(deployment_id: string, signal: AbortSignal): Promise<void>
-  /** What an earlier agent left running of a revision. */
+  /** Creates the database or Redis of a deployment, or checks that they still serve. Idempotent. */
+  protected abstract provideStores(deployment_id: string, signal: AbortSignal): Promise<void>
+  /** The replicas of a revision that an earlier agent left running. */
   protected abstract adopt(ref: RevisionRef): Promise<Replica[]>
 
   async open(events: EngineEvents): Promise<void> {
@@ -73,21 +75,24 @@ export abstract class PooledEngine implements Engine {
     for (const deployment_id of listFolder(this.#home)) {
       for (const revision_id of listFolder(this.path(deployment_id, 'revisions'))) {
         const ref = { deployment_id, revision_id }
-        const copies = await this.adopt(ref)
-        const pool = copies.length > 0 && this.pool(ref, true)
+        const replicas = await this.adopt(ref)
+        const pool = replicas.length > 0 && this.pool(ref, true)
         if (!pool) {
-          // Whoever stops it tries again; nobody else waits for that.
+          // Best effort: `stop` removes it too.
           await removeRecursively(this.path(deployment_id, 'revisions', revision_id)).catch(() => {})
           continue
         }
-        await pool.adopt(copies, this.#readHealthPolicy(ref))
+        await pool.adopt(replicas, this.#readHealthPolicy(ref))
         if (this.#isDraining(ref)) void this.#awaitDrained(ref, pool.targets())
       }
     }
     await this.#applyRoutes()
     this.repeatEvery(this.limits.tick_ms, () => this.forEachPool(pool => pool.tick()))
-    // A router that is gone is found out so at the latest, and there is another one.
-    this.repeatEvery(this.limits.asked_ms, () => void this.#noteUse().catch(() => this.#applyRoutes().catch(() => {})))
+    // If the router is gone, applying the routes starts another one.
+    this.repeatEvery(
+      this.limits.usage_poll_ms,
+      () => void this.#recordUsage().catch(() => this.#applyRoutes().catch(() => {})),
+    )
   }
 
   async deployments(): Promise<string[]> {
@@ -95,7 +100,7 @@ export abstract class PooledEngine implements Engine {
   }
 
   async observe(deployment_id: string): Promise<EngineObservation> {
-    const kept = this.#readDeployment(deployment_id)
+    const saved = this.#readDeployment(deployment_id)
     const running = [...(this.#pools.get(deployment_id) ?? [])].map(([revision_id, pool]) => {
       const drained = this.#drained.has(revision_id) ? ('drained' as const) : undefined
       const draining = this.#isDraining({ deployment_id, revision_id })
@@ -103,11 +108,11 @@ export abstract class PooledEngine implements Engine {
     })
     return {
       running,
-      routed: kept?.routed ?? null,
-      url: kept ? `http://${kept.host}:${this.#router.port}` : null,
+      routed: saved?.routed ?? null,
+      url: saved ? `http://${saved.host}:${this.#router.port}` : null,
       hasRemains: fs.existsSync(this.path(deployment_id)),
       database: this.provisioner.statusOf(deployment_id),
-      ...(kept?.used && { last_request_at: new Date(kept.used).toISOString() }),
+      ...(saved?.used && { last_request_at: new Date(saved.used).toISOString() }),
     }
   }
 
@@ -120,8 +125,9 @@ export abstract class PooledEngine implements Engine {
     const pool = this.pool({ deployment_id, revision_id })
     if (!pool) return
     writeJson(this.path(deployment_id, 'revisions', revision_id, 'draining'), {})
-    const kept = this.#readDeployment(deployment_id)
-    if (kept?.routed === revision_id) writeJson(this.path(deployment_id, 'deployment.json'), { ...kept, routed: null })
+    const saved = this.#readDeployment(deployment_id)
+    if (saved?.routed === revision_id)
+      writeJson(this.path(deployment_id, 'deployment.json'), { ...saved, routed: null })
     const targets = pool.targets()
     await this.#applyRoutes()
     void this.#awaitDrained({ deployment_id, revision_id }, targets)
@@ -159,7 +165,7 @@ export abstract class PooledEngine implements Engine {
     await this.provisioner.close()
     if (!stop) {
       this.forEachPool(pool => pool.release())
-      // Where nothing serves on, nobody needs to be led there.
+      // Without deployments, the router is not needed.
       if (listFolder(this.#home).length > 0) return
     }
     const all = [...this.#pools.values()].flatMap(pools => [...pools.values()])
@@ -179,33 +185,33 @@ export abstract class PooledEngine implements Engine {
     return fs.existsSync(this.path(deployment_id, 'revisions', revision_id, 'draining'))
   }
 
-  /** What has had requests was healthy: one copy is enough, also where an older agent wrote down nothing. */
+  /** A revision that has served was healthy, so one replica is enough. */
   #readHealthPolicy({ deployment_id, revision_id }: RevisionRef): HealthPolicy | undefined {
-    const known = readJson<HealthPolicy>(this.path(deployment_id, 'revisions', revision_id, 'known.json'))
-    const served =
+    const policy = readJson<HealthPolicy>(this.path(deployment_id, 'revisions', revision_id, 'known.json'))
+    const hasServed =
       this.#readDeployment(deployment_id)?.routed === revision_id || this.#isDraining({ deployment_id, revision_id })
-    return served ? { health_path: known?.health_path ?? null, copies: 1 } : known
+    return hasServed ? { health_path: policy?.health_path ?? null, copies: 1 } : policy
   }
 
   protected replicasFolder({ deployment_id, revision_id }: RevisionRef): string {
     return this.path(deployment_id, 'revisions', revision_id, 'copies')
   }
 
-  /** Written before anything of it runs. */
+  /** Called before anything of the deployment runs. */
   protected saveDeployment({ deployment_id, name, tenant_id, custom_url }: RevisionSpec, routed?: string): void {
-    const before = this.#readDeployment(deployment_id)
+    const previous = this.#readDeployment(deployment_id)
     const host = parseCustomUrl(custom_url)?.host
-    const isSame = host !== undefined && host === parseCustomUrl(before?.custom_url)?.host
-    const kept: SavedDeployment = {
-      host: before?.host ?? this.#chooseHost(name, deployment_id),
-      routed: routed ?? before?.routed ?? null,
+    const isSame = host !== undefined && host === parseCustomUrl(previous?.custom_url)?.host
+    const saved: SavedDeployment = {
+      host: previous?.host ?? this.#chooseHost(name, deployment_id),
+      routed: routed ?? previous?.routed ?? null,
       custom_url,
       tenant_id,
-      custom_since: host === undefined ? undefined : isSame ? before!.custom_since : Date.now(),
-      // From here on its uses are counted, so that one that never has any is known to be unused.
-      used: before?.used ?? (routed ? Date.now() : undefined),
+      custom_since: host === undefined ? undefined : isSame ? previous!.custom_since : Date.now(),
+      // Usage counts from the first route, so that a deployment without any request becomes unused.
+      used: previous?.used ?? (routed ? Date.now() : undefined),
     }
-    writeJson(this.path(deployment_id, 'deployment.json'), kept)
+    writeJson(this.path(deployment_id, 'deployment.json'), saved)
   }
 
   protected pool(ref: RevisionRef): ReplicaPool | undefined
@@ -225,12 +231,12 @@ export abstract class PooledEngine implements Engine {
     return pools.get(revision_id)
   }
 
-  /** As many copies as it is to have, each held to its memory; the next agent judges them as this one does. */
+  /** Stores the health policy, so that the next agent applies the same one. */
   protected startPool(unit: RevisionSpec, { health_path }: Artifact, launch: ReplicaTemplate['launch']): void {
     const { deployment_id, revision_id, resources } = unit
-    const known: HealthPolicy = { health_path, copies: Math.max(1, resources.min_scale) }
-    writeJson(this.path(deployment_id, 'revisions', revision_id, 'known.json'), known)
-    this.pool(unit, true).start({ ...known, launch, memory_mb: resources.memory_limit_mb })
+    const policy: HealthPolicy = { health_path, copies: Math.max(1, resources.min_scale) }
+    writeJson(this.path(deployment_id, 'revisions', revision_id, 'known.json'), policy)
+    this.pool(unit, true).start({ ...policy, launch, memory_mb: resources.memory_limit_mb })
   }
 
   protected forEachPool(work: (pool: ReplicaPool, ref: RevisionRef) => void): void {
@@ -238,13 +244,13 @@ export abstract class PooledEngine implements Engine {
       for (const [revision_id, pool] of pools) work(pool, { deployment_id, revision_id })
   }
 
-  /** Coarse, so that each use is not a report: the first after a pause at once, and then one in an hour. */
-  async #noteUse(): Promise<void> {
-    const asked = await this.#router.lastRequests()
-    for (const [deployment_id, at] of Object.entries(asked)) {
-      const kept = this.#readDeployment(deployment_id)
-      if (this.#closed || !kept || at - (kept.used ?? 0) < this.limits.used_ms) continue
-      writeJson(this.path(deployment_id, 'deployment.json'), { ...kept, used: at } satisfies SavedDeployment)
+  /** Coarse, because each change is a report: the first request after a pause, then one per hour. */
+  async #recordUsage(): Promise<void> {
+    const lastRequests = await this.#router.lastRequests()
+    for (const [deployment_id, at] of Object.entries(lastRequests)) {
+      const saved = this.#readDeployment(deployment_id)
+      if (this.#closed || !saved || at - (saved.used ?? 0) < this.limits.usage_report_ms) continue
+      writeJson(this.path(deployment_id, 'deployment.json'), { ...saved, used: at } satisfies SavedDeployment)
       this.events.changed(deployment_id)
     }
   }
@@ -253,33 +259,32 @@ export abstract class PooledEngine implements Engine {
     return readJson<SavedDeployment>(this.path(deployment, 'deployment.json'))
   }
 
-  /** Names are unique in a workspace only; of two the second gets a longer one. */
+  /** Names are unique within a workspace only, so a taken one gets a suffix. */
   #chooseHost(name: string, deployment: string): string {
-    const taken = listFolder(this.#home).some(
+    const isTaken = listFolder(this.#home).some(
       other => other !== deployment && this.#readDeployment(other)?.host === `${name}.localhost`,
     )
-    return taken ? `${name.slice(0, 54)}-${deployment.slice(0, 8)}.localhost` : `${name}.localhost`
+    return isTaken ? `${name.slice(0, 54)}-${deployment.slice(0, 8)}.localhost` : `${name}.localhost`
   }
 
   async #applyRoutes(): Promise<void> {
     if (this.#closed) return
     await this.#router.apply(() => {
       const all = listFolder(this.#home).flatMap(id => {
-        const kept = this.#readDeployment(id)
-        return kept ? [{ id, kept }] : []
+        const saved = this.#readDeployment(id)
+        return saved ? [{ id, saved }] : []
       })
-      const owners = hostOwnersOf(all.map(({ kept }) => kept))
-      return all.flatMap(({ id, kept }) => this.#routesOf(id, kept, owners))
+      const owners = hostOwnersOf(all.map(({ saved }) => saved))
+      return all.flatMap(({ id, saved }) => this.#routesOf(id, saved, owners))
     })
   }
 
-  #routesOf(deployment: string, kept: SavedDeployment, owners: HostOwners): Route[] {
-    if (!kept.routed) return []
-    const targets = this.#pools.get(deployment)?.get(kept.routed)?.targets() ?? []
-    const where = { targets, of: deployment }
-    const own: Route = { host: kept.host, path: '/', ...where }
-    const custom = parseCustomUrl(kept.custom_url)
-    if (!custom || owners.get(custom.host) !== kept.tenant_id) return [own]
-    return [own, { ...custom, ...where }]
+  #routesOf(deployment: string, saved: SavedDeployment, owners: HostOwners): Route[] {
+    if (!saved.routed) return []
+    const targets = this.#pools.get(deployment)?.get(saved.routed)?.targets() ?? []
+    const generated: Route = { host: saved.host, path: '/', targets, of: deployment }
+    const custom = parseCustomUrl(saved.custom_url)
+    if (!custom || owners.get(custom.host) !== saved.tenant_id) return [generated]
+    return [generated, { ...custom, targets, of: deployment }]
   }
 }

@@ -1,5 +1,4 @@
-// What deployments were promised beside their applications, like a database: brought until it is there, and told when it does not come.
-
+// Provides a deployment's database or Redis: retries until it is ready, and reports one that is not ready in time.
 import { setTimeout as delay } from 'node:timers/promises'
 import { describeError } from '../../redaction/error-messages.ts'
 import { type EngineObservation, PermanentError } from '../engine.ts'
@@ -13,18 +12,17 @@ type Provision = {
   ending: AbortController
   ended: Promise<void>
   since: number
-  /** It is being brought, also where it was ready before. */
   busy: boolean
-  ready: boolean
+  isReady: boolean
   reason: string | null
-  /** It is other than it was when somebody set out to bring it. */
-  other: boolean
+  /** The request changed during the attempt, so it is provided once more. */
+  isOutdated: boolean
 }
 type ProvisionerOptions = {
-  /** Makes it, or makes sure of it; what it throws is told, and it is asked again. */
+  /** Idempotent. Its error becomes the reason, and it is retried. */
   provision: (deployment_id: string, signal: AbortSignal) => Promise<void>
   changed: (deployment_id: string) => void
-  /** After so long it is said that it does not come; it is brought nevertheless. */
+  /** After this time it is reported as hopeless. Retries go on. */
   patience_ms: number
 }
 
@@ -36,75 +34,79 @@ export class Provisioner {
     this.#options = options
   }
 
-  /** Does not wait. What is there already is made sure of, and stays ready meanwhile unless more was promised. */
-  start(id: string, more = false): void {
-    const before = this.#provisions.get(id)
-    if (before?.busy) {
-      before.other = true
-      if (more) before.ready = false
+  /** Does not wait. One that was ready stays ready, unless this request needs more than it has (`needsMore`). */
+  start(id: string, needsMore = false): void {
+    const previous = this.#provisions.get(id)
+    if (previous?.busy) {
+      previous.isOutdated = true
+      if (needsMore) previous.isReady = false
       return
     }
-    const one: Provision = {
-      ...{ ending: new AbortController(), ended: Promise.resolve(), since: Date.now(), busy: true },
-      ...{ ready: (before?.ready ?? false) && !more, reason: null, other: false },
+    const provision: Provision = {
+      ending: new AbortController(),
+      ended: Promise.resolve(),
+      since: Date.now(),
+      busy: true,
+      isReady: (previous?.isReady ?? false) && !needsMore,
+      reason: null,
+      isOutdated: false,
     }
-    this.#provisions.set(id, one)
-    one.ended = this.#provision(id, one)
+    this.#provisions.set(id, provision)
+    provision.ended = this.#provision(id, provision)
   }
 
   statusOf(id: string): NonNullable<EngineObservation['database']> | null {
-    const one = this.#provisions.get(id)
-    if (!one) return null
-    const { ready, reason, since } = one
+    const provision = this.#provisions.get(id)
+    if (!provision) return null
+    const { isReady: ready, reason, since } = provision
     return { ready, reason, hopeless: !ready && Date.now() - since >= this.#options.patience_ms }
   }
 
-  /** Until it is there; throws what is wrong when it does not come in time. */
   async waitUntilReady(id: string, signal: AbortSignal): Promise<void> {
     for (;;) {
       const { ready, hopeless, reason } = this.statusOf(id) ?? { ready: true }
       if (ready) return
-      if (hopeless) throw new PermanentError(reason ?? 'What it was promised does not come in time.')
+      if (hopeless) throw new PermanentError(reason ?? 'Its database or Redis was not ready in time. Deploy it again.')
       await delay(CHECK_MS, undefined, { signal })
     }
   }
 
   get ready(): string[] {
-    return [...this.#provisions].filter(([, { ready }]) => ready).map(([id]) => id)
+    return [...this.#provisions].filter(([, { isReady }]) => isReady).map(([id]) => id)
   }
 
-  /** Nothing more is done for it when this returns. */
+  /** Returns once its last attempt has ended. */
   async forget(id: string): Promise<void> {
-    const one = this.#provisions.get(id)
-    one?.ending.abort()
-    await one?.ended
-    if (this.#provisions.get(id) === one) this.#provisions.delete(id)
+    const provision = this.#provisions.get(id)
+    provision?.ending.abort()
+    await provision?.ended
+    if (this.#provisions.get(id) === provision) this.#provisions.delete(id)
   }
 
-  /** What goes on longer than that is ended with us, and found by the next agent. */
+  /** An attempt that takes longer ends with this process. The next agent starts a new one. */
   async close(): Promise<void> {
     const forgotten = Promise.all([...this.#provisions.keys()].map(id => this.forget(id)))
     await Promise.race([forgotten, delay(CLOSE_TIMEOUT_MS)])
   }
 
-  async #provision(id: string, one: Provision): Promise<void> {
-    const { provision: bring, changed, patience_ms } = this.#options
-    const { signal } = one.ending
-    const late = setTimeout(changed, patience_ms, id)
-    signal.addEventListener('abort', () => clearTimeout(late))
+  async #provision(id: string, provision: Provision): Promise<void> {
+    const { provision: attempt, changed, patience_ms } = this.#options
+    const { signal } = provision.ending
+    const timer = setTimeout(changed, patience_ms, id)
+    signal.addEventListener('abort', () => clearTimeout(timer))
     for (let pause = FIRST_PAUSE_MS; !signal.aborted; pause = Math.min(pause * 1.5, LONGEST_PAUSE_MS)) {
-      one.other = false
-      const reason = await bring(id, signal).then(
+      provision.isOutdated = false
+      const reason = await attempt(id, signal).then(
         () => null,
         (error: Error) => describeError(error),
       )
       if (signal.aborted) return
       const ready = reason === null
-      if (ready && one.other) continue
-      const news = ready !== one.ready || reason !== one.reason
-      Object.assign(one, { ready, reason, busy: !ready })
-      if (ready) clearTimeout(late)
-      if (news) changed(id)
+      if (ready && provision.isOutdated) continue
+      const hasChanged = ready !== provision.isReady || reason !== provision.reason
+      Object.assign(provision, { isReady: ready, reason, busy: !ready } satisfies Partial<Provision>)
+      if (ready) clearTimeout(timer)
+      if (hasChanged) changed(id)
       if (ready) return
       await delay(pause, undefined, { signal }).catch(() => {})
     }

@@ -1,4 +1,4 @@
-// The copies of one revision: kept at their number, probed, started again with growing pauses, and judged.
+// The replicas of one revision: keeps their number, probes them, restarts them with backoff, and derives the phase.
 import { describeError } from '../../redaction/error-messages.ts'
 import { appendLastLines } from '../../redaction/last-lines.ts'
 import type { Process } from '../../system/processes.ts'
@@ -8,29 +8,27 @@ import type { Target } from './router.ts'
 
 export type Health = { ok: true; target: Target } | { ok: false; reason: string }
 
-/** One running copy of an application, whatever it is made of. */
 export interface Replica {
-  /** What it wrote last. */
   readonly lastLines: string[]
-  /** How it ended, to be read after "it"; undefined for as long as it has not. */
+  /** How it ended, as a verb phrase whose subject is "it"; undefined while it runs. */
   readonly endReason: string | undefined
-  /** Why it was killed is known already. */
+  /** The pool killed it and has already logged why. */
   hasKillReason: boolean
-  /** Called once, when it has ended by itself or was killed. */
+  /** Called once, after it ended by itself or was killed. */
   onExit: () => void
-  /** Its processes, where they are of this machine. */
+  /** Undefined for an engine that enforces memory limits itself. */
   pids?(all: Process[]): number[]
   probe(path: string | null, timeout: number): Promise<Health>
-  /** Finds out whether it has ended, if nothing else tells. */
+  /** For a replica whose exit is not reported by an event. */
   checkExit?(): void
-  /** Whole lines that were written since the last time. */
+  /** The whole lines since the last call; with `final`, an unfinished line too. */
   readLines(final?: boolean): string[]
   kill(): void
-  /** Asks it to end, and makes it when it has not after a while. */
+  /** Asks it to end, and kills it after the grace period. */
   end(grace: number): Promise<void>
-  /** Removes what is left of one that has ended. */
+  /** Removes what a replica that has ended leaves behind. */
   forget(): void
-  /** Lets it run on, for the next agent. */
+  /** Leaves it running for the next agent. */
   release(): void
 }
 
@@ -38,13 +36,12 @@ export type ReplicaTemplate = {
   launch: () => Replica | Promise<Replica>
   health_path: string | null
   copies: number
-  /** What each may use, where nobody else sees to it. */
   memory_mb: number
 }
-/** By which its health is judged. */
+/** Stored as JSON for the next agent. */
 export type HealthPolicy = Pick<ReplicaTemplate, 'health_path' | 'copies'>
 type ReplicaSlot = {
-  copy: Replica | undefined
+  replica: Replica | undefined
   launching: Promise<void> | undefined
   target: Target | undefined
   failures: number
@@ -56,9 +53,16 @@ type ReplicaSlot = {
 }
 type PoolEvents = { changed: () => void; log: (message: string, level: LogLevel) => void }
 
-const emptySlot = (copy?: Replica): ReplicaSlot => ({
-  ...{ copy, launching: undefined, target: undefined, failures: 0, crashes: 0, restartAt: 0 },
-  ...{ healthySince: 0, probedAt: 0, probing: false },
+const emptySlot = (replica?: Replica): ReplicaSlot => ({
+  replica,
+  launching: undefined,
+  target: undefined,
+  failures: 0,
+  crashes: 0,
+  restartAt: 0,
+  healthySince: 0,
+  probedAt: 0,
+  probing: false,
 })
 
 export class ReplicaPool {
@@ -74,41 +78,41 @@ export class ReplicaPool {
   #problem: string | null = null
   #stopping = false
   #slowTickAt = 0
+  #exitedLines: string[] = []
 
-  constructor(limits: Limits, told: PoolEvents) {
+  constructor(limits: Limits, events: PoolEvents) {
     this.#limits = limits
-    this.#events = told
+    this.#events = events
   }
 
-  /** Takes over what an earlier agent left running; where nothing is known of it, its health is not asked before it is started again. */
-  async adopt(replicas: Replica[], known: HealthPolicy | undefined): Promise<void> {
-    this.#healthPolicy = known
-    this.#slots = replicas.map(copy => {
-      const slot = emptySlot(copy)
-      copy.onExit = () => this.#handleExit(slot)
+  /** Takes over the replicas of an earlier agent. Without a health policy they are not probed before `start`. */
+  async adopt(replicas: Replica[], policy: HealthPolicy | undefined): Promise<void> {
+    this.#healthPolicy = policy
+    this.#slots = replicas.map(replica => {
+      const slot = emptySlot(replica)
+      replica.onExit = () => this.#handleExit(slot)
       return slot
     })
-    // Whether they are well is known before anything is decided; what else is asked of their health comes later.
+    // The first observation needs their health.
     await Promise.all(this.#slots.map(slot => this.#probe(slot)))
   }
 
-  /** Also for what was adopted, and for what is already as wanted. */
-  start(recipe: ReplicaTemplate): void {
-    this.#template = recipe
-    this.#healthPolicy = recipe
-    while (this.#slots.length < recipe.copies) this.#slots.push(emptySlot())
-    for (const surplus of this.#slots.splice(recipe.copies)) void this.#stopSlot(surplus)
+  /** Idempotent. Also called for adopted replicas. */
+  start(template: ReplicaTemplate): void {
+    this.#template = template
+    this.#healthPolicy = template
+    while (this.#slots.length < template.copies) this.#slots.push(emptySlot())
+    for (const surplus of this.#slots.splice(template.copies)) void this.#stopSlot(surplus)
     this.tick()
   }
 
-  /** Cheap, and often: everything that time brings. */
   tick(): void {
     if (this.#stopping) return
     const now = Date.now()
     for (const slot of this.#slots) {
-      for (const line of slot.copy?.readLines() ?? []) this.#events.log(line, 'INFO')
-      if (slot.copy) {
-        if (now - this.#slowTickAt > 500) slot.copy.checkExit?.()
+      for (const line of slot.replica?.readLines() ?? []) this.#events.log(line, 'INFO')
+      if (slot.replica) {
+        if (now - this.#slowTickAt > 500) slot.replica.checkExit?.()
         const pause = slot.healthySince ? this.#limits.probe_ms : this.#limits.starting_probe_ms
         if (!slot.probing && now - slot.probedAt >= pause) void this.#probe(slot)
       } else if (this.#template && !slot.launching && now >= slot.restartAt)
@@ -116,25 +120,25 @@ export class ReplicaPool {
     }
     if (now - this.#slowTickAt > 500) this.#slowTickAt = now
     this.#logSlowStart(now - this.#startedAt)
-    // Time alone may have made it a failure, which is news once.
-    const failing = this.phase() === 'failing'
-    if (failing && !this.#wasFailing) this.#events.changed()
-    this.#wasFailing = failing
+    // A passed deadline is a change too.
+    const isFailing = this.phase() === 'failing'
+    if (isFailing && !this.#wasFailing) this.#events.changed()
+    this.#wasFailing = isFailing
   }
 
   #logSlowStart(ms: number): void {
     if (this.#isSlowLogged || ms < this.#limits.slow_ms || !this.#problem || this.phase() !== 'starting') return
     this.#isSlowLogged = true
-    const patience = `it is given up when it is not after ${Math.round(this.#limits.ready_ms / 1000)} s`
-    this.#events.log(`Not healthy yet: ${this.#problem}; ${patience}.`, 'WARNING')
+    const deadline = `The revision fails if it is not healthy within ${Math.round(this.#limits.ready_ms / 1000)} s.`
+    this.#events.log(`Not healthy yet: ${this.#problem}. ${deadline}`, 'WARNING')
   }
 
   phase(): RevisionHealth['phase'] {
     if (this.targets().length > 0 && (this.#wasHealthy || this.#isComplete())) return 'healthy'
     if (this.#wasHealthy) return 'unhealthy'
-    const looping = this.#slots.some(slot => slot.crashes >= this.#limits.crashes)
-    const late = Date.now() - this.#startedAt > this.#limits.ready_ms
-    return looping || late ? 'failing' : 'starting'
+    const isLooping = this.#slots.some(slot => slot.crashes >= this.#limits.crashes)
+    const isLate = Date.now() - this.#startedAt > this.#limits.ready_ms
+    return isLooping || isLate ? 'failing' : 'starting'
   }
 
   reason(): string | null {
@@ -142,52 +146,52 @@ export class ReplicaPool {
     if (phase === 'healthy') return null
     const looping = this.#slots.find(slot => slot.crashes >= this.#limits.crashes)
     const seconds = Math.round(this.#limits.ready_ms / 1000)
-    const trouble = this.#problem ?? 'it is starting'
-    const said = looping
-      ? `Crash loop: it ended ${looping.crashes} times in a row; the last time ${trouble}.`
+    const problem = this.#problem ?? 'it is starting'
+    const reason = looping
+      ? `Crash loop: it ended ${looping.crashes} times in a row; the last time ${problem}.`
       : phase === 'failing'
-        ? `It was not healthy within ${seconds} s: ${trouble}.`
-        : this.#problem && `It is not well: ${trouble}.`
-    if (!said) return null
+        ? `It was not healthy within ${seconds} s: ${problem}.`
+        : this.#problem && `It is unhealthy: ${problem}.`
+    if (!reason) return null
     const lines = this.#lastLogLines()
-    return lines.length ? appendLastLines(said, lines) : `${said} It wrote nothing.`
+    return lines.length ? appendLastLines(reason, lines) : `${reason} Its log is empty.`
   }
 
   targets(): Target[] {
     return this.#slots.flatMap(slot => slot.target ?? [])
   }
 
-  copies(): Replica[] {
-    return this.#slots.flatMap(slot => slot.copy ?? [])
+  replicas(): Replica[] {
+    return this.#slots.flatMap(slot => slot.replica ?? [])
   }
 
-  /** Holds each copy to its memory. */
+  /** Kills each replica that uses more memory than its limit. `used` is in megabytes. */
   enforceMemory(used: Map<Replica, number>): void {
-    for (const { copy } of this.#slots) {
-      const megabytes = (copy && used.get(copy)) ?? 0
+    for (const { replica } of this.#slots) {
+      const megabytes = (replica && used.get(replica)) ?? 0
       if (!this.#template || megabytes <= this.#template.memory_mb) continue
       const limit = this.#template.memory_mb
       this.killForReason(
-        copy!,
+        replica!,
         `it used ${Math.round(megabytes)} MB of memory, more than its memory_limit_mb of ${limit}`,
       )
     }
   }
 
-  killAllForReason(reason: string, copies = this.copies()): void {
-    for (const copy of copies) this.killForReason(copy, reason)
+  killAllForReason(reason: string, replicas = this.replicas()): void {
+    for (const replica of replicas) this.killForReason(replica, reason)
   }
 
-  /** Told once: it may take its time to end, and whoever measured it may come late. */
-  killForReason(copy: Replica, reason: string): void {
-    if (!this.copies().includes(copy)) return
-    if (copy.hasKillReason) return void copy.kill()
+  /** Logs the reason once: a limit may be measured again before the replica has ended. */
+  killForReason(replica: Replica, reason: string): void {
+    if (!this.replicas().includes(replica)) return
+    if (replica.hasKillReason) return void replica.kill()
     this.#problem = reason
-    copy.hasKillReason = true
+    replica.hasKillReason = true
     this.#events.log(`Killed: ${reason}.`, 'ERROR')
-    // However long its end takes, it gets no more requests.
-    for (const slot of this.#slots) if (slot.copy === copy) slot.target = undefined
-    copy.kill()
+    // Route no more requests to it while it ends.
+    for (const slot of this.#slots) if (slot.replica === replica) slot.target = undefined
+    replica.kill()
     this.#events.changed()
   }
 
@@ -197,59 +201,62 @@ export class ReplicaPool {
     this.#slots = []
   }
 
-  /** Lets go: they run on. */
+  /** Leaves the replicas running. */
   release(): void {
     this.#stopping = true
-    for (const { copy } of this.#slots) copy?.release()
+    for (const { replica } of this.#slots) replica?.release()
   }
 
   #isComplete(): boolean {
     return this.#healthPolicy !== undefined && this.targets().length >= this.#healthPolicy.copies
   }
 
-  async #launch(slot: ReplicaSlot, recipe: ReplicaTemplate): Promise<void> {
-    const launched = await Promise.resolve(recipe.launch()).catch((error: Error) => error)
+  async #launch(slot: ReplicaSlot, template: ReplicaTemplate): Promise<void> {
+    const launched = await Promise.resolve(template.launch()).catch((error: Error) => error)
     slot.launching = undefined
     if (launched instanceof Error) return this.#recordCrash(slot, `could not be started: ${describeError(launched)}`)
-    Object.assign(slot, { copy: launched, failures: 0, probedAt: 0 })
-    // Whoever stops it waits for this moment.
+    Object.assign(slot, { replica: launched, failures: 0, probedAt: 0 } satisfies Partial<ReplicaSlot>)
+    // `#stopSlot` waits for the launch and then ends the replica.
     if (this.#stopping || !this.#slots.includes(slot)) return
     launched.onExit = () => this.#handleExit(slot)
     if (launched.endReason) this.#handleExit(slot)
   }
 
   #handleExit(slot: ReplicaSlot): void {
-    const { copy } = slot
-    if (!copy || this.#stopping) return
-    for (const line of copy.readLines(true)) this.#events.log(line, 'INFO')
-    this.#exitedLines = [...copy.lastLines]
-    copy.forget()
-    this.#recordCrash(slot, copy.hasKillReason ? undefined : copy.endReason)
+    const { replica } = slot
+    if (!replica || this.#stopping) return
+    for (const line of replica.readLines(true)) this.#events.log(line, 'INFO')
+    this.#exitedLines = [...replica.lastLines]
+    replica.forget()
+    this.#recordCrash(slot, replica.hasKillReason ? undefined : replica.endReason)
   }
-  #exitedLines: string[] = []
 
-  #recordCrash(slot: ReplicaSlot, how: string | undefined): void {
+  /** Without a reason, the pool killed the replica and has logged why. */
+  #recordCrash(slot: ReplicaSlot, endReason: string | undefined): void {
     if (this.#stopping) return
     const now = Date.now()
-    const calm = slot.healthySince > 0 && now - slot.healthySince > this.#limits.calm_ms
-    slot.crashes = calm ? 1 : slot.crashes + 1
+    const wasCalm = slot.healthySince > 0 && now - slot.healthySince > this.#limits.calm_ms
+    slot.crashes = wasCalm ? 1 : slot.crashes + 1
     const pause = Math.min(this.#limits.backoff_ms * 2 ** (slot.crashes - 1), this.#limits.longest_backoff_ms)
-    if (how) {
-      this.#problem = `it ${how}`
-      this.#events.log(`Ended: it ${how}; started again in ${pause / 1000} s.`, 'ERROR')
+    if (endReason) {
+      this.#problem = `it ${endReason}`
+      this.#events.log(`Ended: it ${endReason}; restarting in ${pause / 1000} s.`, 'ERROR')
     }
-    Object.assign(slot, { copy: undefined, target: undefined, healthySince: 0, restartAt: now + pause })
+    slot.replica = undefined
+    slot.target = undefined
+    slot.healthySince = 0
+    slot.restartAt = now + pause
     this.#events.changed()
   }
 
   async #probe(slot: ReplicaSlot): Promise<void> {
-    const { copy } = slot
-    if (!copy || !this.#healthPolicy) return
+    const { replica } = slot
+    if (!replica || !this.#healthPolicy) return
     slot.probing = true
-    const health = await copy.probe(this.#healthPolicy.health_path, this.#limits.probe_timeout_ms)
+    const health = await replica.probe(this.#healthPolicy.health_path, this.#limits.probe_timeout_ms)
     slot.probing = false
     slot.probedAt = Date.now()
-    if (slot.copy !== copy || this.#stopping || copy.hasKillReason) return
+    if (slot.replica !== replica || this.#stopping || replica.hasKillReason) return
     if (health.ok) {
       slot.failures = 0
       if (slot.target) return
@@ -259,27 +266,27 @@ export class ReplicaPool {
       this.#events.changed()
       return
     }
-    // While it starts, why it is not well yet is only of interest when it never gets well.
+    // A failed probe during the start is reported only if the start fails. A crash explains more.
     if (!slot.healthySince) {
-      if (!copy.endReason && !(slot.crashes > 0)) this.#problem = health.reason
+      if (!replica.endReason && !(slot.crashes > 0)) this.#problem = health.reason
       return
     }
     slot.failures++
     if (slot.failures >= this.#limits.patience)
-      this.killForReason(copy, `its health check failed ${slot.failures} times in a row: ${health.reason}`)
+      this.killForReason(replica, `its health check failed ${slot.failures} times in a row: ${health.reason}`)
   }
 
   async #stopSlot(slot: ReplicaSlot): Promise<void> {
     await slot.launching
-    const { copy } = slot
-    if (!copy) return
-    await copy.end(this.#limits.stop_ms)
-    for (const line of copy.readLines(true)) this.#events.log(line, 'INFO')
-    copy.forget()
+    const { replica } = slot
+    if (!replica) return
+    await replica.end(this.#limits.stop_ms)
+    for (const line of replica.readLines(true)) this.#events.log(line, 'INFO')
+    replica.forget()
   }
 
   #lastLogLines(): string[] {
-    const lines = this.#slots.flatMap(({ copy }) => copy?.lastLines ?? [])
+    const lines = this.#slots.flatMap(({ replica }) => replica?.lastLines ?? [])
     return lines.length ? lines : this.#exitedLines
   }
 }

@@ -1,4 +1,4 @@
-// The agent's side of the router: finds the one that runs, or starts it; hands it routes; asks it who is still being answered.
+// The agent's client of the router process: finds or starts it, sends routes, reads requests in flight and usage.
 import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -10,7 +10,7 @@ import { type Route, type Target, targetKey } from './router.ts'
 type RouterState = { token: string; port?: number; control?: number; identity?: ProcessIdentity }
 
 const ROUTER_MAIN = fileURLToPath(new URL('./router-main.ts', import.meta.url))
-/** It tells of its end itself; a machine may be busy. */
+/** Generous, because a router that fails to start exits early. */
 const START_TIMEOUT_MS = 60_000
 
 export class RouterClient {
@@ -19,7 +19,7 @@ export class RouterClient {
   #state: RouterState = { token: '' }
   #lastApply: Promise<unknown> = Promise.resolve()
 
-  /** The first port to try, when there was none before. */
+  /** `first` is the port to try first if the router never ran. */
   constructor(file: string, first: number) {
     this.#file = file
     this.#firstPort = first
@@ -30,34 +30,38 @@ export class RouterClient {
   }
 
   async open(): Promise<void> {
-    const kept = readJson<RouterState>(this.#file)
-    if (kept?.identity && isAlive(kept.identity)) {
-      this.#state = kept
+    const previous = readJson<RouterState>(this.#file)
+    if (previous?.identity && isAlive(previous.identity)) {
+      this.#state = previous
       return
     }
-    const token = kept?.token ?? randomBytes(24).toString('base64url')
+    const token = previous?.token ?? randomBytes(24).toString('base64url')
     const attempt = randomBytes(6).toString('hex')
-    writeJson(this.#file, { token, attempt, port: kept?.port })
-    const child = spawn(process.execPath, [ROUTER_MAIN, this.#file, String(kept?.port ?? this.#firstPort), attempt], {
-      stdio: 'ignore',
-      detached: true,
-      // The agent's environment holds its key.
-      env: {},
-    })
+    writeJson(this.#file, { token, attempt, port: previous?.port })
+    const child = spawn(
+      process.execPath,
+      [ROUTER_MAIN, this.#file, String(previous?.port ?? this.#firstPort), attempt],
+      {
+        stdio: 'ignore',
+        detached: true,
+        // The agent's environment holds its key.
+        env: {},
+      },
+    )
     child.unref()
     const deadline = Date.now() + START_TIMEOUT_MS
     for (;;) {
-      const said = readJson<RouterState>(this.#file)
-      if (said?.control) {
-        this.#state = said
+      const state = readJson<RouterState>(this.#file)
+      if (state?.control) {
+        this.#state = state
         return
       }
-      if (child.exitCode !== null || Date.now() > deadline) throw new Error('The router does not start.')
+      if (child.exitCode !== null || Date.now() > deadline) throw new Error('The router process does not start.')
       await delay(10)
     }
   }
 
-  /** One after the other, so that the last word stands. */
+  /** Serial, so that the newest routes win. */
   apply(routes: () => Route[]): Promise<void> {
     const applied = this.#lastApply
       .catch(() => {})
@@ -69,23 +73,23 @@ export class RouterClient {
     return applied
   }
 
-  /** How many requests these are answering. */
+  /** The number of requests that these targets are answering. */
   async inFlight(targets: Target[]): Promise<number> {
     const counts = (await this.#request('GET')) as Record<string, number>
     return targets.reduce((sum, target) => sum + (counts[targetKey(target)] ?? 0), 0)
   }
 
-  /** When each deployment was last asked, as far as this router has seen it. */
+  /** When each deployment last had a request, since this router started. */
   async lastRequests(): Promise<Record<string, number>> {
     return (await this.#request('GET', undefined, 'asked')) as Record<string, number>
   }
 
   async close(): Promise<void> {
-    // What is still being told may be starting another one.
+    // A pending apply may be starting another router.
     await this.#lastApply.catch(() => {})
     const { identity } = this.#state
     if (identity && isAlive(identity)) await endGroup(identity.pid, 0)
-    // The next one takes its port.
+    // The next router reuses the port.
     const { token, port } = this.#state
     writeJson(this.#file, { token, port })
   }

@@ -1,16 +1,13 @@
-// What of a request's and an answer's headers goes through the router, and what the router says itself. Pure.
+// Decides which headers of a request and an answer the router forwards, and which it sets itself. Pure.
 import type { IncomingMessage } from 'node:http'
 
-/** Of one connection only. What the body is framed by is said anew. */
+/** They belong to one connection and are never forwarded. */
 const HOP_BY_HOP = new Set([
   ...['connection', 'keep-alive', 'proxy-authenticate', 'proxy-authorization', 'proxy-connection', 'te', 'trailer'],
   ...['upgrade', 'expect', 'http2-settings'],
 ])
 const FRAMING_HEADERS = new Set(['content-length', 'transfer-encoding'])
-/**
- * Who asked, over what and for what, in the words of one proxy or another. `Proxy` becomes HTTP_PROXY in CGI
- * programs.
- */
+/** A client must not set them: the router does. `Proxy` becomes HTTP_PROXY in CGI programs. */
 const FORWARDING_HEADERS = new Set([
   ...['forwarded', 'x-real-ip', 'client-ip', 'x-client-ip', 'true-client-ip', 'cf-connecting-ip', 'cf-connecting-ipv6'],
   ...['fastly-client-ip', 'x-cluster-client-ip', 'x-originating-ip', 'x-remote-ip', 'x-remote-addr', 'x-rewrite-url'],
@@ -18,7 +15,7 @@ const FORWARDING_HEADERS = new Set([
 ])
 const FORWARDED_PREFIX = /^x-(forwarded|original)(-|$)/
 
-/** Programs that make environment variables of headers see these as one name: `X-Real-IP`, `X_Real_IP`, `X.Real.IP`. */
+/** `X-Real-IP`, `X_Real_IP` and `X.Real.IP` become the same environment variable in CGI programs. */
 const canonicalName = (name: string): string => name.toLowerCase().replace(/[^a-z0-9]/g, '-')
 
 const isForwarded = (name: string): boolean => FORWARDING_HEADERS.has(name) || FORWARDED_PREFIX.test(name)
@@ -31,10 +28,10 @@ const connectionHeaders = (connection: string | undefined): Set<string> =>
 
 const HOST_HEADER = /^([a-z0-9.-]{1,253}|\[[0-9a-f:.]{2,45}\])(:\d{1,5})?$/i
 
-/** Applications stop reading at some number: ours, and the one that frames the body, must not be behind it. */
+/** Applications ignore headers beyond some number, which must not hide the router's own or the framing headers. */
 export const MAX_HEADERS = 200
 
-/** Null where the request can be passed on as exactly one. */
+/** Null if the request can be forwarded unambiguously. */
 export function refusalStatus({ method, url = '', headers, rawHeaders }: IncomingMessage): 400 | 431 | 501 | null {
   if (rawHeaders.length > 2 * MAX_HEADERS) return 431
   const hosts = headerPairs(rawHeaders).filter(([name]) => name.toLowerCase() === 'host')
@@ -44,14 +41,14 @@ export function refusalStatus({ method, url = '', headers, rawHeaders }: Incomin
   return null
 }
 
-/** A WebSocket and nothing else: one protocol, no body. Everything else is an ordinary request. */
+/** A WebSocket handshake has one protocol and no body. Any other upgrade is an ordinary request. */
 export const isWebSocket = ({ method, headers }: IncomingMessage): boolean =>
   method === 'GET' &&
   headers.upgrade?.toLowerCase() === 'websocket' &&
   headers['transfer-encoding'] === undefined &&
   (headers['content-length'] ?? '0') === '0'
 
-/** What the application hears of a request, without `Connection`. */
+/** The headers that the application receives, except for `Connection`. */
 export function requestHeaders({ headers, rawHeaders, socket }: IncomingMessage): string[] {
   const named = connectionHeaders(headers.connection)
   const kept = headerPairs(rawHeaders).filter(([name]) => {
@@ -76,10 +73,7 @@ export function requestHeaders({ headers, rawHeaders, socket }: IncomingMessage)
   ]
 }
 
-/**
- * What the client hears of an answer. An encoding of its transfer is ours: an application could name one that is
- * none.
- */
+/** The headers that the client receives. The router sets Transfer-Encoding, as an application's may be invalid. */
 export function responseHeaders({ headers, rawHeaders }: IncomingMessage): string[] {
   const named = connectionHeaders(headers.connection)
   return headerPairs(rawHeaders)

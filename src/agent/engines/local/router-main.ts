@@ -1,4 +1,4 @@
-// The router as a process of its own, so that applications are reached while the agent is away; told what to do over a loopback port.
+// The router's process. It serves while the agent is down, and takes routes over a control port on loopback.
 import { timingSafeEqual } from 'node:crypto'
 import { once } from 'node:events'
 import * as http from 'node:http'
@@ -8,24 +8,24 @@ import { readJson, writeJson } from '../../system/files.ts'
 import { identityOf } from '../../system/processes.ts'
 import { createRouter, type Route } from './router.ts'
 
-const [file = '', wanted = '0', attempt] = process.argv.slice(2)
+const [file = '', firstPort = '0', attempt] = process.argv.slice(2)
 type RouterState = { token: string; attempt: string }
 const { token } = readJson<RouterState>(file)!
 const router = createRouter()
 
 async function listen(): Promise<number> {
-  // Its old port first, so that addresses stay; then the next one that is free.
-  for (let port = Number(wanted); ; port++) {
+  // The previous port first, so that URLs stay valid, then the next free one.
+  for (let port = Number(firstPort); ; port++) {
     const server = router.server()
     const bound = (await bind(server, port, '127.0.0.1')) && (server.address() as AddressInfo).port
     if (!bound) continue
-    // Browsers ask for names below localhost there first, so nobody else may have it.
+    // Browsers try ::1 first for names below localhost, so no other program may listen there.
     if (await bind(router.server(), bound, '::1')) return bound
     server.close()
   }
 }
 
-/** Whether nobody else has the port: also where there is no such address. */
+/** True also on a machine without IPv6. */
 async function bind(server: Server, port: number, host: string): Promise<boolean> {
   try {
     await once(server.listen(port, host), 'listening')
@@ -37,19 +37,20 @@ async function bind(server: Server, port: number, host: string): Promise<boolean
 }
 
 const control = http.createServer(async (req, res) => {
-  const given = Buffer.from(req.headers.authorization ?? '')
-  const right = Buffer.from(`Bearer ${token}`)
-  if (given.length !== right.length || !timingSafeEqual(given, right)) return void res.writeHead(401).end()
+  const authorization = Buffer.from(req.headers.authorization ?? '')
+  const expected = Buffer.from(`Bearer ${token}`)
+  if (authorization.length !== expected.length || !timingSafeEqual(authorization, expected))
+    return void res.writeHead(401).end()
   if (req.method === 'PUT') router.apply(JSON.parse(await text(req)) as Route[])
   if (req.method === 'DELETE') res.once('finish', () => process.exit(0))
-  const answer = req.url === '/asked' ? router.asked() : router.inFlight()
+  const answer = req.url === '/asked' ? router.lastRequests() : router.inFlight()
   res.setHeader('Connection', 'close').end(JSON.stringify(answer))
 })
 
 const port = await listen()
 control.listen(0, '127.0.0.1')
 await once(control, 'listening')
-// Its agent was killed before it heard of us, and the next one has started another router.
+// The agent was killed during the start, and the next agent has started another router.
 if (readJson<RouterState>(file)?.attempt !== attempt) process.exit(0)
 writeJson(file, {
   token,
@@ -58,7 +59,7 @@ writeJson(file, {
   control: (control.address() as AddressInfo).port,
   identity: identityOf(process.pid),
 })
-// Its folder was removed, or another router was started in it: nobody knows of this one any more.
+// The state file was removed, or another router has replaced this one.
 setInterval(() => {
   if (readJson<RouterState>(file)?.attempt !== attempt) process.exit(0)
 }, 5_000)

@@ -1,14 +1,13 @@
-// What the router answers: what the application said, or a problem of its own.
+// The router's responses: the application's answer, or a problem document of its own.
 import * as http from 'node:http'
 import { responseHeaders } from './router-headers.ts'
 
 export function forwardResponse(res: http.ServerResponse, out: http.ClientRequest, from: http.IncomingMessage): void {
   const { statusCode, statusMessage } = from
-  // Given up meanwhile.
+  // The router has already answered, for example with a timeout.
   if (res.headersSent) return void from.destroy()
-  const said = isWritten(() => res.writeHead(statusCode!, statusMessage, responseHeaders(from)))
-  if (!said) {
-    respondProblem(res, 502, 'The application’s answer is none that can be passed on.')
+  if (!isWritten(() => res.writeHead(statusCode!, statusMessage, responseHeaders(from)))) {
+    respondProblem(res, 502, 'The application answered with an invalid status or header.')
     return void out.destroy()
   }
   res.flushHeaders()
@@ -17,24 +16,24 @@ export function forwardResponse(res: http.ServerResponse, out: http.ClientReques
   from.pipe(res)
 }
 
-export function isWritten(say: () => void): boolean {
+/** False if Node rejects what an application sent, such as an invalid status. */
+export function isWritten(write: () => void): boolean {
   try {
-    say()
+    write()
     return true
   } catch {
     return false
   }
 }
 
-export function respondUnrouted(res: http.ServerResponse, why: 'nowhere' | 'nobody', host: string): void {
-  if (why === 'nowhere') respondProblem(res, 404, `No deployment is served at ${host.slice(0, 100)}.`)
+export function respondUnrouted(res: http.ServerResponse, cause: 'unrouted' | 'unavailable', host: string): void {
+  if (cause === 'unrouted') respondProblem(res, 404, `No deployment is served at ${host.slice(0, 100)}.`)
   else {
     res.setHeader('Retry-After', '1')
-    respondProblem(res, 503, 'The deployment is there, and none of its copies takes a connection: see its log.')
+    respondProblem(res, 503, 'No replica of this deployment accepts connections. Check its log.')
   }
 }
 
-/** Nothing more is read from this connection. */
 export function respondAndClose(res: http.ServerResponse, status: number, detail: string): void {
   if (!res.headersSent) res.setHeader('Connection', 'close')
   respondProblem(res, status, detail)

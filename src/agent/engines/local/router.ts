@@ -1,4 +1,4 @@
-// The local router: finds the revision that serves a host and path, and passes requests, streams and sockets through.
+// The local router: routes requests, streams and WebSockets by host and path to the replicas of a revision.
 import * as http from 'node:http'
 import { connect, type Socket } from 'node:net'
 import {
@@ -12,16 +12,13 @@ import {
 import { forwardResponse, isWritten, respondAndClose, respondProblem, respondUnrouted } from './router-responses.ts'
 
 export type Target = { host: string; port: number }
-/** Where a deployment is served: a host, and a path below which everything is its. `of` is what is noted as asked. */
+/** Requests to the host at or below the path go to the targets. `of` is the deployment, for its last request. */
 export type Route = { host: string; path: string; targets: Target[]; of?: string }
 
-/** A request waits so long for a copy that is just being started again. */
+/** How long a request waits for a replica that is being restarted. */
 const CONNECT_WAIT_MS = 10_000
 const CONNECT_RETRY_MS = 25
-/**
- * How long a client may take for its headers, how long nothing of its body may come, and how long an application may
- * think.
- */
+/** The limits for the headers, for a pause within the body, and until the answer begins. */
 export type RouterLimits = { headers_ms: number; body_ms: number; answer_ms: number; check_ms: number }
 const DEFAULT_ROUTER_LIMITS: RouterLimits = {
   headers_ms: 30_000,
@@ -29,38 +26,35 @@ const DEFAULT_ROUTER_LIMITS: RouterLimits = {
   answer_ms: 15 * 60_000,
   check_ms: 5_000,
 }
-/** Of one answer: further ones are left out. */
+/** Per answer. Further ones are dropped. */
 const MAX_EARLY_HINTS = 16
-/**
- * A client is heard, and not listened to, for so long after its connection was ended: closing at once could cut the
- * answer off.
- */
+/** How long input is discarded before the connection closes: closing at once may lose the answer. */
 const LINGER_MS = 2_000
 
 export const targetKey = ({ host, port }: Target) => `${host}:${port}`
 
-export function createRouter(given: Partial<RouterLimits> = {}) {
-  const limits = { ...DEFAULT_ROUTER_LIMITS, ...given }
-  /** Until it is told for the first time nobody knows who is served: everybody waits. */
+export function createRouter(limitOverrides: Partial<RouterLimits> = {}) {
+  const limits = { ...DEFAULT_ROUTER_LIMITS, ...limitOverrides }
+  /** Undefined before the first `apply`: until then, requests wait. */
   let routes: Route[] | undefined
   const inFlight = new Map<string, number>()
-  /** When each was last asked, or was still answering. */
-  const asked = new Map<string, number>()
+  /** When each deployment last began or ended a request. */
+  const lastRequests = new Map<string, number>()
   let turn = 0
 
-  const note = ({ of }: Route) => of !== undefined && asked.set(of, Date.now())
+  const recordRequest = ({ of }: Route) => of !== undefined && lastRequests.set(of, Date.now())
   const find = (host: string, path: string) => routes?.find(route => route.host === host && isBelow(path, route.path))
 
-  /** Counted from when it is chosen: nothing is drained while a request is on its way to it. */
+  /** Counts the request from the choice of its target, so that the target is not drained before it arrives. */
   function take(targets: Target[]): { target: Target; release: () => void } | undefined {
     const target = targets[turn++ % targets.length]
     if (!target) return undefined
     const name = targetKey(target)
     inFlight.set(name, (inFlight.get(name) ?? 0) + 1)
-    let held = true
+    let isReleased = false
     const release = () => {
-      if (!held) return
-      held = false
+      if (isReleased) return
+      isReleased = true
       const left = inFlight.get(name)! - 1
       if (left) inFlight.set(name, left)
       else inFlight.delete(name)
@@ -68,37 +62,37 @@ export function createRouter(given: Partial<RouterLimits> = {}) {
     return { target, release }
   }
 
-  /** A connection to a copy, whichever takes one: nothing was sent yet, so nothing can be done twice. */
-  async function reach(host: string, path: string, gone: () => boolean) {
+  /** Connects to any target that accepts. Retries are safe, because nothing was sent yet. */
+  async function reach(host: string, path: string, isClientGone: () => boolean) {
     const deadline = Date.now() + CONNECT_WAIT_MS
     for (;;) {
       const route = find(host, path)
-      if (!route && routes) return 'nowhere'
+      if (!route && routes) return 'unrouted'
       const taken = route && take(route.targets)
-      if (route) note(route)
+      if (route) recordRequest(route)
       if (route && taken) {
         const socket = await dial(taken.target)
         const release = () => {
-          note(route)
+          recordRequest(route)
           taken.release()
         }
-        if (socket && !gone()) return { socket, release }
+        if (socket && !isClientGone()) return { socket, release }
         taken.release()
         socket?.destroy()
       }
-      if (gone() || Date.now() > deadline) return 'nobody'
+      if (isClientGone() || Date.now() > deadline) return 'unavailable'
       await new Promise(resolve => setTimeout(resolve, CONNECT_RETRY_MS))
     }
   }
 
-  /** The request to the application, on a connection of its own; null where the client has been answered already. */
+  /** Sends the request to the application on a new connection. Undefined if the client has already been answered. */
   async function pass(req: http.IncomingMessage, res: http.ServerResponse, connection: string[]) {
     const refusal = refusalStatus(req)
     if (refusal)
       return void respondAndClose(
         res,
         refusal,
-        'The request cannot be passed on: see its host, path, headers and length.',
+        'The router cannot forward this request. Check its host, path, headers and length.',
       )
     const host = hostOf(req)
     const reached = await reach(host, pathOf(req), () => res.destroyed || res.socket!.destroyed)
@@ -115,36 +109,38 @@ export function createRouter(given: Partial<RouterLimits> = {}) {
     res.once('close', () => {
       clearInterval(late)
       release()
-      // Ours to close, once the answer is through: an application that closes first may cut off what it answered early.
+      // Close only after the whole answer: closing earlier may cut off an answer sent before the request was read.
       socket.destroy()
     })
     out.on('error', () => {})
-    // It may answer before it has read everything, and close; an answer that breaks off is seen below.
+    // The application may answer and close before it has read the request.
     out.once('close', () => {
-      if (!res.headersSent) respondProblem(res, 502, 'The application closed the connection without an answer.')
+      if (!res.headersSent)
+        respondProblem(res, 502, 'The application closed the connection without an answer. Check its log.')
     })
     out.once('response', from => forwardResponse(res, out, from))
     return { out, socket, release, late }
   }
 
-  /** Ends a request whose body does not come, or whose application does not answer. */
+  /** Ends a request whose body stalls, or whose answer does not begin in time. */
   function watch(req: http.IncomingMessage, res: http.ServerResponse, out: http.ClientRequest) {
     const since = Date.now()
-    let heard = since
+    let lastDataAt = since
     req.on('data', () => {
-      heard = Date.now()
+      lastDataAt = Date.now()
     })
-    const late = (status: number, detail: string) => {
+    const abort = (status: number, detail: string) => {
       respondAndClose(res, status, detail)
       out.destroy()
     }
     return setInterval(() => {
       if (res.headersSent) return
       const now = Date.now()
-      // While the application does not read, it is not the client who is slow.
+      // While the application does not read, the client cannot send.
       const isReading = !out.writableNeedDrain
-      if (!req.complete && isReading && now - heard > limits.body_ms) late(408, 'The body of the request did not come.')
-      else if (now - since > limits.answer_ms) late(504, 'The application did not answer.')
+      if (!req.complete && isReading && now - lastDataAt > limits.body_ms)
+        abort(408, 'The body of the request did not arrive in time.')
+      else if (now - since > limits.answer_ms) abort(504, 'The application did not answer in time. Check its log.')
     }, limits.check_ms)
   }
 
@@ -152,20 +148,16 @@ export function createRouter(given: Partial<RouterLimits> = {}) {
     const passed = await pass(req, res, ['Connection', 'keep-alive'])
     if (!passed) return
     let hints = 0
-    // What Node would not say itself is no reason to end, here where every deployment is served.
     passed.out.on('information', ({ statusCode, headers, rawHeaders }) => {
       const link = headerPairs(rawHeaders).flatMap(([name, value]) => (name.toLowerCase() === 'link' ? [value] : []))
-      // A client that does not read what an application hints at without end would fill the memory.
+      // Bounded, because hints to a client that does not read stay in memory.
       if (statusCode === 103 && ++hints <= MAX_EARLY_HINTS)
         isWritten(() => res.writeEarlyHints({ ...(headers as Record<string, string>), link }))
     })
     req.pipe(passed.out)
   }
 
-  /**
-   * Until the application says 101 nothing of the client but its headers is passed on; anything else ends the
-   * connection.
-   */
+  /** Forwards only the headers until the application answers 101. Any other answer ends the connection. */
   async function onUpgrade(req: http.IncomingMessage, client: Socket, head: Buffer) {
     client.on('error', () => client.destroy())
     const res = new http.ServerResponse(req)
@@ -174,7 +166,6 @@ export function createRouter(given: Partial<RouterLimits> = {}) {
     client.once('close', () => res.destroy())
     res.once('finish', () => {
       client.end()
-      // Read and forgotten.
       client.resume()
       setTimeout(() => client.destroy(), LINGER_MS).unref()
     })
@@ -183,16 +174,16 @@ export function createRouter(given: Partial<RouterLimits> = {}) {
     const { out, socket, late } = passed
     out.once('upgrade', (from, upstream, early) => {
       if (from.headers.upgrade?.toLowerCase() !== 'websocket')
-        return void respondProblem(res, 502, 'The application switched to a protocol that nobody asked for.')
+        return void respondProblem(res, 502, 'The application switched to a protocol other than WebSocket.')
       clearInterval(late)
       res.detachSocket(client)
-      const said = headerPairs(responseHeaders(from)).map(([name, value]) => `${name}: ${value}\r\n`)
+      const headerLines = headerPairs(responseHeaders(from)).map(([name, value]) => `${name}: ${value}\r\n`)
       const status = 'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n'
-      client.write(`${status}${said.join('')}\r\n`, 'latin1')
+      client.write(`${status}${headerLines.join('')}\r\n`, 'latin1')
       if (early.length) client.write(early)
       if (head.length) upstream.write(head)
       upstream.on('error', () => client.destroy())
-      // Whoever ends it ends it for both: nobody goes on listening to half a conversation.
+      // Either side's end closes both directions.
       upstream.once('close', () => client.end(() => client.destroy()))
       client.once('end', () => client.end(() => client.destroy()))
       client.once('close', () => {
@@ -205,34 +196,33 @@ export function createRouter(given: Partial<RouterLimits> = {}) {
   }
 
   const server = () => {
-    const made = http.createServer(
+    const httpServer = http.createServer(
       {
-        // Streams may last; without headersTimeout of its own this would lift the limit of the headers too.
+        // Streams have no time limit. 0 would also disable the limit of the headers, if that were not set here.
         requestTimeout: 0,
         headersTimeout: limits.headers_ms,
         connectionsCheckingInterval: limits.check_ms,
         keepAliveTimeout: 75_000,
-        // Whoever offers HTTP/2 is answered without it: each of its requests finds its own way.
+        // An offer to upgrade to HTTP/2 is ignored.
         shouldUpgradeCallback: isWebSocket,
       },
       (req, res) => void onRequest(req, res),
     )
-    // Node passes over further ones, and `refusalStatus` sees that there are more.
-    made.maxHeadersCount = MAX_HEADERS + 1
-    made.on('upgrade', (req, socket, head) => void onUpgrade(req, socket as Socket, head))
-    return made
+    // Node drops headers beyond this number. One more than allowed lets `refusalStatus` notice.
+    httpServer.maxHeadersCount = MAX_HEADERS + 1
+    httpServer.on('upgrade', (req, socket, head) => void onUpgrade(req, socket as Socket, head))
+    return httpServer
   }
 
   return {
     server,
-    /** From when it returns, every new request goes by these. */
+    /** Once it returns, new requests follow these routes. */
     apply(wanted: Route[]) {
-      // The longest path comes first.
       routes = wanted.toSorted((a, b) => b.path.length - a.path.length)
-      const here = new Set(routes.map(({ of }) => of))
-      for (const of of asked.keys()) if (!here.has(of)) asked.delete(of)
+      const served = new Set(routes.map(({ of }) => of))
+      for (const of of lastRequests.keys()) if (!served.has(of)) lastRequests.delete(of)
     },
-    asked: () => Object.fromEntries(asked),
+    lastRequests: () => Object.fromEntries(lastRequests),
     inFlight: () => Object.fromEntries(inFlight),
   }
 }

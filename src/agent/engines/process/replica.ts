@@ -1,4 +1,4 @@
-// One running copy of an application: launched, found again by the next agent, its log followed.
+// A replica that is a process: launches it, finds it again after a restart of the agent, and follows its log.
 import type { SpawnOptions } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
@@ -16,11 +16,11 @@ import { shellCommand } from '../local/shell-command.ts'
 
 const MIB = 1024 * 1024
 const MAX_LOG_BYTES = 8 * MIB
-/** At once. More would not be kept on their way either, and telling them takes its time. */
+/** Per read. The log shipper would drop more. */
 const MAX_LINES = 20_000
 const LAST_LINES = 40
 const NEWLINE = 10
-/** Up to where its log was told; `inside`: within a line, of which nothing more is to be told. */
+/** The offset up to which the log was read; `inside`: within a line whose rest is skipped. */
 type LogPosition = { read: number; inside?: boolean }
 
 type LaunchOptions = {
@@ -38,77 +38,80 @@ export class ProcessReplica implements Replica {
   readonly port: number
   readonly lastLines: string[] = []
   readonly #tracked: TrackedProcess | undefined
-  /** As whom it runs, where that is not the agent's own user. */
+  /** Undefined if it runs as the agent's own user. */
   readonly #uid: number | undefined
   exit: Exit | undefined
   hasKillReason = false
   onExit = () => {}
   #ending = false
-  /** What it left behind, when it has ended. */
+  /** Ends the processes that it left behind. */
   #cleanup: Promise<void> | undefined
-  /** It is our child: its end is told, and how it ended; whoever looks may see that it ended before. */
+  /** A child reports its exit by an event; an adopted process has to be checked. */
   #isChild = false
   #readOffset: number
-  /** Where the line begins that has no end yet. */
+  /** Where the unfinished last line begins. */
   #lineStart: number
-  /** The beginning of that line is not in the log any more. */
+  /** The beginning of that line is no longer in the log. */
   #isLineCut: boolean
   #splitter: LineSplitter
 
   private constructor(
     folder: string,
     { port, uid }: SavedReplica,
-    marked: TrackedProcess | undefined,
+    tracked: TrackedProcess | undefined,
     { read, inside = false }: LogPosition,
   ) {
     this.folder = folder
     this.port = port
     this.#uid = uid
-    this.#tracked = marked
+    this.#tracked = tracked
     this.#readOffset = read
     this.#lineStart = read
     this.#isLineCut = inside
     this.#splitter = createSplitter(inside)
   }
 
-  static launch(copies: string, { command, cwd, env, port, user }: LaunchOptions): ProcessReplica {
-    const folder = join(copies, randomBytes(6).toString('hex'))
+  static launch(replicasFolder: string, { command, cwd, env, port, user }: LaunchOptions): ProcessReplica {
+    const folder = join(replicasFolder, randomBytes(6).toString('hex'))
     fs.mkdirSync(folder, { recursive: true, mode: 0o700 })
-    const kept: SavedReplica = { port, uid: user?.uid }
-    writeJson(join(folder, 'copy.json'), kept)
+    const saved: SavedReplica = { port, uid: user?.uid }
+    writeJson(join(folder, 'copy.json'), saved)
     const log = fs.openSync(join(folder, 'log'), 'a', 0o600)
-    const how: SpawnOptions = { cwd, env, stdio: ['ignore', log, log] }
-    // It may open its output again by its name in /dev.
+    const options: SpawnOptions = { cwd, env, stdio: ['ignore', log, log] }
+    // The application may reopen its output as /dev/stdout.
     if (user) fs.fchownSync(log, user.uid, user.gid)
-    const marked = spawnTracked(folder, shellCommand(command), how, user)
-    const { child } = marked
+    const tracked = spawnTracked(folder, shellCommand(command), options, user)
+    const { child } = tracked
     fs.closeSync(log)
     child.unref()
-    const copy = new ProcessReplica(folder, kept, marked, { read: 0 })
-    const ended = (exit: Exit) => {
-      if (copy.exit) return
-      copy.exit = exit
-      // What it started and left behind goes with it.
-      if (!copy.#ending) void copy.#endRemaining()
-      copy.onExit()
+    const replica = new ProcessReplica(folder, saved, tracked, { read: 0 })
+    const handleExit = (exit: Exit) => {
+      if (replica.exit) return
+      replica.exit = exit
+      if (!replica.#ending) void replica.#endRemaining()
+      replica.onExit()
     }
-    copy.#isChild = true
-    child.once('exit', (code, signal) => ended({ code, signal }))
-    child.once('error', () => ended({ code: 127, signal: null }))
-    return copy
+    replica.#isChild = true
+    child.once('exit', (code, signal) => handleExit({ code, signal }))
+    child.once('error', () => handleExit({ code: 127, signal: null }))
+    return replica
   }
 
-  /** The copies that an earlier agent left; what is left of those that have ended is ended, told and forgotten. */
-  static async adopt(copies: string, grace: number, tell: (line: string) => void): Promise<ProcessReplica[]> {
+  /** Adopts the running replicas of an earlier agent. Of ended ones, it ends left-over processes and logs the rest. */
+  static async adopt(
+    replicasFolder: string,
+    grace: number,
+    logLine: (line: string) => void,
+  ): Promise<ProcessReplica[]> {
     const adopted: ProcessReplica[] = []
-    for (const name of listFolder(copies)) {
-      const folder = join(copies, name)
-      const kept = readJson<SavedReplica>(join(folder, 'copy.json'))
+    for (const name of listFolder(replicasFolder)) {
+      const folder = join(replicasFolder, name)
+      const saved = readJson<SavedReplica>(join(folder, 'copy.json'))
       const position = readJson<LogPosition>(join(folder, 'read.json')) ?? { read: 0 }
-      const marked = await findTracked(folder, grace, left => {
-        for (const line of new ProcessReplica(left, { port: 0 }, undefined, position).readLines(true)) tell(line)
+      const tracked = await findTracked(folder, grace, ended => {
+        for (const line of new ProcessReplica(ended, { port: 0 }, undefined, position).readLines(true)) logLine(line)
       })
-      if (marked && kept) adopted.push(new ProcessReplica(folder, kept, marked, position))
+      if (tracked && saved) adopted.push(new ProcessReplica(folder, saved, tracked, position))
     }
     return adopted
   }
@@ -121,28 +124,27 @@ export class ProcessReplica implements Replica {
     return this.#tracked?.pids(all) ?? []
   }
 
-  /** An adopted one does not tell. */
+  /** An adopted process has no exit code. */
   get endReason(): string | undefined {
     if (!this.exit) return undefined
     const { code, signal } = this.exit
     if (signal) return `was killed by ${signal}`
     if (code === 127) return 'ended with code 127, which means that its program was not found'
-    if (code === 0) return 'ended with code 0, as if it were done: an application has to go on running'
+    if (code === 0) return 'ended with code 0, but an application must keep running'
     return code === null ? 'ended' : `ended with code ${code}`
   }
 
   async probe(path: string | null, timeout: number): Promise<Health> {
     const health = await probe(this.port, path, timeout)
-    // Another application may have taken the port before it did, and would get its requests.
+    // Another application may have taken the port first, and would receive the requests.
     if (health.ok && this.#uid !== undefined && findPortUsers(this.port).some(uid => uid !== this.#uid))
       return {
         ok: false,
-        reason: `a process of another user listens on port ${this.port}, which the variable PORT names`,
+        reason: `a process of another user listens on port ${this.port}, the value of PORT`,
       }
     return health
   }
 
-  /** One that was launched tells of its end; an adopted one has to be looked at. */
   checkExit(): void {
     if (this.#isChild || this.exit || !this.identity || isAlive(this.identity)) return
     this.exit = { code: null, signal: null }
@@ -155,7 +157,7 @@ export class ProcessReplica implements Replica {
 
   async end(grace: number): Promise<void> {
     this.onExit = () => {}
-    // A shell in between ends first; the application may take its time.
+    // A shell in between may exit before the application: `#ending` keeps the grace period.
     this.#ending = true
     if (!this.exit) await this.#tracked?.end(grace)
     await this.#cleanup
@@ -173,7 +175,6 @@ export class ProcessReplica implements Replica {
 
   release(): void {}
 
-  /** At the end all that is left. Of too much at once the last, and that something is left out. */
   readLines(final = false): string[] {
     let lines: string[] = []
     try {
@@ -211,11 +212,11 @@ export class ProcessReplica implements Replica {
     }
     this.#savePosition()
     return skipped || lines.length > MAX_LINES
-      ? ['Lines are left out here: it wrote too many at once.', ...lines.slice(-MAX_LINES)]
+      ? ['Log lines were dropped here: the application wrote too many at once.', ...lines.slice(-MAX_LINES)]
       : lines
   }
 
-  /** What is there may begin within a line, and half a line is not told: a secret would not be known by its half. */
+  /** The position may be within a line, whose rest is dropped: the masks would not recognize half of a secret. */
   #skipTo(position: number): void {
     this.#readOffset = position
     this.#lineStart = position
@@ -223,7 +224,7 @@ export class ProcessReplica implements Replica {
     this.#splitter = createSplitter(true)
   }
 
-  /** The next agent tells a line whole that this one has not told. */
+  /** The next agent reads an unfinished line again from its beginning. */
   #savePosition(): void {
     const inside = this.#isLineCut || this.#splitter.isSkipping
     const position: LogPosition = { read: inside ? this.#readOffset : this.#lineStart, inside }
@@ -231,5 +232,5 @@ export class ProcessReplica implements Replica {
   }
 }
 
-/** A line that never ends costs no more than what is told of it. */
+/** Bounds the memory for a line that never ends. */
 const createSplitter = (inside: boolean) => new LineSplitter(2 * MAX_LINE_LENGTH, { blank: true, inside })

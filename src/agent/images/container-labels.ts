@@ -1,0 +1,20 @@
+// The labels and name prefix of everything that the agent creates in a container engine. Pure.
+export type Labels = Record<string, string>
+
+export const OWNER_LABEL = 'slipway.owner'
+export const DEPLOYMENT_LABEL = 'slipway.deployment'
+export const REVISION_LABEL = 'slipway.revision'
+export const REPLICA_LABEL = 'slipway.copy'
+export const ROLE_LABEL = 'slipway.role'
+/** The name of an init container, sidecar or store; empty for the application's container. */
+export const PART_LABEL = 'slipway.part'
+/** On the application's container: the names of its sidecars. Without all of them the replica is incomplete. */
+export const SIDECARS_LABEL = 'slipway.parts'
+
+export const deploymentLabels = (owner: string, deployment_id: string): Labels => ({
+  [OWNER_LABEL]: owner,
+  [DEPLOYMENT_LABEL]: deployment_id,
+})
+
+/** The name of a deployment's network, and the prefix of its volumes' names. */
+export const resourcePrefix = (owner: string, deployment_id: string) => `slipway-${owner}-${deployment_id}`
