@@ -46,9 +46,15 @@ export type AppOptions = {
 }
 export function startApp({ settings = {}, through = 'gateway', ...options }: AppOptions = {}) {
   const log = (line: Record<string, unknown>) => void logLines.push(line)
-  const outside: typeof fetch = (input, init) => foreignServers.fetch(input, init)
+  const foreignFetch: typeof fetch = (input, init) => foreignServers.fetch(input, init)
   const resolveTxt = async (name: string) => (txtRecords.get(name) ?? []).map(text => [text])
-  const overrides = { log, clockOffset: () => clock.ahead, outside, resolveTxt, ...options.overrides }
+  const overrides: Partial<Config> = {
+    log,
+    clockOffset: () => clock.ahead,
+    foreignFetch,
+    resolveTxt,
+    ...options.overrides,
+  }
   const common = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, RATE_LIMIT_PER_MINUTE: '0' }
   return startRuntime({ ...common, ...GITHUB_SETTINGS, ...REGISTRY_SETTINGS, ...settings }, overrides, through)
 }
