@@ -1,10 +1,10 @@
-// Moves one revision on, if its lifecycle allows: an interruption. What a data plane reports, sync/report.ts applies.
+// Interrupts one revision, if its lifecycle allows it. What an agent reports, sync/report.ts applies.
 import { type SQL, sql } from 'drizzle-orm'
 import type { Ctx } from '../kernel/context.ts'
 import { commit } from '../kernel/journal.ts'
 import { requireRow } from '../kernel/rows.ts'
-import { type RevisionStatus, revisionStatuses, sources } from '../protocol/parts.schema.ts'
-import { canFollow, inFlightStates } from './lifecycle.ts'
+import { revisionStatuses, sources } from '../protocol/parts.schema.ts'
+import { canFollow } from './lifecycle.ts'
 import {
   applyMoves,
   applyMovesToDeployments,
@@ -13,52 +13,28 @@ import {
   moveEvents,
   promoteWithoutReports,
 } from './revision-queue.ts'
-import type { RevisionRow } from './rows.ts'
-import type { Revision } from './schema.ts'
 
-export type RevisionMove = {
-  deployment_id: string
-  revision_id: string
-  to: RevisionStatus
-  /** Why, where it is a failure. */
-  message?: string | null
-  /** What was found out on the way, so that a redeploy is of the same thing. */
-  commit?: NonNullable<Revision['commit']>
-  image_uri?: string
-}
+const MESSAGE = 'Interrupted on request.'
+const INTERRUPTIBLE = sources.flatMap(source =>
+  revisionStatuses.filter(from => canFollow(source, from, 'INTERRUPTED')).map(from => `${source} ${from}`),
+)
 
-/** Taking its turn is nobody's to report: the queue gives it. */
-const allowedMoves = (to: RevisionStatus) =>
-  sources.flatMap(source =>
-    revisionStatuses
-      .filter(from => canFollow(source, from, to) && !(from === 'QUEUED' && inFlightStates.includes(to)))
-      .map(from => `${source} ${from}`),
-  )
-
-const isFailure = (to: RevisionStatus) => to.endsWith('_FAILED') || to === 'UNKNOWN'
-const MISSING_REASON = 'It was reported without a reason.'
-
-type RefusalCode = 'revision_move_illegal' | 'revision_not_interruptible'
-/** One statement: the move, its event, the queue that it frees, and the turn of the one that waited. */
-export async function transitionRevision(
-  ctx: Ctx,
-  move: RevisionMove,
-  refusal: RefusalCode = 'revision_move_illegal',
-): Promise<RevisionRow> {
-  const { deployment_id, revision_id, to } = move
-  const message = move.message || (isFailure(to) ? MISSING_REASON : null)
-  const resolved = { repo_commit_sha: move.commit?.sha, image_uri: move.image_uri }
+type RevisionIds = { deployment_id: string; revision_id: string }
+/** One statement: the move, its event, and the turn of the revision that waits. */
+export async function interrupt(ctx: Ctx, { deployment_id, revision_id }: RevisionIds): Promise<void> {
   const moves: SQL = sql`moves as (
-    select r.id, r.deployment_id, r.number, ${to}::text as becomes, ${message}::text as message,
-      ${JSON.stringify(resolved)}::jsonb as resolved, ${move.commit ? JSON.stringify(move.commit) : null}::jsonb as made_commit
-    from deployments c join revisions r on r.deployment_id = c.id and r.tenant_id = current_tenant() and r.id = ${revision_id}::uuid
-    where ${isDeploymentInTenant(deployment_id)} and case when r.source || ' ' || r.status = any(${sql.param(allowedMoves(to))}::text[]) then true
-      else refuse(${refusal}, r.status || ' to ' || ${to}::text) end)`
+    select r.id, r.deployment_id, r.number, 'INTERRUPTED' as becomes, ${MESSAGE}::text as message,
+      '{}'::jsonb as resolved, null::jsonb as made_commit
+    from deployments c
+    join revisions r on r.deployment_id = c.id and r.tenant_id = current_tenant() and r.id = ${revision_id}::uuid
+    where ${isDeploymentInTenant(deployment_id)}
+      and case when r.source || ' ' || r.status = any(${sql.param(INTERRUPTIBLE)}::text[]) then true
+        else refuse('revision_not_interruptible', r.status || ' to INTERRUPTED') end)`
   const rows = await commit(
     ctx,
-    `revision.${to.toLowerCase()}`,
+    'revision.interrupted',
     applyMoves,
-    { deployment_id, message, ...(move.commit && { commit: move.commit.sha }) },
+    { deployment_id, message: MESSAGE },
     {
       lock: lockDeployment(deployment_id),
       first: [moves, ...promoteWithoutReports],
@@ -66,5 +42,5 @@ export async function transitionRevision(
       others: moveEvents,
     },
   )
-  return requireRow(rows, 'revision_not_found')
+  requireRow(rows, 'revision_not_found')
 }

@@ -367,7 +367,6 @@ export const CODES = {
     'Not interruptible',
     'A revision can be interrupted until it has come to its end, and this one has',
   ],
-  revision_move_illegal: [409, 'Illegal move', 'A revision in that state does not become so'],
   idempotency_in_flight: [
     409,
     'Still in flight',
