@@ -4,7 +4,7 @@ import * as s from './logs.schema.ts'
 import * as logs from './logs.ts'
 import { DeploymentRef, RevisionRef } from './schema.ts'
 
-const logOperation = { body: s.LogQuery, reply: s.LogPage, reads: true }
+const logOperation = { body: s.LogQuery, reply: s.LogPage, isReadOnly: true }
 
 export const logRoutes = slice('Logs', 'What builds and deployments say.')
   .post('/v1/projects/{deployment_id}/revisions/{revision_id}/build_logs', {

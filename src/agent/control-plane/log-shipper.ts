@@ -121,7 +121,7 @@ export class LogShipper {
           // Of a revision that is gone nobody wants to know anything; a lease may come back.
           if (!(error instanceof RequestRefused) || [401, 403, 409, 429].includes(error.status) || error.status >= 500)
             return
-          Object.assign(stream, { left: 0, lines: [] })
+          Object.assign(stream, { droppedCount: 0, lines: [] })
         }
       }
       // Kept for its numbers while it may go on; afterwards a new stream would do as well.

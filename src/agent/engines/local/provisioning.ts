@@ -15,7 +15,7 @@ type Provision = {
   since: number
   /** It is being brought, also where it was ready before. */
   busy: boolean
-  readyDeployments: boolean
+  ready: boolean
   reason: string | null
   /** It is other than it was when somebody set out to bring it. */
   other: boolean
@@ -41,12 +41,12 @@ export class Provisioner {
     const before = this.#provisions.get(id)
     if (before?.busy) {
       before.other = true
-      if (more) before.readyDeployments = false
+      if (more) before.ready = false
       return
     }
     const one: Provision = {
       ...{ ending: new AbortController(), ended: Promise.resolve(), since: Date.now(), busy: true },
-      ...{ readyDeployments: (before?.readyDeployments ?? false) && !more, reason: null, other: false },
+      ...{ ready: (before?.ready ?? false) && !more, reason: null, other: false },
     }
     this.#provisions.set(id, one)
     one.ended = this.#provision(id, one)
@@ -55,7 +55,7 @@ export class Provisioner {
   statusOf(id: string): NonNullable<EngineObservation['database']> | null {
     const one = this.#provisions.get(id)
     if (!one) return null
-    const { readyDeployments: ready, reason, since } = one
+    const { ready, reason, since } = one
     return { ready, reason, hopeless: !ready && Date.now() - since >= this.#options.patience_ms }
   }
 
@@ -70,7 +70,7 @@ export class Provisioner {
   }
 
   get ready(): string[] {
-    return [...this.#provisions].filter(([, { readyDeployments: ready }]) => ready).map(([id]) => id)
+    return [...this.#provisions].filter(([, { ready }]) => ready).map(([id]) => id)
   }
 
   /** Nothing more is done for it when this returns. */
@@ -101,7 +101,7 @@ export class Provisioner {
       if (signal.aborted) return
       const ready = reason === null
       if (ready && one.other) continue
-      const news = ready !== one.readyDeployments || reason !== one.reason
+      const news = ready !== one.ready || reason !== one.reason
       Object.assign(one, { ready, reason, busy: !ready })
       if (ready) clearTimeout(late)
       if (news) changed(id)
