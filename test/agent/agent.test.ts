@@ -19,6 +19,7 @@ import {
   FAST_LIMITS,
   LOOPBACK_NETWORKS,
   makeTempFolder,
+  pollRouter,
   requestRouter,
   runAgent,
 } from '../support/process-engine.ts'
@@ -82,15 +83,11 @@ function polling(url: string) {
   onTestFinished(() => {
     on = false
   })
-  const loop = (async () => {
-    while (on) {
-      const answer = await requestRouter(url).then(
-        ({ status, body }) => `${status} ${body}`,
-        error => `failed ${error.message}`,
-      )
-      seen.set(answer, (seen.get(answer) ?? 0) + 1)
-    }
-  })()
+  const loop = pollRouter(
+    url,
+    () => on,
+    answer => seen.set(answer, (seen.get(answer) ?? 0) + 1),
+  )
   return {
     seen,
     until: (answer: string) => waitFor(() => seen.has(answer)),
