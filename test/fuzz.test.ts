@@ -89,7 +89,8 @@ describe.concurrent('bad requests', () => {
         },
       )
       await fc.assert(harmless, { seed, numRuns: requests, timeout: HUNG_MS })
-      if (operation.method !== 'get' && !operation.isReadOnly && !operation.partial)
+      // A few requests say nothing about a majority.
+      if (requests >= 50 && operation.method !== 'get' && !operation.isReadOnly && !operation.partial)
         expect(refused.size).toBeGreaterThan(answered.size)
       // Some of them name themselves, and may do so twice.
       expect(
