@@ -1,30 +1,45 @@
-// What runs at the edge is tested on plain Node, and in workerd where the runtime matters; what hosts it, on Node; the
-// rules of the code, bare. What needs container tools is a project of its own, apart from `npm test`.
+// The projects of the tests: `pure` (functions), `node` (the app on Node), `edge` (the app in workerd), `host` (processes
+// and servers), `architecture` (rules of the code) and, apart from `npm test`, `containers`.
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
 import { defineConfig } from 'vitest/config'
+import { LongestFirst } from './test/support/longest-first.ts'
 
-const shared = [
+const app = [
   'test/*.test.ts',
   'test/{access,kernel,protocol,integrations,listeners,deployments,oauth,pushes,sync}/**/*.test.ts',
 ]
-// What passes today passes tomorrow: a run has the same seed, unless FUZZ_SEED says another. FUZZ_REQUESTS is how many bad ones each route
-// gets. Workers have no process.env, so it is handed to them.
-const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), each: Number(process.env.FUZZ_REQUESTS ?? 0) || null }
-const bare = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
-// What is the same in workerd as on Node, because the database decides it, is tried on Node alone.
-const onNodeAlone = [
-  'test/isolation-row-security.test.ts',
-  'test/access/{members,organization,permission-matrix,races,roles,url-inputs}.test.ts',
+const architecture = ['test/architecture.test.ts', 'test/architecture/*.test.ts']
+// Functions of values: no database, no network, no state that one file could leave to the next.
+const pure = [
   'test/protocol/*.test.ts',
-  'test/kernel/{env,faults,journal,paging,rows,statement}.test.ts',
-  'test/deployments/{command-permission,concurrent-requests,explain,lifecycle,list,patch,plan,query-schemas,quotas}.test.ts',
-  'test/deployments/{resources,revision-queue,revisions,schema,source-rules,sweep,tags,tenant-isolation}.test.ts',
-  'test/oauth/{discovery-failures,provider-deletion,provider-owners,provider-races,provider-recheck,providers}.test.ts',
-  'test/pushes/{notify,previews,pushes,webhook-payloads,worker-pool}.test.ts',
-  'test/sync/{report,revision-transitions}.test.ts',
+  'test/kernel/{rows,segment-router,statement}.test.ts',
+  'test/deployments/{lifecycle,query-schemas,resources,schema,source-rules}.test.ts',
+  'test/oauth/{client-registration,real-servers}.test.ts',
+  'test/pushes/worker-pool.test.ts',
+  'test/sync/revision-transitions.test.ts',
+  'test/agent/{build-slots,credentials,dockerignore-glob,image-build,last-lines,plan,replica-spec}.test.ts',
+  'test/agent/{report-outcome,serial-queue,steps}.test.ts',
+  'test/agent/kubernetes/revision-objects.test.ts',
 ]
+// workerd runs one file of each slice, and everything about streams, cryptography and limits. The rest of the app is
+// the same there as on Node.
+const edge = [
+  'test/edge/**/*.test.ts',
+  'test/access/api-keys.test.ts',
+  'test/deployments/{crud,registry,secrets,uploads,uploads-s3}.test.ts',
+  'test/integrations/{githost,service}.test.ts',
+  'test/kernel/{broken-response,caller-limits,crypto,guarded-fetch,health,input,middleware,rate-limit}.test.ts',
+  'test/listeners/listeners.test.ts',
+  'test/oauth/{hostile-servers,tokens}.test.ts',
+  'test/pushes/{github-deliveries,signed-body}.test.ts',
+  'test/sync/{archive-download,credentials,hostile-requests,poll,registry-credentials}.test.ts',
+]
+// The seed is fixed unless FUZZ_SEED sets it, so that a run can be repeated. FUZZ_REQUESTS is the number of hostile
+// requests in total. Workers have no process.env, so both are provided.
+const fuzz = { seed: Number(process.env.FUZZ_SEED ?? 1), requests: Number(process.env.FUZZ_REQUESTS || 1_000) }
+const isDeepFuzz = fuzz.requests >= 10_000
 const runtime = (name: string) => ({
   '#runtime': fileURLToPath(new URL(`test/support/${name}-runtime.ts`, import.meta.url)),
 })
@@ -41,10 +56,11 @@ export default defineConfig({
     reporters: ['default', './test/support/reporter.ts'],
     testTimeout: 30_000,
     hookTimeout: 60_000,
-    // What comes about soon comes about later on a machine that is busy.
+    // A busy machine is slow.
     expect: { poll: { timeout: 15_000 } },
-    // Files have a database each, and wait for servers and processes more than they compute.
-    maxWorkers: Math.max(2, availableParallelism() - 1),
+    // Half of the files wait for servers and processes more than they compute.
+    maxWorkers: Math.max(4, availableParallelism()),
+    sequence: { sequencer: LongestFirst },
     projects: [
       {
         plugins: [
@@ -61,32 +77,37 @@ export default defineConfig({
         resolve: { alias: runtime('edge') },
         test: {
           name: 'edge',
-          include: [...shared, 'test/edge/**/*.test.ts'],
-          // No clock moves there while it computes, so cost is measured on Node.
-          exclude: [...bare, ...onNodeAlone, 'test/request-cost.test.ts'],
+          include: isDeepFuzz ? [...edge, 'test/fuzz.test.ts'] : edge,
           globalSetup: 'test/support/setup.ts',
         },
       },
       {
         resolve: { alias: runtime('node') },
-        test: { name: 'node', include: shared, exclude: bare, globalSetup: 'test/support/setup.ts' },
+        test: { name: 'node', include: app, exclude: [...architecture, ...pure], globalSetup: 'test/support/setup.ts' },
       },
-      // Processes, ports and signals on a machine that may be busy: there is time, what never comes about says so itself before that is
-      // over, and a failure counts when it is seen twice.
+      { test: { name: 'pure', include: pure, isolate: false } },
+      // Processes, ports and signals, on a machine that may be busy.
       {
         test: {
-          ...{ name: 'host', include: ['test/{host,agent}/**/*.test.ts'] },
-          ...{ retry: 1, testTimeout: 120_000, hookTimeout: 120_000 },
+          name: 'host',
+          include: ['test/{host,agent}/**/*.test.ts'],
+          exclude: pure,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
         },
       },
-      // One after the other: engines side by side take the same networks. Podman alone waits for seconds before it gives something up.
+      // One file at a time: engines side by side would take the same networks. Podman takes seconds to give up.
       {
         test: {
-          ...{ name: 'containers', include: ['test/containers/**/*.test.ts'], fileParallelism: false },
-          ...{ testTimeout: 240_000, hookTimeout: 240_000, globalSetup: 'test/support/container-tools.ts' },
+          name: 'containers',
+          include: ['test/containers/**/*.test.ts'],
+          fileParallelism: false,
+          testTimeout: 240_000,
+          hookTimeout: 240_000,
+          globalSetup: 'test/support/container-tools.ts',
         },
       },
-      { test: { name: 'architecture', include: ['test/architecture.test.ts', 'test/architecture/*.test.ts'] } },
+      { test: { name: 'architecture', include: architecture } },
     ],
   },
 })

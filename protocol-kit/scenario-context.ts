@@ -12,6 +12,8 @@ import { gzipSync } from 'node:zlib'
 import { packTar } from 'modern-tar'
 import type { ControlPlane, Exchange } from './control-plane.ts'
 
+/** Each look is a few requests of the control plane. */
+const LOOK_INTERVAL_MS = 200
 const getTimeoutMs = () => Number(process.env.KIT_PATIENCE_MS ?? 60_000)
 /** What it runs ends with it, on a machine that may be busy. */
 const STOP_TIMEOUT_MS = 20_000
@@ -49,7 +51,7 @@ export async function waitFor<T>(
     if (found) return found
     if (earlyExit) throw new Error(`${earlyExit} Until then it had not come about that ${what}.`)
     if (Date.now() > end) throw new Error(`Within ${getTimeoutMs() / 1000} s it did not come about that ${what}.`)
-    await delay(50)
+    await delay(LOOK_INTERVAL_MS)
   }
 }
 
@@ -144,10 +146,11 @@ export async function createScenarioContext(plane: ControlPlane, command: string
   async function served(id: string) {
     const body = await waitFor('the newest revision serves', async () => {
       const one = await read(id)
+      if (one.active_revision_id === one.latest_revision_id) return (await reconciled(id)) && one
       const [newest] = await revisions(id)
       if (newest.status.endsWith('_FAILED'))
         throw new Error(`Revision ${newest.number} is ${newest.status}: ${newest.status_message}`)
-      return one.active_revision_id === newest.id && (await reconciled(id)) && one
+      return false
     })
     // Where another agent took it over, it may say another address a little later.
     if (body.url)

@@ -1,5 +1,5 @@
-// Ten thousand bad requests over every route that takes a key, and its variants (`npm run fuzz`: to each of them):
-// each is refused as documented at a bounded cost, and what is refused changes nothing.
+// Hostile requests to every route that takes a key: each is refused as documented at a bounded cost, and a refused
+// request changes nothing. A thousand in total, ten thousand in `npm run fuzz`.
 import { sql } from 'drizzle-orm'
 import { afterAll, describe, expect, it } from 'vitest'
 import { runAsSystem, textArray } from '../src/kernel/db.ts'
@@ -10,7 +10,7 @@ import { arbitraryRequest, type HostileRequest, streamBytes, toBytes } from './s
 import { newIntegration } from './support/integrations.ts'
 import * as fc from './support/seeded-fast-check.ts'
 
-const requests = fc.each ?? Math.ceil(10_000 / guardedOperations.length)
+const requests = Math.ceil(fc.requests / guardedOperations.length)
 const HUNG_MS = 10_000
 const patience = 120_000 + requests * guardedOperations.length * 20
 const LEAK =
@@ -89,7 +89,8 @@ describe.concurrent('bad requests', () => {
         },
       )
       await fc.assert(harmless, { seed, numRuns: requests, timeout: HUNG_MS })
-      if (operation.method !== 'get' && !operation.isReadOnly && !operation.partial)
+      // A few requests say nothing about a majority.
+      if (requests >= 50 && operation.method !== 'get' && !operation.isReadOnly && !operation.partial)
         expect(refused.size).toBeGreaterThan(answered.size)
       // Some of them name themselves, and may do so twice.
       expect(

@@ -1,7 +1,8 @@
-// What every route refuses whoever the caller is; which permission it asks for, test/access/permission-matrix.test.ts says.
+// What every route refuses for every caller. Permissions are the subject of test/access/permission-matrix.test.ts.
 import { beforeAll, describe, expect, it } from 'vitest'
 import { ADMIN } from '../src/access/built-in-roles.ts'
 import { newApiKey } from '../src/kernel/crypto.ts'
+import type { Operation } from '../src/kernel/routes.ts'
 import {
   getExampleBody,
   getExampleQuery,
@@ -16,7 +17,7 @@ import { newPathParameters } from './support/path-parameters.ts'
 let own: Tenant
 let other: Tenant
 let keys: Record<'revoked' | 'expired', string>
-/** For every path parameter, a thing of the other tenant. */
+/** For every path parameter, a resource of the other tenant. */
 let foreign: Record<string, string>
 
 beforeAll(async () => {
@@ -31,54 +32,57 @@ beforeAll(async () => {
 })
 
 const pathOf = (path: string) => path.replace(/\{(\w+)\}/g, (_, name) => foreign[name] ?? `no foreign ${name}`)
+const callOperation = (operation: Operation, headers: Record<string, string>) =>
+  send(operation.method.toUpperCase(), pathOf(operation.path) + getExampleQuery(operation), {
+    body: getExampleBody(operation),
+    headers,
+  })
 
 describe.each(guardedOperations.map(operation => [operation.id, operation] as const))('%s', (_, operation) => {
-  const call = (headers: Record<string, string>) =>
-    send(operation.method.toUpperCase(), pathOf(operation.path) + getExampleQuery(operation), {
-      body: getExampleBody(operation),
-      headers,
-    })
-  const outcome = async (headers: Record<string, string>) => {
-    const { status, body } = await call(headers)
+  const readOutcome = async (headers: Record<string, string>) => {
+    const { status, body } = await callOperation(operation, headers)
     return [status, body?.code]
   }
 
-  it('refuses who sends no key', async () => {
-    expect(await outcome({})).toEqual([401, 'key_missing'])
+  it('refuses a request without a key', async () => {
+    expect(await readOutcome({})).toEqual([401, 'key_missing'])
   })
 
   it('refuses a malformed key', async () => {
-    expect(await outcome({ 'X-Api-Key': `${own.key}x` })).toEqual([401, 'key_malformed'])
-    expect(await outcome({ Authorization: 'Bearer secret' })).toEqual([401, 'key_malformed'])
+    expect(await readOutcome({ 'X-Api-Key': `${own.key}x` })).toEqual([401, 'key_malformed'])
+    expect(await readOutcome({ Authorization: 'Bearer secret' })).toEqual([401, 'key_malformed'])
   })
 
-  it('refuses a key that nobody made', async () => {
-    expect(await outcome({ 'X-Api-Key': newApiKey() })).toEqual([401, 'key_unknown'])
+  it('refuses a key that was never created', async () => {
+    expect(await readOutcome({ 'X-Api-Key': newApiKey() })).toEqual([401, 'key_unknown'])
   })
 
   it('refuses a revoked key', async () => {
-    expect(await outcome({ 'X-Api-Key': keys.revoked })).toEqual([401, 'key_revoked'])
+    expect(await readOutcome({ 'X-Api-Key': keys.revoked })).toEqual([401, 'key_revoked'])
   })
 
   it('refuses an expired key', async () => {
-    expect(await withClockAhead(60_000, () => outcome({ 'X-Api-Key': keys.expired }))).toEqual([401, 'key_expired'])
+    expect(await withClockAhead(60_000, () => readOutcome({ 'X-Api-Key': keys.expired }))).toEqual([401, 'key_expired'])
   })
 
-  it('refuses to act in another tenant’s workspace', async () => {
+  it('refuses a request for a workspace of another organization', async () => {
     for (const { key } of [own, own.owner]) {
-      expect(await outcome({ 'X-Api-Key': key, 'X-Tenant-Id': other.tenant_id })).toEqual([403, 'workspace_forbidden'])
+      const outcome = await readOutcome({ 'X-Api-Key': key, 'X-Tenant-Id': other.tenant_id })
+      expect(outcome).toEqual([403, 'workspace_forbidden'])
     }
-  })
-
-  it('does not find another tenant’s thing', async () => {
-    if (!operation.params) return
-    const { status } = await call({ 'X-Api-Key': own.owner.key, 'X-Tenant-Id': own.tenant_id })
-    expect(status).toBe(404)
-    expect((await send('GET', '/workspaces', { headers: { 'X-Api-Key': other.key } })).status).toBe(200)
   })
 })
 
-it('leaves the other tenant as it was', async () => {
+describe('a resource of another tenant is not found', () => {
+  const withParameters = guardedOperations.filter(operation => operation.params)
+  it.each(withParameters.map(operation => [operation.id, operation] as const))('%s', async (_, operation) => {
+    const { status } = await callOperation(operation, { 'X-Api-Key': own.owner.key, 'X-Tenant-Id': own.tenant_id })
+    expect(status).toBe(404)
+  })
+})
+
+it('nothing above changed the other tenant', async () => {
+  expect((await other.get('/workspaces')).status).toBe(200)
   const [membership] = (await other.get('/workspaces/current/members')).body.resources
   expect(membership).toMatchObject({ id: foreign.membership_id, role_id: ADMIN })
   expect((await other.owner.get(`/orgs/current/roles/${foreign.role_id}`)).body.display_name).toBe('Role')

@@ -9,7 +9,7 @@ import { requireRow } from '../kernel/rows.ts'
 import { deployments, revisions } from '../tables/deployments.ts'
 import { canChangeCommands } from './command-permission.ts'
 import { isPlanFresh, refuseTagOnPush } from './guards.ts'
-import { transitionRevision } from './interrupt.ts'
+import { interrupt } from './interrupt.ts'
 import { IN_PLACE_MEMBERS, planRestoreChanges, type Wanted } from './plan.ts'
 import {
   decideChange,
@@ -187,10 +187,4 @@ export const releaseHold = verb('deployments:update', async (ctx, { deployment_i
 
 // ---- interruption
 
-export const interruptRevision = verb('deployments:update', async (ctx, ref: RevisionParams) => {
-  await transitionRevision(
-    ctx,
-    { ...ref, to: 'INTERRUPTED', message: 'Interrupted on request.' },
-    'revision_not_interruptible',
-  )
-})
+export const interruptRevision = verb('deployments:update', (ctx, ref: RevisionParams) => interrupt(ctx, ref))

@@ -505,12 +505,6 @@ const CODES = {
     'Only a revision that is waiting, building or deploying can be interrupted.',
     'Read the revision for its current status.',
   ],
-  revision_move_illegal: [
-    409,
-    'Invalid status change',
-    'A revision cannot change between these states.',
-    'Read the revision for its current status.',
-  ],
   idempotency_in_flight: [
     409,
     'Request in progress',

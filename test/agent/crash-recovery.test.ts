@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, onTestFinished, test } from 'vitest'
 import { type Command, startCommand, stopCommands, waitFor } from '../support/commands.ts'
 import { type ControlPlane, startControlPlane } from '../support/fake-control-plane.ts'
 import { type GitServer, startGitServer } from '../support/git-server.ts'
-import { makeTempFolder, requestRouter } from '../support/process-engine.ts'
+import { makeTempFolder, pollRouter, requestRouter } from '../support/process-engine.ts'
 
 let home: string
 let control: ControlPlane
@@ -69,15 +69,11 @@ test.runIf(process.platform === 'linux').each(['build', 'half built', 'start', '
     onTestFinished(() => {
       polling = false
     })
-    const client = (async () => {
-      while (polling)
-        seen.add(
-          await requestRouter(url).then(
-            ({ status, body }) => `${status} ${body}`,
-            error => `failed: ${error.message}`,
-          ),
-        )
-    })()
+    const client = pollRouter(
+      url,
+      () => polling,
+      answer => seen.add(answer),
+    )
 
     git.push(files('new'))
     const revision = control.want(id, source())

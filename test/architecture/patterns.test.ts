@@ -5,7 +5,9 @@ import { describe, expect, it } from 'vitest'
 import { explainSlowness, findPatterns } from '../support/regular-expressions.ts'
 
 const src = join(import.meta.dirname, '../../src')
-const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(path => path.endsWith('.ts'))
+const files = readdirSync(src, { recursive: true, encoding: 'utf8' })
+  .filter(path => path.endsWith('.ts'))
+  .sort()
 const found = files.map(file => ({ file, ...findPatterns(readFileSync(join(src, file), 'utf8')) }))
 const slow = (source: string) => findPatterns(source).literals.map(explainSlowness)
 

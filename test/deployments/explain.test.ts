@@ -7,13 +7,7 @@ import { sweepRevisions } from '../../src/deployments/sweep.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { type RevisionStatus, revisionStatuses } from '../../src/protocol/parts.schema.ts'
 import { deleteOrganizations, getApp, newTenant, type Tenant, withClockAhead } from '../support/app.ts'
-import {
-  advanceRevisionTo,
-  imageConfig,
-  minimalBody,
-  newDeployment,
-  setRevisionStatus,
-} from '../support/deployments.ts'
+import { advanceRevisionTo, getPlatformAgent, imageConfig, minimalBody, newDeployment } from '../support/deployments.ts'
 import { makeRepositoryConfig, newIntegration } from '../support/integrations.ts'
 
 beforeAll(deleteOrganizations)
@@ -74,9 +68,7 @@ describe('explain', () => {
     expect(waits.code).toBe('waiting_behind')
     expect(waits.detail).toMatch(/2 .* 1\b.*AWAITING_BUILD/)
     const { id: second } = (await tenant.get(`/v2/deployments/${id}/revisions?limit=1`)).body.resources[0]
-    await setRevisionStatus(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILD_FAILED', {
-      message: 'image not found',
-    })
+    await advanceRevisionTo(tenant, id, latest_revision_id, 'BUILD_FAILED', { message: 'image not found' })
     await advanceRevisionTo(tenant, id, second)
     expect(await codes(tenant, id)).toEqual([])
     await tenant.post(`/v2/deployments/${id}/rollback`, { revision_id: second })
@@ -103,8 +95,7 @@ describe('explain', () => {
   it('gives the reason that a revision failed', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
-    const ids = { deployment_id: id, revision_id: latest_revision_id }
-    await setRevisionStatus(tenant, ids, 'BUILD_FAILED', { message: 'image not found' })
+    await advanceRevisionTo(tenant, id, latest_revision_id, 'BUILD_FAILED', { message: 'image not found' })
     expect((await explain(tenant, id))[0].detail).toContain('image not found')
   })
 
@@ -119,9 +110,13 @@ describe('explain', () => {
       ...minimalBody,
       source_revision_config: imageConfig,
     })
-    const ids = { deployment_id: id, revision_id: latest_revision_id }
-    for (const to of ['DEPLOYING', 'DEPLOYED'] as const) await setRevisionStatus(tenant, ids, to)
-    await withClockAhead(UNUSED_AFTER + 1000, () => sweepRevisions(getApp()))
+    const last_request_at = new Date().toISOString()
+    await advanceRevisionTo(tenant, id, latest_revision_id, 'DEPLOYED', { last_request_at })
+    const agent = await getPlatformAgent()
+    await withClockAhead(UNUSED_AFTER + 1000, async () => {
+      await agent.poll()
+      await sweepRevisions(getApp())
+    })
     expect(await codes(tenant, id)).toEqual(['unused'])
   })
 })

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest'
 import { newTenant, startApp, type Tenant } from '../support/app.ts'
-import { setRevisionStatus } from '../support/deployments.ts'
+import { advanceRevisionTo } from '../support/deployments.ts'
 import { makeRepositoryBody, makeRepositoryConfig } from '../support/integrations.ts'
 
 const SHA = 'a'.repeat(40)
@@ -216,7 +216,7 @@ describe('a patch', () => {
     const path = `/v2/deployments/${id}`
     const etag = (await tenant.get(path)).headers.get('ETag')
     const commit = { sha: SHA, message: null, author: null }
-    await setRevisionStatus(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILDING', { commit })
+    await advanceRevisionTo(tenant, id, latest_revision_id, 'BUILDING', { commit })
     const found = await tenant.get(path)
     expect(found.body.source_revision_config).toMatchObject({ repo_ref: 'main', repo_commit_sha: SHA })
     expect(found.headers.get('ETag')).not.toBe(etag)
@@ -237,7 +237,7 @@ describe('a patch', () => {
     const ref = { source_revision_config: { repo_ref: SHA, platform_config_path: 'platform.json' } }
     const { id, latest_revision_id } = await createFromRepository(tenant, ref)
     const commit = { sha: SHA, message: null, author: null }
-    await setRevisionStatus(tenant, { deployment_id: id, revision_id: latest_revision_id }, 'BUILDING', { commit })
+    await advanceRevisionTo(tenant, id, latest_revision_id, 'BUILDING', { commit })
     const { body } = await tenant.patch(`/v2/deployments/${id}`, ref)
     expect(body).toMatchObject({ latest_revision_id, source_revision_config: { repo_commit_sha: SHA } })
   })

@@ -1,9 +1,11 @@
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
-import { canFollow } from '../../src/deployments/lifecycle.ts'
+import { canFollow, DEADLINES } from '../../src/deployments/lifecycle.ts'
+import { sweepRevisions } from '../../src/deployments/sweep.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { type RevisionStatus, revisionStatuses } from '../../src/protocol/parts.schema.ts'
-import { getApp, newTenant, readEvents, type Tenant, unusedId } from '../support/app.ts'
+import { findTransitionPath, movingStates } from '../../src/sync/revision-transitions.ts'
+import { getApp, newTenant, readEvents, type Tenant, unusedId, withClockAhead } from '../support/app.ts'
 import {
   advanceRevisionTo,
   expectCompleteJournal,
@@ -13,14 +15,12 @@ import {
   newDeployment,
   readRevisionHistory,
   readRevisionQueue,
-  setRevisionStatus,
+  reportRevision,
 } from '../support/deployments.ts'
 
-/** How a deployment comes to have a revision in each state; null where none can be reached by a built source’s reports. */
-const REACH_STATUS: Record<
-  RevisionStatus,
-  (tenant: Tenant) => Promise<{ deployment_id: string; revision_id: string }>
-> = {
+type RevisionIds = { deployment_id: string; revision_id: string }
+/** How a deployment gets a revision in each state, by what users, agents and the schedule do. */
+const REACH_STATUS: Record<RevisionStatus, (tenant: Tenant) => Promise<RevisionIds>> = {
   CREATING: tenant => createRevision(tenant, minimalBody),
   QUEUED: async tenant => {
     const { deployment_id } = await createRevision(tenant)
@@ -28,45 +28,64 @@ const REACH_STATUS: Record<
     return { deployment_id, revision_id: body.id }
   },
   AWAITING_BUILD: tenant => createRevision(tenant),
-  BUILDING: tenant => createInStatus(tenant, ['BUILDING']),
-  AWAITING_DEPLOY: tenant => createInStatus(tenant, ['BUILDING', 'AWAITING_DEPLOY']),
-  DEPLOYING: tenant => createInStatus(tenant, ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING']),
-  DEPLOYED: tenant => createInStatus(tenant, ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED']),
-  CREATE_FAILED: tenant => createInStatus(tenant, ['CREATE_FAILED'], minimalBody),
-  BUILD_FAILED: tenant => createInStatus(tenant, ['BUILD_FAILED']),
-  DEPLOY_FAILED: tenant => createInStatus(tenant, ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOY_FAILED']),
-  SKIPPED: tenant => createInStatus(tenant, ['SKIPPED'], minimalBody),
-  INTERRUPTED: tenant => createInStatus(tenant, ['INTERRUPTED']),
-  UNKNOWN: tenant => createInStatus(tenant, ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'UNKNOWN']),
+  BUILDING: tenant => createReported(tenant, 'BUILDING'),
+  AWAITING_DEPLOY: tenant => createReported(tenant, 'AWAITING_DEPLOY'),
+  DEPLOYING: tenant => createReported(tenant, 'DEPLOYING'),
+  DEPLOYED: tenant => createReported(tenant, 'DEPLOYED'),
+  CREATE_FAILED: async tenant => {
+    const ids = await createRevision(tenant, minimalBody)
+    await withClockAhead(DEADLINES.CREATING!.after + 1000, () => sweepRevisions(getApp()))
+    return ids
+  },
+  BUILD_FAILED: tenant => createReported(tenant, 'BUILD_FAILED'),
+  DEPLOY_FAILED: async tenant => {
+    const ids = await createReported(tenant, 'AWAITING_DEPLOY')
+    await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id, 'DEPLOY_FAILED')
+    return ids
+  },
+  SKIPPED: async tenant => {
+    const ids = await createRevision(tenant, minimalBody)
+    await tenant.post(`/v2/deployments/${ids.deployment_id}/revisions`)
+    return ids
+  },
+  INTERRUPTED: async tenant => {
+    const ids = await createRevision(tenant)
+    await tenant.post(`/v2/deployments/${ids.deployment_id}/revisions/${ids.revision_id}/interruption`)
+    return ids
+  },
+  UNKNOWN: async tenant => {
+    const ids = await createReported(tenant, 'DEPLOYING')
+    await loseListener()
+    return ids
+  },
 }
-async function createRevision(tenant: Tenant, over = {}) {
+async function createRevision(tenant: Tenant, over = {}): Promise<RevisionIds> {
   const { id, latest_revision_id } = await newDeployment(tenant, over)
-  return { deployment_id: id as string, revision_id: latest_revision_id as string }
+  return { deployment_id: id, revision_id: latest_revision_id }
 }
-async function createInStatus(tenant: Tenant, steps: RevisionStatus[], over = {}) {
-  const ids = await createRevision(tenant, over)
-  for (const step of steps) await setRevisionStatus(tenant, ids, step)
+async function createReported(tenant: Tenant, status: Parameters<typeof advanceRevisionTo>[3]) {
+  const ids = await createRevision(tenant)
+  await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id, status)
   return ids
 }
-const statusOf = async (tenant: Tenant, ids: { deployment_id: string; revision_id: string }) =>
+/** The listener is silent until what it deploys is past its deadline. */
+const loseListener = () => withClockAhead(DEADLINES.DEPLOYING!.after + 1000, () => sweepRevisions(getApp()))
+const statusOf = async (tenant: Tenant, ids: RevisionIds) =>
   (await tenant.get(`/v2/deployments/${ids.deployment_id}/revisions/${ids.revision_id}`)).body.status
-const codeOf = (promise: Promise<unknown>) =>
-  promise.then(
-    () => null,
-    error => error.code,
-  )
 
-describe.each(revisionStatuses)('a revision in state %s', from => {
-  it.each(revisionStatuses)('becomes %s only if the lifecycle allows it', async to => {
+describe.each(revisionStatuses)('a revision that is %s', from => {
+  it.each(movingStates)('and is reported as %s moves as its lifecycle allows', async state => {
     const tenant = await newTenant()
     const ids = await REACH_STATUS[from](tenant)
+    expect(await statusOf(tenant, ids)).toBe(from)
     const { source } = (await tenant.get(`/v2/deployments/${ids.deployment_id}`)).body
-    const turn = from === 'QUEUED' && to.startsWith('AWAITING')
-    const may = canFollow(source, from, to) && !turn
-    expect(await codeOf(setRevisionStatus(tenant, ids, to))).toBe(may ? null : 'revision_move_illegal')
-    // Entering an empty queue it takes its turn at once.
-    const expected = from === 'CREATING' && to === 'QUEUED' ? 'AWAITING_DEPLOY' : to
-    expect(await statusOf(tenant, ids)).toBe(may ? expected : from)
+    const path = findTransitionPath(source, from, state)
+    const refusal = ['CREATING', 'QUEUED'].includes(from)
+      ? ['refused', 'revision_unknown']
+      : ['stale', 'revision_ended']
+    const { outcome, code } = await reportRevision(ids, state)
+    expect([outcome, code]).toEqual(path ? ['accepted', null] : refusal)
+    expect(await statusOf(tenant, ids)).toBe(path?.at(-1) ?? from)
     await expectCompleteJournal(tenant, ids.deployment_id)
   })
 
@@ -89,13 +108,16 @@ describe('the queue', () => {
       const tenant = await newTenant()
       const ids = await createRevision(tenant)
       const { id } = (await tenant.post(`/v2/deployments/${ids.deployment_id}/revisions`)).body
-      if (end === 'DEPLOY_FAILED')
-        await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id, 'AWAITING_DEPLOY')
-      else if (end === 'DEPLOYED' || end === 'UNKNOWN')
-        await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id, 'DEPLOYING')
-      await setRevisionStatus(tenant, ids, end, { message: 'why' })
+      const path = `/v2/deployments/${ids.deployment_id}/revisions/${ids.revision_id}`
+      const advanceTo = (status: Parameters<typeof advanceRevisionTo>[3]) =>
+        advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id, status)
+      if (end === 'DEPLOY_FAILED') await advanceTo('AWAITING_DEPLOY')
+      if (end === 'INTERRUPTED') await tenant.post(`${path}/interruption`)
+      else if (end === 'UNKNOWN') await advanceTo('DEPLOYING').then(loseListener)
+      else await advanceTo(end)
       const [second, first] = await listRevisions(tenant, ids.deployment_id)
-      expect([first!.status, first!.status_message, second!.status]).toEqual([end, 'why', 'AWAITING_BUILD'])
+      expect([first!.status, second!.status]).toEqual([end, 'AWAITING_BUILD'])
+      if (end !== 'DEPLOYED') expect(first!.status_message).toMatch(/\S/)
       expect(await readRevisionQueue(ids.deployment_id)).toEqual({
         inFlight: 'AWAITING_BUILD',
         waiting: null,
@@ -133,15 +155,13 @@ describe('the queue', () => {
     const path = `/v2/deployments/${ids.deployment_id}`
     const serving = async () => (await tenant.get(path)).body.active_revision_id
     await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id, 'DEPLOYING')
-    await setRevisionStatus(tenant, ids, 'UNKNOWN')
+    await loseListener()
     const { id } = (await tenant.post(`${path}/revisions`)).body
     await advanceRevisionTo(tenant, ids.deployment_id, id)
-    await setRevisionStatus(tenant, ids, 'DEPLOYED')
+    await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id)
     expect(await serving()).toBe(id)
     const third = (await tenant.post(`${path}/revisions`)).body.id
-    await setRevisionStatus(tenant, { deployment_id: ids.deployment_id, revision_id: third }, 'BUILD_FAILED', {
-      message: 'no',
-    })
+    await advanceRevisionTo(tenant, ids.deployment_id, third, 'BUILD_FAILED')
     expect(await serving()).toBe(id)
   })
 
@@ -152,7 +172,7 @@ describe('the queue', () => {
     const before = await etag()
     await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id, 'DEPLOYING')
     expect(await etag()).toBe(before)
-    await setRevisionStatus(tenant, ids, 'DEPLOYED')
+    await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id)
     expect(await etag()).not.toBe(before)
   })
 
@@ -164,8 +184,11 @@ describe('the queue', () => {
       await createRevision(other),
     ]
     const mixed = { deployment_id: second.deployment_id, revision_id: ids.revision_id }
-    for (const one of [mixed, theirs, { ...ids, revision_id: unusedId() }])
-      expect(await codeOf(setRevisionStatus(tenant, one, 'BUILDING'))).toBe('revision_not_found')
+    for (const { deployment_id, revision_id } of [mixed, theirs, { ...ids, revision_id: unusedId() }]) {
+      const reply = await tenant.post(`/v2/deployments/${deployment_id}/revisions/${revision_id}/interruption`)
+      expect([reply.status, reply.body.code]).toEqual([404, 'revision_not_found'])
+    }
+    expect(await reportRevision(mixed, 'building')).toMatchObject({ outcome: 'refused', code: 'revision_unknown' })
     expect(await statusOf(other, theirs)).toBe('AWAITING_BUILD')
   })
 
@@ -204,13 +227,6 @@ describe('the queue', () => {
     expect(await runAsSystem(getApp().database, activated)).toEqual([[[newest]]])
   })
 
-  it('gives every failure a reason, even if none was reported', async () => {
-    const tenant = await newTenant()
-    const ids = await createRevision(tenant)
-    await setRevisionStatus(tenant, ids, 'BUILD_FAILED')
-    expect((await listRevisions(tenant, ids.deployment_id))[0]!.status_message).toMatch(/\S/)
-  })
-
   it('journals an interruption as an event of the revision', async () => {
     const tenant = await newTenant()
     const ids = await createRevision(tenant)
@@ -242,11 +258,11 @@ describe('the queue', () => {
       expect(resources.length).toBeLessThan(2)
       if (!resources[0]) return
       const { id, status } = resources[0]
-      const to =
-        ({ AWAITING_BUILD: 'BUILDING', BUILDING: 'BUILD_FAILED' } as const)[status as 'BUILDING'] ?? 'INTERRUPTED'
-      expect([null, 'revision_move_illegal']).toContain(
-        await codeOf(setRevisionStatus(tenant, { deployment_id, revision_id: id }, to, { message: 'no' })),
+      const { outcome } = await reportRevision(
+        { deployment_id, revision_id: id },
+        status === 'AWAITING_BUILD' ? 'building' : 'failed',
       )
+      expect(['accepted', 'stale']).toContain(outcome)
     }
     const acts = [
       async (i: number) => count(await tenant.patch(path, { source_revision_config: { repo_ref: `b-${i}` } })),

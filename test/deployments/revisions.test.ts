@@ -7,7 +7,6 @@ import {
   listStatuses,
   minimalBody,
   newDeployment,
-  setRevisionStatus,
 } from '../support/deployments.ts'
 import { makeRepositoryConfig } from '../support/integrations.ts'
 
@@ -17,9 +16,7 @@ const commit = { sha: 'a'.repeat(40), message: 'First', author: 'Ada' }
 async function twoRevisions(tenant: Tenant) {
   const { id, latest_revision_id: first } = await newDeployment(tenant)
   const path = `/v2/deployments/${id}`
-  await setRevisionStatus(tenant, { deployment_id: id, revision_id: first }, 'BUILDING', { commit })
-  for (const step of ['AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'] as const)
-    await setRevisionStatus(tenant, { deployment_id: id, revision_id: first }, step)
+  await advanceRevisionTo(tenant, id, first, 'DEPLOYED', { commit })
   const before = (await tenant.get(path)).body
   const changed = await tenant.patch(path, {
     source_config: { resource_spec: { cpu: 2 }, install_command: 'npm ci', build_on_push: false },
@@ -168,7 +165,7 @@ describe('the hold of a rollback', () => {
     const tenant = await newTenant()
     const { path, id, first, second } = await twoRevisions(tenant)
     const left = { sha: 'b'.repeat(40), message: null, author: null }
-    await setRevisionStatus(tenant, { deployment_id: id, revision_id: second }, 'BUILDING', { commit: left })
+    await advanceRevisionTo(tenant, id, second, 'BUILDING', { commit: left })
     const { body } = await tenant.post(`${path}/rollback`, { revision_id: first, release_on_newer_commit: flag })
     expect(body.hold).toEqual({
       since: expect.any(String),

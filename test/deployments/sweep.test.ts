@@ -3,23 +3,28 @@ import { beforeAll, describe, expect, it } from 'vitest'
 import { DEADLINES, UNUSED_AFTER } from '../../src/deployments/lifecycle.ts'
 import { sweepRevisions } from '../../src/deployments/sweep.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import type { RevisionStatus } from '../../src/protocol/parts.schema.ts'
 import { deleteOrganizations, getApp, newTenant, type Tenant, withClockAhead } from '../support/app.ts'
 import {
   advanceRevisionTo,
   expectCompleteJournal,
+  getPlatformAgent,
   imageConfig,
   listRevisions,
   minimalBody,
   newDeployment,
   readRevisionQueue,
-  setRevisionStatus,
 } from '../support/deployments.ts'
 
 beforeAll(deleteOrganizations)
 
+/** The agent polls first: what is served by a silent listener is UNKNOWN, whatever else the sweep would find. */
 const sweep = (ahead: number, times = 1) =>
-  withClockAhead(ahead, () => Promise.all(Array.from({ length: times }, () => sweepRevisions(getApp()))))
+  withClockAhead(ahead, async () => {
+    await (await getPlatformAgent()).poll()
+    await Promise.all(Array.from({ length: times }, () => sweepRevisions(getApp())))
+  })
+/** Nobody serves what names no listener. */
+const sweepWithoutAgent = (ahead: number) => withClockAhead(ahead, () => sweepRevisions(getApp()))
 async function journalOf({ tenant_id }: Tenant) {
   const query = sql`
     select seq, type, subject_id, actor_kind
@@ -34,7 +39,8 @@ describe('a revision past its deadline', () => {
   it.each(Object.entries(DEADLINES))('in %s fails with a reason and frees the queue', async (state, deadline) => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant, state === 'CREATING' ? minimalBody : {})
-    await advanceRevisionTo(tenant, id, latest_revision_id, state as RevisionStatus)
+    if (!['CREATING', 'AWAITING_BUILD'].includes(state))
+      await advanceRevisionTo(tenant, id, latest_revision_id, state as 'BUILDING')
     if (state !== 'CREATING') await tenant.post(`/v2/deployments/${id}/revisions`)
     const statuses = async () => (await listRevisions(tenant, id)).map(one => [one.status, one.status_message])
     await sweep(deadline.after - 30_000)
@@ -60,8 +66,7 @@ describe('a revision past its deadline', () => {
   it('has its deadline counted from the start of its state', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
-    const ids = { deployment_id: id, revision_id: latest_revision_id }
-    await withClockAhead(9 * 60_000, () => setRevisionStatus(tenant, ids, 'BUILDING'))
+    await withClockAhead(9 * 60_000, () => advanceRevisionTo(tenant, id, latest_revision_id, 'BUILDING'))
     await sweep(38 * 60_000)
     expect((await listRevisions(tenant, id))[0]!.status).toBe('BUILDING')
     await sweep(40 * 60_000)
@@ -97,8 +102,7 @@ describe('an idle deployment', () => {
   const serving = async (tenant: Tenant) => {
     const { id } = await newDeployment(tenant, { ...minimalBody, source_revision_config: imageConfig })
     const revision_id = (await listRevisions(tenant, id))[0]!.id
-    for (const to of ['DEPLOYING', 'DEPLOYED'] as const)
-      await setRevisionStatus(tenant, { deployment_id: id, revision_id }, to)
+    await advanceRevisionTo(tenant, id, revision_id, 'DEPLOYED', { last_request_at: new Date().toISOString() })
     return id
   }
   const statusOf = async (tenant: Tenant, id: string) => (await tenant.get(`/v2/deployments/${id}`)).body.status
@@ -152,11 +156,11 @@ describe('an idle deployment', () => {
 
   it('that is being deleted is removed if no listener ever served it', async () => {
     const tenant = await newTenant()
-    const id = await serving(tenant)
+    const { id } = await newDeployment(tenant, { ...minimalBody, source_revision_config: imageConfig })
     await tenant.delete(`/v2/deployments/${id}`)
-    await sweep(9 * 60_000)
+    await sweepWithoutAgent(9 * 60_000)
     expect(await statusOf(tenant, id)).toBe('AWAITING_DELETE')
-    await sweep(11 * 60_000)
+    await sweepWithoutAgent(11 * 60_000)
     expect((await tenant.get(`/v2/deployments/${id}`)).status).toBe(404)
     expect((await journalOf(tenant)).at(-1)).toMatchObject({ type: 'deployment.removed', subject: id, actor: 'cron' })
   })

@@ -1,11 +1,12 @@
-// Ten thousand generated servers: each gives a safe provider or a known error code, and no forbidden request is sent.
+// A thousand hostile servers, ten thousand in `npm run fuzz`: each gives a safe provider or a known error code, and no
+// forbidden request is sent.
 import { afterAll, afterEach, beforeEach, expect, it, vi } from 'vitest'
 import { Failure } from '../../src/kernel/errors.ts'
 import { type HostileServer, hostileServer, toResponse } from '../support/hostile-servers.ts'
 import { AUTH_ORIGIN, discoverAndRegister, MCP_ORIGIN, RESOURCE_METADATA_PATH } from '../support/mcp-sites.ts'
 import * as fc from '../support/seeded-fast-check.ts'
 
-const requests = fc.each ?? 10_000
+const { requests } = fc
 console.log(`FUZZ_SEED=${fc.seed}: ${requests} hostile servers`)
 
 const REFUSALS = [

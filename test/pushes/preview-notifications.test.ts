@@ -4,7 +4,7 @@ import { runAsSystem } from '../../src/kernel/db.ts'
 import { signHook, sweepHooks } from '../../src/pushes/preview-hooks.ts'
 import { notifyPullRequests } from '../../src/pushes/pull-request-notifications.ts'
 import { deleteOrganizations, getApp, getServices, logLines, withClockAhead } from '../support/app.ts'
-import { advanceRevisionTo, listRevisions, setRevisionStatus } from '../support/deployments.ts'
+import { advanceRevisionTo, listRevisions } from '../support/deployments.ts'
 import { setUpPreviews } from '../support/previews.ts'
 import { serveRepositories } from '../support/pushes.ts'
 
@@ -32,14 +32,7 @@ describe('the pull request of a preview', () => {
     expect(writesTo(repository.asked, /comments/)[1]).toEqual(['PATCH', { body: expect.stringContaining('ready') }])
     expect(writesTo(repository.asked, /statuses/)[1]![1]).toMatchObject({ state: 'success' })
     await pull('synchronize', 1)
-    await setRevisionStatus(
-      tenant,
-      { deployment_id: id, revision_id: (await listRevisions(tenant, id))[0]!.id },
-      'BUILD_FAILED',
-      {
-        message: 'hush',
-      },
-    )
+    await advanceRevisionTo(tenant, id, (await listRevisions(tenant, id))[0]!.id, 'BUILD_FAILED', { message: 'hush' })
     await sweep()
     expect(writesTo(repository.asked, /statuses/).at(-1)![1]).toMatchObject({ state: 'failure' })
     await pull('closed', 1)

@@ -68,8 +68,9 @@ export function getServices({ config, database } = getApp()) {
 /** The database with the trips of both logins led through `around`. */
 export const wrapTrips = (database: Database, around: (trip: Trip) => Trip): Database =>
   Object.assign(around(database), { asSystem: around(database.asSystem) })
-/** For what looks at everything there is, as the schedule does: nothing is left of earlier tests. */
-export const deleteOrganizations = () => runAsSystem(getApp().database, sql`delete from organizations`)
+/** For tests of what looks at every workspace, as the schedule does. A listener is deleted after what it serves. */
+export const deleteOrganizations = () =>
+  runAsSystem(getApp().database, sql`delete from deployments`, sql`delete from organizations`)
 
 /** A body is read as the test expects it; `expectDocumented` has held it against its schema. */
 // biome-ignore lint/suspicious/noExplicitAny: see above

@@ -12,3 +12,6 @@ export const makeImageBody = (over: Record<string, unknown> = {}) => ({
   secrets: [{ name: 'TOKEN', value: 'hush' }],
   ...over,
 })
+
+export const minimalBody = { source: 'internal_container', source_config: {}, source_revision_config: {}, secrets: [] }
+export const imageConfig = { image_uri: `registry.example.com/app@sha256:${'0'.repeat(64)}` }

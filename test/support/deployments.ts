@@ -1,17 +1,16 @@
-// Deployments to test with, and the data plane's part: moving their revisions on.
+// Deployments to test with, and the reports of an agent that move their revisions on.
 
 import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
-import { type RevisionMove, transitionRevision } from '../../src/deployments/interrupt.ts'
 import { canFollow } from '../../src/deployments/lifecycle.ts'
 import type { Revision } from '../../src/deployments/schema.ts'
-import { readConfig } from '../../src/env.ts'
-import { createSealer } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
-import { sha256Hex } from '../../src/kernel/digest.ts'
+import { registerPlatformListener } from '../../src/listeners/platform-listener.ts'
 import type { RevisionStatus } from '../../src/protocol/parts.schema.ts'
-import { clock, getApp, SEALING_KEYS, type Tenant } from './app.ts'
+import type { Report, ReportResult } from '../../src/protocol/report.schema.ts'
+import { getApp, newTenant, type Tenant, unusedId } from './app.ts'
 import { makeRepositoryBody, makeRepositoryConfig } from './integrations.ts'
+import { makeSyncAgent, type SyncAgent } from './sync-agent.ts'
 
 type Overrides = Record<string, unknown>
 const RESOURCE_SPEC = { cpu: 1, memory_mb: 1024, min_scale: 1, max_scale: 3 }
@@ -25,53 +24,65 @@ export const newDeployment = async (tenant: Tenant, over: Overrides = {}) =>
     })
   ).body
 
-export const minimalBody = { source: 'internal_container', source_config: {}, source_revision_config: {}, secrets: [] }
-export const imageConfig = { image_uri: `registry.example.com/app@sha256:${'0'.repeat(64)}` }
+export { imageConfig, minimalBody } from './deployment-bodies.ts'
 
 export const listRevisions = async (tenant: Tenant, id: string) =>
   (await tenant.get(`/v2/deployments/${id}/revisions?limit=100`)).body.resources as Revision[]
 export const listStatuses = async (tenant: Tenant, id: string) =>
   (await listRevisions(tenant, id)).map(one => [one.number, one.status])
 
-const config = readConfig(
-  { PUBLIC_URL: 'http://slipway.test', DATABASE_URL: 'postgres://nowhere/at-all', SEALING_KEYS },
-  {},
-)
+type RevisionIds = { deployment_id: string; revision_id: string }
+type RevisionReport = Partial<Omit<Report, 'state'>>
 
-export async function setRevisionStatus(
-  tenant: Tenant,
-  ids: Pick<RevisionMove, 'deployment_id' | 'revision_id'>,
-  to: RevisionStatus,
-  rest: Partial<RevisionMove> = {},
-) {
-  const ctx = {
-    config: { ...config, rateLimit: 0, clockOffset: () => clock.ahead },
-    database: getApp().database,
-    sealer: createSealer(config.sealingKeys),
-    actor: { kind: 'key' as const, hash: sha256Hex(tenant.key) },
-    tenant: null,
-    origin: 'http://slipway.test',
-    requestId: `move-${crypto.randomUUID()}`,
-    permission: 'deployments:update' as const,
-    ifMatch: null,
-    withoutIfMatch: false,
-    idempotency: null,
-    planDigest: null,
-    requestInfo: {},
-  }
-  return transitionRevision(ctx, { ...ids, to, ...rest })
+/** The agent of the installation: it serves every deployment that names no listener. */
+let platformAgent: Promise<SyncAgent> | undefined
+export function getPlatformAgent(): Promise<SyncAgent> {
+  platformAgent ??= (async () => {
+    const tenant = await newTenant()
+    const { listener_key } = await registerPlatformListener(getApp().database, {
+      organization_id: tenant.organization_id,
+      compute_id: `platform-${unusedId()}`,
+      compute_type: 'local',
+    })
+    return makeSyncAgent(tenant, listener_key)
+  })()
+  return platformAgent
 }
 
-/** The way of a built revision to serving. */
-export const DEPLOY_STATUSES = ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'] as const
+/** Polls until the agent knows the deployment, then reports a state of one of its revisions. */
+export async function reportRevision(
+  { deployment_id, revision_id }: RevisionIds,
+  state: Report['state'],
+  fields: RevisionReport = {},
+): Promise<ReportResult> {
+  const agent = await getPlatformAgent()
+  do await agent.work()
+  while (!agent.known.has(deployment_id))
+  const message = state === 'failed' ? 'why' : null
+  const work = { deployment_id, generation: agent.known.get(deployment_id)! }
+  return agent.say(work, { revision_id, state, message, ...fields })
+}
+
+const REPORTED_STATES = {
+  BUILDING: 'building',
+  AWAITING_DEPLOY: 'built',
+  DEPLOYING: 'deploying',
+  DEPLOYED: 'deployed',
+  BUILD_FAILED: 'failed',
+  DEPLOY_FAILED: 'failed',
+} as const
+
+/** Reports the state that takes a revision there: the steps between follow from it. */
 export async function advanceRevisionTo(
   tenant: Tenant,
   deployment_id: string,
   revision_id: string,
-  until: RevisionStatus = 'DEPLOYED',
-) {
-  const steps = DEPLOY_STATUSES.slice(0, DEPLOY_STATUSES.indexOf(until as (typeof DEPLOY_STATUSES)[number]) + 1)
-  for (const step of steps) await setRevisionStatus(tenant, { deployment_id, revision_id }, step)
+  status: keyof typeof REPORTED_STATES = 'DEPLOYED',
+  fields: RevisionReport = {},
+): Promise<void> {
+  await reportRevision({ deployment_id, revision_id }, REPORTED_STATES[status], fields)
+  const { body } = await tenant.get(`/v2/deployments/${deployment_id}/revisions/${revision_id}`)
+  expect(body.status).toBe(status)
 }
 
 /** The queue as the deployment's row has it, and the states of those in it. */
@@ -85,14 +96,16 @@ export async function readRevisionQueue(id: string) {
   return { inFlight: row[0], waiting: row[1], flying: Number(row[2]), queued: Number(row[3]) }
 }
 
-/** What the journal tells of a revision: the states it went through, oldest first. */
+/** The states that a revision went through by the journal, oldest first. */
 export async function readRevisionHistory(revision_id: string): Promise<RevisionStatus[]> {
-  const query = sql`select type, data ->> 'status' from events where subject_id = ${revision_id}::uuid and type like 'revision.%' order by seq`
+  const query = sql`select type, data ->> 'status' from events
+    where subject_id = ${revision_id}::uuid and type like 'revision.%' and type <> 'revision.secrets_revealed'
+    order by seq`
   const [rows] = (await runAsSystem(getApp().database, query)) as [[string, string | null][]]
-  return rows.map(([type, made]) => made ?? type.slice('revision.'.length).toUpperCase()) as RevisionStatus[]
+  return rows.map(([type, first]) => first ?? type.slice('revision.'.length).toUpperCase()) as RevisionStatus[]
 }
 
-/** That it tells every move of every revision: each begins with its making, goes from state to state as it may, and ends in the one it is in. */
+/** The journal has every move of every revision: from its creation, as its lifecycle allows, to the state it is in. */
 export async function expectCompleteJournal(tenant: Tenant, deployment_id: string): Promise<void> {
   for (const { id, status, source } of await listRevisions(tenant, deployment_id)) {
     const story = await readRevisionHistory(id)

@@ -3,6 +3,7 @@ import * as fs from 'node:fs'
 import * as http from 'node:http'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Agent } from '../../src/agent/agent.ts'
 import { parseNetworks } from '../../src/agent/builds/allowed-address.ts'
 import {
@@ -22,8 +23,9 @@ export const FAST_LIMITS: Partial<Limits> = {
   starting_probe_ms: 25,
   probe_ms: 100,
   tick_ms: 25,
-  memory_ms: 50,
-  disk_ms: 100,
+  // Each look at the memory reads all of /proc.
+  memory_ms: 500,
+  disk_ms: 500,
   drain_ms: 5_000,
   stop_ms: 10_000,
 }
@@ -95,6 +97,21 @@ export async function openEngine(home: string, limits: Partial<Limits> = {}) {
   })
   return { engine, lines, changes }
 }
+
+/** Requests without end until `isOn` is false: `onAnswer` gets each answer, or the error. */
+export async function pollRouter(url: string, isOn: () => boolean, onAnswer: (answer: string) => void): Promise<void> {
+  while (isOn()) {
+    onAnswer(
+      await requestRouter(url).then(
+        ({ status, body }) => `${status} ${body}`,
+        error => `failed: ${error.message}`,
+      ),
+    )
+    await delay(POLL_PAUSE_MS)
+  }
+}
+/** Short beside the time in which a revision takes over, and long beside the CPU time of a request. */
+const POLL_PAUSE_MS = 10
 
 export type RouterResponse = { status: number; headers: http.IncomingHttpHeaders; body: string }
 /** Names below localhost need not resolve everywhere: the router is asked by its address. */

@@ -1,8 +1,9 @@
-// fast-check, where every property draws from the run's seed.
+// fast-check with the seed of the run.
 import { configureGlobal } from 'fast-check'
 import { inject } from 'vitest'
 
-export const { seed, each } = inject('fuzz')
+/** `requests` is how many hostile requests a file sends in total. */
+export const { seed, requests } = inject('fuzz')
 configureGlobal({ seed })
 
 export * from 'fast-check'

@@ -4,7 +4,7 @@ import type { Changes } from '../../src/protocol/poll.schema.ts'
 import type { Report, ReportResult } from '../../src/protocol/report.schema.ts'
 import type { Work } from '../../src/protocol/work.schema.ts'
 import { type Tenant, unusedId } from './app.ts'
-import { imageConfig, minimalBody } from './deployments.ts'
+import { imageConfig, minimalBody } from './deployment-bodies.ts'
 import { makeEnvelopeOpener } from './envelope-opener.ts'
 
 export async function newListener(tenant: Tenant, over: Record<string, unknown> = {}) {
@@ -20,6 +20,7 @@ export const makeListenerDeployment = (listener: { id: string }, over: Record<st
   source_config: { listener_id: listener.id, ...(over.source_config as object) },
 })
 
+export type SyncAgent = ReturnType<typeof makeSyncAgent>
 type ReportFields = Partial<Report> & Pick<Report, 'state'>
 
 /** Polls and reports; keeps fence, cursor and generations as an agent does. */
