@@ -40,10 +40,10 @@ export const ImageReference = textMatching(
 /** The names that Kubernetes allows for members of a secret. */
 export const SecretKey = textMatching(253, '[-._A-Za-z0-9]+', 'needs to be letters, digits, dots, hyphens, underscores')
 
-const LabelKey = textMatching(
-  317,
-  `(?!.{254,}/)(${DNS_SUBDOMAIN}/)?${QUALIFIED_NAME}`,
-  'needs to be a name of at most 63 characters, after an optional DNS prefix and a slash',
+const LABEL_KEY_ERROR = 'needs to be a name of at most 63 characters, after an optional DNS prefix and a slash'
+const LabelKey = textMatching(317, `(${DNS_SUBDOMAIN}/)?${QUALIFIED_NAME}`, LABEL_KEY_ERROR).refine(
+  key => key.indexOf('/') <= 253,
+  { error: LABEL_KEY_ERROR },
 )
 /** zod's record silently drops a member `__proto__`; this reports it instead. */
 export function rejectPrototypeKey(all: unknown, check: z.RefinementCtx): unknown {

@@ -7,16 +7,8 @@ const NOISE_LINE = /^> |^npm (error|ERR!)( A complete log of this run can be fou
 
 // biome-ignore-start lint/suspicious/noControlCharactersInRegex: these are the characters to remove
 /** Terminal escape sequences (ECMA-48): CSI, strings such as OSC, and short ones. Each may be cut off. */
-const TERMINAL_ESCAPES = new RegExp(
-  [
-    /(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?/,
-    /(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?/,
-    /\x1b[ -/]*[0-~]?/,
-  ]
-    .map(({ source }) => source)
-    .join('|'),
-  'g',
-)
+const TERMINAL_ESCAPES =
+  /(?:\x1b\[|\x9b)[0-?]*[\x20-/]*[@-~]?|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|\x1b[\x20-/]*[0-~]?/g
 const INVISIBLE_CHARACTERS = /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2060-\u2064\ufeff]/g
 // biome-ignore-end lint/suspicious/noControlCharactersInRegex: these are the characters to remove
 
