@@ -269,7 +269,7 @@ describe('a failed revision has a reason, and the old revision keeps serving', (
           {},
           { disk_mb: 4 },
         ),
-      /more than the 4 MB/,
+      /disk limit of 4 MB/,
     ],
     [
       'a ref that does not exist',
