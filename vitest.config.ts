@@ -59,7 +59,7 @@ export default defineConfig({
     // A busy machine is slow.
     expect: { poll: { timeout: 15_000 } },
     // Half of the files wait for servers and processes more than they compute.
-    maxWorkers: Math.max(4, availableParallelism()),
+    maxWorkers: availableParallelism() + 1,
     sequence: { sequencer: LongestFirst },
     projects: [
       {

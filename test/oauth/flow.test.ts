@@ -318,7 +318,7 @@ describe('the callback', () => {
 describe('a state', () => {
   const lost = async (reply: Promise<{ status: number; text: string }>) => {
     const { status, text } = await reply
-    expect([status, text.includes('works no more')]).toEqual([400, true])
+    expect([status, text.includes(titleOf('state_invalid'))]).toEqual([400, true])
   }
 
   it('that was never issued is refused', async () => {
