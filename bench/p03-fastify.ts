@@ -12,7 +12,7 @@ import { serveWorkers } from './support/workerd.ts'
 const SLICES = 5
 const SECONDS = 2
 const TARGET = 0.8
-const BASELINE = fileURLToPath(new URL('baselines/fastify.ts', import.meta.url))
+const BASELINE = fileURLToPath(new URL('baselines/fastify-list.ts', import.meta.url))
 
 export default {
   id: 'P3',

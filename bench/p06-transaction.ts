@@ -15,7 +15,7 @@ const ROUND_TRIP_MS = 5
 const SLICES = 9
 const REQUESTS = 20
 const TARGET = 5
-const BASELINE = fileURLToPath(new URL('baselines/patch.ts', import.meta.url))
+const BASELINE = fileURLToPath(new URL('baselines/fastify-patch.ts', import.meta.url))
 
 export default {
   id: 'P6',

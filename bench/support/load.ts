@@ -6,7 +6,7 @@ import { type Cleanup, runForOutput } from './processes.ts'
 type Load = { url: string; seconds: number; connections?: number; headers?: Record<string, string> }
 export type LoadResult = { requests: number; seconds: number; refused: number }
 
-const GENERATOR_FILE = fileURLToPath(new URL('generator.ts', import.meta.url))
+const GENERATOR_FILE = fileURLToPath(new URL('load-generator.ts', import.meta.url))
 
 export const loadTool = (() => {
   try {
