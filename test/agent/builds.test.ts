@@ -445,9 +445,7 @@ describe('the runtime configuration', () => {
     const ref = { deployment_id: randomUUID(), revision_id: revision }
     expect((await prepare(makeUnit(ref), found, task, { disk_mb: 64 })).start_command).toBe('npm start --silent')
     fs.writeFileSync(join(found.folder, 'package.json'), '{}')
-    await expect(prepare(makeUnit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(
-      /`start` script to package.json/,
-    )
+    await expect(prepare(makeUnit(ref), found, task, { disk_mb: 64 })).rejects.toThrow(/`start` script to package.json/)
     fs.writeFileSync(join(found.folder, 'server.js'), '')
     expect((await prepare(makeUnit(ref), found, task, { disk_mb: 64 })).start_command).toBe('npm start --silent')
     fs.rmSync(join(found.folder, 'package.json'))
