@@ -14,7 +14,7 @@ const LONGEST = [
   'test/agent/process-engine.test.ts',
   'test/host/node.test.ts',
   'test/host/chaos.test.ts',
-  'test/host/readme.test.ts',
+  'test/host/docs.test.ts',
   'test/host/embedded-postgres.test.ts',
   'test/agent/builds.test.ts',
   'test/agent/failure-policy.test.ts',
