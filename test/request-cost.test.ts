@@ -48,7 +48,7 @@ describe('a request costs little', () => {
 
   it.each(bodies.map(one => [one.id, one] as const))('%s, and the largest body', async (_, { body }) => {
     expect(getCpuBudget(LARGE)).toBe(250)
-    // Each seed tries others, and `npm run fuzz` all of them.
+    // Each seed tries others, and FUZZ_REQUESTS=10000 all of them.
     const some = makeLargestBodies(body!, LARGE).filter((_, i) => isDeep || (i + fc.seed) % 40 === 0)
     for (const { name, text } of some) await expectCheap(name, Buffer.byteLength(text), () => validateBody(body!, text))
   })
