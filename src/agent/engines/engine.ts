@@ -118,28 +118,28 @@ export const NO_EVENTS: EngineEvents = {
 export interface Engine {
   readonly name: string
   /** Why it cannot run this revision, as a sentence for the user; null if it can. */
-  refusalReason(unit: RevisionSpec): string | null
+  refusalReason(spec: RevisionSpec): string | null
   /** Takes over what an earlier agent left running. Called once, before anything else. */
   open(events: EngineEvents): Promise<void>
   /** The deployments of which anything exists here. */
   deployments(): Promise<string[]>
   observe(deployment_id: string): Promise<EngineObservation>
   /** Starts to create its database, without waiting for it. */
-  provide(unit: RevisionSpec): Promise<void>
+  provide(spec: RevisionSpec): Promise<void>
   /** Builds the artifact from files (with their install and build commands), or from an image (tree is null). */
-  prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact>
+  prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact>
   /**
    * Reuses the artifact of an earlier revision with the same files, commands and secrets. Null if it is gone or was
    * changed: then it is built again, as by an engine without this method.
    */
-  reuse?(unit: RevisionSpec, artifact: Artifact, task: BuildTask): Promise<Artifact | null>
+  reuse?(spec: RevisionSpec, artifact: Artifact, task: BuildTask): Promise<Artifact | null>
   /**
    * Starts its replicas beside what runs, without waiting for them. Also called once after `open` for a revision that
    * was taken over, and after a change of its resources: running replicas are kept.
    */
-  start(unit: RevisionSpec, artifact: Artifact): Promise<void>
+  start(spec: RevisionSpec, artifact: Artifact): Promise<void>
   /** Once it returns, every new request goes to that revision. Also called when its `custom_url` changes. */
-  route(unit: RevisionSpec): Promise<void>
+  route(spec: RevisionSpec): Promise<void>
   /** Stops new requests. The phase is `drained` once the last one was answered or has timed out. */
   drain(ref: RevisionRef): Promise<void>
   /** Ends its replicas, by force after a grace period. If it returns early, the phase is `draining` until they end. */

@@ -55,7 +55,7 @@ export class Redaction {
     return this.#pathRedactors.reduce((result, redact) => redact(result), this.#masks.mask(deployment_id, text))
   }
 
-  /** The message is cut after masking: half of a secret would not be recognised. */
+  /** The message is cut after masking: half of a secret would not be recognized. */
   redactReport<R extends Report>(report: R): R {
     const { deployment_id, revision_id, message } = report
     if (!message) return report

@@ -44,9 +44,9 @@ export type Placement = {
 export const DEFAULT_PORT = 8000
 const LOG_CONFIG = { Type: 'json-file', Config: { 'max-size': '10m' } }
 
-export function replicaParts(unit: RevisionSpec, artifact: Artifact, placement: Placement): ReplicaParts {
+export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: Placement): ReplicaParts {
   const { owner, copy, port } = placement
-  const { resources, deployment_id, revision_id, name } = unit
+  const { resources, deployment_id, revision_id, name } = spec
   const shared = deploymentLabels(owner, deployment_id)
   const labels = (role: string, part: string): Labels => ({
     ...resources.labels,
@@ -59,7 +59,7 @@ export function replicaParts(unit: RevisionSpec, artifact: Artifact, placement: 
   const network = resourcePrefix(owner, deployment_id)
   const hosts = placement.stores?.hosts.length ? { ExtraHosts: placement.stores.hosts } : {}
   const volumes = Object.fromEntries(
-    (resources.volumes ?? []).map(volume => [volume.name, volumeOf(volume, unit, placement)]),
+    (resources.volumes ?? []).map(volume => [volume.name, volumeOf(volume, spec, placement)]),
   )
   const mounted = (mounts: Mount[] = []) =>
     mounts.map(({ name, mountPath, readOnly }) => ({
@@ -103,9 +103,9 @@ export function replicaParts(unit: RevisionSpec, artifact: Artifact, placement: 
         ...(artifact.start_command && { Entrypoint: shellCommand(artifact.start_command), Cmd: [] }),
         Env: envLines({
           ...artifact.env,
-          ...unit.secrets,
+          ...spec.secrets,
           ...Object.fromEntries(
-            unit.secret_references.map(({ name, secret_name, secret_key }) => [
+            spec.secret_references.map(({ name, secret_name, secret_key }) => [
               name,
               placement.secret(secret_name, secret_key),
             ]),
@@ -161,16 +161,16 @@ const isFloating = (image: string) => !isPinned(image) && (/:latest$/.test(image
 /** An emptyDir lives as long as its replica, a claim as long as its deployment. */
 function volumeOf(
   volume: NonNullable<Resources['volumes']>[number],
-  unit: RevisionSpec,
+  spec: RevisionSpec,
   { owner, copy }: Placement,
 ): CreateRequest {
-  const shared = deploymentLabels(owner, unit.deployment_id)
+  const shared = deploymentLabels(owner, spec.deployment_id)
   const claim = volume.persistentVolumeClaim?.claimName
   const name =
     claim === undefined
-      ? `slipway-${unit.name}-${copy}-${volume.name}`
-      : `${resourcePrefix(owner, unit.deployment_id)}-${claim}`
-  const Labels = claim === undefined ? { ...shared, [REVISION_LABEL]: unit.revision_id, [REPLICA_LABEL]: copy } : shared
+      ? `slipway-${spec.name}-${copy}-${volume.name}`
+      : `${resourcePrefix(owner, spec.deployment_id)}-${claim}`
+  const Labels = claim === undefined ? { ...shared, [REVISION_LABEL]: spec.revision_id, [REPLICA_LABEL]: copy } : shared
   return { name, body: { Name: name, Driver: 'local', Labels } }
 }
 

@@ -105,11 +105,11 @@ export class DeploymentObjects {
   }
 
   async apply(
-    unit: RevisionSpec,
+    spec: RevisionSpec,
     object: KubernetesObject,
     adjust?: (existing: KubernetesObject) => KubernetesObject | null,
   ): Promise<string | null> {
-    this.#namespaces.set(unit.deployment_id, namespaceOf(this.#settings, unit))
+    this.#namespaces.set(spec.deployment_id, namespaceOf(this.#settings, spec))
     return this.#cluster.apply(object, adjust)
   }
 
@@ -117,30 +117,30 @@ export class DeploymentObjects {
     return this.#cluster.dryRunApply(object)
   }
 
-  async readStoreSecrets(unit: RevisionSpec, { component }: StoreObjects): Promise<string[]> {
-    const secret = await this.#cluster.read('Secret', namespaceOf(this.#settings, unit), storeName(unit, component))
+  async readStoreSecrets(spec: RevisionSpec, { component }: StoreObjects): Promise<string[]> {
+    const secret = await this.#cluster.read('Secret', namespaceOf(this.#settings, spec), storeName(spec, component))
     const { data = {} } = (secret ?? {}) as V1Secret
     return Object.values(data).map(value => Buffer.from(value, 'base64').toString())
   }
 
   /** Creates a password only if there is none, and no data that was created with another one. */
-  async ensureStore(unit: RevisionSpec, store: StoreObjects): Promise<string[]> {
-    const namespace = namespaceOf(this.#settings, unit)
-    const name = storeName(unit, store.component)
+  async ensureStore(spec: RevisionSpec, store: StoreObjects): Promise<string[]> {
+    const namespace = namespaceOf(this.#settings, spec)
+    const name = storeName(spec, store.component)
     if ((await this.#cluster.read('Secret', namespace, name)) === null) {
       if (store.component === 'database' && (await this.#cluster.read('PersistentVolumeClaim', namespace, name)))
         throw new PermanentError(
           `The database has data, but the Secret ${name} with its password is missing. ` +
             `Restore that Secret with the keys \`password\` and \`uri\`.`,
         )
-      await this.apply(unit, store.secret(randomBytes(24).toString('base64url')), () => null)
+      await this.apply(spec, store.secret(randomBytes(24).toString('base64url')), () => null)
     }
     const conflicts: (string | null)[] = []
     for (const object of store.objects)
       conflicts.push(
-        await this.apply(unit, object, existing => {
+        await this.apply(spec, object, existing => {
           // Revisions share a store. An older revision that still serves must not undo a newer one's changes.
-          if (Number(existing.metadata?.annotations?.[DECIDED_BY_REVISION] ?? 0) > unit.number) return null
+          if (Number(existing.metadata?.annotations?.[DECIDED_BY_REVISION] ?? 0) > spec.number) return null
           return object.kind === 'PersistentVolumeClaim'
             ? withLargerStorage(object as V1PersistentVolumeClaim, existing)
             : object

@@ -60,10 +60,10 @@ export abstract class PooledEngine implements Engine {
     })
   }
 
-  abstract refusalReason(unit: RevisionSpec): string | null
-  abstract prepare(unit: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact>
-  abstract start(unit: RevisionSpec, artifact: Artifact): Promise<void>
-  abstract provide(unit: RevisionSpec): Promise<void>
+  abstract refusalReason(spec: RevisionSpec): string | null
+  abstract prepare(spec: RevisionSpec, tree: SourceTree | null, task: BuildTask): Promise<Artifact>
+  abstract start(spec: RevisionSpec, artifact: Artifact): Promise<void>
+  abstract provide(spec: RevisionSpec): Promise<void>
   /** Creates the database or Redis of a deployment, or checks that they still serve. Idempotent. */
   protected abstract provideStores(deployment_id: string, signal: AbortSignal): Promise<void>
   /** The replicas of a revision that an earlier agent left running. */
@@ -116,8 +116,8 @@ export abstract class PooledEngine implements Engine {
     }
   }
 
-  async route(unit: RevisionSpec): Promise<void> {
-    this.saveDeployment(unit, unit.revision_id)
+  async route(spec: RevisionSpec): Promise<void> {
+    this.saveDeployment(spec, spec.revision_id)
     await this.#applyRoutes()
   }
 
@@ -232,11 +232,11 @@ export abstract class PooledEngine implements Engine {
   }
 
   /** Stores the health policy, so that the next agent applies the same one. */
-  protected startPool(unit: RevisionSpec, { health_path }: Artifact, launch: ReplicaTemplate['launch']): void {
-    const { deployment_id, revision_id, resources } = unit
+  protected startPool(spec: RevisionSpec, { health_path }: Artifact, launch: ReplicaTemplate['launch']): void {
+    const { deployment_id, revision_id, resources } = spec
     const policy: HealthPolicy = { health_path, copies: Math.max(1, resources.min_scale) }
     writeJson(this.path(deployment_id, 'revisions', revision_id, 'known.json'), policy)
-    this.pool(unit, true).start({ ...policy, launch, memory_mb: resources.memory_limit_mb })
+    this.pool(spec, true).start({ ...policy, launch, memory_mb: resources.memory_limit_mb })
   }
 
   protected forEachPool(work: (pool: ReplicaPool, ref: RevisionRef) => void): void {
