@@ -38,8 +38,8 @@ export function refuseReservedUrl(
 }
 
 /** Refuses a URL that this workspace may not serve deployment `c` at. The trigger checks the same on the write. */
-export const isCustomUrlFree = (customUrl: string): SQL =>
-  sql`custom_url_free(c.tenant_id, c.id, custom_host(${customUrl}), custom_path(${customUrl}))`
+export const requireFreeCustomUrl = (customUrl: string): SQL =>
+  sql`require_free_custom_url(c.tenant_id, c.id, custom_host(${customUrl}), custom_path(${customUrl}))`
 
 // ---- which hosts are served
 
@@ -124,9 +124,9 @@ export const listCustomHosts = verb('deployments:read', async (ctx, page: Page) 
 export const verifyCustomHost = verb('deployments:update', async (ctx, { host }: { host: string }) => {
   refuseReservedHost(ctx, host)
   const query = sql<[owner: string]>`select tenant_id from custom_host_owner(${host}::text)`
-  const { looked, answer } = await prepareWrite<[string], CustomHostRow & { served: boolean }>(ctx, query)
-  if (answer) return toWire(ctx, requireRow(answer, 'workspace_not_found'))
-  const [owner = null] = looked[0] ?? []
+  const { current, replayed } = await prepareWrite<[string], CustomHostRow & { served: boolean }>(ctx, query)
+  if (replayed) return toWire(ctx, requireRow(replayed, 'workspace_not_found'))
+  const [owner = null] = current[0] ?? []
   const tenant = ctx.requestInfo.tenant!
   const records = await lookUpTxtRecords(ctx.config, recordName(host))
   if (!(await isProved(ctx, records, tenant, host))) {

@@ -47,9 +47,9 @@ export const createRevision = verb('deployments:update', async (ctx, { deploymen
   })
   const options = {
     lock: lockDeployment(deployment_id),
-    first: [planned, decideChange, sql`queued as (${updateWanted(id)})`],
-    also: [supersedeWaiting('queued')],
-    others: enqueueEvents('queued'),
+    ctesBefore: [planned, decideChange, sql`queued as (${updateWanted(id)})`],
+    ctesAfter: [supersedeWaiting('queued')],
+    otherEvents: enqueueEvents('queued'),
   }
   const change = insertQueuedRevision(id, 'queued')
   const rows = await commit(ctx, 'revision.created', change, revisionCreatedData, options)
@@ -133,9 +133,9 @@ async function restoreRevision(ctx: Ctx, ref: RevisionParams, mode: RestoreMode)
   })
   const options = {
     lock: lockDeployment(deployment_id),
-    first: [planned, decideChange],
-    also: [supersedeWaiting('changed'), sql`revision as (${insertQueuedRevision(id, 'changed')})`],
-    others: enqueueEvents('changed'),
+    ctesBefore: [planned, decideChange],
+    ctesAfter: [supersedeWaiting('changed'), sql`revision as (${insertQueuedRevision(id, 'changed')})`],
+    otherEvents: enqueueEvents('changed'),
   }
   const rows = await commit(ctx, mode.event, updateWanted(id), { revision_id }, options)
   return deploymentToWire(requireRow(rows, 'deployment_not_found'))

@@ -45,7 +45,7 @@ export type Operation = {
   versioned?: boolean
   location?: (reply: never) => string
   /** Calls external servers between a first and a second database trip. */
-  asksForeignServers?: boolean
+  callsExternalServers?: boolean
   partial?: (reply: never) => boolean
   /** When this query parameter is true, another verb answers, under its own permission. */
   variant?: { on: string; reply: z.ZodType; verb: Verb<never, unknown> }

@@ -91,7 +91,7 @@ export const flowRoutes = slice(
     body: s.AuthenticationWish,
     reply: s.Authentication,
     errors: ['provider_not_found', ...TOKEN_SERVER_ERRORS],
-    asksForeignServers: true,
+    callsExternalServers: true,
     verb: authenticate,
   })
   .get('/v2/auth/wait/{auth_id}', {
@@ -103,7 +103,7 @@ export const flowRoutes = slice(
     query: s.AuthWaitQuery,
     reply: s.Authentication,
     errors: ['flow_not_found', ...TOKEN_SERVER_ERRORS],
-    asksForeignServers: true,
+    callsExternalServers: true,
     verb: waitForConnection,
   })
   .get('/v2/auth/callback/{provider_id}', {
@@ -135,6 +135,6 @@ export const flowRoutes = slice(
     query: s.ConnectionRef,
     reply: s.Disconnection,
     errors: ['token_not_found'],
-    asksForeignServers: true,
+    callsExternalServers: true,
     verb: disconnect,
   })

@@ -223,7 +223,7 @@ async function connectPerson(
     set status = 'completed'
     from changed
     where f.id = ${flow.id}::uuid and f.tenant_id = current_tenant())`
-  const parts = { also: [completed], lock: lockProvider(sql`p.id = ${flow.provider_id}::uuid`) }
+  const parts = { ctesAfter: [completed], lock: lockProvider(sql`p.id = ${flow.provider_id}::uuid`) }
   const ctx = withAuthenticatePermission(caller)
   const rows = await retryWrite(() =>
     commit(ctx, 'oauth_token.connected', change, connectionEventData(flow, provider), parts),

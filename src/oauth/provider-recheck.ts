@@ -19,9 +19,9 @@ import {
   isProvider,
   openProviderSecrets,
   type ProviderRow,
-  settleGrants,
   toDetails,
   wireColumns,
+  withEndedConnections,
 } from './rows.ts'
 import type * as schema from './schema.ts'
 
@@ -49,9 +49,9 @@ async function checkProvider(ctx: Ctx, { provider_id }: Ref, renew?: RenewClient
     })
     .from(oauthProviders)
     .where(isProvider(provider_id))
-  const { looked, answer } = await prepareWrite<ProviderLookup, ProviderRow>(ctx, query)
-  if (answer) return toDetails(requireRow(answer, 'provider_not_found'))
-  const { s256_hosts, binding, ...row } = requireRow(looked, 'provider_not_found')
+  const { current, replayed } = await prepareWrite<ProviderLookup, ProviderRow>(ctx, query)
+  if (replayed) return toDetails(requireRow(replayed, 'provider_not_found'))
+  const { s256_hosts, binding, ...row } = requireRow(current, 'provider_not_found')
 
   const http = createGuardedClient(ctx.config, ctx.origin)
   const finding = await checkHealth(http, row, discoveryOptionsFor(ctx, JSON.parse(s256_hosts)), nowOf(ctx))
@@ -116,7 +116,7 @@ async function updateCheckedProvider(
   }
   // Waits for writes of flows and tokens, as every change of a provider does.
   const lock = sql`select from oauth_providers where ${isProvider(row.provider_id)} for update`
-  const event = settleGrants(data, keepsConnections ? row.binding : null)
+  const event = withEndedConnections(data, keepsConnections ? row.binding : null)
   return (await commit(ctx, 'oauth_provider.checked', change, event, { lock })) as ProviderRow[]
 }
 

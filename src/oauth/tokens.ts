@@ -161,9 +161,9 @@ async function lookUpToken(
     left join started_flow f on true`
   const data = { provider: request.provider, user_id: request.user_id ?? null, scopes: request.scopes }
   const rows = await commit(ctx, sql`changed.event`, change, data, {
-    ...{ lock, first: [provider, stored, verdict, leased, revoked, startedFlow] },
+    ...{ lock, ctesBefore: [provider, stored, verdict, leased, revoked, startedFlow] },
     // A token is not stored for replays under an idempotency key: by then it may have expired.
-    remember: sql`changed.flow is not null`,
+    answerCondition: sql`changed.flow is not null`,
   })
   return requireRow(rows, 'provider_not_found')
 }
