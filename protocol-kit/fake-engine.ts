@@ -11,7 +11,7 @@ import type {
   RevisionRef,
   RevisionSpec,
   SourceTree,
-} from '../src/agent/engines/engine.ts'
+} from '../src/agent/engine.ts'
 
 export type EngineVerb = Exclude<keyof Engine, 'name'>
 /** Milliseconds. */

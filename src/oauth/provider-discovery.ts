@@ -10,14 +10,9 @@ import { commit, concludeWrite, prepareWrite } from '../kernel/journal.ts'
 import { requireRow } from '../kernel/rows.ts'
 import { oauthProviders } from '../tables/oauth.ts'
 import { clientDocumentUrl, redirectUri } from './client-document.ts'
-import {
-  type Client,
-  type ClientRequest,
-  chooseRegistration,
-  obtainClient,
-  unregisterClient,
-} from './client-registration.ts'
+import { chooseRegistration, obtainClient, unregisterClient } from './client-registration.ts'
 import { checkServerUrl, type DiscoveredServer, discoverServer } from './mcp-discovery.ts'
+import type { Client, ClientRequest } from './oauth-client.ts'
 import { isNameUnreserved, lockProviderName, requireFreeName } from './providers.ts'
 import { clientColumns, fetchToWire, type ProviderRow, scopesArray, toWire, wireColumns } from './rows.ts'
 import type * as schema from './schema.ts'

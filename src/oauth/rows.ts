@@ -7,7 +7,7 @@ import { etagVersion } from '../kernel/routes.ts'
 import { toIsoTime } from '../kernel/rows.ts'
 import type { OAuthFetch } from '../protocol/wire.ts'
 import { oauthProviders } from '../tables/oauth.ts'
-import type { Client } from './client-registration.ts'
+import type { Client } from './oauth-client.ts'
 import type { OAuthProvider, OAuthProviderDetails } from './schema.ts'
 
 const {

@@ -1,7 +1,7 @@
 // Fetches the credentials of repositories and of the registry from the control plane, and keeps them in memory only.
 import { setTimeout as delay } from 'node:timers/promises'
 import type { RegistryCredential } from '../../protocol/credentials.schema.ts'
-import { PermanentError, type RevisionRef, TransientError } from '../engines/engine.ts'
+import { PermanentError, type RevisionRef, TransientError } from '../engine.ts'
 import { type ControlPlaneClient, RequestRefused } from './client.ts'
 import type { AgentKeys } from './envelope.ts'
 

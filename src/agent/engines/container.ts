@@ -2,6 +2,15 @@
 import { createHash, randomBytes } from 'node:crypto'
 import * as fs from 'node:fs'
 import { join } from 'node:path'
+import {
+  type Artifact,
+  type BuildTask,
+  type EngineEvents,
+  PermanentError,
+  type RevisionRef,
+  type RevisionSpec,
+  type SourceTree,
+} from '../engine.ts'
 import { buildDockerfile, buildInBaseImage, hasDockerfile, readBaseImages } from '../images/build-image.ts'
 import {
   DEPLOYMENT_LABEL,
@@ -26,15 +35,6 @@ import {
 } from './container/store-containers.ts'
 import { STORE_ROLE, type StoreKind, storeRequestsOf } from './container/store-specs.ts'
 import { findUnsupported } from './container/unsupported-features.ts'
-import {
-  type Artifact,
-  type BuildTask,
-  type EngineEvents,
-  PermanentError,
-  type RevisionRef,
-  type RevisionSpec,
-  type SourceTree,
-} from './engine.ts'
 import { PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 
 export type ContainerOptions = PooledOptions & {

@@ -10,7 +10,7 @@ import {
   type RevisionRef,
   type RevisionSpec,
   type SourceTree,
-} from './engine.ts'
+} from '../engine.ts'
 import { Cluster, deploymentIdOf } from './kubernetes/cluster.ts'
 import { DeploymentObjects } from './kubernetes/deployment-objects.ts'
 import { Images } from './kubernetes/images.ts'

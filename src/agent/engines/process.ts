@@ -1,8 +1,10 @@
 // The engine that runs applications as processes of this machine behind the local router.
 import { dirname, join } from 'node:path'
 import { findFreePort } from '../../postgres/free-port.ts'
+import type { Artifact, BuildTask, EngineEvents, RevisionRef, RevisionSpec, SourceTree } from '../engine.ts'
 import { measureMegabytes, readJson, removeRecursively, stampFolder, writeJson } from '../system/files.ts'
 import { listProcesses, sumResidentMegabytes } from '../system/processes.ts'
+import { searchPath } from '../system/search-path.ts'
 import { endRevisionProcesses } from '../system/tracked-process.ts'
 import {
   chownRecursively,
@@ -14,11 +16,10 @@ import {
   type User,
   type Users,
 } from '../system/users.ts'
-import type { Artifact, BuildTask, EngineEvents, RevisionRef, RevisionSpec, SourceTree } from './engine.ts'
 import { PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 import type { Replica, ReplicaPool } from './local/replica-pool.ts'
 import { type Database, Databases, newDatabase } from './process/databases.ts'
-import { environmentOf, searchPath } from './process/environment.ts'
+import { environmentOf } from './process/environment.ts'
 import { EmbeddedServer, externalServer, type PostgresServer } from './process/postgres-server.ts'
 import { prepare } from './process/prepare.ts'
 import { ProcessReplica } from './process/replica.ts'

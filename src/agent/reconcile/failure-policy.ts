@@ -2,7 +2,7 @@
 import type { Report } from '../../protocol/report.schema.ts'
 import type { Work } from '../../protocol/work.schema.ts'
 import type { Builds } from '../builds/builds.ts'
-import { type LogLevel, PermanentError, type RevisionRef } from '../engines/engine.ts'
+import { type LogLevel, PermanentError, type RevisionRef } from '../engine.ts'
 import { describeError } from '../redaction/error-messages.ts'
 import { RETRY_MS, StopFailed } from './steps.ts'
 

@@ -2,7 +2,7 @@
 import { resolve } from 'node:path'
 import type { Report } from '../../protocol/report.schema.ts'
 import type { RevisionWork, Work } from '../../protocol/work.schema.ts'
-import type { RevisionRef } from '../engines/engine.ts'
+import type { RevisionRef } from '../engine.ts'
 import { stripControlCharacters } from './last-lines.ts'
 import { createPathRedactor } from './redact-paths.ts'
 import { SecretMasks } from './secret-masks.ts'

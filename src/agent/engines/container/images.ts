@@ -1,11 +1,11 @@
 // The images of deployments in a container engine: pulls them, pins them to digests and prunes them.
 import { join } from 'node:path'
+import { type BuildTask, type EngineEvents, PermanentError, type RevisionSpec } from '../../engine.ts'
 import { DEPLOYMENT_LABEL, type Labels, OWNER_LABEL } from '../../images/container-labels.ts'
 import { type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { explainPullFailure } from '../../images/image-failures.ts'
 import { encodeLogin } from '../../images/registry-logins.ts'
 import { readJson, writeJson } from '../../system/files.ts'
-import { type BuildTask, type EngineEvents, PermanentError, type RevisionSpec } from '../engine.ts'
 import { isPinned } from './replica-spec.ts'
 import type { SecretFolder } from './secret-folder.ts'
 

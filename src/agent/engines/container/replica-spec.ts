@@ -1,4 +1,6 @@
 // Builds the create requests of a replica's containers and volumes from its revision. Pure.
+
+import type { Artifact, RevisionSpec } from '../../engine.ts'
 import {
   deploymentLabels,
   type Labels,
@@ -10,7 +12,6 @@ import {
   SIDECARS_LABEL,
 } from '../../images/container-labels.ts'
 import { type CreateRequest, MAX_PROCESSES } from '../../images/docker-api.ts'
-import type { Artifact, RevisionSpec } from '../engine.ts'
 import { shellCommand } from '../local/shell-command.ts'
 import { MIB, parseCpu, parseMemory } from '../quantities.ts'
 

@@ -1,12 +1,12 @@
 // Runs the databases and Redis of deployments as containers: finds them by label, recreates them after a change.
 import { randomBytes } from 'node:crypto'
 import { join } from 'node:path'
+import type { RevisionSpec } from '../../engine.ts'
 import { DEPLOYMENT_LABEL, OWNER_LABEL, PART_LABEL, ROLE_LABEL, resourcePrefix } from '../../images/container-labels.ts'
 import type { InspectedContainer } from '../../images/container-log.ts'
 import { type DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { explainPullFailure } from '../../images/image-failures.ts'
 import { readJson, writeJson } from '../../system/files.ts'
-import type { RevisionSpec } from '../engine.ts'
 import { imageName, imageTag } from './images.ts'
 import type { ListedContainer } from './replica.ts'
 import {

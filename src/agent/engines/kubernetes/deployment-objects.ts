@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import type { CoreV1Event, KubernetesObject, V1PersistentVolumeClaim, V1Pod, V1Secret } from '@kubernetes/client-node'
-import { PermanentError, type RevisionSpec, TransientError } from '../engine.ts'
+import { PermanentError, type RevisionSpec, TransientError } from '../../engine.ts'
 import { parseMemory } from '../quantities.ts'
 import { type Cluster, deploymentIdOf, type Kind } from './cluster.ts'
 import { COMPONENT_LABEL, DECIDED_BY_REVISION, namespaceOf, storeName, TENANT_LABEL } from './names.ts'

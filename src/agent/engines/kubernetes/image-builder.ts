@@ -1,13 +1,13 @@
 // Builds images for a cluster with a container engine beside the agent, and pushes them to a registry.
 import { createHash } from 'node:crypto'
 import * as fs from 'node:fs'
+import { type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../../engine.ts'
 import { buildDockerfile, buildInBaseImage, hasDockerfile, readBaseImages } from '../../images/build-image.ts'
 import { DEPLOYMENT_LABEL, OWNER_LABEL, REVISION_LABEL } from '../../images/container-labels.ts'
 import { DockerApi, DockerApiError } from '../../images/docker-api.ts'
 import { explainPullFailure } from '../../images/image-failures.ts'
 import { pushImage } from '../../images/push-image.ts'
 import { encodeLogin, parseDockerConfig, type RegistryLogin } from '../../images/registry-logins.ts'
-import { type BuildTask, PermanentError, type RevisionSpec, type SourceTree } from '../engine.ts'
 import { loginsFor, parseReference } from './image-reference.ts'
 import type { KubernetesSettings } from './settings.ts'
 

@@ -1,6 +1,5 @@
 // The images of a cluster's pods: pins tags to digests, builds images from files, and finds credentials to pull them.
 import type { V1Secret } from '@kubernetes/client-node'
-import { parseDockerConfig, type RegistryLogin } from '../../images/registry-logins.ts'
 import {
   type Artifact,
   type BuildTask,
@@ -9,7 +8,8 @@ import {
   type RevisionSpec,
   type SourceTree,
   TransientError,
-} from '../engine.ts'
+} from '../../engine.ts'
+import { parseDockerConfig, type RegistryLogin } from '../../images/registry-logins.ts'
 import type { Cluster } from './cluster.ts'
 import { DigestUnavailable, resolveDigest } from './digest-resolver.ts'
 import { ImageBuilder, type PushTarget } from './image-builder.ts'

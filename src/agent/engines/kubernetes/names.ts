@@ -1,6 +1,6 @@
 // The names, labels and annotations of objects in a cluster. Labels alone are enough to find them again. Pure.
 import type { V1ObjectMeta } from '@kubernetes/client-node'
-import type { RevisionSpec } from '../engine.ts'
+import type { RevisionSpec } from '../../engine.ts'
 import type { KubernetesSettings } from './settings.ts'
 
 export const MANAGER = 'slipway'

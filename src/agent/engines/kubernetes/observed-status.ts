@@ -1,6 +1,6 @@
 // Derives the phase and health of a deployment's revisions from the objects in the cluster. Pure.
 import type { KubernetesObject, V1Deployment, V1Pod, V1Service, V1StatefulSet } from '@kubernetes/client-node'
-import type { RevisionHealth } from '../engine.ts'
+import type { RevisionHealth } from '../../engine.ts'
 import { COMPONENT_LABEL, DRAINING_SINCE, MIN_SCALE, REVISION_LABEL } from './names.ts'
 import { type Finding, worstFinding } from './pod-failures.ts'
 

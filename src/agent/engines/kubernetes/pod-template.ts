@@ -2,7 +2,7 @@
 import type { V1Container, V1EnvVar, V1PodTemplateSpec, V1Probe, V1ResourceRequirements } from '@kubernetes/client-node'
 import type * as z from 'zod'
 import type { Container } from '../../../protocol/kubernetes.schema.ts'
-import type { Artifact, RevisionSpec } from '../engine.ts'
+import type { Artifact, RevisionSpec } from '../../engine.ts'
 import { type Component, metadataOf, revisionName, selectorLabels, storeName, workloadName } from './names.ts'
 import type { KubernetesSettings } from './settings.ts'
 

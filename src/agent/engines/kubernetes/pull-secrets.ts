@@ -1,7 +1,7 @@
 // Keeps a Secret per revision with which nodes pull from the installation's own registry, and renews it.
 import type { V1Secret } from '@kubernetes/client-node'
 import type { RegistryCredential } from '../../../protocol/credentials.schema.ts'
-import type { EngineEvents, RevisionRef, RevisionSpec } from '../engine.ts'
+import type { EngineEvents, RevisionRef, RevisionSpec } from '../../engine.ts'
 import { type Cluster, deploymentIdOf } from './cluster.ts'
 import {
   COMPONENT_LABEL,

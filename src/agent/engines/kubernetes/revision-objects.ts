@@ -6,7 +6,7 @@ import type {
   V1ServiceAccount,
   V2HorizontalPodAutoscaler,
 } from '@kubernetes/client-node'
-import type { Artifact, RevisionSpec } from '../engine.ts'
+import type { Artifact, RevisionSpec } from '../../engine.ts'
 import { MIN_SCALE, metadataOf, revisionName, selectorLabels, workloadName } from './names.ts'
 import { APP_CONTAINER, podTemplateOf, type Workload, workloadsOf } from './pod-template.ts'
 import type { KubernetesSettings } from './settings.ts'

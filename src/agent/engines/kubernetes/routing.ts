@@ -1,6 +1,6 @@
 // Builds the Service of a deployment and its routes from outside: an Ingress or an HTTPRoute per host. Pure.
 import type { KubernetesObject, V1Ingress, V1Service } from '@kubernetes/client-node'
-import { PermanentError, type RevisionSpec } from '../engine.ts'
+import { PermanentError, type RevisionSpec } from '../../engine.ts'
 import { baseName, metadataOf, namespaceOf, selectorLabels, URL_ANNOTATION } from './names.ts'
 import type { KubernetesSettings } from './settings.ts'
 

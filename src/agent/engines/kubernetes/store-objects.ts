@@ -8,7 +8,7 @@ import type {
   V1Service,
   V1StatefulSet,
 } from '@kubernetes/client-node'
-import type { RevisionSpec } from '../engine.ts'
+import type { RevisionSpec } from '../../engine.ts'
 import { COMPONENT_LABEL, DECIDED_BY_REVISION, metadataOf, ownerLabels, storeName } from './names.ts'
 import { RESTRICTED_SECURITY, resourcesOf } from './pod-template.ts'
 import type { KubernetesSettings } from './settings.ts'

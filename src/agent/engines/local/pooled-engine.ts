@@ -2,7 +2,6 @@
 import * as fs from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { listFolder, readJson, removeRecursively, writeJson } from '../../system/files.ts'
 import type {
   Artifact,
   BuildTask,
@@ -13,7 +12,8 @@ import type {
   RevisionRef,
   RevisionSpec,
   SourceTree,
-} from '../engine.ts'
+} from '../../engine.ts'
+import { listFolder, readJson, removeRecursively, writeJson } from '../../system/files.ts'
 import { type HostOwners, hostOwnersOf, parseCustomUrl } from './custom-hosts.ts'
 import { DEFAULT_LIMITS, type Limits } from './limits.ts'
 import { Provisioner } from './provisioning.ts'

@@ -3,10 +3,10 @@ import { join } from 'node:path'
 import { runCommand } from '../../builds/command.ts'
 import { withModuleCache } from '../../builds/module-cache.ts'
 import { installCommandOf, startCommandOf } from '../../builds/package-commands.ts'
+import type { Artifact, BuildTask, RevisionSpec, SourceTree } from '../../engine.ts'
 import { removeRecursively, stampFolder } from '../../system/files.ts'
+import { DEFAULT_PATH } from '../../system/search-path.ts'
 import { chownRecursively, makeOwned, type User } from '../../system/users.ts'
-import type { Artifact, BuildTask, RevisionSpec, SourceTree } from '../engine.ts'
-import { DEFAULT_PATH } from './environment.ts'
 
 /** `commandEnv`: the variables of this machine that commands may see. */
 type PrepareOptions = { disk_mb: number; commandEnv?: Record<string, string>; user?: User | undefined; path?: string }

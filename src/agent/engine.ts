@@ -1,7 +1,7 @@
 // The interface between the agent and the engines that run applications: processes, containers or a cluster.
-import type { RegistryCredential } from '../../protocol/credentials.schema.ts'
-import type { Source } from '../../protocol/parts.schema.ts'
-import type { CompleteResourceSpec, Part } from '../../protocol/resources.schema.ts'
+import type { RegistryCredential } from '../protocol/credentials.schema.ts'
+import type { Source } from '../protocol/parts.schema.ts'
+import type { CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
 
 /** One revision of one deployment. */
 export type RevisionRef = { deployment_id: string; revision_id: string }
