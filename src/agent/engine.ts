@@ -3,7 +3,6 @@ import type { RegistryCredential } from '../protocol/credentials.schema.ts'
 import type { Source } from '../protocol/parts.schema.ts'
 import type { CompleteResourceSpec, Part } from '../protocol/resources.schema.ts'
 
-/** One revision of one deployment. */
 export type RevisionRef = { deployment_id: string; revision_id: string }
 
 /** A revision to run, with everything it needs. Its secrets are in plain text. */
@@ -48,7 +47,6 @@ export type Artifact = {
   health_path: string | null
   env: Record<string, string>
   commit: Commit | null
-  /** The stamp of an unchanged folder. */
   stamp?: string
 }
 
@@ -77,7 +75,6 @@ export type EngineObservation = {
   /** The revision that receives the requests. */
   routed: string | null
   url: string | null
-  /** Whether anything of the deployment still exists here. */
   hasRemains: boolean
   /** Null if it needs no database. Hopeless: it was not ready in time, so revisions waiting for it fail. */
   database: { ready: boolean; reason: string | null; hopeless?: boolean } | null
@@ -111,17 +108,13 @@ export const NO_EVENTS: EngineEvents = {
   registryCredential: async () => null,
 }
 
-/**
- * Every method is idempotent, and a missing object is not an error. An agent may be killed at any point, so a method
- * first writes a label or a file by which `observe` finds what it creates.
- */
+/** Idempotent, and a missing object is no error. First writes a label or a file by which `observe` finds the rest. */
 export interface Engine {
   readonly name: string
   /** Why it cannot run this revision, as a sentence for the user; null if it can. */
   refusalReason(spec: RevisionSpec): string | null
   /** Takes over what an earlier agent left running. Called once, before anything else. */
   open(events: EngineEvents): Promise<void>
-  /** The deployments of which anything exists here. */
   deployments(): Promise<string[]>
   observe(deployment_id: string): Promise<EngineObservation>
   /** Starts to create its database, without waiting for it. */

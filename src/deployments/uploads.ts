@@ -134,10 +134,7 @@ function uploadEventColumns(type: string): SQL {
 
 const MAX_REMOVALS = 100
 
-/**
- * Removes archives that no revision names a day after their link expired, the object first. An archive that a request
- * is naming just now has its row locked (`isArchiveUploaded`) and is skipped.
- */
+/** Removes what no revision names a day after its link expired, except archives locked by `requireStoredArchive`. */
 export async function sweepUploads({ config, database }: Pick<Services, 'config' | 'database'>): Promise<void> {
   const { uploads: storage } = config
   if (!storage) return

@@ -131,10 +131,7 @@ const PROVIDER_PATTERN = /^[\w-]{1,63}$/
 
 type ClaimedFlow = { flow: FlowRow; provider: Provider; isUnchanged: boolean }
 
-/**
- * A state works once: of two concurrent callbacks, one finds it pending. A state that is used, expired, made up or of
- * another provider is refused alike.
- */
+/** A state works once. One that is used, expired, unknown or of another provider is refused alike. */
 const claimFlow = (state_hash: string, provider_id: string): SQL<Row> => sql`
   update oauth_flows f
   set status = 'answered'

@@ -74,10 +74,7 @@ const nowOf = ({ config }: Ctx): number => Date.now() + config.clockOffset()
 
 type BoundProvider = StoredProvider & { binding: string }
 
-/**
- * Takes over new endpoints from the same issuer only. Connections survive if the endpoints keep their origins, and end
- * otherwise.
- */
+/** Takes over new endpoints of the same issuer only. Connections survive if the endpoints keep their origins. */
 async function updateCheckedProvider(
   ctx: Ctx,
   row: BoundProvider,

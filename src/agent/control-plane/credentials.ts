@@ -75,10 +75,7 @@ export class Credentials {
     return credential
   }
 
-  /**
-   * A refusal is permanent, and its message is the control plane's. If the control plane itself is unavailable, the
-   * error is transient.
-   */
+  /** A refusal is permanent, with the message of the control plane. If that is unavailable, the error is transient. */
   async #request<T extends GitCredential>(
     { deployment_id, revision_id }: RevisionRef,
     resource: 'repository' | 'registry',

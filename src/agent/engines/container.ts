@@ -39,7 +39,6 @@ import { PooledEngine, type PooledOptions } from './local/pooled-engine.ts'
 
 export type ContainerOptions = PooledOptions & {
   socket: string
-  /** Distinguishes the containers of agents that share an engine. */
   owner: string
   /** The image in which sources without a Dockerfile are built and run. */
   base_image: string | null

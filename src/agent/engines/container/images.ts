@@ -118,7 +118,6 @@ export class Images {
     }
   }
 
-  /** The deployment's credential for the installation's own registry, else the user's pull secret. */
   async #encodedLogin(image: string, spec: RevisionSpec): Promise<string | undefined> {
     const credential = await this.#registryCredential(spec, image)
     if (!credential) return this.#secrets.registryAuth(image, spec.resources.image_pull_secrets ?? [])

@@ -18,7 +18,6 @@ import { MIB, parseCpu, parseMemory } from '../quantities.ts'
 type Resources = RevisionSpec['resources']
 type Container = NonNullable<Resources['sidecars']>[number]
 type Mount = NonNullable<Resources['volume_mounts']>[number]
-/** The create requests of one replica. */
 export type ReplicaParts = {
   copy: string
   volumes: CreateRequest[]

@@ -7,7 +7,6 @@ import { MIB } from '../quantities.ts'
 import { hostConfigOf, resourceLimits } from './replica-spec.ts'
 
 export type StoreKind = 'database' | 'redis'
-/** What a revision requires of a store. */
 export type StoreRequest = {
   kind: StoreKind
   cpu: [request: number, limit: number]

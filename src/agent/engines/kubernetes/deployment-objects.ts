@@ -85,10 +85,7 @@ export class DeploymentObjects {
     return this.#listOwned(namespace, this.#routeKinds, deployment)
   }
 
-  /**
-   * A second line of defence, as the control plane gives each host to one workspace. The error is transient, because a
-   * host that has just moved to another workspace is free soon.
-   */
+  /** The control plane checks hosts too. The error is transient: a host that moves between workspaces is free soon. */
   async checkHosts({ tenant_id, custom_url }: RevisionSpec, routes: KubernetesObject[]): Promise<void> {
     if (custom_url === null || routes.length === 0) return
     const wanted = new Set(routes.flatMap(hostsOf))
@@ -149,10 +146,7 @@ export class DeploymentObjects {
     return conflicts.filter(conflict => conflict !== null)
   }
 
-  /**
-   * Returns once the cluster confirms that no object is left. With `waits` false it returns while pods are still
-   * terminating, and the caller repeats it to remove the rest.
-   */
+  /** Returns once no object is left. Without `waits`, pods may still terminate, and the caller repeats it. */
   async removeAll(namespace: string, deployment: string, filter: ObjectFilter, waits = true): Promise<void> {
     const listLeft = async () => (await this.listRemains(namespace, deployment)).filter(filter)
     await this.#repeatUntil(async () => {

@@ -70,7 +70,6 @@ export class ImageBuilder {
     }
   }
 
-  /** Removes a deployment's build containers, images and cache. */
   async removeDeployment(deployment_id: string): Promise<void> {
     const api = await this.#connect()
     for (const { Id } of await this.#listOwned(api, 'containers', deployment_id)) await api.removeContainer(Id)
@@ -122,10 +121,7 @@ export class ImageBuilder {
     return { id, start_command: tree.start_command }
   }
 
-  /**
-   * Uses the user's login, never the operator's. An image that was built here for another deployment is pulled again,
-   * so that its registry decides on access.
-   */
+  /** Pulls images of other deployments again with the user's login, so that their registry decides on access. */
   async #pullBaseImage(
     api: DockerApi,
     image: string,

@@ -16,7 +16,6 @@ export type ObservedObjects = {
 export const labelOf = ({ metadata }: KubernetesObject, name: string) => metadata?.labels?.[name]
 export const isTerminating = ({ metadata }: KubernetesObject) => metadata?.deletionTimestamp !== undefined
 
-/** Its selector decides which revision receives the requests. */
 export const webServiceOf = ({ services }: Pick<ObservedObjects, 'services'>) =>
   services.find(object => labelOf(object, COMPONENT_LABEL) === 'web')
 export const routedRevisionOf = (objects: Pick<ObservedObjects, 'services'>) =>

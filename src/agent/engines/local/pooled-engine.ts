@@ -24,7 +24,6 @@ import { RouterClient } from './router-client.ts'
 /** The stored state of a deployment. Its host never changes. */
 type SavedDeployment = {
   host: string
-  /** The revision that receives the requests. */
   routed: string | null
   custom_url: string | null
   tenant_id?: string | undefined

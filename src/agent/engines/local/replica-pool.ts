@@ -202,7 +202,6 @@ export class ReplicaPool {
     this.#slots = []
   }
 
-  /** Leaves the replicas running. */
   release(): void {
     this.#stopping = true
     for (const { replica } of this.#slots) replica?.release()

@@ -41,10 +41,7 @@ const PG_HBA = `host all      slipway 127.0.0.1/32 scram-sha-256
 host sameuser all     127.0.0.1/32 scram-sha-256
 `
 
-/**
- * A process that outlives the agent. The next agent finds it by `postmaster.pid`, which Postgres writes to its folder,
- * and which keeps a second server out.
- */
+/** A process that outlives the agent. The next agent finds it by `postmaster.pid`. */
 export class EmbeddedServer implements PostgresServer {
   readonly #folder: string
   #opening: Promise<string> | undefined
