@@ -33,7 +33,7 @@ export type RefHead = {
 export type PushedCommit = RefHead & {
   /** The head of the ref. */
   commit: Commit
-  /** Set for previews, which follow their pull request whatever `build_on_push` says. */
+  /** Set for previews, which follow their pull request even without `build_on_push`. */
   ignoresBuildOnPush?: boolean
   /** What else the event records: who pushed what. */
   journalData: Record<string, unknown>

@@ -120,7 +120,7 @@ const IDLE = sql`idle as (
     limit ${MAX_ROWS}
     for update skip locked)`
 
-/** updated_at stays: it says when somebody last changed the deployment. */
+/** updated_at stays: becoming unused is no change of the deployment. */
 const UNUSED = sql`unused as (
     update deployments d set status = 'UNUSED', version = d.version + 1
     from idle

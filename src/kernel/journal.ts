@@ -5,7 +5,7 @@ import type { Ctx } from './context.ts'
 import { type Query, Replay, type Row, run } from './db.ts'
 import { Failure } from './errors.ts'
 
-type WriteParts = {
+export type WriteParts = {
   /** Of the statement, before the change, which may read them. */
   ctesBefore?: SQL[]
   /** After the change; they may read `changed`. */

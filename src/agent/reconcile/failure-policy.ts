@@ -15,7 +15,7 @@ type FailureStreak = { target: string | null; since: number; lastLogged: string 
 /** `failure`: the report of the revision that was given up. */
 type FailureDecision = { retryMs: number; failure?: Pick<Report, 'revision_id' | 'state' | 'message'> }
 
-/** A serving revision is never given up: its permanent failures are retried too, until somebody fixes the cause. */
+/** A serving revision is never given up: its permanent failures are retried too, until the cause is fixed. */
 const PERMANENT_RETRY_MS = 30_000
 const LOG_AFTER_MS = 30_000
 /** Less than the control plane's own deadline, which would not know the reason. */
