@@ -101,21 +101,7 @@ export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: 
       body: {
         Image: artifact.location,
         ...(artifact.start_command && { Entrypoint: shellCommand(artifact.start_command), Cmd: [] }),
-        Env: envLines({
-          ...artifact.env,
-          ...spec.secrets,
-          ...Object.fromEntries(
-            spec.secret_references.map(({ name, secret_name, secret_key }) => [
-              name,
-              placement.secret(secret_name, secret_key),
-            ]),
-          ),
-          ...placement.stores?.env,
-          PORT: String(port),
-          SLIPWAY_DEPLOYMENT_ID: deployment_id,
-          SLIPWAY_DEPLOYMENT_NAME: name,
-          SLIPWAY_REVISION_ID: revision_id,
-        }),
+        Env: envLines(appEnvironmentOf(spec, artifact, placement)),
         Labels: {
           ...labels('app', ''),
           [SIDECARS_LABEL]: sidecars.map(sidecar => sidecar.name).join(),
@@ -138,6 +124,19 @@ export function replicaParts(spec: RevisionSpec, artifact: Artifact, placement: 
     sidecars: sidecars.map(container => containerRequest(container, 'sidecar', `container:${app}`)),
   }
 }
+
+const appEnvironmentOf = (spec: RevisionSpec, artifact: Artifact, { port, stores, secret }: Placement) => ({
+  ...artifact.env,
+  ...spec.secrets,
+  ...Object.fromEntries(
+    spec.secret_references.map(({ name, secret_name, secret_key }) => [name, secret(secret_name, secret_key)]),
+  ),
+  ...stores?.env,
+  PORT: String(port),
+  SLIPWAY_DEPLOYMENT_ID: spec.deployment_id,
+  SLIPWAY_DEPLOYMENT_NAME: spec.name,
+  SLIPWAY_REVISION_ID: spec.revision_id,
+})
 
 /** As in Kubernetes, an init container that always restarts is a sidecar. */
 const isSidecar = ({ restartPolicy }: Container) => restartPolicy === 'Always'
