@@ -1,6 +1,6 @@
 -- Functions and triggers, one section for each slice. A `security definer` function sees every tenant: the next
--- migration makes slipway_system its owner and grants who may call it. A `require_…` function ends the statement with an
--- error of the API if its condition does not hold. Otherwise it returns its argument, or true.
+-- migration makes slipway_system its owner and grants who may call it. A `require_…` function ends the statement with
+-- an error of the API if its condition does not hold. Otherwise it returns its argument, or true.
 
 -- ------------------------------------------------------------ Keys, requests and rate limits
 -- Every request starts here. Finds the key, refuses it or its missing permission, replays the answer stored under the
@@ -283,8 +283,8 @@ begin
   return p_permissions;
 end $$;
 --> statement-breakpoint
--- A caller can grant only a role of this scope whose permissions it has. `p_only` is the narrowed list of a new key. The
--- role stays locked until the transaction ends, so it cannot be deleted meanwhile. Built-in roles need no lock.
+-- A caller can grant only a role of this scope whose permissions it has. `p_only` is the narrowed list of a new key.
+-- The role stays locked until the transaction ends, so it cannot be deleted meanwhile. Built-in roles need no lock.
 create function require_grantable_role(p_role uuid, p_scope text, p_only text[] default null) returns uuid
 language plpgsql as $$
 declare
