@@ -71,7 +71,9 @@ export const previewPolicies = pgTable('preview_policies', {
 
 export const previewStates = ['pending', 'awaiting_approval', 'denied', 'full', 'live', 'ended'] as const
 
-/** A pull request of a deployment with a policy. `told` is the state last sent to the host, `comment_id` its comment. */
+/**
+ * A pull request of a deployment with a policy. `told` is the state last sent to the host, `comment_id` its comment.
+ */
 export const previews = pgTable(
   'previews',
   {
