@@ -2,7 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import { afterEach, beforeEach, expect, test } from 'vitest'
-import { type EngineVerb, FakeEngine } from '../../protocol-kit/fake-engine.ts'
+import { type EngineMethod, FakeEngine } from '../../protocol-kit/fake-engine.ts'
 import { Agent } from '../../src/agent/agent.ts'
 import { createControlPlaneClient } from '../../src/agent/control-plane/client.ts'
 import { PermanentError, TransientError } from '../../src/agent/engines/engine.ts'
@@ -39,7 +39,7 @@ const ended = (revision: string) =>
   waitFor(() => control.reports.find(one => one.revision_id === revision && /deployed|failed/.test(one.state)))
 const running = async () => (await engine.observe(id)).running.map(({ revision_id }) => revision_id)
 
-test.each<[EngineVerb, object]>([
+test.each<[EngineMethod, object]>([
   ['start', {}],
   ['route', {}],
   ['provide', { needs_database: true }],
@@ -53,7 +53,7 @@ test.each<[EngineVerb, object]>([
   expect((await engine.observe(id)).routed).toBe(old)
 })
 
-test.each<EngineVerb>(['observe', 'route'])(
+test.each<EngineMethod>(['observe', 'route'])(
   'a temporary failure of `%s` that lasts too long fails the revision',
   async verb => {
     const old = control.want(id, image)
