@@ -19,7 +19,7 @@ const BASELINE = fileURLToPath(new URL('baselines/fastify-patch.ts', import.meta
 
 export default {
   id: 'P6',
-  what: `median latency of a patch in 8 round trips ÷ ours, at a ${ROUND_TRIP_MS} ms round trip`,
+  what: `median latency of a patch in 8 round trips ÷ Slipway’s, at a ${ROUND_TRIP_MS} ms round trip`,
   target: `≥ ${TARGET}`,
   async run(context: BenchContext) {
     const seeded = await context.seeded()

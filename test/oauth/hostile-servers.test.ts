@@ -97,7 +97,7 @@ async function attemptDiscovery({
   })
   const outcome = await runUntilOver(
     found,
-    answers.some(({ manner }) => manner === 'stalled'),
+    answers.some(({ transfer }) => transfer === 'stalled'),
   ).catch(error => error)
 
   const asked = world.requests

@@ -1,4 +1,4 @@
-// The app as `npm start` runs it on Node, its gateway in process.
+// The app as `npm start` runs it on Node, with its gateway in process.
 import { mkdtempSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -26,5 +26,4 @@ export function startRuntime(
   }).app
 }
 
-/** How many trips the gateway saw for a request. */
 export const countTrips = async (requestId: string): Promise<number> => trips.get(requestId) ?? 0

@@ -1,4 +1,4 @@
-// An agent as tests play it: a listener's key, its lease, and what it was told.
+// An agent that a test drives: a listener's key, its lease, and the work that it knows.
 import { expect } from 'vitest'
 import type { Changes } from '../../src/protocol/poll.schema.ts'
 import type { Report, ReportResult } from '../../src/protocol/report.schema.ts'
@@ -8,13 +8,12 @@ import { imageConfig, minimalBody } from './deployment-bodies.ts'
 import { makeEnvelopeOpener } from './envelope-opener.ts'
 
 export async function newListener(tenant: Tenant, over: Record<string, unknown> = {}) {
-  const wanted = { compute_type: 'local', compute_id: `machine-${unusedId()}`, ...over }
-  const { body: listener } = await tenant.post('/v2/listeners', wanted)
+  const newListenerBody = { compute_type: 'local', compute_id: `machine-${unusedId()}`, ...over }
+  const { body: listener } = await tenant.post('/v2/listeners', newListenerBody)
   const { body: key } = await tenant.post(`/v2/listeners/${listener.id}/keys`, {})
   return { listener, key: key.key as string, key_id: key.id as string }
 }
 
-/** A deployment of an image, for that listener. */
 export const makeListenerDeployment = (listener: { id: string }, over: Record<string, unknown> = {}) => ({
   ...{ ...minimalBody, source_revision_config: imageConfig, ...over },
   source_config: { listener_id: listener.id, ...(over.source_config as object) },
@@ -23,7 +22,7 @@ export const makeListenerDeployment = (listener: { id: string }, over: Record<st
 export type SyncAgent = ReturnType<typeof makeSyncAgent>
 type ReportFields = Partial<Report> & Pick<Report, 'state'>
 
-/** Polls and reports; keeps fence, cursor and generations as an agent does. */
+/** It tracks fence, cursor and generations as an agent does. */
 export function makeSyncAgent(tenant: Tenant, key: string, agent_id = `agent-${unusedId()}`) {
   const caller = tenant.as(key)
   const { public_key, open } = makeEnvelopeOpener()
@@ -48,7 +47,7 @@ export function makeSyncAgent(tenant: Tenant, key: string, agent_id = `agent-${u
       for (const work of body.changes as Work[]) generations.set(work.deployment_id, work.generation)
       return body
     },
-    /** All that changed, over as many pages as it takes. */
+    /** All pages. */
     async pollAll(): Promise<Work[]> {
       const changes: Work[] = []
       for (let more = true; more; ) {
@@ -62,12 +61,12 @@ export function makeSyncAgent(tenant: Tenant, key: string, agent_id = `agent-${u
       caller.post('/v1/sync/report', { agent_id, fence: agent.fence, reports, ...over }, headers),
     async report(
       work: Pick<Work, 'deployment_id' | 'generation'> & { revision?: Work['revision'] },
-      said: ReportFields,
+      fields: ReportFields,
     ): Promise<ReportResult> {
       const { deployment_id, generation, revision } = work
-      const healthy = said.state === 'deployed' ? { healthy: true } : {}
+      const healthy = fields.state === 'deployed' ? { healthy: true } : {}
       const { status, body } = await agent.sendReports([
-        { deployment_id, generation, revision_id: revision?.id ?? null, ...healthy, ...said },
+        { deployment_id, generation, revision_id: revision?.id ?? null, ...healthy, ...fields },
       ])
       expect(status, JSON.stringify(body)).toBe(200)
       const [result] = body.results as ReportResult[]
