@@ -21,7 +21,10 @@ export default {
     const balance = await ledger.balance(testbed.url)
     const unexpected = client.tally.listUnexpected('200', '201')
     return {
-      measured: `${formatBalance(balance)}; ${balance.gaps ? 'gaps' : 'no gaps'}, ${unexpected.join(', ') || '0'} errors`,
+      measured: [
+        formatBalance(balance),
+        `${balance.gaps ? 'gaps' : 'no gaps'}, ${unexpected.join(', ') || '0'} errors`,
+      ].join('; '),
       met: isBalanced(balance) && unexpected.length === 0 && balance.acknowledged === 8 * each,
       figures: balance,
     }

@@ -272,32 +272,49 @@ export type HostileServer = {
   serverAt: string
 }
 
+const RESOURCE_METADATA = {
+  ...makeResourceMetadata(`${MCP_ORIGIN}/mcp`, AUTH_ORIGIN),
+  scopes_supported: ['read'],
+}
+const SERVER_METADATA = {
+  ...makeServerMetadata(AUTH_ORIGIN, {
+    registration_endpoint: `${AUTH_ORIGIN}/register`,
+    revocation_endpoint: `${AUTH_ORIGIN}/revoke`,
+  }),
+  ...{ grant_types_supported: ['authorization_code', 'refresh_token'], scopes_supported: ['offline_access'] },
+  ...{ authorization_response_iss_parameter_supported: true, client_id_metadata_document_supported: false },
+}
+const REGISTRATION = {
+  ...{ client_id: 'made', client_secret: 'hush', client_secret_expires_at: 0, redirect_uris: undefined },
+  ...{ token_endpoint_auth_method: 'client_secret_post', registration_client_uri: `${AUTH_ORIGIN}/clients/made` },
+  registration_access_token: 'manage',
+}
+
 export const hostileServer: fc.Arbitrary<HostileServer> = fc.record({
   challenges: anyChallenges,
   probe: arbitraryReply(fc.constantFrom('', 'data: {}\n\n', '{}'), 401),
-  resource: arbitraryReply(
-    arbitraryDocument({ ...makeResourceMetadata(`${MCP_ORIGIN}/mcp`, AUTH_ORIGIN), scopes_supported: ['read'] }),
-  ),
-  server: arbitraryReply(
-    arbitraryDocument({
-      ...makeServerMetadata(AUTH_ORIGIN, {
-        registration_endpoint: `${AUTH_ORIGIN}/register`,
-        revocation_endpoint: `${AUTH_ORIGIN}/revoke`,
-      }),
-      ...{ grant_types_supported: ['authorization_code', 'refresh_token'], scopes_supported: ['offline_access'] },
-      ...{ authorization_response_iss_parameter_supported: true, client_id_metadata_document_supported: false },
-    }),
-  ),
-  registration: arbitraryReply(
-    arbitraryDocument({
-      ...{ client_id: 'made', client_secret: 'hush', client_secret_expires_at: 0, redirect_uris: undefined },
-      ...{ token_endpoint_auth_method: 'client_secret_post', registration_client_uri: `${AUTH_ORIGIN}/clients/made` },
-      registration_access_token: 'manage',
-    }),
-    201,
-  ),
+  resource: arbitraryReply(arbitraryDocument(RESOURCE_METADATA)),
+  server: arbitraryReply(arbitraryDocument(SERVER_METADATA)),
+  registration: arbitraryReply(arbitraryDocument(REGISTRATION), 201),
   resourceAt: fc.constantFrom('', '', RESOURCE_METADATA_PATH, `${RESOURCE_METADATA_PATH}/mcp`, '/meta'),
   serverAt: fc.constantFrom('', '', SERVER_METADATA_PATH, OIDC_METADATA_PATH),
+})
+
+const makeReply = (status: number, body: object): ServerReply => ({
+  ...{ status, headers: [], text: JSON.stringify(body), transfer: 'whole' },
+})
+export const validServer: HostileServer = {
+  challenges: ['Bearer'],
+  probe: makeReply(401, {}),
+  resource: makeReply(200, RESOURCE_METADATA),
+  server: makeReply(200, SERVER_METADATA),
+  registration: makeReply(201, REGISTRATION),
+  resourceAt: '',
+  serverAt: '',
+}
+export const withMembers = (reply: ServerReply, members: Record<string, unknown>): ServerReply => ({
+  ...reply,
+  text: JSON.stringify({ ...JSON.parse(reply.text), ...members }),
 })
 
 const BODILESS_STATUSES = [101, 204, 205, 304]
