@@ -104,7 +104,9 @@ test('a store keeps its data on its volume, is told its limits, and is found rea
     '/volume',
   )
   await play.play(objects.filter(({ kind }) => kind === 'StatefulSet'))
-  expect(await waitFor(() => play.inside(container, 'cat /data/pg/arguments').catch(() => ''))).toBe('-c max_connections=42')
+  expect(await waitFor(() => play.inside(container, 'cat /data/pg/arguments').catch(() => ''))).toBe(
+    '-c max_connections=42',
+  )
   expect(await play.inside(container, 'env')).toContain('POSTGRES_PASSWORD=generated')
   expect(await play.inside(container, 'cat /proc/1/status')).toMatch(/^Uid:\s+999/m)
   const [probe] = objects.flatMap(object => (object as never as Probed).spec?.template?.spec.containers ?? [])
