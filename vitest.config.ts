@@ -1,5 +1,5 @@
-// The projects of the tests: `pure` (functions), `node` (the app on Node), `edge` (the app in workerd), `host` (processes
-// and servers), `architecture` (rules of the code) and, apart from `npm test`, `containers`.
+// The projects of the tests: `pure` (functions), `node` (the app on Node), `edge` (the app in workerd), `host`
+// (processes and servers), `architecture` (rules of the code) and, apart from `npm test`, `containers`.
 import { availableParallelism } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { cloudflareTest } from '@cloudflare/vitest-plugin'
@@ -56,7 +56,7 @@ export default defineConfig({
     reporters: ['default', './test/support/reporter.ts'],
     testTimeout: 30_000,
     hookTimeout: 60_000,
-    // A busy machine is slow.
+    // The default of a second is too short on a busy machine.
     expect: { poll: { timeout: 15_000 } },
     // Half of the files wait for servers and processes more than they compute.
     maxWorkers: availableParallelism() + 1,

@@ -1,4 +1,4 @@
-// P1: what all that surrounds a request costs, in requests that are not answered meanwhile.
+// P1: the cost of everything around a request, on a route that does nothing.
 
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { loadTool, measureRps } from './support/load.ts'
@@ -8,7 +8,7 @@ import { buildWorker, serveWorkers } from './support/workerd.ts'
 const SLICES = 11
 const SECONDS = 1
 const TARGET = 0.75
-/** Nothing here asks the database. */
+/** `/healthz` does not use the database. */
 const bindings = {
   PUBLIC_URL: 'http://slipway.test',
   DATABASE_URL: 'postgresql://nobody@localhost/none',
@@ -18,31 +18,32 @@ const bindings = {
 
 export default {
   id: 'P1',
-  what: '/healthz through all middleware ÷ a bare handler, rps',
+  what: 'requests per second of /healthz ÷ a bare Worker',
   target: `≥ ${TARGET}`,
-  async run(lab: BenchContext) {
-    const { code } = await lab.worker()
-    const bare = await buildWorker(lab, 'bench/workers/bare.ts')
-    const byHand = await buildWorker(lab, 'bench/workers/by-hand.ts')
-    const { slipway } = (await serveWorkers(lab, { slipway: { code, bindings } })).urls
-    const answer = await fetch(`${slipway}/healthz`)
-    const same = { HEADERS: JSON.stringify(Object.fromEntries(answer.headers)), BODY: await answer.text() }
-    const { urls } = await serveWorkers(lab, { bare, byHand: { code: byHand.code, bindings: same } })
-    const load = (url: string) => () => measureRps(lab, { url: `${url}/healthz`, seconds: SECONDS })
-    const things = { slipway: load(slipway), bare: load(urls.bare), byHand: load(urls.byHand) }
-    lab.progress('warming up')
-    for (const thing of Object.values(things)) await thing()
-    const slices = await measureSlices(SLICES, things, lab.progress)
-    const figure = medianRatio(slices.slipway, slices.bare)
-    const hand = medianRatio(slices.byHand, slices.bare)
+  async run(context: BenchContext) {
+    const { code } = await context.worker()
+    const bare = await buildWorker(context, 'bench/workers/bare.ts')
+    const byHand = await buildWorker(context, 'bench/workers/by-hand.ts')
+    const { slipway } = (await serveWorkers(context, { slipway: { code, bindings } })).urls
+    const response = await fetch(`${slipway}/healthz`)
+    const copied = { HEADERS: JSON.stringify(Object.fromEntries(response.headers)), BODY: await response.text() }
+    const { urls } = await serveWorkers(context, { bare, byHand: { code: byHand.code, bindings: copied } })
+    const load = (url: string) => () => measureRps(context, { url: `${url}/healthz`, seconds: SECONDS })
+    const candidates = { slipway: load(slipway), bare: load(urls.bare), byHand: load(urls.byHand) }
+    context.progress('warming up')
+    for (const candidate of Object.values(candidates)) await candidate()
+    const slices = await measureSlices(SLICES, candidates, context.progress)
+    const ratio = medianRatio(slices.slipway, slices.bare)
+    const byHandRatio = medianRatio(slices.byHand, slices.bare)
     return {
-      measured: formatNumber(figure),
-      met: figure >= TARGET,
+      measured: formatNumber(ratio),
+      met: ratio >= TARGET,
       notes: [
-        `by ${loadTool}, ${SLICES} slices of ${SECONDS} s; the same headers and line of log, written by hand, reach ${formatNumber(hand)}`,
-        `÷ that: ${formatNumber(medianRatio(slices.slipway, slices.byHand))}`,
+        `load by ${loadTool}, ${SLICES} slices of ${SECONDS} s`,
+        `a hand-written Worker with the same headers and log line: ${formatNumber(byHandRatio)} of the bare one`,
+        `Slipway ÷ the hand-written Worker: ${formatNumber(medianRatio(slices.slipway, slices.byHand))}`,
       ],
-      figures: { ratio: figure, byHand: hand, tool: loadTool, rps: slices },
+      figures: { ratio, byHand: byHandRatio, tool: loadTool, rps: slices },
     }
   },
 } satisfies Bench

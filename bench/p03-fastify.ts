@@ -1,4 +1,4 @@
-// P3: the list against what a Node team would write: Fastify and node-postgres, the same SQL, the same Postgres.
+// P3: the list against what a Node team would write: Fastify and node-postgres, with the same SQL and Postgres.
 import { setTimeout as delay } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { findFreePort } from '../src/postgres/free-port.ts'
@@ -16,36 +16,37 @@ const BASELINE = fileURLToPath(new URL('baselines/fastify-list.ts', import.meta.
 
 export default {
   id: 'P3',
-  what: 'the same list, rps ÷ Fastify and node-postgres',
+  what: 'requests per second of the same list ÷ Fastify with node-postgres',
   target: `≥ ${TARGET}`,
-  async run(lab: BenchContext) {
-    const seeded = await lab.seeded()
-    const { code } = await lab.worker()
-    const { urls } = await serveWorkers(lab, { slipway: { code, bindings: seeded.bindings() } })
+  async run(context: BenchContext) {
+    const seeded = await context.seeded()
+    const { code } = await context.worker()
+    const { urls } = await serveWorkers(context, { slipway: { code, bindings: seeded.bindings() } })
     const port = await findFreePort()
     const statements = await captureStatements(seeded, '/v2/deployments')
-    const { broken } = startProcess(lab, process.execPath, [
+    const { broken } = startProcess(context, process.execPath, [
       BASELINE,
       JSON.stringify({ port, url: seeded.url, statements }),
     ])
-    const theirs = `http://127.0.0.1:${port}`
-    await Promise.race([waitUntilHealthy(`${theirs}/healthz`), broken])
+    const baseline = `http://127.0.0.1:${port}`
+    await Promise.race([waitUntilHealthy(`${baseline}/healthz`), broken])
     const headers = { 'X-Api-Key': seeded.api_key }
-    const things = {
-      slipway: () => measureRps(lab, { url: `${urls.slipway}/v2/deployments`, seconds: SECONDS, headers }),
-      fastify: () => measureRps(lab, { url: `${theirs}/v2/deployments`, seconds: SECONDS }),
+    const candidates = {
+      slipway: () => measureRps(context, { url: `${urls.slipway}/v2/deployments`, seconds: SECONDS, headers }),
+      fastify: () => measureRps(context, { url: `${baseline}/v2/deployments`, seconds: SECONDS }),
     }
-    lab.progress('warming up')
-    for (const thing of Object.values(things)) await thing()
-    const slices = await measureSlices(SLICES, things, lab.progress)
-    const figure = medianRatio(slices.slipway, slices.fastify)
+    context.progress('warming up')
+    for (const candidate of Object.values(candidates)) await candidate()
+    const slices = await measureSlices(SLICES, candidates, context.progress)
+    const ratio = medianRatio(slices.slipway, slices.fastify)
+    const [slipway, fastify] = [median(slices.slipway), median(slices.fastify)]
     return {
-      measured: formatNumber(figure),
-      met: figure >= TARGET,
+      measured: formatNumber(ratio),
+      met: ratio >= TARGET,
       notes: [
-        `${formatNumber(median(slices.slipway), 0)} requests a second, theirs ${formatNumber(median(slices.fastify), 0)}, by ${loadTool}`,
+        `${formatNumber(slipway, 0)} requests per second, Fastify ${formatNumber(fastify, 0)}, load by ${loadTool}`,
       ],
-      figures: { ratio: figure, tool: loadTool, rps: slices },
+      figures: { ratio, tool: loadTool, rps: slices },
     }
   },
 } satisfies Bench

@@ -1,4 +1,4 @@
-// P4: how often one request goes to the database, on every route that asks for a key; a count, which does not vary.
+// P4: database round trips per request, on every route that needs a key. It is a count and does not vary.
 import { randomUUID } from 'node:crypto'
 import { operations } from '../src/app.ts'
 import type { Operation } from '../src/kernel/routes.ts'
@@ -8,12 +8,12 @@ import { serveWorkers } from './support/workerd.ts'
 
 export default {
   id: 'P4',
-  what: 'round trips to the database per request',
-  target: '1 on every route; 2 where foreign servers are asked',
-  async run(lab: BenchContext) {
-    const database = await lab.database()
-    const { code } = await lab.worker()
-    const { urls } = await serveWorkers(lab, {
+  what: 'database round trips per request',
+  target: '1 on every route; 2 where a foreign server is asked',
+  async run(context: BenchContext) {
+    const database = await context.database()
+    const { code } = await context.worker()
+    const { urls } = await serveWorkers(context, {
       slipway: { code, bindings: { ...database.bindings(), ...REGISTRY_SETTINGS } },
     })
     const { api_key, tenant_id } = database.tenant
@@ -23,34 +23,33 @@ export default {
     for (const operation of operations.filter(({ verb }) => verb)) {
       const method = operation.method.toUpperCase()
       const route = `${method} ${operation.path}`
-      lab.progress(route)
+      context.progress(route)
       const before = database.trips()
       const path = operation.path.replace(/\{\w+\}/g, () => randomUUID()) + makeQuery(operation)
       const { status } = await fetch(urls.slipway + path, { method, headers, ...makeBody(operation) })
       counted.push({ route, status, trips: database.trips() - before, most: operation.callsExternalServers ? 2 : 1 })
     }
-    const odd = counted.filter(({ trips, most }) => trips < 1 || trips > most)
+    const overBudget = counted.filter(({ trips, most }) => trips < 1 || trips > most)
     const twice = counted.filter(({ trips }) => trips === 2).length
     const most = Math.max(...counted.map(({ trips }) => trips))
     return {
       measured:
-        odd.length === 0
-          ? `1 on ${counted.length - twice} of ${counted.length}, 2 on ${twice} that ask others`
-          : `up to ${most}, too many on ${odd.length}`,
-      met: odd.length === 0,
-      notes: odd.map(({ route, status, trips }) => `${route} made ${trips} and answered ${status}`),
+        overBudget.length === 0
+          ? `1 on ${counted.length - twice} of ${counted.length} routes, 2 on ${twice}`
+          : `not as expected on ${overBudget.length} routes, up to ${most}`,
+      met: overBudget.length === 0,
+      notes: overBudget.map(({ route, status, trips }) => `${route}: ${trips} round trips, status ${status}`),
       figures: { routes: counted },
     }
   },
 } satisfies Bench
 
-/** What a query needs to say, by its example. */
 function makeQuery({ query }: Operation): string {
   const { example } = (query?.meta() ?? {}) as { example?: Record<string, string> }
   return example ? `?${new URLSearchParams(example)}` : ''
 }
 
-/** The example of the document, which reaches the database. */
+/** A valid body: an invalid one would be refused before it reaches the database. */
 function makeBody({ body }: Operation): RequestInit {
   const { example = {} } = (body?.meta() ?? {}) as { example?: unknown }
   return body ? { body: JSON.stringify(example) } : {}

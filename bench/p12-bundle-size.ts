@@ -1,4 +1,4 @@
-// P12: what is uploaded, as the wire carries it, and what it is made of.
+// P12: the size of the built Worker, and the parts of it.
 import { gzipSync } from 'node:zlib'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { formatNumber } from './support/statistics.ts'
@@ -8,23 +8,23 @@ const LISTED_PACKAGES = 5
 
 export default {
   id: 'P12',
-  what: 'gzip of the built Worker',
+  what: 'size of the built Worker, gzipped',
   target: `≤ ${TARGET_KB} KB`,
-  async run(lab: BenchContext) {
-    const { code, inputs } = await lab.worker()
+  async run(context: BenchContext) {
+    const { code, inputs } = await context.worker()
     const kilobytes = gzipSync(code).length / 1000
     const packages = new Map<string, number>()
     for (const [file, { bytesInOutput }] of Object.entries(inputs)) {
       const name = findPackage(file)
       packages.set(name, (packages.get(name) ?? 0) + bytesInOutput)
     }
-    const biggest = [...packages].toSorted(([, a], [, b]) => b - a).slice(0, LISTED_PACKAGES)
+    const largest = [...packages].toSorted(([, a], [, b]) => b - a).slice(0, LISTED_PACKAGES)
     const minified = Buffer.byteLength(code)
     const part = ([name, bytes]: [string, number]) => `${name} ${formatNumber((100 * bytes) / minified, 0)} %`
     return {
       measured: `${formatNumber(kilobytes, 1)} KB`,
       met: kilobytes <= TARGET_KB,
-      notes: [`of ${formatNumber(minified / 1000, 0)} KB minified: ${biggest.map(part).join(', ')}`],
+      notes: [`${formatNumber(minified / 1000, 0)} KB minified, of which ${largest.map(part).join(', ')}`],
       figures: { gzip: kilobytes, minified: minified / 1000, packages: Object.fromEntries(packages) },
     }
   },

@@ -1,4 +1,4 @@
-// P14: the processor time that a list costs in the Worker, whatever waits besides.
+// P14: the CPU time that a list costs in the Worker, without the time that it waits.
 import { readdirSync, readFileSync } from 'node:fs'
 import type { Bench, BenchContext } from './support/bench-context.ts'
 import { measureRps } from './support/load.ts'
@@ -7,31 +7,31 @@ import { serveWorkers } from './support/workerd.ts'
 
 const SLICES = 5
 const SECONDS = 2
-/** Of the kernel's clock, on every Linux of today. */
+/** USER_HZ is 100 on every current Linux. */
 const TICK_MS = 10
 const TARGETS = { 20: 0.6, 100: 2.5 }
 
 export default {
   id: 'P14',
-  what: 'processor time per request of workerd: list 20; list 100',
+  what: 'CPU time of workerd per request: list 20; list 100',
   target: `≤ ${TARGETS[20]} ms; ≤ ${TARGETS[100]} ms`,
-  async run(lab: BenchContext) {
+  async run(context: BenchContext) {
     if (process.platform !== 'linux')
-      return { measured: 'skipped', met: false, skipped: true, notes: ['needs /proc, which only Linux has'] }
-    const seeded = await lab.seeded()
-    const { code } = await lab.worker()
-    const { urls, pid } = await serveWorkers(lab, { slipway: { code, bindings: seeded.bindings() } })
+      return { measured: 'skipped', met: false, skipped: true, notes: ['it reads /proc, which only Linux has'] }
+    const seeded = await context.seeded()
+    const { code } = await context.worker()
+    const { urls, pid } = await serveWorkers(context, { slipway: { code, bindings: seeded.bindings() } })
     const headers = { 'X-Api-Key': seeded.api_key }
     const list = (limit: number) => async () => {
       const before = readCpuMs(pid)
       const url = `${urls.slipway}/v2/deployments?limit=${limit}`
-      const rate = await measureRps(lab, { url, seconds: SECONDS, connections: 4, headers })
+      const rate = await measureRps(context, { url, seconds: SECONDS, connections: 4, headers })
       return (readCpuMs(pid) - before) / (rate * SECONDS)
     }
-    const things = { twenty: list(20), hundred: list(100) }
-    lab.progress('warming up')
-    for (const thing of Object.values(things)) await thing()
-    const slices = await measureSlices(SLICES, things, lab.progress)
+    const candidates = { twenty: list(20), hundred: list(100) }
+    context.progress('warming up')
+    for (const candidate of Object.values(candidates)) await candidate()
+    const slices = await measureSlices(SLICES, candidates, context.progress)
     const [twenty, hundred] = [median(slices.twenty), median(slices.hundred)]
     return {
       measured: `${formatNumber(twenty)} ms; ${formatNumber(hundred)} ms`,
@@ -41,11 +41,11 @@ export default {
   },
 } satisfies Bench
 
-/** Milliseconds of all processes of a group. */
+/** The CPU time of all processes of a group. */
 function readCpuMs(group: number): number {
   const ticks = readdirSync('/proc').map(name => {
     try {
-      // The name in parentheses may hold anything.
+      // The second field is the program's name in parentheses, which may contain spaces.
       const fields = readFileSync(`/proc/${Number(name)}/stat`, 'utf8')
         .split(') ')
         .at(-1)!

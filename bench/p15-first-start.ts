@@ -1,4 +1,5 @@
-// P15: how long a newcomer waits from `npm run dev` to the first answer, in a fresh folder and at the second start, and to a template's.
+// P15: how long a newcomer waits from `npm run dev` to the first answer, in an empty folder and at the second start,
+// and to the first answer of a template.
 import { readFile } from 'node:fs/promises'
 import { get } from 'node:http'
 import { join } from 'node:path'
@@ -15,14 +16,14 @@ const TIMEOUT_MS = 120_000
 
 export default {
   id: 'P15',
-  what: '`npm run dev` to the first 200: cold; second start; cold, to a template deployment that answers',
+  what: '`npm run dev` to the first answer: cold start; second start; cold start to a template that answers',
   target: `≤ ${TARGET} s; ≤ ${TARGET} s; ≤ ${TEMPLATE_TARGET} s`,
-  async run(lab: BenchContext) {
-    const home = await makeTempFolder(lab)
-    lab.progress('cold start')
-    const { first: cold, template = Number.NaN } = await measureFirstAnswer(lab, home, true)
-    lab.progress('second start')
-    const { first: second } = await measureFirstAnswer(lab, home)
+  async run(context: BenchContext) {
+    const home = await makeTempFolder(context)
+    context.progress('cold start')
+    const { first: cold, template = Number.NaN } = await measureFirstAnswer(context, home, true)
+    context.progress('second start')
+    const { first: second } = await measureFirstAnswer(context, home)
     return {
       measured: `${formatNumber(cold, 1)} s; ${formatNumber(second, 1)} s; ${formatNumber(template, 1)} s`,
       met: Math.max(cold, second) <= TARGET && template <= TEMPLATE_TARGET,
@@ -31,40 +32,40 @@ export default {
   },
 } satisfies Bench
 
-/** Seconds since the start. */
+/** In seconds. */
 async function measureFirstAnswer(
-  lab: BenchContext,
+  context: BenchContext,
   home: string,
   deploys = false,
 ): Promise<{ first: number; template?: number }> {
   const port = await findFreePort()
   const url = `http://127.0.0.1:${port}`
-  // Whoever measures this may have a database of their own in the environment.
+  // The environment may name another database.
   const { DATABASE_URL: _, ...environment } = process.env
-  const began = performance.now()
-  const seconds = () => (performance.now() - began) / 1000
-  const { broken, end } = startProcess(lab, process.execPath, ['src/host/dev.ts', '--port', String(port)], {
+  const start = performance.now()
+  const seconds = () => (performance.now() - start) / 1000
+  const { broken, end } = startProcess(context, process.execPath, ['src/host/dev.ts', '--port', String(port)], {
     cwd: PROJECT_ROOT,
     env: { ...environment, SLIPWAY_HOME: home },
   })
   const work = async () => {
-    const key = await waitFor('an answer', () => readWorkingKey(home, url))
+    const key = await waitFor('answer', () => readWorkingKey(home, url))
     const first = seconds()
     if (!deploys) return { first }
-    lab.progress('a template')
+    context.progress('a template')
     await deployTemplate(url, key)
     return { first, template: seconds() }
   }
-  const found = await Promise.race([work(), broken])
+  const timing = await Promise.race([work(), broken])
   await end()
-  return found
+  return timing
 }
 
 async function waitFor<T>(what: string, look: () => Promise<T | false>): Promise<T> {
   const deadline = Date.now() + TIMEOUT_MS
   while (Date.now() < deadline) {
-    const found = await look().catch(() => false as const)
-    if (found !== false) return found
+    const value = await look().catch(() => false as const)
+    if (value !== false) return value
     await delay(25)
   }
   throw new Error(`no ${what} within ${TIMEOUT_MS / 1000} s`)
@@ -78,22 +79,22 @@ async function readWorkingKey(home: string, url: string): Promise<string | false
   return (await fetch(`${url}/orgs/current/info`, { headers, signal: makeTimeoutSignal() })).ok && api_key
 }
 
-/** As the last line of `npm run dev` says it; asked at the address that the deployment names. */
+/** The request that `npm run dev` prints, then one to the address of the deployment. */
 async function deployTemplate(url: string, key: string): Promise<void> {
   const headers = { 'X-Api-Key': key, 'Content-Type': 'application/json' }
-  const wanted = { name: 'hello', source: 'internal_template', source_config: { template_id: 'web-service' } }
-  const body = JSON.stringify({ ...wanted, source_revision_config: {}, secrets: [] })
-  const made = await fetch(`${url}/v2/deployments`, { method: 'POST', headers, body })
-  if (!made.ok) throw new Error(`The deployment is refused: ${await made.text()}`)
-  const { id } = (await made.json()) as { id: string }
+  const template = { name: 'hello', source: 'internal_template', source_config: { template_id: 'web-service' } }
+  const body = JSON.stringify({ ...template, source_revision_config: {}, secrets: [] })
+  const created = await fetch(`${url}/v2/deployments`, { method: 'POST', headers, body })
+  if (!created.ok) throw new Error(`The deployment was refused: ${await created.text()}`)
+  const { id } = (await created.json()) as { id: string }
   const address = await waitFor('address of the deployment', async () => {
     const answer = await fetch(`${url}/v2/deployments/${id}`, { headers, signal: makeTimeoutSignal() })
     return ((await answer.json()) as { url: string | null }).url ?? false
   })
-  await waitFor(`answer of ${address}`, () => isServed(address))
+  await waitFor(`answer from ${address}`, () => isServed(address))
 }
 
-/** Names under `localhost` are this machine, which not every resolver knows. */
+/** Not every resolver knows that names under `localhost` are this machine. */
 const isServed = (address: string) =>
   new Promise<true | false>(resolve => {
     const { host, port } = new URL(address)

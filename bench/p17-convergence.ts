@@ -1,4 +1,5 @@
-// P17: a thousand deployments that one agent has to bring to what is wanted, from nothing; then what it costs to have nothing to do.
+// P17: one agent brings a thousand new deployments to their desired state; then what it costs while nothing
+// changes.
 import { setTimeout as delay } from 'node:timers/promises'
 import type pg from 'pg'
 import { FakeEngine } from '../protocol-kit/fake-engine.ts'
@@ -19,24 +20,24 @@ const IMAGE = `registry.example.com/bench@sha256:${'a'.repeat(64)}`
 
 export default {
   id: 'P17',
-  what: `${DEPLOYMENTS} deployments, our agent, an engine that runs nothing: all DEPLOYED; idle, requests and trips a minute; a patch to its report`,
+  what: `${DEPLOYMENTS} deployments, one agent: until DEPLOYED; requests and round trips per idle minute; a patch`,
   target: `≤ ${TARGETS.seconds} s; ≤ ${TARGETS.requests} and ≤ ${TARGETS.trips}; ≤ ${TARGETS.patch} s`,
-  async run(lab: BenchContext) {
-    const database = await lab.database()
-    const { code } = await lab.worker()
-    const { urls } = await serveWorkers(lab, { slipway: { code, bindings: database.bindings() } })
+  async run(context: BenchContext) {
+    const database = await context.database()
+    const { code } = await context.worker()
+    const { urls } = await serveWorkers(context, { slipway: { code, bindings: database.bindings() } })
     const call = makeApiCall(urls.slipway, database)
     const { id: listener_id } = await call('POST', '/v2/listeners', { compute_type: 'local', compute_id: 'bench' })
     const { key } = await call('POST', `/v2/listeners/${listener_id}/keys`, {})
-    const ids = await createDeployments(lab, call, listener_id)
+    const ids = await createDeployments(context, call, listener_id)
 
     const control = countRequests(createControlPlaneClient({ url: urls.slipway, key }))
     const agent = new Agent({
-      ...{ agent_id: 'bench', version: 'bench', home: await makeTempFolder(lab), engine: new FakeEngine() },
+      ...{ agent_id: 'bench', version: 'bench', home: await makeTempFolder(context), engine: new FakeEngine() },
       ...{ control, logToOperator: () => {} },
     })
-    lab.defer(() => agent.close({ stop: true }))
-    const since = () => {
+    context.defer(() => agent.close({ stop: true }))
+    const startMeasuring = () => {
       const [requests, trips, start] = [control.requests(), database.trips(), performance.now()]
       return () => ({
         seconds: (performance.now() - start) / 1000,
@@ -44,27 +45,27 @@ export default {
         trips: database.trips() - trips,
       })
     }
-    const converging = since()
+    const measureConvergence = startMeasuring()
     const ended = agent.run()
     await Promise.race([
       ended,
-      waitUntilDeployed(database.url, listener_id, DEPLOYMENTS, done => lab.progress(`${done} deployed`)),
+      waitUntilDeployed(database.url, listener_id, DEPLOYMENTS, done => context.progress(`${done} deployed`)),
     ])
-    const [converged, kinds] = [converging(), control.told()]
+    const [converged, kinds] = [measureConvergence(), control.formatCounts()]
 
-    // What was logged on the way is still being sent.
-    lab.progress('settling')
+    // The agent is still sending logs.
+    context.progress('settling')
     for (let before = -1; control.requests('logs') !== before; await delay(LOG_SETTLE_MS))
       before = control.requests('logs')
-    const logged = converging().seconds - LOG_SETTLE_MS / 1000
-    lab.progress(`idle for ${IDLE_S} s`)
-    const idling = since()
+    const logged = measureConvergence().seconds - LOG_SETTLE_MS / 1000
+    context.progress(`idle for ${IDLE_S} s`)
+    const measureIdle = startMeasuring()
     await delay(IDLE_S * 1000)
-    const idle = idling()
+    const idle = measureIdle()
 
     const patches: number[] = []
     for (let i = 1; i <= PATCHES; i++) {
-      lab.progress(`patch ${i} of ${PATCHES}`)
+      context.progress(`patch ${i} of ${PATCHES}`)
       const start = performance.now()
       await call('PATCH', `/v2/deployments/${ids[i * 100]}`, { secrets: [{ name: 'TOKEN', value: `patch-${i}` }] })
       await waitUntilDeployed(database.url, listener_id, DEPLOYMENTS)
@@ -73,14 +74,19 @@ export default {
     const perMinute = (count: number) => (count * 60) / idle.seconds
     const [requests, trips, patch] = [perMinute(idle.requests), perMinute(idle.trips), median(patches)]
     return {
-      measured: `${formatNumber(converged.seconds, 1)} s; ${formatNumber(requests, 1)} and ${formatNumber(trips, 0)}; ${formatNumber(patch, 1)} s`,
+      measured: [
+        `${formatNumber(converged.seconds, 1)} s`,
+        `${formatNumber(requests, 1)} and ${formatNumber(trips, 0)}`,
+        `${formatNumber(patch, 1)} s`,
+      ].join('; '),
       met:
         converged.seconds <= TARGETS.seconds &&
         requests <= TARGETS.requests &&
         trips <= TARGETS.trips &&
         patch <= TARGETS.patch,
       notes: [
-        `on the way, ${converged.requests} requests (${kinds}) and ${converged.trips} trips, and the last line of their logs after ${formatNumber(logged, 1)} s`,
+        `until all DEPLOYED: ${converged.requests} requests (${kinds}), ${converged.trips} database round trips`,
+        `the last log line after ${formatNumber(logged, 1)} s; the engine runs nothing`,
       ],
       figures: { converged, logged, idle: { requests, trips }, patches, kinds },
     }
@@ -98,31 +104,25 @@ function makeApiCall(url: string | undefined, { tenant }: BenchDatabase) {
   }
 }
 
-/** Through the API, as anyone makes them. */
-async function createDeployments(lab: BenchContext, call: ApiCall, listener_id: string): Promise<string[]> {
+async function createDeployments(context: BenchContext, call: ApiCall, listener_id: string): Promise<string[]> {
   const ids: string[] = []
-  let begun = 0
-  const hand = async () => {
-    while (begun < DEPLOYMENTS) {
+  let started = 0
+  const createNext = async () => {
+    while (started < DEPLOYMENTS) {
       const { id } = await call('POST', '/v2/deployments', {
-        ...{ name: `bench-${begun++}`, source: 'internal_container', source_config: { listener_id } },
+        ...{ name: `bench-${started++}`, source: 'internal_container', source_config: { listener_id } },
         ...{ source_revision_config: { image_uri: IMAGE }, secrets: [{ name: 'TOKEN', value: 'hush' }] },
       })
       ids.push(id)
-      lab.progress(`${ids.length} made`)
+      context.progress(`${ids.length} created`)
     }
   }
-  await Promise.all(Array.from({ length: CONCURRENCY }, hand))
+  await Promise.all(Array.from({ length: CONCURRENCY }, createNext))
   return ids
 }
 
-/** Until so many have their newest revision, and the control plane knows that nothing is left to do. */
-const waitUntilDeployed = (
-  url: string,
-  listener: string,
-  wanted: number,
-  progress: (done: number) => void = () => {},
-) =>
+/** Until so many serve their newest revision and are reconciled. */
+const waitUntilDeployed = (url: string, listener: string, count: number, progress: (done: number) => void = () => {}) =>
   withClient(url, async (client: pg.Client) => {
     await client.query('set role slipway_system')
     for (const deadline = Date.now() + TIMEOUT_MS; Date.now() < deadline; await delay(25)) {
@@ -131,25 +131,25 @@ const waitUntilDeployed = (
           where listener_id = $1 and active_revision_id = latest_revision_id and remote_reconciled`,
         [listener],
       )
-      if (rows[0].done >= wanted) return
+      if (rows[0].done >= count) return
       progress(rows[0].done)
     }
-    throw new Error(`not all of ${wanted} deployed within ${TIMEOUT_MS / 1000} s`)
+    throw new Error(`Not all ${count} deployments are DEPLOYED within ${TIMEOUT_MS / 1000} s`)
   })
 
-/** The same, and how often each of its requests was made. */
+/** The client with a counter for each of its methods. */
 function countRequests(control: ControlPlaneClient) {
   const counts = new Map<string, number>()
   const counted = Object.fromEntries(
-    Object.entries(control).map(([name, ask]) => [
+    Object.entries(control).map(([name, method]) => [
       name,
-      (...given: never[]) => {
+      (...args: never[]) => {
         counts.set(name, (counts.get(name) ?? 0) + 1)
-        return (ask as (...given: never[]) => unknown)(...given)
+        return (method as (...args: never[]) => unknown)(...args)
       },
     ]),
   ) as ControlPlaneClient
   const requests = (name?: string) =>
-    name ? (counts.get(name) ?? 0) : [...counts.values()].reduce((all, one) => all + one, 0)
-  return { ...counted, requests, told: () => [...counts].map(([name, count]) => `${name} ${count}`).join(', ') }
+    name ? (counts.get(name) ?? 0) : [...counts.values()].reduce((sum, count) => sum + count, 0)
+  return { ...counted, requests, formatCounts: () => [...counts].map(([name, count]) => `${name} ${count}`).join(', ') }
 }

@@ -1,4 +1,5 @@
-// R3: the reply is cut after the commit, by a proxy between the app and the gateway; the client says it again with the same key.
+// R3: a proxy between the app and the gateway cuts replies after the commit; the client retries with the same
+// idempotency key.
 import { createApp } from '../src/app.ts'
 import { readConfig } from '../src/env.ts'
 import { makeClient, runWorkers } from './support/client.ts'
@@ -8,39 +9,45 @@ import { openTestbed, SETTINGS, SILENT_LOG, scaleCount, type Trial, type TrialCo
 
 export default {
   id: 'R3',
-  what: 'replies cut after the commit',
-  target: '0 lost, 0 double, of 1,000 at least 300 ambiguous',
-  async run(lab: TrialContext) {
-    const scene = await openTestbed(lab)
-    const cutter = await openCuttingProxy(lab, (await scene.gateway.listen()).url)
+  what: 'replies cut after the commit, client retries',
+  target: '0 lost, 0 double; of 1,000 cuts at least 300 ambiguous',
+  async run(context: TrialContext) {
+    const testbed = await openTestbed(context)
+    const proxy = await openCuttingProxy(context, (await testbed.gateway.listen()).url)
     const settings = {
       ...SETTINGS,
       PUBLIC_URL: 'http://slipway.test',
-      DATABASE_URL: scene.gateway.connectionString,
-      DATABASE_GATEWAY_URL: cutter.url,
+      DATABASE_URL: testbed.gateway.connectionString,
+      DATABASE_GATEWAY_URL: proxy.url,
     }
     const app = createApp(readConfig(settings, SILENT_LOG))
-    const client = makeClient(app.fetch, (await scene.tenant()).api_key)
+    const client = makeClient(app.fetch, (await testbed.tenant()).api_key)
     const ledger = await openLedger(client)
 
-    const cuts = scaleCount(lab, 1000)
-    cutter.begin(lab.seed)
+    const cuts = scaleCount(context, 1000)
+    proxy.begin(context.seed)
     await runWorkers(8, async () => {
-      while (cutter.cuts.answered < cuts) {
+      while (proxy.cuts.answered < cuts) {
         await ledger.patch()
-        lab.progress(`${cutter.cuts.answered} of ${cuts} cut`)
+        context.progress(`${proxy.cuts.answered} of ${cuts} replies cut`)
       }
     })
-    cutter.end()
-    const balance = await ledger.balance(scene.url)
-    const { answered, ambiguous, unsent } = cutter.cuts
-    const odd = client.tally.listUnexpected('200', '201', '503 database_unavailable', '409 idempotency_in_flight')
-    const enough = ambiguous >= Math.min(cuts, scaleCount(lab, 300)) && client.tally.replayed >= ambiguous
+    proxy.end()
+    const balance = await ledger.balance(testbed.url)
+    const { answered, ambiguous, unsent } = proxy.cuts
+    const unexpected = client.tally.listUnexpected(
+      '200',
+      '201',
+      '503 database_unavailable',
+      '409 idempotency_in_flight',
+    )
+    const wasAmbiguousEnough =
+      ambiguous >= Math.min(cuts, scaleCount(context, 300)) && client.tally.replayed >= ambiguous
     return {
       measured: `${formatBalance(balance)}; ${ambiguous} of ${answered} cuts ambiguous`,
-      met: isBalanced(balance) && odd.length === 0 && client.tally.withoutRetryAfter === 0 && enough,
-      notes: [`${unsent} more were cut before they were sent; answers: ${client.tally}`],
-      figures: { ...balance, ...cutter.cuts, replayed: client.tally.replayed },
+      met: isBalanced(balance) && unexpected.length === 0 && client.tally.withoutRetryAfter === 0 && wasAmbiguousEnough,
+      notes: [`${unsent} more requests were cut before they were sent`, `answers: ${client.tally}`],
+      figures: { ...balance, ...proxy.cuts, replayed: client.tally.replayed },
     }
   },
 } satisfies Trial

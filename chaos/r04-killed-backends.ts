@@ -1,35 +1,39 @@
-// R4: database backends are ended in the middle of their transactions, by a second connection.
+// R4: a second connection kills database backends in the middle of their transactions.
 import { setTimeout as delay } from 'node:timers/promises'
 import pg from 'pg'
 import { makeClient, runWorkers } from './support/client.ts'
 import { formatBalance, isBalanced, openLedger } from './support/ledger.ts'
 import { openTestbed, scaleCount, type Trial, type TrialContext } from './support/testbed.ts'
 
-/** Those whose transaction has entered and is at the patch itself. */
-const KILL_BACKEND = `select pid, pg_terminate_backend(pid) as killed from pg_stat_activity
-  where backend_type = 'client backend' and pid <> pg_backend_pid() and state = 'active' and query ~ 'from deployments c' limit 1`
+/** The pattern matches the statement of the patch itself. */
+const KILL_BACKEND = `
+  select pid, pg_terminate_backend(pid) as killed
+  from pg_stat_activity
+  where backend_type = 'client backend' and pid <> pg_backend_pid() and state = 'active'
+    and query ~ 'from deployments c'
+  limit 1`
 
 export default {
   id: 'R4',
-  what: 'database backends killed mid-patch',
-  target: '0 lost, 0 double, of 1,000',
-  async run(lab: TrialContext) {
-    const scene = await openTestbed(lab)
-    const client = makeClient(scene.app.fetch, (await scene.tenant()).api_key)
+  what: 'database backends killed during a patch',
+  target: '0 lost, 0 double with 1,000 killed',
+  async run(context: TrialContext) {
+    const testbed = await openTestbed(context)
+    const client = makeClient(testbed.app.fetch, (await testbed.tenant()).api_key)
     const ledger = await openLedger(client)
-    const killer = new pg.Client({ connectionString: scene.url })
+    const killer = new pg.Client({ connectionString: testbed.url })
     killer.on('error', () => {})
     await killer.connect()
-    lab.defer(() => killer.end())
+    context.defer(() => killer.end())
 
-    const kills = scaleCount(lab, 1000)
-    // One that is told to end may be seen once more.
+    const kills = scaleCount(context, 1000)
+    // A set, because a backend may be listed once more after it was killed.
     const killed = new Set<number>()
     const kill = async () => {
       while (killed.size < kills) {
         const { rows } = await killer.query(KILL_BACKEND)
         for (const { pid } of rows.filter(row => row.killed)) killed.add(pid)
-        lab.progress(`${killed.size} of ${kills} killed`)
+        context.progress(`${killed.size} of ${kills} backends killed`)
         await delay(5)
       }
     }
@@ -37,11 +41,16 @@ export default {
       while (killed.size < kills) await ledger.patch()
     })
     await Promise.all([kill(), write])
-    const balance = await ledger.balance(scene.url)
-    const odd = client.tally.listUnexpected('200', '201', '503 database_unavailable', '409 idempotency_in_flight')
+    const balance = await ledger.balance(testbed.url)
+    const unexpected = client.tally.listUnexpected(
+      '200',
+      '201',
+      '503 database_unavailable',
+      '409 idempotency_in_flight',
+    )
     return {
-      measured: `${formatBalance(balance)}; ${killed.size} killed`,
-      met: isBalanced(balance) && odd.length === 0 && client.tally.withoutRetryAfter === 0,
+      measured: `${formatBalance(balance)}; ${killed.size} backends killed`,
+      met: isBalanced(balance) && unexpected.length === 0 && client.tally.withoutRetryAfter === 0,
       notes: [`answers: ${client.tally}`],
       figures: { ...balance, killed: killed.size },
     }

@@ -1,4 +1,4 @@
-// R5: Postgres, with its durability on, is ended as by a crash under load and started again on the same folder.
+// R5: Postgres, with durability on, crashes under load and restarts on the same data.
 import { setTimeout as delay } from 'node:timers/promises'
 import { makeClient, runWorkers } from './support/client.ts'
 import { formatBalance, isBalanced, openLedger } from './support/ledger.ts'
@@ -6,34 +6,34 @@ import { openTestbed, scaleCount, type Trial, type TrialContext } from './suppor
 
 export default {
   id: 'R5',
-  what: 'immediate restarts of Postgres under load',
-  target: '0 acknowledged writes lost in 10; only 2xx or 503 with Retry-After',
-  async run(lab: TrialContext) {
-    const scene = await openTestbed(lab, { durable: true })
-    const client = makeClient(scene.app.fetch, (await scene.tenant()).api_key)
+  what: 'Postgres crashes and restarts under load',
+  target: '0 acknowledged writes lost in 10 restarts; only 2xx or 503 with Retry-After',
+  async run(context: TrialContext) {
+    const testbed = await openTestbed(context, { durable: true })
+    const client = makeClient(testbed.app.fetch, (await testbed.tenant()).api_key)
     const ledger = await openLedger(client)
-    const restarts = scaleCount(lab, 10)
+    const restarts = scaleCount(context, 10)
     let over = false
     const load = runWorkers(8, async () => {
       while (!over) await ledger.patch()
     })
     try {
       for (let i = 1; i <= restarts; i++) {
-        lab.progress(`restart ${i} of ${restarts}`)
+        context.progress(`restart ${i} of ${restarts}`)
         await delay(500)
-        await scene.crash(i % 2 ? 'SIGQUIT' : 'SIGKILL')
-        await scene.restart()
+        await testbed.crash(i % 2 ? 'SIGQUIT' : 'SIGKILL')
+        await testbed.restart()
       }
       await delay(500)
     } finally {
       over = true
       await load
     }
-    const balance = await ledger.balance(scene.url)
-    const odd = client.tally.listUnexpected('200', '201', '503 database_unavailable')
+    const balance = await ledger.balance(testbed.url)
+    const unexpected = client.tally.listUnexpected('200', '201', '503 database_unavailable')
     return {
       measured: `${formatBalance(balance)}; ${restarts} restarts`,
-      met: isBalanced(balance) && odd.length === 0 && client.tally.withoutRetryAfter === 0,
+      met: isBalanced(balance) && unexpected.length === 0 && client.tally.withoutRetryAfter === 0,
       notes: [`answers: ${client.tally}`],
       figures: { ...balance, restarts },
     }

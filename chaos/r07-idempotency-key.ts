@@ -1,4 +1,4 @@
-// R7: one idempotency key many times in parallel: one of them makes the deployment, all get the same answer.
+// R7: many parallel requests with one idempotency key: one creates the deployment, all get the same answer.
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { makeImageBody } from '../test/support/deployment-bodies.ts'
@@ -7,15 +7,15 @@ import { openTestbed, scaleCount, type Trial, type TrialContext } from './suppor
 
 export default {
   id: 'R7',
-  what: 'one idempotency key × 100 creates in parallel',
-  target: 'one effect and one body for each of 100 keys',
-  async run(lab: TrialContext) {
-    const scene = await openTestbed(lab)
-    const client = makeClient(scene.app.fetch, (await scene.tenant()).api_key)
-    const keys = scaleCount(lab, 100)
+  what: '100 parallel creates with one idempotency key',
+  target: '1 deployment and 1 response body for each of 100 keys',
+  async run(context: TrialContext) {
+    const testbed = await openTestbed(context)
+    const client = makeClient(testbed.app.fetch, (await testbed.tenant()).api_key)
+    const keys = scaleCount(context, 100)
     let different = 0
     for (let i = 1; i <= keys; i++) {
-      lab.progress(`key ${i} of ${keys}`)
+      context.progress(`key ${i} of ${keys}`)
       const headers = { 'Idempotency-Key': randomUUID() }
       const body = makeImageBody({ name: `app-${i}` })
       const create = async (): Promise<string> => {
@@ -28,17 +28,17 @@ export default {
       const bodies = await Promise.all(Array.from({ length: 100 }, create))
       if (new Set(bodies).size !== 1) different++
     }
-    let made = 0
-    for (let shown = 100; shown === 100; made += shown) {
-      const { body } = await client.send('GET', `/v2/deployments?limit=100&offset=${made}`)
-      shown = (body.resources as unknown[]).length
+    let created = 0
+    for (let listed = 100; listed === 100; created += listed) {
+      const { body } = await client.send('GET', `/v2/deployments?limit=100&offset=${created}`)
+      listed = (body.resources as unknown[]).length
     }
-    const odd = client.tally.listUnexpected('200', '201', '409 idempotency_in_flight')
+    const unexpected = client.tally.listUnexpected('200', '201', '409 idempotency_in_flight')
     return {
-      measured: `${keys} keys: ${made} effects, ${different} with different bodies`,
-      met: made === keys && different === 0 && odd.length === 0 && client.tally.replayed === keys * 99,
+      measured: `${keys} keys: ${created} deployments, ${different} keys with different bodies`,
+      met: created === keys && different === 0 && unexpected.length === 0 && client.tally.replayed === keys * 99,
       notes: [`answers: ${client.tally}; ${client.tally.replayed} of them replayed`],
-      figures: { keys, made, different },
+      figures: { keys, created, different },
     }
   },
 } satisfies Trial

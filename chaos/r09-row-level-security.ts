@@ -1,4 +1,5 @@
-// R9: the same with the first wall, the statements' own tenant predicates, taken out; and what a statement sees that nobody entered for.
+// R9: R8 without the tenant predicates of the statements, so that only row-level security protects; and what a
+// statement sees without a tenant.
 import pg from 'pg'
 import { findTenantPredicate, stripTenantPredicates } from '../test/support/tenant-predicates.ts'
 import { measureSwappedIds } from './r08-swapped-ids.ts'
@@ -6,30 +7,34 @@ import { openTestbed, type Trial, type TrialContext } from './support/testbed.ts
 
 export default {
   id: 'R9',
-  what: 'the same without the first wall',
-  target: '0 foreign rows; no setting, no row',
-  async run(lab: TrialContext) {
-    const left = new Set<string>()
+  what: 'the same without tenant predicates: row-level security alone',
+  target: '0 rows of another tenant; 0 rows without a tenant',
+  async run(context: TrialContext) {
+    const remaining = new Set<string>()
     let rewritten = 0
     const rewrite = (sql: string) => {
-      const without = stripTenantPredicates(sql)
-      if (without !== sql) rewritten++
-      if (findTenantPredicate(without)) left.add(without)
-      return without
+      const stripped = stripTenantPredicates(sql)
+      if (stripped !== sql) rewritten++
+      if (findTenantPredicate(stripped)) remaining.add(stripped)
+      return stripped
     }
-    const scene = await openTestbed(lab, { rewrite })
-    const outcome = await measureSwappedIds(lab, scene)
-    const shown = await countVisibleRows(scene.url)
+    const testbed = await openTestbed(context, { rewrite })
+    const outcome = await measureSwappedIds(context, testbed)
+    const visible = await countVisibleRows(testbed.url)
     return {
       ...outcome,
-      measured: `${outcome.measured}; ${shown} rows without a setting`,
-      met: outcome.met && shown === 0 && left.size === 0 && rewritten > 0,
-      notes: [...outcome.notes, `${rewritten} statements rewritten, ${left.size} with a predicate left`, ...left],
+      measured: `${outcome.measured}; ${visible} rows without a tenant`,
+      met: outcome.met && visible === 0 && remaining.size === 0 && rewritten > 0,
+      notes: [
+        ...outcome.notes,
+        `${rewritten} statements rewritten, ${remaining.size} still with a predicate`,
+        ...remaining,
+      ],
     }
   },
 } satisfies Trial
 
-/** Rows of tenants that the app's role sees when no enter() has said for whom. */
+/** Rows of tenants that the app's role sees before enter() has set a tenant. */
 async function countVisibleRows(url: string): Promise<number> {
   const client = new pg.Client({ connectionString: url })
   await client.connect()
@@ -37,14 +42,14 @@ async function countVisibleRows(url: string): Promise<number> {
     const { rows } = await client.query(`select table_name from information_schema.columns
       where table_schema = 'public' and column_name in ('tenant_id', 'scope_id') group by 1`)
     await client.query('set role slipway_app')
-    let shown = 0
+    let visible = 0
     for (const { table_name } of rows) {
       const { rows: counts } = await client.query(
         `select count(*)::int as n from ${client.escapeIdentifier(table_name)}`,
       )
-      shown += counts[0].n
+      visible += counts[0].n
     }
-    return shown
+    return visible
   } finally {
     await client.end()
   }

@@ -1,4 +1,4 @@
-// `npm run chaos`: plays the trials that are named, or all of them, and prints one table. SEED repeats a run.
+// `npm run chaos`: runs the named trials, or all of them, and prints one table. SEED repeats a run.
 
 import { runInTurn, runProgram, writeReport } from '../bench/support/runner.ts'
 import { selectByName } from '../bench/support/selection.ts'
@@ -7,8 +7,8 @@ import { loadTrials } from './trials.ts'
 await runProgram(async () => {
   const seed = Number(process.env.SEED ?? Math.floor(Date.now() / 86_400_000))
   console.log(`SEED=${seed}`)
-  const rows = await runInTurn(selectByName(await loadTrials(), process.argv.slice(2), 'trial'), turn => ({
-    ...turn,
+  const rows = await runInTurn(selectByName(await loadTrials(), process.argv.slice(2), 'trial'), runContext => ({
+    ...runContext,
     seed,
     share: 1,
   }))

@@ -1,4 +1,4 @@
-// Every trial: the files r*.ts beside this one, in the order of their names.
+// All trials: the files r*.ts beside this one.
 import { readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Trial } from './support/testbed.ts'

@@ -1,4 +1,4 @@
-// The MCP client that the suite starts for each scenario: it holds no OAuth of its own, every token comes from Slipway.
+// The MCP client that the suite starts for each scenario. It has no OAuth of its own: every token comes from Slipway.
 import { Client, StreamableHTTPClientTransport } from '@modelcontextprotocol/client'
 
 const server = process.argv[2]!
@@ -6,7 +6,7 @@ const { SLIPWAY_URL, SLIPWAY_KEY, MCP_CONFORMANCE_SCENARIO, MCP_CONFORMANCE_PROT
 const suiteContext = JSON.parse(process.env.MCP_CONFORMANCE_CONTEXT ?? '{}')
 const MAX_GRANTS = 3
 
-type Answer = { status: string; url?: string | null; auth_id?: string | null; token?: string | null }
+type AuthStatus = { status: string; url?: string | null; auth_id?: string | null; token?: string | null }
 
 async function callSlipway<T>(method: string, path: string, body?: object): Promise<T> {
   const response = await fetch(`${SLIPWAY_URL}${path}`, {
@@ -21,7 +21,8 @@ async function callSlipway<T>(method: string, path: string, body?: object): Prom
 
 let registrationCount = 0
 async function registerProvider(): Promise<string> {
-  const provider_id = `${MCP_CONFORMANCE_SCENARIO!.replace(/[^a-z0-9]+/g, '-').slice(-40)}-${process.pid}-${registrationCount++}`
+  const scenario = MCP_CONFORMANCE_SCENARIO!.replace(/[^a-z0-9]+/g, '-').slice(-40)
+  const provider_id = `${scenario}-${process.pid}-${registrationCount++}`
   const { client_id, client_secret } = suiteContext
   const client = client_id && { registration: 'given', client_id, client_secret }
   await callSlipway('POST', '/v2/auth/providers/mcp-discover', {
@@ -31,21 +32,21 @@ async function registerProvider(): Promise<string> {
   return provider_id
 }
 
-/** As a person's browser does it, who agrees to everything. */
+/** Like the browser of a user who agrees to everything. */
 async function followRedirects(url: string): Promise<void> {
   for (let next: string | null = url, hops = 0; next && hops < 10; hops++) {
-    const here: string = next
-    const response: Response = await fetch(here, { redirect: 'manual' })
+    const current: string = next
+    const response: Response = await fetch(current, { redirect: 'manual' })
     const location = response.headers.get('Location')
-    next = location && new URL(location, here).href.replace(/^https:\/\/slipway\.example\.com/, SLIPWAY_URL!)
+    next = location && new URL(location, current).href.replace(/^https:\/\/slipway\.example\.com/, SLIPWAY_URL!)
   }
 }
 
 async function obtainToken(provider: string, scopes: string[]): Promise<string> {
-  let answer = await callSlipway<Answer>('POST', '/v2/auth/authenticate', { provider, scopes, user_id: 'ada' })
+  let answer = await callSlipway<AuthStatus>('POST', '/v2/auth/authenticate', { provider, scopes, user_id: 'ada' })
   if (answer.url) {
     await followRedirects(answer.url)
-    answer = await callSlipway<Answer>('GET', `/v2/auth/wait/${answer.auth_id}?timeout=5`)
+    answer = await callSlipway<AuthStatus>('GET', `/v2/auth/wait/${answer.auth_id}?timeout=5`)
   }
   if (answer.status !== 'completed' || !answer.token) throw new Error(`No token: ${JSON.stringify(answer)}`)
   return answer.token
@@ -54,7 +55,7 @@ async function obtainToken(provider: string, scopes: string[]): Promise<string> 
 const parseScopes = (challenge: string | null): string[] =>
   /scope="([^"]*)"/.exec(challenge ?? '')?.[1]?.split(' ') ?? []
 
-/** Sends with a token, and when that is not enough, asks Slipway for a better one; not for ever. */
+/** Sends with a token, and asks Slipway for a better one when the server refuses it, up to MAX_GRANTS times. */
 function makeAuthorizedFetch(): typeof fetch {
   let provider: string | undefined
   let token: string | undefined
@@ -68,18 +69,19 @@ function makeAuthorizedFetch(): typeof fetch {
       const { status } = response
       const insufficient = status === 403 && /insufficient_scope/.test(response.headers.get('WWW-Authenticate') ?? '')
       if ((status !== 401 && !insufficient) || ++grants > MAX_GRANTS) return response
-      const known = provider
+      const refusedProvider = provider
       provider ??= await registerProvider()
-      // A challenge that discovery meets is its to read; one that only use meets is handed on by whoever met it.
-      const met = insufficient || !String(init?.body).includes('"initialize"')
-      if (met) scopes = [...new Set([...scopes, ...parseScopes(response.headers.get('WWW-Authenticate'))])]
-      if (!insufficient && known) provider = await recoverProvider(known)
+      // Discovery reads the challenge to `initialize` itself. It does not see challenges to later requests.
+      const isUnknownToDiscovery = insufficient || !String(init?.body).includes('"initialize"')
+      if (isUnknownToDiscovery)
+        scopes = [...new Set([...scopes, ...parseScopes(response.headers.get('WWW-Authenticate'))])]
+      if (!insufficient && refusedProvider) provider = await recoverProvider(refusedProvider)
       token = await obtainToken(provider, scopes)
     }
   }
 }
 
-/** A token that is refused although fresh: is the server still the one that gave it? */
+/** A new token was refused: the resource may have moved to another authorization server. */
 async function recoverProvider(provider: string): Promise<string> {
   const { health } = await callSlipway<{ health: string }>('POST', `/v2/auth/providers/${provider}/recheck`)
   if (health !== 'as_changed') return provider

@@ -1,4 +1,5 @@
-// `npm run conformance`: the MCP suite's OAuth scenarios against the Worker of `npm run dev`, over HTTP, and one table of what came of it.
+// `npm run conformance`: runs the OAuth scenarios of the MCP conformance suite over HTTP against the Worker of
+// `npm run dev`, and prints one line per scenario.
 import { mkdtemp, readdir, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -8,7 +9,7 @@ import type { DevState } from '../src/host/home-folder.ts'
 
 const PROJECT = join(import.meta.dirname, '..')
 const SUITE = join(PROJECT, 'node_modules/@modelcontextprotocol/conformance/dist/index.js')
-/** What the suite `auth` leaves out. */
+/** Scenarios that the suite `auth` leaves out. */
 const EXTRA_SCENARIOS = [
   '2025-03-26-oauth-metadata-backcompat',
   '2025-03-26-oauth-endpoint-fallback',
@@ -24,17 +25,16 @@ const EXTRA_SCENARIOS = [
   'iss-normalized',
   'metadata-issuer-mismatch',
 ].map(name => `auth/${name}`)
-/** Why a check may warn. */
+/** Warnings that are not faults of ours. */
 const EXPLAINED_WARNINGS: Record<string, string> = {
-  'cimd-client-id-used':
-    'the suite knows one client document only, its own; ours is at an address of ours, and was sent',
+  'cimd-client-id-used': 'the suite accepts only its own client document; Slipway sent the address of its own',
 }
 
 type Check = { id: string; status: string; description: string; errorMessage?: string }
 
-await using ending = new AsyncDisposableStack()
+await using cleanup = new AsyncDisposableStack()
 const folder = await mkdtemp(join(tmpdir(), 'slipway-conformance-'))
-ending.defer(() => rm(folder, { recursive: true, force: true }))
+cleanup.defer(() => rm(folder, { recursive: true, force: true }))
 
 async function startSlipway(): Promise<DevState> {
   const env = {
@@ -45,7 +45,7 @@ async function startSlipway(): Promise<DevState> {
     RATE_LIMIT_PER_MINUTE: '0',
   }
   const { broken } = startProcess(
-    { defer: ending.defer.bind(ending) },
+    { defer: cleanup.defer.bind(cleanup) },
     process.execPath,
     [join(PROJECT, 'src/host/dev.ts')],
     {
@@ -67,12 +67,12 @@ const { url, api_key } = await startSlipway()
 const command = `${process.execPath} ${join(import.meta.dirname, 'client.ts')}`
 const env = { ...process.env, SLIPWAY_URL: url, SLIPWAY_KEY: api_key }
 
-/** It ends with 1 when a check fails; what failed stands in its files. */
-const runSuite = (...which: string[]) =>
+/** The suite exits with 1 when a check fails. Its files say which. */
+const runSuite = (...options: string[]) =>
   runForOutput(
     { defer: () => {} },
     process.execPath,
-    [SUITE, 'client', '--command', command, '-o', join(folder, 'results'), ...which],
+    [SUITE, 'client', '--command', command, '-o', join(folder, 'results'), ...options],
     { env },
   ).catch(() => {})
 
@@ -85,18 +85,19 @@ const warnings: string[] = []
 for (const name of folders) {
   const scenario = name.replace(/-\d{4}-\d\d-\d\dT.*/, '')
   const checks: Check[] = JSON.parse(await readFile(join(folder, 'results/auth', name, 'checks.json'), 'utf8'))
-  const of = (status: string) => checks.filter(check => check.status === status)
-  const [passed, failed, warned] = [of('SUCCESS'), of('FAILURE'), of('WARNING')]
+  const checksWith = (status: string) => checks.filter(check => check.status === status)
+  const [passed, failed, warned] = [checksWith('SUCCESS'), checksWith('FAILURE'), checksWith('WARNING')]
   totals.passed += passed.length
   totals.failed += failed.length
-  console.log(`${failed.length > 0 ? '✗' : '✓'} ${scenario}: ${passed.length} passed, ${failed.length} failed`)
+  console.log(`${failed.length > 0 ? '✗' : '✓'} ${scenario}: ${passed.length} checks passed, ${failed.length} failed`)
   for (const { id, description, errorMessage } of failed) console.log(`    ${id}: ${errorMessage ?? description}`)
   if (failed.length)
     console.log(await readFile(join(folder, 'results/auth', name, 'stderr.txt'), 'utf8').catch(() => ''))
   for (const { id, description } of warned) warnings.push(`${scenario} ${id}: ${EXPLAINED_WARNINGS[id] ?? description}`)
 }
-for (const warning of warnings) console.log(`! ${warning}`)
+for (const warning of warnings) console.log(`warning: ${warning}`)
+/** The suite `auth` has 14. */
 const expected = 14 + EXTRA_SCENARIOS.length
-console.log(`${folders.length} of ${expected} scenarios, ${warnings.length} warnings`)
+console.log(`${folders.length} of ${expected} scenarios ran, ${warnings.length} warnings`)
 console.log(`${totals.passed} passed, ${totals.failed} failed`)
 if (totals.failed > 0 || folders.length !== expected) process.exitCode = 1

@@ -1,4 +1,5 @@
-// A control plane to drive an agent with: a real one, in this process, whose clock can be moved and whose answers can be cut.
+// The control plane that drives an agent: a real one, in this process. The kit can move its clock and lose its
+// answers.
 import { once } from 'node:events'
 import { mkdtemp, rm } from 'node:fs/promises'
 import type { IncomingMessage, Server } from 'node:http'
@@ -11,11 +12,11 @@ import { startPostgres } from '../src/host/embedded-postgres.ts'
 import { migrate } from '../src/host/migrate.ts'
 import { createHost } from '../src/host/node.ts'
 
-/** What an agent asked and was answered. */
+/** A request of an agent and its answer. */
 export type Exchange = {
   key: string
   path: string
-  // biome-ignore lint/suspicious/noExplicitAny: held against the schemas by the app itself
+  // biome-ignore lint/suspicious/noExplicitAny: the app validates it
   request: any
   status: number
   // biome-ignore lint/suspicious/noExplicitAny: see above
@@ -37,14 +38,14 @@ export async function startControlPlane() {
   }
   const { app, close } = createHost(settings, { log: () => {}, clockOffset: () => clock.ahead })
   const exchanges: Exchange[] = []
-  /** Whose answers are lost on the way, and how many more of them. */
-  const cut = { key: '', left: 0, done: 0 }
+  /** The next answers to this key that do not arrive. */
+  const lostAnswers = { key: '', remaining: 0 }
 
   const serve = async (request: Request, { incoming }: { incoming: IncomingMessage }) => {
     const { pathname: path } = new URL(request.url)
     const key = request.headers.get('X-Api-Key') ?? ''
     if (!path.startsWith('/v1/sync/') || request.method !== 'POST') return app.fetch(request)
-    // Nobody's test waits for the better part of a minute.
+    // An agent may wait for most of a minute, which would make the scenarios slow.
     const text = (await request.text()).replace(
       /"wait":\s*\d+/,
       wait => `"wait":${Math.min(2, Number(/\d+/.exec(wait)))}`,
@@ -52,27 +53,25 @@ export async function startControlPlane() {
     const { method, headers, signal } = request
     const answer = await app.fetch(new Request(request.url, { method, headers, body: text, signal }))
     const body = await answer.text()
-    const read = (json: string) => JSON.parse(json || 'null')
-    exchanges.push({ key, path, request: read(text), status: answer.status, response: read(body) })
-    if (cut.left > 0 && cut.key === key) {
-      cut.left--
-      cut.done++
+    const parse = (json: string) => JSON.parse(json || 'null')
+    exchanges.push({ key, path, request: parse(text), status: answer.status, response: parse(body) })
+    if (lostAnswers.remaining > 0 && lostAnswers.key === key) {
+      lostAnswers.remaining--
       incoming.socket.destroy()
     }
-    const sooner = new Headers(answer.headers)
-    if (sooner.has('Retry-After')) sooner.set('Retry-After', '2')
-    return new Response(body || null, { status: answer.status, headers: sooner })
+    const answerHeaders = new Headers(answer.headers)
+    if (answerHeaders.has('Retry-After')) answerHeaders.set('Retry-After', '2')
+    return new Response(body || null, { status: answer.status, headers: answerHeaders })
   }
   const server = createAdaptorServer({ fetch: serve as never }) as Server
   await once(server.listen(0, '127.0.0.1'), 'listening')
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 
-  /** A workspace of its own for each scenario. */
   async function newWorkspace() {
     const { api_key, organization_id, tenant_id } = await bootstrap(app.database, {
       organization: `kit-${crypto.randomUUID()}`,
     })
-    // biome-ignore lint/suspicious/noExplicitAny: read as the scenario expects it
+    // biome-ignore lint/suspicious/noExplicitAny: each scenario knows its shape
     const call = async (method: string, path: string, body?: unknown): Promise<{ status: number; body: any }> => {
       const headers = { 'X-Api-Key': api_key, ...(body !== undefined && { 'Content-Type': 'application/json' }) }
       const init = { method, headers, ...(body !== undefined && { body: JSON.stringify(body) }) }
@@ -80,14 +79,14 @@ export async function startControlPlane() {
       const text = await answer.text()
       return { status: answer.status, body: text ? JSON.parse(text) : undefined }
     }
-    const wanted = { compute_type: 'local', compute_id: 'kit' }
-    const listener_id: string = (await call('POST', '/v2/listeners', wanted)).body.id
+    const listener = { compute_type: 'local', compute_id: 'kit' }
+    const listener_id: string = (await call('POST', '/v2/listeners', listener)).body.id
     const { body: key } = await call('POST', `/v2/listeners/${listener_id}/keys`, {})
     return { call, organization_id, tenant_id, listener_id, listener_key: key.key as string }
   }
 
   return {
-    ...{ url, clock, exchanges, cut, newWorkspace, database: app.database },
+    ...{ url, clock, exchanges, lostAnswers, newWorkspace, database: app.database },
     async stop() {
       server.closeAllConnections()
       server.close()

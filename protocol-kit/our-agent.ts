@@ -1,4 +1,4 @@
-// Our own agent on an engine that runs nothing, as a program: `npm run protocol-kit -- node protocol-kit/our-agent.ts`.
+// Our own agent with an engine that runs nothing, for `npm run protocol-kit -- node protocol-kit/our-agent.ts`.
 import { createHash } from 'node:crypto'
 import { Agent } from '../src/agent/agent.ts'
 import { createControlPlaneClient } from '../src/agent/control-plane/client.ts'
@@ -6,7 +6,7 @@ import { FakeEngine } from './fake-engine.ts'
 
 const { SLIPWAY_URL = '', SLIPWAY_LISTENER_KEY = '', SLIPWAY_AGENT_HOME: home = process.cwd() } = process.env
 const agent = new Agent({
-  // The same after a restart, in the folder that it is started in.
+  // A restart in the same folder keeps the id.
   agent_id: `fake-${createHash('sha256').update(home).digest('hex').slice(0, 12)}`,
   version: 'fake',
   home,

@@ -1,33 +1,35 @@
-// `npm run protocol-kit -- <command>`: holds any agent against PROTOCOL.md. `--only WORD` plays the scenarios whose name has it.
+// `npm run protocol-kit -- <command>`: checks any agent against PROTOCOL.md. `--only WORD` runs the scenarios whose
+// name contains the word.
 import { startControlPlane } from './control-plane.ts'
 import { createScenarioContext } from './scenario-context.ts'
 import { scenarios } from './scenarios.ts'
 
 const USAGE = `npm run protocol-kit -- [--only WORD] <command> [argument]...
 
-Starts a control plane and drives the agent that the command starts through every scenario of PROTOCOL.md. The command finds
-SLIPWAY_URL and SLIPWAY_LISTENER_KEY in its environment, and is started in a folder of its own, the same after a restart, which is
-SLIPWAY_AGENT_HOME too. What it started has to end with it.`
+Starts a control plane, starts the agent with the command, and runs every scenario of PROTOCOL.md. --only WORD runs
+those whose name contains the word.
+
+The environment of the command has SLIPWAY_URL, SLIPWAY_LISTENER_KEY and SLIPWAY_AGENT_HOME. The last is its working
+folder, which it finds again after a restart. What the command starts has to end with it.`
 
 export async function runKit(
   command: string[],
-  { only = '', say = console.log, output = 'inherit' as 'inherit' | 'ignore' } = {},
+  { only = '', print = console.log, output = 'inherit' as 'inherit' | 'ignore' } = {},
 ): Promise<string[]> {
   const plane = await startControlPlane()
   const failed: string[] = []
   try {
-    for (const { name, run: play } of scenarios.filter(one => one.name.includes(only))) {
-      const stage = await createScenarioContext(plane, command, output)
-      const began = performance.now()
-      const fault = await play(stage).then(
+    for (const { name, run } of scenarios.filter(one => one.name.includes(only))) {
+      const context = await createScenarioContext(plane, command, output)
+      const start = performance.now()
+      const error = await run(context).then(
         () => null,
-        (error: Error) => error,
+        (cause: Error) => cause,
       )
-      await stage.clear()
-      say(
-        `${fault ? 'not ok' : 'ok    '}  ${name}  ${((performance.now() - began) / 1000).toFixed(1)} s${fault ? `\n        ${fault.message}` : ''}`,
-      )
-      if (fault) failed.push(`${name}: ${fault.message}`)
+      await context.cleanUp()
+      const seconds = ((performance.now() - start) / 1000).toFixed(1)
+      print(`${error ? 'failed' : 'passed'}  ${name}  ${seconds} s${error ? `\n        ${error.message}` : ''}`)
+      if (error) failed.push(`${name}: ${error.message}`)
     }
   } finally {
     await plane.stop()

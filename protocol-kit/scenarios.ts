@@ -1,4 +1,4 @@
-// What an agent has to get right, one scenario each.
+// What an agent must do, one scenario each.
 import { randomUUID } from 'node:crypto'
 import { setTimeout as delay } from 'node:timers/promises'
 import { sql } from 'drizzle-orm'
@@ -6,240 +6,254 @@ import { runAsSystem } from '../src/kernel/db.ts'
 import { Poll } from '../src/protocol/poll.schema.ts'
 import { RIVAL_AGENT_ID, type ScenarioContext, sha256, waitFor } from './scenario-context.ts'
 
-type Scenario = { name: string; run: (stage: ScenarioContext) => Promise<void> }
+type Scenario = { name: string; run: (context: ScenarioContext) => Promise<void> }
 const LEASE_MS = 61_000
 
-function assert(condition: unknown, otherwise: string): asserts condition {
-  if (!condition) throw new Error(otherwise)
+function assert(condition: unknown, message: string): asserts condition {
+  if (!condition) throw new Error(message)
 }
-const listPolls = (stage: ScenarioContext) => stage.exchanges('/poll')
-const listFencedExchanges = (stage: ScenarioContext) =>
-  stage.exchanges().filter(one => one.response?.code === 'fence_stale')
+const listPolls = (context: ScenarioContext) => context.exchanges('/poll')
+const listFencedExchanges = (context: ScenarioContext) =>
+  context.exchanges().filter(one => one.response?.code === 'fence_stale')
 
-/** Somebody else takes the lease, as soon as it has run out. */
+/** As another agent, once the lease has expired. */
 async function takeLease({ plane, listener_key }: ScenarioContext): Promise<number> {
   const headers = { 'X-Api-Key': listener_key, 'Content-Type': 'application/json' }
   const { public_key } = Poll.meta()!.example as { public_key: string }
   const body = JSON.stringify({ agent_id: RIVAL_AGENT_ID, public_key })
-  return waitFor('another agent gets the lease that ran out', async () => {
+  return waitFor('another agent gets the expired lease', async () => {
     plane.clock.ahead += LEASE_MS
     const answer = await fetch(`${plane.url}/v1/sync/poll`, { method: 'POST', headers, body })
     return answer.status === 200 && ((await answer.json()) as { lease: { fence: number } }).lease.fence
   })
 }
 
-/** Cursor and digest are what the control plane gave, so the answer is empty. */
-const waitUntilSettled = (stage: ScenarioContext) =>
-  waitFor('a poll brings the digest of what is wanted, and gets nothing', () => {
-    const last = listPolls(stage).at(-1)
-    const { request: asked, response: answered, status } = last ?? {}
+const waitUntilSettled = (context: ScenarioContext) =>
+  waitFor('a poll has the control plane’s digest and cursor, and gets an empty answer', () => {
+    const last = listPolls(context).at(-1)
+    const { request, response, status } = last ?? {}
     return (
-      status === 200 && asked.digest === answered.digest && asked.cursor === answered.cursor && !answered.resync && last
+      status === 200 &&
+      request.digest === response.digest &&
+      request.cursor === response.cursor &&
+      !response.resync &&
+      last
     )
   })
 
-/** One that serves a deployment, and another one that has been told to wait. */
-async function startTwoAgents(stage: ScenarioContext) {
-  const first = await stage.start('first')
-  const before = await stage.deploy()
-  await stage.served(before.id)
-  await stage.start('second')
-  await waitFor('the second is told to wait', () => listPolls(stage).some(one => one.response?.code === 'lease_held'))
+/** The first serves a deployment, the second waits for the lease. */
+async function startTwoAgents(context: ScenarioContext) {
+  const first = await context.start('first')
+  const before = await context.deploy()
+  await context.waitUntilServing(before.id)
+  await context.start('second')
+  await waitFor('the second agent is refused the lease', () =>
+    listPolls(context).some(one => one.response?.code === 'lease_held'),
+  )
   return { first, before }
 }
 
 export const scenarios: Scenario[] = [
   {
     name: 'takes work and reports it deployed',
-    async run(stage) {
-      await stage.start()
-      const { id } = await stage.deploy()
-      await stage.served(id)
+    async run(context) {
+      await context.start()
+      const { id } = await context.deploy()
+      await context.waitUntilServing(id)
     },
   },
   {
-    name: 'opens what is sealed to it, and sends the log',
-    async run(stage) {
-      await stage.start()
-      const { id, token } = await stage.deploy()
-      await stage.served(id)
-      const wanted = `kit-secret ${sha256(token)}`
-      await waitFor('the application’s first line, which tells its secret’s digest, is in the log', async () => {
-        const { body } = await stage.call('POST', `/v1/projects/${id}/deploy_logs`, { limit: 1000 })
-        return body.logs.some((line: { message: string }) => line.message.includes(wanted))
+    name: 'opens sealed secrets and ships logs',
+    async run(context) {
+      await context.start()
+      const { id, token } = await context.deploy()
+      await context.waitUntilServing(id)
+      const firstLine = `kit-secret ${sha256(token)}`
+      await waitFor('the application’s first log line, the digest of its secret, is in the log', async () => {
+        const { body } = await context.call('POST', `/v1/projects/${id}/deploy_logs`, { limit: 1000 })
+        return body.logs.some((line: { message: string }) => line.message.includes(firstLine))
       })
-      assert(!JSON.stringify(stage.exchanges()).includes(token), 'The secret’s value was sent in the clear.')
+      assert(
+        !JSON.stringify(context.exchanges()).includes(token),
+        'The agent sent the value of the secret in the clear.',
+      )
     },
   },
   {
-    name: 'brings a new revision beside the old, which serves until then',
-    async run(stage) {
-      await stage.start()
-      const { id } = await stage.deploy()
-      const first = await stage.served(id)
-      await stage.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
-      const second = await stage.served(id)
-      assert(first.active_revision_id !== second.active_revision_id, 'The same revision serves.')
-      const [newest, old] = await stage.revisions(id)
-      assert(newest.status === 'DEPLOYED' && old.status === 'DEPLOYED', 'A revision ended otherwise.')
+    name: 'starts a new revision while the old one serves',
+    async run(context) {
+      await context.start()
+      const { id } = await context.deploy()
+      const first = await context.waitUntilServing(id)
+      await context.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
+      const second = await context.waitUntilServing(id)
+      assert(first.active_revision_id !== second.active_revision_id, 'The old revision still serves.')
+      const [newest, old] = await context.revisions(id)
+      assert(newest.status === 'DEPLOYED' && old.status === 'DEPLOYED', 'A revision is not DEPLOYED.')
     },
   },
   {
-    name: 'stops a build that is interrupted, and says so',
-    async run(stage) {
-      await stage.start()
-      const { id } = await stage.deploy()
-      const { active_revision_id } = await stage.served(id)
-      await stage.patch(id, { source_config: { build_command: 'sleep 30' } })
-      const revision = await waitFor('the build has begun', async () => {
-        const [newest] = await stage.revisions(id)
+    name: 'stops an interrupted build and reports it',
+    async run(context) {
+      await context.start()
+      const { id } = await context.deploy()
+      const { active_revision_id } = await context.waitUntilServing(id)
+      await context.patch(id, { source_config: { build_command: 'sleep 30' } })
+      const revision = await waitFor('the build has started', async () => {
+        const [newest] = await context.revisions(id)
         return newest.status === 'BUILDING' && newest
       })
-      await stage.call('POST', `/v2/deployments/${id}/revisions/${revision.id}/interruption`)
-      await waitFor('the interruption is acknowledged', () => stage.reconciled(id))
-      assert((await stage.read(id)).active_revision_id === active_revision_id, 'The old revision serves no more.')
-      assert((await stage.revisions(id))[0].status === 'INTERRUPTED', 'The revision is not INTERRUPTED.')
+      await context.call('POST', `/v2/deployments/${id}/revisions/${revision.id}/interruption`)
+      await waitFor('the interruption is acknowledged', () => context.isReconciled(id))
+      assert((await context.read(id)).active_revision_id === active_revision_id, 'The old revision no longer serves.')
+      assert((await context.revisions(id))[0].status === 'INTERRUPTED', 'The revision is not INTERRUPTED.')
     },
   },
   {
-    name: 'removes what is wanted no more',
-    async run(stage) {
-      await stage.start()
-      const { id } = await stage.deploy()
-      await stage.served(id)
-      await stage.call('DELETE', `/v2/deployments/${id}`)
+    name: 'removes a deleted deployment',
+    async run(context) {
+      await context.start()
+      const { id } = await context.deploy()
+      await context.waitUntilServing(id)
+      await context.call('DELETE', `/v2/deployments/${id}`)
       await waitFor(
         'the deployment is gone',
-        async () => (await stage.call('GET', `/v2/deployments/${id}`)).status === 404,
+        async () => (await context.call('GET', `/v2/deployments/${id}`)).status === 404,
       )
-      await waitUntilSettled(stage)
+      await waitUntilSettled(context)
     },
   },
   {
-    name: 'sends the right digest, and is answered with nothing',
-    async run(stage) {
-      await stage.start()
-      for (const { id } of [await stage.deploy(), await stage.deploy()]) await stage.served(id)
-      await waitUntilSettled(stage)
+    name: 'sends the correct digest and gets an empty answer',
+    async run(context) {
+      await context.start()
+      for (const { id } of [await context.deploy(), await context.deploy()]) await context.waitUntilServing(id)
+      await waitUntilSettled(context)
     },
   },
   {
-    name: 'takes everything again when its digest is not the control plane’s, and drops what is not named',
-    async run(stage) {
-      await stage.start()
-      const [kept, lost] = [await stage.deploy(), await stage.deploy()]
-      for (const { id } of [kept, lost]) await stage.served(id)
-      await waitUntilSettled(stage)
-      // As if the database had been set back: gone, and no change that says so.
-      const listener = sql`select set_config('app.listener_id', listener_id::text, true) from deployments where id = ${lost.id}::uuid`
-      await runAsSystem(stage.plane.database, listener, sql`delete from deployments where id = ${lost.id}::uuid`)
-      await waitFor('everything is taken again', () =>
-        listPolls(stage).some(one => one.request.cursor !== null && one.response?.resync),
+    name: 'resyncs when its digest is wrong, and drops deployments that are not listed',
+    async run(context) {
+      await context.start()
+      const [remaining, lost] = [await context.deploy(), await context.deploy()]
+      for (const { id } of [remaining, lost]) await context.waitUntilServing(id)
+      await waitUntilSettled(context)
+      // As if an older backup had been restored: the deployment is gone, without a change that says so.
+      const listener = sql`
+        select set_config('app.listener_id', listener_id::text, true)
+        from deployments
+        where id = ${lost.id}::uuid`
+      await runAsSystem(context.plane.database, listener, sql`delete from deployments where id = ${lost.id}::uuid`)
+      await waitFor('the agent resyncs', () =>
+        listPolls(context).some(one => one.request.cursor !== null && one.response?.resync),
       )
-      await waitUntilSettled(stage)
-      await stage.patch(kept.id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
-      await stage.served(kept.id)
+      await waitUntilSettled(context)
+      await context.patch(remaining.id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
+      await context.waitUntilServing(remaining.id)
     },
   },
   {
-    name: 'stops acting when it is fenced off, and asks for a new lease',
-    async run(stage) {
-      await stage.start()
-      const { id } = await stage.deploy()
-      await stage.served(id)
-      await waitUntilSettled(stage)
-      const fence = await takeLease(stage)
-      await waitFor('the agent learns that it is fenced off', () => listFencedExchanges(stage).length > 0)
-      const told = stage.exchanges().indexOf(listFencedExchanges(stage)[0]!)
-      await stage.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
+    name: 'stops acting when its fence is stale, and acquires a new lease',
+    async run(context) {
+      await context.start()
+      const { id } = await context.deploy()
+      await context.waitUntilServing(id)
+      await waitUntilSettled(context)
+      const fence = await takeLease(context)
+      await waitFor('the agent is refused for its stale fence', () => listFencedExchanges(context).length > 0)
+      const refusal = context.exchanges().indexOf(listFencedExchanges(context)[0]!)
+      await context.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
       await delay(1500)
-      const acted = stage
+      const reports = context
         .exchanges()
-        .slice(told + 1)
+        .slice(refusal + 1)
         .filter(one => !one.path.endsWith('/poll'))
-      assert(acted.length === 0, 'It reports though it was told to stop.')
+      assert(reports.length === 0, 'The agent acts although its fence is stale.')
       assert(
-        stage
+        context
           .exchanges()
-          .slice(told + 1)
+          .slice(refusal + 1)
           .every(one => one.request.fence == null || one.request.fence >= fence),
-        'It goes on using its old fence.',
+        'The agent still uses its stale fence.',
       )
-      stage.plane.clock.ahead += LEASE_MS
-      await stage.served(id)
+      context.plane.clock.ahead += LEASE_MS
+      await context.waitUntilServing(id)
     },
   },
   {
-    name: 'repeats what was not answered, and nothing is doubled',
-    async run(stage) {
-      await stage.start()
-      const { id } = await stage.deploy()
-      await stage.served(id)
-      const { cut } = stage.plane
-      Object.assign(cut, { key: stage.listener_key, left: 6, done: 0 })
-      await stage.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
-      await stage.served(id)
-      await waitFor('every cut has happened', () => cut.left === 0)
-      await stage.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
-      await stage.served(id)
-      await waitUntilSettled(stage)
-      const all = await stage.revisions(id)
+    name: 'retries unanswered requests without duplicates',
+    async run(context) {
+      await context.start()
+      const { id } = await context.deploy()
+      await context.waitUntilServing(id)
+      const { lostAnswers } = context.plane
+      Object.assign(lostAnswers, { key: context.listener_key, remaining: 6 })
+      await context.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
+      await context.waitUntilServing(id)
+      await waitFor('six answers are lost', () => lostAnswers.remaining === 0)
+      await context.patch(id, { secrets: [{ name: 'TOKEN', value: randomUUID() }] })
+      await context.waitUntilServing(id)
+      await waitUntilSettled(context)
+      const all = await context.revisions(id)
       assert(
         all.slice(0, -1).every((one: { status: string }) => one.status === 'DEPLOYED'),
-        'A revision ended otherwise.',
+        'A revision is not DEPLOYED.',
       )
     },
   },
   {
-    name: 'goes on after it was killed',
-    async run(stage) {
-      const agent = await stage.start()
-      const { id } = await stage.deploy()
-      await waitFor('it has begun', async () => stage.exchanges('/report').length > 0)
+    name: 'recovers after it was killed',
+    async run(context) {
+      const agent = await context.start()
+      const { id } = await context.deploy()
+      await waitFor('the agent reports', async () => context.exchanges('/report').length > 0)
       await agent.kill()
-      // Its lease may have to run out, where it does not come back under its own name.
-      stage.plane.clock.ahead += LEASE_MS
-      await stage.start()
-      await stage.served(id)
-      await waitUntilSettled(stage)
+      // An agent that restarts under another name has to wait for the lease to expire.
+      context.plane.clock.ahead += LEASE_MS
+      await context.start()
+      await context.waitUntilServing(id)
+      await waitUntilSettled(context)
     },
   },
   {
-    name: 'of two, one works and the other waits until it is gone',
-    async run(stage) {
-      const { first, before } = await startTwoAgents(stage)
-      const held = stage.exchanges().findIndex(one => one.response?.code === 'lease_held')
+    name: 'of two agents, one works and the other waits for the lease',
+    async run(context) {
+      const { first, before } = await startTwoAgents(context)
+      const leaseRefusal = context.exchanges().findIndex(one => one.response?.code === 'lease_held')
       await delay(1000)
-      const names = new Set(stage.exchanges('/report').map(one => one.request.agent_id))
-      assert(names.size === 1, 'Both of them report.')
-      assert(held >= 0 && listFencedExchanges(stage).length === 0, 'The second took the lease of the first.')
+      const names = new Set(context.exchanges('/report').map(one => one.request.agent_id))
+      assert(names.size === 1, 'Both agents report.')
+      assert(
+        leaseRefusal >= 0 && listFencedExchanges(context).length === 0,
+        'The second agent took the lease of the first.',
+      )
       await first.kill()
-      stage.plane.clock.ahead += LEASE_MS
-      const after = await stage.deploy()
-      await stage.served(after.id)
-      await stage.served(before.id)
-      // Whoever comes back waits in its turn; and what the killed one left running has an agent that ends it.
-      const waits = () => stage.exchanges().filter(one => one.response?.code === 'lease_held').length
-      const waited = waits()
-      await stage.start('first')
-      await waitFor('the first, started again, is told to wait', () => waits() > waited)
+      context.plane.clock.ahead += LEASE_MS
+      const after = await context.deploy()
+      await context.waitUntilServing(after.id)
+      await context.waitUntilServing(before.id)
+      // Started again, the first ends what it left running when it was killed.
+      const countRefusals = () => context.exchanges().filter(one => one.response?.code === 'lease_held').length
+      const refusalsBefore = countRefusals()
+      await context.start('first')
+      await waitFor('the first agent, started again, is refused the lease', () => countRefusals() > refusalsBefore)
     },
   },
   {
-    name: 'makes way when it is ended',
-    async run(stage) {
-      const { first, before } = await startTwoAgents(stage)
+    name: 'gives up its lease when it is stopped',
+    async run(context) {
+      const { first, before } = await startTwoAgents(context)
       await first.end()
-      const all = stage.exchanges()
-      const given = all.findIndex(one => one.path.endsWith('/release') && one.status === 204)
-      const { agent_id } = all[given]?.request ?? {}
-      const acted = all.slice(given + 1).some(one => one.request.agent_id === agent_id && one.status === 200)
-      assert(given < 0 || !acted, 'It acts though it has given its lease back.')
-      // It may be given back, and otherwise runs out.
-      if (given < 0) stage.plane.clock.ahead += LEASE_MS
-      const after = await stage.deploy()
-      await stage.served(after.id)
-      await stage.served(before.id)
+      const all = context.exchanges()
+      const release = all.findIndex(one => one.path.endsWith('/release') && one.status === 204)
+      const { agent_id } = all[release]?.request ?? {}
+      const acted = all.slice(release + 1).some(one => one.request.agent_id === agent_id && one.status === 200)
+      assert(release < 0 || !acted, 'The agent acts although it has released its lease.')
+      // An agent need not release its lease; then it expires.
+      if (release < 0) context.plane.clock.ahead += LEASE_MS
+      const after = await context.deploy()
+      await context.waitUntilServing(after.id)
+      await context.waitUntilServing(before.id)
     },
   },
 ]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what `npm run test:containers` needs, on Debian and its kin.
+# Installs what `npm run test:containers` needs, on Debian and Ubuntu.
 set -euo pipefail
 
 as_root() { if [ "$(id -u)" -eq 0 ]; then "$@"; else sudo "$@"; fi; }

@@ -10,8 +10,8 @@ if [[ $# -gt 3 || ! $action =~ ^(up|down)$ || -z $branch || ! $pr =~ ^([1-9][0-9
   fail 2 'usage: scripts/preview.sh [--dry-run] up|down BRANCH [PR]'
 fi
 
-# A branch's name is anybody's text. What is left of it is for people to read; the hash is what tells branches apart, so
-# every alias has one. Alias and Worker's name share a DNS label of 63 characters, with a dash between them.
+# A branch name can be any text. The slug is for people to read; the hash tells branches apart. The alias and the
+# Worker's name, with a dash between them, share a DNS label of 63 characters.
 worker=$(sed -n '/^name *=/ { s/.*"\(.*\)".*/\1/p; q; }' wrangler.toml)
 hash=$(printf '%s' "$branch" | git hash-object --stdin | cut -c 1-8)
 export LC_ALL=C
@@ -25,7 +25,7 @@ neon() {
   run npx --yes neonctl@5.0.1 "$@" --project-id "$NEON_PROJECT_ID"
 }
 
-# Whether the database branch is there. Only Neon's own "not found" counts as absence: any other failure ends the script.
+# Whether the database branch exists. Only "not found" counts as absence: any other failure ends the script.
 has_database() {
   local answer
   if ! answer=$(neon branches get "$database" 2>&1); then
@@ -35,14 +35,14 @@ has_database() {
   [[ $dry_run == false ]]
 }
 
-# comment [--if-there]: writes stdin into this script's one comment on the pull request. The marker finds it, among the
-# comments by whoever is asking: a stranger's comment with the same marker is not ours to fill.
+# comment [--if-there]: writes stdin into this script's one comment on the pull request. It is found by its marker and
+# its author: another author's comment with the same marker is never edited.
 comment() {
-  local marker='<!-- slipway:preview -->' body ours id
+  local marker='<!-- slipway:preview -->' body query id
   [[ -n $pr ]] || return 0
   body=$marker$'\n'$(cat)
-  ours=".comments[] | select(.viewerDidAuthor and (.body | startswith(\"$marker\"))) | .url | sub(\".*-\"; \"\")"
-  id=$(run gh pr view "$pr" --json comments --jq "$ours" | sed -n 1p)
+  query=".comments[] | select(.viewerDidAuthor and (.body | startswith(\"$marker\"))) | .url | sub(\".*-\"; \"\")"
+  id=$(run gh pr view "$pr" --json comments --jq "$query" | sed -n 1p)
   if $dry_run && [[ ${1:-} == --if-there ]]; then id=COMMENT_ID; fi
   if [[ -n $id ]]; then
     run gh api --silent --method PATCH "repos/{owner}/{repo}/issues/comments/$id" --field body=@- <<<"$body"
@@ -51,17 +51,17 @@ comment() {
   fi
 }
 
-# Nothing here prints an address; this keeps it out of the log of whatever else might.
+# Hides connection strings in the log of GitHub Actions, also from the commands that this script runs.
 mask() {
   [[ ${GITHUB_ACTIONS:-} != true ]] || $dry_run || printf '::add-mask::%s\n' "$@"
 }
 
-# The two logins of the database, with new passwords: a branch brings those of its parent along.
+# New passwords for the two logins of the database: a branch inherits those of its parent.
 make_logins() {
-  local made
-  made=$(run npm run --silent db:logins)
-  DATABASE_URL=$(sed -n 's/^DATABASE_URL=//p' <<<"$made")
-  DATABASE_SYSTEM_URL=$(sed -n 's/^DATABASE_SYSTEM_URL=//p' <<<"$made")
+  local logins
+  logins=$(run npm run --silent db:logins)
+  DATABASE_URL=$(sed -n 's/^DATABASE_URL=//p' <<<"$logins")
+  DATABASE_SYSTEM_URL=$(sed -n 's/^DATABASE_SYSTEM_URL=//p' <<<"$logins")
   export DATABASE_URL DATABASE_SYSTEM_URL
   mask "$DATABASE_URL" "$DATABASE_SYSTEM_URL"
 }
@@ -71,7 +71,7 @@ up() {
   for name in SEALING_KEYS WORKERS_SUBDOMAIN; do
     need "$name" 'export it, or add it to the GitHub environment "preview".'
   done
-  # Known before the version is: a Worker has to be told where it is reached.
+  # The Worker needs its address as a setting, before the version exists.
   export PUBLIC_URL=https://$alias-$worker.$WORKERS_SUBDOMAIN.workers.dev
 
   make_bucket
@@ -95,11 +95,11 @@ up() {
   fi
   comment <<<"Preview: $url
 
-It has a database branch of its own, \`$database\`, which goes when this branch does."
+It has a database branch of its own, \`$database\`, which is deleted with this branch."
 }
 
-# Wrangler has no command that deletes a version or its alias. So what goes is the database: the address keeps answering,
-# with errors, until a branch of the same name takes the alias again.
+# Wrangler cannot delete a version or its alias, so only the database is deleted. The address keeps answering, with
+# errors, until a branch of the same name takes the alias again.
 down() {
   if has_database || $dry_run; then
     neon branches delete "$database" || ! has_database || fail 1 "The database branch $database could not be deleted."

@@ -1,4 +1,5 @@
-// What a Node team would write: Fastify and node-postgres, the statements of our list one after another in a transaction.
+// What a Node team would write: Fastify and node-postgres, with the statements of our list one after another in a
+// transaction.
 import Fastify from 'fastify'
 import pg from 'pg'
 

@@ -1,5 +1,5 @@
-// What a Node team would write for a patch: Fastify and node-postgres, a transaction of eight statements, each a trip of its own.
-// It checks the same body, seals the same value and writes the same rows as ours.
+// What a Node team would write for a patch: Fastify and node-postgres, with a transaction of eight statements, each a
+// round trip. It checks the same body, seals the same value and writes the same rows as ours.
 import { createCipheriv, createHash, randomBytes, randomUUID } from 'node:crypto'
 import Fastify from 'fastify'
 import pg from 'pg'
@@ -7,7 +7,7 @@ import { deploymentToWire } from '../../src/deployments/rows.ts'
 import { DeploymentPatch, DeploymentRef } from '../../src/deployments/schema.ts'
 
 const { port, url, sealingKey } = JSON.parse(process.argv[2]!)
-// As Drizzle reads them: times as Postgres writes them.
+// Like Drizzle, leave times as Postgres writes them.
 pg.types.setTypeParser(pg.types.builtins.TIMESTAMPTZ, text => text)
 const pool = new pg.Pool({ connectionString: url, max: 10 })
 const app = Fastify()
@@ -16,21 +16,34 @@ const SELECT_KEY = `select k.id, k.organization_id, k.tenant_id, r.permissions, 
   from api_keys k join roles r on r.id = k.role_id join workspaces w on w.id = k.tenant_id
   where k.key_hash = $1 and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())`
 const LOCK_DEPLOYMENT = 'select * from deployments where id = $1 and tenant_id = $2 for update'
-const INSERT_SECRETS = `insert into deployment_secrets (organization_id, tenant_id, deployment_id, name, version, sealed)
-  select $1, $2, $3, s.name, $4, s.sealed from jsonb_to_recordset($5) s(name text, sealed text)`
-const INSERT_REVISION = `with skipped as (update revisions set status = 'SKIPPED', updated_at = now() where id = $9)
-  insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config, source_revision_config, secrets,
-    status, reasons, actor_kind, actor_id) select $1, organization_id, tenant_id, id, $3, source, source_config, source_revision_config,
-    $4, $5, $6, 'key', $7 from deployments where id = $2 and tenant_id = $8`
-const UPDATE_DEPLOYMENT = `update deployments set secrets = $3, revisions = $4, latest_revision_id = $5,
-    in_flight_revision_id = coalesce(in_flight_revision_id, $5), waiting_revision_id = case when in_flight_revision_id is not null then $5::uuid end,
+const INSERT_SECRETS = `
+  insert into deployment_secrets (organization_id, tenant_id, deployment_id, name, version, sealed)
+  select $1, $2, $3, s.name, $4, s.sealed
+  from jsonb_to_recordset($5) s(name text, sealed text)`
+const INSERT_REVISION = `
+  with superseded as (update revisions set status = 'SKIPPED', updated_at = now() where id = $9)
+  insert into revisions (id, organization_id, tenant_id, deployment_id, number, source, source_config,
+    source_revision_config, secrets, status, reasons, actor_kind, actor_id)
+  select $1, organization_id, tenant_id, id, $3, source, source_config,
+    source_revision_config, $4, $5, $6, 'key', $7
+  from deployments
+  where id = $2 and tenant_id = $8`
+const UPDATE_DEPLOYMENT = `
+  update deployments set secrets = $3, revisions = $4, latest_revision_id = $5,
+    in_flight_revision_id = coalesce(in_flight_revision_id, $5),
+    waiting_revision_id = case when in_flight_revision_id is not null then $5::uuid end,
     generation = generation + 1, remote_reconciled = false, version = version + 1, updated_at = now()
-  where id = $1 and tenant_id = $2 returning *`
-const INSERT_EVENT = `with numbered as (
+  where id = $1 and tenant_id = $2
+  returning *`
+const INSERT_EVENT = `
+  with numbered as (
     insert into journals (scope_id, organization_id, seq) values ($2, $1, 1)
-    on conflict (scope_id) do update set seq = journals.seq + 1 returning seq)
-  insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id, data)
-  select $2, seq, $1, $2, 'deployment.patched', $3, 'key', $4, $5, $6 from numbered`
+    on conflict (scope_id) do update set seq = journals.seq + 1
+    returning seq)
+  insert into events (scope_id, seq, organization_id, tenant_id, type, subject_id, actor_kind, actor_id, request_id,
+    data)
+  select $2, seq, $1, $2, 'deployment.patched', $3, 'key', $4, $5, $6
+  from numbered`
 
 app.patch('/v2/deployments/:deployment_id', async (request, reply) => {
   const { deployment_id } = DeploymentRef.parse(request.params)
@@ -41,19 +54,20 @@ app.patch('/v2/deployments/:deployment_id', async (request, reply) => {
   try {
     await client.query('begin')
     const [key] = (await client.query(SELECT_KEY, [hash])).rows
-    if (!key?.permissions.includes('deployments:update')) throw Object.assign(new Error('No'), { statusCode: 403 })
+    if (!key?.permissions.includes('deployments:update'))
+      throw Object.assign(new Error('Forbidden'), { statusCode: 403 })
     const { organization_id: organization, tenant_id: tenant } = key
     const [row] = (await client.query(LOCK_DEPLOYMENT, [deployment_id, tenant])).rows
-    if (!row) throw Object.assign(new Error('Not here'), { statusCode: 404 })
+    if (!row) throw Object.assign(new Error('Not found'), { statusCode: 404 })
     if (row.deleting_at) throw Object.assign(new Error('Being deleted'), { statusCode: 409 })
     const [revision, number] = [randomUUID(), row.revisions + 1]
-    const wanted = JSON.stringify(sealed.map(({ name }) => ({ name, version: number })))
+    const secretVersions = JSON.stringify(sealed.map(({ name }) => ({ name, version: number })))
     const status = row.in_flight_revision_id ? 'QUEUED' : 'AWAITING_DEPLOY'
     const superseded = row.waiting_revision_id
     await client.query(INSERT_SECRETS, [organization, tenant, deployment_id, number, JSON.stringify(sealed)])
-    const made = [revision, deployment_id, number, wanted, status, ['secrets'], key.id, tenant, superseded]
-    await client.query(INSERT_REVISION, made)
-    const changed = await client.query(UPDATE_DEPLOYMENT, [deployment_id, tenant, wanted, number, revision])
+    const values = [revision, deployment_id, number, secretVersions, status, ['secrets'], key.id, tenant, superseded]
+    await client.query(INSERT_REVISION, values)
+    const updated = await client.query(UPDATE_DEPLOYMENT, [deployment_id, tenant, secretVersions, number, revision])
     await client.query(INSERT_EVENT, [
       organization,
       tenant,
@@ -63,10 +77,10 @@ app.patch('/v2/deployments/:deployment_id', async (request, reply) => {
       { supplied: ['secrets'] },
     ])
     await client.query('commit')
-    const { version: _, ...wire } = deploymentToWire(changed.rows[0]) as ReturnType<typeof deploymentToWire> & {
+    const { version: _, ...wire } = deploymentToWire(updated.rows[0]) as ReturnType<typeof deploymentToWire> & {
       version: never
     }
-    reply.header('ETag', `"${changed.rows[0].version}"`)
+    reply.header('ETag', `"${updated.rows[0].version}"`)
     return wire
   } catch (error) {
     await client.query('rollback')

@@ -1,4 +1,4 @@
-// Owns the database of a run: an embedded Postgres, migrated, a gateway over it that counts, and a tenant to ask as.
+// The database of a run: an embedded Postgres, migrated, with a gateway that counts round trips and one tenant.
 import { join } from 'node:path'
 import { type BootstrapResult, bootstrap } from '../../src/access/bootstrap.ts'
 import { startPostgres } from '../../src/host/embedded-postgres.ts'
@@ -9,31 +9,31 @@ import type { Cleanup } from './processes.ts'
 import { makeTempFolder } from './workerd.ts'
 
 export type BenchDatabase = {
-  /** Of Postgres itself. */
+  /** Postgres itself. */
   url: string
   gateway: string
   connectionString: string
-  /** The trips that Workers have made to the gateway. */
+  /** Round trips through the gateway. */
   trips(): number
-  /** Its key is the organization's, which may do anything anywhere in it. */
+  /** Its key is the organization's, which may do everything. */
   tenant: BootstrapResult
-  /** What a Worker needs to run on it, by way of another address if one is given. */
+  /** The settings of a Worker that uses it, through `gateway` or a proxy before it. */
   bindings(gateway?: string): Record<string, string>
 }
 
 export const SEALING_KEYS = `a:${Buffer.alloc(32, 7).toString('base64url')}`
 
-export async function openDatabase(ending: Cleanup): Promise<BenchDatabase> {
-  const dataDir = join(await makeTempFolder(ending), 'data')
-  // What is measured is our own work: a disk that is shared with others would drown it.
+export async function openDatabase(cleanup: Cleanup): Promise<BenchDatabase> {
+  const dataDir = join(await makeTempFolder(cleanup), 'data')
+  // The disk is shared with other machines: waiting for it would hide our own work.
   const starting = startPostgres({ dataDir, durable: false })
-  ending.defer(async () => (await starting.catch(() => undefined))?.stop())
+  cleanup.defer(async () => (await starting.catch(() => undefined))?.stop())
   const { url } = await starting
   await migrate(url, { log: () => {} })
 
   let trips = 0
   const gateway = createGateway({ databaseUrl: url, onTrip: () => void trips++ })
-  ending.defer(() => gateway.close())
+  cleanup.defer(() => gateway.close())
   const address = (await gateway.listen()).url
   const { connectionString } = gateway
   const bindings = (through = address) => ({

@@ -1,10 +1,10 @@
-// Owns a network that is farther away than the loopback: a proxy that holds what passes for half a round trip, each way.
+// A proxy that adds latency: it delays what passes by half a round trip in each direction.
 import { once } from 'node:events'
 import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import type { Cleanup } from './processes.ts'
 
-/** The address behind which `target` is `roundTrip` milliseconds away. */
-export async function addLatency(ending: Cleanup, target: string, roundTrip: number): Promise<string> {
+/** The address of `target`, `roundTrip` milliseconds away. */
+export async function addLatency(cleanup: Cleanup, target: string, roundTrip: number): Promise<string> {
   const { hostname, port } = new URL(target)
   const open = new Set<Socket>()
   const server = createServer({ noDelay: true }, near => {
@@ -13,7 +13,7 @@ export async function addLatency(ending: Cleanup, target: string, roundTrip: num
     relayDelayed(far, near, roundTrip / 2)
     for (const socket of [near, far]) open.add(socket.on('close', () => open.delete(socket)))
   })
-  ending.defer(() => {
+  cleanup.defer(() => {
     server.close()
     for (const socket of open) socket.destroy()
   })
@@ -21,7 +21,7 @@ export async function addLatency(ending: Cleanup, target: string, roundTrip: num
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 }
 
-/** Timers of the same length keep their order, and so do the parts. */
+/** Timers of the same length fire in order, so the parts stay in order. */
 function relayDelayed(from: Socket, to: Socket, ms: number): void {
   const later = (act: () => unknown) => setTimeout(() => to.destroyed || act(), ms)
   from.on('data', part => later(() => to.write(part)))

@@ -1,4 +1,4 @@
-// A small load generator, for machines without wrk: so many connections, each with one request at a time, for so long.
+// A small load generator for machines without wrk: each connection sends one request at a time until the deadline.
 import { Agent, get } from 'node:http'
 import type { LoadResult } from './load.ts'
 
@@ -11,11 +11,11 @@ let refusedCount = 0
 
 const sendRequest = () =>
   new Promise<number>((resolve, reject) => {
-    const asked = get(url, { agent, headers }, response => {
+    const request = get(url, { agent, headers }, response => {
       response.on('end', () => resolve(response.statusCode ?? 0)).on('error', reject)
       response.resume()
     })
-    asked.on('error', reject)
+    request.on('error', reject)
   })
 
 async function runConnection(): Promise<void> {

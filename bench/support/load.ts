@@ -1,4 +1,4 @@
-// Owns the load on a server: Debian's wrk where it is installed, else a small generator of our own in a process of its own.
+// Measures requests per second: with wrk where it is installed, otherwise with our own generator in its own process.
 import { execFileSync } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import { type Cleanup, runForOutput } from './processes.ts'
@@ -13,29 +13,31 @@ export const loadTool = (() => {
     execFileSync('wrk', ['--version'], { stdio: 'ignore' })
     return 'wrk'
   } catch (error) {
-    // Its --version ends with 1.
+    // `wrk --version` exits with 1.
     return (error as NodeJS.ErrnoException).code === 'ENOENT' ? 'the built-in generator' : 'wrk'
   }
 })()
 
-/** Requests per second that are answered, all of them well. */
-export async function measureRps(ending: Cleanup, load: Load): Promise<number> {
-  const { requests, seconds, refused } = await (loadTool === 'wrk' ? runWrk(ending, load) : runGenerator(ending, load))
-  if (refused > 0 || requests === 0) throw new Error(`${load.url}: ${refused} of ${requests} requests were refused`)
+/** Requests per second. Throws if one is not answered with success. */
+export async function measureRps(cleanup: Cleanup, load: Load): Promise<number> {
+  const { requests, seconds, refused } = await (loadTool === 'wrk'
+    ? runWrk(cleanup, load)
+    : runGenerator(cleanup, load))
+  if (refused > 0 || requests === 0) throw new Error(`${load.url}: ${refused} of ${requests} requests failed`)
   return requests / seconds
 }
 
-async function runWrk(ending: Cleanup, { url, seconds, connections = 8, headers = {} }: Load): Promise<LoadResult> {
-  const given = Object.entries(headers).flatMap(([name, value]) => ['-H', `${name}: ${value}`])
-  const text = await runForOutput(ending, 'wrk', ['-t1', `-c${connections}`, `-d${seconds}s`, ...given, url])
-  const [, requests = '0', took = '1', unit = 's'] = /(\d+) requests in ([\d.]+)(ms|s|m)\b/.exec(text) ?? []
+async function runWrk(cleanup: Cleanup, { url, seconds, connections = 8, headers = {} }: Load): Promise<LoadResult> {
+  const headerArgs = Object.entries(headers).flatMap(([name, value]) => ['-H', `${name}: ${value}`])
+  const text = await runForOutput(cleanup, 'wrk', ['-t1', `-c${connections}`, `-d${seconds}s`, ...headerArgs, url])
+  const [, requests = '0', duration = '1', unit = 's'] = /(\d+) requests in ([\d.]+)(ms|s|m)\b/.exec(text) ?? []
   const refused = /Non-2xx or 3xx responses: (\d+)/.exec(text)?.[1] ?? (/Socket errors/.test(text) ? '1' : '0')
   const scale = { ms: 1e-3, s: 1, m: 60 }[unit]!
-  return { requests: Number(requests), seconds: Number(took) * scale, refused: Number(refused) }
+  return { requests: Number(requests), seconds: Number(duration) * scale, refused: Number(refused) }
 }
 
-async function runGenerator(ending: Cleanup, load: Load): Promise<LoadResult> {
+async function runGenerator(cleanup: Cleanup, load: Load): Promise<LoadResult> {
   return JSON.parse(
-    await runForOutput(ending, process.execPath, [GENERATOR_FILE, JSON.stringify({ connections: 8, ...load })]),
+    await runForOutput(cleanup, process.execPath, [GENERATOR_FILE, JSON.stringify({ connections: 8, ...load })]),
   )
 }

@@ -1,4 +1,4 @@
-// Owns Debian's pgbench: what the database reaches by itself. Where it is not installed, its benches say so and are skipped.
+// Runs pgbench: what the database reaches by itself. Benches that need it are skipped where it is not installed.
 import { execFileSync } from 'node:child_process'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
@@ -19,19 +19,19 @@ export const PGBENCH_MISSING: Measurement = {
   measured: 'skipped',
   met: false,
   skipped: true,
-  notes: ['needs pgbench: apt-get install postgresql-contrib'],
+  notes: ['pgbench is not installed: apt-get install postgresql-contrib'],
 }
 
-/** Runs of the script per second; its statements end with semicolons. */
-export async function preparePgbench(ending: Cleanup, url: string, script: string) {
-  const file = join(await makeTempFolder(ending), 'script.sql')
+/** A function that measures runs of the script per second. Its statements end with semicolons. */
+export async function preparePgbench(cleanup: Cleanup, url: string, script: string) {
+  const file = join(await makeTempFolder(cleanup), 'script.sql')
   await writeFile(file, script)
   return async (seconds: number, clients = 8): Promise<number> => {
-    // Only the simple protocol leaves a colon within a text alone.
+    // The extended protocol would take a colon within a string for a variable.
     const flags = ['-n', '-M', 'simple', '-f', file, '-c', String(clients), '-T', String(seconds)]
-    const text = await runForOutput(ending, 'pgbench', [...flags, url])
+    const text = await runForOutput(cleanup, 'pgbench', [...flags, url])
     const [, tps] = /^tps = ([\d.]+)/m.exec(text) ?? []
-    if (!tps || /aborted/.test(text)) throw new Error(`pgbench says: ${text.slice(-500)}`)
+    if (!tps || /aborted/.test(text)) throw new Error(`pgbench failed: ${text.slice(-500)}`)
     return Number(tps)
   }
 }

@@ -1,4 +1,5 @@
-// Owns the processes that benches start: each in a group of its own, ended as a whole with the bench, and by our exit at the latest.
+// Starts processes, each in a group of its own. A group ends as a whole with its bench, and with this process at the
+// latest.
 import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as delay } from 'node:timers/promises'
@@ -6,7 +7,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 export type Cleanup = { defer(end: () => unknown): void }
 type StartedProcess = {
   child: ChildProcess
-  /** Settles with the reason when it ends before it is ended. */
+  /** Rejects when the process ends by itself. */
   broken: Promise<never>
   end(): Promise<void>
 }
@@ -14,50 +15,50 @@ type StartedProcess = {
 const STOP_TIMEOUT_MS = 15_000
 
 export function startProcess(
-  ending: Cleanup,
+  cleanup: Cleanup,
   command: string,
   args: string[],
   options: SpawnOptions = {},
 ): StartedProcess {
   const child = spawn(command, args, { stdio: ['ignore', 'ignore', 'pipe'], ...options, detached: true })
-  let living = true
+  let isRunning = true
   const signal = (name: NodeJS.Signals) => {
     try {
-      // Once it has gone, its id may be another's.
-      if (living && child.pid) process.kill(-child.pid, name)
+      // The id of a process that has ended may belong to another one.
+      if (isRunning && child.pid) process.kill(-child.pid, name)
     } catch {
-      // It is about to go.
+      // It has just ended.
     }
   }
-  const killWithUs = () => signal('SIGKILL')
-  process.once('exit', killWithUs)
+  const kill = () => signal('SIGKILL')
+  process.once('exit', kill)
 
-  let said = ''
+  let stderr = ''
   child.stderr?.setEncoding('utf8').on('data', text => {
-    said = (said + text).slice(-2000)
+    stderr = (stderr + text).slice(-2000)
   })
-  const gone = once(child, 'close').catch(error => [error.message])
-  gone.then(() => {
-    living = false
-    process.off('exit', killWithUs)
+  const ended = once(child, 'close').catch(error => [error.message])
+  ended.then(() => {
+    isRunning = false
+    process.off('exit', kill)
   })
-  const broken = gone.then(([code]): never => {
-    throw new Error(`${command.split('/').at(-1)} ended (${code}): ${said.trim()}`)
+  const broken = ended.then(([code]): never => {
+    throw new Error(`${command.split('/').at(-1)} ended (${code}): ${stderr.trim()}`)
   })
   broken.catch(() => {})
 
   const end = async () => {
     signal('SIGTERM')
-    await Promise.race([gone, delay(STOP_TIMEOUT_MS, undefined, { ref: false }).then(killWithUs)])
-    await gone
+    await Promise.race([ended, delay(STOP_TIMEOUT_MS, undefined, { ref: false }).then(kill)])
+    await ended
   }
-  ending.defer(end)
+  cleanup.defer(end)
   return { child, broken, end }
 }
 
-/** Runs a command to its end and returns what it says. */
-export async function runForOutput(ending: Cleanup, command: string, args: string[], options: SpawnOptions = {}) {
-  const { child, broken } = startProcess(ending, command, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
+/** Runs a command to its end and returns its standard output. */
+export async function runForOutput(cleanup: Cleanup, command: string, args: string[], options: SpawnOptions = {}) {
+  const { child, broken } = startProcess(cleanup, command, args, { ...options, stdio: ['ignore', 'pipe', 'pipe'] })
   let text = ''
   child.stdout!.setEncoding('utf8').on('data', part => {
     text += part

@@ -1,4 +1,5 @@
-// Owns the large databases of a run: BENCH_ROWS deployments over a thousand tenants, and small ones beside it on the same server.
+// The large databases of a run: BENCH_ROWS deployments of a thousand tenants, and small ones beside it on the same
+// server.
 import pg from 'pg'
 import { deploymentPageQuery } from '../../src/deployments/list.ts'
 import { DeploymentQuery } from '../../src/deployments/schema.ts'
@@ -22,7 +23,7 @@ export type SeededDatabase = SeedResult & {
 type Statement = { query: string; params: unknown[] }
 
 export async function openSeededDatabase(
-  ending: Cleanup,
+  cleanup: Cleanup,
   server: BenchDatabase,
   size: { tenants: number; deployments: number },
   onProgress?: (text: string) => void,
@@ -31,10 +32,10 @@ export async function openSeededDatabase(
   await withClient(server.url, client => client.query(`create database ${name}`))
   const url = Object.assign(new URL(server.url), { pathname: `/${name}` }).toString()
   await migrate(url, { log: () => {} })
-  const told = (done: number) => onProgress?.(`seeding ${done} of ${size.deployments}`)
-  const seeded = await seed(url, { ...size, onProgress: told })
+  const showSeeded = (done: number) => onProgress?.(`${done} of ${size.deployments} deployments`)
+  const seeded = await seed(url, { ...size, onProgress: showSeeded })
   const gateway = createGateway({ databaseUrl: url })
-  ending.defer(() => gateway.close())
+  cleanup.defer(() => gateway.close())
   const address = (await gateway.listen()).url
   const bindings = (through = address) => ({
     PUBLIC_URL: 'http://slipway.test',
@@ -53,11 +54,11 @@ export async function withClient<T>(url: string, work: (client: pg.Client) => Pr
   return work(client).finally(() => client.end())
 }
 
-/** A connection that is the big tenant's, behind the walls, until the end. */
-export async function connectAsTenant(ending: Cleanup, { url, tenant_id }: SeededDatabase): Promise<pg.Client> {
+/** A connection with the app's role, on which row-level security shows the biggest tenant only. */
+export async function connectAsTenant(cleanup: Cleanup, { url, tenant_id }: SeededDatabase): Promise<pg.Client> {
   const client = new pg.Client(url)
   await client.connect()
-  ending.defer(() => client.end())
+  cleanup.defer(() => client.end())
   await client.query(`select set_config('app.tenant_id', $1, false)`, [tenant_id])
   await client.query('set role slipway_app')
   return client
@@ -74,13 +75,13 @@ export async function measureStatement(
   { query, params }: Statement,
   times: number,
 ): Promise<number> {
-  const each: number[] = []
+  const measured: number[] = []
   for (let i = 0; i < times; i++) {
     const start = performance.now()
     await client.query(query, params)
-    each.push(performance.now() - start)
+    measured.push(performance.now() - start)
   }
-  return median(each)
+  return median(measured)
 }
 
 type PlanNode = { 'Node Type': string; 'Index Name'?: string; Plans?: PlanNode[] } & Record<string, unknown>
@@ -96,7 +97,7 @@ export async function explainStatement(client: pg.Client, { query, params }: Sta
   }
 }
 
-/** The statements that a request makes, in the order of its one trip. */
+/** The statements of a request's one round trip, in order. */
 export async function captureStatements({ url, api_key }: SeededDatabase, path: string, init: RequestInit = {}) {
   let statements: Statement[] = []
   const onTrip = ({ queries }: { queries: Statement[] }) => {
@@ -117,7 +118,6 @@ export async function captureStatements({ url, api_key }: SeededDatabase, path: 
   return statements
 }
 
-/** As one text, its values in their places. */
 export const inlineParameters = ({ query, params }: Statement): string =>
   query.replace(/\$(\d+)/g, (_, number) => {
     const value = params[number - 1] as string | null

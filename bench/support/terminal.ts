@@ -1,11 +1,12 @@
-// How a run shows itself: its progress on one line of a terminal, a plain line for each bench elsewhere, and the table at the end.
+// Shows a run: progress on one line of a terminal, or one plain line for each bench elsewhere, and the table at the
+// end.
 import { styleText } from 'node:util'
 import type { ResultRow } from './runner.ts'
 
 const { stderr } = process
 let lastProgress = ''
 
-/** What is being done now; nothing, to clear the line. */
+/** Without a bench it clears the line. */
 export function showProgress(bench = '', detail = ''): void {
   if (stderr.isTTY) {
     const line = detail ? `${bench}: ${detail}` : bench
@@ -18,13 +19,13 @@ export function formatTable(rows: ResultRow[]): string {
   const cells = rows.map(row => [
     row.id,
     row.what,
-    row.error ? 'broken' : row.measured!,
+    row.error ? 'failed' : row.measured!,
     row.target,
     formatVerdict(row),
   ])
-  const lines = [['', 'what', 'measured', 'target', ''], ...cells]
+  const lines = [['', 'what is measured', 'measured', 'target', 'result'], ...cells]
   const widths = lines[0]!.map((_, column) => Math.max(...lines.map(line => line[column]!.length)))
-  const written = lines.map(line =>
+  const padded = lines.map(line =>
     line
       .map((cell, column) => cell.padEnd(widths[column]!))
       .join('  ')
@@ -32,12 +33,12 @@ export function formatTable(rows: ResultRow[]): string {
   )
   const notes = (row?: ResultRow) =>
     (row?.notes ?? []).map(note => styleText('dim', `${' '.repeat(widths[0]! + 2)}${note}`))
-  const [head, ...body] = written
-  return [styleText('bold', head!), ...body.flatMap((line, i) => [colourRow(line, rows[i]!), ...notes(rows[i])])].join(
+  const [head, ...body] = padded
+  return [styleText('bold', head!), ...body.flatMap((line, i) => [colorRow(line, rows[i]!), ...notes(rows[i])])].join(
     '\n',
   )
 }
 
 const formatVerdict = ({ met, error, skipped }: ResultRow): string =>
-  error ? 'broken' : skipped ? 'skipped' : met ? 'met' : 'NOT MET'
-const colourRow = (line: string, { met }: ResultRow): string => (met ? line : styleText('red', line))
+  error ? 'failed' : skipped ? 'skipped' : met ? 'met' : 'NOT MET'
+const colorRow = (line: string, { met }: ResultRow): string => (met ? line : styleText('red', line))

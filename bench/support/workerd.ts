@@ -1,4 +1,4 @@
-// Owns Workers as production runs them: built by wrangler, served by workerd itself, each at a port of its own.
+// Runs Workers as in production: built by wrangler, served by workerd, each on a port of its own.
 import { mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { basename, join } from 'node:path'
@@ -13,21 +13,21 @@ export type WorkerDefinition = { code: string; bindings?: Record<string, string>
 export const PROJECT_ROOT = fileURLToPath(new URL('../../', import.meta.url))
 const getBinaryPath = (name: string) => join(PROJECT_ROOT, 'node_modules/.bin', name)
 
-export async function makeTempFolder(ending: Cleanup): Promise<string> {
+export async function makeTempFolder(cleanup: Cleanup): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'slipway-bench-'))
-  ending.defer(() => rm(folder, { recursive: true, force: true }))
+  cleanup.defer(() => rm(folder, { recursive: true, force: true }))
   return folder
 }
 
-/** It is there, and no bench puts anything into it. */
+/** A Worker does not start without it; no bench uses it. */
 const BUCKET_BINDING = '(name = "UPLOADS", r2Bucket = "network")'
 
 /** With the flags of `npm run build`. */
-export async function buildWorker(ending: Cleanup, entry: string): Promise<BuiltWorker> {
-  const folder = await makeTempFolder(ending)
+export async function buildWorker(cleanup: Cleanup, entry: string): Promise<BuiltWorker> {
+  const folder = await makeTempFolder(cleanup)
   const flags = ['--dry-run', '--outdir', folder, '--minify', '--metafile', join(folder, 'meta.json')]
   const env = { ...process.env, WRANGLER_SEND_METRICS: 'false', WRANGLER_WRITE_LOGS: 'false', CI: 'true' }
-  await runForOutput(ending, getBinaryPath('wrangler'), ['deploy', entry, ...flags], { cwd: PROJECT_ROOT, env })
+  await runForOutput(cleanup, getBinaryPath('wrangler'), ['deploy', entry, ...flags], { cwd: PROJECT_ROOT, env })
   const { outputs } = JSON.parse(await readFile(join(folder, 'meta.json'), 'utf8'))
   const [file, { inputs }] = Object.entries<{ inputs: BuiltWorker['inputs'] }>(outputs).find(([name]) =>
     name.endsWith('.js'),
@@ -35,9 +35,9 @@ export async function buildWorker(ending: Cleanup, entry: string): Promise<Built
   return { code: await readFile(join(folder, basename(file)), 'utf8'), inputs }
 }
 
-/** Every Worker of one workerd, which logs as in production; nobody reads what it says. */
-export async function serveWorkers<Name extends string>(ending: Cleanup, workers: Record<Name, WorkerDefinition>) {
-  const folder = await makeTempFolder(ending)
+/** All Workers in one workerd. They log as in production, to nowhere. */
+export async function serveWorkers<Name extends string>(cleanup: Cleanup, workers: Record<Name, WorkerDefinition>) {
+  const folder = await makeTempFolder(cleanup)
   const entries = Object.entries<WorkerDefinition>(workers)
   await Promise.all(
     entries.map(async ([name, { code }]) => {
@@ -47,7 +47,7 @@ export async function serveWorkers<Name extends string>(ending: Cleanup, workers
   )
   await writeFile(join(folder, 'config.capnp'), renderConfig(entries))
   const { child, broken, end } = startProcess(
-    ending,
+    cleanup,
     getBinaryPath('workerd'),
     ['serve', 'config.capnp', '--control-fd=3'],
     {
@@ -86,7 +86,7 @@ const worker${i} :Workerd.Worker = (
   globalOutbound = "network",
 );`
   })
-  // The gateway is on the loopback address, which Workers reach only where it is allowed.
+  // The gateway is on the loopback address, which workerd does not let Workers reach by default.
   return `using Workerd = import "/workerd/workerd.capnp";
 const config :Workerd.Config = (
   services = [${list([...services, '(name = "network", network = (allow = ["public", "private"]))'])}

@@ -1,4 +1,4 @@
-// Slipway's answer and its line of log, written by hand: what its headers and its log cost without a framework.
+// Slipway's response and log line, written by hand: what they cost without a framework.
 type Env = { BODY: string; HEADERS: string }
 
 let cachedHeaders: Record<string, string> | undefined

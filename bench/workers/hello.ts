@@ -1,4 +1,4 @@
-// Hono's hello: what the cold start of an application is measured against.
+// Hono's hello world: an application's cold start is measured against it.
 import { Hono } from 'hono'
 
 export default new Hono().get('/healthz', c => c.json({ status: 'ok' }))

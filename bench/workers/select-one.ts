@@ -1,4 +1,4 @@
-// The least that a Worker can ask of the database: `select 1` as the Neon driver writes it, without the driver.
+// The least that a Worker can ask the database: `select 1` as the Neon driver sends it, without the driver.
 type Env = { DATABASE_URL: string; DATABASE_GATEWAY_URL: string }
 
 const body = JSON.stringify({ query: 'select 1', params: [] })

@@ -1,14 +1,14 @@
-// A client as one should be: it names each write by a key and says it again until it is answered.
+// A well-behaved client: it names each write by an idempotency key and retries until it is answered.
 import { setTimeout as delay } from 'node:timers/promises'
 import { makeImageBody } from '../../test/support/deployment-bodies.ts'
 import type { Fetch } from './testbed.ts'
 
 export type Client = ReturnType<typeof makeClient>
 export type Answer = { status: number; headers: Headers; body: Record<string, unknown> }
-/** What was answered besides success, how often, and how long the slowest answer took. */
+/** Counts answers by status and code. */
 export class Tally {
   readonly counts = new Map<string, number>()
-  /** Refusals that did not say when to come back. */
+  /** 503 without Retry-After. */
   withoutRetryAfter = 0
   slowest = 0
   replayed = 0
@@ -19,10 +19,9 @@ export class Tally {
     this.counts.set(name, (this.counts.get(name) ?? 0) + 1)
     if (status === 503 && !headers.has('Retry-After')) this.withoutRetryAfter++
   }
-  /** Answers that are none of those. */
   listUnexpected(...expected: (string | RegExp)[]): string[] {
-    const is = (name: string) => expected.some(one => (typeof one === 'string' ? one === name : one.test(name)))
-    return [...this.counts].filter(([name]) => !is(name)).map(([name, count]) => `${count} × ${name}`)
+    const isExpected = (name: string) => expected.some(one => (typeof one === 'string' ? one === name : one.test(name)))
+    return [...this.counts].filter(([name]) => !isExpected(name)).map(([name, count]) => `${count} × ${name}`)
   }
   toString(): string {
     return [...this.counts]
@@ -49,30 +48,29 @@ export function makeClient(fetch: Fetch, key: string, tally = new Tally()) {
     tally.record(answer, performance.now() - started)
     return answer
   }
-  /** Until it is answered with success, or with something that saying it again does not mend. */
-  async function insist(method: string, path: string, body: unknown): Promise<Answer> {
+  /** Retries what a retry can resolve. */
+  async function sendUntilAnswered(method: string, path: string, body: unknown): Promise<Answer> {
     const headers = { 'Idempotency-Key': crypto.randomUUID() }
     const deadline = Date.now() + RETRY_TIMEOUT_MS
     for (;;) {
       const answer = await send(method, path, body, headers)
-      const passing = answer.status === 503 || answer.body.code === 'idempotency_in_flight'
-      if (!passing || Date.now() > deadline) return answer
+      const isTransient = answer.status === 503 || answer.body.code === 'idempotency_in_flight'
+      if (!isTransient || Date.now() > deadline) return answer
       await delay(5)
     }
   }
-  return { send, insist, tally }
+  return { send, sendUntilAnswered, tally }
 }
 
-export async function createDeployments({ insist }: Client, count: number): Promise<string[]> {
+export async function createDeployments({ sendUntilAnswered }: Client, count: number): Promise<string[]> {
   const ids: string[] = []
   for (let i = 0; i < count; i++) {
-    const { status, body } = await insist('POST', '/v2/deployments', makeImageBody())
-    if (status !== 201) throw new Error(`A deployment could not be made: ${status} ${body.detail}`)
+    const { status, body } = await sendUntilAnswered('POST', '/v2/deployments', makeImageBody())
+    if (status !== 201) throw new Error(`A deployment could not be created: ${status} ${body.detail}`)
     ids.push(body.id as string)
   }
   return ids
 }
 
-/** So many workers in parallel until none has work left. */
 export const runWorkers = (workers: number, work: (worker: number) => Promise<void>): Promise<unknown> =>
   Promise.all(Array.from({ length: workers }, (_, worker) => work(worker)))

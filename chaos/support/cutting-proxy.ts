@@ -1,20 +1,20 @@
-// Owns a proxy before the gateway that cuts connections: after the gateway's answer, within it, or before anything was sent.
+// A proxy before the gateway that cuts connections: after the gateway's answer, within it, or before anything is sent.
 import { once } from 'node:events'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import type { Cleanup } from '../../bench/support/processes.ts'
 import { makeRandom } from './random.ts'
 
-export async function openCuttingProxy(ending: Cleanup, gateway: string) {
-  /** Cut after an answer, and those of them whose transaction had committed a write; and cut before anything was sent. */
+export async function openCuttingProxy(cleanup: Cleanup, gateway: string) {
+  /** `ambiguous` counts those of `answered` whose transaction was committed. */
   const cuts = { answered: 0, ambiguous: 0, unsent: 0 }
   let random: (() => number) | undefined
 
   async function relay(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const chunks: Buffer[] = []
     for await (const chunk of request) chunks.push(chunk)
-    const fate = random?.() ?? 1
-    if (fate < 0.05) {
+    const chance = random?.() ?? 1
+    if (chance < 0.05) {
       cuts.unsent++
       return void response.destroy()
     }
@@ -25,10 +25,10 @@ export async function openCuttingProxy(ending: Cleanup, gateway: string) {
       body: Buffer.concat(chunks),
     })
     const text = Buffer.from(await answer.arrayBuffer())
-    if (fate < 0.55) {
+    if (chance < 0.55) {
       cuts.answered++
       if (answer.status === 200) cuts.ambiguous++
-      if (fate < 0.3) return void response.destroy()
+      if (chance < 0.3) return void response.destroy()
       response.writeHead(answer.status, { 'content-type': 'application/json', 'content-length': text.length })
       response.write(text.subarray(0, text.length >> 1), () => response.destroy())
       return
@@ -38,7 +38,7 @@ export async function openCuttingProxy(ending: Cleanup, gateway: string) {
 
   const server = createServer((request, response) => void relay(request, response).catch(() => response.destroy()))
   await once(server.listen(0, '127.0.0.1'), 'listening')
-  ending.defer(() => {
+  cleanup.defer(() => {
     server.close()
     server.closeAllConnections()
   })

@@ -1,4 +1,4 @@
-// What was written, held against what the database has: each patch carries a mark of its own, which becomes a revision's ref.
+// Compares acknowledged writes with the database: each patch has a mark of its own, which becomes its revision's image.
 
 import pg from 'pg'
 import { makeImageConfig } from '../../test/support/deployment-bodies.ts'
@@ -9,60 +9,69 @@ type Balance = {
   lost: number
   double: number
   gaps: number
-  events: number
+  /** Events of patches, less the revisions that patches created. */
+  surplusEvents: number
+  /** Marks in the database that no patch sent. */
   unknown: number
 }
 
 export async function openLedger(client: Client, deployments = 16) {
   const ids = await createDeployments(client, deployments)
   const acknowledged = new Set<string>()
-  const tried = new Set<string>()
+  const sent = new Set<string>()
   let count = 0
   return {
     ids,
     acknowledged,
-    /** One patch that makes a revision, said until it is answered. */
     async patch(id = ids[count % ids.length]!): Promise<Answer> {
       const mark = `mark-${count++}`
-      tried.add(mark)
-      const answer = await client.insist('PATCH', `/v2/deployments/${id}`, {
+      sent.add(mark)
+      const answer = await client.sendUntilAnswered('PATCH', `/v2/deployments/${id}`, {
         ...makeImageConfig(mark),
         secrets: [{ name: 'TOKEN', value: mark }],
       })
       if (answer.status === 200) acknowledged.add(mark)
       return answer
     },
-    /** Read by a connection of its own, past the app. */
+    /** Reads on its own connection, not through the app. */
     async balance(url: string): Promise<Balance> {
       const database = new pg.Client({ connectionString: url })
       await database.connect()
       try {
-        const rows = async (text: string) => (await database.query({ text, values: [ids] })).rows
-        const marks =
-          await rows(`select split_part(source_revision_config ->> 'image_uri', ':', 2) as mark, count(*)::int as times from revisions
-          where deployment_id = any($1) and number > 1 group by 1`)
+        const query = async (text: string) => (await database.query({ text, values: [ids] })).rows
+        const marks = await query(`
+          select split_part(source_revision_config ->> 'image_uri', ':', 2) as mark, count(*)::int as times
+          from revisions
+          where deployment_id = any($1) and number > 1
+          group by 1`)
         const times = new Map(marks.map(({ mark, times }) => [mark as string, times as number]))
-        const [gaps] = await rows(`select count(*)::int as n from deployments d where id = any($1) and (
+        const [gaps] = await query(`
+          select count(*)::int as n
+          from deployments d
+          where id = any($1) and (
           revisions <> (select max(number) from revisions r where r.deployment_id = d.id) or
           revisions <> (select count(*) from revisions r where r.deployment_id = d.id) or
           revisions <> (select count(*) from deployment_secrets s where s.deployment_id = d.id) or
           version <> revisions or latest_revision_id is distinct from
             (select id from revisions r where r.deployment_id = d.id and number = d.revisions) or
           1 < (select count(*) from revisions r where r.deployment_id = d.id and status = 'QUEUED'))`)
-        const [events] = await rows(
-          `select count(*)::int as n from events where type = 'deployment.patched' and subject_id = any($1)`,
-        )
-        const [dense] = await rows(`select count(*)::int as n from journals j where scope_id =
-          (select tenant_id from deployments where id = any($1) limit 1)
-          and seq <> (select count(*) from events e where e.scope_id = j.scope_id)`)
-        const made = [...times.values()].reduce((sum, n) => sum + n, 0)
+        const [events] = await query(`
+          select count(*)::int as n
+          from events
+          where type = 'deployment.patched' and subject_id = any($1)`)
+        const [journalGaps] = await query(`
+          select count(*)::int as n
+          from journals j
+          where scope_id = (select tenant_id from deployments where id = any($1) limit 1)
+            and seq <> (select count(*) from events e where e.scope_id = j.scope_id)`)
+        const created = [...times.values()].reduce((sum, n) => sum + n, 0)
         return {
           acknowledged: acknowledged.size,
           lost: [...acknowledged].filter(mark => !times.has(mark)).length,
           double: [...times.values()].filter(n => n > 1).length,
-          gaps: gaps.n + dense.n,
-          events: events.n - made,
-          unknown: [...times.keys()].filter(mark => !tried.has(mark)).length,
+          gaps: gaps.n + journalGaps.n,
+          surplusEvents: events.n - created,
+          unknown: [...times.keys()].filter(mark => !sent.has(mark)).length,
         }
       } finally {
         await database.end()
@@ -71,8 +80,13 @@ export async function openLedger(client: Client, deployments = 16) {
   }
 }
 
-export const isBalanced = ({ lost, double, gaps, events, unknown }: Balance): boolean =>
-  lost + double + gaps + unknown === 0 && events === 0
+export const isBalanced = ({ lost, double, gaps, surplusEvents, unknown }: Balance): boolean =>
+  lost + double + gaps + unknown === 0 && surplusEvents === 0
 
-export const formatBalance = ({ acknowledged, lost, double, gaps, events }: Balance): string =>
-  `${acknowledged} writes: ${lost} lost, ${double} double${gaps ? `, ${gaps} numbers with gaps` : ''}${events ? `, ${events} events too few or many` : ''}`
+export function formatBalance({ acknowledged, lost, double, gaps, surplusEvents }: Balance): string {
+  const faults = [
+    ...(gaps ? [`${gaps} numbers with gaps`] : []),
+    ...(surplusEvents ? [`${Math.abs(surplusEvents)} events too ${surplusEvents > 0 ? 'many' : 'few'}`] : []),
+  ]
+  return [`${acknowledged} writes: ${lost} lost`, `${double} double`, ...faults].join(', ')
+}

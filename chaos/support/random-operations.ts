@@ -1,4 +1,5 @@
-// Random operations of many tenants with each other's ids: whatever is asked, nothing foreign may come back or be touched.
+// Random operations of many tenants with each other's ids. Whatever is requested, nothing of another tenant may be
+// returned or changed.
 import { sql } from 'drizzle-orm'
 import { bootstrap } from '../../src/access/bootstrap.ts'
 import { operations } from '../../src/app.ts'
@@ -16,7 +17,7 @@ type OperationOptions = {
   progress?: (done: number) => void
 }
 
-type OperationTotals = { asked: number; succeeded: number; swapped: number; foreign: string[]; broken: string[] }
+type OperationTotals = { sent: number; succeeded: number; swapped: number; foreign: string[]; broken: string[] }
 
 const UUID = /[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/g
 const tenantOperations = operations.filter(({ verb, path }) => verb && path.startsWith('/v2/'))
@@ -31,16 +32,16 @@ export async function runRandomOperations({
   const pick = makePicker(makeRandom(seed))
   const owner = new Map<string, Tenant>()
   const tenants: Tenant[] = []
-  const result: OperationTotals = { asked: 0, succeeded: 0, swapped: 0, foreign: [], broken: [] }
+  const result: OperationTotals = { sent: 0, succeeded: 0, swapped: 0, foreign: [], broken: [] }
 
-  /** An id is whose answer first named it: nobody else could have. */
-  const keep = (tenant: Tenant, name: string, id: string) => {
+  /** An id belongs to the tenant whose answer first named it. */
+  const recordId = (tenant: Tenant, name: string, id: string) => {
     if (owner.has(id)) return
     owner.set(id, tenant)
     tenant.ids[name] = [...(tenant.ids[name] ?? []).slice(-30), id]
   }
 
-  async function ask(self: Tenant, operation: Operation, ids: Tenant): Promise<void> {
+  async function sendRequest(self: Tenant, operation: Operation, ids: Tenant): Promise<void> {
     const path = operation.path.replace(/\{(\w+)\}/g, (_, name) => pick(ids.ids[name] ?? [ids.own]))
     const search = makeQuery(operation, ids)
     const body = operation.body && JSON.stringify(swapIds(makeBody(operation), ids))
@@ -52,84 +53,93 @@ export async function runRandomOperations({
     })
     const response = await app.fetch(request)
     const text = await response.text()
-    result.asked++
+    result.sent++
     if (ids !== self) result.swapped++
-    const where = `${operation.id} answered ${response.status}`
-    // Whoever asks a foreign server finds none here.
+    const outcome = `${operation.id} answered ${response.status}`
+    // Foreign servers cannot be reached here.
     if (response.status >= 500 && !(operation.callsExternalServers && response.status === 502))
-      result.broken.push(where)
+      result.broken.push(outcome)
     if (response.status < 300) result.succeeded++
-    const asked = `${path}${search}${body ?? ''}`
+    const sent = `${path}${search}${body ?? ''}`
     for (const [id] of text.matchAll(UUID)) {
-      const whose = owner.get(id)
-      if (whose && whose !== self && !asked.includes(id)) result.foreign.push(`${where} with ${id}`)
+      const tenant = owner.get(id)
+      if (tenant && tenant !== self && !sent.includes(id)) result.foreign.push(`${outcome} with ${id}`)
     }
-    // One that names a foreign thing in its path succeeds only by doing something to it.
-    if (ids !== self && response.status < 300 && /\{/.test(operation.path)) result.foreign.push(where)
-    if (response.status === 201) remember(self, JSON.parse(text))
+    // An operation with a foreign id in its path can succeed only by touching what it names.
+    if (ids !== self && response.status < 300 && /\{/.test(operation.path)) result.foreign.push(outcome)
+    if (response.status === 201) recordDeployment(self, JSON.parse(text))
   }
 
-  const remember = (self: Tenant, body: Record<string, unknown>) => {
+  const recordDeployment = (self: Tenant, body: Record<string, unknown>) => {
     if (typeof body.latest_revision_id !== 'string') return
-    keep(self, 'deployment_id', body.id as string)
-    keep(self, 'revision_id', body.latest_revision_id)
+    recordId(self, 'deployment_id', body.id as string)
+    recordId(self, 'revision_id', body.latest_revision_id)
   }
 
   const create = operations.find(({ id }) => id === 'createDeployment')!
   for (let i = 0; i < count; i++) {
-    const made = await bootstrap(app.database, { organization: `org-${crypto.randomUUID()}` })
-    const tenant: Tenant = { key: made.api_key, own: made.tenant_id, ids: {} }
+    const admin = await bootstrap(app.database, { organization: `org-${crypto.randomUUID()}` })
+    const tenant: Tenant = { key: admin.api_key, own: admin.tenant_id, ids: {} }
     tenants.push(tenant)
-    for (const [name, id] of Object.entries(made)) if (/^[\da-f-]{36}$/.test(id)) keep(tenant, name, id)
-    for (let n = 0; n < 3; n++) await ask(tenant, create, tenant)
+    for (const [name, id] of Object.entries(admin)) if (/^[\da-f-]{36}$/.test(id)) recordId(tenant, name, id)
+    for (let n = 0; n < 3; n++) await sendRequest(tenant, create, tenant)
   }
-  const round = async () => {
-    while (result.asked < total) {
+  const runWorker = async () => {
+    while (result.sent < total) {
       const self = pick(tenants)
       const others = tenants.filter(tenant => tenant !== self)
-      // Of the wholesale ones a few do.
       const operation = pick(tenantOperations)
-      await ask(self, operation, pick([self, pick(others)]))
-      progress?.(result.asked)
+      await sendRequest(self, operation, pick([self, pick(others)]))
+      progress?.(result.sent)
     }
   }
-  await Promise.all(Array.from({ length: 4 }, round))
+  await Promise.all(Array.from({ length: 4 }, runWorker))
   result.foreign.push(...(await findCrossedRows(app.database)))
   return result
 }
 
-/** The document's own example under a new name, so that making one succeeds. */
+/** The example of the document, with a unique name so that it can be created. */
 function makeBody({ body }: Operation): Record<string, unknown> {
   const { example = {} } = (body!.meta() ?? {}) as { example?: Record<string, unknown> }
   return { ...example, ...('name' in example && { name: `app-${crypto.randomUUID()}` }) }
 }
 
-/** Ids of the other's wherever the body has a member for one. */
+/** Ids of that tenant wherever the body has a member for one. */
 function swapIds(body: Record<string, unknown>, { ids }: Tenant): Record<string, unknown> {
   const members = Object.entries(body).map(([name, value]) => [name, ids[name]?.at(-1) ?? value])
   return Object.fromEntries(members)
 }
 
 function makeQuery({ query }: Operation, { ids }: Tenant): string {
-  // Whoever waits holds up everyone behind.
+  // A request that waits would block the others.
   if (query && 'timeout' in query.shape) return '?timeout=0'
   if (!query || !('deployment_ids' in query.shape)) return ''
   return `?deployment_ids=${(ids.deployment_id ?? []).slice(-5).join()}`
 }
 
-/** Rows of one tenant that point to another's, and events that someone else caused. */
+/** Rows of one tenant that refer to another's, and events that another tenant's key caused. */
 async function findCrossedRows(database: Database): Promise<string[]> {
+  const foreignDeployments = sql`deployments p on p.id = c.deployment_id where c.tenant_id <> p.tenant_id`
   const counts = {
-    revisions: sql`select count(*) from revisions c join deployments p on p.id = c.deployment_id where c.tenant_id <> p.tenant_id`,
-    secrets: sql`select count(*) from deployment_secrets c join deployments p on p.id = c.deployment_id where c.tenant_id <> p.tenant_id`,
-    projects: sql`select count(*) from projects c join deployments p on p.id = c.deployment_id where c.tenant_id <> p.tenant_id`,
-    actors: sql`select count(*) from revisions c join api_keys k on k.id = c.actor_id where c.organization_id <> k.organization_id`,
-    events: sql`select count(*) from events e join api_keys k on k.id = e.actor_id where e.organization_id <> k.organization_id`,
-    subjects: sql`select count(*) from events e join deployments d on d.id = e.subject_id where e.tenant_id <> d.tenant_id`,
+    revisions: sql`select count(*) from revisions c join ${foreignDeployments}`,
+    secrets: sql`select count(*) from deployment_secrets c join ${foreignDeployments}`,
+    projects: sql`select count(*) from projects c join ${foreignDeployments}`,
+    actors: sql`
+      select count(*)
+      from revisions c join api_keys k on k.id = c.actor_id
+      where c.organization_id <> k.organization_id`,
+    events: sql`
+      select count(*)
+      from events e join api_keys k on k.id = e.actor_id
+      where e.organization_id <> k.organization_id`,
+    subjects: sql`
+      select count(*)
+      from events e join deployments d on d.id = e.subject_id
+      where e.tenant_id <> d.tenant_id`,
   }
   const rows = await runAsSystem(database, ...Object.values(counts))
   return Object.keys(counts).flatMap((name, i) => {
     const count = Number((rows[i] as string[][])[0]![0])
-    return count > 0 ? [`${count} rows crossed: ${name}`] : []
+    return count > 0 ? [`${count} ${name} refer to another tenant`] : []
   })
 }

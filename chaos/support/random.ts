@@ -1,6 +1,4 @@
-// Chance that can be repeated: the same seed, the same run.
-
-/** Numbers from 0 to 1 (mulberry32). */
+/** Numbers from 0 to 1 (mulberry32); the same seed gives the same numbers. */
 export function makeRandom(seed: number): () => number {
   let state = seed | 0
   return () => {

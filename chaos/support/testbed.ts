@@ -1,4 +1,4 @@
-// What a trial is, and the scene it plays on: a Postgres of its own, the app over it, tenants, and the end of all that was started.
+// What a trial is, and what it runs on: a Postgres of its own with the app and tenants.
 import { join } from 'node:path'
 import type { Measurement } from '../../bench/support/bench-context.ts'
 import type { Cleanup } from '../../bench/support/processes.ts'
@@ -15,8 +15,8 @@ export type Trial = {
   id: string
   what: string
   target: string
-  /** With less than the whole for a quick look: `share` of the counts, which the tests take. */
-  run(lab: TrialContext): Promise<Measurement>
+  /** `share` scales the counts: the tests run a short version. */
+  run(context: TrialContext): Promise<Measurement>
 }
 
 export type TrialContext = Cleanup & {
@@ -32,7 +32,7 @@ export type Testbed = {
   gateway: NonNullable<ReturnType<typeof createHost>['gateway']>
   url: string
   tenant(): Promise<BootstrapResult>
-  /** Ends the server as a crash would; it may be started again on the same folder and port. */
+  /** After a crash the server restarts on the same folder and port. */
   crash(signal: 'SIGQUIT' | 'SIGKILL'): Promise<void>
   restart(): Promise<void>
   pid(): number
@@ -46,18 +46,18 @@ export const SETTINGS = {
 export const SILENT_LOG = { log: () => {} }
 
 export async function openTestbed(
-  lab: TrialContext,
+  context: TrialContext,
   { durable = false, ...options }: { durable?: boolean } & Omit<GatewayOptions, 'databaseUrl'> = {},
 ): Promise<Testbed> {
-  const dataDir = join(await makeTempFolder(lab), 'data')
+  const dataDir = join(await makeTempFolder(context), 'data')
   let server: Postgres | undefined
-  lab.defer(() => server?.stop())
+  context.defer(() => server?.stop())
   server = await startPostgres({ dataDir, durable })
   const { url, port } = server
   await migrate(url, SILENT_LOG)
   const { app, system } = await createLogins(url)
   const host = createHost({ ...SETTINGS, DATABASE_URL: app, DATABASE_SYSTEM_URL: system }, SILENT_LOG, options)
-  lab.defer(() => host.close())
+  context.defer(() => host.close())
   return {
     app: host.app,
     gateway: host.gateway!,
@@ -74,5 +74,5 @@ export async function openTestbed(
   }
 }
 
-/** As many of a trial's full count as this run takes, but never none. */
+/** At least one. */
 export const scaleCount = ({ share }: TrialContext, full: number): number => Math.max(1, Math.ceil(full * share))

@@ -8,7 +8,8 @@ export const AgentId = boundedText(64)
   })
   .meta({
     description:
-      'The id of the agent. Keep it over restarts, so that a restart need not wait for the agent’s own lease to expire.',
+      'The id of the agent. Keep it over restarts, ' +
+      'so that a restart need not wait for the agent’s own lease to expire.',
   })
 export const Fence = z.int().min(1).meta({
   description: 'The number of the lease. Each new lease has a higher number; requests with a lower one are refused.',

@@ -30,7 +30,7 @@ it.each([
   ['RuntimeConfiguration', RuntimeConfiguration] as const,
 ])('%s, from a git host, an OAuth server or a repository, is bounded', (_, schema) => {
   // These schemas truncate long texts before they check them.
-  expect(findUnbounded(schema).filter(fault => !fault.includes('turns a text'))).toEqual([])
+  expect(findUnbounded(schema).filter(fault => !fault.includes('transforms a text'))).toEqual([])
 })
 
 it('the settings of a cluster match in linear time', () => {

@@ -104,7 +104,9 @@ test('a store keeps its data on its volume, is told its limits, and is found rea
     '/volume',
   )
   await play.play(objects.filter(({ kind }) => kind === 'StatefulSet'))
-  expect(await waitFor(() => play.inside(container, 'cat /data/pg/told').catch(() => ''))).toBe('-c max_connections=42')
+  expect(await waitFor(() => play.inside(container, 'cat /data/pg/arguments').catch(() => ''))).toBe(
+    '-c max_connections=42',
+  )
   expect(await play.inside(container, 'env')).toContain('POSTGRES_PASSWORD=generated')
   expect(await play.inside(container, 'cat /proc/1/status')).toMatch(/^Uid:\s+999/m)
   const [probe] = objects.flatMap(object => (object as never as Probed).spec?.template?.spec.containers ?? [])
@@ -112,7 +114,7 @@ test('a store keeps its data on its volume, is told its limits, and is found rea
   await play.podman('pod', 'rm', '--all', '--force', '--time', '0')
   await play.play(objects.filter(({ kind }) => kind === 'StatefulSet'))
   await waitFor(
-    async () => (await play.inside(container, 'cat /data/pg/told').catch(() => '')).split('\n').length === 2,
+    async () => (await play.inside(container, 'cat /data/pg/arguments').catch(() => '')).split('\n').length === 2,
   )
 })
 type Probed = { spec?: { template?: { spec: { containers: { readinessProbe: { exec: { command: string[] } } }[] } } } }

@@ -2,25 +2,32 @@
 // forbidden request is sent.
 import { afterAll, afterEach, beforeEach, expect, it, vi } from 'vitest'
 import { Failure } from '../../src/kernel/errors.ts'
-import { type HostileServer, hostileServer, toResponse } from '../support/hostile-servers.ts'
+import { type HostileServer, hostileServer, toResponse, validServer, withMembers } from '../support/hostile-servers.ts'
 import { AUTH_ORIGIN, discoverAndRegister, MCP_ORIGIN, RESOURCE_METADATA_PATH } from '../support/mcp-sites.ts'
 import * as fc from '../support/seeded-fast-check.ts'
 
 const { requests } = fc
 console.log(`FUZZ_SEED=${fc.seed}: ${requests} hostile servers`)
 
-const REFUSALS = [
-  ...[
-    'blocked_url',
-    'oauth_not_required',
-    'resource_mismatch',
-    'issuer_mismatch',
-    'pkce_unsupported',
-    'metadata_invalid',
-  ],
-  ...['unsafe_endpoint', 'grant_unsupported', 'registration_unsupported', 'registration_rejected'],
-  ...['registration_invalid_response', 'upstream_error', 'upstream_timeout'],
-]
+const { probe, resource, server, registration } = validServer
+const NOT_FOUND = { ...resource, status: 404 }
+/** One fault for each code that discovery can fail with. */
+const FAULTS: Record<string, Partial<HostileServer>> = {
+  oauth_not_required: { probe: { ...probe, status: 200 }, resource: NOT_FOUND, server: NOT_FOUND },
+  blocked_url: { resource: withMembers(resource, { authorization_servers: ['https://127.0.0.1'] }) },
+  resource_mismatch: { resource: withMembers(resource, { resource: 'https://other.example.net/mcp' }) },
+  issuer_mismatch: { server: withMembers(server, { issuer: 'https://other.example.net' }) },
+  metadata_invalid: { server: { ...server, text: '[]' } },
+  pkce_unsupported: { server: withMembers(server, { code_challenge_methods_supported: ['plain'] }) },
+  grant_unsupported: { server: withMembers(server, { grant_types_supported: ['password'] }) },
+  unsafe_endpoint: { server: withMembers(server, { token_endpoint: 'http://auth.example.com/token' }) },
+  registration_unsupported: { server: withMembers(server, { registration_endpoint: undefined }) },
+  registration_rejected: { registration: { ...registration, status: 400 } },
+  registration_invalid_response: { registration: { ...registration, text: '{}' } },
+  upstream_error: { server: { ...server, status: 500 } },
+  upstream_timeout: { server: { ...server, transfer: 'stalled' } },
+}
+const REFUSALS = Object.keys(FAULTS)
 const outcomes = new Map<string, number>()
 afterAll(() =>
   console.log(
@@ -87,13 +94,17 @@ async function attemptDiscovery({
     }
     return toResponse(sent)
   }
-  const { found, world, way } = discoverAndRegister({
+  const {
+    result: found,
+    fakeFetch: world,
+    client: way,
+  } = discoverAndRegister({
     [MCP_ORIGIN]: site(MCP_ORIGIN),
     [AUTH_ORIGIN]: site(AUTH_ORIGIN),
   })
   const outcome = await runUntilOver(
     found,
-    answers.some(({ manner }) => manner === 'stalled'),
+    answers.some(({ transfer }) => transfer === 'stalled'),
   ).catch(error => error)
 
   const asked = world.requests
@@ -114,7 +125,7 @@ async function attemptDiscovery({
   return 'provider'
 }
 
-type DiscoveredClient = Awaited<ReturnType<typeof discoverAndRegister>['found']>
+type DiscoveredClient = Awaited<ReturnType<typeof discoverAndRegister>['result']>
 
 /** The result is no weaker than the published metadata, and all of it can be stored and sent. */
 function expectSafe(found: DiscoveredClient, served: Record<string, unknown>[]) {
@@ -139,6 +150,12 @@ function expectSafe(found: DiscoveredClient, served: Record<string, unknown>[]) 
   expect(kept.filter(text => !/^[\x20-\x7e]+$/.test(text))).toEqual([])
   if (client_secret_expires_at) expect(client_secret_expires_at).toMatch(/^\d{4}-\d\d-\d\dT/)
 }
+
+it('a valid server gives a provider', async () => expect(await attemptDiscovery(validServer)).toBe('provider'))
+
+it.each(Object.entries(FAULTS))('a server with one fault is refused: %s', async (code, fault) =>
+  expect(await attemptDiscovery({ ...validServer, ...fault })).toBe(code),
+)
 
 it('a generated server gives a safe provider or a known error', async () => {
   const property = fc.asyncProperty(hostileServer, async servers => {

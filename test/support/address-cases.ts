@@ -1,6 +1,6 @@
-// Addresses that nobody may make us fetch: every range that is not public, in every spelling of it.
+// Addresses that a server must not be made to request: every range that is not public, in every spelling.
 
-/** A first and a last address of each range that is no public host's. */
+/** The first and the last address of each range that is not public. */
 export const RESERVED_IPV4 = [
   ...['0.0.0.0', '0.255.255.255', '10.0.0.0', '10.255.255.255', '100.64.0.0', '100.100.100.200', '100.127.255.255'],
   ...[
@@ -54,7 +54,7 @@ export const embedInIpv6 = (v4: string) => [
   `2002:${toIpv6Groups(v4)}::1`,
 ]
 
-/** How an IPv4 address can be written as a host. */
+/** The spellings of an IPv4 address as a host. */
 export const spellIpv4 = (v4: string) => {
   const [a, b, c, d] = parseOctets(v4) as [number, number, number, number]
   const [ha, hb, hc, hd] = toHexOctets(v4)
@@ -81,7 +81,7 @@ export const spellIpv4 = (v4: string) => {
   ]
 }
 
-/** Public addresses: a literal is refused nevertheless, a name may lead there. */
+/** A URL may not contain these literally, but its name may resolve to them. */
 export const PUBLIC_ADDRESSES = [
   '1.1.1.1',
   '8.8.8.8',

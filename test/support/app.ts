@@ -1,4 +1,4 @@
-// What every test begins with: the app, a tenant of its own, and requests whose every answer is held against the document.
+// The basis of every test: the app, a tenant of its own, and requests whose answers are checked against the document.
 
 import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
@@ -16,7 +16,7 @@ import { PKCS1 } from './github-app-key.ts'
 import { REGISTRY_SETTINGS } from './registry-settings.ts'
 
 export const SEALING_KEYS = `first:${Buffer.alloc(32, 7).toString('base64url')}`
-/** The operator's own GitHub App, with its key as GitHub gives it. */
+/** The operator's own GitHub App. GitHub issues its key as PKCS#1. */
 const GITHUB_SETTINGS = {
   GITHUB_APP_ID: GITHUB_APP.id,
   GITHUB_APP_SLUG: GITHUB_APP.slug,
@@ -26,23 +26,22 @@ const GITHUB_SETTINGS = {
   GITHUB_APP_WEBHOOK_SECRET: 'hush-webhook-secret',
 }
 export const logLines: Record<string, unknown>[] = []
-/** Milliseconds that the app believes to have passed. */
+/** Milliseconds by which the app's clock is ahead. */
 export const clock = { ahead: 0 }
-/** What comes of it once as much time has passed. */
 export async function withClockAhead<T>(ms: number, act: () => Promise<T>): Promise<T> {
   clock.ahead += ms
   return act().finally(() => (clock.ahead -= ms))
 }
 
-/** Every foreign server there is: none, unless a test puts some here. */
+/** Answers requests to foreign servers: there are none, unless a test replaces it. */
 export const foreignServers: { fetch: typeof fetch } = { fetch: makeFakeFetch({}) }
-/** Every TXT record of DNS, by name. */
+/** The TXT records of DNS, by name. */
 export const txtRecords = new Map<string, string[]>()
 
 export type AppOptions = {
   settings?: Record<string, unknown>
   overrides?: Partial<Config>
-  through?: 'gateway' | 'unwalled'
+  through?: 'gateway' | 'withoutTenantPredicates'
 }
 export function startApp({ settings = {}, through = 'gateway', ...options }: AppOptions = {}) {
   const log = (line: Record<string, unknown>) => void logLines.push(line)
@@ -65,14 +64,14 @@ export const getApp = (): App => (sharedApp ??= startApp())
 export function getServices({ config, database } = getApp()) {
   return { config, database, sealer: createSealer(config.sealingKeys) }
 }
-/** The database with the trips of both logins led through `around`. */
+/** The database with the round trips of both logins wrapped. */
 export const wrapTrips = (database: Database, around: (trip: Trip) => Trip): Database =>
   Object.assign(around(database), { asSystem: around(database.asSystem) })
-/** For tests of what looks at every workspace, as the schedule does. A listener is deleted after what it serves. */
+/** For tests of schedules, which see every workspace. Deployments refer to listeners, so they are deleted first. */
 export const deleteOrganizations = () =>
   runAsSystem(getApp().database, sql`delete from deployments`, sql`delete from organizations`)
 
-/** A body is read as the test expects it; `expectDocumented` has held it against its schema. */
+/** `expectDocumented` has checked the body against its schema. */
 // biome-ignore lint/suspicious/noExplicitAny: see above
 export type Reply = { status: number; headers: Headers; body: any; text: string }
 type SendOptions = {
@@ -82,7 +81,6 @@ type SendOptions = {
   app?: App
 }
 
-/** Sends a request and holds the answer against what the document says of it. */
 export async function send(
   method: string,
   path: string,
@@ -90,7 +88,7 @@ export async function send(
 ): Promise<Reply> {
   const init: RequestInit & { duplex: 'half' } = {
     method,
-    // Node wants to be told that a streamed body comes before the answer.
+    // Node requires this for a streamed body.
     duplex: 'half',
     headers: { ...(body !== undefined && { 'Content-Type': 'application/json' }), ...headers },
   }
@@ -115,18 +113,19 @@ export function findOperation(method: string, path: string) {
 }
 
 export async function readEvents(requestId: string, app: App = getApp()): Promise<Record<string, unknown>[]> {
-  // Written so that the counter of trips does not take this look for one of the request's own.
+  // The prefix hides the id from the counter of round trips, which would count this query for the request.
   const columns = ['type', 'subject_id', 'actor_kind', 'actor_id', 'organization_id', 'tenant_id', 'scope_id', 'data']
   const query = sql`select ${sql.raw(columns.join(', '))} from events where 'of ' || request_id = ${`of ${requestId}`}`
   const [rows] = await runAsSystem(app.database, query)
   return (rows as unknown[][]).map(row => Object.fromEntries(row.map((value, i) => [columns[i], value])))
 }
 
-/** A write that succeeded has left its event. */
+/** A successful write has an event. */
 async function expectEvent(method: string, path: string, { status, headers }: Reply, app: App): Promise<void> {
-  const wrote = method !== 'GET' && !/dry_run=true/i.test(path) && status < 207 && !headers.has('Idempotency-Replayed')
+  const hasWritten =
+    method !== 'GET' && !/dry_run=true/i.test(path) && status < 207 && !headers.has('Idempotency-Replayed')
   const operation = findOperation(method, path)
-  if (!wrote || !operation || operation.isReadOnly || operation.idempotent) return
+  if (!hasWritten || !operation || operation.isReadOnly || operation.idempotent) return
   expect(await readEvents(headers.get('X-Request-Id')!, app), `${method} ${path}`).not.toEqual([])
 }
 
@@ -148,10 +147,10 @@ function expectDocumented(method: string, path: string, { status, headers, body,
     operation.status ?? (operation.reply || operation.pageMediaType || operation.streamMediaType ? 200 : 204)
   if (status < 300) {
     const { variant } = operation
-    const varied =
+    const isVariant =
       variant && new URL(path, 'http://slipway.test').searchParams.get(variant.on)?.toLowerCase() === 'true'
-    expect(operation.partial ? [success, 207] : [varied ? 200 : success]).toContain(status)
-    const schema = varied ? variant.reply : operation.reply
+    expect(operation.partial ? [success, 207] : [isVariant ? 200 : success]).toContain(status)
+    const schema = isVariant ? variant.reply : operation.reply
     if (schema) expect(schema.parse(body)).toEqual(body)
     else if (!operation.pageMediaType && !operation.streamMediaType) expect(text).toBe('')
   } else if (status !== 304) {
@@ -161,18 +160,18 @@ function expectDocumented(method: string, path: string, { status, headers, body,
 
 export type Tenant = Awaited<ReturnType<typeof newTenant>>
 
-/** An organization with one workspace, an Admin key of it and an organization key, and one person who is Admin of all. */
+/** An organization with one workspace, an Admin key of each, and one person who is Admin of both. */
 export async function newTenant(options: { app?: App } = {}) {
   const app = options.app ?? getApp()
   const organization = `org-${crypto.randomUUID()}`
-  const wanted = { organization, emails: ['owner@example.com'] }
-  const admin = await bootstrap(app.database, wanted)
-  const owner = await bootstrap(app.database, { ...wanted, scope: 'organization' })
-  const as = (key: string, standing: Record<string, string> = {}) => {
+  const names = { organization, emails: ['owner@example.com'] }
+  const admin = await bootstrap(app.database, names)
+  const owner = await bootstrap(app.database, { ...names, scope: 'organization' })
+  const as = (key: string, defaultHeaders: Record<string, string> = {}) => {
     const call =
       (method: string) =>
       (path: string, body?: unknown, headers: Record<string, string> = {}) =>
-        send(method, path, { body, headers: { 'X-Api-Key': key, ...standing, ...headers }, app })
+        send(method, path, { body, headers: { 'X-Api-Key': key, ...defaultHeaders, ...headers }, app })
     return {
       key,
       get: (path: string, headers?: Record<string, string>) => call('GET')(path, undefined, headers),
@@ -193,17 +192,15 @@ export async function newTenant(options: { app?: App } = {}) {
   }
 }
 
-/** A body that an operation takes, from its schema. */
 export const getExampleBody = (operation: Operation): Record<string, unknown> | undefined =>
   operation.body && ((operation.body.meta() as { example?: Record<string, unknown> }).example ?? {})
 
-/** A query that an operation needs, from its schema. */
 export const getExampleQuery = (operation: Operation): string => {
   const { example } = (operation.query?.meta() ?? {}) as { example?: Record<string, string> }
   return example ? `?${new URLSearchParams(example)}` : ''
 }
 
-/** Every route that takes a key, and beside it the variant that another verb answers. */
+/** Every route that needs a key, and as an operation of its own the variant that has another verb. */
 export const guardedOperations: Operation[] = operations
   .filter(operation => operation.verb)
   .flatMap(operation => {
@@ -214,5 +211,4 @@ export const guardedOperations: Operation[] = operations
     return [operation, { ...operation, id, verb, query: query.meta({ example }) }]
   })
 
-/** A made-up id that is nobody's. */
 export const unusedId = () => crypto.randomUUID()

@@ -1,7 +1,7 @@
-// Archives to upload, and what is none.
+// Archives to upload.
 export type Bytes = Uint8Array<ArrayBuffer>
 
-/** A tar of one file, by hand. */
+/** With one file. */
 export function makeTar(text: string): Bytes {
   const header = Buffer.alloc(512)
   header.write('hello.txt', 0)

@@ -1,4 +1,4 @@
-// An authorization server that a test holds in its hand, a provider of it, and a person who goes there and comes back.
+// An authorization server that a test controls, a provider that uses it, and a person who signs in.
 import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
@@ -10,41 +10,40 @@ export const ISSUER = 'https://as.example.com'
 export const CLIENT_SECRET = 'the-secret-of-the-client~1'
 
 export type TokenRequest = { form: URLSearchParams; headers: Headers }
-type TokenResponder = (asked: TokenRequest) => Response | Promise<Response>
+type TokenResponder = (request: TokenRequest) => Response | Promise<Response>
 
 export function makeAuthorizationServer(others: Parameters<typeof makeFakeFetch>[0] = {}) {
-  const asked: TokenRequest[] = []
+  const tokenRequests: TokenRequest[] = []
   const server = {
-    asked,
+    tokenRequests: tokenRequests,
     revoked: [] as URLSearchParams[],
-    /** What the token endpoint does. */
     token: (() => respondWithTokens()) as TokenResponder,
     revocation: (() => new Response(null)) as TokenResponder,
   }
-  const read = async (request: Request): Promise<TokenRequest> => ({
+  const readRequest = async (request: Request): Promise<TokenRequest> => ({
     form: new URLSearchParams(new TextDecoder().decode(await request.arrayBuffer())),
     headers: request.headers,
   })
-  const outside = makeFakeFetch({
+  const foreignFetch = makeFakeFetch({
     [ISSUER]: {
       'POST /token': async (request: Request) => {
-        const one = await read(request)
-        asked.push(one)
+        const one = await readRequest(request)
+        tokenRequests.push(one)
         return server.token(one)
       },
       'POST /revoke': async (request: Request) => {
-        const one = await read(request)
+        const one = await readRequest(request)
         server.revoked.push(one.form)
         return server.revocation(one)
       },
     },
     ...others,
   })
-  return { ...server, server, outside, app: startApp({ overrides: { foreignFetch: outside } }) }
+  return { ...server, server, foreignFetch: foreignFetch, app: startApp({ overrides: { foreignFetch } }) }
 }
 
 let tokenCount = 0
-/** Every token is one of a kind, so that it can be searched for. */
+/** Each token is unique, so that a test can search for it. */
 export const makeTokens = (over: Record<string, unknown> = {}) => {
   tokenCount++
   return {
@@ -60,7 +59,7 @@ export const respondWithError = (error: string, status = 400) => Response.json({
 
 type ProviderColumns = { issuer?: string; issuer_in_answers?: boolean; resource?: string; provider_type?: string }
 
-/** What by hand cannot be said, discovery would have found out. */
+/** `columns` are those that only discovery sets. */
 export async function newProvider(
   tenant: Tenant,
   app: App,
@@ -99,14 +98,14 @@ export const beginAuthentication = async (tenant: Tenant, over: Record<string, u
 }
 export const readState = ({ url }: { url: string }) => new URL(url).searchParams.get('state')!
 
-/** Comes back with these parameters; the state and the code are there unless they are taken out. */
+/** With a valid state and code, unless `over` replaces or removes them. */
 export const visitCallback = (
   app: App,
-  begun: { url: string },
+  authentication: { url: string },
   over: Record<string, string | undefined> = {},
   { as = 'example', headers = {} }: { as?: string; headers?: Record<string, string> } = {},
 ) => {
-  const all = Object.entries({ state: readState(begun), code: 'the-code-secret', ...over })
+  const all = Object.entries({ state: readState(authentication), code: 'the-code-secret', ...over })
   const query = new URLSearchParams(all.filter((pair): pair is [string, string] => pair[1] !== undefined))
   return send('GET', `/v2/auth/callback/${as}?${query}`, { app, headers })
 }
@@ -117,10 +116,10 @@ export async function completeAuthentication(
   over: Record<string, unknown> = {},
   at: { as?: string } = {},
 ) {
-  const begun = await beginAuthentication(tenant, over)
-  const page = await visitCallback(app, begun, {}, at)
+  const authentication = await beginAuthentication(tenant, over)
+  const page = await visitCallback(app, authentication, {}, at)
   expect(page.status, page.text).toBe(200)
-  return begun
+  return authentication
 }
 
 export const newTripId = () => `trip-${unusedId()}`

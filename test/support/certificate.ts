@@ -1,4 +1,4 @@
-// Makes a self-signed certificate for a name, valid for a day: Node can read certificates, but not write them.
+// Creates a self-signed certificate, valid for a day. Node can read certificates, but not write them.
 import { generateKeyPairSync, sign } from 'node:crypto'
 
 const encodeDer = (tag: number, ...parts: Uint8Array[]): Buffer => {
@@ -21,14 +21,14 @@ const ALTERNATIVE_NAMES = '551d11'
 
 export function makeCertificate(name: string): { key: string; cert: string } {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
-  const who = encodeSequence(
+  const subject = encodeSequence(
     encodeDer(0x31, encodeSequence(encodeObjectId(COMMON_NAME), encodeDer(0x0c, Buffer.from(name)))),
   )
   const names = encodeDer(0x04, encodeSequence(encodeDer(0x82, Buffer.from(name))))
   const body = encodeSequence(
-    ...[VERSION_3, encodeDer(0x02, Buffer.from([1])), ECDSA_SHA256, who],
+    ...[VERSION_3, encodeDer(0x02, Buffer.from([1])), ECDSA_SHA256, subject],
     encodeSequence(encodeTime(Date.now() - DAY), encodeTime(Date.now() + DAY)),
-    ...[who, publicKey.export({ type: 'spki', format: 'der' })],
+    ...[subject, publicKey.export({ type: 'spki', format: 'der' })],
     encodeDer(0xa3, encodeSequence(encodeSequence(encodeObjectId(ALTERNATIVE_NAMES), names))),
   )
   const signed = encodeSequence(body, ECDSA_SHA256, encodeBitString(sign('sha256', body, privateKey)))

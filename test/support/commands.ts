@@ -1,4 +1,4 @@
-// Runs the project's commands as the child processes they are, and waits for what they do without sleeping.
+// Runs the project's commands as child processes and waits for them without sleeping.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createConnection } from 'node:net'
@@ -10,28 +10,28 @@ export type Command = ReturnType<typeof startCommand>
 const ROOT = join(import.meta.dirname, '../..')
 const startedCommands: { stop(): Promise<unknown> }[] = []
 
-/** Nothing of our own environment reaches it but what it needs to run at all. */
+/** The environment of the tests is not passed on. */
 export function startCommand(file: string, args: string[] = [], env: Record<string, string> = {}) {
   const { PATH = '', HOME = '' } = process.env
   const child = spawn(process.execPath, [join(ROOT, file), ...args], { cwd: ROOT, env: { PATH, HOME, ...env } })
-  const said = { out: '', err: '' }
-  child.stdout.on('data', chunk => (said.out += chunk))
-  child.stderr.on('data', chunk => (said.err += chunk))
+  const output = { out: '', err: '' }
+  child.stdout.on('data', chunk => (output.out += chunk))
+  child.stderr.on('data', chunk => (output.err += chunk))
   const exited = silenceRejection(once(child, 'close').then(([code]) => code as number | null))
   const running = {
     pid: child.pid!,
-    said,
+    output: output,
     exited,
     stop(signal: NodeJS.Signals = 'SIGINT') {
       child.kill(signal)
       return exited
     },
-    /** What comes of a condition, unless the command ends first. */
+    /** Throws if the command ends first. */
     until: <T>(condition: () => T | Promise<T>) =>
       Promise.race([
         waitFor(condition),
         exited.then(code => {
-          throw new Error(`${file} ended with ${code}: ${said.out}${said.err}`)
+          throw new Error(`${file} ended with ${code}: ${output.out}${output.err}`)
         }),
       ]),
   }
@@ -39,7 +39,7 @@ export function startCommand(file: string, args: string[] = [], env: Record<stri
   return running
 }
 
-/** The demo server of the MCP SDK and its authorization server: their origins, once both listen. */
+/** The origins of the MCP SDK's demo server and its authorization server. */
 export async function startDemoServer() {
   const [port, auth] = [await findFreePort(), await findFreePort()]
   const file = 'node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js'
@@ -48,7 +48,7 @@ export async function startDemoServer() {
   return { mcp: `http://localhost:${port}`, auth: `http://localhost:${auth}` }
 }
 
-/** An MCP server that asks nobody who they are. */
+/** An MCP server without authentication. */
 export async function startPublicMcpServer(): Promise<string> {
   const port = await findFreePort()
   const file = 'node_modules/@modelcontextprotocol/server-everything/dist/index.js'
@@ -56,37 +56,37 @@ export async function startPublicMcpServer(): Promise<string> {
   return `http://localhost:${port}/mcp`
 }
 
-/** For afterEach: whatever a failed test left running. */
+/** For afterEach: a failed test leaves its commands running. */
 export async function stopCommands(): Promise<void> {
   await Promise.all(startedCommands.splice(0).map(({ stop }) => stop()))
 }
 
-/** The first truthy outcome of a condition, within a minute. */
+/** Returns the first truthy result, within a minute. */
 export async function waitFor<T>(condition: () => T | Promise<T>): Promise<NonNullable<T>> {
   const deadline = Date.now() + 60_000
   for (;;) {
-    const outcome = await condition()
-    if (outcome) return outcome
-    if (Date.now() > deadline) throw new Error(`It never came true: ${condition}`)
+    const result = await condition()
+    if (result) return result
+    if (Date.now() > deadline) throw new Error(`Timed out, waiting for: ${condition}`)
     await delay(25)
   }
 }
 
-/** What is awaited later, and by nobody where the test fails before: its failure is no error that nobody caught. */
+/** If the test fails before it awaits the work, a rejection of the work must not count as an unhandled one. */
 export function silenceRejection<T>(work: Promise<T>): Promise<T> {
   work.catch(() => {})
   return work
 }
 
-/** The process and all below it. */
+/** The process and its descendants. */
 export function listProcessTree(pid: number): number[] {
   const all = listProcesses()
-  const family = [pid]
-  for (const one of family) family.push(...all.filter(({ parent }) => parent === one).map(child => child.pid))
-  return family
+  const tree = [pid]
+  for (const one of tree) tree.push(...all.filter(({ parent }) => parent === one).map(child => child.pid))
+  return tree
 }
 
-/** Those that still run; one that nobody has collected yet does not. */
+/** Without zombies. */
 export const filterRunning = (pids: number[]): number[] =>
   listProcesses()
     .filter(({ pid, state }) => pids.includes(pid) && !state.startsWith('Z'))

@@ -1,4 +1,4 @@
-// A program that a test kills: opens a container engine, and starts one revision with it.
+// A program for tests to kill: it opens a container engine and starts one revision.
 
 import { NO_EVENTS } from '../../src/agent/engine.ts'
 import { ContainerEngine } from '../../src/agent/engines/container.ts'

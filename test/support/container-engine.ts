@@ -1,4 +1,4 @@
-// A container engine of a test's own, against the Podman of its file, and what tests ask of it.
+// A container engine for one test, with the Podman of its file.
 import { randomUUID } from 'node:crypto'
 import * as fs from 'node:fs'
 import {
@@ -17,17 +17,16 @@ import { waitFor } from './commands.ts'
 import type { Podman } from './podman.ts'
 import { makeUnit as anyUnit, FAST_LIMITS, makeTempFolder } from './process-engine.ts'
 
-/** What the image runs unless it is told otherwise; most tests say something before. It ends when it is asked to, which nobody waits for. */
+/** The image's own command. Most tests put something before it. It handles TERM, so that stopping it is quick. */
 export const SERVE_COMMAND = 'trap exit TERM; httpd -f -p $PORT -h /www & wait'
-/** A sidecar that stays. */
 export const SIDECAR_COMMAND = 'trap exit TERM; sleep 1000 & wait'
 
 export function setUpContainerEngines(podman: () => Podman) {
   let home = ''
   let owner = ''
   let started: ContainerEngine[] = []
-  const of = (seen: EngineObservation, { revision_id }: RevisionRef) =>
-    seen.running.find(one => one.revision_id === revision_id)
+  const findRevision = (observation: EngineObservation, { revision_id }: RevisionRef) =>
+    observation.running.find(one => one.revision_id === revision_id)
   return {
     get home() {
       return home
@@ -61,33 +60,33 @@ export function setUpContainerEngines(podman: () => Podman) {
         ...{ source: 'internal_container', image_uri: podman().image, ...more },
         resources: withDefaults({ memory_mb: 64, ...spec }, 'dev'),
       }),
-    /** What runs a script instead of the image's own command. */
-    running: (start_command: string, more: Partial<Artifact> = {}): Artifact => ({
+    /** Runs a script instead of the image's own command. */
+    artifact: (start_command: string, more: Partial<Artifact> = {}): Artifact => ({
       ...{ location: podman().image, start_command, health_path: null, env: {}, commit: null, ...more },
     }),
     task: (log: (message: string, level?: LogLevel) => void = () => {}, signal = new AbortController().signal) => ({
       ...{ log, signal, cache: home, runningFolder: home },
     }),
-    /** The files of an application. */
+    /** A source tree with these files. */
     tree(files: Record<string, string>, more: Partial<SourceTree> = {}): SourceTree {
-      const at = fs.mkdtempSync(`${home}/tree-`)
-      for (const [name, text] of Object.entries(files)) fs.writeFileSync(`${at}/${name}`, text)
+      const folder = fs.mkdtempSync(`${home}/tree-`)
+      for (const [name, text] of Object.entries(files)) fs.writeFileSync(`${folder}/${name}`, text)
       return {
-        ...{ folder: at, commit: null, start_command: null, health_path: null, env: {} },
+        ...{ folder, commit: null, start_command: null, health_path: null, env: {} },
         ...{ install_command: null, build_command: null, ...more },
       }
     },
-    until: (engine: ContainerEngine, one: RevisionRef, phase: string) =>
+    waitForPhase: (engine: ContainerEngine, one: RevisionRef, phase: string) =>
       waitFor(async () => {
-        const found = of(await engine.observe(one.deployment_id), one)
-        return found?.phase === phase ? found : undefined
+        const revision = findRevision(await engine.observe(one.deployment_id), one)
+        return revision?.phase === phase ? revision : undefined
       }),
     url: async (engine: ContainerEngine, { deployment_id }: RevisionRef) => (await engine.observe(deployment_id)).url!,
-    /** Names and states, of the whole deployment. */
-    async all({ deployment_id }: RevisionRef): Promise<string[]> {
+    /** Names and states of the containers of a deployment. */
+    async listContainers({ deployment_id }: RevisionRef): Promise<string[]> {
       const filter = `label=slipway.deployment=${deployment_id}`
-      const said = await podman().podman('ps', '--all', '--format', '{{.Names}} {{.Status}}', '--filter', filter)
-      return said.split('\n').filter(Boolean)
+      const lines = await podman().podman('ps', '--all', '--format', '{{.Names}} {{.Status}}', '--filter', filter)
+      return lines.split('\n').filter(Boolean)
     },
   }
 }

@@ -1,4 +1,4 @@
-// What `npm run test:containers` finds on a machine before it starts anything.
+// Checks, before `npm run test:containers` starts, that the machine has the tools.
 import fs from 'node:fs'
 import { delimiter, join } from 'node:path'
 
@@ -8,7 +8,5 @@ export default function setup() {
   const folders = (process.env.PATH ?? '').split(delimiter)
   const missing = TOOLS.filter(tool => !folders.some(folder => fs.existsSync(join(folder, tool))))
   if (missing.length > 0)
-    throw new Error(
-      `Not on this machine: ${missing.join(', ')}. Run scripts/container_tools.sh, then these tests again.`,
-    )
+    throw new Error(`Not installed: ${missing.join(', ')}. Run scripts/container_tools.sh, then these tests again.`)
 }

@@ -1,4 +1,4 @@
-// What a piece of work costs in CPU time, whoever else uses the machine.
+// Measures the CPU time of a piece of work, independent of other load on the machine.
 import { expect } from 'vitest'
 import type * as z from 'zod'
 import { Failure } from '../../src/kernel/errors.ts'
@@ -6,13 +6,13 @@ import { validateInput } from '../../src/kernel/input.ts'
 
 const BUDGET_MS = 50
 const BUDGET_BYTES = 64 * 1024
-/** Neighbours inflate CPU time: a result over the budget is measured again, within this time. */
+/** Other load inflates CPU time, so a result over the budget is measured again, within these limits. */
 const MAX_REPEATS = 50
 const MAX_TOTAL_MS = 5_000
-/** The longest that another request may have to wait, however large the body. */
+/** However large the body, another request must not wait longer than this. */
 const MAX_BUDGET_MS = 250
 
-/** In workerd no clock moves while it computes: there the cost is that of Node. */
+/** In workerd the clock stands still while code runs. The cost there is the same as on Node. */
 const canMeasure = globalThis.navigator?.userAgent !== 'Cloudflare-Workers'
 
 const readCpuMs = () => {
@@ -23,10 +23,7 @@ const readCpuMs = () => {
 export const getCpuBudget = (bytes: number): number =>
   Math.min(MAX_BUDGET_MS, BUDGET_MS * Math.max(1, bytes / BUDGET_BYTES))
 
-/**
- * Milliseconds that the work takes in this process; of several runs the best, so that only the work itself is
- * counted.
- */
+/** The best of several runs in milliseconds, which is closest to the cost of the work alone. */
 export async function measureCpu(work: () => unknown, enough = 0): Promise<number> {
   let best = Number.POSITIVE_INFINITY
   const deadline = performance.now() + MAX_TOTAL_MS
@@ -38,17 +35,16 @@ export async function measureCpu(work: () => unknown, enough = 0): Promise<numbe
   return best
 }
 
-/** Fails where handling so many bytes holds a processor for longer than they may. */
 export async function expectCheap(what: string, bytes: number, work: () => unknown): Promise<void> {
   if (!canMeasure) return void (await work())
-  const most = getCpuBudget(bytes)
-  const cost = await measureCpu(work, most)
-  expect(cost, `${what}: ${Math.round(cost)} ms of CPU for ${Math.ceil(bytes / 1024)} KiB`).toBeLessThanOrEqual(most)
+  const budget = getCpuBudget(bytes)
+  const cost = await measureCpu(work, budget)
+  expect(cost, `${what}: ${Math.round(cost)} ms of CPU for ${Math.ceil(bytes / 1024)} KiB`).toBeLessThanOrEqual(budget)
 }
 
 const EMPTY_REQUEST = { param: () => ({}), query: () => ({}) } as unknown as Parameters<typeof validateInput>[0]
 
-/** Validates a body as a request does. It never waits, so nothing else runs meanwhile and is counted. */
+/** Validates a body as a request does. It is synchronous, so no other work is counted. */
 export function validateBody(body: z.ZodType, text: string): void {
   try {
     validateInput(EMPTY_REQUEST, { body }, text, [])

@@ -1,4 +1,4 @@
-// A database for each file of tests while it runs, so that files run side by side and no schedule sweeps what is another's.
+// Lends a database to each test file while it runs: files run in parallel, and no schedule sweeps another file's rows.
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { createLogins, type Logins } from '../../src/host/database-logins.ts'
@@ -10,58 +10,64 @@ import { stripTenantPredicates } from './tenant-predicates.ts'
 type GatewayAddress = { url: string; connectionString: string; systemConnectionString: string }
 export type Database = {
   name: string
-  /** Of the owner. */
+  /** For the owner. */
   url: string
   logins: Logins
   gateway: GatewayAddress
-  /** The same, but with the tenant predicates taken out of every statement. */
-  unwalled: GatewayAddress
+  /** Removes the tenant predicates from every statement. */
+  withoutTenantPredicates: GatewayAddress
 }
 
-/** Whoever POSTs has a database, until it DELETEs its name; then the next file may have it. */
+/** A POST borrows a database, a DELETE of its name returns it for the next file. */
 export async function startDatabasePool(server: string, onTrip: NonNullable<GatewayOptions['onTrip']>) {
-  const inside = (url: string, name: string) => Object.assign(new URL(url), { pathname: name }).href
-  const at = (name: string) => inside(server, name)
+  const withDatabase = (url: string, name: string) => Object.assign(new URL(url), { pathname: name }).href
+  const getUrl = (name: string) => withDatabase(server, name)
   await query(server, 'create database template_of_tests')
-  await migrate(at('template_of_tests'), { log: () => {} })
-  const logins = await createLogins(at('template_of_tests'))
+  await migrate(getUrl('template_of_tests'), { log: () => {} })
+  const logins = await createLogins(getUrl('template_of_tests'))
 
   const free: Database[] = []
   const open: { close(): Promise<void> }[] = []
-  const way = async (options: GatewayOptions): Promise<GatewayAddress> => {
+  const openGateway = async (options: GatewayOptions): Promise<GatewayAddress> => {
     const gateway = createGateway(options)
     open.push(gateway)
     const { connectionString, systemConnectionString } = gateway
     return { ...(await gateway.listen()), connectionString, systemConnectionString }
   }
-  let made = 0
-  async function make(): Promise<Database> {
-    const name = `tests_${++made}`
+  let databaseCount = 0
+  async function createDatabase(): Promise<Database> {
+    const name = `tests_${++databaseCount}`
     await query(server, `create database ${name} template template_of_tests`)
-    const url = at(name)
-    const own = { app: inside(logins.app, name), system: inside(logins.system, name) }
-    const addresses = { databaseUrl: own.app, systemUrl: own.system }
-    const gateway = await way({ ...addresses, onTrip })
-    return { name, url, logins: own, gateway, unwalled: await way({ ...addresses, rewrite: stripTenantPredicates }) }
+    const url = getUrl(name)
+    const ownLogins = { app: withDatabase(logins.app, name), system: withDatabase(logins.system, name) }
+    const addresses = { databaseUrl: ownLogins.app, systemUrl: ownLogins.system }
+    const gateway = await openGateway({ ...addresses, onTrip })
+    return {
+      name,
+      url,
+      logins: ownLogins,
+      gateway,
+      withoutTenantPredicates: await openGateway({ ...addresses, rewrite: stripTenantPredicates }),
+    }
   }
   const lent = new Map<string, Database>()
-  const lender = createServer(async (request, response) => {
-    // A connection that is kept is closed after a while, perhaps just when a file gives its database back.
+  const poolServer = createServer(async (request, response) => {
+    // A kept-alive connection could time out just when a file returns its database.
     response.setHeader('Connection', 'close')
     if (request.method === 'POST') {
-      const one = free.pop() ?? (await make())
-      lent.set(one.name, one)
-      return response.end(JSON.stringify(one))
+      const database = free.pop() ?? (await createDatabase())
+      lent.set(database.name, database)
+      return response.end(JSON.stringify(database))
     }
-    const back = lent.get(request.url!.slice(1))
-    if (back && lent.delete(back.name)) free.push(back)
+    const returned = lent.get(request.url!.slice(1))
+    if (returned && lent.delete(returned.name)) free.push(returned)
     response.end()
   })
-  await new Promise<void>(resolve => lender.listen(0, '127.0.0.1', resolve))
+  await new Promise<void>(resolve => poolServer.listen(0, '127.0.0.1', resolve))
   return {
-    url: `http://127.0.0.1:${(lender.address() as AddressInfo).port}`,
+    url: `http://127.0.0.1:${(poolServer.address() as AddressInfo).port}`,
     async close() {
-      lender.close()
+      poolServer.close()
       await Promise.all(open.map(one => one.close()))
     },
   }

@@ -1,4 +1,4 @@
-// A deployment as tests and trials make one, where the document's example says too much.
+// Small bodies of deployments, for tests and trials that do not need the whole example of the document.
 
 export const makeImageConfig = (tag: string) => ({
   source_revision_config: { image_uri: `registry.example.com/app:${tag}` },

@@ -1,4 +1,4 @@
-// Deployments to test with, and the reports of an agent that move their revisions on.
+// Deployments to test with, and an agent's reports that move their revisions on.
 
 import { sql } from 'drizzle-orm'
 import { expect } from 'vitest'
@@ -34,7 +34,7 @@ export const listStatuses = async (tenant: Tenant, id: string) =>
 type RevisionIds = { deployment_id: string; revision_id: string }
 type RevisionReport = Partial<Omit<Report, 'state'>>
 
-/** The agent of the installation: it serves every deployment that names no listener. */
+/** Serves every deployment that names no listener. */
 let platformAgent: Promise<SyncAgent> | undefined
 export function getPlatformAgent(): Promise<SyncAgent> {
   platformAgent ??= (async () => {
@@ -56,11 +56,11 @@ export async function reportRevision(
   fields: RevisionReport = {},
 ): Promise<ReportResult> {
   const agent = await getPlatformAgent()
-  do await agent.work()
-  while (!agent.known.has(deployment_id))
+  do await agent.pollAll()
+  while (!agent.generations.has(deployment_id))
   const message = state === 'failed' ? 'why' : null
-  const work = { deployment_id, generation: agent.known.get(deployment_id)! }
-  return agent.say(work, { revision_id, state, message, ...fields })
+  const work = { deployment_id, generation: agent.generations.get(deployment_id)! }
+  return agent.report(work, { revision_id, state, message, ...fields })
 }
 
 const REPORTED_STATES = {
@@ -72,7 +72,7 @@ const REPORTED_STATES = {
   DEPLOY_FAILED: 'failed',
 } as const
 
-/** Reports the state that takes a revision there: the steps between follow from it. */
+/** The report implies the states in between. */
 export async function advanceRevisionTo(
   tenant: Tenant,
   deployment_id: string,
@@ -85,18 +85,21 @@ export async function advanceRevisionTo(
   expect(body.status).toBe(status)
 }
 
-/** The queue as the deployment's row has it, and the states of those in it. */
 export async function readRevisionQueue(id: string) {
-  const query = sql`select f.status, w.status, (select count(*) from revisions r where r.deployment_id = d.id
-      and r.status in ('AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')),
-    (select count(*) from revisions r where r.deployment_id = d.id and r.status = 'QUEUED')
-    from deployments d left join revisions f on f.id = d.in_flight_revision_id left join revisions w on w.id = d.waiting_revision_id
+  const query = sql`
+    select f.status, w.status,
+      (select count(*) from revisions r where r.deployment_id = d.id
+        and r.status in ('AWAITING_BUILD', 'BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING')),
+      (select count(*) from revisions r where r.deployment_id = d.id and r.status = 'QUEUED')
+    from deployments d
+    left join revisions f on f.id = d.in_flight_revision_id
+    left join revisions w on w.id = d.waiting_revision_id
     where d.id = ${id}::uuid`
   const [[row]] = (await runAsSystem(getApp().database, query)) as [[(string | null)[]]]
   return { inFlight: row[0], waiting: row[1], flying: Number(row[2]), queued: Number(row[3]) }
 }
 
-/** The states that a revision went through by the journal, oldest first. */
+/** From the journal, oldest first. */
 export async function readRevisionHistory(revision_id: string): Promise<RevisionStatus[]> {
   const query = sql`select type, data ->> 'status' from events
     where subject_id = ${revision_id}::uuid and type like 'revision.%' and type <> 'revision.secrets_revealed'
@@ -105,12 +108,12 @@ export async function readRevisionHistory(revision_id: string): Promise<Revision
   return rows.map(([type, first]) => first ?? type.slice('revision.'.length).toUpperCase()) as RevisionStatus[]
 }
 
-/** The journal has every move of every revision: from its creation, as its lifecycle allows, to the state it is in. */
+/** The journal has an allowed path of every revision, from its creation to its current state. */
 export async function expectCompleteJournal(tenant: Tenant, deployment_id: string): Promise<void> {
   for (const { id, status, source } of await listRevisions(tenant, deployment_id)) {
-    const story = await readRevisionHistory(id)
-    expect(story.at(-1)).toBe(status)
-    for (const [i, state] of story.entries())
-      if (i > 0) expect(canFollow(source, story[i - 1]!, state), `${story}`).toBe(true)
+    const history = await readRevisionHistory(id)
+    expect(history.at(-1)).toBe(status)
+    for (const [i, state] of history.entries())
+      if (i > 0) expect(canFollow(source, history[i - 1]!, state), `${history}`).toBe(true)
   }
 }

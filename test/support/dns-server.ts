@@ -1,9 +1,9 @@
-// A small DNS server on loopback, over UDP: answers TXT questions from a table, with the faults that a test asks for.
+// A small DNS server on loopback, over UDP: it answers TXT questions from a table, with the faults that a test sets.
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import type { AddressInfo } from 'node:net'
 
-/** Texts of a name; or what goes wrong. A name that is not here does not exist. */
+/** The texts of a name, or a fault. Other names do not exist. */
 export type Zone = Record<string, string[] | 'silence' | 'garbage' | 'refused' | 'empty'>
 const [NO_ERROR, NAME_ERROR, REFUSED] = [0, 3, 5]
 const [TXT, IN] = [16, 1]
@@ -16,15 +16,15 @@ export async function startDnsServer(zone: Zone) {
     const { name, end } = readName(query, 12)
     const texts = zone[name.toLowerCase()]
     if (texts === 'silence') return
-    if (texts === 'garbage') return void socket.send(Buffer.from('no DNS at all'), port, address)
-    const found = Array.isArray(texts) ? texts : []
+    if (texts === 'garbage') return void socket.send(Buffer.from('not a DNS message'), port, address)
+    const records = Array.isArray(texts) ? texts : []
     const code = texts === 'refused' ? REFUSED : texts === undefined ? NAME_ERROR : NO_ERROR
     const header = Buffer.alloc(12)
     query.copy(header, 0, 0, 2)
     header.writeUInt16BE(0x8580 | code, 2)
     header.writeUInt16BE(1, 4)
-    header.writeUInt16BE(found.length, 6)
-    socket.send(Buffer.concat([header, query.subarray(12, end + 4), ...found.map(encodeAnswer)]), port, address)
+    header.writeUInt16BE(records.length, 6)
+    socket.send(Buffer.concat([header, query.subarray(12, end + 4), ...records.map(encodeAnswer)]), port, address)
   })
   socket.bind(0, '127.0.0.1')
   await once(socket, 'listening')
@@ -45,7 +45,7 @@ function readName(message: Buffer, at: number): { name: string; end: number } {
   return { name: labels.join('.'), end: end + 1 }
 }
 
-/** Points back to the question's name; a text is cut into strings of at most 255 bytes. */
+/** Refers to the question's name. A text is split into strings of at most 255 bytes. */
 function encodeAnswer(text: string): Buffer {
   const strings = text.match(/.{1,255}/gs) ?? ['']
   const data = Buffer.concat(strings.flatMap(one => [Buffer.from([one.length]), Buffer.from(one, 'latin1')]))

@@ -1,4 +1,4 @@
-// The app in workerd, its database behind the gateway's HTTP.
+// The app in workerd, with its database behind the gateway.
 import { env as bindings } from 'cloudflare:workers'
 import { inject } from 'vitest'
 import { createApp } from '../../src/app.ts'
@@ -10,7 +10,7 @@ import { database } from './file-database.ts'
 export function startRuntime(
   settings: Record<string, unknown>,
   overrides: Partial<Config>,
-  through: 'gateway' | 'unwalled',
+  through: 'gateway' | 'withoutTenantPredicates',
 ) {
   const { url, connectionString, systemConnectionString } = database[through]
   const addresses = { DATABASE_URL: connectionString, DATABASE_SYSTEM_URL: systemConnectionString }
@@ -18,6 +18,5 @@ export function startRuntime(
   return createApp(readConfig(env, { uploads: createBucketStorage(bindings.UPLOADS as Bucket), ...overrides }))
 }
 
-/** How many trips the gateway saw for a request. */
 export const countTrips = async (requestId: string): Promise<number> =>
   Number(await (await fetch(`${inject('trips')}/${requestId}`)).text())

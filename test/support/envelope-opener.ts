@@ -1,4 +1,4 @@
-// What an agent computes: the digest of what it has, and what an envelope holds.
+// An agent's cryptography: it computes digests and opens envelopes.
 import { createDecipheriv, createECDH, createHash, hkdfSync } from 'node:crypto'
 import { expect } from 'vitest'
 
@@ -9,20 +9,20 @@ export const computeDigest = (generations: Map<string, number>): string => {
   return digest.toString(16).padStart(16, '0')
 }
 
-/** Opens as PROTOCOL.md says, with another library than seals. */
+/** Follows PROTOCOL.md, with another library than the one that seals. */
 export function makeEnvelopeOpener() {
-  const own = createECDH('prime256v1')
-  const ours = own.generateKeys()
-  const open = (envelope: string, place: string): unknown => {
+  const keyPair = createECDH('prime256v1')
+  const publicKey = keyPair.generateKeys()
+  const open = (envelope: string, context: string): unknown => {
     const [version, ephemeral, nonce, sealed] = envelope
       .split('.')
       .map((part, i) => (i ? Buffer.from(part, 'base64url') : part))
     expect(version).toBe('v1')
-    const [theirs, iv, bytes] = [ephemeral, nonce, sealed] as Buffer[] as [Buffer, Buffer, Buffer]
-    const salt = Buffer.concat([theirs, ours])
-    const key = Buffer.from(hkdfSync('sha256', own.computeSecret(theirs), salt, 'slipway sync v1', 32))
-    const cipher = createDecipheriv('aes-256-gcm', key, iv).setAAD(Buffer.from(place)).setAuthTag(bytes.subarray(-16))
+    const [ephemeralKey, iv, bytes] = [ephemeral, nonce, sealed] as Buffer[] as [Buffer, Buffer, Buffer]
+    const salt = Buffer.concat([ephemeralKey, publicKey])
+    const key = Buffer.from(hkdfSync('sha256', keyPair.computeSecret(ephemeralKey), salt, 'slipway sync v1', 32))
+    const cipher = createDecipheriv('aes-256-gcm', key, iv).setAAD(Buffer.from(context)).setAuthTag(bytes.subarray(-16))
     return JSON.parse(cipher.update(bytes.subarray(0, -16), undefined, 'utf8') + cipher.final('utf8'))
   }
-  return { public_key: ours.toString('base64url'), open }
+  return { public_key: publicKey.toString('base64url'), open }
 }

@@ -1,4 +1,4 @@
-// A control plane in a few lines, as PROTOCOL.md has it, for the agent to talk to: what is wanted is said by the test, what was reported kept.
+// A small control plane for agents, as PROTOCOL.md specifies it. A test sets the work and reads the reports.
 import { createCipheriv, createECDH, createHash, hkdfSync, randomBytes, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { createServer } from 'node:http'
@@ -17,30 +17,30 @@ type WantedWork = { work: Work; changedAt: number; secrets: Map<string, object> 
 
 export async function startControlPlane() {
   const listener_id = randomUUID()
-  const works = new Map<string, WantedWork>()
+  const workByDeployment = new Map<string, WantedWork>()
   const reports: Report[] = []
   const logs: { of: string; kind: string; message: string }[] = []
   const streams = new Map<string, number>()
   let lease = { agent: '', fence: 0 }
-  let moved = 0
-  let away = false
+  let lastChange = 0
+  let isOffline = false
   let wake: () => void = () => {}
-  /** Polls hear of nothing new; what is done about each report before it is judged; a deployment of which no report can be read. */
-  const odd = { deaf: false, onReport: (_: Report) => {}, unreadable: '' }
+  /** `onReport` runs before a report is judged. A batch with a report of `unreadableDeployment` is refused. */
+  const faults = { hidesChanges: false, onReport: (_: Report) => {}, unreadableDeployment: '' }
 
-  const touch = (one: WantedWork) => {
+  const recordChange = (one: WantedWork) => {
     one.work = { ...one.work, generation: one.work.generation + 1 }
-    one.changedAt = ++moved
+    one.changedAt = ++lastChange
     wake()
   }
   const digest = () => {
     let all = 0n
-    for (const [id, { work }] of works)
+    for (const [id, { work }] of workByDeployment)
       all ^= createHash('sha256').update(`${id}:${work.generation}`).digest().readBigUInt64BE()
     return all.toString(16).padStart(16, '0')
   }
-  const sealedFor = ({ work, secrets }: WantedWork, key: string): Work => {
-    const sealing = (revision: RevisionWork | null) =>
+  const sealWork = ({ work, secrets }: WantedWork, key: string): Work => {
+    const sealRevision = (revision: RevisionWork | null) =>
       revision && {
         ...revision,
         secrets: sealSecrets(
@@ -49,7 +49,7 @@ export async function startControlPlane() {
           `${listener_id}/${work.deployment_id}/${revision.id}/secrets`,
         ),
       }
-    return { ...work, revision: sealing(work.revision), serving: sealing(work.serving) }
+    return { ...work, revision: sealRevision(work.revision), serving: sealRevision(work.serving) }
   }
 
   async function poll(body: z.output<typeof Poll>) {
@@ -59,15 +59,15 @@ export async function startControlPlane() {
       lease = { agent: body.agent_id, fence: lease.fence + 1 }
     } else if (body.fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
     const { fence } = lease
-    const resync = body.cursor == null || (body.cursor === moved && body.digest !== digest())
-    const news = () =>
-      odd.deaf
+    const resync = body.cursor == null || (body.cursor === lastChange && body.digest !== digest())
+    const listChanges = () =>
+      faults.hidesChanges
         ? []
-        : [...works.values()]
+        : [...workByDeployment.values()]
             .filter(one => resync || one.changedAt > body.cursor!)
             .sort((a, b) => a.changedAt - b.changedAt)
     const deadline = Date.now() + body.wait * 1000
-    while (news().length === 0 && !resync && Date.now() < deadline && !away) {
+    while (listChanges().length === 0 && !resync && Date.now() < deadline && !isOffline) {
       const woken = Promise.withResolvers<void>()
       wake = woken.resolve
       const timer = setTimeout(woken.resolve, Math.min(deadline - Date.now(), 1000))
@@ -75,14 +75,14 @@ export async function startControlPlane() {
       clearTimeout(timer)
     }
     if (lease.fence !== fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
-    const changes = news().map(one => sealedFor(one, body.public_key))
+    const changes = listChanges().map(one => sealWork(one, body.public_key))
     const expires_at = new Date(Date.now() + 60_000).toISOString()
     return [
       200,
       {
         listener_id,
         lease: { fence, expires_at },
-        cursor: moved,
+        cursor: lastChange,
         digest: digest(),
         resync,
         more: false,
@@ -100,23 +100,23 @@ export async function startControlPlane() {
 
   function report(body: z.output<typeof Reports>) {
     if (body.fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
-    if (body.reports.some(one => one.deployment_id === odd.unreadable))
-      return [422, { code: 'invalid_request', detail: 'It does not fit.' }]
+    if (body.reports.some(one => one.deployment_id === faults.unreadableDeployment))
+      return [422, { code: 'invalid_request', detail: 'The request is invalid.' }]
     const results = body.reports.map((one): ReportResult => {
-      odd.onReport(one)
-      const known = works.get(one.deployment_id)
+      faults.onReport(one)
+      const known = workByDeployment.get(one.deployment_id)
       const about = { deployment_id: one.deployment_id, revision_id: one.revision_id ?? null }
       if (!known) return { ...about, outcome: 'refused', code: 'deployment_unknown', generation: null }
       const { work } = known
-      const flies = one.revision_id === work.revision?.id && one.state !== 'serving'
-      if (one.generation !== work.generation && !flies)
+      const isInFlight = one.revision_id === work.revision?.id && one.state !== 'serving'
+      if (one.generation !== work.generation && !isInFlight)
         return { ...about, outcome: 'stale', code: 'generation_passed', generation: work.generation }
       reports.push(one)
       if (one.state === 'deployed')
         known.work = { ...work, serving: work.revision, revision: null, generation: work.generation + 1 }
       if (one.state === 'failed') known.work = { ...work, revision: null, generation: work.generation + 1 }
       if (one.state === 'removed') {
-        works.delete(one.deployment_id)
+        workByDeployment.delete(one.deployment_id)
         return { ...about, outcome: 'accepted', code: null, generation: null }
       }
       return { ...about, outcome: 'accepted', code: null, generation: known.work.generation }
@@ -124,16 +124,22 @@ export async function startControlPlane() {
     return [200, { results }]
   }
 
-  /** Whoever asks for a repository's is given this one. */
+  /** The credential of every repository. */
   const credential = { username: 'x-access-token', password: 'hush-clone' }
-  /** What those are told that ask for a credential, and how many of them. */
-  const refusing = { status: 503, code: 'database_unavailable', left: 0, told: 0 }
-  function give({ fence, public_key, deployment_id, revision_id, ...wish }: z.output<typeof CredentialWish>) {
+  /** `left` more requests for credentials are refused; `count` have been. */
+  const credentialRefusals = { status: 503, code: 'database_unavailable', left: 0, count: 0 }
+  function issueCredential({
+    fence,
+    public_key,
+    deployment_id,
+    revision_id,
+    ...wish
+  }: z.output<typeof CredentialWish>) {
     if (fence !== lease.fence) return [409, { code: 'fence_stale', detail: 'Stale.' }]
-    // It has no registry.
+    // There is no registry.
     if (wish.for === 'registry') return [200, { credential: null }]
-    if (refusing.left-- > 0 && ++refusing.told)
-      return [refusing.status, { code: refusing.code, detail: `It is ${refusing.code}.` }]
+    if (credentialRefusals.left-- > 0 && ++credentialRefusals.count)
+      return [credentialRefusals.status, { code: credentialRefusals.code, detail: `It is ${credentialRefusals.code}.` }]
     return [
       200,
       { credential: sealSecrets(credential, public_key, `${listener_id}/${deployment_id}/${revision_id}/git`) },
@@ -142,25 +148,25 @@ export async function startControlPlane() {
 
   function log(body: z.output<typeof LogBatch>) {
     const next = streams.get(body.stream) ?? 0
-    const fresh = body.lines.slice(Math.max(0, next - body.from))
-    for (const { message } of fresh) logs.push({ of: body.revision_id, kind: body.kind, message })
+    const newLines = body.lines.slice(Math.max(0, next - body.from))
+    for (const { message } of newLines) logs.push({ of: body.revision_id, kind: body.kind, message })
     streams.set(body.stream, body.from + body.lines.length)
     return [200, { next: body.from + body.lines.length }]
   }
 
   const server = createServer(async (req, res) => {
-    if (away) return void req.socket.destroy()
-    // An agent that ends, or is killed, breaks off what it was saying.
+    if (isOffline) return void req.socket.destroy()
+    // An agent that is killed cuts its request off.
     const body = await json(req).catch(() => undefined)
     if (body === undefined) return void req.socket.destroy()
     const answers = {
       '/v1/sync/poll': () => poll(Poll.parse(body)),
       '/v1/sync/release': () => release(Release.parse(body)),
       '/v1/sync/report': () => report(Reports.parse(body)),
-      '/v1/sync/credentials': () => give(CredentialWish.parse(body)),
+      '/v1/sync/credentials': () => issueCredential(CredentialWish.parse(body)),
       '/v1/sync/logs': () => log(LogBatch.parse(body)),
     }[req.url!]
-    // Whoever had this port before may still be asked for there.
+    // A client of the server that had this port before may still send requests.
     if (!answers) return void res.writeHead(404).end()
     const [status, answer, headers = {}] = (await answers()) as [number, object?, Record<string, string>?]
     res.writeHead(status, { 'Content-Type': 'application/json', ...headers }).end(answer && JSON.stringify(answer))
@@ -170,39 +176,39 @@ export async function startControlPlane() {
   return {
     url: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
     credential,
-    refusing,
-    odd,
-    works,
+    credentialRefusals: credentialRefusals,
+    faults: faults,
+    workByDeployment: workByDeployment,
     reports,
     logs,
-    /** A new deployment, or a new revision of one; its id. */
+    /** A new deployment, or a new revision of one. Returns the id of the revision. */
     want(
       id: string,
       revision: Partial<RevisionWork>,
       { secrets = {}, ...more }: Partial<Work> & { secrets?: object } = {},
     ): string {
-      const before = works.get(id)
+      const before = workByDeployment.get(id)
       const number = (before?.work.serving?.number ?? 0) + 1
-      const made = makeRevisionWork({ number, ...revision })
-      const work: Work = { ...(before?.work ?? makeWork(id)), revision: made, ...more }
+      const newRevision = makeRevisionWork({ number, ...revision })
+      const work: Work = { ...(before?.work ?? makeWork(id)), revision: newRevision, ...more }
       const wanted = { work, changedAt: 0, secrets: before?.secrets ?? new Map() }
-      wanted.secrets.set(made.id, secrets)
-      works.set(id, wanted)
-      touch(wanted)
-      return made.id
+      wanted.secrets.set(newRevision.id, secrets)
+      workByDeployment.set(id, wanted)
+      recordChange(wanted)
+      return newRevision.id
     },
-    change(id: string, more: Partial<Work>): void {
-      const wanted = works.get(id)!
+    updateWork(id: string, more: Partial<Work>): void {
+      const wanted = workByDeployment.get(id)!
       wanted.work = { ...wanted.work, ...more }
-      touch(wanted)
+      recordChange(wanted)
     },
     interrupt(id: string): void {
-      const wanted = works.get(id)!
+      const wanted = workByDeployment.get(id)!
       wanted.work = { ...wanted.work, revision: null }
-      touch(wanted)
+      recordChange(wanted)
     },
-    unwant(id: string): void {
-      const wanted = works.get(id)!
+    wantAbsent(id: string): void {
+      const wanted = workByDeployment.get(id)!
       const { deployment_id, generation } = wanted.work
       wanted.work = {
         ...makeWork(deployment_id),
@@ -212,23 +218,23 @@ export async function startControlPlane() {
         tenant_id: null,
         deployment_type: null,
       }
-      touch(wanted)
+      recordChange(wanted)
     },
-    said: (revision: string) => reports.filter(one => one.revision_id === revision).map(({ state }) => state),
-    away(is: boolean): void {
-      away = is
+    reportedStates: (revision: string) => reports.filter(one => one.revision_id === revision).map(({ state }) => state),
+    setOffline(value: boolean): void {
+      isOffline = value
       wake()
-      if (is) server.closeAllConnections()
+      if (value) server.closeAllConnections()
     },
     /** Another agent has the lease from now on. */
-    steal(): void {
+    stealLease(): void {
       lease = { agent: 'another', fence: lease.fence + 1 }
     },
-    giveBack(): void {
+    returnLease(): void {
       lease = { agent: '', fence: lease.fence }
     },
     async stop(): Promise<void> {
-      away = true
+      isOffline = true
       wake()
       server.closeAllConnections()
       await new Promise(closed => server.close(closed))
@@ -270,15 +276,15 @@ export const makeRevisionWork = (more: Partial<RevisionWork>): RevisionWork => (
   ...more,
 })
 
-/** The other side of src/agent/control-plane/envelope.ts, by the page. */
-function sealSecrets(value: object, publicKey: string, bound: string): string {
-  const theirs = Buffer.from(publicKey, 'base64url')
+/** Seals as PROTOCOL.md says; src/agent/control-plane/envelope.ts opens. */
+function sealSecrets(value: object, publicKey: string, context: string): string {
+  const agentKey = Buffer.from(publicKey, 'base64url')
   const ecdh = createECDH('prime256v1')
   const ephemeral = ecdh.generateKeys()
-  const salt = Buffer.concat([ephemeral, theirs])
-  const key = Buffer.from(hkdfSync('sha256', ecdh.computeSecret(theirs), salt, 'slipway sync v1', 32))
+  const salt = Buffer.concat([ephemeral, agentKey])
+  const key = Buffer.from(hkdfSync('sha256', ecdh.computeSecret(agentKey), salt, 'slipway sync v1', 32))
   const nonce = randomBytes(12)
-  const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(Buffer.from(bound))
+  const cipher = createCipheriv('aes-256-gcm', key, nonce).setAAD(Buffer.from(context))
   const text = Buffer.concat([cipher.update(JSON.stringify(value)), cipher.final(), cipher.getAuthTag()])
   return ['v1', ...[ephemeral, nonce, text].map(part => part.toString('base64url'))].join('.')
 }

@@ -1,4 +1,4 @@
-// Git hosts that answer as the real ones do, on their real names: paging by links, ETags, rate limits, refusals in their words.
+// Git hosts that answer like the real ones, on their real names: paging by links, ETags, rate limits, error messages.
 
 import { makeFakeFetch } from './fake-fetch.ts'
 import { PUBLIC_KEY } from './github-app-key.ts'
@@ -48,9 +48,9 @@ type Installation = {
   repositories: FakeRepository[]
   suspended?: boolean
 }
-type Person = { installations: number[]; sees?: Record<number, number> }
+type Person = { installations: number[]; visibleRepositories?: Record<number, number> }
 
-/** As large and as talkative as GitHub's own. */
+/** `padding` makes it as large as GitHub's own. */
 const toApiRepository = (
   base: string,
   { id, name, owner, default_branch = 'main' }: FakeRepository,
@@ -75,9 +75,9 @@ async function computeEtag(text: string, token: string): Promise<string> {
   return `W/"${Buffer.from(digest).toString('hex').slice(0, 40)}"`
 }
 
-/** The App's word for itself: signed by its key, of no more than ten minutes, and not from the future. */
-async function isAppJwt(word: string, id: string): Promise<boolean> {
-  const [head = '', payload = '', signature = ''] = word.split('.')
+/** Signed by the App's key, valid for at most ten minutes, and not issued in the future. */
+async function isAppJwt(jwt: string, id: string): Promise<boolean> {
+  const [head = '', payload = '', signature = ''] = jwt.split('.')
   const spki = Buffer.from(PUBLIC_KEY.replace(/-----.*-----|\s/g, ''), 'base64')
   const algorithm = { name: 'RSASSA-PKCS1-v1_5', hash: 'SHA-256' }
   const key = await crypto.subtle.importKey('spki', spki, algorithm, false, ['verify'])
@@ -90,38 +90,42 @@ async function isAppJwt(word: string, id: string): Promise<boolean> {
 
 export type RecordedWrite = { method: string; path: string; body: Record<string, unknown> }
 
-/** GitHub with one App, its installations by id, and people by the code that they come back with. */
+/** GitHub with one App, installations by id, and people by the code of their sign-in. */
 export function makeGithub(base = 'https://github.com', options: { padding?: number; ms?: number } = {}) {
   const installations = new Map<number, Installation>()
   const people = new Map<string, Person>()
   const state = {
-    limited: null as keyof typeof RATE_LIMIT_RESPONSES | null,
+    rateLimit: null as keyof typeof RATE_LIMIT_RESPONSES | null,
     inFlight: 0,
-    most: 0,
-    minted: 0,
+    maxInFlight: 0,
+    mintedTokens: 0,
     status: null as number | null,
   }
-  const written: RecordedWrite[] = []
+  const writes: RecordedWrite[] = []
   const comments = new Set<number>()
-  /** What repositories were called before, and their ids. */
+  /** Ids of repositories by their former names. */
   const renamed = new Map<string, number>()
   const commits = new Map<string, { sha: string; message: string; author: string }>()
   const api = base === 'https://github.com' ? 'https://api.github.com' : base
   const prefix = api === base ? '/api/v3' : ''
 
-  async function paged(request: Request, items: unknown[], body: (page: unknown[]) => unknown): Promise<Response> {
+  async function respondWithPage(
+    request: Request,
+    items: unknown[],
+    body: (page: unknown[]) => unknown,
+  ): Promise<Response> {
     const url = new URL(request.url)
     const [each, page] = [Number(url.searchParams.get('per_page') ?? 30), Number(url.searchParams.get('page') ?? 1)]
     const last = Math.max(1, Math.ceil(items.length / each))
     const text = JSON.stringify(body(items.slice((page - 1) * each, page * each)))
     const etag = await computeEtag(text, request.headers.get('Authorization') ?? '')
-    const at = (number: number, rel: string) => {
+    const makeLink = (number: number, rel: string) => {
       url.searchParams.set('page', String(number))
       return `<${url.href}>; rel="${rel}"`
     }
     const links = [
-      ...(page < last ? [at(page + 1, 'next'), at(last, 'last')] : []),
-      ...(page > 1 ? [at(1, 'first')] : []),
+      ...(page < last ? [makeLink(page + 1, 'next'), makeLink(last, 'last')] : []),
+      ...(page > 1 ? [makeLink(1, 'first')] : []),
     ]
     const headers = { ETag: etag, 'X-RateLimit-Remaining': '4999', ...(links.length > 0 && { Link: links.join(', ') }) }
     if (request.headers.get('If-None-Match') === etag) return new Response(null, { status: 304, headers })
@@ -143,12 +147,12 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
       if (!minting)
         return Response.json({ id: Number(id), account: one.account, app_id: Number(GITHUB_APP.id), suspended_at })
       if (one.suspended) return respondWithMessage(403, 'This installation has been suspended')
-      const narrowed = (await request.json().catch(() => ({}))) as { repositories?: string[] }
-      if (narrowed.repositories?.some(name => !one.repositories.some(known => known.name === name)))
+      const scope = (await request.json().catch(() => ({}))) as { repositories?: string[] }
+      if (scope.repositories?.some(name => !one.repositories.some(known => known.name === name)))
         return respondWithMessage(422, 'There is at least one repository that does not exist or is not accessible')
-      state.minted++
+      state.mintedTokens++
       const expires_at = new Date(Date.now() + 3_600_000).toISOString().replace(/\.\d+/, '')
-      return Response.json({ token: `${TOKEN_PREFIX}_${id}_${state.minted}`, expires_at }, { status: 201 })
+      return Response.json({ token: `${TOKEN_PREFIX}_${id}_${state.mintedTokens}`, expires_at }, { status: 201 })
     }
     if (path.startsWith('/user/')) {
       const person = people.get(token.replace('ghu_hush_', ''))
@@ -156,7 +160,7 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
       const [, of] = /^\/user\/installations\/(\d+)\/repositories$/.exec(path) ?? []
       const ids = person.installations
       if (of === undefined)
-        return paged(
+        return respondWithPage(
           request,
           ids.map(id => ({ id, account: installations.get(id)?.account })),
           page => ({
@@ -165,37 +169,37 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
           }),
         )
       const all = installations.get(Number(of))?.repositories ?? []
-      const seen = all.slice(0, person.sees?.[Number(of)] ?? all.length)
-      return paged(request, seen, page => ({ total_count: seen.length, repositories: page }))
+      const visible = all.slice(0, person.visibleRepositories?.[Number(of)] ?? all.length)
+      return respondWithPage(request, visible, page => ({ total_count: visible.length, repositories: page }))
     }
     const one = installations.get(Number(/^ghs_hush_(\d+)_/.exec(token)?.[1]))
     if (!one) return respondWithMessage(401, 'Bad credentials')
     if (one.suspended) return respondWithMessage(403, 'This installation has been suspended')
-    if (state.limited) return RATE_LIMIT_RESPONSES[state.limited]!()
+    if (state.rateLimit) return RATE_LIMIT_RESPONSES[state.rateLimit]!()
     if (state.status) return new Response('<html>Unicorn!</html>', { status: state.status })
     if (path === '/installation/repositories')
-      return paged(request, one.repositories, page => ({
+      return respondWithPage(request, one.repositories, page => ({
         total_count: one.repositories.length,
         repository_selection: 'all',
         repositories: (page as FakeRepository[]).map(each => toApiRepository(base, each, options.padding ?? 0)),
       }))
-    const [, moved, of = ''] = /^\/repositories\/(\d+)(\/.*)$/.exec(path) ?? []
-    if (one.repositories.some(each => String(each.id) === moved))
-      return respondForRepository(request, of, commits, comments, written)
+    const [, movedId, movedPath = ''] = /^\/repositories\/(\d+)(\/.*)$/.exec(path) ?? []
+    if (one.repositories.some(each => String(each.id) === movedId))
+      return respondForRepository(request, movedPath, commits, comments, writes)
     const [, owner, name, rest = ''] = /^\/repos\/([^/]+)\/([^/]+)(\/.*)$/.exec(path) ?? []
-    const now = renamed.get(`${owner}/${name}`)
-    if (now !== undefined) {
-      const headers = { Location: `${api}${prefix}/repositories/${now}${rest}` }
+    const currentId = renamed.get(`${owner}/${name}`)
+    if (currentId !== undefined) {
+      const headers = { Location: `${api}${prefix}/repositories/${currentId}${rest}` }
       return respondWithMessage(request.method === 'GET' ? 301 : 307, 'Moved Permanently', headers)
     }
     if (!one.repositories.some(each => each.owner === owner && each.name === name))
       return respondWithMessage(404, 'Not Found')
-    return respondForRepository(request, rest, commits, comments, written)
+    return respondForRepository(request, rest, commits, comments, writes)
   }
 
-  async function counted(request: Request): Promise<Response> {
-    state.most = Math.max(state.most, ++state.inFlight)
-    // Others come meanwhile.
+  async function answerCounted(request: Request): Promise<Response> {
+    state.maxInFlight = Math.max(state.maxInFlight, ++state.inFlight)
+    // Lets other requests arrive meanwhile.
     await new Promise(resolve => setTimeout(resolve, options.ms ?? 0))
     try {
       return await answer(request)
@@ -206,15 +210,16 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
 
   async function exchange(request: Request): Promise<Response> {
     const form = new URLSearchParams(new TextDecoder().decode(await request.arrayBuffer()))
-    const known = form.get('client_id') === GITHUB_APP.clientId && form.get('client_secret') === GITHUB_APP.clientSecret
+    const isKnownApp =
+      form.get('client_id') === GITHUB_APP.clientId && form.get('client_secret') === GITHUB_APP.clientSecret
     const code = form.get('code') ?? ''
-    if (!known) return Response.json({ error: 'incorrect_client_credentials' })
+    if (!isKnownApp) return Response.json({ error: 'incorrect_client_credentials' })
     if (!people.has(code))
       return Response.json({ error: 'bad_verification_code', error_description: 'It has expired.' })
     return Response.json({ access_token: `ghu_hush_${code}`, token_type: 'bearer', scope: '' })
   }
   const site = (request: Request) =>
-    new URL(request.url).pathname === '/login/oauth/access_token' ? exchange(request) : counted(request)
+    new URL(request.url).pathname === '/login/oauth/access_token' ? exchange(request) : answerCounted(request)
   return {
     sites: { [base]: site, [api]: site },
     installations,
@@ -222,22 +227,22 @@ export function makeGithub(base = 'https://github.com', options: { padding?: num
     state,
     commits,
     comments,
-    written,
+    writes: writes,
     renamed,
     base,
   }
 }
 
-/** Commits, statuses and comments: what the two kinds of host say alike. */
+/** Commits, statuses and comments, which are the same on both kinds of host. */
 async function respondForRepository(
   request: Request,
   rest: string,
   commits: Map<string, { sha: string; message: string; author: string }>,
   comments: Set<number>,
-  written: RecordedWrite[],
+  writes: RecordedWrite[],
 ): Promise<Response> {
   const body = request.method === 'GET' ? {} : ((await request.json()) as Record<string, unknown>)
-  if (request.method !== 'GET') written.push({ method: request.method, path: rest, body })
+  if (request.method !== 'GET') writes.push({ method: request.method, path: rest, body })
   const commit = (ref: string) => {
     const one = commits.get(ref.replace(/^(heads|tags)\//, ''))
     return (
@@ -272,7 +277,7 @@ async function respondForRepository(
 /** A Gitea with accounts by their tokens. */
 export function makeGitea(base = 'https://gitea.example.com') {
   const accounts = new Map<string, { id: number; login: string; repositories: FakeRepository[] }>()
-  const written: RecordedWrite[] = []
+  const writes: RecordedWrite[] = []
   const comments = new Set<number>()
   const commits = new Map<string, { sha: string; message: string; author: string }>()
   const site = async (request: Request): Promise<Response> => {
@@ -294,11 +299,10 @@ export function makeGitea(base = 'https://gitea.example.com') {
     const [, owner, name, rest = ''] = /^\/repos\/([^/]+)\/([^/]+)(\/.*)$/.exec(path) ?? []
     if (!one.repositories.some(each => each.owner === owner && each.name === name))
       return respondWithMessage(404, 'Not Found')
-    return respondForRepository(request, rest, commits, comments, written)
+    return respondForRepository(request, rest, commits, comments, writes)
   }
-  return { sites: { [new URL(base).origin]: site }, accounts, commits, comments, written, base }
+  return { sites: { [new URL(base).origin]: site }, accounts, commits, comments, writes: writes, base }
 }
 
-/** All of them at once, as the world that the app reaches. */
 export const combineHosts = (...all: { sites: Parameters<typeof makeFakeFetch>[0] }[]) =>
   makeFakeFetch(Object.assign({}, ...all.map(({ sites }) => sites)))

@@ -1,4 +1,4 @@
-// A repository served by real git over HTTP, with or without a password, and pushed to as people do.
+// A repository that real git serves over HTTP, with or without a password.
 import { execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
@@ -23,10 +23,10 @@ export async function startGitServer(options: { username?: string; password?: st
   git('init', '--quiet', '--initial-branch=main')
   git('init', '--quiet', '--bare', join(root, 'app.git'))
 
-  const seen: string[] = []
+  const requests: string[] = []
   const server = createServer((req, res) => {
     const { authorization } = req.headers
-    seen.push(`${req.method} ${req.url} ${authorization ? 'with' : 'without'} credential`)
+    requests.push(`${req.method} ${req.url} ${authorization ? 'with' : 'without'} credential`)
     const expected = `Basic ${Buffer.from(`${options.username}:${options.password}`).toString('base64')}`
     if (options.password && authorization !== expected)
       return void res.writeHead(401, { 'WWW-Authenticate': 'Basic realm="git"' }).end()
@@ -38,8 +38,8 @@ export async function startGitServer(options: { username?: string; password?: st
 
   return {
     url,
-    seen,
-    /** Commits these files, besides what is there already, and pushes. */
+    requests: requests,
+    /** Adds these files to those that exist, commits and pushes. */
     push(files: Record<string, string>, message = 'Change', branch = 'main'): string {
       for (const [name, text] of Object.entries(files)) {
         fs.mkdirSync(join(work, name, '..'), { recursive: true })
@@ -62,7 +62,7 @@ export async function startGitServer(options: { username?: string; password?: st
   }
 }
 
-/** The CGI that every git has: what it says is headers, an empty line, and the body. */
+/** Runs git's CGI program, which prints headers, an empty line and the body. */
 export async function runGitBackend(root: string, req: IncomingMessage, res: ServerResponse, more = {}): Promise<void> {
   const [path = '', query = ''] = req.url!.split('?')
   const env = {
@@ -74,18 +74,18 @@ export async function runGitBackend(root: string, req: IncomingMessage, res: Ser
     ...more,
   }
   const child = spawn('git', ['http-backend'], { env, stdio: ['pipe', 'pipe', 'ignore'] })
-  // Git may have heard enough, and whoever asks may leave.
+  // Git may stop reading before the end, and the client may disconnect.
   child.stdin.on('error', () => {})
   req.once('close', () => child.stdin.end())
   req.pipe(child.stdin)
   const chunks: Buffer[] = []
   for await (const chunk of child.stdout) chunks.push(chunk as Buffer)
-  const said = Buffer.concat(chunks)
-  const end = said.indexOf('\r\n\r\n')
-  for (const line of said.subarray(0, end).toString().split('\r\n')) {
+  const output = Buffer.concat(chunks)
+  const end = output.indexOf('\r\n\r\n')
+  for (const line of output.subarray(0, end).toString().split('\r\n')) {
     const [name = '', value = ''] = line.split(/:\s*/, 2)
     if (name === 'Status') res.statusCode = Number.parseInt(value, 10)
     else res.setHeader(name, value)
   }
-  res.end(said.subarray(end + 4))
+  res.end(output.subarray(end + 4))
 }

@@ -1,4 +1,4 @@
-// The key pair of a GitHub App that exists nowhere: private as GitHub gives it (PKCS#1) and as everyone else does (PKCS#8).
+// The key pair of a GitHub App for tests. The private key is there as GitHub issues it (PKCS#1) and as PKCS#8.
 export const PKCS1 = `-----BEGIN RSA PRIVATE KEY-----
 MIIEogIBAAKCAQEAtZgGKwEyFDQoyrfCtR9VQd+Mt7kZMk9kOowTGMYzT9tVookC
 2gbY7Sc+awAJ2Fq9awRyk4hmJF8WhD1U8Uz1QIpXjk1NBVPF1A796cqU2c7+w4EP

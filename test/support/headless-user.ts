@@ -1,6 +1,6 @@
-// A person with a browser and without a screen, who agrees to everything: from where a provider asks to where it sends them back.
+// A person who signs in without a screen and agrees to everything.
 
-/** Follows every redirect and fills in every form, until the way leads home. */
+/** Follows redirects and submits forms until it gets to an address that starts with `home`. */
 export async function completeSignIn(address: string, home: string): Promise<string> {
   const jar = new Map<string, string>()
   let next: { url: string; form?: URLSearchParams } = { url: address }
@@ -21,9 +21,9 @@ export async function completeSignIn(address: string, home: string): Promise<str
     else {
       const action = /action="([^"]+)"/.exec(text)?.[1]
       const prompt = /name="prompt" value="([^"]+)"/.exec(text)?.[1]
-      if (!action || !prompt) throw new Error(`no way on from ${next.url}: ${response.status} ${text.slice(0, 2000)}`)
+      if (!action || !prompt) throw new Error(`No way on from ${next.url}: ${response.status} ${text.slice(0, 2000)}`)
       next = { url: new URL(action, next.url).href, form: new URLSearchParams({ prompt, login: 'ada', password: 'x' }) }
     }
   }
-  throw new Error('it goes round in circles')
+  throw new Error('More than 20 steps without getting home')
 }

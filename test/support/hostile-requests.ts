@@ -1,4 +1,4 @@
-// Requests that mean harm, or were made by a broken client: for any operation, from its own schemas.
+// Hostile requests, and requests of broken clients, for any operation, from its own schemas.
 import * as fc from 'fast-check'
 import * as z from 'zod'
 import type { Operation } from '../../src/kernel/routes.ts'
@@ -6,7 +6,7 @@ import * as odd from './hostile-values.ts'
 
 export type HostileBody = { text: string; as: 'utf8' | 'bytes'; spaces: number; streamed: boolean }
 export type HostileRequest = { method: string; path: string; headers: Record<string, string>; body: HostileBody | null }
-/** What exists, so that a request can be wrong in one place only. */
+/** With real ids, a request can be wrong in one place only. */
 export type ExistingResources = { ids: string[]; tenant_id: string }
 
 const MIB = 1024 * 1024
@@ -20,7 +20,7 @@ const anyText = fc.oneof(
   fc.array(fc.integer({ max: 0xffff, min: 0 }), { maxLength: 20 }).map(units => String.fromCharCode(...units)),
 )
 const oddText = pickWeighted([3, fc.constantFrom(...odd.TEXTS)], [1, anyText])
-/** encodeURIComponent refuses what is not well-formed. */
+/** encodeURIComponent throws on a lone surrogate. */
 const encodedText = oddText.map(plain => encodeURIComponent(plain.slice(0, 2000).toWellFormed()))
 
 // ---- bodies, as text
@@ -34,7 +34,7 @@ const anyJson = pickWeighted(
 type Properties = { properties?: Record<string, Shape> }
 type Shape = { type?: string; format?: string; anyOf?: Shape[]; items?: { enum?: string[] } }
 
-/** What comes close to being right for a member: its kind of value, but past what can be stored or told. */
+/** Values of a member's own type, but beyond its bounds. */
 function nearlyValidValues({ anyOf = [], type, format, items }: Shape): fc.Arbitrary<string>[] {
   const near = anyOf.flatMap(nearlyValidValues)
   if (format === 'date-time') near.push(toJsonText(fc.constantFrom(...odd.TIMES)))
@@ -45,7 +45,7 @@ function nearlyValidValues({ anyOf = [], type, format, items }: Shape): fc.Arbit
   return near
 }
 
-/** A named schema stands under its name. */
+/** Named schemas are in `$defs`. */
 function listShapes(body: z.ZodType): [string, Shape][] {
   type Root = Properties & { $defs?: Record<string, Properties> }
   const root = z.toJSONSchema(body, { io: 'input', unrepresentable: 'any' }) as Root
@@ -53,10 +53,9 @@ function listShapes(body: z.ZodType): [string, Shape][] {
   return [root.properties, ...named].flatMap(shapes => Object.entries(shapes ?? {}))
 }
 
-/** A member of the body and a value for it. */
 function arbitraryMember(body: z.ZodType | undefined): fc.Arbitrary<[string, string]> {
   const declared = body ? listShapes(body) : []
-  if (body && declared.length === 0) throw new Error('a body without members cannot be broken')
+  if (body && declared.length === 0) throw new Error('The body has no members.')
   const values = ([name, shape]: [string, Shape]) =>
     fc.tuple(
       fc.constant(name),
@@ -69,7 +68,7 @@ function arbitraryMember(body: z.ZodType | undefined): fc.Arbitrary<[string, str
 const toJsonObject = (entries: [string, string][]) =>
   `{${entries.map(([name, one]) => `${JSON.stringify(name)}:${one}`).join(',')}}`
 
-/** The operation's example whole, with members broken, left out or doubled, or cut short; or no such thing at all. */
+/** The operation's example: unchanged, cut short, or with members broken or added; or something else. */
 function arbitraryBodyText({ body }: Operation): fc.Arbitrary<string> {
   const example = Object.entries((body?.meta()?.example ?? {}) as object)
   const sound = example.map(([name, one]): [string, string] => [name, JSON.stringify(one)])
@@ -78,7 +77,7 @@ function arbitraryBodyText({ body }: Operation): fc.Arbitrary<string> {
       fc.array(arbitraryMember(body), { minLength: 1, maxLength: 3 }),
       pickWeighted([3, fc.constant(sound)], [1, fc.constant<typeof sound>([])]),
     )
-    .map(([changes, kept]) => toJsonObject([...kept, ...changes]))
+    .map(([changes, members]) => toJsonObject([...members, ...changes]))
   const cut = fc.tuple(broken, fc.nat()).map(([one, at]) => one.slice(0, at % one.length))
   const whole = fc.constantFrom(toJsonObject(sound), `\ufeff${toJsonObject(sound)}`)
   return pickWeighted(
@@ -94,7 +93,7 @@ function arbitraryBodyText({ body }: Operation): fc.Arbitrary<string> {
 function arbitraryBody(operation: Operation): fc.Arbitrary<HostileBody | null> {
   const body = fc.record<HostileBody>({
     text: arbitraryBodyText(operation),
-    // As bytes, what is past ASCII is not UTF-8.
+    // One byte per character: what is not ASCII is then invalid UTF-8.
     as: pickWeighted<HostileBody['as']>([3, fc.constant('utf8')], [1, fc.constant('bytes')]),
     spaces: pickWeighted([60, fc.constant(0)], [1, fc.constant(MIB + 1)]),
     streamed: pickWeighted([4, fc.constant(false)], [1, fc.constant(true)]),
@@ -109,7 +108,7 @@ export function toBytes({ text, as, spaces }: HostileBody): Uint8Array<ArrayBuff
   return as === 'bytes' ? Uint8Array.from(padded, unit => unit.charCodeAt(0) & 0xff) : new TextEncoder().encode(padded)
 }
 
-/** In pieces, and without a length. */
+/** In chunks, without a Content-Length. */
 export function streamBytes(bytes: Uint8Array<ArrayBuffer>): ReadableStream<Uint8Array> {
   let at = 0
   return new ReadableStream({
@@ -132,7 +131,7 @@ function arbitrarySearch({ query }: Operation): fc.Arbitrary<string> {
     [5, fc.tuple(name, any)],
     [query && 'cursor' in query.shape ? 2 : 0, forged],
   )
-  // What the route needs, or its variant is asked by.
+  // The query that the route or its variant requires.
   const sound = Object.entries((query?.meta()?.example ?? {}) as Record<string, string>)
   return fc
     .tuple(pickWeighted([8, fc.constant(sound)], [1, fc.constant<typeof sound>([])]), fc.array(pair, { maxLength: 3 }))
@@ -143,7 +142,7 @@ function arbitrarySearch({ query }: Operation): fc.Arbitrary<string> {
 const toCursor = (plain: string) => Buffer.from(plain).toString('base64url')
 
 function arbitraryPath({ path, method, query }: Operation, { ids }: ExistingResources): fc.Arbitrary<string> {
-  // What exists stays for the requests that follow, and none of them waits for it.
+  // Nothing that later requests need is deleted, and no request waits for changes.
   const known = method === 'delete' || (query && 'timeout' in query.shape) ? fc.uuid() : fc.constantFrom(...ids)
   const upper = known.map(id => id.toUpperCase())
   const param = pickWeighted(
@@ -156,10 +155,10 @@ function arbitraryPath({ path, method, query }: Operation, { ids }: ExistingReso
   const params = path.match(/\{\w+\}/g) ?? []
   return fc
     .tuple(...params.map(() => param))
-    .map(values => values.reduce<string>((made, one) => made.replace(/\{\w+\}/, () => one), path))
+    .map(values => values.reduce<string>((result, value) => result.replace(/\{\w+\}/, () => value), path))
 }
 
-/** The two that every request needs, and at most two others: a refused one hides what comes after it. */
+/** At most two headers beside the required ones: an invalid header hides the checks after it. */
 function arbitraryHeaders({ tenant_id }: ExistingResources): fc.Arbitrary<Record<string, string>> {
   const any = fc.string({ unit: 'grapheme-ascii', maxLength: 40 })
   const oddOne = (name: string) => pickWeighted([3, fc.constantFrom(...odd.HEADERS[name]!)], [1, any])
@@ -171,7 +170,7 @@ function arbitraryHeaders({ tenant_id }: ExistingResources): fc.Arbitrary<Record
   const names = Object.keys(odd.HEADERS).filter(name => name !== 'X-Tenant-Id' && name !== 'Content-Type')
   const others = fc
     .subarray(names, { maxLength: 2 })
-    .chain(kept => fc.record(Object.fromEntries(kept.map(name => [name, oddOne(name)]))))
+    .chain(chosen => fc.record(Object.fromEntries(chosen.map(name => [name, oddOne(name)]))))
   return fc.tuple(needed, others).map(([one, other]) => ({ ...one, ...other }))
 }
 

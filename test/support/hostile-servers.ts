@@ -1,4 +1,4 @@
-// Foreign servers that mean harm, or are broken: what they publish, how they send it, and what they challenge with.
+// Hostile or broken foreign servers: what they publish, how they send it, and their challenges.
 import * as fc from 'fast-check'
 import * as odd from './hostile-values.ts'
 import {
@@ -124,7 +124,7 @@ const anyJson = pickWeighted(
 )
 const oddNames = fc.constantFrom('__proto__', 'constructor', 'toString', 'x', '')
 
-/** A sound document with members replaced, left out, doubled or added; or no document. */
+/** A valid document, often with members replaced, missing, doubled or added; or something else. */
 function arbitraryDocument(members: Record<string, unknown>): fc.Arbitrary<string> {
   const sound = Object.entries(members).map(([name, value]): [string, string] => [
     name,
@@ -135,7 +135,7 @@ function arbitraryDocument(members: Record<string, unknown>): fc.Arbitrary<strin
     `{${entries.map(([name, value]) => `${JSON.stringify(name)}:${value}`).join(',')}}`
   const changed = fc
     .tuple(fc.array(change, { maxLength: 2 }), fc.subarray(sound, { minLength: sound.length - 1 }))
-    .map(([changes, kept]) => object([...kept, ...changes]))
+    .map(([changes, rest]) => object([...rest, ...changes]))
   return pickWeighted(
     [16, fc.constant(object(sound))],
     [8, changed],
@@ -151,7 +151,7 @@ function arbitraryDocument(members: Record<string, unknown>): fc.Arbitrary<strin
 // ---- how it is sent
 
 type TransferMode = 'whole' | 'in bytes' | 'padded' | 'endless' | 'broken' | 'stalled'
-type ServerReply = { status: number; headers: [string, string][]; text: string; manner: TransferMode }
+type ServerReply = { status: number; headers: [string, string][]; text: string; transfer: TransferMode }
 
 const anyLocation = pickWeighted(
   [2, anyAddress],
@@ -195,7 +195,7 @@ function arbitraryReply(body: fc.Arbitrary<string>, usual = 200): fc.Arbitrary<S
     ),
     headers: anyHeaders,
     text: body,
-    manner: pickWeighted<TransferMode>(
+    transfer: pickWeighted<TransferMode>(
       [40, fc.constant('whole')],
       [2, fc.constant('in bytes')],
       [1, fc.constantFrom('padded', 'endless', 'broken', 'stalled')],
@@ -267,57 +267,74 @@ export type HostileServer = {
   resource: ServerReply
   server: ServerReply
   registration: ServerReply
-  /** Where the documents stand: everywhere, or below one path only. */
+  /** The path of the document; empty is every path. */
   resourceAt: string
   serverAt: string
+}
+
+const RESOURCE_METADATA = {
+  ...makeResourceMetadata(`${MCP_ORIGIN}/mcp`, AUTH_ORIGIN),
+  scopes_supported: ['read'],
+}
+const SERVER_METADATA = {
+  ...makeServerMetadata(AUTH_ORIGIN, {
+    registration_endpoint: `${AUTH_ORIGIN}/register`,
+    revocation_endpoint: `${AUTH_ORIGIN}/revoke`,
+  }),
+  ...{ grant_types_supported: ['authorization_code', 'refresh_token'], scopes_supported: ['offline_access'] },
+  ...{ authorization_response_iss_parameter_supported: true, client_id_metadata_document_supported: false },
+}
+const REGISTRATION = {
+  ...{ client_id: 'made', client_secret: 'hush', client_secret_expires_at: 0, redirect_uris: undefined },
+  ...{ token_endpoint_auth_method: 'client_secret_post', registration_client_uri: `${AUTH_ORIGIN}/clients/made` },
+  registration_access_token: 'manage',
 }
 
 export const hostileServer: fc.Arbitrary<HostileServer> = fc.record({
   challenges: anyChallenges,
   probe: arbitraryReply(fc.constantFrom('', 'data: {}\n\n', '{}'), 401),
-  resource: arbitraryReply(
-    arbitraryDocument({ ...makeResourceMetadata(`${MCP_ORIGIN}/mcp`, AUTH_ORIGIN), scopes_supported: ['read'] }),
-  ),
-  server: arbitraryReply(
-    arbitraryDocument({
-      ...makeServerMetadata(AUTH_ORIGIN, {
-        registration_endpoint: `${AUTH_ORIGIN}/register`,
-        revocation_endpoint: `${AUTH_ORIGIN}/revoke`,
-      }),
-      ...{ grant_types_supported: ['authorization_code', 'refresh_token'], scopes_supported: ['offline_access'] },
-      ...{ authorization_response_iss_parameter_supported: true, client_id_metadata_document_supported: false },
-    }),
-  ),
-  registration: arbitraryReply(
-    arbitraryDocument({
-      ...{ client_id: 'made', client_secret: 'hush', client_secret_expires_at: 0, redirect_uris: undefined },
-      ...{ token_endpoint_auth_method: 'client_secret_post', registration_client_uri: `${AUTH_ORIGIN}/clients/made` },
-      registration_access_token: 'manage',
-    }),
-    201,
-  ),
+  resource: arbitraryReply(arbitraryDocument(RESOURCE_METADATA)),
+  server: arbitraryReply(arbitraryDocument(SERVER_METADATA)),
+  registration: arbitraryReply(arbitraryDocument(REGISTRATION), 201),
   resourceAt: fc.constantFrom('', '', RESOURCE_METADATA_PATH, `${RESOURCE_METADATA_PATH}/mcp`, '/meta'),
   serverAt: fc.constantFrom('', '', SERVER_METADATA_PATH, OIDC_METADATA_PATH),
+})
+
+const makeReply = (status: number, body: object): ServerReply => ({
+  ...{ status, headers: [], text: JSON.stringify(body), transfer: 'whole' },
+})
+export const validServer: HostileServer = {
+  challenges: ['Bearer'],
+  probe: makeReply(401, {}),
+  resource: makeReply(200, RESOURCE_METADATA),
+  server: makeReply(200, SERVER_METADATA),
+  registration: makeReply(201, REGISTRATION),
+  resourceAt: '',
+  serverAt: '',
+}
+export const withMembers = (reply: ServerReply, members: Record<string, unknown>): ServerReply => ({
+  ...reply,
+  text: JSON.stringify({ ...JSON.parse(reply.text), ...members }),
 })
 
 const BODILESS_STATUSES = [101, 204, 205, 304]
 const utf8 = new TextEncoder()
 
-export function toResponse({ status, headers, text, manner }: ServerReply, more: [string, string][] = []): Response {
+export function toResponse({ status, headers, text, transfer }: ServerReply, more: [string, string][] = []): Response {
   const init = { status, headers: [...headers, ...more] }
   if (BODILESS_STATUSES.includes(status)) return new Response(null, init)
-  if (manner === 'padded') return new Response(text + ' '.repeat(70_000), init)
-  if (manner === 'whole') return new Response(text, init)
+  if (transfer === 'padded') return new Response(text + ' '.repeat(70_000), init)
+  if (transfer === 'whole') return new Response(text, init)
   const bytes = utf8.encode(text)
   let at = 0
   const body = new ReadableStream<Uint8Array>({
     pull(controller) {
-      const chunk = bytes.slice(at, at + (manner === 'in bytes' && at < 5 ? 1 : 16_384))
+      const chunk = bytes.slice(at, at + (transfer === 'in bytes' && at < 5 ? 1 : 16_384))
       at += chunk.byteLength
       if (chunk.byteLength > 0) return controller.enqueue(chunk)
-      if (manner === 'endless') return controller.enqueue(new Uint8Array(16_384).fill(0x20))
-      if (manner === 'broken') return controller.error(new TypeError('terminated'))
-      if (manner === 'stalled') return new Promise(() => {})
+      if (transfer === 'endless') return controller.enqueue(new Uint8Array(16_384).fill(0x20))
+      if (transfer === 'broken') return controller.error(new TypeError('terminated'))
+      if (transfer === 'stalled') return new Promise(() => {})
       controller.close()
     },
   })

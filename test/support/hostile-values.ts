@@ -1,4 +1,4 @@
-// Values that broke something once, somewhere: texts, times, addresses, JSON, whole bodies, addresses and headers.
+// Values that have broken software before: texts, times, email addresses, JSON, bodies, URLs and headers.
 const splitWords = (text: string) => text.trim().split(/\s+/)
 
 export const nestBrackets = (depth: number, open: string, close: string) => open.repeat(depth) + close.repeat(depth)
@@ -22,11 +22,12 @@ export const TEXTS = [
   ...['', ' ', '\ufeff', '\u2028', ...TIMES, ...EMAILS, ...IDS],
 ]
 
-/** As JSON's text, because not all of it survives JSON.stringify. */
+/** JSON texts, because JSON.stringify would change some of them. */
 export const VALUES = splitWords(`
   null true 0 -0 -1 1.5 1e400 -1e400 9007199254740993 1e-400 ${'9'.repeat(400)} {} [] [[]] [null]
   {"__proto__":{"a":1}} {"toString":null,"constructor":1} {"length":1e9} {"${'k'.repeat(5000)}":"\\u0000"}
-  ${nestBrackets(60, '[', ']')} ${nestBrackets(70, '[', ']')} ${nestBrackets(10_000, '[', ']')} [${'0,'.repeat(5000)}0]`)
+  ${nestBrackets(60, '[', ']')} ${nestBrackets(70, '[', ']')} ${nestBrackets(10_000, '[', ']')}
+  [${'0,'.repeat(5000)}0]`)
 
 export const BODIES = [
   ...splitWords(`{ ] {"a":1,} {'a':1} NaN {"a":1}{} /**/{} <a/> a=b&c=d "\\ud800" ${'['.repeat(10_000)}`),
@@ -44,7 +45,7 @@ export const SEGMENTS = splitWords('%00 %ff %zz % . .. %2e%2e %2F ; current * :i
 
 const CURSOR_DAYS = [...TIMES, ...splitWords('0000-01-01 2030-02-31 2030-01-01 9999-99-99')]
 const CURSOR_TIMES = ['', ' 00:00:00+00', ' 24:00:00+00', ' 00:00:60.123456+00', ' 23:59:59+99', ' 00:00:00+05:30']
-/** Well-formed outside, forged inside. */
+/** Well-formed, but with forged contents. */
 export const CURSORS = CURSOR_DAYS.flatMap(day =>
   CURSOR_TIMES.flatMap(time => IDS.map(id => Buffer.from(`${day}${time}~${id}`).toString('base64url'))),
 )

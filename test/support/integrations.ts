@@ -1,4 +1,4 @@
-// Integrations to test with, as they stand in the database once a host was connected.
+// Integrations to test with, as rows of the database.
 import { sql } from 'drizzle-orm'
 import { type Credentials, sealCredentials } from '../../src/integrations/credentials.ts'
 import type { Integration } from '../../src/integrations/githost.ts'
@@ -31,10 +31,11 @@ export async function newIntegration(
     },
     ...over,
   } as IntegrationOverrides & Pick<Integration, 'host' | 'base_url' | 'account_id'>
-  const whose = { ...one, tenant_id }
-  const sealed = credentials && (await sealCredentials(createSealer(config.sealingKeys), whose, credentials))
+  const owner = { ...one, tenant_id }
+  const sealed = credentials && (await sealCredentials(createSealer(config.sealingKeys), owner, credentials))
   const insert = sql`
-    insert into integrations (id, organization_id, tenant_id, host, base_url, app_id, installation_id, account_id, name, state, credentials)
+    insert into integrations (id, organization_id, tenant_id, host, base_url, app_id,
+      installation_id, account_id, name, state, credentials)
     values (${id}::uuid, ${organization_id}::uuid, ${tenant_id}::uuid, ${one.host}, ${one.base_url}, ${one.app_id},
       ${one.installation_id}, ${one.account_id}, ${one.name}, ${one.state}, ${sealed})`
   await runAsSystem(database, insert)
@@ -42,21 +43,20 @@ export async function newIntegration(
 }
 
 const sharedIntegrations = new WeakMap<Pick<Tenant, 'tenant_id'>, Promise<string>>()
-/** A tenant's one integration where it does not matter which. */
+/** One integration per tenant, for tests that need any. */
 export function getIntegration(tenant: Tenant): Promise<string> {
-  const known = sharedIntegrations.get(tenant) ?? newIntegration(tenant)
-  sharedIntegrations.set(tenant, known)
-  return known
+  const integration = sharedIntegrations.get(tenant) ?? newIntegration(tenant)
+  sharedIntegrations.set(tenant, integration)
+  return integration
 }
 
-/** A repository that a tenant's integration reaches, as a deployment names it. */
+/** The source of a deployment: a repository of the tenant's integration. */
 export const makeRepositoryConfig = async (tenant: Tenant) => ({
   integration_id: await getIntegration(tenant),
   repo_url: `${GITEA_URL}/acme/app`,
   build_on_push: false,
 })
 
-/** A deployment from it. */
 export const makeRepositoryBody = async (tenant: Tenant, over: Record<string, unknown> = {}) => ({
   name: `app-${crypto.randomUUID()}`,
   source: 'githost',

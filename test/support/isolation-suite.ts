@@ -1,4 +1,4 @@
-// Two hundred tenants' worth of mischief between four of them: whatever is asked, nothing foreign comes back or changes.
+// Hundreds of requests between four tenants, with each other's ids: nothing of another tenant is returned or changed.
 import { beforeAll, describe, expect, it } from 'vitest'
 import { operations } from '../../src/app.ts'
 import { getApp, getExampleBody, newTenant, startApp, type Tenant } from './app.ts'
@@ -6,7 +6,7 @@ import { newPathParameters } from './path-parameters.ts'
 
 const ROUNDS = 600
 
-export function describeIsolation(through: 'gateway' | 'unwalled') {
+export function describeIsolation(through: 'gateway' | 'withoutTenantPredicates') {
   const tenants: Tenant[] = []
   /** Ids by path parameter, of every tenant. */
   const ids: Record<string, string>[] = []
@@ -22,8 +22,8 @@ export function describeIsolation(through: 'gateway' | 'unwalled') {
     }
   })
 
-  /** Everything that a tenant can see of itself. */
-  const seen = async ({ owner, tenant_id }: Tenant) => {
+  /** Everything that a tenant can list. */
+  const listAll = async ({ owner, tenant_id }: Tenant) => {
     const inside = { 'X-Tenant-Id': tenant_id }
     const lists = [
       '/orgs/current/info',
@@ -47,16 +47,16 @@ export function describeIsolation(through: 'gateway' | 'unwalled') {
   const foreignTo = (self: number) => ids.flatMap((own, i) => (i === self ? [] : Object.values(own)))
 
   describe('a tenant', () => {
-    it('sees itself and nobody else', async () => {
+    it('sees only itself', async () => {
       for (const [self, tenant] of tenants.entries()) {
-        const text = await seen(tenant)
+        const text = await listAll(tenant)
         for (const id of foreignTo(self)) expect(text).not.toContain(id)
         expect(text).toContain(ids[self]!.role_id)
       }
     })
 
-    it('reaches nothing of another by its ids, in paths, bodies or headers, and changes nothing', async () => {
-      const before = await Promise.all(tenants.map(seen))
+    it('can neither read nor change another tenant with its ids in paths, bodies or headers', async () => {
+      const before = await Promise.all(tenants.map(listAll))
       const guarded = operations.filter(operation => operation.verb && (operation.params || operation.body))
       let random = 7
       const pick = <T>(from: T[]): T => {
@@ -67,7 +67,7 @@ export function describeIsolation(through: 'gateway' | 'unwalled') {
         const self = pick([0, 1, 2, 3])
         const target = pick([0, 1, 2, 3].filter(i => i !== self))
         const operation = pick(guarded)
-        // Without a foreign path there must be a foreign reference in the body, or it would be an honest write.
+        // Without a foreign id in the path or in the body it would be an ordinary write.
         const body = operation.body && {
           ...getExampleBody(operation),
           role_id: ids[target]!.role_id,
@@ -81,12 +81,12 @@ export function describeIsolation(through: 'gateway' | 'unwalled') {
         const method = operation.method as 'get' | 'post' | 'put' | 'patch' | 'delete'
         const reply = await (method === 'get' ? caller.get(path, headers) : caller[method](path, body, headers))
         expect([403, 404, 422], `${operation.id} answered ${reply.status}`).toContain(reply.status)
-        // What the caller itself named may come back: the path, and the host whose record it is to create.
-        const named = operation.path.includes('{host}') ? [path, ids[target]!.host!] : [path]
-        const mentioned = named.reduce((text, one) => text.replaceAll(one, ''), reply.text)
-        for (const id of foreignTo(self)) expect(mentioned).not.toContain(id)
+        // The answer may repeat what the caller sent: the path, or the host to verify.
+        const ownWords = operation.path.includes('{host}') ? [path, ids[target]!.host!] : [path]
+        const rest = ownWords.reduce((text, one) => text.replaceAll(one, ''), reply.text)
+        for (const id of foreignTo(self)) expect(rest).not.toContain(id)
       }
-      expect(await Promise.all(tenants.map(seen))).toEqual(before)
+      expect(await Promise.all(tenants.map(listAll))).toEqual(before)
     })
   })
 }

@@ -1,4 +1,5 @@
-// A small API server of Kubernetes over HTTP: discovery, server-side apply, lists, watches, logs, refusals. Nothing runs on it: a test says how pods fare.
+// A small Kubernetes API server over HTTP: discovery, server-side apply, lists, watches, logs, refusals. Nothing runs
+// on it: a test sets the status of pods.
 import * as http from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { KubeConfig } from '@kubernetes/client-node'
@@ -24,17 +25,17 @@ const KIND_BY_RESOURCE = Object.fromEntries(
 export class KubernetesApi extends KubernetesObjects {
   readonly requests: ApiRequest[] = []
   readonly namespaces = new Set(['apps', 'other'])
-  /** Groups that are not installed. */
+  /** API groups that are not installed. */
   readonly missingGroups = new Set<string>()
-  /** What every request is held against, where it is set. */
+  /** If set, a request needs a matching rule. */
   rules: Rule[] | null = null
-  refuse: (asked: ApiRequest) => Refusal | undefined = () => undefined
-  /** What containers wrote, by pod; of its life before, by `pod/previous`. */
+  refuse: (request: ApiRequest) => Refusal | undefined = () => undefined
+  /** Log lines by pod; those of the previous container by `pod/previous`. */
   readonly logs = new Map<string, string[]>()
   readonly #watches = new Set<http.ServerResponse>()
   readonly #followers = new Map<string, Set<http.ServerResponse>>()
   readonly #server = http.createServer((req, res) => void this.#handle(req, res))
-  #forgotten = 0
+  #oldestVersion = 0
 
   async open(): Promise<this> {
     await new Promise<void>(resolve => this.#server.listen(0, '127.0.0.1', resolve))
@@ -58,7 +59,7 @@ export class KubernetesApi extends KubernetesObjects {
     this.logs.set(pod, [...(this.logs.get(pod) ?? []), stamped])
     for (const follower of this.#followers.get(pod) ?? []) follower.write(`${stamped}\n`)
   }
-  /** What a node writes between the lines of an application. */
+  /** A message of the node itself, between the lines of an application. */
   writeNodeMessage(pod: string, line: string): void {
     for (const follower of this.#followers.get(pod) ?? []) follower.write(`${line}\n`)
   }
@@ -68,13 +69,13 @@ export class KubernetesApi extends KubernetesObjects {
   cutWatches(): void {
     for (const watch of this.#watches) watch.destroy()
   }
-  /** As a server does with those that are old. */
+  /** Like a server that ends old watches. */
   endWatches(): void {
     for (const watch of this.#watches) watch.end()
   }
-  /** Changes before now are not told any more: a watch from there begins anew. */
+  /** Forgets changes: a watch that starts from one is refused as expired. */
   expireChanges(): void {
-    this.#forgotten = this.version
+    this.#oldestVersion = this.version
   }
   get watchCount(): number {
     return this.#watches.size
@@ -107,12 +108,12 @@ export class KubernetesApi extends KubernetesObjects {
 
   async #answer(req: http.IncomingMessage, res: http.ServerResponse): Promise<void> {
     const url = new URL(req.url!, 'http://cluster')
-    const found = /^\/(?:api|apis)\/((?:[\w.]+\/)?v\d\w*)(?:\/namespaces\/([^/]+)\/(\w+)(?:\/([^/]+)(\/log)?)?)?$/.exec(
+    const match = /^\/(?:api|apis)\/((?:[\w.]+\/)?v\d\w*)(?:\/namespaces\/([^/]+)\/(\w+)(?:\/([^/]+)(\/log)?)?)?$/.exec(
       url.pathname,
     )
-    if (!found) throw new ApiError({ code: 404, message: 'the server could not find the requested resource' })
+    if (!match) throw new ApiError({ code: 404, message: 'the server could not find the requested resource' })
     if (req.headers.authorization !== 'Bearer secret') throw new ApiError({ code: 401, message: 'Unauthorized' })
-    const [, version, namespace, resource, name, log] = found
+    const [, version, namespace, resource, name, log] = match
     if (namespace === undefined) return sendJson(res, discoverResources(version!, this.missingGroups))
     const kind = KIND_BY_RESOURCE[`${version}/${resource}`]
     if (!kind) throw new ApiError({ code: 404, message: 'the server could not find the requested resource' })
@@ -128,63 +129,64 @@ export class KubernetesApi extends KubernetesObjects {
     if (watching) return this.#watch(kind, namespace, query, res)
     if (verb === 'list') return this.#list(kind, namespace, query, res)
 
-    const there = this.objects.get(`${kind}/${namespace}/${name}`)
+    const existing = this.objects.get(`${kind}/${namespace}/${name}`)
     const missing = new ApiError({ code: 404, reason: 'NotFound', message: `${resource} "${name}" not found` })
     if (verb === 'patch') {
       if (!this.namespaces.has(namespace))
         throw new ApiError({ code: 404, reason: 'NotFound', message: `namespaces "${namespace}" not found` })
-      const said = JSON.parse(await readBody(req)) as Stored
+      const sent = JSON.parse(await readBody(req)) as Stored
       const manager = query.get('fieldManager')!
       if (req.headers['content-type'] === 'application/apply-patch+yaml') {
-        if (!there) this.#permit({ verb: 'create', kind, name, namespace, force: false }, version!, resource!)
+        if (!existing) this.#permit({ verb: 'create', kind, name, namespace, force: false }, version!, resource!)
         const [force, dry] = [query.get('force') === 'true', query.get('dryRun') === 'All']
-        return sendJson(res, this.apply(said, manager, force, dry), there ? 200 : 201)
+        return sendJson(res, this.apply(sent, manager, force, dry), existing ? 200 : 201)
       }
-      if (!there) throw missing
-      return sendJson(res, this.put(said as never, manager))
+      if (!existing) throw missing
+      return sendJson(res, this.put(sent as never, manager))
     }
-    if (!there) throw missing
+    if (!existing) throw missing
     if (verb === 'delete') {
       const { preconditions } = JSON.parse((await readBody(req)) || '{}')
-      if (preconditions?.uid && preconditions.uid !== there.object.metadata.uid)
+      if (preconditions?.uid && preconditions.uid !== existing.object.metadata.uid)
         throw new ApiError({ code: 409, reason: 'Conflict', message: 'the UID in the precondition does not match' })
-      this.remove(there.object)
+      this.remove(existing.object)
       return sendJson(res, { kind: 'Status', apiVersion: 'v1', status: 'Success' })
     }
-    sendJson(res, there.object)
+    sendJson(res, existing.object)
   }
 
-  #permit(asked: ApiRequest, version: string, resource: string): void {
-    this.requests.push(asked)
+  #permit(request: ApiRequest, version: string, resource: string): void {
+    this.requests.push(request)
     const group = version.includes('/') ? version.split('/')[0]! : ''
     const allowed = (rule: Rule) =>
-      rule.apiGroups.includes(group) && rule.resources.includes(resource) && rule.verbs.includes(asked.verb)
-    const why = `cannot ${asked.verb} resource "${resource}" in API group "${group}" in the namespace "${asked.namespace}"`
+      rule.apiGroups.includes(group) && rule.resources.includes(resource) && rule.verbs.includes(request.verb)
+    const scope = `in API group "${group}" in the namespace "${request.namespace}"`
+    const why = `cannot ${request.verb} resource "${resource}" ${scope}`
     if (this.rules && !this.rules.some(allowed))
       throw new ApiError({ code: 403, reason: 'Forbidden', message: `${resource} is forbidden: User "agent" ${why}` })
-    const refusal = this.refuse(asked)
+    const refusal = this.refuse(request)
     if (refusal) throw new ApiError(refusal)
   }
 
   #list(kind: Kind, namespace: string, query: URLSearchParams, res: http.ServerResponse): void {
     const [field, value] = query.get('fieldSelector')?.split('=') ?? []
-    const wanted = this.all(kind).filter(
+    const matching = this.all(kind).filter(
       object =>
         object.metadata.namespace === namespace &&
         matchesLabels(object, parseSelector(query)) &&
         (field === undefined || field.split('.').reduce((at: Json, key) => (at as Fields)[key]!, object) === value),
     )
     const from = Number(query.get('continue') ?? 0)
-    const to = Math.min(wanted.length, from + Number(query.get('limit') ?? wanted.length))
-    const items = wanted.slice(from, to).map(({ apiVersion: _, kind: __, ...object }) => object)
-    const metadata = { resourceVersion: String(this.version), ...(to < wanted.length && { continue: String(to) }) }
+    const to = Math.min(matching.length, from + Number(query.get('limit') ?? matching.length))
+    const items = matching.slice(from, to).map(({ apiVersion: _, kind: __, ...object }) => object)
+    const metadata = { resourceVersion: String(this.version), ...(to < matching.length && { continue: String(to) }) }
     sendJson(res, { apiVersion: API_VERSIONS[kind], kind: `${kind}List`, metadata, items })
   }
 
   #watch(kind: Kind, namespace: string, query: URLSearchParams, res: http.ServerResponse): void {
     res.writeHead(200, { 'content-type': 'application/json' }).flushHeaders()
     const from = Number(query.get('resourceVersion') || this.version)
-    if (from < this.#forgotten) {
+    if (from < this.#oldestVersion) {
       const object = {
         kind: 'Status',
         apiVersion: 'v1',
@@ -220,7 +222,7 @@ export class KubernetesApi extends KubernetesObjects {
       return void res.end(lines.slice(-Number(query.get('tailLines') ?? lines.length)).join('\n'))
     }
     res.writeHead(200, { 'content-type': 'text/plain' }).flushHeaders()
-    // Whole seconds, as the kubelet has it.
+    // The kubelet compares whole seconds.
     const since = query.get('sinceTime')!.slice(0, 19)
     for (const line of lines) if (line >= since) res.write(`${line}\n`)
     const followers = this.#followers.get(pod) ?? new Set()

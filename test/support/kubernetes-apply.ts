@@ -1,8 +1,8 @@
-// Server-side apply as an API server does it: who owns which field, what conflicts, what goes when its owner no longer says it. Pure.
+// Server-side apply of an API server: owners of fields, conflicts, and removal of fields that an owner drops. Pure.
 export type Json = null | boolean | number | string | Json[] | { [key: string]: Json }
 export type Fields = { [key: string]: Json }
 
-/** Lists whose items are known by these members; all others are one value. */
+/** Lists whose items have these keys; any other list is one value. */
 const LIST_KEYS: Record<string, string[]> = {
   containers: ['name'],
   initContainers: ['name'],
@@ -31,7 +31,7 @@ function findListKeys(name: string, items: Json[]): string[] | null {
 }
 const getItemId = (item: Json, keys: string[]) => JSON.stringify(keys.map(key => (item as Fields)[key] ?? null))
 
-/** Each field that an object states, by its path, with its value. */
+/** The fields of an object by path, with their values. */
 export function listFields(value: Json, path = '', name = '', into = new Map<string, string>()): Map<string, string> {
   const keys = Array.isArray(value) ? findListKeys(name, value) : null
   if (isObject(value) && Object.keys(value).length > 0)
@@ -42,42 +42,42 @@ export function listFields(value: Json, path = '', name = '', into = new Map<str
   return into
 }
 
-export function mergeObjects(live: Json | undefined, said: Json, name = ''): Json {
-  if (isObject(live) && isObject(said)) {
+export function mergeObjects(live: Json | undefined, applied: Json, name = ''): Json {
+  if (isObject(live) && isObject(applied)) {
     const all = { ...live }
-    for (const [key, member] of Object.entries(said)) all[key] = mergeObjects(live[key], member, key)
+    for (const [key, member] of Object.entries(applied)) all[key] = mergeObjects(live[key], member, key)
     return all
   }
-  if (Array.isArray(live) && Array.isArray(said)) {
-    const keys = findListKeys(name, said)
-    if (!keys || !findListKeys(name, live)) return said
+  if (Array.isArray(live) && Array.isArray(applied)) {
+    const keys = findListKeys(name, applied)
+    if (!keys || !findListKeys(name, live)) return applied
     const rest = new Map(live.map(item => [getItemId(item, keys), item]))
-    for (const item of said) rest.set(getItemId(item, keys), mergeObjects(rest.get(getItemId(item, keys)), item))
+    for (const item of applied) rest.set(getItemId(item, keys), mergeObjects(rest.get(getItemId(item, keys)), item))
     return [...rest.values()]
   }
-  return said
+  return applied
 }
 
-/** Without the fields of these paths, and without what is empty then. */
-function removeFields(value: Json, gone: Set<string>, path = '', name = ''): Json | undefined {
-  if (gone.has(path)) return undefined
+/** Also removes what becomes empty. */
+function removeFields(value: Json, paths: Set<string>, path = '', name = ''): Json | undefined {
+  if (paths.has(path)) return undefined
   if (isObject(value) && Object.keys(value).length > 0) {
     const left = Object.entries(value).flatMap(([key, member]) => {
-      const rest = removeFields(member, gone, `${path}/${key}`, key)
+      const rest = removeFields(member, paths, `${path}/${key}`, key)
       return rest === undefined ? [] : [[key, rest] as const]
     })
     return left.length > 0 ? Object.fromEntries(left) : undefined
   }
   const keys = Array.isArray(value) ? findListKeys(name, value) : null
   if (Array.isArray(value) && keys) {
-    const left = value.flatMap(item => removeFields(item, gone, `${path}/${getItemId(item, keys)}`) ?? [])
+    const left = value.flatMap(item => removeFields(item, paths, `${path}/${getItemId(item, keys)}`) ?? [])
     return left.length > 0 ? left : undefined
   }
   return value
 }
 
 export type Owners = Map<string, Map<string, string>>
-/** What an object states that managers can own. */
+/** The fields that managers can own. */
 export function listStatedFields({ apiVersion: _, kind: __, status: ___, ...object }: Fields): Map<string, string> {
   const { metadata, ...rest } = object
   const { labels, annotations } = (metadata ?? {}) as Fields
@@ -89,37 +89,39 @@ const hoistLabels = (object: Fields): Fields => {
   return { ...rest, ...(labels && { labels }), ...(annotations && { annotations }) } as Fields
 }
 
-/** What becomes of an object, or who stands in the way. */
+/** Returns the merged object, or the conflicts. */
 export function applyObject(
   live: Fields | null,
-  said: Fields,
+  applied: Fields,
   owners: Owners,
   manager: string,
   force: boolean,
 ): { object: Fields } | { conflicts: { manager: string; field: string }[] } {
-  const states = listStatedFields(said)
+  const stated = listStatedFields(applied)
   const conflicts: { manager: string; field: string }[] = []
   for (const [other, fields] of owners) {
     if (other === manager) continue
-    for (const [path, value] of states)
+    for (const [path, value] of stated)
       if (fields.has(path) && fields.get(path) !== value) conflicts.push({ manager: other, field: path })
   }
   if (conflicts.length > 0 && !force) return { conflicts }
   for (const { manager: other, field } of conflicts) owners.get(other)!.delete(field)
-  const kept = (path: string) => [...owners].some(([other, fields]) => other !== manager && fields.has(path))
-  const gone = new Set([...(owners.get(manager)?.keys() ?? [])].filter(path => !states.has(path) && !kept(path)))
-  owners.set(manager, states)
-  const before = live ? (removeFields(hoistLabels(live), gone) ?? {}) : {}
-  const { labels, annotations, ...rest } = mergeObjects(before, hoistLabels(said)) as Fields
+  const hasOtherOwner = (path: string) => [...owners].some(([other, fields]) => other !== manager && fields.has(path))
+  const dropped = new Set(
+    [...(owners.get(manager)?.keys() ?? [])].filter(path => !stated.has(path) && !hasOtherOwner(path)),
+  )
+  owners.set(manager, stated)
+  const before = live ? (removeFields(hoistLabels(live), dropped) ?? {}) : {}
+  const { labels, annotations, ...rest } = mergeObjects(before, hoistLabels(applied)) as Fields
   const metadata: Fields = {
     ...((live?.metadata ?? {}) as Fields),
-    ...{ name: (said.metadata as Fields).name!, namespace: (said.metadata as Fields).namespace! },
+    ...{ name: (applied.metadata as Fields).name!, namespace: (applied.metadata as Fields).namespace! },
   }
   delete metadata.labels
   delete metadata.annotations
   return {
     object: {
-      ...{ apiVersion: said.apiVersion!, kind: said.kind! },
+      ...{ apiVersion: applied.apiVersion!, kind: applied.kind! },
       metadata: { ...metadata, ...(labels && { labels }), ...(annotations && { annotations }) },
       ...rest,
       ...(live?.status !== undefined && { status: live.status }),
@@ -127,7 +129,7 @@ export function applyObject(
   }
 }
 
-/** Items that say twice which they are, which only an apply may not have. */
+/** Items with the same key, which only an apply refuses. */
 export function findDuplicateKeys(value: Json, path = '', name = ''): string[] {
   if (isObject(value))
     return Object.entries(value).flatMap(([key, member]) => findDuplicateKeys(member, `${path}.${key}`, key))
@@ -139,7 +141,7 @@ export function findDuplicateKeys(value: Json, path = '', name = ''): string[] {
 }
 
 const BINARY_UNITS = ['Ki', 'Mi', 'Gi', 'Ti', 'Pi', 'Ei']
-/** Quantities as the server writes them: in the greatest unit that leaves a whole number. */
+/** Quantities in the largest unit that leaves a whole number, as the server writes them. */
 export function canonicalizeQuantities(value: Json, quantity = false): Json {
   if (Array.isArray(value)) return value.map(item => canonicalizeQuantities(item))
   if (isObject(value))
@@ -156,6 +158,6 @@ export function canonicalizeQuantities(value: Json, quantity = false): Json {
   for (; amount > 0 && amount % 1024 === 0 && at + 1 < BINARY_UNITS.length; at++) amount /= 1024
   return `${amount}${BINARY_UNITS[at]}`
 }
-/** Of storage, whose units are binary here. */
+/** Expects a binary unit. */
 export const parseStorageBytes = (quantity: string) =>
   Number.parseInt(quantity, 10) * 1024 ** (BINARY_UNITS.indexOf(quantity.replace(/^\d+/, '')) + 1)

@@ -1,4 +1,4 @@
-// What the tests of the kubernetes engine share: units, settings, and the schemas that the project of Kubernetes publishes.
+// What the tests of the Kubernetes engine share: units, settings, and the schemas that Kubernetes publishes.
 
 import type { KubernetesObject } from '@kubernetes/client-node'
 import { ObjectSerializer } from '@kubernetes/client-node/dist/serializer.js'
@@ -18,13 +18,13 @@ export const makeKubernetesSettings = (more: Record<string, string> = {}): Kuber
 export const DEPLOYMENT_ID = 'aaaaaaaa-0000-4000-8000-000000000001'
 export const makeRevisionId = (number: number) => `bbbbbbbb-0000-4000-8000-${String(number).padStart(12, '0')}`
 
-/** A revision as an agent has it, from a specification as a user sends it. */
+/** From a resource specification as a user sends it. */
 export function makeKubernetesUnit({
   spec = {},
   type = 'dev',
   ...more
 }: Partial<RevisionSpec> & { spec?: unknown; type?: DeploymentType } = {}): RevisionSpec {
-  const sent = ResourceSpec.parse(spec)
+  const resourceSpec = ResourceSpec.parse(spec)
   const number = more.number ?? 1
   return {
     deployment_id: DEPLOYMENT_ID,
@@ -36,9 +36,9 @@ export function makeKubernetesUnit({
     image_uri: 'registry.example.com/shop:1',
     namespace: 'apps',
     custom_url: null,
-    needs_database: Object.keys(sent).some(name => name.startsWith('db_')),
-    resources: withDefaults(sent, type),
-    parts: partsOf(sent),
+    needs_database: Object.keys(resourceSpec).some(name => name.startsWith('db_')),
+    resources: withDefaults(resourceSpec, type),
+    parts: partsOf(resourceSpec),
     secrets: {},
     secret_references: [],
     ...more,
@@ -58,15 +58,15 @@ const MODELS: Record<string, Model> = Object.fromEntries(
   ].map(model => [`${model.apiVersion}/${model.kind}`, model as unknown as Model]),
 )
 
-/** As the client sends it: what its types do not know is left out. */
+/** As the client sends it, without members that its types do not know. */
 export const serializeObject = <T extends KubernetesObject>(object: T): T =>
   JSON.parse(JSON.stringify(ObjectSerializer.serialize(object, getSerializationType(object.apiVersion, object.kind))))
 
-/** Faults by the published schemas, and members that they do not know. */
+/** Including members that the published schemas do not know. */
 export function listSchemaFaults(object: KubernetesObject): string[] {
   const { apiVersion, kind } = object
   const Model = MODELS[`${apiVersion}/${kind}`]
-  if (!Model) return [`no schema of ${apiVersion} ${kind}`]
+  if (!Model) return [`There is no schema of ${apiVersion} ${kind}.`]
   try {
     new Model(JSON.parse(JSON.stringify(object)) as never).validate()
   } catch (fault) {

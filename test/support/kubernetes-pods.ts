@@ -1,4 +1,4 @@
-// What nodes and controllers of a cluster would do, at a test's word: pods come up, or fare as it is said.
+// What the nodes and controllers of a cluster would do, when a test says so.
 import type { Engine, RevisionSpec } from '../../src/agent/engine.ts'
 import { type Observed, plan, type Wanted } from '../../src/agent/reconcile/plan.ts'
 import type { KubernetesApi } from './kubernetes-api.ts'
@@ -7,7 +7,6 @@ import type { Change, Stored } from './kubernetes-store.ts'
 
 type Status = Record<string, unknown>
 
-/** A pod of that workload, as it fares. */
 export function putPod(api: KubernetesApi, workload: Stored, status: Status, i = 0): Stored {
   const { labels, annotations } = workload.spec.template.metadata
   const name = `${workload.metadata.name}-${i}`
@@ -32,41 +31,49 @@ export const makeRunningStatus = (name: string, ready = true): Status => ({
   ],
 })
 
-/** All its copies run and are ready. */
+/** All replicas run and are ready. */
 export function bringUp(api: KubernetesApi, { kind, metadata: { name, namespace } }: Stored): void {
   if (!api.has(kind, name, namespace)) return
   const workload = api.get(kind, name, namespace)
-  const copies = workload.spec.replicas ?? 1
-  for (let i = 0; i < copies; i++)
+  const replicas = workload.spec.replicas ?? 1
+  for (let i = 0; i < replicas; i++)
     putPod(api, workload, makeRunningStatus(workload.spec.template.spec.containers[0].name), i)
-  const all = { replicas: copies, readyReplicas: copies, availableReplicas: copies, updatedReplicas: copies }
+  const all = {
+    ...{ replicas, readyReplicas: replicas },
+    ...{ availableReplicas: replicas, updatedReplicas: replicas },
+  }
   api.status(kind, name, { observedGeneration: workload.metadata.generation, ...all }, namespace)
 }
 
-/** It exists, and its one pod fares as it is said; or there is none. */
-export function keepDown(api: KubernetesApi, name: string, pod: Status | null, deployment: Status = {}): Stored | null {
+/** The deployment has one pod with that status, or none, and is not available. */
+export function setUnavailable(
+  api: KubernetesApi,
+  name: string,
+  pod: Status | null,
+  deployment: Status = {},
+): Stored | null {
   const workload = api.get('Deployment', name)
   const counts = { replicas: pod ? 1 : 0, availableReplicas: 0, updatedReplicas: pod ? 1 : 0 }
   api.status('Deployment', name, { observedGeneration: workload.metadata.generation, ...counts, ...deployment })
   return pod && putPod(api, workload, pod)
 }
 
-/** From now on everything comes up as soon as it is wanted, until it is told to stop. */
+/** Every workload becomes ready once it is applied, until the returned function is called. */
 export function bringUpAutomatically(api: KubernetesApi): () => void {
-  const see = ({ type, object }: Change) => {
+  const onChange = ({ type, object }: Change) => {
     if (type === 'DELETED' || (object.kind !== 'Deployment' && object.kind !== 'StatefulSet')) return
     if (object.status?.observedGeneration !== object.metadata.generation) queueMicrotask(() => bringUp(api, object))
   }
-  api.listeners.add(see)
-  return () => void api.listeners.delete(see)
+  api.listeners.add(onChange)
+  return () => void api.listeners.delete(onChange)
 }
 
-/** Does what the plan says until nothing is left to do, as an agent would. Looks at the cluster after every action. */
+/** Follows the plan, as an agent would, until nothing is left to do. Calls `afterAction` after every action. */
 export async function reconcileUntilStable(
   engine: Engine,
   wanted: Partial<Wanted>,
   units: RevisionSpec[],
-  look: () => void = () => {},
+  afterAction: () => void = () => {},
   artifact = makeArtifact(),
 ): Promise<{ actions: string[]; observed: Observed }> {
   const actions: string[] = []
@@ -74,13 +81,13 @@ export async function reconcileUntilStable(
   const built = new Set<string>()
   const failed = new Set<string>()
   for (let round = 0; round < 60; round++) {
-    const seen = await engine.observe(id)
+    const observation = await engine.observe(id)
     const revisions: Observed['revisions'] = {}
-    for (const { revision_id } of seen.running) built.add(revision_id)
+    for (const { revision_id } of observation.running) built.add(revision_id)
     for (const revision of built) revisions[revision] = failed.has(revision) ? 'failed' : 'built'
-    for (const { revision_id, phase } of seen.running) revisions[revision_id] = phase
-    const database = seen.database === null ? 'none' : seen.database.ready ? 'ready' : 'coming'
-    const observed: Observed = { revisions, routed: seen.routed, database, hasRemains: seen.hasRemains }
+    for (const { revision_id, phase } of observation.running) revisions[revision_id] = phase
+    const database = observation.database === null ? 'none' : observation.database.ready ? 'ready' : 'coming'
+    const observed: Observed = { revisions, routed: observation.routed, database, hasRemains: observation.hasRemains }
     const steps = plan(
       { present: true, target: null, serving: null, database: units[0]!.needs_database, ...wanted },
       observed,
@@ -100,8 +107,8 @@ export async function reconcileUntilStable(
       if (step.do === 'give_up') failed.add(ref.revision_id)
       if (step.do === 'provide') await engine.provide(unit!)
       if (step.do === 'remove') await engine.remove(id)
-      look()
+      afterAction()
     }
   }
-  throw new Error(`It never came to rest: ${actions}`)
+  throw new Error(`Still not stable after 60 rounds: ${actions}`)
 }

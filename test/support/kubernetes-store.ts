@@ -1,4 +1,5 @@
-// The objects of a small Kubernetes, with the rules that its API server keeps: versions, owners of fields, schemas, what cannot change.
+// The objects of a small Kubernetes, with the rules of its API server: versions, field owners, schemas, immutable
+// fields.
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import type { Kind } from '../../src/agent/engines/kubernetes/cluster.ts'
@@ -27,7 +28,7 @@ export type Meta = {
   deletionTimestamp?: string
   creationTimestamp: string
 }
-// biome-ignore lint/suspicious/noExplicitAny: whatever an object of a cluster may hold
+// biome-ignore lint/suspicious/noExplicitAny: an object of any kind
 export type Stored = { apiVersion: string; kind: Kind; metadata: Meta; spec: any; status?: any; data?: any } & Fields
 export type Change = { type: 'ADDED' | 'MODIFIED' | 'DELETED'; object: Stored; version: number }
 export type Refusal = { code: number; message: string; reason?: string; details?: Json }
@@ -48,24 +49,24 @@ export class KubernetesObjects {
   all = (kind?: Kind): Stored[] =>
     [...this.objects.values()].map(({ object }) => object).filter(object => kind === undefined || object.kind === kind)
   get(kind: Kind, name: string, namespace = 'apps'): Stored {
-    const found = this.objects.get(`${kind}/${namespace}/${name}`)
-    if (!found) throw new Error(`no ${kind} ${name}; there are ${this.all(kind).map(one => one.metadata.name)}`)
-    return found.object
+    const stored = this.objects.get(`${kind}/${namespace}/${name}`)
+    if (!stored) throw new Error(`There is no ${kind} ${name}, but ${this.all(kind).map(one => one.metadata.name)}`)
+    return stored.object
   }
   has = (kind: Kind, name: string, namespace = 'apps') => this.objects.has(`${kind}/${namespace}/${name}`)
 
-  /** As another client writes it, whose fields they are from then on. */
+  /** Writes as another client, which then owns the fields. */
   put(
     object: { apiVersion: string; kind: string; metadata: Record<string, unknown> } & Record<string, unknown>,
-    by = 'somebody',
+    by = 'other-client',
   ): Stored {
-    const said = { ...object, metadata: { namespace: 'apps', ...object.metadata } } as unknown as Stored
-    const there = this.objects.get(getObjectKey(said))
-    const owners: Owners = there?.owners ?? new Map()
-    const stated = listStatedFields(said)
+    const applied = { ...object, metadata: { namespace: 'apps', ...object.metadata } } as unknown as Stored
+    const existing = this.objects.get(getObjectKey(applied))
+    const owners: Owners = existing?.owners ?? new Map()
+    const stated = listStatedFields(applied)
     for (const [other, fields] of owners) if (other !== by) for (const path of stated.keys()) fields.delete(path)
     owners.set(by, new Map([...(owners.get(by) ?? []), ...stated]))
-    return this.#store({ ...(mergeObjects(there?.object, said) as Stored) }, owners)
+    return this.#store({ ...(mergeObjects(existing?.object, applied) as Stored) }, owners)
   }
   status(kind: Kind, name: string, status: unknown, namespace = 'apps'): void {
     const { object, owners } = this.objects.get(`${kind}/${namespace}/${name}`)!
@@ -74,11 +75,11 @@ export class KubernetesObjects {
   delete(kind: Kind, name: string, namespace = 'apps'): void {
     this.remove(this.get(kind, name, namespace))
   }
-  /** Ends what was kept by a finalizer. */
+  /** Removes the finalizers, and the object if it is being deleted. */
   release(kind: Kind, name: string): void {
-    const found = this.objects.get(`${kind}/apps/${name}`)!
-    delete found.object.metadata.finalizers
-    if (found.object.metadata.deletionTimestamp) this.remove(found.object)
+    const { object } = this.objects.get(`${kind}/apps/${name}`)!
+    delete object.metadata.finalizers
+    if (object.metadata.deletionTimestamp) this.remove(object)
   }
   #store(object: Stored, owners: Owners, onlyStatus = false): Stored {
     const before = this.objects.get(getObjectKey(object))?.object
@@ -94,7 +95,7 @@ export class KubernetesObjects {
     if (before && isDeepStrictEqual(before, next)) return before
     metadata.resourceVersion = String(++this.version)
     this.objects.set(getObjectKey(object), { object: next, owners })
-    this.#tell({ type: before ? 'MODIFIED' : 'ADDED', object: next, version: this.version })
+    this.#notify({ type: before ? 'MODIFIED' : 'ADDED', object: next, version: this.version })
     return next
   }
   remove(object: Stored): void {
@@ -102,52 +103,52 @@ export class KubernetesObjects {
     if (metadata.finalizers?.length) {
       metadata.deletionTimestamp ??= new Date().toISOString()
       metadata.resourceVersion = String(++this.version)
-      this.#tell({ type: 'MODIFIED', object, version: this.version })
+      this.#notify({ type: 'MODIFIED', object, version: this.version })
       return
     }
     this.objects.delete(getObjectKey(object))
     const last = { ...metadata, resourceVersion: String(++this.version) }
-    this.#tell({ type: 'DELETED', object: { ...object, metadata: last } as Stored, version: this.version })
+    this.#notify({ type: 'DELETED', object: { ...object, metadata: last } as Stored, version: this.version })
     // What a controller and the garbage collector of a cluster would do.
     if (kind === 'Deployment' || kind === 'StatefulSet')
       for (const pod of this.all('Pod')) if (matchesLabels(pod, object.spec.selector.matchLabels)) this.remove(pod)
   }
-  #tell(change: Change): void {
+  #notify(change: Change): void {
     this.changes.push(change)
-    for (const told of this.listeners) told(change)
+    for (const listener of this.listeners) listener(change)
   }
 
-  apply(said: Stored, manager: string, force: boolean, dry = false): Stored {
-    const faults = listSchemaFaults(said as never)
+  apply(applied: Stored, manager: string, force: boolean, dry = false): Stored {
+    const faults = listSchemaFaults(applied as never)
     const invalid = (message: string) => new ApiError({ code: 422, reason: 'Invalid', message })
-    const [wrong] = [...findDuplicateKeys(said as Fields), ...faults]
+    const [wrong] = [...findDuplicateKeys(applied as Fields), ...faults]
     if (wrong !== undefined) {
-      const of = `${said.metadata.namespace}/${said.metadata.name}; ${said.apiVersion}, Kind=${said.kind}`
+      const of = `${applied.metadata.namespace}/${applied.metadata.name}; ${applied.apiVersion}, Kind=${applied.kind}`
       throw new ApiError({ code: 500, message: `failed to create typed patch object (${of}): ${wrong}` })
     }
-    const there = this.objects.get(getObjectKey(said))
-    const owners: Owners = new Map([...(there?.owners ?? [])].map(([name, fields]) => [name, new Map(fields)]))
-    const outcome = applyObject(there?.object ?? null, said, owners, manager, force)
+    const existing = this.objects.get(getObjectKey(applied))
+    const owners: Owners = new Map([...(existing?.owners ?? [])].map(([name, fields]) => [name, new Map(fields)]))
+    const outcome = applyObject(existing?.object ?? null, applied, owners, manager, force)
     if ('conflicts' in outcome) {
-      const told = outcome.conflicts.map(({ manager, field }) => `conflict with "${manager}": ${field}`)
+      const messages = outcome.conflicts.map(({ manager, field }) => `conflict with "${manager}": ${field}`)
       throw new ApiError({
         code: 409,
         reason: 'Conflict',
-        message: `Apply failed with ${told.length} conflict(s): ${told}`,
+        message: `Apply failed with ${messages.length} conflict(s): ${messages}`,
       })
     }
     const object = canonicalizeQuantities(outcome.object) as Stored
-    if (there) {
-      const immutable = (of: (one: Stored) => unknown) =>
-        JSON.stringify(of(there.object)) !== JSON.stringify(of(object))
-      if (object.kind === 'Deployment' && immutable(one => one.spec.selector))
+    if (existing) {
+      const hasChanged = (of: (one: Stored) => unknown) =>
+        JSON.stringify(of(existing.object)) !== JSON.stringify(of(object))
+      if (object.kind === 'Deployment' && hasChanged(one => one.spec.selector))
         throw invalid('spec.selector: field is immutable')
-      if (object.kind === 'Secret' && there.object.immutable && immutable(one => one.data))
+      if (object.kind === 'Secret' && existing.object.immutable && hasChanged(one => one.data))
         throw invalid('data: field is immutable when `immutable` is set')
       if (
         object.kind === 'PersistentVolumeClaim' &&
         parseStorageBytes(object.spec.resources.requests.storage) <
-          parseStorageBytes(there.object.spec.resources.requests.storage)
+          parseStorageBytes(existing.object.spec.resources.requests.storage)
       )
         throw invalid('spec.resources.requests.storage: Forbidden: field can not be less than previous value')
     }

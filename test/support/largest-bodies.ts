@@ -1,5 +1,4 @@
-// The most that a member of a request can be: for every part of a schema, bodies of a size that are as much work as
-// it allows.
+// For every part of a schema, the largest bodies that it admits: as much work as a size allows.
 import type * as z from 'zod'
 import { nestBrackets } from './hostile-values.ts'
 
@@ -7,17 +6,17 @@ type Definition = Record<string, unknown> & { type: string }
 type Wrapper = (text: string) => string
 export type LargestBody = { name: string; text: string }
 
-const getDefinition = (schema: z.ZodType) => (schema as z.ZodType)._zod.def as unknown as Definition
-/** Each for patterns of another kind: runs of what may repeat, of separators, of both, and an end that does not fit. */
+const getDefinition = (schema: z.ZodType) => schema._zod.def as unknown as Definition
+/** Repetitions that are slow for different patterns: of one character, of separators, of both. */
 const RUNS = ['a', ' ', '/', '.', '-', '*', 'a.', 'a/', 'a-', ' a', '0', ':', '\\n', '&&', '%', 'é', '\\u200b']
 const ITEMS = ['null', '0', '{}', '[]', '""', '{"name":"a"}', '{"name":"A","value":""}']
 
-/** JSON whose text is about as long as `bytes`, for every member within every object, and what no schema knows. */
+/** JSON of about that many bytes, for every member of every object. */
 export function makeLargestBodies(body: z.ZodType, bytes: number): LargestBody[] {
-  const found: LargestBody[] = []
+  const bodies: LargestBody[] = []
   const seen = new Set<z.ZodType>()
   const fill = makeFiller(bytes)
-  const add = (name: string, inside: Wrapper, text: string) => void found.push({ name, text: inside(text) })
+  const add = (name: string, inside: Wrapper, text: string) => void bodies.push({ name, text: inside(text) })
   const visit = (name: string, schema: z.ZodType, inside: Wrapper): void => {
     if (seen.has(schema)) return
     seen.add(schema)
@@ -38,21 +37,21 @@ export function makeLargestBodies(body: z.ZodType, bytes: number): LargestBody[]
       if (part) visit(name, part as z.ZodType, inside)
   }
   visit('body', body, text => text)
-  return found
+  return bodies
 }
 
-/** Bodies that are much work for whatever reads them, before any schema does. */
+/** Bodies that are much work before a schema validates them. */
 export function makeLargestUnknownBodies(bytes: number): LargestBody[] {
   const fill = makeFiller(bytes)
-  const found: LargestBody[] = []
-  const whole = (name: string, text: string) => void found.push({ name, text })
-  whole('digits', `{"a":${fill('1')}}`)
-  whole('deep lists', nestBrackets(Math.floor(bytes / 2), '[', ']'))
-  whole('deep zeros', `{"a":${'['.repeat(60)}${fill('0', ',')}${']'.repeat(60)}}`)
-  whole('one text', `"${fill('a')}"`)
-  whole('unknown members', `{${makeMembers(bytes)}}`)
-  whole('prototypes', `{${fill('"__proto__":0', ',')}}`)
-  return found
+  const bodies: LargestBody[] = []
+  const add = (name: string, text: string) => void bodies.push({ name, text })
+  add('digits', `{"a":${fill('1')}}`)
+  add('deep lists', nestBrackets(Math.floor(bytes / 2), '[', ']'))
+  add('deep zeros', `{"a":${'['.repeat(60)}${fill('0', ',')}${']'.repeat(60)}}`)
+  add('one text', `"${fill('a')}"`)
+  add('unknown members', `{${makeMembers(bytes)}}`)
+  add('prototypes', `{${fill('"__proto__":0', ',')}}`)
+  return bodies
 }
 
 const makeFiller =

@@ -1,4 +1,5 @@
-// A git host with real repositories on this machine: git over HTTP (`git http-backend`), Gitea's API over it, and what a push sets off.
+// A git host with real repositories on this machine: git over HTTP (`git http-backend`), Gitea's API, and webhooks
+// after a push.
 import { execFileSync } from 'node:child_process'
 import { createHmac, randomUUID } from 'node:crypto'
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http'
@@ -18,15 +19,15 @@ const readBody = async (request: IncomingMessage): Promise<Buffer> => {
 
 export async function startLocalGitea(root: string) {
   const hooks: Hook[] = []
-  const posted: RecordedWrite[] = []
-  const delivered: number[] = []
+  const writes: RecordedWrite[] = []
+  const deliveryStatuses: number[] = []
   const sites: { origin: string } = { origin: '' }
   const repositoryOf = (path: string) => join(root, `${path.replace(/\.git$/, '')}.git`)
-  const inside = (repository: string, ...args: string[]) =>
+  const runGit = (repository: string, ...args: string[]) =>
     execFileSync('git', ['--git-dir', repository, ...args], { encoding: 'utf8', stdio: 'pipe' }).trim()
   const refsOf = (repository: string) =>
     new Map(
-      inside(repository, 'for-each-ref', '--format=%(refname) %(objectname)')
+      runGit(repository, 'for-each-ref', '--format=%(refname) %(objectname)')
         .split('\n')
         .filter(Boolean)
         .map(line => line.split(' ') as [string, string]),
@@ -40,7 +41,7 @@ export async function startLocalGitea(root: string) {
         ...{ 'X-Gitea-Event': event, 'X-Gitea-Delivery': randomUUID() },
         'X-Gitea-Signature': createHmac('sha256', secret).update(body).digest('hex'),
       }
-      delivered.push((await fetch(url, { method: 'POST', headers, body })).status)
+      deliveryStatuses.push((await fetch(url, { method: 'POST', headers, body })).status)
     }
   }
   const about = (path: string) => {
@@ -48,12 +49,12 @@ export async function startLocalGitea(root: string) {
     return { repository: { id: 7, html_url, clone_url: `${html_url}.git` }, sender: { id: 1, login: 'ada' } }
   }
   const logOf = (repository: string, ref: string) => {
-    const [id = '', name = '', ...message] = inside(repository, 'log', '-1', '--format=%H%n%an%n%B', ref).split('\n')
+    const [id = '', name = '', ...message] = runGit(repository, 'log', '-1', '--format=%H%n%an%n%B', ref).split('\n')
     return { id, message: message.join('\n'), author: { name } }
   }
 
-  /** What of a push the hooks are told: each ref that moved. */
-  async function announce(path: string, before: Map<string, string>): Promise<void> {
+  /** Sends a webhook for each ref that a push moved. */
+  async function deliverPush(path: string, before: Map<string, string>): Promise<void> {
     const repository = repositoryOf(path)
     const after = refsOf(repository)
     for (const ref of new Set([...before.keys(), ...after.keys()])) {
@@ -84,7 +85,7 @@ export async function startLocalGitea(root: string) {
     }
     const [, path = '', rest = ''] = /^\/api\/v1\/repos\/([^/]+\/[^/]+)(\/.*)$/.exec(url.pathname) ?? []
     if (request.method !== 'GET') {
-      posted.push({ method: request.method!, path: rest, body: JSON.parse(String(await readBody(request))) })
+      writes.push({ method: request.method!, path: rest, body: JSON.parse(String(await readBody(request))) })
       return void answer(request.method === 'PATCH' ? 200 : 201, { id: 1 })
     }
     try {
@@ -104,9 +105,9 @@ export async function startLocalGitea(root: string) {
     const [, path] = /^\/([^/]+\/[^/]+?)(?:\.git)?\/git-receive-pack$/.exec(url.pathname) ?? []
     const before = path && refsOf(repositoryOf(path))
     await runGitBackend(root, request, response, { REMOTE_USER: 'ada' })
-    if (path && before) await announce(path, before)
+    if (path && before) await deliverPush(path, before)
   }
-  // Whom it tells of a push may be gone by then.
+  // The receiver of a webhook may have stopped.
   const server: Server = createServer(
     (request, response) => void serve(request, response).catch(() => response.destroy()),
   )
@@ -114,18 +115,18 @@ export async function startLocalGitea(root: string) {
   sites.origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
 
   return {
-    ...{ origin: sites.origin, hooks, posted, delivered },
+    ...{ origin: sites.origin, hooks, writes: writes, deliveryStatuses: deliveryStatuses },
     create(path: string): string {
       const repository = repositoryOf(path)
       execFileSync('git', ['init', '-q', '--bare', '-b', 'main', repository])
-      inside(repository, 'config', 'http.receivepack', 'true')
+      runGit(repository, 'config', 'http.receivepack', 'true')
       return `${sites.origin.replace('//', '//ada:hush-push@')}/${path}.git`
     },
-    /** Somebody asks for a branch to be pulled, or closes that. */
+    /** Opens, updates or closes a pull request. */
     async pull(path: string, number: number, branch: string, action: string): Promise<void> {
       const repository = repositoryOf(path)
-      inside(repository, 'update-ref', `refs/pull/${number}/head`, branch)
-      const head = { ref: branch, sha: inside(repository, 'rev-parse', branch), repo: { id: 7 } }
+      runGit(repository, 'update-ref', `refs/pull/${number}/head`, branch)
+      const head = { ref: branch, sha: runGit(repository, 'rev-parse', branch), repo: { id: 7 } }
       const pull_request = { head, base: { repo: { id: 7 } }, updated_at: new Date().toISOString() }
       await deliver('pull_request', { action, number, pull_request, ...about(path) })
     },

@@ -1,8 +1,8 @@
-// Starts the files that take longest first, so that no worker is left alone with one of them at the end.
+// Starts the files that take longest first, so that none of them runs alone at the end.
 import { relative } from 'node:path'
 import { BaseSequencer, type TestSpecification } from 'vitest/node'
 
-/** Over ten seconds each, the longest first. */
+/** Files that take over ten seconds, the longest first. */
 const LONGEST = [
   'test/agent/agent.test.ts',
   'test/host/kit/process-engine.test.ts',

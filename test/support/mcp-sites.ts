@@ -1,4 +1,4 @@
-// An MCP server and its authorization server as foreign sites, sound until a test says otherwise.
+// An MCP server and its authorization server as foreign sites, valid unless a test replaces parts.
 import { createGuardedClient } from '../../src/kernel/guarded-fetch.ts'
 import { obtainClient } from '../../src/oauth/client-registration.ts'
 import { checkServerUrl, type DiscoveryOptions, discoverServer } from '../../src/oauth/mcp-discovery.ts'
@@ -20,7 +20,7 @@ export const respondWithStatus =
   (code: number, body: string | null = null, headers: Record<string, string> | [string, string][] = {}) =>
   () =>
     new Response(body, { status: code, headers })
-/** 401 with these challenges, each a header of its own. */
+/** 401 with one WWW-Authenticate header per challenge. */
 export const respondWithChallenges = (...challenges: string[]) =>
   respondWithStatus(
     401,
@@ -46,15 +46,15 @@ export const makeServerMetadata = (issuer: string, more: Members = {}) => ({
   ...more,
 })
 
-/** Registers whoever comes, as they wish. */
+/** Registers every client as it asks. */
 export const makeRegistrationHandler =
   (more: Members = {}, code = 201) =>
   async (request: Request) => {
-    const asked = (await request.json()) as Members
-    return Response.json({ ...asked, client_id: 'made', client_secret: 'hush', ...more }, { status: code })
+    const registration = (await request.json()) as Members
+    return Response.json({ ...registration, client_id: 'made', client_secret: 'hush', ...more }, { status: code })
   }
 
-/** Both servers, with members replaced. */
+/** Both servers; `mcp` and `auth` replace their paths. */
 export const makeValidSites = (mcp: Members = {}, auth: Members = {}): Sites => ({
   [MCP_ORIGIN]: {
     'POST /mcp': respondWithChallenges('Bearer'),
@@ -67,7 +67,6 @@ export const makeValidSites = (mcp: Members = {}, auth: Members = {}): Sites => 
     ...auth,
   },
 })
-/** The authorization server's metadata with members replaced. */
 export const makeSitesWithMetadata = (more: Members, mcp: Members = {}): Sites =>
   makeValidSites(mcp, { [SERVER_METADATA_PATH]: makeServerMetadata(AUTH_ORIGIN, more) })
 
@@ -78,26 +77,29 @@ export type DiscoveryScenario = {
   allowLoopback?: boolean
 }
 
-/** Discovers and obtains a client, as the verbs do; what was asked of whom is told however it ends. */
+/** Discovers the server and obtains a client. `listRequests` works also after a failure. */
 export function discoverAndRegister(
   sites: Sites,
   { server = `${MCP_ORIGIN}/mcp`, options, wish, allowLoopback = false }: DiscoveryScenario = {},
 ) {
-  const world = makeFakeFetch(sites)
-  const way = createGuardedClient({ foreignFetch: world, publicUrl: SLIPWAY_ORIGIN, allowLoopback }, SLIPWAY_ORIGIN)
-  const found = (async () => {
-    const chosen = { assumeS256: () => false, defaultEndpoints: false, ...options }
-    const { warnings, ...discovered } = await discoverServer(way, checkServerUrl(way, server), chosen)
-    const wanted: ClientRequest = {
+  const fakeFetch = makeFakeFetch(sites)
+  const client = createGuardedClient(
+    { foreignFetch: fakeFetch, publicUrl: SLIPWAY_ORIGIN, allowLoopback },
+    SLIPWAY_ORIGIN,
+  )
+  const result = (async () => {
+    const discoveryOptions = { assumeS256: () => false, defaultEndpoints: false, ...options }
+    const { warnings, ...discovered } = await discoverServer(client, checkServerUrl(client, server), discoveryOptions)
+    const clientRequest: ClientRequest = {
       registration: 'auto',
       name: 'Ours',
       redirect_uri: REDIRECT_URI,
       document_url: null,
       ...wish,
     }
-    const client = await obtainClient(way, { ...discovered, warnings }, wanted)
-    return { ...discovered, ...client, warnings: warnings.map(({ code }) => code) }
+    const registered = await obtainClient(client, { ...discovered, warnings }, clientRequest)
+    return { ...discovered, ...registered, warnings: warnings.map(({ code }) => code) }
   })()
-  const asked = () => world.requests.map(({ method, url }) => `${method} ${url}`)
-  return { found, asked, world, way }
+  const listRequests = () => fakeFetch.requests.map(({ method, url }) => `${method} ${url}`)
+  return { result: result, listRequests: listRequests, fakeFetch: fakeFetch, client: client }
 }

@@ -1,4 +1,4 @@
-// One of each thing that a path can name, for tests that walk every route. A new path parameter needs one here.
+// One of each thing that a path can name, for tests of every route. A new path parameter needs one here.
 import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
 import { NewDeployment } from '../../src/deployments/schema.ts'
 import { NewListener } from '../../src/listeners/schema.ts'
@@ -6,7 +6,7 @@ import { NewProvider } from '../../src/oauth/schema.ts'
 import { getApp, type Tenant, txtRecords, unusedId } from './app.ts'
 import { newIntegration } from './integrations.ts'
 
-/** Their ids, by the name of the parameter. */
+/** Ids by the name of the parameter. */
 export async function newPathParameters(tenant: Tenant): Promise<Record<string, string>> {
   const role = await tenant.owner.post('/orgs/current/roles', { display_name: 'Role', permissions: [] })
   const [membership] = (await tenant.get('/workspaces/current/members')).body.resources

@@ -1,4 +1,4 @@
-// A Podman of a test's own that plays what a cluster would be asked for; its images are made from one file.
+// A Podman for one test that plays the objects of a cluster. Its images are made from busybox.
 import { execFile } from 'node:child_process'
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -13,7 +13,7 @@ const PAUSE_IMAGE = 'localhost/pause:1'
 export const APPLICATION_IMAGE = 'localhost/shop:1'
 export const STORE_IMAGE = 'localhost/store:1'
 
-/** And a pause that needs no other package. */
+/** With a pause image that needs no other package. */
 const PLAY_CONF = `${CONTAINERS_CONFIG}infra_image = "${PAUSE_IMAGE}"
 `
 const BUSYBOX_DOCKERFILE = `FROM scratch
@@ -24,10 +24,11 @@ RUN mkdir -p /www /tmp /data && chmod 777 /www /tmp /data && echo well > /www/he
 const DOCKERFILES = {
   [PAUSE_IMAGE]: `${BUSYBOX_DOCKERFILE}ENTRYPOINT ["/bin/busybox", "sleep", "1000000"]\n`,
   [APPLICATION_IMAGE]: `${BUSYBOX_DOCKERFILE}USER 1000\nCMD ["/bin/sh", "-c", "exec httpd -f -p $PORT -h /www"]\n`,
-  // Stands in for a store's image: it keeps what it was told, and is asked as one is.
-  [STORE_IMAGE]: `${BUSYBOX_DOCKERFILE}RUN printf '#!/bin/sh\\ntest -f $PGDATA/told\\n' > /bin/pg_isready && chmod +x /bin/pg_isready
-RUN printf '#!/bin/sh\\nmkdir -p $PGDATA; echo "$@" >> $PGDATA/told; exec sleep 1000000\\n' > /bin/keep && chmod +x /bin/keep
-ENTRYPOINT ["/bin/keep"]\n`,
+  // Stands in for a store's image: it records its arguments and answers pg_isready.
+  [STORE_IMAGE]: `${BUSYBOX_DOCKERFILE}RUN printf '#!/bin/sh\\ntest -f $PGDATA/arguments\\n' > /bin/pg_isready
+RUN printf '#!/bin/sh\\nmkdir -p $PGDATA; echo "$@" >> $PGDATA/arguments; exec sleep 1000000\\n' > /bin/store
+RUN chmod +x /bin/pg_isready /bin/store
+ENTRYPOINT ["/bin/store"]\n`,
 }
 
 export type PodmanPlay = Awaited<ReturnType<typeof startPodmanPlay>>
@@ -48,17 +49,16 @@ export async function startPodmanPlay() {
     await podman('build', '--quiet', '--tag', image, '--file', join(root, 'Containerfile'), root)
   }
   const [major, minor] = (await podman('version', '--format', '{{.Client.Version}}')).split('.').map(Number)
-  /** Podman 4.3 cannot read a Secret back that it was given whole. */
-  const whole = major! > 4 || (major === 4 && minor! >= 4)
+  /** Podman 4.3 cannot read back a Secret that was played as an object. */
+  const canPlaySecrets = major! > 4 || (major === 4 && minor! >= 4)
 
   return {
     podman,
-    /** The name of the application's container, once it runs. */
     async play(objects: KubernetesObject[]): Promise<void> {
       for (const object of objects.map(serializeObject)) {
         const file = join(root, 'object.json')
         const { kind, metadata } = object
-        if (kind === 'Secret' && !whole) {
+        if (kind === 'Secret' && !canPlaySecrets) {
           fs.writeFileSync(file, JSON.stringify((object as V1Secret).data))
           await podman('secret', 'create', metadata!.name!, file)
         } else if (['Secret', 'PersistentVolumeClaim', 'Deployment', 'StatefulSet'].includes(kind!)) {
@@ -69,7 +69,7 @@ export async function startPodmanPlay() {
     },
     inside: (container: string, command: string) => podman('exec', container, '/bin/sh', '-c', command),
     async clear(): Promise<void> {
-      // A first process ignores what it does not handle, and would be waited for.
+      // The first process of a container ignores TERM unless it handles it, and Podman would wait.
       await podman('kill', '--all').catch(() => {})
       await podman('pod', 'rm', '--all', '--force', '--time', '0')
       await podman('secret', 'rm', '--all')
@@ -90,7 +90,7 @@ export async function startPodmanPlay() {
   }
 }
 
-/** Podman plays no StatefulSet, but its pod; and the images are here and nowhere else. */
+/** Podman does not play a StatefulSet, but its pod. The images exist only locally. */
 function toPlayable(object: KubernetesObject): object {
   const template = (object as V1StatefulSet).spec?.template
   if (!template) return object
@@ -102,7 +102,7 @@ function toPlayable(object: KubernetesObject): object {
     containers: local(containers),
     ...(initContainers && { initContainers: local(initContainers) }),
   }
-  // Podman 4.3 removes an init container before it has seen it end; so told, by the object itself, it keeps it.
+  // Without this annotation Podman 4.3 removes an init container before it has seen it end.
   const annotations = { 'io.podman.annotations.init.container.type': 'always' }
   const metadata = { ...template.metadata, annotations, name: object.metadata!.name }
   return object.kind === 'StatefulSet'

@@ -1,5 +1,5 @@
-// A Podman of a test's own: its images, containers, networks and socket in one folder, a registry beside it, and a small image.
-// Where TEST_DOCKER_SOCKET names the socket of a Docker, the tests run against that one instead.
+// A Podman for one test: its images, containers, networks and socket in one folder, with a registry and a small image.
+// If TEST_DOCKER_SOCKET names the socket of a Docker, the tests use that instead.
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
@@ -12,7 +12,7 @@ import { isListening, waitFor } from './commands.ts'
 
 const execute = promisify(execFile)
 
-/** What kernels of small machines allow, and the runtime that works on old and new ones. */
+/** Limits that small machines allow, and a runtime that works on old and new kernels. */
 export const CONTAINERS_CONFIG = `[containers]
 default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 [engine]
@@ -20,7 +20,7 @@ runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
 `
-/** A web server on PORT and the usual commands, all of one file. */
+/** Busybox: a web server on PORT and the usual commands. */
 const DOCKERFILE = `FROM scratch
 COPY busybox /bin/busybox
 RUN ["/bin/busybox", "--install", "-s", "/bin"]
@@ -31,19 +31,19 @@ CMD ["/bin/sh", "-c", "hostname > /www/index.html; trap exit TERM; httpd -f -v -
 export const DOCKER_SOCKET = process.env.TEST_DOCKER_SOCKET
 export type Podman = Awaited<ReturnType<typeof startPodman>>
 
-/** With a disk of so many megabytes, which takes root to make. */
+/** `disk_mb` limits its disk, which requires root. */
 export async function startPodman(disk_mb?: number) {
   const root = fs.mkdtempSync(join(tmpdir(), 'slipway-pods-'))
   const registry = `127.0.0.1:${await findFreePort()}`
-  const spare = `127.0.0.1:${await findFreePort()}`
+  const spareRegistry = `127.0.0.1:${await findFreePort()}`
   const storage = { filesystem: { rootdirectory: join(root, 'registry') }, delete: { enabled: true } }
   const settings = { version: 0.1, log: { level: 'error' }, storage, http: { addr: registry } }
   fs.writeFileSync(join(root, 'registry.json'), JSON.stringify(settings))
-  const serving = spawn('docker-registry', ['serve', join(root, 'registry.json')], { stdio: 'ignore' })
+  const registryProcess = spawn('docker-registry', ['serve', join(root, 'registry.json')], { stdio: 'ignore' })
   const image = `${registry}/web:1`
   const { socket, podman, push, command, stop } = DOCKER_SOCKET
     ? connectDocker(root, DOCKER_SOCKET, registry)
-    : await startPodmanService(root, [registry, spare], disk_mb)
+    : await startPodmanService(root, [registry, spareRegistry], disk_mb)
   await waitFor(() => isListening(registry.split(':')[1]!))
 
   const context = join(root, 'image')
@@ -59,16 +59,16 @@ export async function startPodman(disk_mb?: number) {
     image,
     podman,
     push,
-    /** The same as `podman`, for whoever talks to it while it runs. */
+    /** Like `podman`, with its input and output as streams. */
     command,
-    /** Where a test may have a registry of its own, over plain http. */
-    spare,
+    /** The address for a test's own registry, over plain HTTP. */
+    spareRegistry: spareRegistry,
     async stop() {
       await stop()
-      const ended = once(serving, 'exit')
-      serving.kill()
+      const ended = once(registryProcess, 'exit')
+      registryProcess.kill()
       await ended
-      // Without root, what containers wrote belongs to users that only Podman can be.
+      // Without root, only Podman can delete files of the users in containers.
       await fs.promises.rm(root, { recursive: true, force: true }).catch(() => podman('unshare', 'rm', '-rf', root))
     },
   }
@@ -86,7 +86,7 @@ async function startPodmanService(root: string, registries: string[], disk_mb?: 
     CONTAINERS_CONF: file('containers.conf', CONTAINERS_CONFIG),
     CONTAINERS_REGISTRIES_CONF: file('registries.conf', registries.map(makeInsecureRegistry).join('')),
   }
-  const own = [
+  const globalArgs = [
     '--root',
     join(root, 'root'),
     '--runroot',
@@ -100,9 +100,9 @@ async function startPodmanService(root: string, registries: string[], disk_mb?: 
   }
   const socket = join(root, 'podman.sock')
   const podman = async (...args: string[]) =>
-    (await execute('podman', [...own, ...args], { env, cwd: root })).stdout.trim()
-  const service = spawn('podman', [...own, 'system', 'service', '--time', '0', `unix://${socket}`], {
-    // What minds a container leaves a file where it stands.
+    (await execute('podman', [...globalArgs, ...args], { env, cwd: root })).stdout.trim()
+  const service = spawn('podman', [...globalArgs, 'system', 'service', '--time', '0', `unix://${socket}`], {
+    // The monitor of a container writes a file into its working folder.
     cwd: root,
     env,
     stdio: 'ignore',
@@ -112,7 +112,8 @@ async function startPodmanService(root: string, registries: string[], disk_mb?: 
     socket,
     podman,
     push: (image: string) => podman('push', '--tls-verify=false', image),
-    command: (...args: string[]) => spawn('podman', [...own, ...args], { env, stdio: ['pipe', 'pipe', 'ignore'] }),
+    command: (...args: string[]) =>
+      spawn('podman', [...globalArgs, ...args], { env, stdio: ['pipe', 'pipe', 'ignore'] }),
     async stop() {
       await podman('rm', '--all', '--force', '--time', '0').catch(() => {})
       const ended = once(service, 'exit')
@@ -128,7 +129,7 @@ async function startPodmanService(root: string, registries: string[], disk_mb?: 
   }
 }
 
-/** Somebody's Docker, whose other containers and images are left alone; plain http is what it speaks with this machine's registries. */
+/** Leaves other containers and images of that Docker alone. Docker uses plain HTTP for registries on loopback. */
 function connectDocker(root: string, socket: string, registry: string) {
   const env = { PATH: process.env.PATH ?? '', HOME: root, DOCKER_HOST: `unix://${socket}`, DOCKER_BUILDKIT: '0' }
   const docker = async (...args: string[]) => (await execute('docker', args, { env, cwd: root })).stdout.trim()

@@ -1,4 +1,4 @@
-// Connections of tests to a Postgres. One that the server ends is told by its next query, never as an error that nobody caught.
+// Connections of tests to a Postgres. If the server ends one, its next query fails, instead of an uncaught error.
 import pg from 'pg'
 
 export async function connect(url: string): Promise<pg.Client> {
@@ -8,7 +8,7 @@ export async function connect(url: string): Promise<pg.Client> {
   return client
 }
 
-/** The rows of one query, on a connection of its own. */
+/** On a connection of its own. */
 export async function query<Row extends pg.QueryResultRow = pg.QueryResultRow>(
   url: string,
   text: string,

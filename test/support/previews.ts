@@ -1,4 +1,4 @@
-// Deployments with a preview policy to test with, and the pull requests of their repository.
+// Deployments with a preview policy, and pull requests of their repository.
 import { expect } from 'vitest'
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { sweepPreviews } from '../../src/pushes/preview-sweep.ts'

@@ -1,4 +1,4 @@
-// A process engine in a folder of its own, with small numbers, and what tests ask of it.
+// A process engine in a temporary folder, with short limits.
 import * as fs from 'node:fs'
 import * as http from 'node:http'
 import { tmpdir } from 'node:os'
@@ -17,7 +17,7 @@ export const FAST_LIMITS: Partial<Limits> = {
   starting_probe_ms: 25,
   probe_ms: 100,
   tick_ms: 25,
-  // Each look at the memory reads all of /proc.
+  // Each measurement of memory reads all of /proc.
   memory_ms: 500,
   disk_ms: 500,
   drain_ms: 5_000,
@@ -45,7 +45,6 @@ export function makeUnit(ref: RevisionRef, more: Partial<RevisionSpec> = {}): Re
   }
 }
 
-/** An application of one file. */
 export function writeApplication(root: string, name: string, code: string, more: Partial<Artifact> = {}): Artifact {
   const location = join(root, 'apps', name)
   fs.mkdirSync(location, { recursive: true })
@@ -60,10 +59,9 @@ createServer((req, res) => res.end(${JSON.stringify(text)})).listen(process.env.
 
 const runningAgents: { agent: Agent; ended: Promise<void> }[] = []
 
-/** The servers of tests. */
 export const LOOPBACK_NETWORKS = parseNetworks('127.0.0.0/8, ::1/128')
 
-/** In the background; whatever ends it too soon is told by `closeAgents`. */
+/** Runs in the background. If it fails, `closeAgents` throws. */
 export function runAgent(agent: Agent): Agent {
   const ended = agent.run()
   ended.catch(() => {})
@@ -71,7 +69,7 @@ export function runAgent(agent: Agent): Agent {
   return agent
 }
 
-/** For afterEach, before what they talk to. */
+/** For afterEach, before the servers of the agents stop. */
 export async function closeAgents(): Promise<void> {
   const closing = runningAgents.splice(0).map(async ({ agent, ended }) => {
     await agent.close({ stop: true })
@@ -92,7 +90,6 @@ export async function openEngine(home: string, limits: Partial<Limits> = {}) {
   return { engine, lines, changes }
 }
 
-/** Requests without end until `isOn` is false: `onAnswer` gets each answer, or the error. */
 export async function pollRouter(url: string, isOn: () => boolean, onAnswer: (answer: string) => void): Promise<void> {
   while (isOn()) {
     onAnswer(
@@ -104,11 +101,11 @@ export async function pollRouter(url: string, isOn: () => boolean, onAnswer: (an
     await delay(POLL_PAUSE_MS)
   }
 }
-/** Short beside the time in which a revision takes over, and long beside the CPU time of a request. */
+/** Short compared with the switch to a new revision, long compared with the CPU time of a request. */
 const POLL_PAUSE_MS = 10
 
 export type RouterResponse = { status: number; headers: http.IncomingHttpHeaders; body: string }
-/** Names below localhost need not resolve everywhere: the router is asked by its address. */
+/** Names below localhost do not resolve everywhere, so the request goes to the router's address. */
 export function requestRouter(
   url: string,
   path = '/',
@@ -117,12 +114,12 @@ export function requestRouter(
   const { port, host } = new URL(url)
   const { body, headers, ...more } = options
   return new Promise((resolve, reject) => {
-    const asked = http.request({ port, host: '127.0.0.1', path, headers: { host, ...headers }, ...more }, res => {
+    const request = http.request({ port, host: '127.0.0.1', path, headers: { host, ...headers }, ...more }, res => {
       let text = ''
       res.setEncoding('utf8').on('data', chunk => (text += chunk))
       res.once('end', () => resolve({ status: res.statusCode!, headers: res.headers, body: text }))
       res.once('error', reject)
     })
-    asked.once('error', reject).end(body)
+    request.once('error', reject).end(body)
   })
 }

@@ -1,4 +1,4 @@
-// The kit that holds agents against the protocol, played whole on an agent of ours.
+// Runs the whole protocol kit with an agent of ours.
 import * as fs from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -6,16 +6,16 @@ import { expect, vi } from 'vitest'
 import { runKit } from '../../protocol-kit/run.ts'
 import { scenarios } from '../../protocol-kit/scenarios.ts'
 
-/** Every scenario; and nothing of it is left running. */
+/** Every scenario passes, and no process is left. */
 export async function expectKitPasses(...command: string[]): Promise<void> {
   const folder = fs.mkdtempSync(join(tmpdir(), 'slipway-'))
   vi.stubEnv('TMPDIR', folder)
-  const said: string[] = []
+  const printed: string[] = []
   try {
-    const failed = await runKit([process.execPath, ...command], { say: line => said.push(line), output: 'ignore' })
+    const failed = await runKit([process.execPath, ...command], { print: line => printed.push(line), output: 'ignore' })
     expect(failed.join('\n')).toBe('')
-    expect(said).toHaveLength(scenarios.length)
-    // A process that has ended may be seen for a moment more.
+    expect(printed).toHaveLength(scenarios.length)
+    // A process that has just ended may still be listed.
     await expect.poll(() => listProcessesIn(folder)).toEqual([])
   } finally {
     vi.unstubAllEnvs()

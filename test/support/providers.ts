@@ -1,4 +1,4 @@
-// OAuth providers to test with: an MCP server with its authorization server, and rows as the database has them.
+// OAuth providers to test with: an MCP server with its authorization server, and rows of the database.
 import { sql } from 'drizzle-orm'
 import { createSealer } from '../../src/kernel/crypto.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
@@ -10,7 +10,7 @@ export const PROVIDERS_PATH = '/v2/auth/providers'
 export const DISCOVER_PATH = `${PROVIDERS_PATH}/mcp-discover`
 export const getProviderPath = (provider_id: string) => `${PROVIDERS_PATH}/${provider_id}`
 
-/** What a registered client must not be told to anyone for. */
+/** Secrets of a registered client, which must never be sent to another server. */
 export const CLIENT_SECRETS = {
   client_secret: 'upstream-secret-8841',
   registration_access_token: 'registration-token-3307',
@@ -19,37 +19,44 @@ export const MCP_ORIGIN = 'https://mcp.example.com'
 export const AUTH_ORIGIN = 'https://auth.example.com'
 
 /**
- * An MCP server whose authorization server registers clients and manages them. `clients` are those that it knows; what it says is read
- * anew for every request, so that a test may have it change its mind.
+ * An MCP server whose authorization server registers and manages clients. `responses` overrides what it answers, and is
+ * read for every request.
  */
 export function makeMcpServer(
-  said: { resource?: object; server?: object; client?: object; status?: number } = {},
+  responses: { resource?: object; server?: object; client?: object; status?: number } = {},
   sites: Parameters<typeof makeFakeFetch>[0] = {},
 ) {
   const clients = new Map<string, object>()
   const challenge = `Bearer resource_metadata="${MCP_ORIGIN}/.well-known/oauth-protected-resource/mcp"`
-  const managed = (client_id: string) => ({
+  const makeManagement = (client_id: string) => ({
     ...CLIENT_SECRETS,
     registration_client_uri: `${AUTH_ORIGIN}/register/${client_id}`,
   })
-  const written = async (request: Request, client_id: string, status: number) => {
-    const asked = (await request.json()) as object
-    clients.set(client_id, asked)
-    const answer = { ...asked, client_id, client_secret_expires_at: 0, ...managed(client_id), ...said.client }
+  const registerClient = async (request: Request, client_id: string, status: number) => {
+    const metadata = (await request.json()) as object
+    clients.set(client_id, metadata)
+    const answer = {
+      ...metadata,
+      client_id,
+      client_secret_expires_at: 0,
+      ...makeManagement(client_id),
+      ...responses.client,
+    }
     return Response.json(answer, { status })
   }
-  const atServer = async (request: Request): Promise<Response> => {
+  const respondAsServer = async (request: Request): Promise<Response> => {
     const { pathname } = new URL(request.url)
     const [, , client_id = ''] = pathname.split('/')
-    const known = request.headers.get('Authorization') === `Bearer ${CLIENT_SECRETS.registration_access_token}`
-    const asked = `${request.method} /${pathname.split('/')[1]}${client_id && '/one'}`
-    if (asked === 'POST /register') return written(request, `client-${crypto.randomUUID()}`, 201)
-    if (asked === 'PUT /register/one' && known && clients.has(client_id)) return written(request, client_id, 200)
-    if (asked === 'DELETE /register/one' && known && clients.delete(client_id))
+    const isAuthorized = request.headers.get('Authorization') === `Bearer ${CLIENT_SECRETS.registration_access_token}`
+    const operation = `${request.method} /${pathname.split('/')[1]}${client_id && '/one'}`
+    if (operation === 'POST /register') return registerClient(request, `client-${crypto.randomUUID()}`, 201)
+    if (operation === 'PUT /register/one' && isAuthorized && clients.has(client_id))
+      return registerClient(request, client_id, 200)
+    if (operation === 'DELETE /register/one' && isAuthorized && clients.delete(client_id))
       return new Response(null, { status: 204 })
-    if (asked.endsWith('/register/one')) return new Response(null, { status: 401 })
+    if (operation.endsWith('/register/one')) return new Response(null, { status: 401 })
     if (pathname !== '/.well-known/oauth-authorization-server') return new Response(null, { status: 404 })
-    if (said.status) return new Response(null, { status: said.status })
+    if (responses.status) return new Response(null, { status: responses.status })
     return Response.json({
       issuer: AUTH_ORIGIN,
       authorization_endpoint: `${AUTH_ORIGIN}/authorize`,
@@ -59,7 +66,7 @@ export function makeMcpServer(
       response_types_supported: ['code'],
       code_challenge_methods_supported: ['S256'],
       token_endpoint_auth_methods_supported: ['client_secret_basic', 'client_secret_post', 'none'],
-      ...said.server,
+      ...responses.server,
     })
   }
   const resource = () =>
@@ -67,17 +74,17 @@ export function makeMcpServer(
       resource: `${MCP_ORIGIN}/mcp`,
       authorization_servers: [AUTH_ORIGIN],
       scopes_supported: ['issues:read'],
-      ...said.resource,
+      ...responses.resource,
     })
-  const world = makeFakeFetch({
+  const fakeFetch = makeFakeFetch({
     [MCP_ORIGIN]: {
       'POST /mcp': () => new Response(null, { status: 401, headers: { 'WWW-Authenticate': challenge } }),
       '/.well-known/oauth-protected-resource/mcp': resource,
     },
-    [AUTH_ORIGIN]: atServer,
+    [AUTH_ORIGIN]: respondAsServer,
     ...sites,
   })
-  return Object.assign(world, { clients, said })
+  return Object.assign(fakeFetch, { clients, responses: responses })
 }
 
 export const makeDiscoverBody = (over: Record<string, unknown> = {}) => ({
@@ -87,7 +94,7 @@ export const makeDiscoverBody = (over: Record<string, unknown> = {}) => ({
   ...over,
 })
 
-/** The row with its secrets, as whoever speaks to its server has it. */
+/** With its secrets opened. */
 export async function readProvider({ organization_id }: Tenant, provider_id: string) {
   const query = sql`select provider_id, client_secret, registration_access_token from oauth_providers
     where organization_id = ${organization_id}::uuid and provider_id = ${provider_id}`
@@ -106,11 +113,11 @@ export async function countReservations({ organization_id }: Tenant): Promise<nu
   return rows!.length
 }
 
-/** Another workspace of the same organization, and a key in it that has this role. */
+/** Another workspace of the same organization, with a key that has this role. */
 export async function newSiblingWorkspace(tenant: Tenant, role_id: string): Promise<Tenant> {
-  const made = await tenant.owner.post('/workspaces', { display_name: `beside-${crypto.randomUUID()}` })
-  const inside = { 'X-Tenant-Id': made.body.id }
-  const wish = { description: 'beside', role_id }
-  const { key } = (await tenant.owner.post('/workspaces/current/api-keys', wish, inside)).body
-  return { ...tenant, ...tenant.as(key), tenant_id: made.body.id }
+  const workspace = await tenant.owner.post('/workspaces', { display_name: `beside-${crypto.randomUUID()}` })
+  const headers = { 'X-Tenant-Id': workspace.body.id }
+  const newKey = { description: 'beside', role_id }
+  const { key } = (await tenant.owner.post('/workspaces/current/api-keys', newKey, headers)).body
+  return { ...tenant, ...tenant.as(key), tenant_id: workspace.body.id }
 }

@@ -1,4 +1,4 @@
-// A repository at a git host to test with: its refs move, its host tells of it, and its deliveries are signed.
+// A repository at a git host: its refs move, and its deliveries are signed.
 import { finishPendingWork } from '../../src/kernel/wait-until.ts'
 import { sweepDeliveries } from '../../src/pushes/deliveries.ts'
 import { type App, foreignServers, getServices, send, type Tenant, withClockAhead } from './app.ts'
@@ -36,7 +36,7 @@ export async function deliver(
   })
 }
 
-/** Delivers, and waits for the work after the answer. */
+/** Also waits for the work that follows the answer. */
 export async function deliverAndSettle(integration_id: string, delivery: Delivery) {
   const reply = await deliver(integration_id, delivery)
   await finishPendingWork()
@@ -46,7 +46,7 @@ export async function deliverAndSettle(integration_id: string, delivery: Deliver
 type HostRequest = { method: string; path: string; body: unknown }
 export type Repository = Awaited<ReturnType<typeof newRepository>>
 
-/** At Gitea, reached by an integration of each of these tenants. */
+/** At Gitea, with an integration of each of these tenants. */
 export async function newRepository(...tenants: Tenant[]) {
   const name = `app-${crypto.randomUUID()}`
   const url = `${GITEA_URL}/acme/${name}`
@@ -54,20 +54,20 @@ export async function newRepository(...tenants: Tenant[]) {
     tenants.map((_, i) => newIntegration(tenants[i]!, {}, { token: `token-${i}`, webhook_secret: WEBHOOK_SECRET })),
   )
   const refs = new Map<string, string>()
-  const asked: HostRequest[] = []
-  /** What the host answers instead, while a test wants it to. */
-  const mood: {
+  const requests: HostRequest[] = []
+  /** Replace the host's answers while a test sets them. */
+  const overrides: {
     answer: ((request: Request) => Response | undefined | Promise<Response | undefined>) | null
-    /** What becomes of the answer to a comment that was made. */
-    lose: (() => Promise<Response>) | null
-  } = { answer: null, lose: null }
+    /** Replaces the answer to a new comment. */
+    afterComment: (() => Promise<Response>) | null
+  } = { answer: null, afterComment: null }
   const comments: { id: number; body: string }[] = []
   const site: Site = async request => {
     const { pathname, searchParams } = new URL(request.url)
     const body = request.method === 'GET' ? null : JSON.parse(await request.clone().text())
-    asked.push({ method: request.method, path: pathname, body })
-    const instead = await mood.answer?.(request)
-    if (instead) return instead
+    requests.push({ method: request.method, path: pathname, body })
+    const override = await overrides.answer?.(request)
+    if (override) return override
     const path = pathname.slice(`/api/v1/repos/acme/${name}`.length)
     if (request.method === 'GET' && path === '/commits') {
       const sha = refs.get(searchParams.get('sha')!)
@@ -78,7 +78,7 @@ export async function newRepository(...tenants: Tenant[]) {
     if (request.method === 'GET' && /^\/issues\/\d+\/comments$/.test(path)) return Response.json(comments)
     if (request.method === 'POST' && /^\/issues\/\d+\/comments$/.test(path)) {
       comments.push({ id: comments.length + 1, body: body.body })
-      return (await mood.lose?.()) ?? Response.json({ id: comments.length }, { status: 201 })
+      return (await overrides.afterComment?.()) ?? Response.json({ id: comments.length }, { status: 201 })
     }
     if (request.method === 'PATCH' && path.startsWith('/issues/comments/'))
       return Response.json({ id: Number(path.split('/').at(-1)) })
@@ -89,7 +89,7 @@ export async function newRepository(...tenants: Tenant[]) {
 
   const repository = { id: 7, html_url: url, clone_url: `${url}.git` }
   const sender = { id: 1, login: 'ada' }
-  /** Moves the ref and says so; the delivery is the caller's to make. */
+  /** Moves the ref and returns the delivery, which the caller sends. */
   function push(ref = 'refs/heads/main', after: string | null = newSha()): Delivery {
     const before = refs.get(ref) ?? ZERO_SHA
     if (after === null) refs.delete(ref)
@@ -114,7 +114,7 @@ export async function newRepository(...tenants: Tenant[]) {
       id: crypto.randomUUID(),
     }
   }
-  return { name, url, integrations, refs, asked, mood, push, pull }
+  return { name, url, integrations, refs, requests: requests, overrides: overrides, push, pull }
 }
 
 const repositories = new Map<string, (request: Request) => Response | Promise<Response>>()
@@ -124,7 +124,7 @@ const respondForRepository = (request: Request): Response | Promise<Response> =>
   for (const [path, site] of repositories) if (pathname.toLowerCase().startsWith(path)) return site(request)
   return new Response('{}', { status: 404 })
 }
-/** Puts the repositories of these tests abroad. */
+/** Makes the repositories reachable for the app. */
 export const serveRepositories = (more: Record<string, Site> = {}): void => {
   Object.assign(sites, { [GITEA_URL]: respondForRepository }, more)
   foreignServers.fetch = makeFakeFetch(sites)
@@ -152,5 +152,4 @@ export async function newRepositoryDeployment(
   return reply.body
 }
 
-/** What the schedule takes up, once as much time has passed. */
 export const sweepDeliveriesAfter = (ms: number) => withClockAhead(ms, () => sweepDeliveries(getServices()))

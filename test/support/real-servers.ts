@@ -1,4 +1,4 @@
-// Real MCP servers as they were met, on their real host names: what they publish, in as far as it matters to whoever discovers them.
+// The metadata of real MCP servers, on their real host names, as far as discovery uses it.
 import {
   makeRegistrationHandler,
   makeResourceMetadata,
@@ -113,7 +113,13 @@ const sentry: RealServer = {
   sites: {
     'https://mcp.sentry.dev': {
       '/mcp': respondWithChallenges(
-        `Bearer realm="OAuth", resource_metadata="${SENTRY_METADATA_URL}", error="invalid_token", error_description="Missing or invalid access token", resource_metadata="${SENTRY_METADATA_URL}/mcp"`,
+        [
+          'Bearer realm="OAuth"',
+          `resource_metadata="${SENTRY_METADATA_URL}"`,
+          'error="invalid_token"',
+          'error_description="Missing or invalid access token"',
+          `resource_metadata="${SENTRY_METADATA_URL}/mcp"`,
+        ].join(', '),
       ),
       [`${RESOURCE_METADATA_PATH}/mcp`]: makeResourceMetadata('https://mcp.sentry.dev/mcp', 'https://mcp.sentry.dev'),
       [SERVER_METADATA_PATH]: makeServerMetadata('https://mcp.sentry.dev'),
@@ -122,7 +128,7 @@ const sentry: RealServer = {
   },
 }
 
-/** It takes those clients whose name it knows, and says 200. */
+/** Registers only clients with a known name, and answers 200 instead of 201. */
 const figma: RealServer = {
   server: 'https://mcp.figma.com/mcp',
   sites: {

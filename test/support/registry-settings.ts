@@ -1,4 +1,4 @@
-// A registry as the settings name it, with a key that signs nothing: for whatever only offers push tokens.
+// Settings of a registry with an invalid key, for tests that do not sign tokens.
 export const toPem = (label: string, body: string) => `-----BEGIN ${label}-----\n${body}\n-----END ${label}-----\n`
 
 export const REGISTRY_SETTINGS = {

@@ -1,10 +1,10 @@
-// Regular expressions in source files, and whether matching one takes time linear in the text.
+// Finds regular expressions in source files, and checks that matching them takes time linear in the text.
 import { readFileSync, writeFileSync } from 'node:fs'
 import { createRequire } from 'node:module'
 import { join } from 'node:path'
 import { parseAst } from 'vitest/node'
 
-// The part of it that is JavaScript alone: the package's own entry looks for a binary or Java first.
+// The pure JavaScript build: the package's main entry looks for a binary or Java first.
 const { checkSync } = createRequire(import.meta.url)('recheck/lib/browser.js') as typeof import('recheck')
 
 export type Pattern = { pattern: string; flags: string }
@@ -12,24 +12,24 @@ type Node = { type?: string; start?: number; [member: string]: unknown }
 type FoundPatterns = { literals: Pattern[]; dynamic: number }
 
 const HASHBANG = /^#!/
-/** Methods that make a pattern of a string. */
+/** Methods that turn a string into a pattern. */
 const PATTERN_METHODS = ['match', 'matchAll', 'search']
 
-/** The pattern literals of a source file, and how many patterns it makes at runtime. */
+/** `dynamic` counts the patterns that the code builds at run time. */
 export function findPatterns(source: string): FoundPatterns {
-  const found: FoundPatterns = { literals: [], dynamic: 0 }
-  visitNode(parseAst(source.replace(HASHBANG, '//'), { lang: 'ts' }) as unknown, found)
-  return found
+  const patterns: FoundPatterns = { literals: [], dynamic: 0 }
+  visitNode(parseAst(source.replace(HASHBANG, '//'), { lang: 'ts' }) as unknown, patterns)
+  return patterns
 }
 
-function visitNode(node: unknown, found: FoundPatterns): void {
-  if (Array.isArray(node)) for (const one of node) visitNode(one, found)
+function visitNode(node: unknown, patterns: FoundPatterns): void {
+  if (Array.isArray(node)) for (const one of node) visitNode(one, patterns)
   else if (typeof node === 'object' && node !== null) {
     const { type, regex, callee, arguments: args } = node as Node
-    if (type === 'Literal' && regex) found.literals.push(regex as Pattern)
+    if (type === 'Literal' && regex) patterns.literals.push(regex as Pattern)
     if ((type === 'NewExpression' || type === 'CallExpression') && makesPattern(callee as Node, args as Node[]))
-      found.dynamic += 1
-    for (const member of Object.values(node)) visitNode(member, found)
+      patterns.dynamic += 1
+    for (const member of Object.values(node)) visitNode(member, patterns)
   }
 }
 
@@ -44,7 +44,7 @@ const ESCAPED = '\\\\p\\{[^}]*\\}|\\\\[\\s\\S]|\\[(?:\\\\[\\s\\S]|[^\\\\\\]])*\\
 const ATOM = new RegExp(ESCAPED, 'g')
 const ATOM_OR_COUNT = new RegExp(`${ESCAPED}|\\{(\\d+)(?:(,)\\d*)?\\}`, 'g')
 
-/** Counted repetitions become unbounded ones: no better than before, and quickly judged. */
+/** Counted repetitions become unbounded ones, which are at least as slow and quicker to check. */
 const loosenCounts = (pattern: string): string =>
   pattern.replace(ATOM_OR_COUNT, (all, least?: string, range?: string) => {
     if (least === undefined) return all
@@ -52,7 +52,7 @@ const loosenCounts = (pattern: string): string =>
     return Number(least) === 0 ? '*' : '+'
   })
 
-/** Nothing repeats without end, or one single character does, after a start that is fixed. */
+/** At most one single character repeats without bound, and only in an anchored pattern. */
 function isPlainlyLinear(pattern: string, flags: string): boolean {
   const atoms = pattern.replace(ATOM, 'a')
   const unbounded = atoms.match(/.[*+]/gs) ?? []
@@ -64,12 +64,12 @@ function isPlainlyLinear(pattern: string, flags: string): boolean {
 const verdicts = new Map<string, string | null>()
 const RECORD = join(import.meta.dirname, 'linear-patterns.json')
 /**
- * Patterns that the checker found linear, which takes it up to 20 seconds for one. Where it searches at random, some runs
- * find a false attack: those patterns were measured on their attack strings before they were recorded.
+ * Patterns that the checker found linear, because one check takes up to 20 seconds. A random search sometimes finds a
+ * false attack: those patterns were measured on their attack strings before they were recorded.
  */
 const recorded = new Set<string>(JSON.parse(readFileSync(RECORD, 'utf8')) as string[])
 
-/** Null where matching is linear; otherwise what was found. A pattern that cannot be judged in time is refused too. */
+/** Null if matching is linear. A pattern that cannot be checked in time counts as slow. */
 export function explainSlowness({ pattern, flags }: Pattern): string | null {
   const loose = loosenCounts(pattern)
   const key = `/${loose}/${flags}`
@@ -78,7 +78,7 @@ export function explainSlowness({ pattern, flags }: Pattern): string | null {
   return verdicts.get(key)!
 }
 
-/** `RECORD_PATTERNS=1 npm run check` adds what is new to the record. */
+/** `RECORD_PATTERNS=1 npm run check` records new patterns. */
 function checkAndRecord(pattern: string, flags: string, key: string): string | null {
   const verdict = checkPattern(pattern, flags)
   if (verdict === null && process.env.RECORD_PATTERNS) {
@@ -90,7 +90,7 @@ function checkAndRecord(pattern: string, flags: string, key: string): string | n
 }
 
 function checkPattern(pattern: string, flags: string): string | null {
-  // Where it searches at random, a fixed seed gives the same verdict each time.
+  // With a fixed seed, a random search has the same result each time.
   const verdict = checkSync(pattern, flags, { timeout: 60_000, randomSeed: 2 })
   if (verdict.status === 'safe') return null
   return verdict.status === 'vulnerable' ? verdict.complexity.summary : `${verdict.status}: ${verdict.error.kind}`

@@ -1,4 +1,4 @@
-// Ends a run with one plain line that a script can read.
+// Ends a run with one plain line for scripts.
 import type { Reporter, TestModule } from 'vitest/node'
 
 export default class PlainTotals implements Reporter {
@@ -11,7 +11,7 @@ export default class PlainTotals implements Reporter {
       for (const test of module.children.allTests()) count[test.result().state]++
     }
     if (count.skipped) lines.push(`${count.skipped} skipped`)
-    // They count as failures: the run fails with them.
+    // Errors outside of tests fail the run, so they count as failures.
     if (outsideErrors) lines.push(`errors outside of tests: ${outsideErrors}`)
     lines.push(`${count.passed} passed, ${count.failed + outsideErrors} failed`)
     // After the default reporter's own summary.

@@ -1,4 +1,4 @@
-// An S3 store on this machine: s3rver, and before it what s3rver leaves out, the check of signatures and the end of an unfinished upload.
+// An S3 store on this machine: s3rver, with checks of signatures and deletion of unfinished uploads, which it lacks.
 import { createHash, createHmac } from 'node:crypto'
 import { existsSync, readdirSync, rmSync } from 'node:fs'
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http'
@@ -18,14 +18,14 @@ export async function startS3(directory: string) {
   await store.configureBuckets()
   const handle = store.callback()
   const unfinished = join(directory, BUCKET, '._S3rver_uploads')
-  const heard: string[] = []
-  let interfere: Interceptor = () => false
+  const requests: string[] = []
+  let intercept: Interceptor = () => false
 
   const server = createServer((request, response) => {
     const { method, url = '' } = request
     const { searchParams } = new URL(url, 'http://s3')
-    heard.push([method, ...searchParams.keys()].join(' '))
-    if (interfere(request, response)) return
+    requests.push([method, ...searchParams.keys()].join(' '))
+    if (intercept(request, response)) return
     const upload = searchParams.get('uploadId')
     if (!isSigned(request)) refuseRequest(request, response, 403, 'SignatureDoesNotMatch')
     else if (method === 'DELETE' && upload) {
@@ -43,10 +43,10 @@ export async function startS3(directory: string) {
       UPLOADS_S3_ACCESS_KEY_ID: ACCESS_KEY.id,
       UPLOADS_S3_SECRET_ACCESS_KEY: ACCESS_KEY.secret,
     },
-    /** What it was asked, in order: the method and the names of the query. */
-    heard,
-    interfere: (by: Interceptor) => {
-      interfere = by
+    /** In order: the method and the names of the query. */
+    requests: requests,
+    intercept: (by: Interceptor) => {
+      intercept = by
     },
     unfinished: () => (existsSync(unfinished) ? readdirSync(unfinished) : []),
     close: () => new Promise(resolve => server.close(resolve).closeAllConnections()),
@@ -61,7 +61,7 @@ export function refuseRequest(request: IncomingMessage, response: ServerResponse
 
 const hmac = (key: string | Buffer, text: string) => createHmac('sha256', key).update(text).digest()
 
-/** Signature Version 4, worked out anew from what came over the wire. */
+/** Checks Signature Version 4. */
 function isSigned({ method, url = '', headers }: IncomingMessage): boolean {
   const [, id, scope = '', names = '', signature] =
     /^AWS4-HMAC-SHA256 Credential=([^/]+)\/([^,]+), SignedHeaders=([^,]+), Signature=(\w+)$/.exec(

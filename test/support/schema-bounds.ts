@@ -1,4 +1,4 @@
-// Walks zod schemas: every part of one, and the ways in which a part lets a request cost more than its size.
+// Walks zod schemas: finds every part, and the parts that let a request cost more than its size justifies.
 import * as z from 'zod'
 import { rejectPrototypeKey } from '../../src/protocol/kubernetes.schema.ts'
 import { emptyAsAbsent, parseBoolean, parseWholeNumber } from '../../src/protocol/wire.ts'
@@ -7,14 +7,14 @@ import { explainSlowness } from './regular-expressions.ts'
 type Check = { _zod: { def: { check: string; abort?: boolean; pattern?: RegExp } } }
 type Definition = Record<string, unknown> & { type: string; checks?: Check[] }
 
-/** What may be done with a value of any size: its size makes no difference to them. */
+/** Their cost does not depend on the size of the value. */
 const CHEAP_TRANSFORMS: unknown[] = [parseWholeNumber, parseBoolean, emptyAsAbsent, rejectPrototypeKey]
 const LARGE_COUNT = 100_000
 
 const isSchema = (value: unknown): value is z.ZodType => value instanceof z.core.$ZodType
 const getDefinition = (schema: z.ZodType) => schema._zod.def as unknown as Definition
 
-/** The schemas that it is made of, each with the one that it stands in. */
+/** All schemas within it, each with its parent. */
 export function listSchemaParts(schema: z.ZodType): [path: string, schema: z.ZodType, above: z.ZodType | undefined][] {
   const parts: ReturnType<typeof listSchemaParts> = []
   const seen = new Set<z.ZodType>()
@@ -32,7 +32,6 @@ export function listSchemaParts(schema: z.ZodType): [path: string, schema: z.Zod
   return parts
 }
 
-/** Every pattern that it holds texts against. */
 export const listPatterns = (schema: z.ZodType): RegExp[] =>
   listSchemaParts(schema).flatMap(([, one]) =>
     [getDefinition(one), ...(getDefinition(one).checks ?? []).map(({ _zod }) => _zod.def)].flatMap(def =>
@@ -40,7 +39,7 @@ export const listPatterns = (schema: z.ZodType): RegExp[] =>
     ),
   )
 
-/** Where it looks at a text of any length, reads every element of a list of any length, or matches slowly. */
+/** Parts that process a text or a list of any length, or match slowly. */
 export function findUnbounded(schema: z.ZodType): string[] {
   const faults = listSchemaParts(schema).flatMap(([path, one, above]) =>
     [findFault(one, above)].filter(fault => fault !== undefined).map(fault => `${path} ${fault}`),
@@ -64,43 +63,43 @@ function findFault(one: z.ZodType, above: z.ZodType | undefined): string | undef
     case 'transform':
       return isContainerInput(one, inPipe) || CHEAP_TRANSFORMS.includes(def.transform) || !isPipeInput(one, inPipe)
         ? undefined
-        : 'prepares a value of any size'
+        : 'transforms a value of any size'
     default:
       return undefined
   }
 }
 
-/** A bound that ends it comes before whatever looks at the text. */
+/** A check of length that aborts must come before the checks that read the text. */
 function findTextFault({ checks = [] }: Definition, atOnce: boolean): string | undefined {
   for (const { _zod } of checks) {
     const { check, abort } = _zod.def
     if (check === 'max_length' && abort) return undefined
-    if (check === 'string_format' || check === 'custom') return 'looks at a text of any length'
+    if (check === 'string_format' || check === 'custom') return 'reads a text of any length'
   }
-  // A pipe goes no further after a fault.
+  // A pipe stops after a fault.
   const bounded = checks.some(({ _zod }) => _zod.def.check === 'max_length')
-  return atOnce && !bounded ? 'turns a text of any length into something else' : undefined
+  return atOnce && !bounded ? 'transforms a text of any length' : undefined
 }
 
 const isPipeInput = (one: z.ZodType, pipe: z.ZodType | undefined) =>
   pipe !== undefined && getDefinition(pipe).in === one
 const isTransformInput = (one: z.ZodType, pipe: z.ZodType | undefined) =>
   isPipeInput(one, pipe) && getDefinition(getDefinition(pipe!).out as z.ZodType).type === 'transform'
-/** It stands before an array or a record, which is tried out as a whole. */
+/** An array or a record follows, which is checked as a whole. */
 const isContainerInput = (one: z.ZodType, pipe: z.ZodType | undefined) =>
   isPipeInput(one, pipe) && ['array', 'record'].includes(getDefinition(getDefinition(pipe!).out as z.ZodType).type)
 
 const makeMembers = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`m${i}`, null]))
 
-/** How much of a large value it reads before it refuses it. */
+/** The reads of a large value before it is refused. */
 function countReads(schema: z.ZodType, make: (count: number) => object): number {
-  let read = 0
-  const watched = new Proxy(make(LARGE_COUNT), {
+  let reads = 0
+  const countingProxy = new Proxy(make(LARGE_COUNT), {
     get(target, name) {
-      read += 1
+      reads += 1
       return Reflect.get(target, name)
     },
   })
-  schema.safeParse(watched)
-  return read
+  schema.safeParse(countingProxy)
+  return reads
 }

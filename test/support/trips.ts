@@ -1,4 +1,4 @@
-// Counts the trips of requests whose id asks for it by beginning with `trip-`.
+// Counts the round trips of requests whose id begins with `trip-`.
 import type { GatewayOptions } from '../../src/host/gateway.ts'
 
 export function makeTripCounter() {

@@ -65,8 +65,8 @@ export function listFolder(folder: string): string[] {
 const execFileAsync = promisify(execFile)
 
 /**
- * Also removes read-only folders, which module caches contain. As root it uses `rm`, which walks by file handle, so that
- * no other user can redirect it with a link.
+ * Also removes read-only folders, which module caches contain. As root it uses `rm`, which walks by file handle, so
+ * that no other user can redirect it with a link.
  */
 export async function removeRecursively(path: string): Promise<void> {
   if (process.getuid?.() === 0 && process.platform === 'linux') {

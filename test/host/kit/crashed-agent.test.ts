@@ -8,7 +8,7 @@ test.each([
 ])(
   'a command that %s',
   async (_, command, why) => {
-    const failed = await runKit(command, { only: 'takes work', say: () => {} })
+    const failed = await runKit(command, { only: 'takes work', print: () => {} })
     expect(failed).toEqual([expect.stringContaining(why)])
   },
   55_000,

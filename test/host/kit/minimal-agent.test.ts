@@ -8,8 +8,8 @@ afterEach(() => vi.unstubAllEnvs())
 it('passes', () => expectKitPasses('protocol-kit/fake-agent.ts'), 600_000)
 
 it('fails where it does nothing', async () => {
-  vi.stubEnv('KIT_PATIENCE_MS', '2000')
+  vi.stubEnv('KIT_TIMEOUT_MS', '2000')
   const idle = [process.execPath, '-e', 'setInterval(() => {}, 1000)']
-  const failed = await runKit(idle, { only: 'takes work', say: () => {} })
+  const failed = await runKit(idle, { only: 'takes work', print: () => {} })
   expect(failed).toHaveLength(1)
 })
