@@ -101,7 +101,6 @@ describe('the permission check of each route', () => {
     }
     expect(unexpected).toEqual([])
   }, 90_000)
-
 })
 
 it('a workspace role cannot have an organization permission', async () => {
