@@ -118,7 +118,7 @@ describe('a provider', () => {
     expect(await rename()).toBe(200)
     await as.completeAuthentication(app, attacker)
     expect(await rename()).toBe(200)
-    // A flow that nobody completes blocks the change until it expires.
+    // An open flow blocks the change until it expires.
     await as.beginAuthentication(victim)
     expect(await rename()).toBe(403)
     clock.ahead = HOUR

@@ -17,7 +17,7 @@ import {
 beforeEach(() => serveRepositories())
 
 describe('a push', () => {
-  it('creates one revision of the head of the ref, with its author and message and the name of the pusher', async () => {
+  it('creates one revision of the head of its ref, with author, message and the name of the pusher', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)

@@ -205,7 +205,7 @@ describe('a stale report', () => {
 })
 
 describe('the deletion of a deployment', () => {
-  it('has two phases: the agent is told that it is wanted absent, then reports it as removed', async () => {
+  it('has two phases: the agent receives it as absent, then reports it as removed', async () => {
     const { tenant, agent, id, work, read } = await createWork()
     expect(await agent.say({ ...work, revision: null }, { state: 'removed' })).toMatchObject({
       outcome: 'refused',
