@@ -1,5 +1,4 @@
-// Hostile requests to every route that takes a key: each is refused as documented at a bounded cost, and a refused
-// request changes nothing. A thousand in total, ten thousand in `npm run fuzz`.
+// Hostile requests to every route that requires a key. `npm run fuzz` sends ten times as many.
 import { sql } from 'drizzle-orm'
 import { afterAll, describe, expect, it } from 'vitest'
 import { runAsSystem, textArray } from '../src/kernel/db.ts'
@@ -28,7 +27,7 @@ afterAll(() =>
   ),
 )
 
-/** One of everything that its example alone can make, and the ids of all there is. */
+/** Creates every resource whose route has no path parameter, and returns the ids of all resources of the tenant. */
 async function furnish(tenant: Tenant): Promise<string[]> {
   const { owner, tenant_id } = tenant
   const inside = { 'X-Tenant-Id': tenant_id }
@@ -45,7 +44,7 @@ async function furnish(tenant: Tenant): Promise<string[]> {
   return [...new Set([...ids, ...providers.map(one => one.provider_id), await newIntegration(tenant)])]
 }
 
-/** Those of the requests that left something in the journal. */
+/** The ids among `requestIds` that have an event in the journal. */
 async function journaled({ organization_id }: Tenant, requestIds: string[]): Promise<string[]> {
   const query = sql`select distinct request_id from events
     where organization_id = ${organization_id}::uuid and request_id = any(${textArray(requestIds)})`
@@ -53,7 +52,7 @@ async function journaled({ organization_id }: Tenant, requestIds: string[]): Pro
   return rows.map(([id]) => id)
 }
 
-/** Foreign servers may fail, and are nowhere to be found here. */
+/** Routes that call foreign servers may answer with these, because no foreign server runs in this test. */
 const UPSTREAM = [502, 504]
 
 async function attempt(
@@ -73,7 +72,7 @@ async function attempt(
 
 describe.concurrent('bad requests', () => {
   it.each(guardedOperations.map((one, i) => [one.id, one, fc.seed + i] as const))(
-    '%s: never a 5xx, nothing undocumented, no trace of a refused one',
+    'to %s are answered as documented, without a 5xx, and a refused one writes no event',
     async (_, operation, seed) => {
       const tenant = await newTenant()
       const ids = await furnish(tenant)
@@ -89,10 +88,10 @@ describe.concurrent('bad requests', () => {
         },
       )
       await fc.assert(harmless, { seed, numRuns: requests, timeout: HUNG_MS })
-      // A few requests say nothing about a majority.
+      // With few requests, chance decides which outcome is the more frequent one.
       if (requests >= 50 && operation.method !== 'get' && !operation.isReadOnly && !operation.partial)
         expect(refused.size).toBeGreaterThan(answered.size)
-      // Some of them name themselves, and may do so twice.
+      // Some requests choose their X-Request-Id, so an answered and a refused one can have the same.
       expect(
         await journaled(
           tenant,

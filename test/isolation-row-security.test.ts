@@ -5,11 +5,11 @@ import { apiKeys } from '../src/tables/api-keys.ts'
 import { describeIsolation } from './support/isolation-suite.ts'
 import { stripTenantPredicates } from './support/tenant-predicates.ts'
 
-it.each([inTenant(apiKeys), inOrganization(apiKeys)])(
-  'the filter by tenant is really removed from the SQL',
-  predicate => {
-    expect(stripTenantPredicates(new PgDialect().sqlToQuery(predicate).sql)).toBe('true')
-  },
-)
+it.each([
+  ['tenant', inTenant(apiKeys)],
+  ['organization', inOrganization(apiKeys)],
+] as const)('stripTenantPredicates() removes the filter by %s from the SQL', (_, predicate) => {
+  expect(stripTenantPredicates(new PgDialect().sqlToQuery(predicate).sql)).toBe('true')
+})
 
 describeIsolation('withoutTenantPredicates')

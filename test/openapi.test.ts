@@ -5,7 +5,7 @@ import { getApp, send } from './support/app.ts'
 
 const document = async () => (await send('GET', '/openapi.json')).body
 
-it('describes every route of the app and no other', async () => {
+it('the OpenAPI document describes every route of the app and no other', async () => {
   const { paths } = await document()
   const described = Object.entries<object>(paths).flatMap(([path, methods]) =>
     Object.keys(methods).map(method => `${method} ${path}`),
@@ -16,7 +16,7 @@ it('describes every route of the app and no other', async () => {
   expect(described.sort()).toEqual([...new Set(routed)].sort())
 })
 
-it('has each operation once, with its permission', async () => {
+it('the OpenAPI document has each operation once, with its permission', async () => {
   const ids = operations.map(operation => operation.id)
   expect(new Set(ids).size).toBe(ids.length)
   const { paths } = await document()
@@ -26,7 +26,7 @@ it('has each operation once, with its permission', async () => {
   }
 })
 
-it('has no broken references', async () => {
+it('the OpenAPI document has no broken references', async () => {
   const all = await document()
   for (const [, reference] of JSON.stringify(all).matchAll(/"\$ref":"#\/([^"]+)"/g)) {
     const target = reference!.split('/').reduce((at, name) => at?.[name], all)
@@ -35,13 +35,13 @@ it('has no broken references', async () => {
   }
 })
 
-it('lists every error code with its status', async () => {
+it('the OpenAPI document lists every error code with its status', async () => {
   const all = (await document())['x-errors']
   expect(all.map((one: { code: string }) => one.code)).toEqual(codes)
   for (const { code, status } of all) expect(status).toBe(statusOf(code))
 })
 
-it('has pages for people with a link to each error', async () => {
+it('the page /docs has an anchor for every operation and every error code', async () => {
   const response = await getApp().fetch(new Request('http://slipway.test/docs'))
   const page = await response.text()
   expect(response.status).toBe(200)
@@ -50,7 +50,7 @@ it('has pages for people with a link to each error', async () => {
 })
 
 it.each(['/docs', '/docs/docs.js', '/docs/docs.css', '/openapi.json'])(
-  '%s has a strong ETag, and whoever has it already is sent nothing',
+  '%s has a strong ETag, and answers 304 without a body if If-None-Match names it',
   async path => {
     const first = await getApp().fetch(new Request(`http://slipway.test${path}`))
     const tag = first.headers.get('ETag')!

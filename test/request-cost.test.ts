@@ -1,4 +1,4 @@
-// What a hostile request costs at most: 50 ms of CPU per 64 KiB, and never so much that others wait (R15).
+// The CPU time that a hostile request may take: 50 ms per 64 KiB of body, and at most 250 ms (R15).
 import { describe, expect, it } from 'vitest'
 import { newApiKey } from '../src/kernel/crypto.ts'
 import { Failure } from '../src/kernel/errors.ts'
@@ -17,7 +17,7 @@ const isDeep = fc.requests >= 10_000
 const app = startApp()
 const key = newApiKey()
 
-/** Nobody’s key: a body that is valid is refused behind it. */
+/** Sends the request with an unknown key, so that a valid body is answered with 401. */
 async function send(method: string, path: string, text: string): Promise<Response> {
   const headers = { 'X-Api-Key': key, 'Content-Type': 'application/json' }
   const reply = await app.fetch(new Request(`http://slipway.test${path}`, { method, headers, body: text }))
@@ -37,8 +37,8 @@ const withBody = guardedOperations.filter(one => one.body && !one.variant)
 const bodies = [...new Map(withBody.map(one => [one.body, one])).values()]
 const pathOf = (path: string) => path.replace(/\{number\}/g, '1').replace(/\{\w+\}/g, crypto.randomUUID())
 
-describe('a request costs little', () => {
-  it.each(bodies.map(one => [one.id, one] as const))('%s, whatever its body', async (_, { method, path, body }) => {
+describe('CPU time stays within its budget', () => {
+  it.each(bodies.map(one => [one.id, one] as const))('for %s with any body', async (_, { method, path, body }) => {
     for (const { name, text } of makeLargestBodies(body!, SMALL)) {
       const run = async () =>
         expect([401, 413, 422]).toContain((await send(method.toUpperCase(), pathOf(path), text)).status)
@@ -46,15 +46,15 @@ describe('a request costs little', () => {
     }
   })
 
-  it.each(bodies.map(one => [one.id, one] as const))('%s, and the largest body', async (_, { body }) => {
+  it.each(bodies.map(one => [one.id, one] as const))('for the largest bodies of %s', async (_, { body }) => {
     expect(getCpuBudget(LARGE)).toBe(250)
-    // Each seed tries others, and FUZZ_REQUESTS=10000 all of them.
+    // Each seed selects other bodies, and FUZZ_REQUESTS=10000 tries all of them.
     const some = makeLargestBodies(body!, LARGE).filter((_, i) => isDeep || (i + fc.seed) % 40 === 0)
     for (const { name, text } of some) await expectCheap(name, Buffer.byteLength(text), () => validateBody(body!, text))
   })
 
   it.each<[string, string, string, object]>([
-    ['a key of 60 KB of spaces', 'POST', '/v1/integrations/forge/githost', { private_key: PEM }],
+    ['a private key with 60 KB of spaces', 'POST', '/v1/integrations/forge/githost', { private_key: PEM }],
     [
       '60,000 containers',
       'POST',
@@ -62,10 +62,10 @@ describe('a request costs little', () => {
       { source_config: { resource_spec: { sidecars: filled(60_000, {}) } } },
     ],
     ['300,000 secrets', 'POST', '/v2/deployments', { secrets: filled(300_000, {}) }],
-    ['300,000 variables', 'POST', '/v2/deployments', variables(15_000)],
-    ['variables as many as are read', 'POST', '/v2/deployments', variables(450)],
+    ['300,000 environment variables', 'POST', '/v2/deployments', variables(15_000)],
+    ['as many environment variables as are accepted', 'POST', '/v2/deployments', variables(450)],
     ['long branches', 'PUT', `/v2/deployments/${crypto.randomUUID()}/preview-policy`, { branches: filled(20, LONG) }],
-  ])('%s, which once stopped the server', async (name, method, path, body) => {
+  ])('for a body with %s', async (name, method, path, body) => {
     const text = JSON.stringify(body)
     await expectCheap(name, text.length, () => validateBody(findOperation(method, path)!.body!, text))
     await expectCheap(name, text.length, async () =>
@@ -74,7 +74,7 @@ describe('a request costs little', () => {
   })
 
   it.each(['a&', '&', 'state&', 'state=a&', '+=%&', 'a=%41&'])(
-    'a form of many %s, which no key has to come with',
+    'for a form that repeats "%s", on a route without a key',
     async unit => {
       const headers = { 'Content-Type': 'application/x-www-form-urlencoded' }
       for (const size of [SMALL, 4 * SMALL, LARGE]) {
@@ -87,7 +87,7 @@ describe('a request costs little', () => {
     },
   )
 
-  it.each([SMALL, LARGE])('one of %i bytes that fits no schema', async size => {
+  it.each([SMALL, LARGE])('for a body of %i bytes that matches no schema', async size => {
     const { body } = bodies.find(one => one.id === 'createDeployment')!
     for (const { name, text } of makeLargestUnknownBodies(size))
       await expectCheap(name, Buffer.byteLength(text), () => validateBody(body!, text))
@@ -98,7 +98,7 @@ describe('a request costs little', () => {
     ['create', deliveries.RefPayload],
     ['pull_request', deliveries.PullRequestPayload],
     ['installation', deliveries.InstallationPayload],
-  ] as const)('an event %s of a git host, whatever it says', async (event, schema) => {
+  ] as const)('for a delivery of the git host event %s with any content', async (event, schema) => {
     for (const { name, text } of makeLargestBodies(schema, 4 * SMALL)) {
       const run = () => {
         try {
@@ -114,7 +114,7 @@ describe('a request costs little', () => {
   it.each([
     ['resource', documents.ResourceMetadata],
     ['server', documents.ServerMetadata],
-  ] as const)('the metadata of an OAuth %s, whatever it says', async (_, shape) => {
+  ] as const)('for any metadata document of an OAuth %s', async (_, shape) => {
     for (const { name, text } of makeLargestBodies(shape, SMALL)) {
       const run = () => {
         try {

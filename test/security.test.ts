@@ -1,4 +1,4 @@
-// What every route refuses for every caller. Permissions are the subject of test/access/permission-matrix.test.ts.
+// Invalid keys and foreign workspaces, on every route. For permissions see test/access/permission-matrix.test.ts.
 import { beforeAll, describe, expect, it } from 'vitest'
 import { ADMIN } from '../src/access/built-in-roles.ts'
 import { newApiKey } from '../src/kernel/crypto.ts'
@@ -17,7 +17,7 @@ import { newPathParameters } from './support/path-parameters.ts'
 let own: Tenant
 let other: Tenant
 let keys: Record<'revoked' | 'expired', string>
-/** For every path parameter, a resource of the other tenant. */
+/** Ids of the other tenant's resources, by the name of the path parameter. */
 let foreign: Record<string, string>
 
 beforeAll(async () => {
@@ -73,7 +73,7 @@ describe.each(guardedOperations.map(operation => [operation.id, operation] as co
   })
 })
 
-describe('a resource of another tenant is not found', () => {
+describe('an operation on a resource of another tenant answers 404', () => {
   const withParameters = guardedOperations.filter(operation => operation.params)
   it.each(withParameters.map(operation => [operation.id, operation] as const))('%s', async (_, operation) => {
     const { status } = await callOperation(operation, { 'X-Api-Key': own.owner.key, 'X-Tenant-Id': own.tenant_id })
@@ -81,7 +81,7 @@ describe('a resource of another tenant is not found', () => {
   })
 })
 
-it('nothing above changed the other tenant', async () => {
+it('none of the refused requests above changed the other tenant', async () => {
   expect((await other.get('/workspaces')).status).toBe(200)
   const [membership] = (await other.get('/workspaces/current/members')).body.resources
   expect(membership).toMatchObject({ id: foreign.membership_id, role_id: ADMIN })

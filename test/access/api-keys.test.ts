@@ -9,13 +9,13 @@ afterEach(() => {
   clock.ahead = 0
 })
 
-const made = (tenant: Pick<Tenant, 'post'>, input: object) =>
+const createKey = (tenant: Pick<Tenant, 'post'>, input: object) =>
   tenant.post('/workspaces/current/api-keys', { description: 'test', ...input })
 
 describe('a key', () => {
   it('is shown once, when it is created, and can be used', async () => {
     const tenant = await newTenant()
-    const { status, body } = await made(tenant, { role_id: VIEWER })
+    const { status, body } = await createKey(tenant, { role_id: VIEWER })
     expect(status).toBe(201)
     expect(looksLikeApiKey(body.key)).toBe(true)
     expect((await tenant.as(body.key).get('/workspaces')).status).toBe(200)
@@ -42,7 +42,7 @@ describe('a key', () => {
 
   it('is refused at once when it is revoked', async () => {
     const tenant = await newTenant()
-    const { key, id } = (await made(tenant, {})).body
+    const { key, id } = (await createKey(tenant, {})).body
     expect((await tenant.delete(`/workspaces/current/api-keys/${id}`)).status).toBe(204)
     const refused = await tenant.as(key).get('/workspaces')
     expect([refused.status, refused.body.code]).toEqual([401, 'key_revoked'])
@@ -53,7 +53,7 @@ describe('a key', () => {
 
   it('is refused after it has expired', async () => {
     const tenant = await newTenant()
-    const { key } = (await made(tenant, { expires_at: new Date(Date.now() + HOUR).toISOString() })).body
+    const { key } = (await createKey(tenant, { expires_at: new Date(Date.now() + HOUR).toISOString() })).body
     expect((await tenant.as(key).get('/workspaces')).status).toBe(200)
     clock.ahead = 2 * HOUR
     expect((await tenant.as(key).get('/workspaces')).body.code).toBe('key_expired')
@@ -61,30 +61,30 @@ describe('a key', () => {
 
   it('shows when it was last used, to the minute', async () => {
     const tenant = await newTenant()
-    const { key, id } = (await made(tenant, {})).body
-    const used = async () =>
+    const { key, id } = (await createKey(tenant, {})).body
+    const readLastUse = async () =>
       (await tenant.get('/workspaces/current/api-keys')).body.resources.find((one: { id: string }) => one.id === id)
         .last_used_at
-    expect(await used()).toBeNull()
+    expect(await readLastUse()).toBeNull()
     await tenant.as(key).get('/workspaces')
-    const first = await used()
+    const first = await readLastUse()
     expect(first).not.toBeNull()
     await tenant.as(key).get('/workspaces')
-    expect(await used()).toBe(first)
+    expect(await readLastUse()).toBe(first)
     clock.ahead = 2 * 60_000
     await tenant.as(key).get('/workspaces')
-    expect(Date.parse(await used())).toBeGreaterThan(Date.parse(first))
+    expect(Date.parse(await readLastUse())).toBeGreaterThan(Date.parse(first))
   })
 
   it('can have fewer permissions than its role', async () => {
     const tenant = await newTenant()
-    const { key } = (await made(tenant, { role_id: ADMIN, permissions: ['workspaces:read'] })).body
+    const { key } = (await createKey(tenant, { role_id: ADMIN, permissions: ['workspaces:read'] })).body
     expect((await tenant.as(key).get('/workspaces')).status).toBe(200)
     expect((await tenant.as(key).get('/workspaces/current/api-keys')).body.code).toBe('permission_missing')
   })
 
   it('cannot have a permission that its role lacks', async () => {
-    const refused = await made(await newTenant(), {
+    const refused = await createKey(await newTenant(), {
       role_id: VIEWER,
       permissions: ['deployments:read', 'deployments:delete'],
     })
@@ -94,19 +94,19 @@ describe('a key', () => {
   it('gets the role and permissions of its creator by default', async () => {
     const tenant = await newTenant()
     const permissions = ['api-keys:create', 'workspaces:read']
-    const { key } = (await made(tenant, { permissions })).body
-    const child = (await made(tenant.as(key), {})).body
+    const { key } = (await createKey(tenant, { permissions })).body
+    const child = (await createKey(tenant.as(key), {})).body
     expect(child).toMatchObject({ role_id: ADMIN, permissions })
   })
 })
 
 describe('a key that creates keys', () => {
-  const maker = async (tenant: Tenant, permissions = ['api-keys:create', 'deployments:read']) =>
-    tenant.as((await made(tenant, { role_id: ADMIN, permissions })).body.key)
+  const createCreator = async (tenant: Tenant, permissions = ['api-keys:create', 'deployments:read']) =>
+    tenant.as((await createKey(tenant, { role_id: ADMIN, permissions })).body.key)
 
   it.each([
     ['a wider role', { role_id: EDITOR }, 'role_exceeds_actor'],
-    ['its own role unnarrowed', { role_id: ADMIN }, 'role_exceeds_actor'],
+    ['all permissions of its own role', { role_id: ADMIN }, 'role_exceeds_actor'],
     [
       'a permission that it lacks',
       { role_id: ADMIN, permissions: ['deployments:read', 'deployments:update'] },
@@ -116,25 +116,27 @@ describe('a key that creates keys', () => {
     ['a role that does not exist', { role_id: '11111111-1111-4111-8111-111111111111' }, 'role_not_found'],
   ])('cannot grant %s', async (_, input, code) => {
     const tenant = await newTenant()
-    expect((await made(await maker(tenant), input)).body.code).toBe(code)
+    expect((await createKey(await createCreator(tenant), input)).body.code).toBe(code)
     expect((await tenant.get('/workspaces/current/api-keys')).body.resources).toHaveLength(2)
   })
 
-  it('can grant what it has', async () => {
+  it('can grant the permissions that it has', async () => {
     const tenant = await newTenant()
-    expect((await made(await maker(tenant), { role_id: ADMIN, permissions: ['deployments:read'] })).status).toBe(201)
+    expect(
+      (await createKey(await createCreator(tenant), { role_id: ADMIN, permissions: ['deployments:read'] })).status,
+    ).toBe(201)
   })
 
-  it('cannot create a key that expires later, and passes on its own expiry by default', async () => {
+  it('creates keys with its own expiry by default, and cannot set a later one', async () => {
     const tenant = await newTenant()
     const expires_at = new Date(Date.now() + HOUR).toISOString()
-    const short = tenant.as((await made(tenant, { expires_at })).body.key)
+    const expiring = tenant.as((await createKey(tenant, { expires_at })).body.key)
     const later = new Date(Date.now() + 2 * HOUR).toISOString()
-    expect((await made(short, { expires_at: later })).body.code).toBe('key_outlives_creator')
-    expect((await made(short, {})).body.expires_at).toBe(expires_at)
+    expect((await createKey(expiring, { expires_at: later })).body.code).toBe('key_outlives_creator')
+    expect((await createKey(expiring, {})).body.expires_at).toBe(expires_at)
   })
 
-  it('of a workspace cannot create an organization key', async () => {
+  it('cannot create an organization key if it belongs to a workspace', async () => {
     const tenant = await newTenant()
     const refused = await tenant.post('/orgs/current/api-keys', { description: 'up' })
     expect([refused.status, refused.body.code]).toEqual([403, 'permission_missing'])
@@ -157,7 +159,7 @@ describe('an organization key', () => {
     expect((await owner.get('/workspaces/current/api-keys', { 'X-Tenant-Id': tenant_id })).status).toBe(200)
     const without = await owner.get('/workspaces/current/api-keys')
     expect([without.status, without.body.code]).toEqual([403, 'workspace_required'])
-    // Clients look for these words.
+    // Clients match this text, so it is part of the API.
     expect(without.body.detail).toContain('requires workspace specification')
     expect((await owner.get('/workspaces/current/api-keys', { 'X-Tenant-Id': unusedId() })).body.code).toBe(
       'workspace_forbidden',
@@ -174,7 +176,7 @@ describe('an organization key', () => {
 
   it('sees and revokes every key of the organization', async () => {
     const tenant = await newTenant()
-    const { id } = (await made(tenant, {})).body
+    const { id } = (await createKey(tenant, {})).body
     const { resources } = (await tenant.owner.get('/orgs/current/api-keys')).body
     expect(resources).toHaveLength(3)
     expect((await tenant.owner.delete(`/orgs/current/api-keys/${id}`)).status).toBe(204)

@@ -9,33 +9,33 @@ afterEach(() => {
 })
 
 type Caller = Pick<Tenant, 'post' | 'get' | 'key'>
-type Made = { id: string; key: string }
+type Key = { id: string; key: string }
 
-async function makeKey(
-  maker: Pick<Tenant, 'post'>,
+async function createKey(
+  creator: Pick<Tenant, 'post'>,
   headers: Record<string, string> = {},
   path = '/workspaces/current/api-keys',
 ) {
-  const { status, body } = await maker.post(path, { description: 'made' }, headers)
+  const { status, body } = await creator.post(path, { description: 'test' }, headers)
   expect(status).toBe(201)
-  return body as Made
+  return body as Key
 }
 
-/** A workspace's Admin key, a key that it made, one that this made, and one that this made. */
-async function lineage(tenant: Tenant, from: Caller = tenant): Promise<Made[]> {
-  const keys: Made[] = []
-  for (let maker = from; keys.length < 3; maker = tenant.as(keys.at(-1)!.key)) keys.push(await makeKey(maker))
+/** Creates three keys: the first with the given key, each further one with the key before it. */
+async function createKeyChain(tenant: Tenant, from: Caller = tenant): Promise<Key[]> {
+  const keys: Key[] = []
+  for (let creator = from; keys.length < 3; creator = tenant.as(keys.at(-1)!.key)) keys.push(await createKey(creator))
   return keys
 }
 
-const codeOf = async (tenant: Tenant, { key }: Pick<Made, 'key'>, headers?: Record<string, string>) =>
+const codeOf = async (tenant: Tenant, { key }: Pick<Key, 'key'>, headers?: Record<string, string>) =>
   (await tenant.as(key).get('/workspaces', headers)).body.code
 
 describe('revoking a key', () => {
   it('revokes every key created with it, and no other', async () => {
     const tenant = await newTenant()
-    const [first, second, third] = await lineage(tenant)
-    const sibling = await makeKey(tenant)
+    const [first, second, third] = await createKeyChain(tenant)
+    const sibling = await createKey(tenant)
     expect((await tenant.delete(`/workspaces/current/api-keys/${second!.id}`)).status).toBe(204)
     for (const key of [second!, third!]) expect(await codeOf(tenant, key)).toBe('key_revoked')
     for (const key of [tenant, first!, sibling]) expect(await codeOf(tenant, key)).toBeUndefined()
@@ -45,79 +45,82 @@ describe('revoking a key', () => {
     const tenant = await newTenant()
     const { owner, tenant_id, organization_id } = tenant
     const second = (await owner.post('/workspaces', { display_name: 'Second' })).body.id as string
-    const maker = await makeKey(owner, {}, '/orgs/current/api-keys')
-    const [here, there] = [
-      await makeKey(tenant.as(maker.key), { 'X-Tenant-Id': tenant_id }),
-      await makeKey(tenant.as(maker.key), { 'X-Tenant-Id': second }),
+    const creator = await createKey(owner, {}, '/orgs/current/api-keys')
+    const [firstChild, secondChild] = [
+      await createKey(tenant.as(creator.key), { 'X-Tenant-Id': tenant_id }),
+      await createKey(tenant.as(creator.key), { 'X-Tenant-Id': second }),
     ]
-    const below = await makeKey(tenant.as(there.key))
+    const grandchild = await createKey(tenant.as(secondChild.key))
     const requestId = `revoke-${unusedId()}`
-    await owner.delete(`/orgs/current/api-keys/${maker.id}`, undefined, { 'X-Request-Id': requestId })
-    for (const key of [maker, here, there, below]) expect(await codeOf(tenant, key)).toBe('key_revoked')
+    await owner.delete(`/orgs/current/api-keys/${creator.id}`, undefined, { 'X-Request-Id': requestId })
+    for (const key of [creator, firstChild, secondChild, grandchild])
+      expect(await codeOf(tenant, key)).toBe('key_revoked')
     const events = await readEvents(requestId)
-    const told = events.map(({ type, subject_id, scope_id }) => [type, subject_id, scope_id])
-    const wanted = [
-      ['api_key.revoked', maker.id, organization_id],
-      ['api_key.revoked', here.id, tenant_id],
-      ['api_key.revoked', there.id, second],
-      ['api_key.revoked', below.id, second],
+    const revocations = events.map(({ type, subject_id, scope_id }) => [type, subject_id, scope_id])
+    const expected = [
+      ['api_key.revoked', creator.id, organization_id],
+      ['api_key.revoked', firstChild.id, tenant_id],
+      ['api_key.revoked', secondChild.id, second],
+      ['api_key.revoked', grandchild.id, second],
     ]
-    expect(told.toSorted()).toEqual(wanted.toSorted())
-    const cascaded = events.filter(event => event.subject_id !== maker.id)
-    for (const { data } of cascaded) expect(JSON.parse(data as string)).toEqual({ revoked_with: maker.id })
+    expect(revocations.toSorted()).toEqual(expected.toSorted())
+    const cascaded = events.filter(event => event.subject_id !== creator.id)
+    for (const { data } of cascaded) expect(JSON.parse(data as string)).toEqual({ revoked_with: creator.id })
   })
 
   it('revokes the keys of agents created with it', async () => {
     const tenant = await newTenant()
-    const maker = await makeKey(tenant)
+    const creator = await createKey(tenant)
     const listener = (await tenant.post('/v2/listeners', NewListener.meta()!.example)).body.id
-    const agent = await makeKey(tenant.as(maker.key), {}, `/v2/listeners/${listener}/keys`)
-    await tenant.delete(`/workspaces/current/api-keys/${maker.id}`)
+    const agent = await createKey(tenant.as(creator.key), {}, `/v2/listeners/${listener}/keys`)
+    await tenant.delete(`/workspaces/current/api-keys/${creator.id}`)
     expect(await codeOf(tenant, agent)).toBe('key_revoked')
   })
 
-  it('leaves other organizations and workspaces alone', async () => {
+  it('is refused for a key of another organization or workspace', async () => {
     const [tenant, other] = [await newTenant(), await newTenant()]
-    const [, theirs] = await lineage(other)
+    const [, foreignKey] = await createKeyChain(other)
     for (const caller of [tenant, tenant.owner]) {
       expect(
         (
-          await caller.delete(`/workspaces/current/api-keys/${theirs!.id}`, undefined, {
+          await caller.delete(`/workspaces/current/api-keys/${foreignKey!.id}`, undefined, {
             'X-Tenant-Id': tenant.tenant_id,
           })
         ).status,
       ).toBe(404)
     }
-    expect((await tenant.owner.delete(`/orgs/current/api-keys/${theirs!.id}`)).body.code).toBe('key_not_found')
-    // A key of one workspace does not reach the keys of another one of its organization.
+    expect((await tenant.owner.delete(`/orgs/current/api-keys/${foreignKey!.id}`)).body.code).toBe('key_not_found')
+    // The same between two workspaces of one organization.
     const second = (await other.owner.post('/workspaces', { display_name: 'Second' })).body.id
-    const elsewhere = await makeKey(other.owner, { 'X-Tenant-Id': second })
-    expect((await other.delete(`/workspaces/current/api-keys/${elsewhere.id}`)).body.code).toBe('key_not_found')
-    expect(await codeOf(other, theirs!)).toBeUndefined()
-    expect(await codeOf(other, elsewhere)).toBeUndefined()
+    const secondWorkspaceKey = await createKey(other.owner, { 'X-Tenant-Id': second })
+    expect((await other.delete(`/workspaces/current/api-keys/${secondWorkspaceKey.id}`)).body.code).toBe(
+      'key_not_found',
+    )
+    expect(await codeOf(other, foreignKey!)).toBeUndefined()
+    expect(await codeOf(other, secondWorkspaceKey)).toBeUndefined()
   })
 
-  it('also revokes a key that is created at the same time', async () => {
+  it('also revokes the keys that it creates at the same time', async () => {
     const tenant = await newTenant()
     for (let round = 0; round < 4; round++) {
-      const [first, second] = await lineage(tenant)
-      const makers = [first!, second!].map(({ key }) => tenant.as(key))
-      const making = Array.from({ length: 12 }, (_, i) =>
-        makers[i % 2]!.post('/workspaces/current/api-keys', { description: 'late' }),
+      const [first, second] = await createKeyChain(tenant)
+      const creators = [first!, second!].map(({ key }) => tenant.as(key))
+      const creations = Array.from({ length: 12 }, (_, i) =>
+        creators[i % 2]!.post('/workspaces/current/api-keys', { description: 'late' }),
       )
-      const revoking = tenant.delete(`/workspaces/current/api-keys/${first!.id}`)
-      const [revoked, ...made] = await Promise.all([revoking, ...making])
+      const revocation = tenant.delete(`/workspaces/current/api-keys/${first!.id}`)
+      const [revoked, ...created] = await Promise.all([revocation, ...creations])
       expect(revoked.status).toBe(204)
-      for (const { status, body } of made) {
+      for (const { status, body } of created) {
         expect([201, 401]).toContain(status)
         expect(await codeOf(tenant, { key: status === 201 ? body.key : first!.key })).toBe('key_revoked')
       }
     }
   })
 
-  it('revokes once when several requests do it at the same time', async () => {
+  it('writes one event per key when several requests revoke the same keys at the same time', async () => {
     const tenant = await newTenant()
-    const [first, second, third] = await lineage(tenant)
+    const [first, second, third] = await createKeyChain(tenant)
     const replies = await Promise.all(
       [first!, second!, third!, first!].map(({ id }) => tenant.delete(`/workspaces/current/api-keys/${id}`)),
     )
@@ -129,15 +132,15 @@ describe('revoking a key', () => {
 })
 
 describe('the tree of keys', () => {
-  it('can be listed by creator, and each key shows how many keys revoking it revokes', async () => {
+  it('can be listed by creator, and each key shows how many keys are below it', async () => {
     const tenant = await newTenant()
-    const [first, second, third] = await lineage(tenant)
+    const [first, second, third] = await createKeyChain(tenant)
     for (const [caller, base] of [
       [tenant, '/workspaces/current/api-keys'],
       [tenant.owner, '/orgs/current/api-keys'],
     ] as const) {
       const listed = (await caller.get(`${base}?created_by=${second!.id}`)).body.resources
-      expect(listed.map((one: Made) => one.id)).toEqual([third!.id])
+      expect(listed.map((one: Key) => one.id)).toEqual([third!.id])
       const { body } = await caller.get(`${base}/${first!.id}`)
       expect([body.id, body.descendants]).toEqual([first!.id, 2])
       expect((await caller.get(`${base}/${third!.id}`)).body.descendants).toBe(0)
@@ -151,8 +154,8 @@ describe('the tree of keys', () => {
     const tenant = await newTenant()
     const expires_at = new Date(Date.now() + HOUR).toISOString()
     const { body } = await tenant.post('/workspaces/current/api-keys', { description: 'short', expires_at })
-    const [, below] = await lineage(tenant, tenant.as(body.key))
+    const [, descendant] = await createKeyChain(tenant, tenant.as(body.key))
     clock.ahead = 2 * HOUR
-    expect(await codeOf(tenant, below!)).toBe('key_expired')
+    expect(await codeOf(tenant, descendant!)).toBe('key_expired')
   })
 })

@@ -10,7 +10,7 @@ describe('the organization', () => {
     expect(headers.get('ETag')).toBe('"1"')
   })
 
-  it('can be renamed with the permission, and a missing or null member changes nothing', async () => {
+  it('can be renamed with the permission, and a missing or null field changes nothing', async () => {
     const tenant = await newTenant()
     const { body } = await tenant.owner.patch('/orgs/current', { display_name: ' Acme ', rbac_enabled: null })
     expect(body).toMatchObject({ display_name: 'Acme', rbac_enabled: false })
@@ -48,13 +48,13 @@ describe('the organization', () => {
 describe('workspaces', () => {
   it('can be created, read, listed, renamed and deleted with an organization key', async () => {
     const { owner, tenant_id } = await newTenant()
-    const made = await owner.post('/workspaces', { display_name: 'Staging' })
-    expect(made.status).toBe(201)
-    expect(made.body).toMatchObject({ display_name: 'Staging', require_if_match: false })
-    const path = made.headers.get('Location')!
-    expect((await owner.get(path)).body).toEqual(made.body)
+    const created = await owner.post('/workspaces', { display_name: 'Staging' })
+    expect(created.status).toBe(201)
+    expect(created.body).toMatchObject({ display_name: 'Staging', require_if_match: false })
+    const path = created.headers.get('Location')!
+    expect((await owner.get(path)).body).toEqual(created.body)
     expect((await owner.get('/workspaces')).body.resources.map((one: { id: string }) => one.id)).toEqual([
-      made.body.id,
+      created.body.id,
       tenant_id,
     ])
     expect((await owner.patch(path, { display_name: 'Production' })).body.display_name).toBe('Production')
@@ -64,16 +64,16 @@ describe('workspaces', () => {
   })
 
   it('have unique names within their organization', async () => {
-    const [one, other] = await Promise.all([newTenant(), newTenant()])
-    expect((await one.owner.post('/workspaces', { display_name: 'Staging' })).status).toBe(201)
-    expect((await other.owner.post('/workspaces', { display_name: 'Staging' })).status).toBe(201)
-    const again = await one.owner.post('/workspaces', { display_name: 'Staging' })
+    const [first, second] = await Promise.all([newTenant(), newTenant()])
+    expect((await first.owner.post('/workspaces', { display_name: 'Staging' })).status).toBe(201)
+    expect((await second.owner.post('/workspaces', { display_name: 'Staging' })).status).toBe(201)
+    const again = await first.owner.post('/workspaces', { display_name: 'Staging' })
     expect([again.status, again.body.code]).toEqual([409, 'workspace_name_taken'])
-    const renamed = await one.owner.patch(`/workspaces/${one.tenant_id}`, { display_name: 'Staging' })
+    const renamed = await first.owner.patch(`/workspaces/${first.tenant_id}`, { display_name: 'Staging' })
     expect(renamed.body.code).toBe('workspace_name_taken')
   })
 
-  it('are visible to a workspace key only if it is its own', async () => {
+  it('are visible to a workspace key only if it belongs to them', async () => {
     const tenant = await newTenant()
     const other = (await tenant.owner.post('/workspaces', { display_name: 'Other' })).body.id
     expect((await tenant.get('/workspaces')).body.resources).toHaveLength(1)
@@ -106,8 +106,8 @@ describe('workspaces', () => {
     const tenant = await newTenant()
     const path = `/workspaces/${tenant.tenant_id}`
     expect((await tenant.patch(path, { require_if_match: true })).status).toBe(200)
-    const without = await tenant.patch(path, { display_name: 'X' })
-    expect([without.status, without.body.code]).toEqual([428, 'if_match_required'])
+    const unconditional = await tenant.patch(path, { display_name: 'X' })
+    expect([unconditional.status, unconditional.body.code]).toEqual([428, 'if_match_required'])
     expect((await tenant.owner.patch(path, { display_name: 'X' })).body.code).toBe('if_match_required')
     expect((await tenant.owner.delete(path)).body.code).toBe('if_match_required')
     const tag = (await tenant.get(path)).headers.get('ETag')!

@@ -1,6 +1,5 @@
-// Who may do what, generated from the routes. A permission is only ever looked for by its name, so two keys decide an
-// operation: one that holds only its permission passes, and one that holds every other is refused, and with it every
-// key that holds fewer of those.
+// The permission of every route. Permissions are checked by name and do not imply each other, so two keys are enough
+// for each operation: one with only its permission, and one with all others.
 import { sql } from 'drizzle-orm'
 import { beforeAll, describe, expect, it } from 'vitest'
 import { ADMIN, EDITOR, ORGANIZATION_ADMIN, ORGANIZATION_USER, VIEWER } from '../../src/access/built-in-roles.ts'
@@ -21,7 +20,7 @@ import {
 import { newPathParameters } from '../support/path-parameters.ts'
 import { newSiblingWorkspace } from '../support/providers.ts'
 
-const ofWorkspaces = permissionNames.filter(name => !organizationPermissions.includes(name))
+const workspacePermissions = permissionNames.filter(name => !organizationPermissions.includes(name))
 const writes = guardedOperations.filter(one => one.method !== 'get' && !one.isReadOnly)
 
 const call = (operation: Operation, headers: Record<string, string>, ids: Record<string, string> = {}) => {
@@ -30,24 +29,24 @@ const call = (operation: Operation, headers: Record<string, string>, ids: Record
   return send(operation.method.toUpperCase(), path + getExampleQuery(operation), { body, headers })
 }
 
-/** What enter() says; what comes after it is none of this table's. */
-const DOOR = ['permission_missing', 'workspace_required', 'workspace_forbidden']
-const verdict = async (operation: Operation, headers: Record<string, string>) => {
+/** The refusals of enter(). Later errors do not matter here. */
+const ENTRY_REFUSALS = ['permission_missing', 'workspace_required', 'workspace_forbidden']
+const readVerdict = async (operation: Operation, headers: Record<string, string>) => {
   const { status, body } = await call(operation, headers)
   expect(status, operation.id).not.toBe(401)
   expect(status, operation.id).not.toBe(500)
-  return DOOR.includes(body?.code) ? body.code : 'passes'
+  return ENTRY_REFUSALS.includes(body?.code) ? body.code : 'passes'
 }
 
 let tenant: Tenant
-/** Keys that hold only this permission; of a workspace, where a role of a workspace can hold it. */
-const only = new Map<Permission, { workspace?: string; organization: string }>()
-/** Keys that hold everything else that their kind can hold. */
-const allBut = new Map<Permission, { workspace: string; organization: string }>()
+/** Keys with only this permission. A workspace key exists if a workspace role can have the permission. */
+const onlyWith = new Map<Permission, { workspace?: string; organization: string }>()
+/** Keys with every other permission that a key of their scope can have. */
+const allWithout = new Map<Permission, { workspace: string; organization: string }>()
 
-async function keyOfRole(permissions: readonly string[]): Promise<string> {
-  const wish = { display_name: unusedId(), permissions }
-  const role_id = (await tenant.owner.post('/orgs/current/roles', wish)).body.id
+async function createRoleKey(permissions: readonly string[]): Promise<string> {
+  const role = { display_name: unusedId(), permissions }
+  const role_id = (await tenant.owner.post('/orgs/current/roles', role)).body.id
   const inside = { 'X-Tenant-Id': tenant.tenant_id }
   return (await tenant.owner.post('/workspaces/current/api-keys', { description: 'x', role_id }, inside)).body.key
 }
@@ -56,35 +55,35 @@ beforeAll(async () => {
   tenant = await newTenant()
   const used = new Set(guardedOperations.map(({ verb }) => verb!.permission))
   for (const name of used) {
-    const others = (names: Permission[]) => names.filter(other => other !== name)
-    const ofOrganization = async (permissions: Permission[]) =>
+    const without = (names: Permission[]) => names.filter(one => one !== name)
+    const createOrganizationKey = async (permissions: Permission[]) =>
       (await tenant.owner.post('/orgs/current/api-keys', { description: name, permissions })).body.key
-    const organization = await ofOrganization([name])
-    only.set(
+    const organization = await createOrganizationKey([name])
+    onlyWith.set(
       name,
-      ofWorkspaces.includes(name) ? { workspace: await keyOfRole([name]), organization } : { organization },
+      workspacePermissions.includes(name) ? { workspace: await createRoleKey([name]), organization } : { organization },
     )
-    allBut.set(name, {
-      workspace: await keyOfRole(others(ofWorkspaces)),
-      organization: await ofOrganization(others(permissionNames)),
+    allWithout.set(name, {
+      workspace: await createRoleKey(without(workspacePermissions)),
+      organization: await createOrganizationKey(without(permissionNames)),
     })
   }
 })
 
 describe('the permission check of each route', () => {
   it.each(guardedOperations.map(one => [one.id, one] as const))(
-    '%s asks for its permission and nothing else',
+    '%s requires its permission and no other',
     async (_, one) => {
       const { permission } = one.verb!
-      const { workspace, organization } = only.get(permission)!
+      const { workspace, organization } = onlyWith.get(permission)!
       const inside = { 'X-Tenant-Id': tenant.tenant_id }
-      const others = allBut.get(permission)!
-      expect(await verdict(one, { 'X-Api-Key': others.workspace })).toBe('permission_missing')
-      expect(await verdict(one, { 'X-Api-Key': others.organization, ...inside })).toBe('permission_missing')
-      if (workspace) expect(await verdict(one, { 'X-Api-Key': workspace })).toBe('passes')
-      expect(await verdict(one, { 'X-Api-Key': organization, ...inside })).toBe('passes')
-      const without = isWorkspaceScoped(one.verb!) ? 'workspace_required' : 'passes'
-      expect(await verdict(one, { 'X-Api-Key': organization })).toBe(without)
+      const others = allWithout.get(permission)!
+      expect(await readVerdict(one, { 'X-Api-Key': others.workspace })).toBe('permission_missing')
+      expect(await readVerdict(one, { 'X-Api-Key': others.organization, ...inside })).toBe('permission_missing')
+      if (workspace) expect(await readVerdict(one, { 'X-Api-Key': workspace })).toBe('passes')
+      expect(await readVerdict(one, { 'X-Api-Key': organization, ...inside })).toBe('passes')
+      const verdictWithoutWorkspace = isWorkspaceScoped(one.verb!) ? 'workspace_required' : 'passes'
+      expect(await readVerdict(one, { 'X-Api-Key': organization })).toBe(verdictWithoutWorkspace)
     },
   )
 
@@ -96,34 +95,30 @@ describe('the permission check of each route', () => {
       const { key } = (await tenant.owner.post('/orgs/current/api-keys', { description: 'role', role_id })).body
       for (const one of writes) {
         const expected = permissions.includes(one.verb!.permission) ? 'passes' : 'permission_missing'
-        const found = await verdict(one, { 'X-Api-Key': key, ...inside })
-        if (found !== expected) unexpected.push(`${role_id} ${one.id}: ${found}`)
+        const verdict = await readVerdict(one, { 'X-Api-Key': key, ...inside })
+        if (verdict !== expected) unexpected.push(`${role_id} ${one.id}: ${verdict}`)
       }
     }
     expect(unexpected).toEqual([])
   }, 90_000)
-
-  it('refuses every workspace role where the organization is changed', async () => {
-    const wish = (permission: string) => ({ display_name: unusedId(), permissions: [permission] })
-    for (const permission of organizationPermissions)
-      expect((await tenant.owner.post('/orgs/current/roles', wish(permission))).status).toBe(422)
-  })
 })
 
-// ---- what writes do to the organization
+it('a workspace role cannot have an organization permission', async () => {
+  for (const permission of organizationPermissions) {
+    const role = { display_name: unusedId(), permissions: [permission] }
+    expect((await tenant.owner.post('/orgs/current/roles', role)).status).toBe(422)
+  }
+})
 
-/** The writes by which a workspace changes something of its organization, and why it may. */
-const BY_A_WORKSPACE: Record<string, string> = {
-  createProvider: 'adds oauth_providers: a workspace makes providers of its own',
-  recheckProvider: 'changes oauth_providers: what their own servers say; the schedule does so every day',
-  addMembership: 'adds members: whoever joins a workspace belongs to the organization, and may do nothing else there',
+/** The operations with which a workspace changes rows of its organization: the effect, then the reason. */
+const ALLOWED_EFFECTS: Record<string, string> = {
+  createProvider: 'adds oauth_providers: a workspace can create its own providers',
+  recheckProvider: 'changes oauth_providers: they follow their servers, as in the daily recheck',
+  addMembership: 'adds members: a member of a workspace is a member of the organization, with its least role',
 }
 
-/**
- * Every row of the organization that is of no workspace, by its table: found in the catalogue, so that a new table is
- * among them.
- */
-async function rowsOfOrganization({ organization_id }: Tenant): Promise<Map<string, string>> {
+/** Maps each row of the organization without a workspace to its table. The catalog lists the tables, also new ones. */
+async function readOrganizationRows({ organization_id }: Tenant): Promise<Map<string, string>> {
   const { database } = getApp()
   const catalogue = sql`select t.table_name, count(*) filter (where c.column_name = 'tenant_id')
     from information_schema.tables t join information_schema.columns c using (table_schema, table_name)
@@ -132,7 +127,7 @@ async function rowsOfOrganization({ organization_id }: Tenant): Promise<Map<stri
   const [tables] = (await runAsSystem(database, catalogue)) as [[string, string][]]
   const each = tables.map(([table, hasTenant]) => {
     const shared = Number(hasTenant) > 0 ? sql`and tenant_id is null` : sql``
-    // A stamp of last use is no change that anyone made.
+    // Every request updates `last_used_at`.
     return sql`select ${table}::text, (to_jsonb(t) - 'last_used_at')::text from ${sql.identifier(table)} t
       where organization_id = ${organization_id}::uuid ${shared}`
   })
@@ -142,24 +137,24 @@ async function rowsOfOrganization({ organization_id }: Tenant): Promise<Map<stri
   return new Map(rows.map(([table, row]) => [row, table]))
 }
 
-describe('a role of another workspace with every possible permission', () => {
-  it('can change only the listed parts of the organization', async () => {
-    const maker = await newTenant()
-    const ids = { ...(await newPathParameters(maker)), number: '1' }
-    const role = { display_name: 'Everything', permissions: ofWorkspaces }
-    const beside = await newSiblingWorkspace(maker, (await maker.owner.post('/orgs/current/roles', role)).body.id)
-    const done: Record<string, string[]> = {}
-    let before = await rowsOfOrganization(maker)
+describe('a key of one workspace with every workspace permission', () => {
+  it('changes nothing of the organization but the listed tables', async () => {
+    const target = await newTenant()
+    const ids = { ...(await newPathParameters(target)), number: '1' }
+    const role = { display_name: 'Everything', permissions: workspacePermissions }
+    const sibling = await newSiblingWorkspace(target, (await target.owner.post('/orgs/current/roles', role)).body.id)
+    const effectsOf: Record<string, string[]> = {}
+    let before = await readOrganizationRows(target)
     for (const one of writes) {
-      await call(one, { 'X-Api-Key': beside.key }, ids)
-      const after = await rowsOfOrganization(maker)
-      const gone = [...before].filter(([row]) => !after.has(row)).map(([, table]) => `changes ${table}`)
-      const came = [...after].filter(([row]) => !before.has(row)).map(([, table]) => `adds ${table}`)
-      const effects = [...new Set(gone.length > 0 ? gone : came)]
-      if (effects.length > 0) done[one.id] = effects
+      await call(one, { 'X-Api-Key': sibling.key }, ids)
+      const after = await readOrganizationRows(target)
+      const changed = [...before].filter(([row]) => !after.has(row)).map(([, table]) => `changes ${table}`)
+      const added = [...after].filter(([row]) => !before.has(row)).map(([, table]) => `adds ${table}`)
+      const effects = [...new Set(changed.length > 0 ? changed : added)]
+      if (effects.length > 0) effectsOf[one.id] = effects
       before = after
     }
-    const allowed = Object.entries(BY_A_WORKSPACE).map(([id, why]) => [id, [why.split(':')[0]]])
-    expect(done).toEqual(Object.fromEntries(allowed))
+    const allowed = Object.entries(ALLOWED_EFFECTS).map(([id, effect]) => [id, [effect.split(':')[0]]])
+    expect(effectsOf).toEqual(Object.fromEntries(allowed))
   }, 90_000)
 })

@@ -3,19 +3,19 @@ import { VIEWER } from '../../src/access/built-in-roles.ts'
 import { permissionNames } from '../../src/kernel/permissions.ts'
 import { newTenant, unusedId } from '../support/app.ts'
 
-const named = (roles: { display_name: string }[]) => roles.map(role => role.display_name).sort()
+const listNames = (roles: { display_name: string }[]) => roles.map(role => role.display_name).sort()
 
 describe('roles', () => {
-  it('are five built-in ones and the organization’s own', async () => {
+  it('are the five built-in roles and those of the organization', async () => {
     const tenant = await newTenant()
-    const made = await tenant.owner.post('/orgs/current/roles', {
+    const created = await tenant.owner.post('/orgs/current/roles', {
       display_name: 'Operator',
       permissions: ['deployments:read'],
     })
-    expect(made.status).toBe(201)
-    expect(made.body).toMatchObject({ scope: 'workspace', description: '', organization_id: tenant.organization_id })
+    expect(created.status).toBe(201)
+    expect(created.body).toMatchObject({ scope: 'workspace', description: '', organization_id: tenant.organization_id })
     const { resources } = (await tenant.get('/orgs/current/roles')).body
-    expect(named(resources)).toEqual([
+    expect(listNames(resources)).toEqual([
       'Admin',
       'Editor',
       'Operator',
@@ -24,22 +24,22 @@ describe('roles', () => {
       'Viewer',
     ])
     for (const role of resources) expect(permissionNames).toEqual(expect.arrayContaining(role.permissions))
-    expect((await tenant.get(made.headers.get('Location')!)).body).toEqual(made.body)
+    expect((await tenant.get(created.headers.get('Location')!)).body).toEqual(created.body)
   })
 
   it('have the documented permissions', async () => {
     const tenant = await newTenant()
     const { resources } = (await tenant.get('/orgs/current/roles')).body
-    const may = (permission: string) =>
-      named(resources.filter((role: { permissions: string[] }) => role.permissions.includes(permission)))
-    expect(may('deployments:read')).toEqual(['Admin', 'Editor', 'Organization Admin', 'Viewer'])
-    expect(may('deployments:create')).toEqual(['Admin', 'Editor', 'Organization Admin'])
-    expect(may('deployments:update')).toEqual(['Admin', 'Editor', 'Organization Admin'])
-    expect(may('deployments:delete')).toEqual(['Admin', 'Organization Admin'])
-    expect(may('projects:increase-trace-tier')).toEqual(['Admin', 'Organization Admin'])
-    expect(may('projects:decrease-trace-tier')).toEqual(['Admin', 'Organization Admin'])
-    expect(may('fleet-admin:read')).toEqual(['Admin', 'Organization Admin'])
-    expect(may('projects:update-retention')).toEqual([])
+    const listRolesWith = (permission: string) =>
+      listNames(resources.filter((role: { permissions: string[] }) => role.permissions.includes(permission)))
+    expect(listRolesWith('deployments:read')).toEqual(['Admin', 'Editor', 'Organization Admin', 'Viewer'])
+    expect(listRolesWith('deployments:create')).toEqual(['Admin', 'Editor', 'Organization Admin'])
+    expect(listRolesWith('deployments:update')).toEqual(['Admin', 'Editor', 'Organization Admin'])
+    expect(listRolesWith('deployments:delete')).toEqual(['Admin', 'Organization Admin'])
+    expect(listRolesWith('projects:increase-trace-tier')).toEqual(['Admin', 'Organization Admin'])
+    expect(listRolesWith('projects:decrease-trace-tier')).toEqual(['Admin', 'Organization Admin'])
+    expect(listRolesWith('fleet-admin:read')).toEqual(['Admin', 'Organization Admin'])
+    expect(listRolesWith('projects:update-retention')).toEqual([])
   })
 
   it('can be changed and deleted, unless they are built in or in use', async () => {
@@ -70,11 +70,11 @@ describe('roles', () => {
   })
 
   it('have unique names within their organization', async () => {
-    const [one, other] = await Promise.all([newTenant(), newTenant()])
+    const [first, second] = await Promise.all([newTenant(), newTenant()])
     const role = { display_name: 'Operator', permissions: [] }
-    expect((await one.owner.post('/orgs/current/roles', role)).status).toBe(201)
-    expect((await other.owner.post('/orgs/current/roles', role)).status).toBe(201)
-    expect((await one.owner.post('/orgs/current/roles', role)).body.code).toBe('role_name_taken')
+    expect((await first.owner.post('/orgs/current/roles', role)).status).toBe(201)
+    expect((await second.owner.post('/orgs/current/roles', role)).status).toBe(201)
+    expect((await first.owner.post('/orgs/current/roles', role)).body.code).toBe('role_name_taken')
   })
 
   it('of a workspace cannot have permissions of the organization', async () => {
@@ -110,7 +110,7 @@ describe('roles', () => {
     expect((await as(key).patch(`/orgs/current/roles/${clerk}`, { permissions })).status).toBe(200)
   })
 
-  it('cannot have unknown permissions, including one that was replaced', async () => {
+  it('cannot have unknown permissions, such as one that was replaced', async () => {
     const { owner } = await newTenant()
     const refused = await owner.post('/orgs/current/roles', {
       display_name: 'Old',
@@ -119,7 +119,7 @@ describe('roles', () => {
     expect([refused.status, refused.body.errors[0].loc]).toEqual([422, ['body', 'permissions', 0]])
   })
 
-  it('contain only listed permissions', async () => {
+  it('are made of permissions that can be listed, each with its scope', async () => {
     const { resources } = (await (await newTenant()).get('/orgs/current/permissions')).body
     expect(resources.map((one: { name: string }) => one.name)).toEqual(permissionNames)
     expect(resources.find((one: { name: string }) => one.name === 'workspaces:create').scope).toBe('organization')

@@ -1,6 +1,6 @@
-// Every address that a caller can give, found by walking the request schemas. One that can change later is either
-// immutable or ends what was granted under the old one: otherwise whoever changes it receives what somebody else
-// trusted the old one with.
+// Every URL that a caller can set, found in the request schemas. A URL that can be changed is either immutable or its
+// change revokes the credentials granted for the old one. Otherwise the author of the change would receive credentials
+// that other people entrusted to the old address.
 import { expect, it } from 'vitest'
 import type * as z from 'zod'
 import { operations } from '../../src/app.ts'
@@ -8,8 +8,6 @@ import * as as from '../support/authorization-server.ts'
 import { getPolicyPath, setUpPreviews } from '../support/previews.ts'
 import { getProviderPath } from '../support/providers.ts'
 import { serveRepositories } from '../support/pushes.ts'
-
-// ---- the walk
 
 type Schema = z.core.$ZodType & { safeParse(value: unknown): { success: boolean } }
 type Def = {
@@ -24,21 +22,20 @@ type Def = {
   getter?: () => Schema
 }
 
-const NAMED = /(^|_)(url|uri|host|endpoint|address|origin|domain|webhook|image)s?$/
-/** By its name, or because it takes an address and refuses a word. */
+const ADDRESS_NAMES = /(^|_)(url|uri|host|endpoint|address|origin|domain|webhook|image)s?$/
+/** Recognizes an address by its name, or because the schema accepts a URL and refuses a word. */
 const isAddress = (name: string, leaf: Schema) =>
-  NAMED.test(name) ||
+  ADDRESS_NAMES.test(name) ||
   (leaf.safeParse('https://host.example.com/a/path').success && !leaf.safeParse('not-an-address-but-a-word').success)
 
-function addressesIn(schema: Schema, path: string[] = [], seen: Schema[] = []): string[] {
+function listAddresses(schema: Schema, path: string[] = [], seen: Schema[] = []): string[] {
   if (seen.includes(schema)) return []
   const def = (schema as unknown as { _zod: { def: Def } })._zod.def
   const within = (inner: Schema, name?: string) =>
-    addressesIn(inner, name === undefined ? path : [...path, name], [...seen, schema])
+    listAddresses(inner, name === undefined ? path : [...path, name], [...seen, schema])
   if (def.shape) return Object.entries(def.shape).flatMap(([name, member]) => within(member, name))
   if (def.element) return within(def.element)
   if (def.innerType) return within(def.innerType)
-  // A preprocessing step has nothing to see before it.
   if (def.in && def.out) return [...within(def.in), ...within(def.out)]
   if (def.options) return def.options.flatMap(option => within(option))
   if (def.valueType) return within(def.valueType, '*')
@@ -46,35 +43,32 @@ function addressesIn(schema: Schema, path: string[] = [], seen: Schema[] = []): 
   return def.type === 'string' && isAddress(path.at(-1) ?? '', schema) ? [path.join('.')] : []
 }
 
-/** Of routes that take a key; `id member`. */
-const found = operations
+/** The operation id and the member, of every route that requires a key. */
+const addressInputs = operations
   .filter(({ verb, method }) => verb && method !== 'get')
   .flatMap(({ id, body, query }) =>
     [body, query].flatMap(schema =>
-      (schema ? addressesIn(schema as unknown as Schema) : []).map(one => `${id} ${one}`),
+      (schema ? listAddresses(schema as unknown as Schema) : []).map(one => `${id} ${one}`),
     ),
   )
 
-// ---- the decisions
-
-const NEW = 'names a thing that this request makes, with the credentials that it brings'
-const IMAGE =
-  'an agent pulls it; the password that it gets is for the registry of this installation, below this workspace’s path'
-const VISITED = 'visitors go there; we send nothing to it'
+const NEW = 'belongs to a resource that this request creates, with the credentials of the same request'
+const IMAGE = 'agents pull it; the only credential they have is for this workspace in the registry of this installation'
+const VISITED = 'only visitors open it; the app sends nothing to it'
 
 const { app } = as.makeAuthorizationServer()
 const EVIL = 'https://evil.example.com/x'
 
-async function endsConnections(member: string) {
+async function expectConnectionsEnd(member: string) {
   const { tenant } = await as.setUpProvider(app)
   await as.completeAuthentication(app, tenant)
-  const elsewhere = { [member]: EVIL }
-  expect((await tenant.patch(getProviderPath('example'), elsewhere)).body.code).toBe('secret_required')
-  expect((await tenant.patch(getProviderPath('example'), { ...elsewhere, client_secret: 'another' })).status).toBe(200)
+  const change = { [member]: EVIL }
+  expect((await tenant.patch(getProviderPath('example'), change)).body.code).toBe('secret_required')
+  expect((await tenant.patch(getProviderPath('example'), { ...change, client_secret: 'another' })).status).toBe(200)
   expect((await as.beginAuthentication(tenant)).status).toBe('connection_required')
 }
 
-async function needsTheSecretAgain(member: 'on_create' | 'on_delete') {
+async function expectSecretRequired(member: 'on_create' | 'on_delete') {
   serveRepositories()
   const { tenant, parent } = await setUpPreviews()
   const set = (url: string, secret: string) =>
@@ -83,33 +77,30 @@ async function needsTheSecretAgain(member: 'on_create' | 'on_delete') {
   expect((await set(EVIL, '********')).body.code).toBe('secret_required')
 }
 
-/**
- * A sentence says why there is nothing to end. A function shows that changing the address ends what was granted, or
- * is refused.
- */
-const DECIDED: Record<string, string | (() => Promise<void>)> = {
+/** Text: why a change of the address endangers no credential. Function: checks that a change is refused or revokes. */
+const DECISIONS: Record<string, string | (() => Promise<void>)> = {
   'createProvider auth_url': NEW,
   'createProvider token_url': NEW,
   'createProvider revocation_url': NEW,
   'discoverProvider mcp_server_url': NEW,
   'connectIntegration base_url': NEW,
-  'changeProvider auth_url': () => endsConnections('auth_url'),
-  'changeProvider token_url': () => endsConnections('token_url'),
-  'changeProvider revocation_url': () => endsConnections('revocation_url'),
+  'changeProvider auth_url': () => expectConnectionsEnd('auth_url'),
+  'changeProvider token_url': () => expectConnectionsEnd('token_url'),
+  'changeProvider revocation_url': () => expectConnectionsEnd('revocation_url'),
   'changeProvider mcp_server_url': async () => {
     const { tenant } = await as.setUpProvider(app)
     expect((await tenant.patch(getProviderPath('example'), { mcp_server_url: EVIL })).body.code).toBe(
       'member_immutable',
     )
   },
-  'setPreviewPolicy hooks.on_create': () => needsTheSecretAgain('on_create'),
-  'setPreviewPolicy hooks.on_delete': () => needsTheSecretAgain('on_delete'),
+  'setPreviewPolicy hooks.on_create': () => expectSecretRequired('on_create'),
+  'setPreviewPolicy hooks.on_delete': () => expectSecretRequired('on_delete'),
   'createDeployment source_config.repo_url': NEW,
   'patchDeployment source_config.repo_url': async () => {
     serveRepositories()
     const { tenant, parent } = await setUpPreviews()
-    const elsewhere = { source_config: { repo_url: 'https://evil.example.com/a/b' } }
-    expect((await tenant.patch(`/v2/deployments/${parent.id}`, elsewhere)).body.code).toBe('member_immutable')
+    const change = { source_config: { repo_url: 'https://evil.example.com/a/b' } }
+    expect((await tenant.patch(`/v2/deployments/${parent.id}`, change)).body.code).toBe('member_immutable')
   },
   'createDeployment source_config.custom_url': VISITED,
   'patchDeployment source_config.custom_url': VISITED,
@@ -124,11 +115,11 @@ const DECIDED: Record<string, string | (() => Promise<void>)> = {
   ),
 }
 
-it('every URL that a caller can set has a decision here', () => {
-  expect([...new Set(found)].sort()).toEqual(Object.keys(DECIDED).sort())
+it('every URL that a caller can set has a decision in this table', () => {
+  expect([...new Set(addressInputs)].sort()).toEqual(Object.keys(DECISIONS).sort())
 })
 
-it.each(Object.entries(DECIDED).filter(([, decided]) => typeof decided === 'function'))(
-  '%s cannot be changed, or ends what was granted under the one before',
-  async (_, holds) => (holds as () => Promise<void>)(),
+it.each(Object.entries(DECISIONS).filter(([, decision]) => typeof decision === 'function'))(
+  '%s cannot be changed without revoking the credentials granted for the old address',
+  async (_, checkDecision) => (checkDecision as () => Promise<void>)(),
 )

@@ -1,4 +1,3 @@
-// Deployments made, read and deleted, by every source in its mode.
 import { sql } from 'drizzle-orm'
 import { describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
@@ -16,19 +15,19 @@ const parts: Record<Exclude<Source, 'githost'>, Record<string, unknown>> = {
   internal_source: { source_config: { deployment_type: 'prod' }, source_revision_config: {} },
   internal_template: { source_config: { template_id: 'chat' }, source_revision_config: {} },
 }
-const body = (source: keyof typeof parts, over: Record<string, unknown> = {}) => ({
+const makeBody = (source: keyof typeof parts, over: Record<string, unknown> = {}) => ({
   name: `a${unusedId()}`,
   source,
   secrets: [],
   ...parts[source],
   ...over,
 })
-const bodyOf = async (tenant: Tenant, source: Source, over: Record<string, unknown> = {}) =>
-  source === 'githost' ? makeRepositoryBody(tenant, { secrets: [], ...over }) : body(source, over)
+const makeBodyFor = async (tenant: Tenant, source: Source, over: Record<string, unknown> = {}) =>
+  source === 'githost' ? makeRepositoryBody(tenant, { secrets: [], ...over }) : makeBody(source, over)
 const selfHosted = startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
-const tenantOf = (source: Source) => newTenant(source === 'external_container' ? { app: selfHosted } : {})
+const newTenantFor = (source: Source) => newTenant(source === 'external_container' ? { app: selfHosted } : {})
 const createContainer = async (tenant: Tenant, over?: Record<string, unknown>) =>
-  (await tenant.post('/v2/deployments', body('internal_container', over))).body
+  (await tenant.post('/v2/deployments', makeBody('internal_container', over))).body
 const outcome = ({ status, body }: { status: number; body: { code?: string } }) => [status, body?.code]
 
 const CONFIG = {
@@ -49,13 +48,15 @@ describe('a new deployment', () => {
     internal_source: 'CREATING',
     internal_template: 'AWAITING_DEPLOY',
   }
-  it.each(sources)('of %s is created in its mode, with its first revision', async source => {
-    const tenant = await tenantOf(source)
-    const sent: Record<string, unknown> = await bodyOf(tenant, source, { secrets: [{ name: 'KEY', value: 'hush' }] })
-    const reply = await tenant.post('/v2/deployments', sent)
+  it.each(sources)('of source %s is created with its first revision', async source => {
+    const tenant = await newTenantFor(source)
+    const request: Record<string, unknown> = await makeBodyFor(tenant, source, {
+      secrets: [{ name: 'KEY', value: 'hush' }],
+    })
+    const reply = await tenant.post('/v2/deployments', request)
     expect(reply.status).toBe(201)
     expect(reply.headers.get('Location')).toBe(`/v2/deployments/${reply.body.id}`)
-    const external = source === 'external_container'
+    const isExternal = source === 'external_container'
     const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
     expect(reply.body).toEqual({
       id: expect.any(String),
@@ -64,18 +65,18 @@ describe('a new deployment', () => {
       parent_deployment_id: null,
       preview: null,
       url: null,
-      name: sent.name,
+      name: request.name,
       source,
       source_config: {
         ...CONFIG,
-        ...(external && { deployment_type: 'prod' }),
-        ...(sent.source_config as object),
+        ...(isExternal && { deployment_type: 'prod' }),
+        ...(request.source_config as object),
       },
-      source_revision_config: { ...REVISION_CONFIG, ...(sent.source_revision_config as object) },
+      source_revision_config: { ...REVISION_CONFIG, ...(request.source_revision_config as object) },
       secrets: [{ name: 'KEY', value: '********' }],
-      secret_references: sent.secret_references ?? null,
+      secret_references: request.secret_references ?? null,
       status: 'READY',
-      image_version: external ? '1.4.2' : null,
+      image_version: isExternal ? '1.4.2' : null,
       latest_revision_id: expect.any(String),
       active_revision_id: null,
       created_at: time,
@@ -97,19 +98,19 @@ describe('a new deployment', () => {
     ])
   })
 
-  it.each(sources)('of %s is refused in the other mode', async source => {
-    const tenant = await tenantOf(source === 'external_container' ? 'githost' : 'external_container')
-    const reply = await tenant.post('/v2/deployments', await bodyOf(tenant, source))
+  it.each(sources)('of source %s is refused in the mode without that source', async source => {
+    const tenant = await newTenantFor(source === 'external_container' ? 'githost' : 'external_container')
+    const reply = await tenant.post('/v2/deployments', await makeBodyFor(tenant, source))
     expect(outcome(reply)).toEqual([400, 'source_rule'])
     expect(reply.body.errors).toMatchObject([{ type: 'source_mode', loc: ['body', 'source'] }])
     expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
     expect((await tenant.get('/sessions')).body.resources).toEqual([])
   })
 
-  it('lists every broken rule at once', async () => {
+  it('that breaks several rules of its source is refused with all of them', async () => {
     const tenant = await newTenant()
     const reply = await tenant.post('/v2/deployments', {
-      ...(await bodyOf(tenant, 'githost')),
+      ...(await makeBodyFor(tenant, 'githost')),
       source_config: { custom_url: 'https://app.example.com' },
       source_revision_config: { repo_ref: 'main', image_uri: 'app:1' },
     })
@@ -126,22 +127,23 @@ describe('a new deployment', () => {
 
   it('can use only an active integration of its own workspace', async () => {
     const [tenant, other] = await Promise.all([newTenant(), newTenant()])
-    const made = async (integration_id: string) => {
+    const createWith = async (integration_id: string) => {
       const source_config = { ...(await makeRepositoryConfig(tenant)), integration_id }
-      return outcome(await tenant.post('/v2/deployments', await bodyOf(tenant, 'githost', { source_config })))
+      return outcome(await tenant.post('/v2/deployments', await makeBodyFor(tenant, 'githost', { source_config })))
     }
-    const theirs = await getIntegration(other)
-    for (const id of [unusedId(), theirs]) expect(await made(id)).toEqual([400, 'integration_unknown'])
+    const foreignIntegration = await getIntegration(other)
+    for (const id of [unusedId(), foreignIntegration])
+      expect(await createWith(id)).toEqual([400, 'integration_unknown'])
     for (const state of ['suspended', 'revoked'] as const)
-      expect(await made(await newIntegration(tenant, { state }))).toEqual([409, `integration_${state}`])
+      expect(await createWith(await newIntegration(tenant, { state }))).toEqual([409, `integration_${state}`])
     expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
   })
 
-  it('cannot resolve a ref through a deleted integration, but accepts other changes', async () => {
+  it('cannot get a new ref after its integration was revoked or deleted, but accepts other changes', async () => {
     const tenant = await newTenant()
     const integration_id = await newIntegration(tenant)
     const source_config = { ...(await makeRepositoryConfig(tenant)), integration_id }
-    const { id } = (await tenant.post('/v2/deployments', await bodyOf(tenant, 'githost', { source_config }))).body
+    const { id } = (await tenant.post('/v2/deployments', await makeBodyFor(tenant, 'githost', { source_config }))).body
     await runAsSystem(
       getApp().database,
       sql`update integrations set state = 'revoked' where id = ${integration_id}::uuid`,
@@ -157,7 +159,7 @@ describe('a new deployment', () => {
     expect((await tenant.patch(path, { source_config: { install_command: 'make' } })).status).toBe(200)
   })
 
-  it('accepts the members of a listed repository unchanged', async () => {
+  it('can be created from the members of a listed repository', async () => {
     const tenant = await newTenant()
     const { integration_id, repo_url } = await makeRepositoryConfig(tenant)
     const listed = {
@@ -165,7 +167,7 @@ describe('a new deployment', () => {
       ...{ url: repo_url, default_branch: 'trunk' },
     }
     const reply = await tenant.post('/v2/deployments', {
-      ...(await bodyOf(tenant, 'githost')),
+      ...(await makeBodyFor(tenant, 'githost')),
       source_config: { integration_id: listed.host_integration_id, repo_url: listed.url, build_on_push: false },
       source_revision_config: { repo_ref: listed.default_branch, platform_config_path: 'platform.json' },
     })
@@ -176,36 +178,33 @@ describe('a new deployment', () => {
 
   it('is created once under an idempotency key, even with concurrent requests', async () => {
     const tenant = await newTenant()
-    const sent = body('internal_container', { secrets: [{ name: 'KEY', value: 'hush' }] })
+    const request = makeBody('internal_container', { secrets: [{ name: 'KEY', value: 'hush' }] })
     const headers = { 'Idempotency-Key': 'make' }
-    const first = await tenant.post('/v2/deployments', sent, headers)
-    const again = await tenant.post('/v2/deployments', sent, headers)
+    const first = await tenant.post('/v2/deployments', request, headers)
+    const again = await tenant.post('/v2/deployments', request, headers)
     expect([again.status, again.headers.get('Idempotency-Replayed')]).toEqual([201, 'true'])
     expect(again.body).toEqual(first.body)
     expect(again.headers.get('Location')).toBe(first.headers.get('Location'))
-    expect(outcome(await tenant.post('/v2/deployments', { ...sent, name: 'other' }, headers))).toEqual([
+    expect(outcome(await tenant.post('/v2/deployments', { ...request, name: 'other' }, headers))).toEqual([
       422,
       'idempotency_key_reused',
     ])
     expect((await tenant.get('/v2/deployments')).body.resources).toHaveLength(1)
 
     const once = { 'Idempotency-Key': 'once' }
-    const asked = body('internal_container')
-    const replies = await Promise.all(Array.from({ length: 10 }, () => tenant.post('/v2/deployments', asked, once)))
-    for (const reply of replies) expect(reply.body.code ?? reply.status).toSatisfy(is(201, 'idempotency_in_flight'))
+    const concurrent = makeBody('internal_container')
+    const replies = await Promise.all(
+      Array.from({ length: 10 }, () => tenant.post('/v2/deployments', concurrent, once)),
+    )
+    for (const reply of replies) expect(reply.body.code ?? reply.status).toBeOneOf([201, 'idempotency_in_flight'])
     expect((await tenant.get('/v2/deployments')).body.resources).toHaveLength(2)
   })
 })
-const is =
-  (...wanted: unknown[]) =>
-  (value: unknown) =>
-    wanted.includes(value)
-
-describe('a name', () => {
-  it('is unique among the deployments of a workspace, and free again after a deletion', async () => {
+describe('the name of a deployment', () => {
+  it('is unique in its workspace, and free again after a deletion', async () => {
     const tenant = await newTenant()
     const first = await createContainer(tenant, { name: 'shop' })
-    const taken = await tenant.post('/v2/deployments', body('internal_container', { name: 'shop' }))
+    const taken = await tenant.post('/v2/deployments', makeBody('internal_container', { name: 'shop' }))
     expect(outcome(taken)).toEqual([409, 'deployment_name_taken'])
     expect((await createContainer(await newTenant(), { name: 'shop' })).name).toBe('shop')
     await tenant.delete(`/v2/deployments/${first.id}`)
@@ -216,14 +215,14 @@ describe('a name', () => {
     expect((await tenant.get('/sessions')).body.resources).toMatchObject([{ deployment_id: second.id }])
   })
 
-  it('that a tracing project has is refused, and nothing is created', async () => {
+  it('is refused if a tracing project has it, and nothing is created', async () => {
     const tenant = await newTenant()
     await runAsSystem(
       getApp().database,
       sql`insert into projects (organization_id, tenant_id, name)
         values (${tenant.organization_id}::uuid, ${tenant.tenant_id}::uuid, 'shop')`,
     )
-    const taken = await tenant.post('/v2/deployments', body('internal_container', { name: 'shop' }))
+    const taken = await tenant.post('/v2/deployments', makeBody('internal_container', { name: 'shop' }))
     expect(outcome(taken)).toEqual([409, 'project_name_taken'])
     expect((await tenant.get('/v2/deployments')).body.resources).toEqual([])
   })
@@ -231,14 +230,16 @@ describe('a name', () => {
   it('goes to one of several concurrent requests', async () => {
     const tenant = await newTenant()
     const replies = await Promise.all(
-      Array.from({ length: 10 }, () => tenant.post('/v2/deployments', body('internal_container', { name: 'shop' }))),
+      Array.from({ length: 10 }, () =>
+        tenant.post('/v2/deployments', makeBody('internal_container', { name: 'shop' })),
+      ),
     )
     expect(replies.map(outcome).sort()).toEqual([[201, undefined], ...Array(9).fill([409, 'deployment_name_taken'])])
   })
 })
 
 describe('deleting', () => {
-  it('one deployment sets AWAITING_DELETE, once', async () => {
+  it('one deployment sets AWAITING_DELETE, and is refused the second time', async () => {
     const tenant = await newTenant()
     const { id } = await createContainer(tenant)
     const path = `/v2/deployments/${id}`
@@ -251,42 +252,48 @@ describe('deleting', () => {
     ])
   })
 
-  it('several deployments answers with the result of each', async () => {
-    const [tenant, stranger] = [await newTenant(), await newTenant()]
+  it('several deployments returns the result of each', async () => {
+    const [tenant, foreign] = [await newTenant(), await newTenant()]
     const ids = await Promise.all(Array.from({ length: 3 }, async () => (await createContainer(tenant)).id as string))
-    const theirs = (await createContainer(stranger)).id
-    const gone = (id: string) => ({ id, status: 204, code: null })
+    const foreignId = (await createContainer(foreign)).id
+    const deleted = (id: string) => ({ id, status: 204, code: null })
     const missing = (id: string) => ({ id, status: 404, code: 'deployment_not_found' })
-    const whole = await tenant.delete(`/v2/deployments?deployment_ids=${ids.slice(0, 2)}`)
-    expect([whole.status, whole.body.results]).toEqual([200, ids.slice(0, 2).map(gone)])
-    const partly = await tenant.delete(`/v2/deployments?deployment_ids=${[theirs, ids[2], ids[0]]}`)
-    expect([partly.status, partly.body.results]).toEqual([207, [missing(theirs), gone(ids[2]!), missing(ids[0]!)]])
-    const none = await tenant.delete(`/v2/deployments?deployment_ids=${ids}`)
-    expect([none.status, none.body.results]).toEqual([207, ids.map(missing)])
-    expect((await stranger.get(`/v2/deployments/${theirs}`)).body.status).toBe('READY')
+    const allFound = await tenant.delete(`/v2/deployments?deployment_ids=${ids.slice(0, 2)}`)
+    expect([allFound.status, allFound.body.results]).toEqual([200, ids.slice(0, 2).map(deleted)])
+    const someFound = await tenant.delete(`/v2/deployments?deployment_ids=${[foreignId, ids[2], ids[0]]}`)
+    expect([someFound.status, someFound.body.results]).toEqual([
+      207,
+      [missing(foreignId), deleted(ids[2]!), missing(ids[0]!)],
+    ])
+    const noneFound = await tenant.delete(`/v2/deployments?deployment_ids=${ids}`)
+    expect([noneFound.status, noneFound.body.results]).toEqual([207, ids.map(missing)])
+    expect((await foreign.get(`/v2/deployments/${foreignId}`)).body.status).toBe('READY')
     expect((await tenant.delete('/v2/deployments')).status).toBe(422)
   })
 })
 
-describe('conditions', () => {
-  it('answer 304 to a current ETag, and 412 to an outdated one', async () => {
+describe('a conditional request', () => {
+  it('is answered with 304 for a current If-None-Match and with 412 for an outdated If-Match', async () => {
     const tenant = await newTenant()
     const path = `/v2/deployments/${(await createContainer(tenant)).id}`
     const old = (await tenant.get(path)).headers.get('ETag')!
-    const known = await tenant.get(path, { 'If-None-Match': old })
-    expect([known.status, known.text, known.headers.get('ETag')]).toEqual([304, '', old])
-    const build = (build_command: string) => ({ source_config: { build_command } })
-    const moved = await tenant.patch(path, build('make'), { 'If-Match': old })
-    const now = moved.headers.get('ETag')!
-    expect([moved.status, now === old]).toEqual([200, false])
-    expect((await tenant.get(path, { 'If-None-Match': old })).headers.get('ETag')).toBe(now)
-    expect(outcome(await tenant.patch(path, build('all'), { 'If-Match': old }))).toEqual([412, 'precondition_failed'])
+    const notModified = await tenant.get(path, { 'If-None-Match': old })
+    expect([notModified.status, notModified.text, notModified.headers.get('ETag')]).toEqual([304, '', old])
+    const makePatch = (build_command: string) => ({ source_config: { build_command } })
+    const patched = await tenant.patch(path, makePatch('make'), { 'If-Match': old })
+    const current = patched.headers.get('ETag')!
+    expect([patched.status, current === old]).toEqual([200, false])
+    expect((await tenant.get(path, { 'If-None-Match': old })).headers.get('ETag')).toBe(current)
+    expect(outcome(await tenant.patch(path, makePatch('all'), { 'If-Match': old }))).toEqual([
+      412,
+      'precondition_failed',
+    ])
     expect(outcome(await tenant.delete(path, undefined, { 'If-Match': old }))).toEqual([412, 'precondition_failed'])
     expect((await tenant.get(path)).body.source_config.build_command).toBe('make')
-    expect((await tenant.delete(path, undefined, { 'If-Match': now })).status).toBe(204)
+    expect((await tenant.delete(path, undefined, { 'If-Match': current })).status).toBe(204)
   })
 
-  it('are required if the workspace requires them', async () => {
+  it('is required for a change if the workspace requires If-Match', async () => {
     const tenant = await newTenant()
     const path = `/v2/deployments/${(await createContainer(tenant)).id}`
     await tenant.owner.patch(`/workspaces/${tenant.tenant_id}`, { require_if_match: true })
@@ -296,7 +303,7 @@ describe('conditions', () => {
   })
 })
 
-describe('the image’s version', () => {
+describe('the version of an image', () => {
   const digest = `@sha256:${'a'.repeat(64)}`
   it.each([
     ['app:1.2.3', '1.2.3'],
@@ -304,17 +311,20 @@ describe('the image’s version', () => {
     [`acme/app:1.2${digest}`, '1.2'],
     [`acme/app${digest}`, null],
     ['registry.example.com:5000/acme/app', null],
-  ])('of %s is %s, when made and when patched, and the list finds it', async (image_uri, version) => {
-    const tenant = await newTenant()
-    const whole = await createContainer(tenant, { source_revision_config: { image_uri } })
-    expect(whole.image_version).toBe(version)
-    const { id } = await createContainer(tenant, { source_revision_config: { image_uri: 'app:old' } })
-    const path = `/v2/deployments/${id}`
-    const patched = await tenant.patch(path, { source_revision_config: { image_uri } })
-    expect(patched.body.image_version).toBe(version)
-    const kept = await tenant.patch(path, { source_config: { build_command: 'make' } })
-    expect(kept.body.image_version).toBe(version)
-    const { resources } = (await tenant.get(`/v2/deployments?image_version=${version ?? 'old'}`)).body
-    expect(resources).toHaveLength(version ? 2 : 0)
-  })
+  ])(
+    'of %s is %s in a new and in a patched deployment, and the list can be filtered by it',
+    async (image_uri, version) => {
+      const tenant = await newTenant()
+      const created = await createContainer(tenant, { source_revision_config: { image_uri } })
+      expect(created.image_version).toBe(version)
+      const { id } = await createContainer(tenant, { source_revision_config: { image_uri: 'app:old' } })
+      const path = `/v2/deployments/${id}`
+      const patched = await tenant.patch(path, { source_revision_config: { image_uri } })
+      expect(patched.body.image_version).toBe(version)
+      const unchanged = await tenant.patch(path, { source_config: { build_command: 'make' } })
+      expect(unchanged.body.image_version).toBe(version)
+      const { resources } = (await tenant.get(`/v2/deployments?image_version=${version ?? 'old'}`)).body
+      expect(resources).toHaveLength(version ? 2 : 0)
+    },
+  )
 })

@@ -1,4 +1,3 @@
-// Custom hosts: one owner in the installation, served by shared agents only once DNS proves it.
 import { sql } from 'drizzle-orm'
 import { afterAll, describe, expect, it } from 'vitest'
 import { createVerificationRecord } from '../../src/deployments/custom-hosts.ts'
@@ -14,12 +13,12 @@ const settings = {
   PUBLIC_URL: 'https://slipway.example.net',
 }
 const app = startApp({ settings })
-// The shared agent's listener belongs to one organization and serves others.
+// A shared listener serves deployments of other organizations, so those block the deletion of its own.
 afterAll(() => runAsSystem(app.database, sql`delete from deployments`))
 
-const tenantHere = () => newTenant({ app })
+const newAppTenant = () => newTenant({ app })
 const newHost = () => `${unusedId()}.example.com`
-const container = (source_config: object) => ({
+const makeBody = (source_config: object) => ({
   name: `app-${unusedId()}`,
   source: 'external_container',
   source_config: { resource_spec: {}, ...source_config },
@@ -27,21 +26,21 @@ const container = (source_config: object) => ({
   secrets: [],
 })
 const create = (tenant: Tenant, custom_url?: string, more: object = {}) =>
-  tenant.post('/v2/deployments', container({ custom_url, ...more }))
+  tenant.post('/v2/deployments', makeBody({ custom_url, ...more }))
 const patch = (tenant: Tenant, id: string, custom_url: string, query = '') =>
   tenant.patch(`/v2/deployments/${id}${query}`, { source_config: { custom_url } })
 const outcome = ({ status, body }: Reply) => (status < 300 ? status : body.code)
 const verify = (tenant: Tenant, host: string, headers?: Record<string, string>) =>
   tenant.post(`/v2/custom-hosts/${host}/verification`, undefined, headers)
-/** The DNS of a host has the records of these workspaces, and no other. */
+/** Sets the verification records of a host to those of these workspaces. */
 async function setProofRecords(host: string, ...tenants: Tenant[]) {
   const records = await Promise.all(tenants.map(({ tenant_id }) => createVerificationRecord(app, tenant_id, host)))
   txtRecords.set(`_slipway.${host}`, ['v=spf1 -all', ...records.map(({ value }) => value)])
 }
-const hostsOf = async (tenant: Tenant) => (await tenant.get('/v2/custom-hosts')).body.resources
+const listHosts = async (tenant: Tenant) => (await tenant.get('/v2/custom-hosts')).body.resources
 const explainCodes = async (tenant: Tenant, id: string) =>
   (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources.map(({ code }: { code: string }) => code)
-const eventsOf = async (tenant: Tenant, host: string) => {
+const readEventTypes = async (tenant: Tenant, host: string) => {
   const query = sql`
     select type
     from events
@@ -51,25 +50,24 @@ const eventsOf = async (tenant: Tenant, host: string) => {
   return rows.map(([type]) => type)
 }
 
-/** An agent that serves every workspace without listeners of its own. */
-async function sharedAgent(tenant: Tenant) {
+/** Starts an agent that serves every workspace without a listener, and returns how to read its custom URLs. */
+async function startSharedAgent(tenant: Tenant) {
   const { organization_id } = tenant
-  const wanted = { organization_id, compute_id: `shared-${unusedId()}`, compute_type: 'local' as const }
-  const { listener_key } = await registerPlatformListener(app.database, wanted)
+  const listener = { organization_id, compute_id: `shared-${unusedId()}`, compute_type: 'local' as const }
+  const { listener_key } = await registerPlatformListener(app.database, listener)
   const agent = makeSyncAgent(tenant, listener_key)
-  const told = new Map<string, string | null>()
-  /** The custom URLs that the agent was told last, by deployment. */
+  const customUrls = new Map<string, string | null>()
   return async () => {
-    // The first poll only takes up what nobody serves yet.
-    for (const work of [...(await agent.pollAll()), ...(await agent.pollAll())])
-      told.set(work.deployment_id, work.custom_url)
-    return told
+    // The first poll only assigns deployments without a listener.
+    const works = [...(await agent.pollAll()), ...(await agent.pollAll())]
+    for (const work of works) customUrls.set(work.deployment_id, work.custom_url)
+    return customUrls
   }
 }
 
-describe('a host belongs to one workspace', () => {
-  it('and is refused to every other workspace, in any spelling, on create, patch and plan', async () => {
-    const [own, other] = await Promise.all([tenantHere(), tenantHere()])
+describe('a custom host', () => {
+  it('of one workspace is refused to every other workspace, in any spelling', async () => {
+    const [own, other] = await Promise.all([newAppTenant(), newAppTenant()])
     const host = newHost()
     expect(outcome(await create(own, `https://${host}/shop`))).toBe(201)
     const { id } = (await create(other)).body
@@ -79,11 +77,11 @@ describe('a host belongs to one workspace', () => {
       expect(outcome(await patch(other, id, url, '?dry_run=true')), url).toBe('custom_host_taken')
     }
     expect(outcome(await create(other, `sub.${host}`))).toBe(201)
-    expect(await hostsOf(other)).toMatchObject([{ host: `sub.${host}` }])
+    expect(await listHosts(other)).toMatchObject([{ host: `sub.${host}` }])
   })
 
-  it('whose deployments can share it, each with its own path', async () => {
-    const tenant = await tenantHere()
+  it('can be shared by deployments of one workspace, each with its own path', async () => {
+    const tenant = await newAppTenant()
     const host = newHost()
     const { id } = (await create(tenant, `https://${host}/one`)).body
     expect(outcome(await create(tenant, `https://${host}/two`))).toBe(201)
@@ -92,25 +90,34 @@ describe('a host belongs to one workspace', () => {
     expect(outcome(await patch(tenant, id, `https://${host}/two`))).toBe('custom_url_taken')
     expect(outcome(await patch(tenant, id, `https://${host}/one`))).toBe(200)
     expect(outcome(await patch(tenant, id, host))).toBe(200)
-    expect(await hostsOf(tenant)).toHaveLength(1)
+    expect(await listHosts(tenant)).toHaveLength(1)
   })
 
-  it('even if many workspaces claim it at once', async () => {
-    const tenants = await Promise.all(Array.from({ length: 6 }, tenantHere))
+  it('goes to one of several workspaces that claim it at the same time', async () => {
+    const tenants = await Promise.all(Array.from({ length: 6 }, newAppTenant))
     const host = newHost()
     const outcomes = await Promise.all(tenants.map(async tenant => outcome(await create(tenant, host))))
     expect(outcomes.sort()).toEqual([201, ...Array(5).fill('custom_host_taken')])
   })
 
   it.each<[string, (tenant: Tenant, ids: string[]) => Promise<unknown>]>([
-    ['is cleared', (tenant, ids) => each(ids, id => tenant.patch(`/v2/deployments/${id}?clear=custom_url`, {}))],
-    ['is another', (tenant, ids) => each(ids, id => patch(tenant, id, newHost()))],
-    ['is deleted', (tenant, ids) => each(ids, id => tenant.delete(`/v2/deployments/${id}`))],
-    ['are deleted at once', (tenant, ids) => tenant.delete(`/v2/deployments?deployment_ids=${ids}`)],
-    ['are deleted side by side', (tenant, ids) => Promise.all(ids.map(id => tenant.delete(`/v2/deployments/${id}`)))],
-    ['go with the workspace', tenant => tenant.owner.delete(`/workspaces/${tenant.tenant_id}`)],
-  ])('is free again when the last custom_url of it %s', async (_, release) => {
-    const [own, other] = await Promise.all([tenantHere(), tenantHere()])
+    [
+      'every custom_url with it is cleared',
+      (tenant, ids) => each(ids, id => tenant.patch(`/v2/deployments/${id}?clear=custom_url`, {})),
+    ],
+    ['every custom_url with it gets another host', (tenant, ids) => each(ids, id => patch(tenant, id, newHost()))],
+    ['every deployment with it is deleted', (tenant, ids) => each(ids, id => tenant.delete(`/v2/deployments/${id}`))],
+    [
+      'all deployments with it are deleted in one request',
+      (tenant, ids) => tenant.delete(`/v2/deployments?deployment_ids=${ids}`),
+    ],
+    [
+      'all deployments with it are deleted by concurrent requests',
+      (tenant, ids) => Promise.all(ids.map(id => tenant.delete(`/v2/deployments/${id}`))),
+    ],
+    ['its workspace is deleted', tenant => tenant.owner.delete(`/workspaces/${tenant.tenant_id}`)],
+  ])('is free again when %s', async (_, release) => {
+    const [own, other] = await Promise.all([newAppTenant(), newAppTenant()])
     const host = newHost()
     const ids = [(await create(own, host)).body.id, (await create(own, `https://${host}/more`)).body.id]
     expect(outcome(await create(other, host))).toBe('custom_host_taken')
@@ -128,8 +135,8 @@ describe('a host belongs to one workspace', () => {
     'localhost',
     'shop.localhost',
     'registry.example.com',
-  ])('but %s is the installation’s', async host => {
-    const tenant = await tenantHere()
+  ])('cannot be %s, which is reserved for the installation', async host => {
+    const tenant = await newAppTenant()
     const { id } = (await create(tenant)).body
     expect(outcome(await create(tenant, `https://${host}/x`))).toBe('custom_host_reserved')
     expect(outcome(await patch(tenant, id, host))).toBe('custom_host_reserved')
@@ -137,12 +144,12 @@ describe('a host belongs to one workspace', () => {
   })
 })
 
-describe('verification', () => {
-  it('answers with the missing record, and does not accept the record of another workspace', async () => {
-    const [tenant, other] = await Promise.all([tenantHere(), tenantHere()])
+describe('the verification of a custom host', () => {
+  it('names the missing record, and does not accept the record of another workspace', async () => {
+    const [tenant, other] = await Promise.all([newAppTenant(), newAppTenant()])
     const host = newHost()
     const { id } = (await create(tenant, host)).body
-    const [{ record, ...rest }] = await hostsOf(tenant)
+    const [{ record, ...rest }] = await listHosts(tenant)
     expect(rest).toEqual({ host, verified_at: null, served: false })
     expect(record.name).toBe(`_slipway.${host}`)
     const refused = await verify(tenant, host)
@@ -163,33 +170,33 @@ describe('verification', () => {
     await setProofRecords(host, tenant)
     const { body } = await verify(tenant, host.toUpperCase())
     expect(body).toEqual({ host, verified_at: expect.any(String), record, served: true })
-    expect(await hostsOf(tenant)).toEqual([body])
+    expect(await listHosts(tenant)).toEqual([body])
     expect(await explainCodes(tenant, id)).not.toContain('custom_url_unverified')
-    expect(await eventsOf(tenant, host)).toEqual(['custom_host.verified'])
+    expect(await readEventTypes(tenant, host)).toEqual(['custom_host.verified'])
   })
 
-  it('moves an unverified host to the workspace that proves it, with an event in both journals', async () => {
-    const [squatter, owner] = await Promise.all([tenantHere(), tenantHere()])
+  it('moves an unverified host to the workspace that verifies it, with an event in both journals', async () => {
+    const [squatter, owner] = await Promise.all([newAppTenant(), newAppTenant()])
     const host = newHost()
     const { id } = (await create(squatter, host)).body
     await setProofRecords(host, owner)
     expect(outcome(await verify(owner, host))).toBe(200)
-    expect(await hostsOf(squatter)).toEqual([])
+    expect(await listHosts(squatter)).toEqual([])
     expect(await explainCodes(squatter, id)).toContain('custom_url_lost')
-    expect(await eventsOf(squatter, host)).toEqual(['custom_host.lost'])
-    expect(await eventsOf(owner, host)).toEqual(['custom_host.verified'])
+    expect(await readEventTypes(squatter, host)).toEqual(['custom_host.lost'])
+    expect(await readEventTypes(owner, host)).toEqual(['custom_host.verified'])
     expect(outcome(await create(owner, host))).toBe(201)
-    // The one who lost it goes on with everything else, and does not get it back.
+    // The deployment that lost the host can still be changed, but does not get it back.
     expect(
       outcome(await squatter.patch(`/v2/deployments/${id}`, { source_config: { resource_spec: { cpu: 1 } } })),
     ).toBe(200)
     expect(outcome(await create(squatter, `https://${host}/more`))).toBe('custom_host_taken')
     await squatter.delete(`/v2/deployments/${id}`)
-    expect(await hostsOf(owner)).toHaveLength(1)
+    expect(await listHosts(owner)).toHaveLength(1)
   })
 
-  it('leaves a verified host to its owner while the owner’s record exists', async () => {
-    const [first, second] = await Promise.all([tenantHere(), tenantHere()])
+  it('moves a verified host only after the record of its owner is gone', async () => {
+    const [first, second] = await Promise.all([newAppTenant(), newAppTenant()])
     const host = newHost()
     await create(first, host)
     await setProofRecords(host, first)
@@ -199,27 +206,27 @@ describe('verification', () => {
     expect(outcome(await verify(first, host))).toBe(200)
     await setProofRecords(host, second)
     expect(outcome(await verify(second, host))).toBe(200)
-    expect(await eventsOf(first, host)).toContain('custom_host.lost')
-    expect(await hostsOf(first)).toEqual([])
+    expect(await readEventTypes(first, host)).toContain('custom_host.lost')
+    expect(await listHosts(first)).toEqual([])
   })
 
   it('succeeds for one of two concurrent workspaces', async () => {
-    const tenants = await Promise.all([tenantHere(), tenantHere()])
+    const tenants = await Promise.all([newAppTenant(), newAppTenant()])
     const host = newHost()
     await Promise.all(tenants.map(tenant => create(tenant, host)))
     await setProofRecords(host, ...tenants)
     const outcomes = await Promise.all(tenants.map(async tenant => outcome(await verify(tenant, host))))
     expect(outcomes.sort()).toEqual([200, 'custom_host_taken'])
-    const owned = await Promise.all(tenants.map(hostsOf))
-    expect(owned.flat()).toHaveLength(1)
+    const hosts = await Promise.all(tenants.map(listHosts))
+    expect(hosts.flat()).toHaveLength(1)
   })
 
   it('does not deadlock with concurrent changes of the same hosts', async () => {
-    const tenants = await Promise.all([tenantHere(), tenantHere()])
+    const tenants = await Promise.all([newAppTenant(), newAppTenant()])
     const hosts = [newHost(), newHost()] as const
     for (const host of hosts) await setProofRecords(host, ...tenants)
     const ids = await Promise.all(tenants.map(async tenant => (await create(tenant)).body.id))
-    const acts = Array.from({ length: 10 }, (_, round) =>
+    const requests = Array.from({ length: 10 }, (_, round) =>
       tenants.flatMap((tenant, i) => [
         patch(tenant, ids[i], hosts[(round + i) % 2]!),
         verify(tenant, hosts[(round + i) % 2]!),
@@ -227,12 +234,12 @@ describe('verification', () => {
         tenant.patch(`/v2/deployments/${ids[i]}?clear=custom_url`, {}),
       ]),
     ).flat()
-    const outcomes = new Set((await Promise.all(acts)).map(outcome))
+    const outcomes = new Set((await Promise.all(requests)).map(outcome))
     for (const one of outcomes) expect([200, 201, 'custom_host_taken', 'custom_url_taken']).toContain(one)
   })
 
-  it('is answered once under an idempotency key', async () => {
-    const tenant = await tenantHere()
+  it('is replayed under an idempotency key without a DNS lookup', async () => {
+    const tenant = await newAppTenant()
     const host = newHost()
     await setProofRecords(host, tenant)
     const key = { 'Idempotency-Key': 'once' }
@@ -244,49 +251,49 @@ describe('verification', () => {
 })
 
 describe('an agent', () => {
-  it('that serves several workspaces gets a host only after it is verified', async () => {
-    const [own, other] = await Promise.all([tenantHere(), tenantHere()])
-    const told = await sharedAgent(own)
+  it('that serves several workspaces gets a custom host only after its verification', async () => {
+    const [own, other] = await Promise.all([newAppTenant(), newAppTenant()])
+    const readCustomUrls = await startSharedAgent(own)
     const host = newHost()
-    const squatting = (await create(other, `https://${host}/pay`)).body
-    expect((await told()).get(squatting.id)).toBeNull()
+    const unverified = (await create(other, `https://${host}/pay`)).body
+    expect((await readCustomUrls()).get(unverified.id)).toBeNull()
     await setProofRecords(host, own)
     await verify(own, host)
     const shop = (await create(own, host)).body
-    expect((await told()).get(shop.id)).toBe(host)
-    expect((await told()).get(squatting.id)).toBeNull()
-    // The owner’s record goes, another one’s comes: the host moves on the agent too.
+    expect((await readCustomUrls()).get(shop.id)).toBe(host)
+    expect((await readCustomUrls()).get(unverified.id)).toBeNull()
     await setProofRecords(host, other)
     await verify(other, host)
-    const after = await told()
-    expect([after.get(shop.id), after.get(squatting.id)]).toEqual([null, `https://${host}/pay`])
+    const after = await readCustomUrls()
+    expect([after.get(shop.id), after.get(unverified.id)]).toEqual([null, `https://${host}/pay`])
   })
 
-  it('of one workspace gets a host at once', async () => {
-    const tenant = await tenantHere()
+  it('of one workspace gets an unverified host, until another workspace verifies it', async () => {
+    const tenant = await newAppTenant()
     const { listener, key } = await newListener(tenant)
     const host = newHost()
     const { id } = (await create(tenant, host, { listener_id: listener.id })).body
     const agent = makeSyncAgent(tenant, key)
     expect(await agent.pollAll()).toMatchObject([{ deployment_id: id, custom_url: host }])
-    expect(await hostsOf(tenant)).toMatchObject([{ verified_at: null, served: true }])
+    expect(await listHosts(tenant)).toMatchObject([{ verified_at: null, served: true }])
     expect(await explainCodes(tenant, id)).not.toContain('custom_url_unverified')
-    // Somebody else proves it: the agent hears of that.
-    const owner = await tenantHere()
+    const owner = await newAppTenant()
     await setProofRecords(host, owner)
     await verify(owner, host)
     expect(await agent.pollAll()).toMatchObject([{ deployment_id: id, custom_url: null }])
   })
+})
 
-  it('does not serve an unverified host, which a plan warns of', async () => {
-    const tenant = await tenantHere()
+describe('a dry run', () => {
+  it('warns of a custom host that is not verified', async () => {
+    const tenant = await newAppTenant()
     const { id } = (await create(tenant)).body
     const host = newHost()
     const { value } = await createVerificationRecord(app, tenant.tenant_id, host)
-    const warnings = async () => (await patch(tenant, id, host, '?dry_run=true')).body.warnings
-    expect(await warnings()).toEqual([expect.stringContaining(value)])
+    const readWarnings = async () => (await patch(tenant, id, host, '?dry_run=true')).body.warnings
+    expect(await readWarnings()).toEqual([expect.stringContaining(value)])
     await setProofRecords(host, tenant)
     await verify(tenant, host)
-    expect(await warnings()).toEqual([])
+    expect(await readWarnings()).toEqual([])
   })
 })

@@ -15,7 +15,7 @@ import { type RevisionStatus, revisionStatuses, type Source, sources } from '../
 import * as fc from '../support/seeded-fast-check.ts'
 
 const builtSources: Source[] = ['githost', 'internal_source']
-const LEGAL_BUILT = [
+const STEPS_WITH_BUILD = [
   'CREATING>QUEUED CREATING>CREATE_FAILED CREATING>SKIPPED CREATING>INTERRUPTED',
   'QUEUED>AWAITING_BUILD QUEUED>SKIPPED QUEUED>INTERRUPTED',
   'AWAITING_BUILD>BUILDING AWAITING_BUILD>BUILD_FAILED AWAITING_BUILD>INTERRUPTED',
@@ -24,35 +24,35 @@ const LEGAL_BUILT = [
   'DEPLOYING>DEPLOYED DEPLOYING>DEPLOY_FAILED DEPLOYING>INTERRUPTED DEPLOYING>UNKNOWN',
   'UNKNOWN>DEPLOYED UNKNOWN>DEPLOY_FAILED',
 ].flatMap(line => line.split(' '))
-const LEGAL_UNBUILT = LEGAL_BUILT.filter(step => !step.includes('BUILD')).concat('QUEUED>AWAITING_DEPLOY')
+const STEPS_WITHOUT_BUILD = STEPS_WITH_BUILD.filter(step => !step.includes('BUILD')).concat('QUEUED>AWAITING_DEPLOY')
 
-describe.each(sources)('a revision from %s', source => {
-  const legal = builtSources.includes(source) ? LEGAL_BUILT : LEGAL_UNBUILT
+describe.each(sources)('a revision of source %s', source => {
+  const allowed = builtSources.includes(source) ? STEPS_WITH_BUILD : STEPS_WITHOUT_BUILD
   it.each(revisionStatuses)('moves from %s only to the allowed states', from => {
-    for (const to of revisionStatuses) expect(canFollow(source, from, to), to).toBe(legal.includes(`${from}>${to}`))
+    for (const to of revisionStatuses) expect(canFollow(source, from, to), to).toBe(allowed.includes(`${from}>${to}`))
   })
 
-  it('can end from every state, and then stays ended', () => {
+  it('reaches a terminal state on every path, without passing a state twice', () => {
     const walk = fc.array(fc.nat(), { minLength: 20, maxLength: 20 })
     fc.assert(
       fc.property(walk, choices => {
-        const seen: RevisionStatus[] = ['CREATING']
+        const visited: RevisionStatus[] = ['CREATING']
         for (const choice of choices) {
-          const open = nextStates(source, seen.at(-1)!)
-          if (open.length > 0) seen.push(open[choice % open.length]!)
+          const next = nextStates(source, visited.at(-1)!)
+          if (next.length > 0) visited.push(next[choice % next.length]!)
         }
-        expect(new Set(seen).size).toBe(seen.length)
-        expect(terminalStates).toContain(seen.at(-1))
+        expect(new Set(visited).size).toBe(visited.length)
+        expect(terminalStates).toContain(visited.at(-1))
       }),
     )
   })
 
-  it('starts in an allowed state', () => {
+  it('starts in a state that can follow QUEUED', () => {
     expect(canFollow(source, 'QUEUED', startState(source))).toBe(true)
   })
 })
 
-it('every state is waiting, in flight, ended or unknown', () => {
+it('every state is waiting, in flight, terminal or UNKNOWN', () => {
   expect([...waitingStates, ...inFlightStates, ...terminalStates, 'UNKNOWN'].sort()).toEqual(
     [...revisionStatuses].sort(),
   )
@@ -65,16 +65,16 @@ describe('deadlines', () => {
     ['BUILDING', 30, 'BUILD_FAILED'],
     ['AWAITING_DEPLOY', 15, 'DEPLOY_FAILED'],
     ['DEPLOYING', 15, 'DEPLOY_FAILED'],
-  ] as const)('%s lasts %i minutes and becomes %s', (state, minutes, becomes) => {
+  ] as const)('end %s after %i minutes with %s', (state, minutes, becomes) => {
     expect(DEADLINES[state]).toEqual({ after: minutes * 60_000, becomes, message: expect.stringMatching(/\S/) })
     expect(sources.some(source => canFollow(source, state, becomes))).toBe(true)
   })
 
-  it('exist for every state in flight, and for no state that has ended', () => {
+  it('exist for CREATING and for every state in flight', () => {
     expect(Object.keys(DEADLINES).sort()).toEqual(['CREATING', ...inFlightStates].sort())
   })
 
-  it('a deploy can be lost with its listener, and a deployment is unused after 28 idle days', () => {
+  it('let a listener be silent for less time than a deploy, and an unused deployment run for 28 days', () => {
     expect(canFollow('githost', 'DEPLOYING', LISTENER_LOST.becomes)).toBe(true)
     expect(LISTENER_SILENT_AFTER).toBeLessThan(DEADLINES.DEPLOYING!.after)
     expect(UNUSED_AFTER).toBe(28 * 24 * 3_600_000)

@@ -38,10 +38,10 @@ async function createLogs(tenant: Tenant) {
 }
 
 type Line = { id: string; timestamp: string; level: string; message: string }
-const messages = (logs: Line[]) => logs.map(({ message }) => message)
+const listMessages = (logs: Line[]) => logs.map(({ message }) => message)
 
 describe('logs', () => {
-  it('are read in order, by kind, of one revision or of all', async () => {
+  it('are read in the order of time, by kind, for one revision or for all revisions', async () => {
     const tenant = await newTenant()
     const { append, build, deploy, all } = await createLogs(tenant)
     await append([line(2), line(1)])
@@ -53,28 +53,28 @@ describe('logs', () => {
     ])
     expect(new Set(body.logs.map(({ id }: Line) => id)).size).toBe(2)
     expect(body).not.toHaveProperty('next_offset')
-    expect(messages((await tenant.post(build, { order: 'desc' })).body.logs)).toEqual(['line 2', 'line 1'])
-    for (const path of [deploy, all]) expect(messages((await tenant.post(path)).body.logs)).toEqual(['up'])
+    expect(listMessages((await tenant.post(build, { order: 'desc' })).body.logs)).toEqual(['line 2', 'line 1'])
+    for (const path of [deploy, all]) expect(listMessages((await tenant.post(path)).body.logs)).toEqual(['up'])
   })
 
-  it('are paged to the end without a gap, though lines share a time', async () => {
+  it('are paged without gaps or repeats, even if lines have the same time', async () => {
     const tenant = await newTenant()
     const { append, build } = await createLogs(tenant)
     await append(Array.from({ length: 25 }, (_, i) => line(Math.floor(i / 10), `n ${i}`)))
-    const whole = messages((await tenant.post(build, { limit: 1000 })).body.logs)
+    const allMessages = listMessages((await tenant.post(build, { limit: 1000 })).body.logs)
     for (const order of ['asc', 'desc']) {
       const read: string[] = []
       let offset: string | undefined
       do {
         const { body } = await tenant.post(build, { limit: 7, order, ...(offset && { offset }) })
-        read.push(...messages(body.logs))
+        read.push(...listMessages(body.logs))
         offset = body.next_offset
       } while (offset)
-      expect(read).toEqual(order === 'asc' ? whole : whole.toReversed())
+      expect(read).toEqual(order === 'asc' ? allMessages : allMessages.toReversed())
     }
   })
 
-  it('are narrowed by level, text and time', async () => {
+  it('are filtered by minimum level, text and time', async () => {
     const tenant = await newTenant()
     const { append, build } = await createLogs(tenant)
     await append([
@@ -97,15 +97,15 @@ describe('logs', () => {
         ['quiet', '100% Done_', 'careful', 'broken', 'dead'],
       ],
     ]
-    for (const [asked, expected] of table) {
-      expect(messages((await tenant.post(build, asked)).body.logs), JSON.stringify(asked)).toEqual(expected)
+    for (const [filter, expected] of table) {
+      expect(listMessages((await tenant.post(build, filter)).body.logs), JSON.stringify(filter)).toEqual(expected)
     }
   })
 
-  it('are refused where they are asked for wrongly', async () => {
+  it('are refused for invalid parameters, and not found in another project', async () => {
     const tenant = await newTenant()
     const { build, deploy, all } = await createLogs(tenant)
-    const wrong = [
+    const invalid = [
       { limit: 0 },
       { limit: 1001 },
       { order: 'up' },
@@ -114,16 +114,16 @@ describe('logs', () => {
       { start_time: 'now' },
     ]
     const forged = Buffer.from(`${at(1)}~${unusedId()}~-1`).toString('base64url')
-    for (const body of [...wrong, { offset: forged }]) {
+    for (const body of [...invalid, { offset: forged }]) {
       expect((await tenant.post(build, body)).status, JSON.stringify(body)).toBe(422)
     }
     for (const path of [build, deploy, all]) {
-      const elsewhere = path.replace(/projects\/[^/]+/, `projects/${unusedId()}`)
-      expect((await tenant.post(elsewhere, {})).status).toBe(404)
+      const inOtherProject = path.replace(/projects\/[^/]+/, `projects/${unusedId()}`)
+      expect((await tenant.post(inOtherProject, {})).status).toBe(404)
     }
   })
 
-  it('are asked for without a trace: no event, and no key that a repeat would need', async () => {
+  it('are read without an event, and an idempotency key has no effect', async () => {
     const tenant = await newTenant()
     const { append, build } = await createLogs(tenant)
     const headers = { 'Idempotency-Key': 'k' }
@@ -135,7 +135,7 @@ describe('logs', () => {
     expect(await readEvents(second.headers.get('X-Request-Id')!)).toEqual([])
   })
 
-  it('are a reader’s to read, and another workspace’s neither to read nor to write', async () => {
+  it('of another workspace can be neither read nor written', async () => {
     const [own, other] = await Promise.all([newTenant(), newTenant()])
     const { append, build, all } = await createLogs(own)
     expect(await append([line(1)], 'build', other.tenant_id)).toEqual([])
@@ -145,18 +145,18 @@ describe('logs', () => {
 })
 
 describe('a log', () => {
-  it('keeps its newest lines and says how many it has dropped', async () => {
+  it('keeps its newest lines, and begins with a warning that counts the dropped ones', async () => {
     const tenant = await newTenant()
     const { append, build } = await createLogs(tenant)
     await append(Array.from({ length: MAX_LOG_LINES }, (_, i) => line(i)))
-    expect(messages((await tenant.post(build, { limit: 1 })).body.logs)).toEqual(['line 0'])
+    expect(listMessages((await tenant.post(build, { limit: 1 })).body.logs)).toEqual(['line 0'])
     for (const [more, dropped] of [
       [3, 3],
       [2, 5],
     ] as const) {
       await append(Array.from({ length: more }, (_, i) => line(MAX_LOG_LINES + dropped - more + i)))
-      const [said, oldest] = (await tenant.post(build, { limit: 2 })).body.logs
-      expect([said.level, said.message.split(' ')[0], oldest.message]).toEqual([
+      const [warning, oldest] = (await tenant.post(build, { limit: 2 })).body.logs
+      expect([warning.level, warning.message.split(' ')[0], oldest.message]).toEqual([
         'WARNING',
         String(dropped),
         `line ${dropped}`,
@@ -171,19 +171,19 @@ describe('a log', () => {
     expect(Number(count)).toBe(MAX_LOG_LINES)
   })
 
-  it('keeps 4 MiB, of one large batch too', async () => {
+  it('keeps the newest 4 MiB, even of one large batch', async () => {
     const tenant = await newTenant()
     const { append, build } = await createLogs(tenant)
-    const big = 'x'.repeat(MAX_LINE_BYTES)
-    await append(Array.from({ length: 300 }, (_, i) => line(i, big)))
+    const longest = 'x'.repeat(MAX_LINE_BYTES)
+    await append(Array.from({ length: 300 }, (_, i) => line(i, longest)))
     const { logs } = (await tenant.post(build, { limit: 1000 })).body
     expect([logs.length, logs[0].message.split(' ')[0], logs[1].timestamp]).toEqual([257, '44', at(44)])
-    await append([line(300, big)])
+    await append([line(300, longest)])
     const after = (await tenant.post(build, { limit: 1000 })).body.logs
     expect([after.length, after[0].message.split(' ')[0]]).toEqual([257, '45'])
   })
 
-  it('keeps its bounds and its numbers when many write at once', async () => {
+  it('gives every line its own id under concurrent writes', async () => {
     const tenant = await newTenant()
     const { append, build } = await createLogs(tenant)
     await Promise.all(Array.from({ length: 10 }, (_, i) => append([line(i), line(i)])))
@@ -192,8 +192,8 @@ describe('a log', () => {
   })
 })
 
-describe('a line', () => {
-  it('is cut at 16 KiB, never within a character', () => {
+describe('the message of a log line', () => {
+  it('is cut at 16 KiB, but not within a character', () => {
     for (const text of ['x'.repeat(20_000), 'é'.repeat(20_000), `x${'😀'.repeat(10_000)}`]) {
       const cut = sanitizeMessage(text)
       expect(Buffer.byteLength(cut)).toBeLessThanOrEqual(MAX_LINE_BYTES)
@@ -210,7 +210,7 @@ describe('a line', () => {
     ['\u009b31m \u202edcba', '�31m �dcba'],
     ['\ud800', '�'],
     ['Grüße 😀', 'Grüße 😀'],
-  ])('shows %j', (given, shown) => {
-    expect(sanitizeMessage(given)).toBe(shown)
+  ])('%j is stored as %j', (message, sanitized) => {
+    expect(sanitizeMessage(message)).toBe(sanitized)
   })
 })

@@ -4,7 +4,7 @@ import { advanceRevisionTo } from '../support/deployments.ts'
 import { makeRepositoryBody, makeRepositoryConfig } from '../support/integrations.ts'
 
 const SHA = 'a'.repeat(40)
-const body = async (tenant: Tenant, over: Record<string, unknown>) =>
+const makeBody = async (tenant: Tenant, over: Record<string, unknown>) =>
   makeRepositoryBody(tenant, {
     source_config: {
       ...(await makeRepositoryConfig(tenant)),
@@ -19,8 +19,8 @@ const body = async (tenant: Tenant, over: Record<string, unknown>) =>
   })
 
 const createFromRepository = async (tenant: Tenant, over: Record<string, unknown> = {}) =>
-  (await tenant.post('/v2/deployments', await body(tenant, over))).body
-const revisionsOf = async (tenant: Tenant, id: string) =>
+  (await tenant.post('/v2/deployments', await makeBody(tenant, over))).body
+const readRevisions = async (tenant: Tenant, id: string) =>
   (await tenant.get(`/v2/deployments/${id}/revisions`)).body.resources as {
     id: string
     number: number
@@ -42,7 +42,7 @@ const MASKED = [
 ]
 
 describe('a patch', () => {
-  // What is supplied, and the reasons for a revision that it gives.
+  // The name of the patch, the patch, and the reasons for a new revision.
   const table: [string, Record<string, unknown>, string[]][] = [
     ['nothing', {}, []],
     [
@@ -56,7 +56,7 @@ describe('a patch', () => {
       },
       [],
     ],
-    ['a branch said again', { source_revision_config: { repo_ref: 'main' } }, ['source_revision_config.repo_ref']],
+    ['the same branch', { source_revision_config: { repo_ref: 'main' } }, ['source_revision_config.repo_ref']],
     ['another branch', { source_revision_config: { repo_ref: 'next' } }, ['source_revision_config.repo_ref']],
     ['a commit', { source_revision_config: { repo_ref: SHA } }, ['source_revision_config.repo_ref']],
     ['the same path', { source_revision_config: { platform_config_path: 'platform.json' } }, []],
@@ -70,26 +70,26 @@ describe('a patch', () => {
     ['the same command', { source_config: { install_command: 'npm ci' } }, []],
     ['another command', { source_config: { install_command: 'npm install' } }, ['source_config.install_command']],
     ['a first build command', { source_config: { build_command: 'npm run build' } }, ['source_config.build_command']],
-    ['pushes', { source_config: { build_on_push: true } }, []],
-    ['no secrets', { secrets: [] }, []],
-    ['the masks', { secrets: MASKED }, []],
-    ['the masks in another order', { secrets: [...MASKED].reverse() }, []],
-    ['a value', { secrets: [MASKED[0], { name: 'OTHER', value: 'new' }] }, ['secrets']],
-    ['a secret less', { secrets: [MASKED[0]] }, ['secrets']],
-    ['a source for this revision', { revision_source: 'githost' }, ['revision_source']],
-    ['what is immutable, as it is', { source_config: { repo_url: 'https://git.example.com/acme/app' } }, []],
+    ['build_on_push', { source_config: { build_on_push: true } }, []],
+    ['an empty list of secrets', { secrets: [] }, []],
+    ['masked secrets', { secrets: MASKED }, []],
+    ['masked secrets in another order', { secrets: [...MASKED].reverse() }, []],
+    ['a new value of a secret', { secrets: [MASKED[0], { name: 'OTHER', value: 'new' }] }, ['secrets']],
+    ['a list without one secret', { secrets: [MASKED[0]] }, ['secrets']],
+    ['a source for one revision', { revision_source: 'githost' }, ['revision_source']],
+    ['the same value of an immutable member', { source_config: { repo_url: 'https://git.example.com/acme/app' } }, []],
   ]
 
-  it.each(table)('of %s does what its plan says', async (_, patch, reasons) => {
+  it.each(table)('with %s creates a revision exactly if its plan says so', async (_, patch, reasons) => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
     const planned = (await tenant.patch(`${path}?dry_run=true`, patch)).body
     expect([planned.creates_revision, planned.reasons]).toEqual([reasons.length > 0, reasons])
-    expect(await revisionsOf(tenant, id)).toHaveLength(1)
+    expect(await readRevisions(tenant, id)).toHaveLength(1)
     const applied = await tenant.patch(path, patch, { 'Plan-Digest': planned.plan_digest })
     expect(applied.status).toBe(200)
-    const revisions = await revisionsOf(tenant, id)
+    const revisions = await readRevisions(tenant, id)
     expect(revisions.map(one => one.reasons)).toEqual(reasons.length > 0 ? [reasons, ['created']] : [['created']])
     expect(applied.body.latest_revision_id).toBe(revisions[0]!.id)
   })
@@ -99,7 +99,7 @@ describe('a patch', () => {
     ['integration_id', { integration_id: '11111111-1111-4111-8111-111111111111' }],
     ['deployment_type', { deployment_type: 'prod' }],
     ['template_id', { template_id: 'web' }],
-  ])('of %s is refused', async (member, source_config) => {
+  ])('that changes %s is refused, because it is immutable', async (member, source_config) => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     const refused = await tenant.patch(`/v2/deployments/${id}`, { source_config })
@@ -109,7 +109,7 @@ describe('a patch', () => {
     expect(planned.changes).toMatchObject([{ path: `source_config.${member}`, effect: 'immutable' }])
   })
 
-  it('merges the configuration, replaces the resource specification, and clears the members of the query', async () => {
+  it('merges source_config, replaces resource_spec, and clears the members that the query names', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
@@ -130,7 +130,7 @@ describe('a patch', () => {
     }
   })
 
-  it('does not clear members that the source requires', async () => {
+  it('cannot clear a member that the source requires', async () => {
     const tenant = await newTenant({ app: selfHosted })
     const { id } = await createFromRepository(tenant, external)
     const refused = await tenant.patch(`/v2/deployments/${id}?clear=resource_spec`, {})
@@ -142,12 +142,12 @@ describe('a patch', () => {
       )
   })
 
-  it('keeps one revision in flight and the newest waiting, and skips the others', async () => {
+  it('leaves one revision in flight and the newest one waiting, and skips the others', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     for (const repo_ref of ['a', 'b', 'c'])
       await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: { repo_ref } })
-    const revisions = await revisionsOf(tenant, id)
+    const revisions = await readRevisions(tenant, id)
     expect(revisions.map(one => [one.number, one.status])).toEqual([
       [4, 'QUEUED'],
       [3, 'SKIPPED'],
@@ -156,7 +156,7 @@ describe('a patch', () => {
     ])
   })
 
-  it('that brings the artifact supersedes the revision that waited for it', async () => {
+  it('with the artifact supersedes the revision that waited for it', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant, {
       source: 'internal_container',
@@ -169,11 +169,11 @@ describe('a patch', () => {
     await tenant.patch(path, {
       source_revision_config: { image_uri: `registry.example.com/app@sha256:${'0'.repeat(64)}` },
     })
-    const revisions = await revisionsOf(tenant, id)
+    const revisions = await readRevisions(tenant, id)
     expect(revisions.map(one => one.status)).toEqual(['AWAITING_DEPLOY', 'SKIPPED', 'SKIPPED'])
   })
 
-  it('must follow the rules of the source', async () => {
+  it('that breaks a rule of its source is refused', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
@@ -190,7 +190,7 @@ describe('a patch', () => {
     )
   })
 
-  it('is refused in a dry run for the same reasons as when applied', async () => {
+  it('is refused in a dry run with the same code as without', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
@@ -201,35 +201,35 @@ describe('a patch', () => {
       [{ secrets: [{ name: 'NEW', value: '********' }] }, {}, 'secret_unknown'],
       [{}, { 'If-Match': '"7"' }, 'precondition_failed'],
     ]
-    const refused = async (patch: Record<string, unknown>, headers: Record<string, string>, code: string) => {
+    const expectRefused = async (patch: Record<string, unknown>, headers: Record<string, string>, code: string) => {
       for (const query of ['', '?dry_run=true'])
         expect((await tenant.patch(path + query, patch, headers)).body.code, query).toBe(code)
     }
-    for (const one of cases) await refused(...one)
+    for (const one of cases) await expectRefused(...one)
     await tenant.delete(path)
-    await refused({ secrets: [] }, {}, 'deployment_deleting')
+    await expectRefused({ secrets: [] }, {}, 'deployment_deleting')
   })
 
-  it('keeps the resolved commit until the ref is sent again, and the plan shows that it is dropped', async () => {
+  it('keeps the resolved commit unless it sends the ref again, which its plan shows', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
     const etag = (await tenant.get(path)).headers.get('ETag')
     const commit = { sha: SHA, message: null, author: null }
     await advanceRevisionTo(tenant, id, latest_revision_id, 'BUILDING', { commit })
-    const found = await tenant.get(path)
-    expect(found.body.source_revision_config).toMatchObject({ repo_ref: 'main', repo_commit_sha: SHA })
-    expect(found.headers.get('ETag')).not.toBe(etag)
-    const kept = await tenant.patch(path, { source_config: { install_command: 'npm install' } })
-    expect(kept.body.source_revision_config.repo_commit_sha).toBe(SHA)
-    const again = { source_revision_config: { repo_ref: 'main' } }
-    const planned = (await tenant.patch(`${path}?dry_run=true`, again)).body
+    const resolved = await tenant.get(path)
+    expect(resolved.body.source_revision_config).toMatchObject({ repo_ref: 'main', repo_commit_sha: SHA })
+    expect(resolved.headers.get('ETag')).not.toBe(etag)
+    const otherChange = await tenant.patch(path, { source_config: { install_command: 'npm install' } })
+    expect(otherChange.body.source_revision_config.repo_commit_sha).toBe(SHA)
+    const sameRef = { source_revision_config: { repo_ref: 'main' } }
+    const planned = (await tenant.patch(`${path}?dry_run=true`, sameRef)).body
     expect(planned.reasons).toEqual(['source_revision_config.repo_ref'])
     expect(planned.changes).toMatchObject([
       { path: 'source_revision_config.repo_ref', before: 'main', after: 'main' },
       { path: 'source_revision_config.repo_commit_sha', before: SHA, after: null, effect: 'revision' },
     ])
-    expect((await tenant.patch(path, again)).body.source_revision_config.repo_commit_sha).toBeNull()
+    expect((await tenant.patch(path, sameRef)).body.source_revision_config.repo_commit_sha).toBeNull()
   })
 
   it('that sends the same commit creates no revision', async () => {
@@ -242,35 +242,35 @@ describe('a patch', () => {
     expect(body).toMatchObject({ latest_revision_id, source_revision_config: { repo_commit_sha: SHA } })
   })
 
-  it('refuses a name that is both a secret and a reference', async () => {
+  it('that makes a name both a secret and a reference is refused', async () => {
     const tenant = await newTenant({ app: selfHosted })
-    const reference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
-    const secret = (name: string) => ({ name, value: 'hush' })
+    const makeReference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
+    const makeSecret = (name: string) => ({ name, value: 'hush' })
     const { id } = await createFromRepository(tenant, {
       source: 'external_container',
       source_config: { resource_spec: {} },
       source_revision_config: { image_uri: 'nginx' },
-      secrets: [secret('KEPT')],
-      secret_references: [reference('REFERRED')],
+      secrets: [makeSecret('SECRET')],
+      secret_references: [makeReference('REFERRED')],
     })
     const path = `/v2/deployments/${id}`
     for (const query of ['?dry_run=true', '']) {
       for (const patch of [
-        { secrets: [secret('REFERRED'), secret('OTHER')] },
-        { secret_references: [reference('OTHER'), reference('KEPT')] },
+        { secrets: [makeSecret('REFERRED'), makeSecret('OTHER')] },
+        { secret_references: [makeReference('OTHER'), makeReference('SECRET')] },
       ]) {
         const refused = await tenant.patch(path + query, patch)
         expect([refused.status, refused.body.code]).toEqual([400, 'variable_doubled'])
-        expect(refused.body.detail).toMatch(/: (REFERRED|KEPT)\./)
+        expect(refused.body.detail).toMatch(/: (REFERRED|SECRET)\./)
       }
-      const changing = { secrets: [secret('REFERRED')], secret_references: [reference('KEPT')] }
-      expect((await tenant.patch(path + query, changing)).status).toBe(200)
-      expect((await tenant.patch(path + query, { ...changing, secret_references: [] })).status).toBe(200)
+      const swapped = { secrets: [makeSecret('REFERRED')], secret_references: [makeReference('SECRET')] }
+      expect((await tenant.patch(path + query, swapped)).status).toBe(200)
+      expect((await tenant.patch(path + query, { ...swapped, secret_references: [] })).status).toBe(200)
     }
-    expect((await tenant.patch(path, { secrets: [secret('KEPT')] })).status).toBe(200)
+    expect((await tenant.patch(path, { secrets: [makeSecret('SECRET')] })).status).toBe(200)
   })
 
-  it('with a plan digest applies that plan or nothing', async () => {
+  it('with a Plan-Digest is refused if its plan is another one now', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
     const path = `/v2/deployments/${id}`
@@ -280,13 +280,13 @@ describe('a patch', () => {
     expect([other.status, other.body.code]).toEqual([409, 'plan_stale'])
     await tenant.patch(path, { source_config: { build_on_push: true } })
     expect((await tenant.patch(path, patch, { 'Plan-Digest': plan_digest })).body.code).toBe('plan_stale')
-    expect((await tenant.patch(path, patch, { 'Plan-Digest': 'made up' })).body.code).toBe('plan_stale')
+    expect((await tenant.patch(path, patch, { 'Plan-Digest': 'unknown' })).body.code).toBe('plan_stale')
   })
 
-  it('numbers revisions without gaps when several are applied at once', async () => {
+  it('creates revisions without gaps in their numbers under concurrent patches', async () => {
     const tenant = await newTenant()
     const { id } = await createFromRepository(tenant)
-    const writer = async (n: number) => {
+    const patchRepeatedly = async (n: number) => {
       for (let i = 0; i < 6; i++) {
         const { status } = await tenant.patch(`/v2/deployments/${id}`, {
           source_revision_config: { repo_ref: `b-${n}-${i}` },
@@ -294,13 +294,13 @@ describe('a patch', () => {
         expect(status).toBe(200)
       }
     }
-    await Promise.all(Array.from({ length: 8 }, (_, n) => writer(n)))
+    await Promise.all(Array.from({ length: 8 }, (_, n) => patchRepeatedly(n)))
     const all = (await tenant.get(`/v2/deployments/${id}/revisions?limit=100`)).body.resources as {
       number: number
       status: string
     }[]
     expect(all.map(one => one.number).sort((a, b) => a - b)).toEqual(Array.from({ length: 49 }, (_, i) => i + 1))
-    const status = (name: string) => all.filter(one => one.status === name).length
-    expect([status('AWAITING_BUILD'), status('QUEUED'), status('SKIPPED')]).toEqual([1, 1, 47])
+    const countStatus = (name: string) => all.filter(one => one.status === name).length
+    expect([countStatus('AWAITING_BUILD'), countStatus('QUEUED'), countStatus('SKIPPED')]).toEqual([1, 1, 47])
   })
 })

@@ -1,4 +1,3 @@
-// Which members create a revision, and clients that read a deployment, change one member and send everything back.
 import { describe, expect, it } from 'vitest'
 import { planPatchChanges } from '../../src/deployments/plan.ts'
 import { DeploymentPatch } from '../../src/deployments/schema.ts'
@@ -9,11 +8,11 @@ import { GITEA_URL, makeRepositoryBody } from '../support/integrations.ts'
 
 const ID = '9f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
 const OTHER_ID = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
-const digest = (of: string) => `app@sha256:${of.repeat(64)}`
-const reference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
+const makeDigest = (digit: string) => `app@sha256:${digit.repeat(64)}`
+const makeReference = (name: string) => ({ name, secret_name: 'app', secret_key: 'key' })
 
-/** What is stored, something else, what the other comes to, and whether the stored, said again, makes a revision. */
-const MEMBERS: [path: string, stored: unknown, other: unknown, effect: string, again?: true][] = [
+/** `isRepeatable`: the stored value creates a revision if it is sent again. */
+const MEMBERS: [path: string, stored: unknown, changed: unknown, effect: string, isRepeatable?: true][] = [
   ['source_config.integration_id', OTHER_ID, ID, 'immutable'],
   ['source_config.repo_url', `${GITEA_URL}/acme/app`, 'https://git.example.com/acme/else', 'immutable'],
   ['source_config.deployment_type', 'dev', 'prod', 'immutable'],
@@ -30,16 +29,16 @@ const MEMBERS: [path: string, stored: unknown, other: unknown, effect: string, a
   ['source_revision_config.repo_ref', 'a'.repeat(40), 'b'.repeat(40), 'revision'],
   ['source_revision_config.image_uri', 'app:1', 'app:2', 'revision', true],
   ['source_revision_config.image_uri', 'app', 'app:2', 'revision', true],
-  ['source_revision_config.image_uri', digest('a'), digest('b'), 'revision'],
+  ['source_revision_config.image_uri', makeDigest('a'), makeDigest('b'), 'revision'],
   ['source_revision_config.platform_config_path', 'a.json', 'b.json', 'revision'],
   ['source_revision_config.source_tarball_path', 'uploads/1', 'uploads/2', 'revision'],
-  ['secret_references', [reference('A')], [reference('B')], 'revision'],
-  ['secret_references', [reference('A')], [], 'revision'],
+  ['secret_references', [makeReference('A')], [makeReference('B')], 'revision'],
+  ['secret_references', [makeReference('A')], [], 'revision'],
   ['revision_source', 'githost', 'internal_source', 'revision', true],
 ]
 
 describe('a member of a patch', () => {
-  it('is covered by this table', () => {
+  it('has a row in the table of effects', () => {
     const { source_config, source_revision_config, ...whole } = DeploymentPatch.shape
     const inner = (name: string, member: { unwrap(): { unwrap(): { shape: object } } }) =>
       Object.keys(member.unwrap().unwrap().shape).map(one => `${name}.${one}`)
@@ -51,33 +50,33 @@ describe('a member of a patch', () => {
     expect([...new Set(MEMBERS.map(([path]) => path))].sort()).toEqual(all.sort())
   })
 
-  it.each(MEMBERS)('%s, stored as %j, sent as %j, is a change %s', (path, stored, other, effect, again) => {
+  it.each(MEMBERS)('that changes %s from %j to %j has the effect %s', (path, stored, changed, effect, isRepeatable) => {
     const [outer, inner] = path.split('.') as [string, string?]
     const put = (value: unknown) => ({ [outer]: inner ? { [inner]: value } : value })
-    const nothing = { version: 1, source_config: {}, source_revision_config: {}, secret_references: null, secrets: [] }
-    const wanted = { ...nothing, ...(outer === 'revision_source' ? {} : put(stored)) }
-    const said = planPatchChanges(wanted, put(other) as DeploymentPatch)
-    expect(said.changes.map(change => [change.path, change.effect])).toEqual([[path, effect]])
-    expect(said.reasons).toEqual(effect === 'revision' ? [path] : [])
-    const repeated = planPatchChanges(wanted, put(stored) as DeploymentPatch)
-    expect(repeated.reasons).toEqual(again ? [path] : [])
-    expect(planPatchChanges(wanted, put(null) as DeploymentPatch).changes).toEqual([])
-    expect(planPatchChanges(nothing, put(other) as DeploymentPatch).creates_revision).toBe(
-      effect === 'revision' && !(Array.isArray(other) && other.length === 0),
+    const empty = { version: 1, source_config: {}, source_revision_config: {}, secret_references: null, secrets: [] }
+    const current = { ...empty, ...(outer === 'revision_source' ? {} : put(stored)) }
+    const plan = planPatchChanges(current, put(changed) as DeploymentPatch)
+    expect(plan.changes.map(change => [change.path, change.effect])).toEqual([[path, effect]])
+    expect(plan.reasons).toEqual(effect === 'revision' ? [path] : [])
+    const repeated = planPatchChanges(current, put(stored) as DeploymentPatch)
+    expect(repeated.reasons).toEqual(isRepeatable ? [path] : [])
+    expect(planPatchChanges(current, put(null) as DeploymentPatch).changes).toEqual([])
+    expect(planPatchChanges(empty, put(changed) as DeploymentPatch).creates_revision).toBe(
+      effect === 'revision' && !(Array.isArray(changed) && changed.length === 0),
     )
   })
 })
 
 const selfHosted = startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
-const pinned = { image_uri: digest('0') }
+const pinned = { image_uri: makeDigest('0') }
 const external = {
   source_config: { resource_spec: { cpu: 1 }, custom_url: 'https://app.example.com' },
   source_revision_config: pinned,
-  secret_references: [reference('REFERRED')],
+  secret_references: [makeReference('REFERRED')],
 }
 
 describe('a complete deployment that is read and sent back', () => {
-  it('loses nothing, and creates only the revision of its branch', async () => {
+  it('stays the same, and creates one revision because its branch is sent again', async () => {
     const tenant = await newTenant()
     const before = (await tenant.post('/v2/deployments', await makeRepositoryBody(tenant))).body
     const { body } = await tenant.patch(`/v2/deployments/${before.id}`, before)
@@ -95,10 +94,10 @@ describe('a complete deployment that is read and sent back', () => {
     const pushed = { revision_source: 'internal_container', source_revision_config: pinned }
     const { body } = await tenant.patch(path, pushed)
     expect((await listRevisions(tenant, id))[0]).toMatchObject({ source: 'internal_container', status: 'QUEUED' })
-    const back = await tenant.patch(path, body)
-    expect(back.body.source_revision_config).toEqual(body.source_revision_config)
-    const other = await tenant.patch(path, { source_revision_config: { image_uri: 'other' } })
-    expect(other.body.code).toBe('source_rule')
+    const patched = await tenant.patch(path, body)
+    expect(patched.body.source_revision_config).toEqual(body.source_revision_config)
+    const otherImage = await tenant.patch(path, { source_revision_config: { image_uri: 'other' } })
+    expect(otherImage.body.code).toBe('source_rule')
   })
 
   it.each([
@@ -106,35 +105,37 @@ describe('a complete deployment that is read and sent back', () => {
     ['internal_container', { source_config: { build_command: 'make' }, source_revision_config: pinned }],
     ['internal_source', { source_config: { deployment_type: 'prod' }, source_revision_config: {} }],
     ['internal_template', { source_config: { template_id: 'web' }, source_revision_config: {} }],
-  ])('of %s changes nothing, and with one member changed only that', async (source, over) => {
+  ])('of source %s changes nothing, and with one changed member changes only that', async (source, over) => {
     const tenant = await newTenant(source === 'external_container' ? { app: selfHosted } : {})
     const before = (await tenant.post('/v2/deployments', makeImageBody({ source, ...over }))).body
     const path = `/v2/deployments/${before.id}`
     expect((await tenant.patch(`${path}?dry_run=true`, before)).body).toMatchObject({ changes: [] })
     expect((await tenant.patch(path, before)).body).toEqual(before)
-    const sent = { ...before, source_config: { ...before.source_config, install_command: 'make deps' } }
-    const { body } = await tenant.patch(path, sent)
-    expect(body).toEqual({ ...sent, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
+    const request = { ...before, source_config: { ...before.source_config, install_command: 'make deps' } }
+    const { body } = await tenant.patch(path, request)
+    expect(body).toEqual({ ...request, latest_revision_id: body.latest_revision_id, updated_at: body.updated_at })
     expect(await listRevisions(tenant, before.id)).toHaveLength(2)
   })
 })
 
-it('a revision can use another source only if that has its required members and fits the mode', async () => {
+it('a revision can use another source only if its required members are set and the mode allows it', async () => {
   const tenant = await newTenant()
   const { id } = (await tenant.post('/v2/deployments', makeImageBody(minimalBody))).body
   const githost = await tenant.patch(`/v2/deployments/${id}`, { revision_source: 'githost' })
   expect([githost.status, githost.body.code]).toEqual([400, 'source_rule'])
   expect(githost.body.detail).toMatch(/repo_url.*repo_ref/)
-  const own = await tenant.patch(`/v2/deployments/${id}`, { revision_source: 'internal_source' })
-  expect(own.status).toBe(200)
-  const elsewhere = await newTenant({ app: selfHosted })
+  const allowed = await tenant.patch(`/v2/deployments/${id}`, { revision_source: 'internal_source' })
+  expect(allowed.status).toBe(200)
+  const selfHostedTenant = await newTenant({ app: selfHosted })
   const { source_config, ...rest } = external
   const body = makeImageBody({
     source: 'external_container',
     ...rest,
     source_config: { ...source_config, custom_url: null },
   })
-  const theirs = (await elsewhere.post('/v2/deployments', body)).body
-  const hosted = await elsewhere.patch(`/v2/deployments/${theirs.id}`, { revision_source: 'internal_container' })
-  expect(hosted.body.errors).toMatchObject([{ type: 'source_mode' }])
+  const deployment = (await selfHostedTenant.post('/v2/deployments', body)).body
+  const wrongMode = await selfHostedTenant.patch(`/v2/deployments/${deployment.id}`, {
+    revision_source: 'internal_container',
+  })
+  expect(wrongMode.body.errors).toMatchObject([{ type: 'source_mode' }])
 })

@@ -1,4 +1,3 @@
-// Push tokens: offered for one deployment, and traded for no more access than that.
 import { afterEach, beforeAll, describe, expect, it } from 'vitest'
 import { type App, clock, newTenant, readEvents, send, startApp, type Tenant } from '../support/app.ts'
 import { makeRepositoryBody } from '../support/integrations.ts'
@@ -30,7 +29,7 @@ const requestAccess = (password: string, ...scopes: string[]) => registry.ask(ap
 const claimsOf = (token: string) => registry.claimsOf(token)
 
 describe('a push token', () => {
-  it('is offered with where to push, and leaves its event', async () => {
+  it('is returned with the URL to push to, and journaled', async () => {
     const tenant = await newTenant({ app })
     const { id, path, status, body, headers } = await offerPushToken(tenant)
     expect([status, body]).toEqual([
@@ -42,26 +41,26 @@ describe('a push token', () => {
     expect(JSON.stringify(events)).not.toContain(body.token)
   })
 
-  it('is the same when the request is repeated under its key', async () => {
+  it('is replayed under an idempotency key', async () => {
     const tenant = await newTenant({ app })
     const { id, body } = await offerPushToken(tenant, { 'Idempotency-Key': 'k' })
     const again = await tenant.post(`/v2/deployments/${id}/push-token`, undefined, { 'Idempotency-Key': 'k' })
     expect([again.headers.get('Idempotency-Replayed'), again.body]).toEqual(['true', body])
   })
 
-  it.each(['githost', 'internal_source', 'internal_template'])('is not for %s', async other => {
+  it.each(['githost', 'internal_source', 'internal_template'])('is refused for source %s', async source => {
     const tenant = await newTenant({ app })
-    const given: Record<string, object> = {
+    const bodies: Record<string, object> = {
       githost: await makeRepositoryBody(tenant),
       internal_source: makeSourceBody(),
-      internal_template: makeSourceBody({ source: other, source_config: { template_id: 'web-service' } }),
+      internal_template: makeSourceBody({ source, source_config: { template_id: 'web-service' } }),
     }
-    const { id } = (await tenant.post('/v2/deployments', given[other])).body
+    const { id } = (await tenant.post('/v2/deployments', bodies[source])).body
     const { status, body } = await tenant.post(`/v2/deployments/${id}/push-token`)
     expect([status, body.code]).toEqual([400, 'source_rule'])
   })
 
-  it('is not for a deployment that is being deleted', async () => {
+  it('is refused for a deployment that is being deleted', async () => {
     const tenant = await newTenant({ app })
     const { id } = await offerPushToken(tenant)
     await tenant.delete(`/v2/deployments/${id}`)
@@ -69,13 +68,13 @@ describe('a push token', () => {
     expect([status, body.code]).toEqual([409, 'deployment_deleting'])
   })
 
-  it('needs a registry, and the log names the settings', async () => {
+  it('is refused without a registry, and the log names the missing setting', async () => {
     const lines: Record<string, unknown>[] = []
     const log = (line: Record<string, unknown>) => void lines.push(line)
-    const without = startApp({ overrides: { registry: undefined, log } })
-    const { status, body } = await offerPushToken(await newTenant({ app: without }))
+    const withoutRegistry = startApp({ overrides: { registry: undefined, log } })
+    const { status, body } = await offerPushToken(await newTenant({ app: withoutRegistry }))
     expect([status, body.code]).toEqual([503, 'not_configured'])
-    const token = await send('GET', '/v2/registry/token', { app: without })
+    const token = await send('GET', '/v2/registry/token', { app: withoutRegistry })
     expect([token.status, token.body.code]).toEqual([503, 'not_configured'])
     const { request_id } = token.body
     expect(lines).toContainEqual(
@@ -84,8 +83,8 @@ describe('a push token', () => {
   })
 })
 
-describe('the registry’s token', () => {
-  it('lets its bearer pull and push below the deployment’s path, for five minutes', async () => {
+describe('an access token of the registry', () => {
+  it('allows to pull and push below the path of the deployment for five minutes', async () => {
     const { path, body } = await offerPushToken(await newTenant({ app }))
     const reply = await requestAccess(body.token, `repository:apps/${path}/web:pull,push`)
     expect(reply.body).toMatchObject({ token: reply.body.access_token, expires_in: 300 })
@@ -95,7 +94,7 @@ describe('the registry’s token', () => {
     expect([exp - iat, nbf <= iat]).toEqual([300, true])
   })
 
-  it('grants what of the scopes is the deployment’s own, and nothing else', async () => {
+  it('has only those of the requested scopes that belong to the deployment', async () => {
     const [own, other] = [
       await offerPushToken(await newTenant({ app })),
       await offerPushToken(await newTenant({ app })),
@@ -120,12 +119,12 @@ describe('the registry’s token', () => {
     ])
   })
 
-  it('is given for a login alone, without access', async () => {
+  it('without requested scopes has no access', async () => {
     const { body } = await offerPushToken(await newTenant({ app }))
     expect((await claimsOf((await requestAccess(body.token)).body.token)).access).toEqual([])
   })
 
-  it('is not given once the push token is an hour old', async () => {
+  it('is refused when the push token is an hour old', async () => {
     const { body } = await offerPushToken(await newTenant({ app }))
     clock.ahead = 59 * MINUTE
     expect((await requestAccess(body.token)).status).toBe(200)
@@ -134,7 +133,7 @@ describe('the registry’s token', () => {
     expect([late.status, late.body.code]).toEqual([401, 'push_token_expired'])
   })
 
-  it('is not given for anything but a push token, whole', async () => {
+  it('is refused for a missing, malformed or changed push token', async () => {
     const [own, other] = [
       await offerPushToken(await newTenant({ app })),
       await offerPushToken(await newTenant({ app })),

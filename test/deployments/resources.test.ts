@@ -11,18 +11,34 @@ const CPU_LIMIT: Kind = { good: [0.1, 8.1, 15.9, 16], bad: [0, 0.09, 1.25, 16.1,
 const MEMORY: Kind = { good: [64, 65, 1_000_000], bad: [63, 0, -64, 64.5, ...notNumbers] }
 const SCALE: Kind = { good: [0, 1, 5000], bad: [-1, 0.5, ...notNumbers] }
 const POSITIVE: Kind = { good: [1, 100], bad: [0, -1, 1.5, ...notNumbers] }
-const long = (count: number) => 'a'.repeat(count)
+const repeatA = (count: number) => 'a'.repeat(count)
 const SUBDOMAIN: Kind = {
-  good: ['a', 'runner', 'a-b.c-d', '0', long(253)],
-  bad: ['', 'A', 'a_b', '-a', 'a-', 'a..b', '.a', long(254), 1, 'a\n'],
+  good: ['a', 'runner', 'a-b.c-d', '0', repeatA(253)],
+  bad: ['', 'A', 'a_b', '-a', 'a-', 'a..b', '.a', repeatA(254), 1, 'a\n'],
 }
 const KEYS = {
-  good: ['app', 'constructor', 'prototype', 'A.b_c-1', long(63), 'example.com/app', `${long(253)}/x`],
-  bad: ['', '-a', 'a-', '_a', '__proto__', long(64), '/a', 'a/', 'Example.com/a', 'a/b/c', 'a b', `${long(254)}/x`],
+  good: ['app', 'constructor', 'prototype', 'A.b_c-1', repeatA(63), 'example.com/app', `${repeatA(253)}/x`],
+  bad: [
+    '',
+    '-a',
+    'a-',
+    '_a',
+    '__proto__',
+    repeatA(64),
+    '/a',
+    'a/',
+    'Example.com/a',
+    'a/b/c',
+    'a b',
+    `${repeatA(254)}/x`,
+  ],
 }
-const image = (name: string) => [{ name: 'side', image: name }]
+const makeContainerOf = (name: string) => [{ name: 'side', image: name }]
 const CONTAINERS: Kind = {
-  good: [[], ...['a', 'a/b:1', 'reg.io:5000/a__b/c-d:v1.0', `a@sha256:${long(64)}`, 'localhost/a'].map(image)],
+  good: [
+    [],
+    ...['a', 'a/b:1', 'reg.io:5000/a__b/c-d:v1.0', `a@sha256:${repeatA(64)}`, 'localhost/a'].map(makeContainerOf),
+  ],
   bad: [
     {},
     [1],
@@ -30,8 +46,10 @@ const CONTAINERS: Kind = {
     [{ image: 'a' }],
     [{ name: 'A', image: 'a' }],
     [{ name: null, image: 'a' }],
-    [{ name: long(64), image: 'a' }],
-    ...['', 'A', 'a:', 'a b', 'a@sha256:ab', 'https://a/b', 'a/', '-a', `a:${long(129)}`, 'a\n'].map(image),
+    [{ name: repeatA(64), image: 'a' }],
+    ...['', 'A', 'a:', 'a b', 'a@sha256:ab', 'https://a/b', 'a/', '-a', `a:${repeatA(129)}`, 'a\n'].map(
+      makeContainerOf,
+    ),
     ...[['1A'], ['A=B'], ['']].map(([name]) => [{ name: 'a', image: 'a', env: [{ name, value: '' }] }]),
     [{ name: 'a', image: 'a', env: [{ value: '' }] }],
     [{ name: 'a', image: 'a', envFrom: ['x'] }],
@@ -65,21 +83,21 @@ const FIELDS: Record<string, Kind> = {
   db_storage_gi: POSITIVE,
   db_max_connections: POSITIVE,
   labels: {
-    good: [{}, ...KEYS.good.map(key => ({ [key]: 'v' })), ...['', 'A.b_c-1', long(63)].map(value => ({ a: value }))],
+    good: [{}, ...KEYS.good.map(key => ({ [key]: 'v' })), ...['', 'A.b_c-1', repeatA(63)].map(value => ({ a: value }))],
     bad: [
       ...KEYS.bad.map(key => ({ [key]: 'v' })),
-      ...['-', 'a-', long(64), 'a b', 'a/b', 1, null].map(value => ({ a: value })),
+      ...['-', 'a-', repeatA(64), 'a b', 'a/b', 1, null].map(value => ({ a: value })),
       [],
       'a=b',
     ],
   },
   annotations: {
-    good: [{}, ...KEYS.good.map(key => ({ [key]: 'any / thing\n' })), { a: long(256 * 1024 - 1) }],
+    good: [{}, ...KEYS.good.map(key => ({ [key]: 'any / thing\n' })), { a: repeatA(256 * 1024 - 1) }],
     bad: [
       ...KEYS.bad.map(key => ({ [key]: 'v' })),
       { a: 1 },
       { a: null },
-      { a: long(256 * 1024) },
+      { a: repeatA(256 * 1024) },
       { a: 'é'.repeat(128 * 1024) },
     ],
   },
@@ -112,12 +130,12 @@ const FIELDS: Record<string, Kind> = {
   sidecars: CONTAINERS,
 }
 
-describe.each(Object.entries(FIELDS))('%s', (field, { good, bad }) => {
-  it('takes what is within bounds, as it came', () => {
+describe.each(Object.entries(FIELDS))('the field %s', (field, { good, bad }) => {
+  it('accepts valid values unchanged', () => {
     for (const value of good) expect(ResourceSpec.parse({ [field]: value }), `${value}`).toEqual({ [field]: value })
   })
 
-  it('refuses what is not, and names itself', () => {
+  it('refuses invalid values with an error that names the field', () => {
     for (const value of bad) {
       const paths = faults({ [field]: value })
       expect(paths, JSON.stringify(value).slice(0, 80)).not.toEqual([])
@@ -125,12 +143,12 @@ describe.each(Object.entries(FIELDS))('%s', (field, { good, bad }) => {
     }
   })
 
-  it('null says the same as left out', () => {
+  it('treats null as missing', () => {
     expect(ResourceSpec.parse({ [field]: null })).toEqual({})
   })
 })
 
-it('has the fields of the contract and no others', () => {
+it('the table has every field of the schema, and unknown fields are dropped', () => {
   expect(Object.keys(ResourceSpec.shape).sort()).toEqual(Object.keys(FIELDS).sort())
   expect(ResourceSpec.parse({ cpu: 1, gpu: 1 })).toEqual({ cpu: 1 })
 })
@@ -143,19 +161,19 @@ const PAIRS = [
   ...['', 'queue_', 'orchestrator_'].map(of => ({ low: `${of}min_scale`, high: `${of}max_scale`, less: 0, more: 1 })),
 ]
 
-it.each(PAIRS)('$high is not below $low', ({ low, high, less, more }) => {
+it.each(PAIRS)('$high cannot be less than $low', ({ low, high, less, more }) => {
   expect(faults({ [low]: less, [high]: less })).toEqual([])
   expect(faults({ [low]: less, [high]: more })).toEqual([])
   expect(faults({ [low]: more, [high]: less })).toEqual([high])
 })
 
-it('finds every fault at once, of single members and between them', () => {
+it('all faults are reported at once, in single fields and between fields', () => {
   expect(
     faults({ cpu: 9, memory_mb: 100, memory_limit_mb: 64, min_scale: 2, max_scale: 1, labels: { '-': 'a' } }).sort(),
   ).toEqual(['cpu', 'labels.-', 'max_scale', 'memory_limit_mb'])
 })
 
-it('containers share their names, and the later one is at fault', () => {
+it('the names of init containers and sidecars are unique, and the error names the later one', () => {
   const [a, b] = [
     { name: 'a', image: 'x' },
     { name: 'b', image: 'x' },
@@ -196,7 +214,7 @@ const container = fc.record(
   { requiredKeys: [] },
 )
 
-it('keeps free-form objects as they came, nulls and prototypes and all', () => {
+it('free-form objects are stored unchanged, with their nulls and with members named __proto__', () => {
   fc.assert(
     fc.property(volume, mount, container, (volume, mount, container) => {
       const spec = {
@@ -212,21 +230,21 @@ it('keeps free-form objects as they came, nulls and prototypes and all', () => {
   expect(JSON.stringify(ResourceSpec.parse(odd))).toBe(JSON.stringify(odd))
 })
 
-it('drops nulls and strangers everywhere else', () => {
-  const side = { name: 'c', image: 'i', workingDir: null, stdin: true, env: [{ name: 'A', value: null, x: 1 }] }
-  expect(ResourceSpec.parse({ sidecars: [side], volumes: [{ name: 'v', nfs: null, hostPath: {} }] })).toEqual({
+it('nulls and unknown members are dropped everywhere else', () => {
+  const sidecar = { name: 'c', image: 'i', workingDir: null, stdin: true, env: [{ name: 'A', value: null, x: 1 }] }
+  expect(ResourceSpec.parse({ sidecars: [sidecar], volumes: [{ name: 'v', nfs: null, hostPath: {} }] })).toEqual({
     sidecars: [{ name: 'c', image: 'i', env: [{ name: 'A' }] }],
     volumes: [{ name: 'v' }],
   })
 })
 
-const amount = (field: string) =>
+const arbitraryAmount = (field: string) =>
   field.includes('cpu')
     ? fc.integer({ min: 1, max: 80 }).map(tenths => tenths / 10)
     : fc.integer({ min: field.includes('memory') ? 64 : 1, max: 100_000 })
 const amounts = [...PAIRS.flatMap(({ low, high }) => [low, high]), 'db_storage_gi', 'db_max_connections']
-/** Where both of a pair are there, the lesser comes first. */
-const ordered = (spec: Record<string, number>) => {
+/** Swaps the values of every pair that is in the wrong order. */
+const orderPairs = (spec: Record<string, number>) => {
   for (const { low, high } of PAIRS) {
     const both = [spec[low], spec[high]].filter(value => value !== undefined)
     if (both.length === 2) [spec[low], spec[high]] = both.sort((a, b) => a - b) as [number, number]
@@ -234,46 +252,46 @@ const ordered = (spec: Record<string, number>) => {
   return spec
 }
 const anySpec = fc
-  .record(Object.fromEntries(amounts.map(field => [field, amount(field)])), { requiredKeys: [] })
-  .map(spec => ordered({ ...spec } as Record<string, number>))
+  .record(Object.fromEntries(amounts.map(field => [field, arbitraryAmount(field)])), { requiredKeys: [] })
+  .map(spec => orderPairs({ ...spec } as Record<string, number>))
 const someSpec = fc.oneof(
   anySpec,
-  fc.constantFrom(...amounts).chain(field => amount(field).map(value => ({ [field]: value }))),
+  fc.constantFrom(...amounts).chain(field => arbitraryAmount(field).map(value => ({ [field]: value }))),
 )
 
-describe('withDefaults', () => {
-  it('leaves nothing open, keeps what was sent, and fits itself', () => {
+describe('withDefaults()', () => {
+  it('sets every amount, keeps the given values, and returns a valid specification', () => {
     fc.assert(
       fc.property(someSpec, fc.constantFrom(...deploymentTypes), (spec, type) => {
-        const whole = withDefaults(spec, type)
-        expect(whole).toMatchObject(spec)
-        expect(faults(whole)).toEqual([])
-        for (const field of amounts) expect((whole as Record<string, unknown>)[field], field).toBeTypeOf('number')
+        const complete = withDefaults(spec, type)
+        expect(complete).toMatchObject(spec)
+        expect(faults(complete)).toEqual([])
+        for (const field of amounts) expect((complete as Record<string, unknown>)[field], field).toBeTypeOf('number')
       }),
     )
   })
 
   it.each([
-    ['a limit is twice its request', { cpu: 0.7, memory_mb: 100 }, { cpu_limit: 1.4, memory_limit_mb: 200 }],
+    ['sets a limit to twice its request', { cpu: 0.7, memory_mb: 100 }, { cpu_limit: 1.4, memory_limit_mb: 200 }],
     [
-      'Redis memory: the same',
+      'sets the memory limit of Redis to its request',
       { redis_cpu: 1, redis_memory_mb: 128 },
       { redis_cpu_limit: 2, redis_memory_limit_mb: 128 },
     ],
     [
-      'the queue follows',
+      'copies the values of the server to the queue',
       { cpu: 2, cpu_limit: 3, max_scale: 7 },
       { queue_cpu: 2, queue_cpu_limit: 3, queue_max_scale: 7 },
     ],
-    ['unless it says otherwise', { cpu: 2, cpu_limit: 3, queue_cpu: 4 }, { queue_cpu: 4, queue_cpu_limit: 8 }],
-    ['a low limit lowers what is left out', { cpu_limit: 0.2, queue_cpu_limit: 0.1 }, { cpu: 0.2, queue_cpu: 0.1 }],
+    ['keeps given values of the queue', { cpu: 2, cpu_limit: 3, queue_cpu: 4 }, { queue_cpu: 4, queue_cpu_limit: 8 }],
+    ['lowers a missing request to a low limit', { cpu_limit: 0.2, queue_cpu_limit: 0.1 }, { cpu: 0.2, queue_cpu: 0.1 }],
     [
-      'a high minimum raises the maximum',
+      'raises a missing maximum to a high minimum',
       { min_scale: 50 },
       { max_scale: 50, queue_min_scale: 50, queue_max_scale: 50 },
     ],
-    ['a null is left out', { cpu: 2, cpu_limit: null }, { cpu_limit: 4 }],
-    ['the rest is kept', { labels: { a: 'b' } }, { labels: { a: 'b' } }],
+    ['treats null as missing', { cpu: 2, cpu_limit: null }, { cpu_limit: 4 }],
+    ['keeps all other fields', { labels: { a: 'b' } }, { labels: { a: 'b' } }],
   ])('%s', (_, spec, expected) => {
     expect(withDefaults(spec, 'prod')).toMatchObject(expected)
   })

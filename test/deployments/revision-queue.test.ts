@@ -19,7 +19,7 @@ import {
 } from '../support/deployments.ts'
 
 type RevisionIds = { deployment_id: string; revision_id: string }
-/** How a deployment gets a revision in each state, by what users, agents and the schedule do. */
+/** Creates a revision in each status through the API, reports of agents, and the schedule. */
 const REACH_STATUS: Record<RevisionStatus, (tenant: Tenant) => Promise<RevisionIds>> = {
   CREATING: tenant => createRevision(tenant, minimalBody),
   QUEUED: async tenant => {
@@ -68,13 +68,13 @@ async function createReported(tenant: Tenant, status: Parameters<typeof advanceR
   await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id, status)
   return ids
 }
-/** The listener is silent until what it deploys is past its deadline. */
+/** The listener is silent until the deadline of the deploy has passed. */
 const loseListener = () => withClockAhead(DEADLINES.DEPLOYING!.after + 1000, () => sweepRevisions(getApp()))
 const statusOf = async (tenant: Tenant, ids: RevisionIds) =>
   (await tenant.get(`/v2/deployments/${ids.deployment_id}/revisions/${ids.revision_id}`)).body.status
 
 describe.each(revisionStatuses)('a revision that is %s', from => {
-  it.each(movingStates)('and is reported as %s moves as its lifecycle allows', async state => {
+  it.each(movingStates)('and is reported as %s moves only if its lifecycle allows that', async state => {
     const tenant = await newTenant()
     const ids = await REACH_STATUS[from](tenant)
     expect(await statusOf(tenant, ids)).toBe(from)
@@ -89,21 +89,21 @@ describe.each(revisionStatuses)('a revision that is %s', from => {
     await expectCompleteJournal(tenant, ids.deployment_id)
   })
 
-  it('can be interrupted only before it has ended', async () => {
+  it('can be interrupted only if its lifecycle allows that', async () => {
     const tenant = await newTenant()
     const ids = await REACH_STATUS[from](tenant)
     const path = `/v2/deployments/${ids.deployment_id}/revisions/${ids.revision_id}`
     const reply = await tenant.post(`${path}/interruption`)
-    const may = canFollow('githost', from, 'INTERRUPTED')
-    expect([reply.status, reply.body?.code]).toEqual(may ? [204, undefined] : [409, 'revision_not_interruptible'])
-    expect(await statusOf(tenant, ids)).toBe(may ? 'INTERRUPTED' : from)
+    const isAllowed = canFollow('githost', from, 'INTERRUPTED')
+    expect([reply.status, reply.body?.code]).toEqual(isAllowed ? [204, undefined] : [409, 'revision_not_interruptible'])
+    expect(await statusOf(tenant, ids)).toBe(isAllowed ? 'INTERRUPTED' : from)
     await expectCompleteJournal(tenant, ids.deployment_id)
   })
 })
 
-describe('the queue', () => {
+describe('the queue of revisions', () => {
   it.each(['DEPLOYED', 'BUILD_FAILED', 'DEPLOY_FAILED', 'INTERRUPTED', 'UNKNOWN'] as const)(
-    'is freed by one that becomes %s, and the one that waits takes its turn',
+    'starts the waiting revision when the one in flight becomes %s',
     async end => {
       const tenant = await newTenant()
       const ids = await createRevision(tenant)
@@ -136,7 +136,7 @@ describe('the queue', () => {
     },
   )
 
-  it('interrupts a waiting revision without touching the one in flight', async () => {
+  it('is empty after the interruption of the waiting revision, and the one in flight continues', async () => {
     const tenant = await newTenant()
     const ids = await createRevision(tenant)
     const { id } = (await tenant.post(`/v2/deployments/${ids.deployment_id}/revisions`)).body
@@ -153,68 +153,68 @@ describe('the queue', () => {
     const tenant = await newTenant()
     const ids = await createRevision(tenant)
     const path = `/v2/deployments/${ids.deployment_id}`
-    const serving = async () => (await tenant.get(path)).body.active_revision_id
+    const readServingId = async () => (await tenant.get(path)).body.active_revision_id
     await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id, 'DEPLOYING')
     await loseListener()
     const { id } = (await tenant.post(`${path}/revisions`)).body
     await advanceRevisionTo(tenant, ids.deployment_id, id)
     await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id)
-    expect(await serving()).toBe(id)
+    expect(await readServingId()).toBe(id)
     const third = (await tenant.post(`${path}/revisions`)).body.id
     await advanceRevisionTo(tenant, ids.deployment_id, third, 'BUILD_FAILED')
-    expect(await serving()).toBe(id)
+    expect(await readServingId()).toBe(id)
   })
 
-  it('changes the ETag when another revision serves', async () => {
+  it('changes the ETag of the deployment when another revision serves', async () => {
     const tenant = await newTenant()
     const ids = await createRevision(tenant)
-    const etag = async () => (await tenant.get(`/v2/deployments/${ids.deployment_id}`)).headers.get('ETag')
-    const before = await etag()
+    const readEtag = async () => (await tenant.get(`/v2/deployments/${ids.deployment_id}`)).headers.get('ETag')
+    const before = await readEtag()
     await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id, 'DEPLOYING')
-    expect(await etag()).toBe(before)
+    expect(await readEtag()).toBe(before)
     await advanceRevisionTo(tenant, ids.deployment_id, ids.revision_id)
-    expect(await etag()).not.toBe(before)
+    expect(await readEtag()).not.toBe(before)
   })
 
-  it('does not find a revision of another deployment or another workspace', async () => {
+  it('has no revision of another deployment or another workspace', async () => {
     const [tenant, other] = await Promise.all([newTenant(), newTenant()])
-    const [ids, second, theirs] = [
+    const [ids, second, foreign] = [
       await createRevision(tenant),
       await createRevision(tenant),
       await createRevision(other),
     ]
     const mixed = { deployment_id: second.deployment_id, revision_id: ids.revision_id }
-    for (const { deployment_id, revision_id } of [mixed, theirs, { ...ids, revision_id: unusedId() }]) {
+    for (const { deployment_id, revision_id } of [mixed, foreign, { ...ids, revision_id: unusedId() }]) {
       const reply = await tenant.post(`/v2/deployments/${deployment_id}/revisions/${revision_id}/interruption`)
       expect([reply.status, reply.body.code]).toEqual([404, 'revision_not_found'])
     }
     expect(await reportRevision(mixed, 'building')).toMatchObject({ outcome: 'refused', code: 'revision_unknown' })
-    expect(await statusOf(other, theirs)).toBe('AWAITING_BUILD')
+    expect(await statusOf(other, foreign)).toBe('AWAITING_BUILD')
   })
 
-  it('journals each start, skip, activation and wake-up in the write that causes it', async () => {
+  it('journals each start, skip, interruption and activation in the write that causes it', async () => {
     const tenant = await newTenant()
     const { deployment_id, revision_id } = await createRevision(tenant)
     const path = `/v2/deployments/${deployment_id}`
-    const eventsOfReply = async ({ headers }: { headers: Headers }) =>
+    const readReplyEvents = async ({ headers }: { headers: Headers }) =>
       (await readEvents(headers.get('X-Request-Id')!)).map(({ type, subject_id }) => [type, subject_id])
     const second = await tenant.post(`${path}/revisions`)
-    expect(await eventsOfReply(second)).toEqual([['revision.created', second.body.id]])
+    expect(await readReplyEvents(second)).toEqual([['revision.created', second.body.id]])
     const third = await tenant.patch(path, { source_revision_config: { repo_ref: 'next' } })
-    expect(await eventsOfReply(third)).toEqual([
+    expect(await readReplyEvents(third)).toEqual([
       ['deployment.patched', deployment_id],
       ['revision.created', third.body.latest_revision_id],
       ['revision.skipped', second.body.id],
     ])
     const fourth = await tenant.post(`${path}/rollback`, { revision_id })
-    expect((await eventsOfReply(fourth)).map(([type]) => type)).toEqual([
+    expect((await readReplyEvents(fourth)).map(([type]) => type)).toEqual([
       'deployment.rolled_back',
       'revision.created',
       'revision.skipped',
     ])
-    const stopped = await tenant.post(`${path}/revisions/${revision_id}/interruption`)
+    const interrupted = await tenant.post(`${path}/revisions/${revision_id}/interruption`)
     const newest = fourth.body.latest_revision_id
-    expect(await eventsOfReply(stopped)).toEqual([
+    expect(await readReplyEvents(interrupted)).toEqual([
       ['revision.interrupted', revision_id],
       ['revision.awaiting_build', newest],
     ])
@@ -238,23 +238,23 @@ describe('the queue', () => {
     ])
   })
 
-  it('keeps one revision in flight and numbers without gaps under eight concurrent writers', async () => {
+  it('has at most one revision in flight and no gaps in numbers under eight concurrent writers', async () => {
     const tenant = await newTenant()
     const { deployment_id, revision_id } = await createRevision(tenant)
     const path = `/v2/deployments/${deployment_id}`
-    let made = 1
-    const count = ({ status }: { status: number }) => {
+    let createdCount = 1
+    const countCreated = ({ status }: { status: number }) => {
       expect([200, 201]).toContain(status)
-      made++
+      createdCount++
     }
     const interrupt = async () => {
-      const { status } = await tenant.post(`${path}/revisions/${(await newest()).id}/interruption`)
+      const { status } = await tenant.post(`${path}/revisions/${(await readNewest()).id}/interruption`)
       expect([204, 409]).toContain(status)
     }
-    const newest = async () => (await tenant.get(`${path}/revisions?limit=1`)).body.resources[0]
-    const flying = async () => {
-      const open = 'AWAITING_BUILD,BUILDING,AWAITING_DEPLOY,DEPLOYING'
-      const { resources } = (await tenant.get(`${path}/revisions?status=${open}`)).body
+    const readNewest = async () => (await tenant.get(`${path}/revisions?limit=1`)).body.resources[0]
+    const reportInFlight = async () => {
+      const statuses = 'AWAITING_BUILD,BUILDING,AWAITING_DEPLOY,DEPLOYING'
+      const { resources } = (await tenant.get(`${path}/revisions?status=${statuses}`)).body
       expect(resources.length).toBeLessThan(2)
       if (!resources[0]) return
       const { id, status } = resources[0]
@@ -264,20 +264,22 @@ describe('the queue', () => {
       )
       expect(['accepted', 'stale']).toContain(outcome)
     }
-    const acts = [
-      async (i: number) => count(await tenant.patch(path, { source_revision_config: { repo_ref: `b-${i}` } })),
-      async () => count(await tenant.post(`${path}/revisions/${revision_id}/redeploy`)),
-      async () => count(await tenant.post(`${path}/revisions`)),
+    const actions = [
+      async (i: number) => countCreated(await tenant.patch(path, { source_revision_config: { repo_ref: `b-${i}` } })),
+      async () => countCreated(await tenant.post(`${path}/revisions/${revision_id}/redeploy`)),
+      async () => countCreated(await tenant.post(`${path}/revisions`)),
       interrupt,
-      flying,
-      async () => count(await tenant.post(`${path}/rollback`, { revision_id })),
+      reportInFlight,
+      async () => countCreated(await tenant.post(`${path}/rollback`, { revision_id })),
     ]
-    const writer = async (n: number) => {
-      for (let i = 0; i < 12; i++) await acts[(n + i) % acts.length]!(n * 100 + i)
+    const actRepeatedly = async (n: number) => {
+      for (let i = 0; i < 12; i++) await actions[(n + i) % actions.length]!(n * 100 + i)
     }
-    await Promise.all(Array.from({ length: 8 }, (_, n) => writer(n)))
+    await Promise.all(Array.from({ length: 8 }, (_, n) => actRepeatedly(n)))
     const all = await listRevisions(tenant, deployment_id)
-    expect(all.map(one => one.number).sort((a, b) => a - b)).toEqual(Array.from({ length: made }, (_, i) => i + 1))
+    expect(all.map(one => one.number).sort((a, b) => a - b)).toEqual(
+      Array.from({ length: createdCount }, (_, i) => i + 1),
+    )
     const queue = await readRevisionQueue(deployment_id)
     expect(queue.flying).toBe(queue.inFlight === null ? 0 : 1)
     expect(queue.queued).toBe(queue.waiting === null ? 0 : 1)

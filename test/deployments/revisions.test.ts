@@ -12,8 +12,8 @@ import { makeRepositoryConfig } from '../support/integrations.ts'
 
 const commit = { sha: 'a'.repeat(40), message: 'First', author: 'Ada' }
 
-/** Revision 1 serves, made from a commit; revision 2 wants something else of everything. */
-async function twoRevisions(tenant: Tenant) {
+/** Creates revision 1, which serves a commit, and revision 2, which differs in every restorable part. */
+async function createTwoRevisions(tenant: Tenant) {
   const { id, latest_revision_id: first } = await newDeployment(tenant)
   const path = `/v2/deployments/${id}`
   await advanceRevisionTo(tenant, id, first, 'DEPLOYED', { commit })
@@ -27,8 +27,8 @@ async function twoRevisions(tenant: Tenant) {
   return { id, path, first, second, before }
 }
 
-describe('a revision on request', () => {
-  it('is created from the current configuration each time', async () => {
+describe('a requested revision', () => {
+  it('is created from the current configuration', async () => {
     const tenant = await newTenant()
     const { id, source_revision_config } = await newDeployment(tenant)
     const reply = await tenant.post(`/v2/deployments/${id}/revisions`)
@@ -47,8 +47,9 @@ describe('a revision on request', () => {
   it('is created once under an idempotency key', async () => {
     const tenant = await newTenant()
     const { id } = await newDeployment(tenant)
-    const once = () => tenant.post(`/v2/deployments/${id}/revisions`, undefined, { 'Idempotency-Key': 'once' })
-    expect((await once()).body).toEqual((await once()).body)
+    const requestRevision = () =>
+      tenant.post(`/v2/deployments/${id}/revisions`, undefined, { 'Idempotency-Key': 'once' })
+    expect((await requestRevision()).body).toEqual((await requestRevision()).body)
     expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
@@ -64,31 +65,31 @@ describe('a revision on request', () => {
     expect((await listRevisions(tenant, id))[0]!.status).toBe('AWAITING_DEPLOY')
   })
 
-  it('is not created for a deployment that is deleted or unknown', async () => {
+  it('is refused for a deployment that is being deleted or does not exist', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
     await tenant.delete(`/v2/deployments/${id}`)
     const path = `/v2/deployments/${id}`
-    for (const call of [
+    for (const request of [
       tenant.post(`${path}/revisions`),
       tenant.post(`${path}/revisions/${latest_revision_id}/redeploy`),
       tenant.post(`${path}/rollback`, { revision_id: latest_revision_id }),
     ])
-      expect((await call).body.code).toBe('deployment_deleting')
+      expect((await request).body.code).toBe('deployment_deleting')
     expect((await tenant.post(`/v2/deployments/${unusedId()}/revisions`)).body.code).toBe('deployment_not_found')
   })
 })
 
-describe.each(['redeploy', 'rollback'] as const)('a %s', way => {
-  const call = (tenant: Tenant, path: string, revision_id: string, query = '', headers = {}) =>
-    way === 'redeploy'
+describe.each(['redeploy', 'rollback'] as const)('a %s', kind => {
+  const restore = (tenant: Tenant, path: string, revision_id: string, query = '', headers = {}) =>
+    kind === 'redeploy'
       ? tenant.post(`${path}/revisions/${revision_id}/redeploy${query}`, undefined, headers)
       : tenant.post(`${path}/rollback${query}`, { revision_id }, headers)
 
-  it('plans the difference, and restores commit, configuration, resources and secrets as a new revision', async () => {
+  it('creates a revision with the commit, configuration and secrets of the old one, as its plan shows', async () => {
     const tenant = await newTenant()
-    const { path, id, first, before } = await twoRevisions(tenant)
-    const plan = (await call(tenant, path, first, '?dry_run=true')).body
+    const { path, id, first, before } = await createTwoRevisions(tenant)
+    const plan = (await restore(tenant, path, first, '?dry_run=true')).body
     const changes = plan.changes as { path: string }[]
     expect(changes.map(one => one.path).sort()).toEqual([
       'secrets',
@@ -98,38 +99,44 @@ describe.each(['redeploy', 'rollback'] as const)('a %s', way => {
       'source_revision_config.repo_ref',
     ])
     expect(await listRevisions(tenant, id)).toHaveLength(2)
-    const reply = await call(tenant, path, first, '', { 'Plan-Digest': plan.plan_digest })
+    const reply = await restore(tenant, path, first, '', { 'Plan-Digest': plan.plan_digest })
     expect(reply.status).toBe(200)
-    // Whether pushes deploy is the deployment's own, and no revision's.
+    // `build_on_push` belongs to the deployment, not to a revision.
     expect(reply.body.source_config).toEqual({ ...before.source_config, build_on_push: false })
     expect(reply.body.source_revision_config).toEqual({ ...before.source_revision_config, repo_commit_sha: commit.sha })
     expect(reply.body.secrets).toEqual(before.secrets)
-    const [made] = await listRevisions(tenant, id)
-    expect(made).toMatchObject({ number: 3, status: 'QUEUED', from_revision_id: first, commit, reasons: plan.reasons })
-    expect(reply.body.hold === null).toBe(way === 'redeploy')
-    const again = (await call(tenant, path, first, '?dry_run=true')).body
-    expect(again.changes).toEqual([])
+    const [restored] = await listRevisions(tenant, id)
+    expect(restored).toMatchObject({
+      number: 3,
+      status: 'QUEUED',
+      from_revision_id: first,
+      commit,
+      reasons: plan.reasons,
+    })
+    expect(reply.body.hold === null).toBe(kind === 'redeploy')
+    const nextPlan = (await restore(tenant, path, first, '?dry_run=true')).body
+    expect(nextPlan.changes).toEqual([])
   })
 
-  it('applies only the plan and the version that the request names', async () => {
+  it('is refused if Plan-Digest or If-Match is outdated', async () => {
     const tenant = await newTenant()
-    const { path, first, second } = await twoRevisions(tenant)
-    const { plan_digest } = (await call(tenant, path, first, '?dry_run=true')).body
-    expect((await call(tenant, path, second, '', { 'Plan-Digest': plan_digest })).body.code).toBe('plan_stale')
+    const { path, first, second } = await createTwoRevisions(tenant)
+    const { plan_digest } = (await restore(tenant, path, first, '?dry_run=true')).body
+    expect((await restore(tenant, path, second, '', { 'Plan-Digest': plan_digest })).body.code).toBe('plan_stale')
     await tenant.patch(path, { source_config: { build_on_push: true } })
-    expect((await call(tenant, path, first, '', { 'Plan-Digest': plan_digest })).body.code).toBe('plan_stale')
-    expect((await call(tenant, path, first, '', { 'If-Match': '"1"' })).status).toBe(412)
+    expect((await restore(tenant, path, first, '', { 'Plan-Digest': plan_digest })).body.code).toBe('plan_stale')
+    expect((await restore(tenant, path, first, '', { 'If-Match': '"1"' })).status).toBe(412)
   })
 
-  it('accepts only a revision of this deployment', async () => {
+  it('to a revision of another deployment is refused', async () => {
     const tenant = await newTenant()
-    const { path } = await twoRevisions(tenant)
+    const { path } = await createTwoRevisions(tenant)
     const { latest_revision_id } = await newDeployment(tenant)
     for (const query of ['', '?dry_run=true'])
-      expect((await call(tenant, path, latest_revision_id, query)).body.code).toBe('revision_not_found')
+      expect((await restore(tenant, path, latest_revision_id, query)).body.code).toBe('revision_not_found')
   })
 
-  it('does not restore a tag while pushes deploy', async () => {
+  it('to a tag is refused while build_on_push is on', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant, {
       source_config: await makeRepositoryConfig(tenant),
@@ -137,7 +144,7 @@ describe.each(['redeploy', 'rollback'] as const)('a %s', way => {
     })
     const path = `/v2/deployments/${id}`
     await tenant.patch(path, { source_config: { build_on_push: true }, source_revision_config: { repo_ref: 'main' } })
-    expect((await call(tenant, path, latest_revision_id)).body.code).toBe('source_rule')
+    expect((await restore(tenant, path, latest_revision_id)).body.code).toBe('source_rule')
   })
 })
 
@@ -161,56 +168,56 @@ describe('the hold of a rollback', () => {
     [null, 'released'],
     [false, 'released'],
     [true, 'newer_commit'],
-  ])('with release_on_newer_commit %s lasts until %s, and names the commit that was left', async (flag, until) => {
+  ])('with release_on_newer_commit %s lasts until %s, and names the commit before', async (flag, until) => {
     const tenant = await newTenant()
-    const { path, id, first, second } = await twoRevisions(tenant)
-    const left = { sha: 'b'.repeat(40), message: null, author: null }
-    await advanceRevisionTo(tenant, id, second, 'BUILDING', { commit: left })
+    const { path, id, first, second } = await createTwoRevisions(tenant)
+    const rolledBack = { sha: 'b'.repeat(40), message: null, author: null }
+    await advanceRevisionTo(tenant, id, second, 'BUILDING', { commit: rolledBack })
     const { body } = await tenant.post(`${path}/rollback`, { revision_id: first, release_on_newer_commit: flag })
     expect(body.hold).toEqual({
       since: expect.any(String),
       revision_id: body.latest_revision_id,
-      from_commit: left.sha,
+      from_commit: rolledBack.sha,
       until,
     })
   })
 
-  it('survives patches and redeploys, and ends when released', async () => {
+  it('lasts through patches and redeploys until it is released', async () => {
     const tenant = await newTenant()
-    const { path, first } = await twoRevisions(tenant)
+    const { path, first } = await createTwoRevisions(tenant)
     const { hold } = (await tenant.post(`${path}/rollback`, { revision_id: first })).body
     await tenant.patch(path, { source_revision_config: { repo_ref: 'x' } })
     expect((await tenant.post(`${path}/revisions/${first}/redeploy`)).body.hold).toEqual(hold)
     expect((await tenant.delete(`${path}/hold`)).status).toBe(204)
     expect((await tenant.get(path)).body.hold).toBeNull()
-    const again = await tenant.delete(`${path}/hold`)
-    expect([again.status, again.body.code]).toEqual([404, 'hold_not_found'])
+    const repeated = await tenant.delete(`${path}/hold`)
+    expect([repeated.status, repeated.body.code]).toEqual([404, 'hold_not_found'])
   })
 })
 
-it('a ref that is sent after a redeploy resolves again', async () => {
+it('a ref that is sent after a redeploy is resolved again', async () => {
   const tenant = await newTenant()
-  const { path, first } = await twoRevisions(tenant)
+  const { path, first } = await createTwoRevisions(tenant)
   await tenant.post(`${path}/revisions/${first}/redeploy`)
   const { body } = await tenant.patch(path, { source_revision_config: { repo_ref: 'main' } })
   expect(body.source_revision_config).toMatchObject({ repo_ref: 'main', repo_commit_sha: null })
 })
 
-it('revisions can be filtered by whether they have ended', async () => {
+it('revisions can be filtered by remote_reconciled, which means that they have ended', async () => {
   const tenant = await newTenant()
-  const { id, path } = await twoRevisions(tenant)
+  const { id, path } = await createTwoRevisions(tenant)
   await tenant.post(`${path}/revisions`)
-  const numbers = async (query: string) =>
+  const listNumbers = async (query: string) =>
     (await tenant.get(`/v2/deployments/${id}/revisions?${query}`)).body.resources.map(
       (one: { number: number }) => one.number,
     )
-  expect(await numbers('remote_reconciled=true')).toEqual([1])
-  expect(await numbers('remote_reconciled=False')).toEqual([3, 2])
-  expect(await numbers('remote_reconciled=')).toEqual([3, 2, 1])
+  expect(await listNumbers('remote_reconciled=true')).toEqual([1])
+  expect(await listNumbers('remote_reconciled=False')).toEqual([3, 2])
+  expect(await listNumbers('remote_reconciled=')).toEqual([3, 2, 1])
 })
 
 describe('waiting for a revision', () => {
-  it('answers at the timeout with the current state, and at once if the revision has ended', async () => {
+  it('returns the current status at the timeout, or earlier when the revision ends', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
     const path = `/v2/deployments/${id}/revisions/${latest_revision_id}`
@@ -222,7 +229,7 @@ describe('waiting for a revision', () => {
     expect((await tenant.get(`${path}/wait?until=active`)).body.status).toBe('INTERRUPTED')
   })
 
-  it('can end when the revision serves', async () => {
+  it('with until=active ends when the revision serves', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
     const waiting = tenant.get(`/v2/deployments/${id}/revisions/${latest_revision_id}/wait?until=active&timeout=20`)

@@ -11,22 +11,22 @@ const faults = (schema: z.ZodType, value: unknown) => [
   ...new Set(schema.safeParse(value).error?.issues.map(issue => issue.path.join('.'))),
 ]
 const body = { name: 'a', source: 'githost', source_config: {}, source_revision_config: {}, secrets: [] }
-const long = (count: number) => 'a'.repeat(count)
+const repeatA = (count: number) => 'a'.repeat(count)
 const put = (path: string, value: unknown) => {
   const [place, member] = path.split('.') as [string, string?]
   return { [place]: member ? { [member]: value } : value }
 }
 
-describe('examples', () => {
+describe('the schema', () => {
   it.each([
     ['NewDeployment', NewDeployment],
     ['DeploymentPatch', DeploymentPatch],
-  ] as const)('%s has a valid one', (_, schema) => {
+  ] as const)('%s has a valid example', (_, schema) => {
     expect(schema.parse(schema.meta()!.example)).toEqual(schema.meta()!.example)
   })
 
   it.each(Object.entries(schemas).filter(([, one]) => one instanceof z.ZodType))(
-    '%s can be documented',
+    '%s can be converted to JSON Schema',
     (_, schema) => {
       for (const io of ['input', 'output'] as const) {
         const document = z.toJSONSchema(schema as z.ZodType, { io, unrepresentable: 'any' })
@@ -38,7 +38,7 @@ describe('examples', () => {
 })
 
 describe('a new deployment', () => {
-  it('needs its members, and ignores strangers', () => {
+  it('requires its members, and ignores unknown ones', () => {
     expect(NewDeployment.parse({ ...body, tags: [], source_config: { x: 1 } })).toEqual(body)
     expect(faults(NewDeployment, {}).sort()).toEqual(Object.keys(body).sort())
     for (const member of Object.keys(body)) expect(faults(NewDeployment, { ...body, [member]: null })).toEqual([member])
@@ -46,18 +46,18 @@ describe('a new deployment', () => {
   })
 
   it.each([
-    [true, ['a', '0', 'a-b', 'a--b', long(63)]],
-    [false, ['', 'A', '-a', 'a-', 'a_b', 'a.b', 'a b', long(64), 'a\n', 'é', 1]],
-  ])('has a name: %s', (good, names) => {
-    for (const name of names) expect(faults(NewDeployment, { ...body, name }), `${name}`).toEqual(good ? [] : ['name'])
+    ['can have', ['a', '0', 'a-b', 'a--b', repeatA(63)], []],
+    ['cannot have', ['', 'A', '-a', 'a-', 'a_b', 'a.b', 'a b', repeatA(64), 'a\n', 'é', 1], ['name']],
+  ])('%s the names %j', (_, names, expected) => {
+    for (const name of names) expect(faults(NewDeployment, { ...body, name }), `${name}`).toEqual(expected)
   })
 
-  it.each(sources)('comes from %s', source => {
+  it.each(sources)('can have the source %s', source => {
     expect(faults(NewDeployment, { ...body, source })).toEqual([])
   })
 })
 
-const REFUSED = ["'", '"', '\\', '`', '\r', '\n', '\0', '\t', '|', ';', '$', '<', '>']
+const REFUSED_CHARACTERS = ["'", '"', '\\', '`', '\r', '\n', '\0', '\t', '|', ';', '$', '<', '>']
 const COMMANDS = {
   good: ['npm ci', 'npm ci && npm run build', 'a&&b', 'pip install -r requirements.txt', 'make -j4 (x) {y} *', 'é'],
   bad: [
@@ -67,16 +67,16 @@ const COMMANDS = {
     'a &',
     'a &&& b',
     'a && b & c',
-    ...REFUSED.map(odd => `a${odd}b`),
-    ...REFUSED,
+    ...REFUSED_CHARACTERS.map(odd => `a${odd}b`),
+    ...REFUSED_CHARACTERS,
     1,
     ['a'],
-    long(1025),
+    repeatA(1025),
   ],
 }
 const PATHS = {
   good: ['platform.json', './a.json', 'a/b/c.json', '..a/b..', 'a b'],
-  bad: ['', '/a', '..', '../a', 'a/..', 'a/../b', 'a\\b', 'a\nb', long(1025), 1],
+  bad: ['', '/a', '..', '../a', 'a/..', 'a/../b', 'a\\b', 'a\nb', repeatA(1025), 1],
 }
 const MEMBERS: Record<string, { good: unknown[]; bad: unknown[] }> = {
   'source_config.integration_id': { good: [ID], bad: ['', 'x', `${ID}0`, 1] },
@@ -94,7 +94,7 @@ const MEMBERS: Record<string, { good: unknown[]; bad: unknown[] }> = {
         'https://a/',
       ],
       ...['https://me@a/b', 'https://me:pw@a/b', 'https://a/b?c', 'https://a/b#c', 'https://a/b c', 'file:///a', 1],
-      `https://a/${long(2048)}`,
+      `https://a/${repeatA(2048)}`,
     ],
   },
   'source_config.build_on_push': { good: [true, false], bad: ['true', 1] },
@@ -111,7 +111,7 @@ const MEMBERS: Record<string, { good: unknown[]; bad: unknown[] }> = {
       ...['', 'http://a.b', 'https://', 'a b', 'https://me@a.b', '-a.b', 'a..b', '//a.b', 'javascript:x', 'a/b', 1],
       ...['/pay', 'https:///pay', '*.a.b', 'https://*.a.b/x', 'a.b.', 'bücher.example', 'a.b:99999'],
       ...['192.0.2.7', '127.1', '0x7f.1', '[::1]', 'https://a.b/x?y', 'https://a.b/x#y', 'https://a.b/x\\y', 'a_b.c'],
-      ...[`${long(64)}.b`, `${'a.'.repeat(127)}b`, `https://a.b/${long(2048)}`],
+      ...[`${repeatA(64)}.b`, `${'a.'.repeat(127)}b`, `https://a.b/${repeatA(2048)}`],
     ],
   },
   'source_config.resource_spec': { good: [{}, { cpu: 1 }], bad: [1, [], 'x'] },
@@ -120,9 +120,9 @@ const MEMBERS: Record<string, { good: unknown[]; bad: unknown[] }> = {
   'source_config.install_command': COMMANDS,
   'source_config.build_command': COMMANDS,
   'source_config.deployment_type': { good: ['dev_free', 'dev', 'prod'], bad: ['', 'PROD', 'free', 1] },
-  'source_config.template_id': { good: ['chat', ID], bad: ['', 1, long(129)] },
+  'source_config.template_id': { good: ['chat', ID], bad: ['', 1, repeatA(129)] },
   'source_revision_config.repo_ref': {
-    good: ['main', 'refs/heads/a/b', 'refs/tags/v1.0', 'feature/x#1', long(40), 'é'],
+    good: ['main', 'refs/heads/a/b', 'refs/tags/v1.0', 'feature/x#1', repeatA(40), 'é'],
     bad: [
       '',
       '-x',
@@ -143,42 +143,42 @@ const MEMBERS: Record<string, { good: unknown[]; bad: unknown[] }> = {
       '[',
       '\\',
       'a\n',
-      long(256),
+      repeatA(256),
       1,
     ],
   },
   'source_revision_config.platform_config_path': PATHS,
   'source_revision_config.image_uri': {
     good: ['app', 'reg.example:5000/a/b:v1', `ghcr.io/a/b@sha256:${'0'.repeat(64)}`, `a:1@sha256:${'f'.repeat(64)}`],
-    bad: ['', 'A', 'https://a/b', 'a:', 'a@sha256:0', 'a b', 'a//b', ':1', 1, `${long(520)}`],
+    bad: ['', 'A', 'https://a/b', 'a:', 'a@sha256:0', 'a b', 'a//b', ':1', 1, `${repeatA(520)}`],
   },
-  'source_revision_config.source_tarball_path': { good: ['uploads/1.tgz'], bad: ['', 1, long(1025)] },
+  'source_revision_config.source_tarball_path': { good: ['uploads/1.tgz'], bad: ['', 1, repeatA(1025)] },
 }
 
-describe.each(Object.entries(MEMBERS))('%s', (path, { good, bad }) => {
+describe.each(Object.entries(MEMBERS))('the member %s', (path, { good, bad }) => {
   it.each([
     ['a new deployment', NewDeployment, body],
     ['a patch', DeploymentPatch, {}],
-  ] as const)('of %s', (_, schema, rest) => {
+  ] as const)('of %s accepts valid values and refuses invalid ones', (_, schema, rest) => {
     for (const value of good) expect(schema.parse({ ...rest, ...put(path, value) })).toMatchObject(put(path, value))
     for (const value of bad) expect(faults(schema, { ...rest, ...put(path, value) }), `${value}`).toEqual([path])
   })
 
-  it('null is left out', () => {
+  it('is treated as missing if it is null', () => {
     const [place] = path.split('.') as [string]
     expect(DeploymentPatch.parse(put(path, null))).toEqual({ [place]: {} })
   })
 })
 
-it('a namespace is a DNS label', () => {
-  const at = (k8s_namespace: unknown) =>
+it('k8s_namespace is a DNS label', () => {
+  const checkNamespace = (k8s_namespace: unknown) =>
     faults(DeploymentPatch, { source_config: { listener_config: { k8s_namespace } } })
-  for (const name of ['apps', 'a-1', long(63), null]) expect(at(name)).toEqual([])
-  for (const name of ['', 'A', 'a.b', long(64), 1])
-    expect(at(name)).toEqual(['source_config.listener_config.k8s_namespace'])
+  for (const name of ['apps', 'a-1', repeatA(63), null]) expect(checkNamespace(name)).toEqual([])
+  for (const name of ['', 'A', 'a.b', repeatA(64), 1])
+    expect(checkNamespace(name)).toEqual(['source_config.listener_config.k8s_namespace'])
 })
 
-it('knows every member of the two configurations', () => {
+it('the table has every member of the two configurations', () => {
   const { source_config, source_revision_config } = NewDeployment.shape
   const names = Object.entries({ source_config, source_revision_config }).flatMap(([place, schema]) =>
     Object.keys(schema.shape).map(member => `${place}.${member}`),
@@ -186,18 +186,18 @@ it('knows every member of the two configurations', () => {
   expect(names.sort()).toEqual(Object.keys(MEMBERS).sort())
 })
 
-it('a command is safe exactly when nothing but pairs of & is left of what a shell would read', () => {
-  const pieces = fc.constantFrom('npm', ' ', '&', '&&', ...REFUSED)
+it('a command is accepted exactly if its only shell characters are pairs of &', () => {
+  const pieces = fc.constantFrom('npm', ' ', '&', '&&', ...REFUSED_CHARACTERS)
   fc.assert(
     fc.property(fc.array(pieces, { minLength: 1 }), parts => {
       const build_command = parts.join('')
-      const safe = !/['"\\`\r\n\0\t|;$<>&]/.test(build_command.replaceAll('&&', ''))
-      expect(faults(DeploymentPatch, { source_config: { build_command } }).length === 0).toBe(safe)
+      const isSafe = !/['"\\`\r\n\0\t|;$<>&]/.test(build_command.replaceAll('&&', ''))
+      expect(faults(DeploymentPatch, { source_config: { build_command } }).length === 0).toBe(isSafe)
     }),
   )
 })
 
-it('stays quick when a member is as long as a body may be', () => {
+it('members of 1 MB are validated within the time limit', () => {
   const before = Date.now()
   for (const path of Object.keys(MEMBERS)) {
     for (const piece of ['a', 'a/', '&&', '&', '-', '.', 'a.', 'a-', '_', ':', 'https://a/', '@{', '../']) {
@@ -208,40 +208,40 @@ it('stays quick when a member is as long as a body may be', () => {
   expect(Date.now() - before).toBeLessThan(20_000)
 })
 
-describe.each(['secrets', 'secret_references'] as const)('%s', list => {
-  const item = (name: unknown) =>
+describe.each(['secrets', 'secret_references'] as const)('the items of %s', list => {
+  const makeItem = (name: unknown) =>
     list === 'secrets' ? { name, value: '' } : { name, secret_name: 'a.b', secret_key: 'A_b.c-1' }
-  const paths = (names: unknown[]) => faults(DeploymentPatch, { [list]: names.map(item) })
+  const checkNames = (names: unknown[]) => faults(DeploymentPatch, { [list]: names.map(makeItem) })
 
-  it('have names that an environment can hold', () => {
-    expect(paths(['A', '_', 'a1', 'PORT_', 'MY_PORT', 'port', 'SLIPWAY', long(253)])).toEqual([])
-    for (const name of ['', '1A', 'A-B', 'A.B', 'A B', 'A=B', 'É', 'A\n', long(254), null, 1])
-      expect(paths([name]), `${name}`).toEqual([`${list}.0.name`])
+  it('have names that are valid for environment variables', () => {
+    expect(checkNames(['A', '_', 'a1', 'PORT_', 'MY_PORT', 'port', 'SLIPWAY', repeatA(253)])).toEqual([])
+    for (const name of ['', '1A', 'A-B', 'A.B', 'A B', 'A=B', 'É', 'A\n', repeatA(254), null, 1])
+      expect(checkNames([name]), `${name}`).toEqual([`${list}.0.name`])
   })
 
-  it('leave the platform its names', () => {
+  it('cannot have names that are reserved for the platform', () => {
     for (const name of ['PORT', 'PATH', 'DATABASE_URI', 'REDIS_URI', 'SLIPWAY_', 'SLIPWAY_X']) {
-      const { error } = DeploymentPatch.safeParse({ [list]: [item('A'), item(name)] })
+      const { error } = DeploymentPatch.safeParse({ [list]: [makeItem('A'), makeItem(name)] })
       expect(error!.issues.map(issue => issue.path)).toEqual([[list, 1, 'name']])
       expect(error!.issues[0]!.message).toContain(name)
     }
   })
 
-  it('are named once, whatever else is wrong', () => {
-    expect(paths(['A', 'B', 'A', 'A'])).toEqual([`${list}.2.name`, `${list}.3.name`])
-    expect(faults(DeploymentPatch, { [list]: [item('A'), item('A'), 1], source_config: 1 }).sort()).toEqual(
+  it('have unique names, which is checked even if there are other faults', () => {
+    expect(checkNames(['A', 'B', 'A', 'A'])).toEqual([`${list}.2.name`, `${list}.3.name`])
+    expect(faults(DeploymentPatch, { [list]: [makeItem('A'), makeItem('A'), 1], source_config: 1 }).sort()).toEqual(
       [`${list}.1.name`, `${list}.2`, 'source_config'].sort(),
     )
   })
 
-  it('may be null in a patch', () => {
-    expect(paths([])).toEqual([])
+  it('can be null as a list in a patch', () => {
+    expect(checkNames([])).toEqual([])
     expect(faults(DeploymentPatch, { [list]: null })).toEqual([])
     expect(faults(DeploymentPatch, { [list]: [{}] })).toContain(`${list}.0.name`)
   })
 })
 
-it('a name is either a secret or a reference', () => {
+it('a name cannot be both a secret and a reference', () => {
   const both = {
     secrets: [{ name: 'A', value: MASK }],
     secret_references: [{ name: 'A', secret_name: 'a', secret_key: 'a' }],
@@ -249,25 +249,28 @@ it('a name is either a secret or a reference', () => {
   expect(faults(DeploymentPatch, both)).toEqual(['secret_references.0.name'])
 })
 
-it('a reference names what Kubernetes can hold', () => {
-  const at = (secret_name: unknown, secret_key: unknown) =>
+it('a reference has a secret_name and a secret_key that are valid in Kubernetes', () => {
+  const checkReference = (secret_name: unknown, secret_key: unknown) =>
     faults(DeploymentPatch, { secret_references: [{ name: 'A', secret_name, secret_key }] })
-  expect(at('A', 'a/b')).toEqual(['secret_references.0.secret_name', 'secret_references.0.secret_key'])
-  expect(at(null, '')).toEqual(['secret_references.0.secret_name', 'secret_references.0.secret_key'])
+  expect(checkReference('A', 'a/b')).toEqual(['secret_references.0.secret_name', 'secret_references.0.secret_key'])
+  expect(checkReference(null, '')).toEqual(['secret_references.0.secret_name', 'secret_references.0.secret_key'])
 })
 
 describe('a patch', () => {
-  it('may be empty, and all of it may be null', () => {
+  it('can be empty, and every member can be null', () => {
     expect(DeploymentPatch.parse({})).toEqual({})
     const nulls = Object.fromEntries(Object.keys(DeploymentPatch.shape).map(name => [name, null]))
     expect(DeploymentPatch.parse(nulls)).toEqual(nulls)
   })
 
-  it.each(['githost', 'internal_container', 'internal_source'])('may take this revision from %s', revision_source => {
-    expect(faults(DeploymentPatch, { revision_source })).toEqual([])
-  })
+  it.each(['githost', 'internal_container', 'internal_source'])(
+    'can take one revision from the source %s',
+    revision_source => {
+      expect(faults(DeploymentPatch, { revision_source })).toEqual([])
+    },
+  )
 
-  it('takes it from nowhere else, and no commit', () => {
+  it('cannot take a revision from another source, and ignores repo_commit_sha', () => {
     for (const revision_source of ['external_container', 'internal_template', '', 1])
       expect(faults(DeploymentPatch, { revision_source })).toEqual(['revision_source'])
     expect(DeploymentPatch.parse({ name: 'b', source_revision_config: { repo_commit_sha: 'x' } })).toEqual({
@@ -276,17 +279,17 @@ describe('a patch', () => {
   })
 })
 
-describe('an answer', () => {
+describe('a response', () => {
   it.each([
     ['Deployment', Deployment],
     ['Revision', Revision],
     ['SourceConfig', Deployment.shape.source_config],
     ['SourceRevisionConfig', Deployment.shape.source_revision_config],
-  ] as const)('%s has every member, null when unset', (_, schema) => {
+  ] as const)('of %s has every member, even if it is null', (_, schema) => {
     expect(Object.values<z.ZodType>(schema.shape).filter(member => member.safeParse(undefined).success)).toEqual([])
   })
 
-  it('a configuration may be null throughout', () => {
+  it('can have null for every member of a configuration', () => {
     for (const schema of [Deployment.shape.source_config, Deployment.shape.source_revision_config]) {
       const nulls = Object.fromEntries(Object.keys(schema.shape).map(name => [name, null]))
       expect(schema.parse(nulls)).toEqual(nulls)

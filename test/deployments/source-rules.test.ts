@@ -12,7 +12,7 @@ import { type Source, sources } from '../../src/protocol/parts.schema.ts'
 const ID = '8f14e45f-ceea-467f-9b5a-3b1c0a5c9d11'
 const modeOf = (source: Source) => (source === 'external_container' ? 'self_hosted' : 'saas')
 
-/** One row a member, one column a source: n needed, - allowed, x refused. */
+/** A row for each member, a column for each source. n: required, -: allowed, x: refused. */
 const COLUMNS: Source[] = [
   'githost',
   'external_container',
@@ -38,26 +38,26 @@ const TABLE: [path: string, columns: string, value: unknown][] = [
   ['source_revision_config.source_tarball_path', 'x - - - x', 'uploads/1'],
   ['secret_references', 'x - x x x', [{ name: 'A', secret_name: 'a', secret_key: 'a' }]],
 ]
-const rule = (columns: string, source: Source) => columns.split(' ')[COLUMNS.indexOf(source)]
+const getRule = (columns: string, source: Source) => columns.split(' ')[COLUMNS.indexOf(source)]
 
-type Loose = Record<string, Record<string, unknown>> & { source: Source }
-const put = (body: Loose, path: string, value: unknown) => {
+type Body = Record<string, Record<string, unknown>> & { source: Source }
+const put = (body: Body, path: string, value: unknown) => {
   const [place, member] = path.split('.') as [string, string?]
-  return { ...body, [place]: member ? { ...body[place], [member]: value } : value } as Loose
+  return { ...body, [place]: member ? { ...body[place], [member]: value } : value } as Body
 }
-const empty = (source: Source) =>
-  ({ name: 'a', source, source_config: {}, source_revision_config: {}, secrets: [] }) as unknown as Loose
-/** With what the source needs and nothing else. */
-const minimal = (source: Source) =>
-  TABLE.filter(([, columns]) => rule(columns, source) === 'n').reduce(
+const makeEmptyBody = (source: Source) =>
+  ({ name: 'a', source, source_config: {}, source_revision_config: {}, secrets: [] }) as unknown as Body
+/** A body with the members that the source requires, and no others. */
+const makeMinimalBody = (source: Source) =>
+  TABLE.filter(([, columns]) => getRule(columns, source) === 'n').reduce(
     (body, [path, , value]) => put(body, path, value),
-    empty(source),
+    makeEmptyBody(source),
   )
 const describeFaults = (faults: SourceFault[]) => faults.map(({ type, loc }) => `${type} ${loc.join('.')}`).sort()
-const faultsOf = (body: Loose, facts: Partial<Parameters<typeof findSourceFaults>[1]> = {}) =>
+const faultsOf = (body: Body, facts: Partial<Parameters<typeof findSourceFaults>[1]> = {}) =>
   describeFaults(findSourceFaults(NewDeployment.parse(body), { mode: modeOf(body.source), ...facts }))
 
-it('the table names every member', () => {
+it('the table has every member and every source', () => {
   const { source_config, source_revision_config } = NewDeployment.shape
   expect(TABLE.map(([path]) => path).sort()).toEqual(
     [
@@ -69,62 +69,64 @@ it('the table names every member', () => {
   expect(COLUMNS).toEqual(sources)
 })
 
-describe.each(sources)('%s', source => {
-  it('is content with what it needs', () => {
-    expect(faultsOf(minimal(source))).toEqual([])
+describe.each(sources)('a deployment of source %s', source => {
+  it('is valid with only the required members', () => {
+    expect(faultsOf(makeMinimalBody(source))).toEqual([])
   })
 
-  it.each(TABLE)('%s', (path, columns, value) => {
-    const whole = minimal(source)
+  it.each(TABLE)('follows the rule for %s', (path, columns, value) => {
+    const body = makeMinimalBody(source)
     const expected = {
       n: { without: [`source_member_needed body.${path}`], given: [] },
       '-': { without: [], given: [] },
       x: { without: [], given: [`source_member_refused body.${path}`] },
-    }[rule(columns, source) as 'n' | '-' | 'x']
-    expect(faultsOf(put(whole, path, undefined))).toEqual(expected.without)
-    expect(faultsOf(put(whole, path, null))).toEqual(expected.without)
-    expect(faultsOf(put(whole, path, value))).toEqual(expected.given)
+    }[getRule(columns, source) as 'n' | '-' | 'x']
+    expect(faultsOf(put(body, path, undefined))).toEqual(expected.without)
+    expect(faultsOf(put(body, path, null))).toEqual(expected.without)
+    expect(faultsOf(put(body, path, value))).toEqual(expected.given)
   })
 
-  it('exists in one mode', () => {
-    const other = modeOf(source) === 'saas' ? 'self_hosted' : 'saas'
-    expect(faultsOf(minimal(source), { mode: other })).toEqual(['source_mode body.source'])
+  it('is refused in the other mode', () => {
+    const mode = modeOf(source) === 'saas' ? 'self_hosted' : 'saas'
+    expect(faultsOf(makeMinimalBody(source), { mode })).toEqual(['source_mode body.source'])
   })
 
-  it('tells every fault at once', () => {
-    const all = TABLE.reduce(
-      (body, [path, columns, value]) => (rule(columns, source) === 'x' ? put(body, path, value) : body),
-      empty(source),
+  it('is refused with all its faults at once', () => {
+    const body = TABLE.reduce(
+      (body, [path, columns, value]) => (getRule(columns, source) === 'x' ? put(body, path, value) : body),
+      makeEmptyBody(source),
     )
-    const count = TABLE.filter(([, columns]) => rule(columns, source) !== '-').length
-    const other = modeOf(source) === 'saas' ? 'self_hosted' : 'saas'
-    expect(faultsOf(all, { mode: other })).toHaveLength(count + 1)
+    const count = TABLE.filter(([, columns]) => getRule(columns, source) !== '-').length
+    const mode = modeOf(source) === 'saas' ? 'self_hosted' : 'saas'
+    expect(faultsOf(body, { mode })).toHaveLength(count + 1)
   })
 
-  it('an empty list of references asks for nothing', () => {
-    expect(faultsOf(put(minimal(source), 'secret_references', []))).toEqual([])
+  it('can have an empty list of secret references', () => {
+    expect(faultsOf(put(makeMinimalBody(source), 'secret_references', []))).toEqual([])
   })
 })
 
-it('only sources of code are built', () => {
+it('only the sources githost and internal_source are built', () => {
   expect(sources.filter(source => SOURCE_RULES[source].builds)).toEqual(['githost', 'internal_source'])
 })
 
-it('a tag is not built on push, a branch is', () => {
-  const ref = (name: string, push: boolean) =>
-    faultsOf(put(put(minimal('githost'), 'source_revision_config.repo_ref', name), 'source_config.build_on_push', push))
-  const onTag = ['build_on_push_of_tag body.source_config.build_on_push']
-  expect(ref('refs/tags/v1', true)).toEqual(onTag)
-  expect(ref('refs/tags/v1', false)).toEqual([])
+it('build_on_push is refused for a tag, and allowed for a branch', () => {
+  const checkRef = (name: string, push: boolean) => {
+    const body = put(makeMinimalBody('githost'), 'source_revision_config.repo_ref', name)
+    return faultsOf(put(body, 'source_config.build_on_push', push))
+  }
+  const fault = ['build_on_push_of_tag body.source_config.build_on_push']
+  expect(checkRef('refs/tags/v1', true)).toEqual(fault)
+  expect(checkRef('refs/tags/v1', false)).toEqual([])
   for (const name of ['main', 'refs/heads/refs/tags/v1', 'refs/heads/main', 'tags/v1'])
-    expect(ref(name, true)).toEqual([])
+    expect(checkRef(name, true)).toEqual([])
   const merged = { source_config: { build_on_push: true }, source_revision_config: { repo_ref: 'refs/tags/v1' } }
-  expect(describeFaults(findPushFaults(merged))).toEqual(onTag)
+  expect(describeFaults(findPushFaults(merged))).toEqual(fault)
 })
 
-it('a patch is held to what its source refuses', () => {
-  const supplied = { source_config: { custom_url: 'a.b' }, source_revision_config: { image_uri: 'a' } }
-  expect(describeFaults(findRefusedMembers('internal_source', supplied))).toEqual([
+it('a patch is refused with the members that its source does not allow', () => {
+  const patch = { source_config: { custom_url: 'a.b' }, source_revision_config: { image_uri: 'a' } }
+  expect(describeFaults(findRefusedMembers('internal_source', patch))).toEqual([
     'source_member_refused body.source_config.custom_url',
     'source_member_refused body.source_revision_config.image_uri',
   ])

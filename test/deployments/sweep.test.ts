@@ -17,15 +17,15 @@ import {
 
 beforeAll(deleteOrganizations)
 
-/** The agent polls first: what is served by a silent listener is UNKNOWN, whatever else the sweep would find. */
+/** Polls first, because the deployments of a silent listener become UNKNOWN. */
 const sweep = (ahead: number, times = 1) =>
   withClockAhead(ahead, async () => {
     await (await getPlatformAgent()).poll()
     await Promise.all(Array.from({ length: times }, () => sweepRevisions(getApp())))
   })
-/** Nobody serves what names no listener. */
+/** No agent serves deployments without a listener. */
 const sweepWithoutAgent = (ahead: number) => withClockAhead(ahead, () => sweepRevisions(getApp()))
-async function journalOf({ tenant_id }: Tenant) {
+async function readJournal({ tenant_id }: Tenant) {
   const query = sql`
     select seq, type, subject_id, actor_kind
     from events
@@ -36,34 +36,37 @@ async function journalOf({ tenant_id }: Tenant) {
 }
 
 describe('a revision past its deadline', () => {
-  it.each(Object.entries(DEADLINES))('in %s fails with a reason and frees the queue', async (state, deadline) => {
-    const tenant = await newTenant()
-    const { id, latest_revision_id } = await newDeployment(tenant, state === 'CREATING' ? minimalBody : {})
-    if (!['CREATING', 'AWAITING_BUILD'].includes(state))
-      await advanceRevisionTo(tenant, id, latest_revision_id, state as 'BUILDING')
-    if (state !== 'CREATING') await tenant.post(`/v2/deployments/${id}/revisions`)
-    const statuses = async () => (await listRevisions(tenant, id)).map(one => [one.status, one.status_message])
-    await sweep(deadline.after - 30_000)
-    expect((await statuses()).at(-1)).toEqual([state, null])
-    await sweep(deadline.after + 1000)
-    expect((await statuses()).at(-1)).toEqual([deadline.becomes, deadline.message])
-    const creating = state === 'CREATING'
-    expect(await readRevisionQueue(id)).toEqual({
-      inFlight: creating ? null : 'AWAITING_BUILD',
-      waiting: null,
-      flying: creating ? 0 : 1,
-      queued: 0,
-    })
-    const journal = await journalOf(tenant)
-    expect(journal.map(one => one.seq)).toEqual(journal.map((_, i) => i + journal[0]!.seq))
-    const [failed] = journal.filter(one => one.type === `revision.${deadline.becomes.toLowerCase()}`)
-    expect(failed).toMatchObject({ subject: latest_revision_id, actor: 'cron' })
-    const turns = journal.filter(one => one.type === 'revision.awaiting_build').map(one => one.actor)
-    expect(turns).toEqual(creating ? [] : ['cron'])
-    await expectCompleteJournal(tenant, id)
-  })
+  it.each(Object.entries(DEADLINES))(
+    'in %s fails with a reason, and the waiting revision starts',
+    async (state, deadline) => {
+      const tenant = await newTenant()
+      const { id, latest_revision_id } = await newDeployment(tenant, state === 'CREATING' ? minimalBody : {})
+      if (!['CREATING', 'AWAITING_BUILD'].includes(state))
+        await advanceRevisionTo(tenant, id, latest_revision_id, state as 'BUILDING')
+      if (state !== 'CREATING') await tenant.post(`/v2/deployments/${id}/revisions`)
+      const readStatuses = async () => (await listRevisions(tenant, id)).map(one => [one.status, one.status_message])
+      await sweep(deadline.after - 30_000)
+      expect((await readStatuses()).at(-1)).toEqual([state, null])
+      await sweep(deadline.after + 1000)
+      expect((await readStatuses()).at(-1)).toEqual([deadline.becomes, deadline.message])
+      const isCreating = state === 'CREATING'
+      expect(await readRevisionQueue(id)).toEqual({
+        inFlight: isCreating ? null : 'AWAITING_BUILD',
+        waiting: null,
+        flying: isCreating ? 0 : 1,
+        queued: 0,
+      })
+      const journal = await readJournal(tenant)
+      expect(journal.map(one => one.seq)).toEqual(journal.map((_, i) => i + journal[0]!.seq))
+      const [failed] = journal.filter(one => one.type === `revision.${deadline.becomes.toLowerCase()}`)
+      expect(failed).toMatchObject({ subject: latest_revision_id, actor: 'cron' })
+      const startActors = journal.filter(one => one.type === 'revision.awaiting_build').map(one => one.actor)
+      expect(startActors).toEqual(isCreating ? [] : ['cron'])
+      await expectCompleteJournal(tenant, id)
+    },
+  )
 
-  it('has its deadline counted from the start of its state', async () => {
+  it('fails by the deadline of its current status, which begins with that status', async () => {
     const tenant = await newTenant()
     const { id, latest_revision_id } = await newDeployment(tenant)
     await withClockAhead(9 * 60_000, () => advanceRevisionTo(tenant, id, latest_revision_id, 'BUILDING'))
@@ -73,7 +76,7 @@ describe('a revision past its deadline', () => {
     expect((await listRevisions(tenant, id))[0]!.status).toBe('BUILD_FAILED')
   })
 
-  it('gives the turn to the waiting revision, whose deadline starts then', async () => {
+  it('starts the waiting revision, whose deadline begins then', async () => {
     const tenant = await newTenant()
     const { id } = await newDeployment(tenant)
     await tenant.post(`/v2/deployments/${id}/revisions`)
@@ -84,14 +87,14 @@ describe('a revision past its deadline', () => {
 
   it('fails in many workspaces at once, each with an event in its own journal', async () => {
     const tenants = await Promise.all([1, 2, 3].map(() => newTenant()))
-    const made = await Promise.all(
+    const deployments = await Promise.all(
       tenants.flatMap(tenant => [1, 2, 3].map(async () => [tenant, (await newDeployment(tenant)).id] as const)),
     )
     await sweep(11 * 60_000, 2)
     await sweep(11 * 60_000)
-    for (const [tenant, id] of made) expect((await listRevisions(tenant, id))[0]!.status).toBe('BUILD_FAILED')
+    for (const [tenant, id] of deployments) expect((await listRevisions(tenant, id))[0]!.status).toBe('BUILD_FAILED')
     for (const tenant of tenants) {
-      const journal = await journalOf(tenant)
+      const journal = await readJournal(tenant)
       expect(journal.filter(one => one.type === 'revision.build_failed')).toHaveLength(3)
       expect(journal.map(one => one.seq)).toEqual(journal.map((_, i) => i + journal[0]!.seq))
     }
@@ -99,7 +102,7 @@ describe('a revision past its deadline', () => {
 })
 
 describe('an idle deployment', () => {
-  const serving = async (tenant: Tenant) => {
+  const createServing = async (tenant: Tenant) => {
     const { id } = await newDeployment(tenant, { ...minimalBody, source_revision_config: imageConfig })
     const revision_id = (await listRevisions(tenant, id))[0]!.id
     await advanceRevisionTo(tenant, id, revision_id, 'DEPLOYED', { last_request_at: new Date().toISOString() })
@@ -109,24 +112,24 @@ describe('an idle deployment', () => {
 
   it('becomes UNUSED after 28 days, and READY again when it changes', async () => {
     const tenant = await newTenant()
-    const id = await serving(tenant)
+    const id = await createServing(tenant)
     await sweep(UNUSED_AFTER - 60_000)
     expect(await statusOf(tenant, id)).toBe('READY')
     await sweep(UNUSED_AFTER + 1000)
     expect(await statusOf(tenant, id)).toBe('UNUSED')
-    expect((await journalOf(tenant)).filter(one => one.type === 'deployment.unused')).toHaveLength(1)
+    expect((await readJournal(tenant)).filter(one => one.type === 'deployment.unused')).toHaveLength(1)
     await sweep(UNUSED_AFTER + 2000)
-    expect((await journalOf(tenant)).filter(one => one.type === 'deployment.unused')).toHaveLength(1)
+    expect((await readJournal(tenant)).filter(one => one.type === 'deployment.unused')).toHaveLength(1)
     await tenant.post(`/v2/deployments/${id}/revisions`)
     expect(await statusOf(tenant, id)).toBe('READY')
-    expect((await journalOf(tenant)).map(one => one.type).slice(-3)).toEqual([
+    expect((await readJournal(tenant)).map(one => one.type).slice(-3)).toEqual([
       'deployment.unused',
       'revision.created',
       'deployment.ready',
     ])
   })
 
-  it('whose revision fails now is marked by the next sweep', async () => {
+  it('whose revision fails in a sweep becomes UNUSED in the next sweep', async () => {
     const tenant = await newTenant()
     const { id } = await newDeployment(tenant, minimalBody)
     await sweep(UNUSED_AFTER + 1000)
@@ -139,14 +142,14 @@ describe('an idle deployment', () => {
     await expectCompleteJournal(tenant, id)
   })
 
-  it('is journaled in order together with failures, even with concurrent sweeps', async () => {
+  it('is journaled once and without gaps by concurrent sweeps that also fail revisions', async () => {
     const tenants = await Promise.all([1, 2, 3].map(() => newTenant()))
-    const idle = await Promise.all(tenants.map(async tenant => [tenant, await serving(tenant)] as const))
+    const idle = await Promise.all(tenants.map(async tenant => [tenant, await createServing(tenant)] as const))
     const failing = await Promise.all(tenants.map(tenant => newDeployment(tenant)))
     await sweep(UNUSED_AFTER + 1000, 3)
     for (const [i, [tenant, id]] of idle.entries()) {
       expect(await statusOf(tenant, id)).toBe('UNUSED')
-      const journal = await journalOf(tenant)
+      const journal = await readJournal(tenant)
       const subjects = (type: string) => journal.filter(one => one.type === type).map(one => one.subject)
       expect(subjects('deployment.unused').filter(one => one === id)).toEqual([id])
       expect(subjects('revision.build_failed')).toEqual([failing[i]!.latest_revision_id])
@@ -154,7 +157,7 @@ describe('an idle deployment', () => {
     }
   })
 
-  it('that is being deleted is removed if no listener ever served it', async () => {
+  it('that is being deleted is removed after ten minutes if no listener has served it', async () => {
     const tenant = await newTenant()
     const { id } = await newDeployment(tenant, { ...minimalBody, source_revision_config: imageConfig })
     await tenant.delete(`/v2/deployments/${id}`)
@@ -162,11 +165,11 @@ describe('an idle deployment', () => {
     expect(await statusOf(tenant, id)).toBe('AWAITING_DELETE')
     await sweepWithoutAgent(11 * 60_000)
     expect((await tenant.get(`/v2/deployments/${id}`)).status).toBe(404)
-    expect((await journalOf(tenant)).at(-1)).toMatchObject({ type: 'deployment.removed', subject: id, actor: 'cron' })
+    expect((await readJournal(tenant)).at(-1)).toMatchObject({ type: 'deployment.removed', subject: id, actor: 'cron' })
   })
 })
 
-it('the schedule sweeps everything that is due, and nothing before', async () => {
+it('the housekeeping does not fail a revision before its deadline', async () => {
   const tenant = await newTenant()
   const { id } = await newDeployment(tenant)
   await getApp().housekeep()

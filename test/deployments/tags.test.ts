@@ -7,11 +7,11 @@ import { getApp, newTenant, readEvents, startApp, type Tenant, unusedId } from '
 const createDeployment = async (tenant: Tenant) =>
   (await tenant.post('/v2/deployments', { ...(NewDeployment.meta()!.example as object), name: `a${unusedId()}` })).body
     .id as string
-const makeKey = async (tenant: Tenant, key: string): Promise<string> =>
+const createKey = async (tenant: Tenant, key: string): Promise<string> =>
   (await tenant.post('/v2/tag-keys', { key })).body.id
-const makeValue = async (tenant: Tenant, key: string, value: string): Promise<string> =>
+const createValue = async (tenant: Tenant, key: string, value: string): Promise<string> =>
   (await tenant.post(`/v2/tag-keys/${key}/values`, { value })).body.id
-const tagsOf = async (tenant: Tenant, id: string): Promise<string[]> =>
+const listTags = async (tenant: Tenant, id: string): Promise<string[]> =>
   (await tenant.get(`/v2/deployments/${id}/tags`)).body.resources.map(
     (one: { key: string; value: string }) => `${one.key}=${one.value}`,
   )
@@ -28,13 +28,13 @@ describe('tag keys and values', () => {
     const value = await tenant.post(`/v2/tag-keys/${key.body.id}/values`, { value: 'payments' })
     expect(value.body).toMatchObject({ tag_key_id: key.body.id, value: 'payments' })
     expect((await tenant.get(value.headers.get('Location')!)).body).toEqual(value.body)
-    await makeValue(tenant, key.body.id, 'search')
+    await createValue(tenant, key.body.id, 'search')
     const page = await tenant.get(`/v2/tag-keys/${key.body.id}/values?limit=1`)
     expect(page.body).toMatchObject({ resources: [{ value: 'search' }], offset: 1 })
     const rest = await tenant.get(/<(.*)>/.exec(page.headers.get('Link')!)![1]!)
     expect(rest.body).toMatchObject({ resources: [{ value: 'payments' }], offset: 2 })
     expect(rest.headers.has('Link')).toBe(false)
-    await makeKey(tenant, 'stage')
+    await createKey(tenant, 'stage')
     const { resources } = (await tenant.get('/v2/tag-keys')).body
     expect(resources.map((one: { key: string }) => one.key)).toEqual(['stage', 'team'])
 
@@ -49,68 +49,69 @@ describe('tag keys and values', () => {
     expect(outcome(await tenant.delete(`/v2/tag-values/${value.body.id}`))).toEqual([404, 'tag_value_not_found'])
   })
 
-  it('are unique', async () => {
+  it('are unique: keys in their workspace, values in their key', async () => {
     const tenant = await newTenant()
-    const [team, stage] = [await makeKey(tenant, 'team'), await makeKey(tenant, 'stage')]
+    const [team, stage] = [await createKey(tenant, 'team'), await createKey(tenant, 'stage')]
     expect(outcome(await tenant.post('/v2/tag-keys', { key: 'team' }))).toEqual([409, 'tag_key_taken'])
-    await makeValue(tenant, team, 'one')
+    await createValue(tenant, team, 'one')
     expect(outcome(await tenant.post(`/v2/tag-keys/${team}/values`, { value: 'one' }))).toEqual([
       409,
       'tag_value_taken',
     ])
-    expect(await makeValue(tenant, stage, 'one')).toBeTruthy()
-    expect(await makeKey(await newTenant(), 'team')).toBeTruthy()
+    expect(await createValue(tenant, stage, 'one')).toBeTruthy()
+    expect(await createKey(await newTenant(), 'team')).toBeTruthy()
   })
 })
 
 describe('tags', () => {
   it('can be renamed without changing the deployments that have them', async () => {
-    const [tenant, stranger] = [await newTenant(), await newTenant()]
+    const [tenant, foreign] = [await newTenant(), await newTenant()]
     const id = await createDeployment(tenant)
-    const team = await makeKey(tenant, 'team')
-    const [search, shop] = [await makeValue(tenant, team, 'search'), await makeValue(tenant, team, 'shop')]
+    const team = await createKey(tenant, 'team')
+    const [search, shop] = [await createValue(tenant, team, 'search'), await createValue(tenant, team, 'shop')]
     await addTags(tenant, id, search)
     const renamed = await tenant.patch(`/v2/tag-keys/${team}`, { key: 'squad' })
     expect([renamed.status, renamed.body.key]).toEqual([200, 'squad'])
     expect((await tenant.patch(`/v2/tag-values/${search}`, { value: 'find' })).body.value).toBe('find')
-    expect(await tagsOf(tenant, id)).toEqual(['squad=find'])
-    await makeKey(tenant, 'team')
+    expect(await listTags(tenant, id)).toEqual(['squad=find'])
+    await createKey(tenant, 'team')
     expect(outcome(await tenant.patch(`/v2/tag-keys/${team}`, { key: 'team' }))).toEqual([409, 'tag_key_taken'])
     expect(outcome(await tenant.patch(`/v2/tag-values/${shop}`, { value: 'find' }))).toEqual([409, 'tag_value_taken'])
     expect((await tenant.patch(`/v2/tag-values/${shop}`, { value: 'shop' })).status).toBe(200)
-    expect(outcome(await stranger.patch(`/v2/tag-keys/${team}`, { key: 'mine' }))).toEqual([404, 'tag_key_not_found'])
+    expect(outcome(await foreign.patch(`/v2/tag-keys/${team}`, { key: 'taken' }))).toEqual([404, 'tag_key_not_found'])
   })
 
-  it('are a hundred keys at most in a workspace, and a thousand values of each, whoever else makes some', async () => {
+  it('are limited to 100 keys per workspace and 1,000 values per key, even with concurrent requests', async () => {
     const tenant = await newTenant()
     const { tenant_id, organization_id } = tenant
-    const key = await makeKey(tenant, 'n')
-    const fill = (table: string, columns: string, to: number) => sql`
+    const key = await createKey(tenant, 'n')
+    const fill = (table: string, columns: string, count: number) => sql`
       insert into ${sql.raw(`${table} (organization_id, tenant_id, ${columns})`)}
-      select ${organization_id}::uuid, ${tenant_id}::uuid, ${sql.raw(table === 'tag_keys' ? '' : `'${key}',`)} n from generate_series(1, ${to}::integer) n`
+      select ${organization_id}::uuid, ${tenant_id}::uuid, ${sql.raw(table === 'tag_keys' ? '' : `'${key}',`)} n
+      from generate_series(1, ${count}::integer) n`
     await runAsSystem(getApp().database, fill('tag_keys', 'key', 96), fill('tag_values', 'tag_key_id, value', 997))
-    const asked = Array.from({ length: 6 }, (_, i) => `more ${i}`)
-    const keys = await Promise.all(asked.map(name => tenant.post('/v2/tag-keys', { key: name })))
-    const values = await Promise.all(asked.map(value => tenant.post(`/v2/tag-keys/${key}/values`, { value })))
-    const three = (code: string) => [...Array(3).fill([201, undefined]), ...Array(3).fill([400, code])]
-    expect(keys.map(outcome).sort()).toEqual(three('tag_keys_full'))
-    expect(values.map(outcome).sort()).toEqual(three('tag_values_full'))
-    expect(await makeKey(await newTenant(), 'n')).toBeTruthy()
+    const names = Array.from({ length: 6 }, (_, i) => `more ${i}`)
+    const keys = await Promise.all(names.map(name => tenant.post('/v2/tag-keys', { key: name })))
+    const values = await Promise.all(names.map(value => tenant.post(`/v2/tag-keys/${key}/values`, { value })))
+    const makeThreeOfEach = (code: string) => [...Array(3).fill([201, undefined]), ...Array(3).fill([400, code])]
+    expect(keys.map(outcome).sort()).toEqual(makeThreeOfEach('tag_keys_full'))
+    expect(values.map(outcome).sort()).toEqual(makeThreeOfEach('tag_values_full'))
+    expect(await createKey(await newTenant(), 'n')).toBeTruthy()
   })
 })
 
 describe('a deployment', () => {
-  it('has each tag once and can be found by it; its version stays', async () => {
+  it('has each tag once and can be listed by it, and tags do not change its version', async () => {
     const tenant = await newTenant()
     const [id, other] = [await createDeployment(tenant), await createDeployment(tenant)]
     const { headers } = await tenant.get(`/v2/deployments/${id}`)
-    const [team, stage] = [await makeKey(tenant, 'team'), await makeKey(tenant, 'stage')]
+    const [team, stage] = [await createKey(tenant, 'team'), await createKey(tenant, 'stage')]
     const [search, shop, live] = [
-      await makeValue(tenant, team, 'search'),
-      await makeValue(tenant, team, 'shop'),
-      await makeValue(tenant, stage, 'live'),
+      await createValue(tenant, team, 'search'),
+      await createValue(tenant, team, 'shop'),
+      await createValue(tenant, stage, 'live'),
     ]
-    expect(await tagsOf(tenant, id)).toEqual([])
+    expect(await listTags(tenant, id)).toEqual([])
     const reply = await addTags(tenant, id, shop, live, shop)
     expect(reply.body.resources).toEqual([
       { tag_value_id: live, tag_key_id: stage, key: 'stage', value: 'live' },
@@ -118,16 +119,16 @@ describe('a deployment', () => {
     ])
     await addTags(tenant, id, shop, search)
     await addTags(tenant, other, search)
-    expect(await tagsOf(tenant, id)).toEqual(['stage=live', 'team=search', 'team=shop'])
-    const found = async (...ids: string[]) =>
+    expect(await listTags(tenant, id)).toEqual(['stage=live', 'team=search', 'team=shop'])
+    const listByTags = async (...ids: string[]) =>
       (await tenant.get(`/v2/deployments?tag_value_ids=${ids}`)).body.resources.map((one: { id: string }) => one.id)
-    expect(await found(search)).toEqual([other, id])
-    expect(await found(shop, search)).toEqual([other, id])
-    expect(await found(search, live)).toEqual([id])
-    expect(await found(search, unusedId())).toEqual([])
+    expect(await listByTags(search)).toEqual([other, id])
+    expect(await listByTags(shop, search)).toEqual([other, id])
+    expect(await listByTags(search, live)).toEqual([id])
+    expect(await listByTags(search, unusedId())).toEqual([])
 
     expect((await tenant.delete(`/v2/deployments/${id}/tags/${search}`)).status).toBe(204)
-    expect(await found(search)).toEqual([other])
+    expect(await listByTags(search)).toEqual([other])
     expect(outcome(await tenant.delete(`/v2/deployments/${id}/tags/${search}`))).toEqual([404, 'tag_value_not_found'])
     expect((await tenant.get(`/v2/deployments/${id}`)).headers.get('ETag')).toBe(headers.get('ETag'))
   })
@@ -135,76 +136,79 @@ describe('a deployment', () => {
   it('loses its tags in the write that deletes their value or key', async () => {
     const tenant = await newTenant()
     const [id, other] = [await createDeployment(tenant), await createDeployment(tenant)]
-    const [team, stage] = [await makeKey(tenant, 'team'), await makeKey(tenant, 'stage')]
-    const [search, shop] = [await makeValue(tenant, team, 'search'), await makeValue(tenant, team, 'shop')]
-    const live = await makeValue(tenant, stage, 'live')
+    const [team, stage] = [await createKey(tenant, 'team'), await createKey(tenant, 'stage')]
+    const [search, shop] = [await createValue(tenant, team, 'search'), await createValue(tenant, team, 'shop')]
+    const live = await createValue(tenant, stage, 'live')
     for (const one of [id, other]) await addTags(tenant, one, search, shop, live)
     const { headers } = await tenant.delete(`/v2/tag-values/${search}`)
     expect(await readEvents(headers.get('X-Request-Id')!)).toMatchObject([
       { type: 'tag_value.deleted', subject_id: search },
     ])
-    for (const one of [id, other]) expect(await tagsOf(tenant, one)).toEqual(['stage=live', 'team=shop'])
+    for (const one of [id, other]) expect(await listTags(tenant, one)).toEqual(['stage=live', 'team=shop'])
     await tenant.delete(`/v2/tag-keys/${team}`)
-    for (const one of [id, other]) expect(await tagsOf(tenant, one)).toEqual(['stage=live'])
+    for (const one of [id, other]) expect(await listTags(tenant, one)).toEqual(['stage=live'])
     expect((await tenant.get(`/v2/deployments?tag_value_ids=${shop}`)).body.resources).toEqual([])
   })
 
-  it('accepts no unknown value, no value of another workspace, and none while it is deleted', async () => {
-    const [tenant, stranger] = [await newTenant(), await newTenant()]
+  it('cannot get an unknown tag value, one of another workspace, or any while it is being deleted', async () => {
+    const [tenant, foreign] = [await newTenant(), await newTenant()]
     const id = await createDeployment(tenant)
-    const theirs = await makeValue(stranger, await makeKey(stranger, 'team'), 'theirs')
-    const own = await makeValue(tenant, await makeKey(tenant, 'team'), 'own')
-    expect(outcome(await addTags(tenant, id, own, theirs))).toEqual([404, 'tag_value_not_found'])
+    const foreignValue = await createValue(foreign, await createKey(foreign, 'team'), 'foreign')
+    const ownValue = await createValue(tenant, await createKey(tenant, 'team'), 'own')
+    expect(outcome(await addTags(tenant, id, ownValue, foreignValue))).toEqual([404, 'tag_value_not_found'])
     expect(outcome(await addTags(tenant, id, unusedId()))).toEqual([404, 'tag_value_not_found'])
-    expect(await tagsOf(tenant, id)).toEqual([])
-    expect(outcome(await addTags(stranger, id, theirs))).toEqual([404, 'deployment_not_found'])
+    expect(await listTags(tenant, id)).toEqual([])
+    expect(outcome(await addTags(foreign, id, foreignValue))).toEqual([404, 'deployment_not_found'])
     await tenant.delete(`/v2/deployments/${id}`)
-    expect(outcome(await addTags(tenant, id, own))).toEqual([409, 'deployment_deleting'])
+    expect(outcome(await addTags(tenant, id, ownValue))).toEqual([409, 'deployment_deleting'])
   })
 
-  it('never has a tag of another workspace, even without the tenant predicates', async () => {
+  it('cannot get a tag value of another workspace even without the tenant filters in SQL', async () => {
     const app = startApp({ through: 'withoutTenantPredicates' })
-    const [tenant, stranger] = [await newTenant({ app }), await newTenant({ app })]
+    const [tenant, foreign] = [await newTenant({ app }), await newTenant({ app })]
     const id = await createDeployment(tenant)
-    const theirs = await makeValue(stranger, await makeKey(stranger, 'team'), 'theirs')
-    expect(outcome(await addTags(tenant, id, theirs))).toEqual([404, 'tag_value_not_found'])
+    const foreignValue = await createValue(foreign, await createKey(foreign, 'team'), 'foreign')
+    expect(outcome(await addTags(tenant, id, foreignValue))).toEqual([404, 'tag_value_not_found'])
   })
 
   it('has at most fifty tags, even with concurrent requests', async () => {
     const tenant = await newTenant()
     const id = await createDeployment(tenant)
-    const key = await makeKey(tenant, 'n')
-    const values = await Promise.all(Array.from({ length: 60 }, (_, i) => makeValue(tenant, key, `${i}`)))
+    const key = await createKey(tenant, 'n')
+    const values = await Promise.all(Array.from({ length: 60 }, (_, i) => createValue(tenant, key, `${i}`)))
     expect((await addTags(tenant, id, ...values.slice(0, 45))).status).toBe(200)
     const more = await Promise.all(values.slice(45).map(value => addTags(tenant, id, value)))
     expect(more.map(outcome).sort()).toEqual([
       ...Array(5).fill([200, undefined]),
       ...Array(10).fill([400, 'tags_full']),
     ])
-    expect(await tagsOf(tenant, id)).toHaveLength(50)
+    expect(await listTags(tenant, id)).toHaveLength(50)
     expect((await addTags(tenant, id, ...values.slice(0, 5))).status).toBe(200)
   })
 
-  it('does not get a value that is deleted concurrently', async () => {
+  it('does not have a tag value whose deletion is concurrent', async () => {
     const tenant = await newTenant()
     const ids = await Promise.all(Array.from({ length: 6 }, () => createDeployment(tenant)))
     for (let round = 0; round < 8; round++) {
-      const key = await makeKey(tenant, `k${round}`)
-      const value = await makeValue(tenant, key, 'v')
+      const key = await createKey(tenant, `k${round}`)
+      const value = await createValue(tenant, key, 'v')
       const path = round % 2 ? `/v2/tag-values/${value}` : `/v2/tag-keys/${key}`
       const body = { source_config: { build_command: `make ${round}` } }
       const patches = ids.map(id => tenant.patch(`/v2/deployments/${id}`, body))
-      const [gone, ...puts] = await Promise.all([tenant.delete(path), ...ids.map(id => addTags(tenant, id, value))])
+      const [deleted, ...additions] = await Promise.all([
+        tenant.delete(path),
+        ...ids.map(id => addTags(tenant, id, value)),
+      ])
       for (const one of await Promise.all(patches)) expect(one.status).toBe(200)
-      expect(gone.status).toBe(204)
-      for (const one of puts) expect([200, 404]).toContain(one.status)
+      expect(deleted.status).toBe(204)
+      for (const one of additions) expect([200, 404]).toContain(one.status)
       expect((await tenant.get(`/v2/deployments?tag_value_ids=${value}`)).body.resources).toEqual([])
     }
   })
 })
 
 describe('tracing projects', () => {
-  it('exist with their deployments, can be found by part of their name, and need their own permission', async () => {
+  it('exist while their deployment does, can be filtered by name, and require their own permission', async () => {
     const tenant = await newTenant()
     const deployment = (await tenant.post('/v2/deployments', NewDeployment.meta()!.example)).body
     await createDeployment(tenant)

@@ -1,4 +1,5 @@
-// R8 and R9 in short: tenants who use each other's ids, with both walls and with the second alone.
+// A short run of the trials R8 and R9. `gateway` has tenant filters in SQL and row-level security, `unwalled` only the
+// latter.
 import { expect, inject, it } from 'vitest'
 import { runRandomOperations } from '../../chaos/support/random-operations.ts'
 import { getApp, startApp } from '../support/app.ts'
@@ -7,7 +8,7 @@ import { findTenantPredicate, stripTenantPredicates } from '../support/tenant-pr
 const { seed } = inject('fuzz')
 
 it.each(['gateway', 'withoutTenantPredicates'] as const)(
-  `through the %s nothing foreign is seen or touched (seed ${seed})`,
+  `no tenant reads or changes data of another tenant (database access: %s, seed ${seed})`,
   async through => {
     const app = through === 'gateway' ? getApp() : startApp({ through })
     const { foreign, broken, sent, succeeded, swapped } = await runRandomOperations({
@@ -28,7 +29,7 @@ it.each([
   '"deployments"."tenant_id" = current_tenant()',
   '"organizations"."id" = current_organization()',
   '"workspaces"."id" = coalesce(current_tenant(), "workspaces"."id")',
-])('the first wall is taken out as %s', predicate => {
+])('the tenant filter %s is found in SQL and removed', predicate => {
   expect(findTenantPredicate(predicate)).not.toBeNull()
   expect(stripTenantPredicates(`where ${predicate} and x`)).toBe('where true and x')
 })
@@ -37,13 +38,13 @@ it.each([
   'current_tenant() = c.tenant_id',
   'tenant_id in (current_tenant())',
   'c.tenant_id is not distinct from current_tenant()',
-])('and would be missed as %s, which nobody shall write', predicate =>
+])('the tenant filter %s, which cannot be removed, is found in SQL', predicate =>
   expect(findTenantPredicate(stripTenantPredicates(predicate))).not.toBeNull(),
 )
 
-it('a tenant that is written is no predicate', () => {
-  const written = 'insert into t (tenant_id) values (current_tenant(), current_organization())'
-  expect(findTenantPredicate(written)).toBeNull()
+it('a tenant that is selected or inserted is not taken for a filter', () => {
+  const insert = 'insert into t (tenant_id) values (current_tenant(), current_organization())'
+  expect(findTenantPredicate(insert)).toBeNull()
   expect(
     findTenantPredicate(
       'select current_scope(), current_organization(), current_tenant(), $1 from changed where x = 1',

@@ -4,7 +4,7 @@ import worker from '../../src/worker.ts'
 import { SEALING_KEYS } from '../support/app.ts'
 import { database } from '../support/file-database.ts'
 
-it('answers not_configured without settings, and names them only in the log', async () => {
+it('a Worker with missing or invalid settings answers not_configured and does not name them', async () => {
   const context = { waitUntil() {}, passThroughOnException() {}, props: {} }
   const reply = await worker.fetch(
     new Request('http://slipway.test/healthz'),
@@ -17,7 +17,7 @@ it('answers not_configured without settings, and names them only in the log', as
   expect(JSON.stringify(body)).not.toMatch(/DATABASE_URL|mysql/)
 })
 
-it('limits the address from Cloudflare, whatever the client sends in X-Forwarded-For', async () => {
+it('the Worker limits by CF-Connecting-IP and ignores X-Forwarded-For', async () => {
   const { url, connectionString } = database.gateway
   const settings = { PUBLIC_URL: 'http://slipway.test', SEALING_KEYS, UNKNOWN_KEYS_PER_MINUTE: '3' }
   const env = { DATABASE_URL: connectionString, DATABASE_GATEWAY_URL: url, ...settings }

@@ -21,7 +21,7 @@ const originalFetch = foreignServers.fetch
 let cloud = makeGithub()
 let enterprise = makeGithub('https://ghe.example.com')
 let forge = makeGitea('https://gitea.example.com/git')
-let world = combineHosts(cloud, enterprise, forge)
+let hosts = combineHosts(cloud, enterprise, forge)
 beforeEach(() => {
   ;[cloud, enterprise, forge] = [
     makeGithub(),
@@ -37,8 +37,8 @@ beforeEach(() => {
     host.commits.set('v1', { sha: 'c'.repeat(40), message: 'Tagged', author: 'ada' })
     host.commits.set(SHA, { sha: SHA, message: 'First', author: 'ada' })
   }
-  world = combineHosts(cloud, enterprise, forge)
-  foreignServers.fetch = world
+  hosts = combineHosts(cloud, enterprise, forge)
+  foreignServers.fetch = hosts
 })
 afterEach(() => {
   foreignServers.fetch = originalFetch
@@ -51,13 +51,13 @@ const baseRow = {
   ...{ app_id: null, installation_id: '1', account_id: '1', name: 'acme', state: 'active' as const, credentials: null },
   ...{ token: null, token_expires_at: null, created_by: null, version: 1, created_at: '', updated_at: '' },
 } as const
-async function rowOf(kind: 'cloud' | 'enterprise' | 'forge'): Promise<Integration> {
+async function makeRow(kind: 'cloud' | 'enterprise' | 'forge'): Promise<Integration> {
   const { base } = { cloud, enterprise, forge }[kind]
   const row: Integration = { ...baseRow, host: kind === 'forge' ? 'gitea' : 'github', base_url: base }
   if (kind === 'cloud') return row
-  const own = kind === 'forge' ? { token: 'hush-token' } : { private_key: PKCS1 }
+  const credentials = kind === 'forge' ? { token: 'hush-token' } : { private_key: PKCS1 }
   if (kind === 'enterprise') row.app_id = GITHUB_APP.id
-  row.credentials = await sealCredentials(getServices().sealer, row, { ...own, webhook_secret: 'hush-webhook' })
+  row.credentials = await sealCredentials(getServices().sealer, row, { ...credentials, webhook_secret: 'hush-webhook' })
   return row
 }
 const codeOf = (work: Promise<unknown>) =>
@@ -66,18 +66,22 @@ const codeOf = (work: Promise<unknown>) =>
     error => (error instanceof Failure ? error.code : String(error)),
   )
 
-describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
+describe.each([
+  ['github.com', 'cloud'],
+  ['GitHub Enterprise Server', 'enterprise'],
+  ['Gitea', 'forge'],
+] as const)('the client of %s', (_, kind) => {
   let host: Githost
   let repo: string
   let site: { writes: { method: string; path: string; body: Record<string, unknown> }[]; comments: Set<number> }
   beforeEach(async () => {
-    const row = await rowOf(kind)
+    const row = await makeRow(kind)
     host = createGithost(getServices(), ORIGIN, row)
     repo = `${row.base_url}/acme/repo-00001`
     site = { cloud, enterprise, forge }[kind]
   })
 
-  it('resolves a branch, a tag and a commit id, and answers null for missing refs and repositories', async () => {
+  it('resolves a branch, a tag and a commit id, and returns null for missing refs and repositories', async () => {
     for (const ref of ['main', 'refs/heads/main', SHA])
       expect(await host.commit(repo, ref)).toEqual({ sha: SHA, author: 'ada', message: 'First' })
     expect((await host.commit(`${repo}.git`, 'refs/heads/feature/a#b'))?.sha).toBe('b'.repeat(40))
@@ -86,7 +90,7 @@ describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
     expect(await host.commit(repo.replace('00001', '00009'), 'main')).toBeNull()
   })
 
-  it('sets a commit status, and edits one comment, which it creates again if someone deleted it', async () => {
+  it('sets a commit status, and edits one comment, which it creates again if it was deleted', async () => {
     await host.setStatus(repo, SHA, {
       state: 'pending',
       url: 'https://x.example.com',
@@ -106,11 +110,11 @@ describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
     expect(site.writes.at(-1)).toMatchObject({ method: 'POST', path: '/issues/7/comments' })
   })
 
-  it('rejects repositories it does not have, and never sends a request to another host', async () => {
+  it('rejects missing repositories and URLs of other hosts, and never sends a request to another host', async () => {
     const status = { state: 'success', url: null, description: '', context: 'slipway' } as const
-    const gone = repo.replace('00001', '00009')
+    const missing = repo.replace('00001', '00009')
     for (const wrong of [
-      gone,
+      missing,
       'https://evil.example.com/acme/repo-00001',
       `${repo}/../../x`,
       repo.replace('acme', '..'),
@@ -119,49 +123,49 @@ describe.each(['cloud', 'enterprise', 'forge'] as const)('%s', kind => {
       expect(await codeOf(host.setStatus(wrong, SHA, status))).toBe('repository_not_found')
       expect(await codeOf(host.comment(wrong, 1, 'x', null))).toBe('repository_not_found')
     }
-    expect(world.requests.filter(({ url }) => url.includes('evil'))).toEqual([])
+    expect(hosts.requests.filter(({ url }) => url.includes('evil'))).toEqual([])
     expect(await codeOf(host.credential('https://evil.example.com/acme/x'))).toBe('repository_not_found')
   })
 
-  it('gives git a credential that is as limited as the host allows', async () => {
+  it('clones with a read-only token of the repository from GitHub, and with the account’s from Gitea', async () => {
     const { username, password, expires_at } = await host.credential(repo)
     if (kind === 'forge') expect([username, password, expires_at]).toEqual(['oauth2', 'hush-token', null])
     else {
       expect([username, password.startsWith(TOKEN_PREFIX)]).toEqual(['x-access-token', true])
       expect(Date.parse(expires_at!)).toBeGreaterThan(Date.now() + 3_000_000)
-      const minting = world.requests.findLast(({ url }) => url.endsWith('/access_tokens'))!
-      expect(JSON.parse(minting.body)).toEqual({ repositories: ['repo-00001'], permissions: { contents: 'read' } })
+      const tokenRequest = hosts.requests.findLast(({ url }) => url.endsWith('/access_tokens'))!
+      expect(JSON.parse(tokenRequest.body)).toEqual({ repositories: ['repo-00001'], permissions: { contents: 'read' } })
       expect(await codeOf(host.credential(repo.replace('00001', '00009')))).toBe('repository_not_found')
     }
   })
 
   it('mints one token for several requests at the same time', async () => {
     await Promise.all(Array.from({ length: 5 }, () => host.commit(repo, 'main')))
-    expect(world.requests.filter(({ url }) => url.endsWith('/access_tokens'))).toHaveLength(kind === 'forge' ? 0 : 1)
+    expect(hosts.requests.filter(({ url }) => url.endsWith('/access_tokens'))).toHaveLength(kind === 'forge' ? 0 : 1)
     expect(host.mintedToken()?.token.startsWith(TOKEN_PREFIX) ?? false).toBe(kind !== 'forge')
   })
 })
 
-it('a renamed repository is still found and written to', async () => {
+it('a renamed repository can be read and written under its old URL', async () => {
   cloud.renamed.set('acme/before', 1000)
-  const host = createGithost(getServices(), ORIGIN, await rowOf('cloud'))
-  const before = 'https://github.com/acme/before'
-  expect((await host.commit(before, 'main'))?.sha).toBe(SHA)
-  await host.setStatus(before, SHA, { state: 'success', url: null, description: '', context: 'slipway' })
+  const host = createGithost(getServices(), ORIGIN, await makeRow('cloud'))
+  const oldUrl = 'https://github.com/acme/before'
+  expect((await host.commit(oldUrl, 'main'))?.sha).toBe(SHA)
+  await host.setStatus(oldUrl, SHA, { state: 'success', url: null, description: '', context: 'slipway' })
   expect(cloud.writes.at(-1)).toMatchObject({ method: 'POST', path: `/statuses/${SHA}` })
-  expect(await host.comment(before, 1, 'x', null)).toMatch(/^\d+$/)
+  expect(await host.comment(oldUrl, 1, 'x', null)).toMatch(/^\d+$/)
 })
 
 it('credentials can be opened only for their account in their workspace', async () => {
-  const row = await rowOf('forge')
+  const row = await makeRow('forge')
   const { sealer } = getServices()
   expect(await openWebhookSecret(sealer, row)).toBe('hush-webhook')
-  for (const other of [
+  for (const change of [
     { tenant_id: crypto.randomUUID() },
     { account_id: '2' },
     { base_url: 'https://git.example.com' },
   ])
-    await expect(openWebhookSecret(sealer, { ...row, ...other })).rejects.toThrow()
+    await expect(openWebhookSecret(sealer, { ...row, ...change })).rejects.toThrow()
 })
 
 it.each([
@@ -174,7 +178,7 @@ it.each([
   ['https://github.com', 'https://github.com/../app', null],
   ['https://github.com', 'https://github.com/acme/..', null],
   ['https://github.com', 'https://github.com/acme/.git', null],
-])('on the host %s, the URL %s is the repository %s', (base, url, named) => {
-  const found = parseRepositoryUrl(base, url)
-  expect(found && `${found.owner}/${found.name}`).toBe(named)
+])('on the host %s, the URL %s names the repository %s', (base, url, expected) => {
+  const repository = parseRepositoryUrl(base, url)
+  expect(repository && `${repository.owner}/${repository.name}`).toBe(expected)
 })

@@ -1,4 +1,3 @@
-// Installing the operator's GitHub App: sending a person to GitHub, and verifying what they bring back.
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { sweepInstalls } from '../../src/integrations/install.ts'
@@ -21,11 +20,11 @@ import { newIntegration } from '../support/integrations.ts'
 const BASE_PATH = '/v1/integrations/forge/githost'
 const originalFetch = foreignServers.fetch
 let host = makeGithub()
-let world = combineHosts(host)
+let foreignHosts = combineHosts(host)
 beforeEach(() => {
   host = makeGithub()
-  world = combineHosts(host)
-  foreignServers.fetch = world
+  foreignHosts = combineHosts(host)
+  foreignServers.fetch = foreignHosts
 })
 afterEach(() => {
   foreignServers.fetch = originalFetch
@@ -33,8 +32,8 @@ afterEach(() => {
 })
 
 let nextInstallation = 500_000
-/** An account that installed the App, and the OAuth code of one of its people. */
-function account(login = 'acme', installation = nextInstallation++) {
+/** Creates an account that has installed the App, with the OAuth code of one of its people. */
+function createAccount(login = 'acme', installation = nextInstallation++) {
   host.installations.set(installation, {
     account: { id: installation + 1_000_000, login },
     repositories: makeRepositories(5, login),
@@ -45,28 +44,38 @@ function account(login = 'acme', installation = nextInstallation++) {
 }
 const beginInstall = async (tenant: Tenant) =>
   new URL((await tenant.post(`${BASE_PATH}/install`)).body.url).searchParams.get('state')!
-const comeBack = (query: Record<string, string | number>) =>
+const returnFromGithub = (query: Record<string, string | number>) =>
   send('GET', `${BASE_PATH}/setup?${new URLSearchParams(query as Record<string, string>)}`)
 const listIntegrations = async (tenant: Tenant) => (await tenant.get(`${BASE_PATH}/install`)).body
-async function connect(tenant: Tenant, { installation, code }: ReturnType<typeof account>) {
-  return comeBack({ installation_id: installation, setup_action: 'install', state: await beginInstall(tenant), code })
+async function connect(tenant: Tenant, { installation, code }: ReturnType<typeof createAccount>) {
+  return returnFromGithub({
+    installation_id: installation,
+    setup_action: 'install',
+    state: await beginInstall(tenant),
+    code,
+  })
 }
 
 describe('a person who installs the GitHub App', () => {
-  it('is sent to GitHub, comes back with a proof of ownership, and the workspace has an integration', async () => {
+  it('is sent to GitHub, and creates an integration by returning with a proof of ownership', async () => {
     const tenant = await newTenant()
     const begin = await tenant.post(`${BASE_PATH}/install`)
     expect(begin.body.url).toMatch(
       new RegExp(`^https://github\\.com/apps/${GITHUB_APP.slug}/installations/new\\?state=[\\w.-]+$`),
     )
     expect(Date.parse(begin.body.expires_at) - Date.now()).toBeGreaterThan(3_500_000)
-    const one = account()
-    const page = await connect(tenant, one)
+    const account = createAccount()
+    const page = await connect(tenant, account)
     expect([page.status, page.text]).toEqual([200, expect.stringContaining('acme is connected')])
     expect(await listIntegrations(tenant)).toEqual([
       {
         id: expect.any(String),
-        ...{ installation_id: String(one.installation), name: 'acme', host: 'github', base_url: 'https://github.com' },
+        ...{
+          installation_id: String(account.installation),
+          name: 'acme',
+          host: 'github',
+          base_url: 'https://github.com',
+        },
         ...{ state: 'active', webhook_url: `http://slipway.test${BASE_PATH}/webhook` },
         ...{ created_at: expect.any(String), updated_at: expect.any(String) },
       },
@@ -77,48 +86,48 @@ describe('a person who installs the GitHub App', () => {
     expect((await tenant.get(`${BASE_PATH}/${id}/repos`)).body).toHaveLength(5)
   })
 
-  it('cannot come back with a state that is used, expired, forged or malformed', async () => {
+  it('cannot return with a state that is used, expired, forged or malformed', async () => {
     const tenant = await newTenant()
-    const one = account()
+    const account = createAccount()
     const state = await beginInstall(tenant)
-    const with_ = (state: string) =>
-      comeBack({ installation_id: one.installation, setup_action: 'install', state, code: one.code })
-    const asked = world.requests.length
+    const returnWith = (state: string) =>
+      returnFromGithub({ installation_id: account.installation, setup_action: 'install', state, code: account.code })
+    const requestsBefore = foreignHosts.requests.length
     for (const wrong of ['', 'x', state.slice(0, -1), `${unusedId()}${state.slice(36)}`, `${state}x`]) {
-      const page = await with_(wrong)
+      const page = await returnWith(wrong)
       expect([page.status, page.text]).toEqual([400, expect.stringContaining('Link no longer valid')])
     }
-    // Well-formed and for an existing row, but signed with another key.
+    // Well-formed and for an existing row, but with a wrong signature.
     const [id, , kid, mac] = state.split('.') as [string, string, string, string]
     const forged = `${id}..${kid}.${[...mac].reverse().join('').replace(/.$/, 'A')}`
-    expect((await with_(forged)).status).toBe(400)
+    expect((await returnWith(forged)).status).toBe(400)
     const late = await beginInstall(tenant)
     clock.ahead = 3_601_000
-    expect((await with_(late)).status).toBe(400)
+    expect((await returnWith(late)).status).toBe(400)
     clock.ahead = 0
-    expect(world.requests.length).toBe(asked)
-    const both = await Promise.all([with_(state), with_(state)])
+    expect(foreignHosts.requests.length).toBe(requestsBefore)
+    const both = await Promise.all([returnWith(state), returnWith(state)])
     expect(both.map(({ status }) => status).sort()).toEqual([200, 400])
-    expect((await with_(state)).status).toBe(400)
+    expect((await returnWith(state)).status).toBe(400)
     expect(await listIntegrations(tenant)).toHaveLength(1)
   })
 
-  it('must prove with their own code that they see the installation and all its repositories', async () => {
+  it('must prove with an OAuth code that they can access the installation and all its repositories', async () => {
     const tenant = await newTenant()
-    const [theirs, own] = [account('theirs'), account('own')]
+    const [foreign, own] = [createAccount('foreign'), createAccount('own')]
     const member = `code-${unusedId()}`
-    host.people.set(member, { installations: [theirs.installation], visibleRepositories: { [theirs.installation]: 4 } })
-    const tries: Record<string, string | number>[] = [
-      { installation_id: theirs.installation },
-      { installation_id: theirs.installation, code: 'made-up' },
-      { installation_id: theirs.installation, code: own.code },
-      { installation_id: theirs.installation, code: member },
+    host.people.set(member, { installations: [foreign.installation], visibleRepositories: { [foreign.installation]: 4 } })
+    const queries: Record<string, string | number>[] = [
+      { installation_id: foreign.installation },
+      { installation_id: foreign.installation, code: 'unknown' },
+      { installation_id: foreign.installation, code: own.code },
+      { installation_id: foreign.installation, code: member },
       { installation_id: nextInstallation++, code: own.code },
       { installation_id: '1;drop', code: own.code },
       { code: own.code },
     ]
-    for (const query of tries) {
-      const page = await comeBack({ setup_action: 'install', state: await beginInstall(tenant), ...query })
+    for (const query of queries) {
+      const page = await returnFromGithub({ setup_action: 'install', state: await beginInstall(tenant), ...query })
       expect([page.status, page.text], JSON.stringify(query)).toEqual([
         403,
         expect.stringContaining('Ownership not confirmed'),
@@ -130,65 +139,88 @@ describe('a person who installs the GitHub App', () => {
     expect(await listIntegrations(tenant)).toEqual([])
   })
 
-  it('can connect an existing installation by identifying themselves, and only that one', async () => {
+  it('can connect an existing installation with an OAuth code alone, and no other installation', async () => {
     const tenant = await newTenant()
-    const [one, other] = [account(), account()]
-    const of = async () =>
-      new URL((await tenant.post(`${BASE_PATH}/install`, { installation_id: String(one.installation) })).body.url)
-    const url = await of()
+    const [account, otherAccount] = [createAccount(), createAccount()]
+    const beginAuthorization = async () =>
+      new URL((await tenant.post(`${BASE_PATH}/install`, { installation_id: String(account.installation) })).body.url)
+    const url = await beginAuthorization()
     expect([url.origin + url.pathname, url.searchParams.get('client_id')]).toEqual([
       'https://github.com/login/oauth/authorize',
       GITHUB_APP.clientId,
     ])
     const state = url.searchParams.get('state')!
     expect(
-      (await comeBack({ state: state.replace(String(one.installation), String(other.installation)), code: other.code }))
-        .status,
+      (
+        await returnFromGithub({
+          state: state.replace(String(account.installation), String(otherAccount.installation)),
+          code: otherAccount.code,
+        })
+      ).status,
     ).toBe(400)
-    expect((await comeBack({ state: (await of()).searchParams.get('state')!, code: other.code })).status).toBe(403)
-    const both = { state: (await of()).searchParams.get('state')!, code: one.code, installation_id: other.installation }
-    expect((await comeBack(both)).status).toBe(403)
-    expect((await comeBack({ state, code: one.code })).status).toBe(200)
-    expect(await listIntegrations(tenant)).toMatchObject([{ installation_id: String(one.installation) }])
+    expect(
+      (
+        await returnFromGithub({
+          state: (await beginAuthorization()).searchParams.get('state')!,
+          code: otherAccount.code,
+        })
+      ).status,
+    ).toBe(403)
+    const mixed = {
+      state: (await beginAuthorization()).searchParams.get('state')!,
+      code: account.code,
+      installation_id: otherAccount.installation,
+    }
+    expect((await returnFromGithub(mixed)).status).toBe(403)
+    expect((await returnFromGithub({ state, code: account.code })).status).toBe(200)
+    expect(await listIntegrations(tenant)).toMatchObject([{ installation_id: String(account.installation) }])
     expect((await tenant.post(`${BASE_PATH}/install`, { installation_id: 'one' })).status).toBe(422)
   })
 
-  it('is told to wait for the approval of an owner, and can continue with the same state after it', async () => {
+  it('sees that an owner has to approve, and can continue with the same state after the approval', async () => {
     const tenant = await newTenant()
-    const one = account()
+    const account = createAccount()
     const state = await beginInstall(tenant)
-    const page = await comeBack({ setup_action: 'request', state, code: one.code })
+    const page = await returnFromGithub({ setup_action: 'request', state, code: account.code })
     expect([page.status, page.text]).toEqual([400, expect.stringContaining('Approval pending')])
     expect(
-      (await comeBack({ installation_id: one.installation, setup_action: 'install', state, code: one.code })).status,
+      (
+        await returnFromGithub({
+          installation_id: account.installation,
+          setup_action: 'install',
+          state,
+          code: account.code,
+        })
+      ).status,
     ).toBe(200)
   })
 
-  it('sees a confirmation if they only changed its repositories, and nothing else happens', async () => {
-    const page = await comeBack({ installation_id: 1, setup_action: 'update', code: 'x' })
+  it('sees a confirmation after a change of its repositories, without any request to GitHub', async () => {
+    const page = await returnFromGithub({ installation_id: 1, setup_action: 'update', code: 'x' })
     expect([page.status, page.text]).toEqual([200, expect.stringContaining('The installation was changed')])
-    expect(world.requests).toEqual([])
+    expect(foreignHosts.requests).toEqual([])
   })
 
-  it('sees no part of the URL and no secret on the page', async () => {
+  it('sees no part of the URL on the page, and no page, log line or event has a secret', async () => {
     const tenant = await newTenant()
-    const one = account()
+    const account = createAccount()
     const evil = '<script>alert(1)</script>"\'&hush-evil'
     logLines.length = 0
     for (const name of ['installation_id', 'setup_action', 'state', 'code']) {
       const query = {
-        installation_id: one.installation,
+        installation_id: account.installation,
         setup_action: 'install',
         state: await beginInstall(tenant),
-        code: one.code,
+        code: account.code,
         [name]: evil,
       }
-      const page = await comeBack(query)
+      const page = await returnFromGithub(query)
       expect(page.text).not.toMatch(/hush|<script|alert/)
     }
     const twice = await send(
       'GET',
-      `${BASE_PATH}/setup?state=${await beginInstall(tenant)}&code=${one.code}&code=x&installation_id=${one.installation}`,
+      `${BASE_PATH}/setup?state=${await beginInstall(tenant)}&code=${account.code}&code=x` +
+        `&installation_id=${account.installation}`,
     )
     expect(twice.status).toBe(403)
     expect(JSON.stringify(logLines)).not.toMatch(/hush|ghu_|ghs_/)
@@ -200,42 +232,48 @@ describe('a person who installs the GitHub App', () => {
 describe('an installation of the GitHub App', () => {
   it('belongs to one workspace until it is deleted or revoked', async () => {
     const [first, second] = await Promise.all([newTenant(), newTenant()])
-    const one = account()
-    expect((await connect(first, one)).status).toBe(200)
-    const [claimed, taken] = [await connect(second, one), await connect(first, one)]
-    expect([claimed.status, claimed.text]).toEqual([409, expect.stringContaining('Connected to another workspace')])
-    expect([taken.status, taken.text]).toEqual([409, expect.stringContaining('Already connected')])
+    const account = createAccount()
+    expect((await connect(first, account)).status).toBe(200)
+    const [refusedSecond, refusedFirst] = [await connect(second, account), await connect(first, account)]
+    expect([refusedSecond.status, refusedSecond.text]).toEqual([
+      409,
+      expect.stringContaining('Connected to another workspace'),
+    ])
+    expect([refusedFirst.status, refusedFirst.text]).toEqual([409, expect.stringContaining('Already connected')])
     const [{ id }] = await listIntegrations(first)
     expect((await first.delete(`${BASE_PATH}/${id}`)).status).toBe(204)
-    expect((await connect(second, one)).status).toBe(200)
-    const [theirs] = await listIntegrations(second)
-    await runAsSystem(getApp().database, sql`update integrations set state = 'revoked' where id = ${theirs.id}::uuid`)
-    expect((await connect(first, one)).status).toBe(200)
+    expect((await connect(second, account)).status).toBe(200)
+    const [integration] = await listIntegrations(second)
+    await runAsSystem(
+      getApp().database,
+      sql`update integrations set state = 'revoked' where id = ${integration.id}::uuid`,
+    )
+    expect((await connect(first, account)).status).toBe(200)
   })
 
   it('goes to exactly one of several workspaces that connect it at the same time', async () => {
     const tenants = await Promise.all(Array.from({ length: 6 }, () => newTenant()))
-    const one = account()
-    const pages = await Promise.all(tenants.map(tenant => connect(tenant, one)))
+    const account = createAccount()
+    const pages = await Promise.all(tenants.map(tenant => connect(tenant, account)))
     expect(pages.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409, 409])
   })
 
-  it('reactivates the integration of the same account under its old id when installed again', async () => {
+  it('reactivates the integration of its account under the same id when it is installed again', async () => {
     const tenant = await newTenant()
-    const one = account()
-    await connect(tenant, one)
+    const account = createAccount()
+    await connect(tenant, account)
     const [before] = await listIntegrations(tenant)
     await runAsSystem(getApp().database, sql`update integrations set state = 'revoked' where id = ${before.id}::uuid`)
-    const known = host.installations.get(one.installation)!
-    host.installations.delete(one.installation)
-    const anew = account()
-    host.installations.set(anew.installation, {
-      ...host.installations.get(anew.installation)!,
-      account: { ...known.account, login: 'renamed' },
+    const installed = host.installations.get(account.installation)!
+    host.installations.delete(account.installation)
+    const reinstalled = createAccount()
+    host.installations.set(reinstalled.installation, {
+      ...host.installations.get(reinstalled.installation)!,
+      account: { ...installed.account, login: 'renamed' },
     })
-    expect((await connect(tenant, anew)).status).toBe(200)
+    expect((await connect(tenant, reinstalled)).status).toBe(200)
     expect(await listIntegrations(tenant)).toEqual([
-      { ...before, installation_id: String(anew.installation), name: 'renamed', updated_at: expect.any(String) },
+      { ...before, installation_id: String(reinstalled.installation), name: 'renamed', updated_at: expect.any(String) },
     ])
     expect((await tenant.get(`${BASE_PATH}/${before.id}/repos`)).body).toHaveLength(5)
   })
@@ -246,20 +284,20 @@ describe('an installation of the GitHub App', () => {
     await tenant.owner.post(`${BASE_PATH}/install`, undefined, { 'X-Tenant-Id': tenant_id })
     const id = await newIntegration({ organization_id: tenant.organization_id, tenant_id })
     expect((await tenant.owner.delete(`/workspaces/${tenant_id}`)).status).toBe(204)
-    const left = sql`select (select count(*) from integrations where id = ${id}::uuid) +
+    const count = sql`select (select count(*) from integrations where id = ${id}::uuid) +
       (select count(*) from integration_installs where tenant_id = ${tenant_id}::uuid)`
-    expect(await runAsSystem(getApp().database, left)).toEqual([[['0']]])
+    expect(await runAsSystem(getApp().database, count)).toEqual([[['0']]])
   })
 })
 
-it('without a GitHub App of the operator, installing fails with an explanation', async () => {
-  const none = Object.fromEntries(
+it('without a GitHub App of the operator, an installation is refused', async () => {
+  const settings = Object.fromEntries(
     ['ID', 'SLUG', 'PRIVATE_KEY', 'CLIENT_ID', 'CLIENT_SECRET', 'WEBHOOK_SECRET'].map(name => [
       `GITHUB_APP_${name}`,
       '',
     ]),
   )
-  const tenant = await newTenant({ app: startApp({ settings: none }) })
+  const tenant = await newTenant({ app: startApp({ settings }) })
   expect((await tenant.post(`${BASE_PATH}/install`)).body.code).toBe('githost_app_missing')
 })
 
@@ -269,13 +307,13 @@ it('the App of an Enterprise Server is installed at that server', async () => {
   expect(url).toMatch(/^https:\/\/ghe\.example\.com\/github-apps\/slipway-test\/installations\/new\?state=/)
 })
 
-it('an install that nobody finishes is deleted after an hour', async () => {
+it('an unfinished installation is deleted after an hour', async () => {
   const tenant = await newTenant()
   await beginInstall(tenant)
-  const left = sql`select count(*) from integration_installs where tenant_id = ${tenant.tenant_id}::uuid`
+  const count = sql`select count(*) from integration_installs where tenant_id = ${tenant.tenant_id}::uuid`
   await sweepInstalls(getApp())
-  expect(await runAsSystem(getApp().database, left)).toEqual([[['1']]])
+  expect(await runAsSystem(getApp().database, count)).toEqual([[['1']]])
   clock.ahead = 3_601_000
   await sweepInstalls(getApp())
-  expect(await runAsSystem(getApp().database, left)).toEqual([[['0']]])
+  expect(await runAsSystem(getApp().database, count)).toEqual([[['0']]])
 })

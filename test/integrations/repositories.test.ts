@@ -1,4 +1,3 @@
-// Listing the repositories of an integration, end to end, against fake hosts under their real names.
 import { sql } from 'drizzle-orm'
 import { afterEach, describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
@@ -31,19 +30,19 @@ async function installApp(count = 3, host = makeGithub()) {
     account: { id: installation, login: 'acme' },
     repositories: makeRepositories(count),
   })
-  const world = combineHosts(host)
-  foreignServers.fetch = world
-  const known = {
+  const foreignHosts = combineHosts(host)
+  foreignServers.fetch = foreignHosts
+  const row = {
     host: 'github',
     base_url: host.base,
     installation_id: String(installation),
     account_id: String(installation),
   } as const
-  const id = await newIntegration(tenant, known, null)
-  return { tenant, host, world, id, installation, path: pathOf(id) }
+  const id = await newIntegration(tenant, row, null)
+  return { tenant, host, foreignHosts, id, installation, path: pathOf(id) }
 }
 const pathOf = (id: string) => `/v1/integrations/forge/githost/${id}/repos`
-const listingRequests = ({ requests }: { requests: { url: string }[] }) =>
+const filterListings = ({ requests }: { requests: { url: string }[] }) =>
   requests.filter(({ url }) => url.includes('/repositories?'))
 const statusAndCode = ({ status, body }: { status: number; body: { code?: string } }) => [status, body?.code]
 
@@ -57,49 +56,53 @@ describe('listing the repositories of an installation', () => {
     ]
     const { status, body } = await tenant.get(path)
     expect(status).toBe(200)
-    const of = (id_: number, owner: string, name: string, default_branch = 'main') => ({
+    const makeEntry = (id_: number, owner: string, name: string, default_branch = 'main') => ({
       ...{ host_integration_id: id, id: id_, name, owner },
       ...{ url: `https://github.com/${owner}/${name}`, default_branch },
     })
-    expect(body).toEqual([of(1, 'Aardvark', 'web'), of(2, 'acme', 'App'), of(3, 'acme', 'zebra', 'trunk')])
+    expect(body).toEqual([
+      makeEntry(1, 'Aardvark', 'web'),
+      makeEntry(2, 'acme', 'App'),
+      makeEntry(3, 'acme', 'zebra', 'trunk'),
+    ])
   })
 
-  it('returns an empty list if there are none, and can filter by name and limit the number', async () => {
-    const none = await installApp(0)
-    expect((await none.tenant.get(none.path)).body).toEqual([])
+  it('can be empty, and can be filtered by name and limited in number', async () => {
+    const empty = await installApp(0)
+    expect((await empty.tenant.get(empty.path)).body).toEqual([])
     const { tenant, path } = await installApp(120)
-    const named = async (query: string) =>
+    const listNames = async (query: string) =>
       (await tenant.get(`${path}?${query}`)).body.map((repository: { name: string }) => repository.name)
-    expect(await named('name_contains=O-0011')).toHaveLength(10)
-    expect(await named('name_contains=%25')).toEqual([])
-    expect(await named('limit=2')).toEqual(['repo-00001', 'repo-00002'])
-    expect(await named('name_contains=&limit=3')).toHaveLength(3)
+    expect(await listNames('name_contains=O-0011')).toHaveLength(10)
+    expect(await listNames('name_contains=%25')).toEqual([])
+    expect(await listNames('limit=2')).toEqual(['repo-00001', 'repo-00002'])
+    expect(await listNames('name_contains=&limit=3')).toHaveLength(3)
     for (const limit of ['0', '10001', 'many']) expect((await tenant.get(`${path}?limit=${limit}`)).status).toBe(422)
   })
 
-  it('fetches fifty pages concurrently within the limit, with two database trips', async () => {
-    const { tenant, path, host, world } = await installApp(5000)
+  it('fetches fifty pages concurrently within the limit, with two database round trips', async () => {
+    const { tenant, path, host, foreignHosts } = await installApp(5000)
     const requestId = `trip-repos-${unusedId()}`
     const { body } = await tenant.get(path, { 'X-Request-Id': requestId })
     expect(body).toHaveLength(5000)
     expect(new Set(body.map((repository: { id: number }) => repository.id)).size).toBe(5000)
-    expect(world.requests).toHaveLength(51)
+    expect(foreignHosts.requests).toHaveLength(51)
     expect(host.state.maxInFlight).toBe(MAX_CONCURRENT_REQUESTS)
     expect(await countTrips(requestId)).toBe(2)
   })
 
   it('caches the list for a minute, then revalidates it by ETag with the same token', async () => {
-    const { tenant, path, host, world } = await installApp(250)
+    const { tenant, path, host, foreignHosts } = await installApp(250)
     const first = (await tenant.get(path)).body
     const requestId = `trip-repos-${unusedId()}`
     expect((await tenant.get(path, { 'X-Request-Id': requestId })).body).toEqual(first)
     expect(await countTrips(requestId)).toBe(1)
-    expect(world.requests).toHaveLength(4)
+    expect(foreignHosts.requests).toHaveLength(4)
     clock.ahead = 61_000
     expect((await tenant.get(path)).body).toEqual(first)
-    const again = world.requests.slice(4)
-    expect(again.map(({ headers }) => headers.has('If-None-Match'))).toEqual([true, true, true])
-    expect([listingRequests(world).length, host.state.mintedTokens]).toEqual([6, 1])
+    const revalidations = foreignHosts.requests.slice(4)
+    expect(revalidations.map(({ headers }) => headers.has('If-None-Match'))).toEqual([true, true, true])
+    expect([filterListings(foreignHosts).length, host.state.mintedTokens]).toEqual([6, 1])
     host.installations.get(nextInstallation - 1)!.repositories.push({ id: 9, name: 'added', owner: 'acme' })
     clock.ahead = 122_000
     expect((await tenant.get(`${path}?name_contains=added`)).body).toHaveLength(1)
@@ -110,21 +113,24 @@ describe('listing the repositories of an installation', () => {
 
   it('never returns repositories of another workspace with the same account', async () => {
     const own = await installApp(2)
-    const { host, world } = own
+    const { host, foreignHosts } = own
     await own.tenant.get(own.path)
     const other = await newTenant()
-    const elsewhere = nextInstallation++
-    host.installations.set(elsewhere, { account: { id: 1, login: 'acme' }, repositories: makeRepositories(1, 'other') })
+    const otherInstallation = nextInstallation++
+    host.installations.set(otherInstallation, {
+      account: { id: 1, login: 'acme' },
+      repositories: makeRepositories(1, 'other'),
+    })
     const id = await newIntegration(
       other,
-      { host: 'github', base_url: host.base, installation_id: String(elsewhere) },
+      { host: 'github', base_url: host.base, installation_id: String(otherInstallation) },
       null,
     )
-    const before = world.requests.length
+    const requestsBefore = foreignHosts.requests.length
     expect((await other.get(pathOf(id))).body.map((repository: { owner: string }) => repository.owner)).toEqual([
       'other',
     ])
-    expect(world.requests.length).toBe(before + 2)
+    expect(foreignHosts.requests.length).toBe(requestsBefore + 2)
     expect(statusAndCode(await other.get(own.path))).toEqual([404, 'integration_not_found'])
     expect(statusAndCode(await own.tenant.get(pathOf(id)))).toEqual([404, 'integration_not_found'])
     const query = sql`
@@ -142,24 +148,27 @@ describe('listing the repositories of an installation', () => {
       [[string]],
     ]
     expect(token).not.toContain(TOKEN_PREFIX)
-    // Makes the host reject the token: the same row now has an installation with another id.
-    const moved = nextInstallation++
-    host.installations.set(moved, host.installations.get(moved - 1)!)
-    host.installations.delete(moved - 1)
-    await runAsSystem(database, sql`update integrations set installation_id = ${String(moved)} where id = ${id}::uuid`)
+    // The host rejects the cached token, because the row now has another installation.
+    const reinstalled = nextInstallation++
+    host.installations.set(reinstalled, host.installations.get(reinstalled - 1)!)
+    host.installations.delete(reinstalled - 1)
+    await runAsSystem(
+      database,
+      sql`update integrations set installation_id = ${String(reinstalled)} where id = ${id}::uuid`,
+    )
     clock.ahead = 61_000
     expect((await tenant.get(path)).status).toBe(200)
     expect(host.state.mintedTokens).toBe(2)
   })
 })
 
-describe('a host that fails', () => {
+describe('a failing git host', () => {
   it.each([
-    ['primary', 120],
-    ['secondary', 42],
-    ['bare', 60],
-    ['many', 30],
-  ] as const)('by its %s rate limit is reported with the time to retry', async (limited, seconds) => {
+    ['its primary rate limit', 'primary', 120],
+    ['its secondary rate limit', 'secondary', 42],
+    ['a rate limit without a time', 'bare', 60],
+    ['status 429', 'many', 30],
+  ] as const)('with %s is reported with the time to retry', async (_, limited, seconds) => {
     const { tenant, path, host } = await installApp()
     host.state.rateLimit = limited
     const reply = await tenant.get(path)
@@ -170,15 +179,15 @@ describe('a host that fails', () => {
   })
 
   it('in the middle of a listing receives no further requests', async () => {
-    const { tenant, path, host, world } = await installApp(5000)
+    const { tenant, path, host, foreignHosts } = await installApp(5000)
     foreignServers.fetch = ((input: string, init?: RequestInit) =>
       input.endsWith('&page=10')
         ? Promise.resolve(new Response('{}', { status: 429 }))
-        : world(input, init)) as typeof fetch
+        : foreignHosts(input, init)) as typeof fetch
     expect(statusAndCode(await tenant.get(path))).toEqual([429, 'githost_rate_limited'])
     await expect.poll(() => host.state.inFlight).toBe(0)
-    // One for the token, nine pages, and those that had started already.
-    expect(world.requests.length).toBeLessThanOrEqual(1 + 9 + MAX_CONCURRENT_REQUESTS)
+    // The token, nine pages, and the requests that had already started.
+    expect(foreignHosts.requests.length).toBeLessThanOrEqual(1 + 9 + MAX_CONCURRENT_REQUESTS)
   })
 
   it.each([500, 502, 503, 418])('with status %i is reported as an upstream error', async status => {
@@ -190,19 +199,23 @@ describe('a host that fails', () => {
     expect(reply.text).not.toContain('Unicorn')
   })
 
-  it('is reported as suspended, revoked or unreachable', async () => {
+  it('is reported as suspended, revoked or unreachable, as the cause may be', async () => {
     const { tenant, path, host, installation } = await installApp()
     host.installations.get(installation)!.suspended = true
     expect(statusAndCode(await tenant.get(path))).toEqual([409, 'integration_suspended'])
     host.installations.delete(installation)
     expect(statusAndCode(await tenant.get(path))).toEqual([409, 'integration_revoked'])
     foreignServers.fetch = originalFetch
-    const away = await tenant.get(path)
-    expect([...statusAndCode(away), away.headers.get('Retry-After')]).toEqual([502, 'upstream_error', '60'])
+    const unreachable = await tenant.get(path)
+    expect([...statusAndCode(unreachable), unreachable.headers.get('Retry-After')]).toEqual([
+      502,
+      'upstream_error',
+      '60',
+    ])
   })
 
-  it('is not asked if the integration is already known to be suspended or revoked', async () => {
-    const { world, host } = await installApp()
+  it('gets no request if the integration is already suspended or revoked', async () => {
+    const { foreignHosts, host } = await installApp()
     const tenant = await newTenant()
     for (const state of ['suspended', 'revoked'] as const) {
       const id = await newIntegration(
@@ -212,7 +225,7 @@ describe('a host that fails', () => {
       )
       expect(statusAndCode(await tenant.get(pathOf(id)))).toEqual([409, `integration_${state}`])
     }
-    expect(world.requests).toEqual([])
+    expect(foreignHosts.requests).toEqual([])
   })
 })
 
@@ -221,7 +234,7 @@ describe('a self-hosted git host', () => {
     ['PKCS#1', PKCS1],
     ['PKCS#8', PKCS8],
     ['PKCS#1 on one line', PKCS1.replaceAll('\n', ' ')],
-  ])('can be an Enterprise Server with its own App, whose key is %s', async (_, private_key) => {
+  ])('can be an Enterprise Server with its own App, whose key is in %s', async (_, private_key) => {
     const enterprise = makeGithub('https://ghe.example.com')
     const installation = nextInstallation++
     enterprise.installations.set(installation, {
@@ -230,32 +243,32 @@ describe('a self-hosted git host', () => {
     })
     foreignServers.fetch = combineHosts(enterprise)
     const tenant = await newTenant()
-    const known = {
+    const row = {
       host: 'github',
       base_url: enterprise.base,
       app_id: GITHUB_APP.id,
       installation_id: String(installation),
     } as const
-    const id = await newIntegration(tenant, known, { private_key, webhook_secret: 'hush' })
+    const id = await newIntegration(tenant, row, { private_key, webhook_secret: 'hush' })
     const { body } = await tenant.get(pathOf(id))
     expect(body).toHaveLength(101)
     expect(body[0].url).toBe('https://ghe.example.com/corp/repo-00001')
   })
 
-  it('can be a Gitea, where the number of pages follows from the total', async () => {
+  it('can be a Gitea, whose number of pages follows from the total', async () => {
     const host = makeGitea('https://gitea.example.com/git')
     host.accounts.set('hush-token', { id: 5, login: 'bot', repositories: makeRepositories(120, 'team') })
-    const world = combineHosts(host)
-    foreignServers.fetch = world
+    const foreignHosts = combineHosts(host)
+    foreignServers.fetch = foreignHosts
     const tenant = await newTenant()
     const id = await newIntegration(tenant, { base_url: host.base })
     const { body } = await tenant.get(pathOf(id))
     expect(body).toHaveLength(120)
     expect(body[0].url).toBe('https://gitea.example.com/git/team/repo-00001')
-    expect(world.requests).toHaveLength(3)
+    expect(foreignHosts.requests).toHaveLength(3)
   })
 
-  it('has a token that appears in no answer and no log line', async () => {
+  it('has a token that appears in no response and no log line', async () => {
     const host = makeGitea()
     const tenant: Tenant = await newTenant()
     foreignServers.fetch = combineHosts(host)
@@ -272,15 +285,15 @@ describe('a hostile host', () => {
     ['HTML', () => new Response('<html>hello</html>', { headers: { 'Content-Type': 'text/html' } })],
     ['an empty body', () => new Response('')],
     ['null', () => Response.json(null)],
-    ['a list', () => Response.json([1, 2])],
+    ['an array', () => Response.json([1, 2])],
     ['wrong types', () => Response.json({ total_count: '1', repositories: {} })],
     ['an absurd total', () => Response.json({ total_count: 2 ** 52, repositories: [] })],
     ['a negative total', () => Response.json({ total_count: -1, repositories: [] })],
-    ['the owner `..`', () => one({ owner: { login: '..' } })],
-    ['a name with a slash', () => one({ name: '../../etc' })],
-    ['a NUL in a name', () => one({ name: 'a\0b' })],
-    ['a branch with a NUL and a lone surrogate', () => one({ default_branch: 'a\0b\ud800' })],
-    ['a fractional id', () => one({ id: 1.5 })],
+    ['the owner `..`', () => respondWithOne({ owner: { login: '..' } })],
+    ['a name with a slash', () => respondWithOne({ name: '../../etc' })],
+    ['a NUL in a name', () => respondWithOne({ name: 'a\0b' })],
+    ['a branch with a NUL and a lone surrogate', () => respondWithOne({ default_branch: 'a\0b\ud800' })],
+    ['a fractional id', () => respondWithOne({ id: 1.5 })],
     ['bad UTF-8', () => new Response(new Uint8Array([0x7b, 0xff, 0xfe, 0x7d]))],
     ['a huge body', () => new Response(`{"total_count": 1, "repositories": ["${'x'.repeat(4 * 1024 * 1024)}"]}`)],
     ['deep nesting', () => new Response('['.repeat(100_000))],
@@ -290,15 +303,18 @@ describe('a hostile host', () => {
     ],
     ['a redirect to localhost', () => new Response(null, { status: 302, headers: { Location: 'http://localhost/' } })],
     ['an unexpected 304', () => new Response(null, { status: 304 })],
-    ['a 204', () => new Response(null, { status: 204 })],
-    ['a link to a million pages', () => one({}, { Link: '<https://api.github.com/x?page=999999>; rel="last"' })],
+    ['status 204', () => new Response(null, { status: 204 })],
+    [
+      'a link to a million pages',
+      () => respondWithOne({}, { Link: '<https://api.github.com/x?page=999999>; rel="last"' }),
+    ],
     [
       'a Retry-After of centuries',
       () => new Response('{}', { status: 429, headers: { 'Retry-After': '9'.repeat(30) } }),
     ],
-    ['a huge ETag', () => one({}, { ETag: `"${'x'.repeat(5000)}"` })],
+    ['a huge ETag', () => respondWithOne({}, { ETag: `"${'x'.repeat(5000)}"` })],
   ]
-  const one = (over: object, headers: Record<string, string> = {}) =>
+  const respondWithOne = (over: object, headers: Record<string, string> = {}) =>
     Response.json(
       {
         total_count: 1,
@@ -306,18 +322,18 @@ describe('a hostile host', () => {
       },
       { headers },
     )
-  it.each(bodies)('that answers with %s causes a clean error or a valid list', async (_, answer) => {
-    const { tenant, path, world, host } = await installApp()
+  it.each(bodies)('that responds with %s causes a documented error or a valid list', async (_, answer) => {
+    const { tenant, path, foreignHosts, host } = await installApp()
     foreignServers.fetch = ((input: Request | string | URL, init?: RequestInit) => {
-      const listing = String(input).includes('/installation/repositories')
-      return listing ? Promise.resolve(answer()) : world(input, init)
+      const isListing = String(input).includes('/installation/repositories')
+      return isListing ? Promise.resolve(answer()) : foreignHosts(input, init)
     }) as typeof fetch
     const reply = await tenant.get(path)
     expect([200, 422, 429, 502]).toContain(reply.status)
     if (reply.status === 429) expect(Number(reply.headers.get('Retry-After'))).toBeLessThanOrEqual(3600)
     expect(reply.text.length).toBeLessThan(20_000)
     expect(reply.text).not.toMatch(/hush|\0/)
-    for (const { url } of world.requests) expect(new URL(url).origin).toMatch(/^https:\/\/(api\.)?github\.com$/)
+    for (const { url } of foreignHosts.requests) expect(new URL(url).origin).toMatch(/^https:\/\/(api\.)?github\.com$/)
     expect(host.base).toBe('https://github.com')
   })
 })

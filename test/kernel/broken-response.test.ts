@@ -1,11 +1,11 @@
-// A database response that breaks off: the write may have happened, so the API answers 503 with Retry-After, not 500.
+// When the response breaks off, the write may have happened, so the client has to retry: 503 instead of 500.
 import { sql } from 'drizzle-orm'
 import { expect, it } from 'vitest'
 import { readConfig } from '../../src/env.ts'
 import { connect } from '../../src/kernel/db.ts'
 import { SEALING_KEYS } from '../support/app.ts'
 
-const broken = () =>
+const streamBrokenBody = () =>
   new ReadableStream({
     start(controller) {
       controller.enqueue(new TextEncoder().encode('{"results":['))
@@ -14,8 +14,8 @@ const broken = () =>
   })
 
 it.each([
-  ['within its body', () => new Response(broken())],
-  ['and looks whole', () => new Response('{"results":[')],
+  ['within its body', () => new Response(streamBrokenBody())],
+  ['without an error of the stream', () => new Response('{"results":[')],
   ['before its body', () => Promise.reject(new TypeError('fetch failed'))],
 ])('a database response that breaks off %s is answered with database_unavailable', async (_, reply) => {
   const config = readConfig({

@@ -13,23 +13,23 @@ afterEach(() => {
 })
 
 /** A new instance with empty limits. Tests set the address of a request in a header. */
-const instance = (settings: Record<string, unknown> = {}) =>
+const startInstance = (settings: Record<string, unknown> = {}) =>
   startApp({ settings, overrides: { clientAddress: c => c.req.header('X-Test-Address') } })
 const DAY = 24 * 60 * 60_000
 const from = (address: string) => ({ 'X-Test-Address': address })
 
-async function burst<T>(times: number, act: (i: number) => Promise<T>): Promise<T[]> {
+async function runInParallel<T>(times: number, act: (i: number) => Promise<T>): Promise<T[]> {
   return Promise.all(Array.from({ length: times }, (_, i) => act(i)))
 }
 const count = (replies: { status: number }[], status: number) => replies.filter(one => one.status === status).length
 
 describe('unknown keys', () => {
-  it('cost no more database trips than the limit of their address, in parallel or one by one', async () => {
-    const app = instance()
+  it('cause no more database round trips than the limit of their address, in parallel or one by one', async () => {
+    const app = startInstance()
     const requestId = `trip-${unusedId()}`
     const headers = { 'X-Request-Id': requestId, ...from('192.0.2.1') }
     const guess = () => send('GET', '/workspaces', { headers: { ...headers, 'X-Api-Key': newApiKey() }, app })
-    const parallel = await burst(500, guess)
+    const parallel = await runInParallel(500, guess)
     expect([count(parallel, 401), count(parallel, 429)]).toEqual([60, 440])
     for (let i = 0; i < 500; i++) {
       const refused = await guess()
@@ -43,30 +43,30 @@ describe('unknown keys', () => {
   })
 
   it('do not lock out other addresses, or accepted keys of the same address', async () => {
-    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
-    const [regular, late] = [await newTenant({ app }), await newTenant({ app })]
+    const app = startInstance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
+    const [acceptedBefore, acceptedLate] = [await newTenant({ app }), await newTenant({ app })]
     const here = from('192.0.2.1')
-    expect((await regular.get('/workspaces', here)).status).toBe(200)
-    await burst(10, () => send('GET', '/workspaces', { headers: { ...here, 'X-Api-Key': newApiKey() }, app }))
-    expect((await regular.get('/workspaces', here)).status).toBe(200)
-    expect((await late.get('/workspaces', here)).body.code).toBe('address_rate_limited')
-    expect((await late.get('/workspaces', from('192.0.2.2'))).status).toBe(200)
-    expect((await late.get('/workspaces', here)).status).toBe(200)
+    expect((await acceptedBefore.get('/workspaces', here)).status).toBe(200)
+    await runInParallel(10, () => send('GET', '/workspaces', { headers: { ...here, 'X-Api-Key': newApiKey() }, app }))
+    expect((await acceptedBefore.get('/workspaces', here)).status).toBe(200)
+    expect((await acceptedLate.get('/workspaces', here)).body.code).toBe('address_rate_limited')
+    expect((await acceptedLate.get('/workspaces', from('192.0.2.2'))).status).toBe(200)
+    expect((await acceptedLate.get('/workspaces', here)).status).toBe(200)
   })
 
   it('are counted per /64 network of an IPv6 address', async () => {
-    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
+    const app = startInstance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const guess = (address: string) =>
       send('GET', '/workspaces', { headers: { ...from(address), 'X-Api-Key': newApiKey() }, app })
-    const replies = await burst(20, i => guess(`2001:db8::${i + 1}`))
+    const replies = await runInParallel(20, i => guess(`2001:db8::${i + 1}`))
     expect([count(replies, 401), count(replies, 429)]).toEqual([5, 15])
     expect((await guess('2001:db8:0:1::1')).status).toBe(401)
   })
 
   it('are not limited when the setting is 0', async () => {
-    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '0' })
+    const app = startInstance({ UNKNOWN_KEYS_PER_MINUTE: '0' })
     const headers = () => ({ ...from('192.0.2.1'), 'X-Api-Key': newApiKey() })
-    const replies = await burst(100, () => send('GET', '/workspaces', { headers: headers(), app }))
+    const replies = await runInParallel(100, () => send('GET', '/workspaces', { headers: headers(), app }))
     expect(count(replies, 401)).toBe(100)
   })
 })
@@ -77,7 +77,7 @@ describe('an accepted key', () => {
     ['is not found', tenant => tenant.delete(`/v2/listeners/${unusedId()}`, undefined, from('192.0.2.1')), 404],
     ['is invalid', tenant => tenant.post('/v2/tag-keys', {}, from('192.0.2.1')), 422],
   ])('does not count against its address when its request %s', async (_, act, status) => {
-    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '3' })
+    const app = startInstance({ UNKNOWN_KEYS_PER_MINUTE: '3' })
     for (let i = 0; i < 6; i++) {
       expect((await act(await newTenant({ app }))).status).toBe(status)
       await finishPendingWork()
@@ -86,29 +86,29 @@ describe('an accepted key', () => {
 })
 
 describe('a failed request of an address', () => {
-  const revoked = async (tenant: Tenant) => {
+  const createRevokedKey = async (tenant: Tenant) => {
     const { body } = await tenant.post('/workspaces/current/api-keys', { description: 'revoked' })
     await tenant.delete(`/workspaces/current/api-keys/${body.id}`)
     return body.key as string
   }
   it.each<[string, (tenant: Tenant) => Promise<Record<string, string>>]>([
     ['no key', async () => ({})],
-    ['a mistyped key', async () => ({ 'X-Api-Key': 'slw_typo' })],
-    ['a revoked key', async tenant => ({ 'X-Api-Key': await revoked(tenant) })],
-  ])('is a request with %s', async (_, keyed) => {
-    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
+    ['a malformed key', async () => ({ 'X-Api-Key': 'slw_typo' })],
+    ['a revoked key', async tenant => ({ 'X-Api-Key': await createRevokedKey(tenant) })],
+  ])('is a request with %s', async (_, makeKeyHeaders) => {
+    const app = startInstance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const tenant = await newTenant({ app })
-    const headers = { ...from('192.0.2.1'), ...(await keyed(tenant)) }
+    const headers = { ...from('192.0.2.1'), ...(await makeKeyHeaders(tenant)) }
     for (let i = 0; i < 5; i++) expect((await send('GET', '/workspaces', { headers, app })).status).toBe(401)
     const unknown = { ...from('192.0.2.1'), 'X-Api-Key': newApiKey() }
     expect((await send('GET', '/workspaces', { headers: unknown, app })).status).toBe(429)
   })
 
   it('is a request with an unknown key and an invalid body, counted after the response', async () => {
-    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
+    const app = startInstance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const post = () =>
       send('POST', '/v2/tag-keys', { body: {}, headers: { ...from('192.0.2.1'), 'X-Api-Key': newApiKey() }, app })
-    const replies = await burst(50, post)
+    const replies = await runInParallel(50, post)
     expect([count(replies, 422), count(replies, 429)]).toEqual([5, 45])
     await finishPendingWork()
     expect((await post()).status).toBe(429)
@@ -117,21 +117,21 @@ describe('a failed request of an address', () => {
 
 describe('a large body', () => {
   const large = { key: 'x'.repeat(200_000) }
-  const stream = () => new Blob([JSON.stringify(large)]).stream()
+  const streamLarge = () => new Blob([JSON.stringify(large)]).stream()
 
   it.each([
     ['declared', () => ({ raw: JSON.stringify(large) })],
-    ['streamed', () => ({ raw: stream() })],
+    ['streamed', () => ({ raw: streamLarge() })],
   ])('with an unknown key is refused before it is validated, if it is %s', async (_, body) => {
     const headers = { 'X-Api-Key': newApiKey(), 'Content-Type': 'application/json' }
-    const { status, body: problem } = await send('POST', '/v2/tag-keys', { ...body(), headers, app: instance() })
+    const { status, body: problem } = await send('POST', '/v2/tag-keys', { ...body(), headers, app: startInstance() })
     expect([status, problem.code]).toEqual([401, 'key_unknown'])
   })
 
-  it('costs one more trip when an instance sees the key for the first time', async () => {
-    const app = instance({ RATE_LIMIT_PER_MINUTE: '10' })
+  it('costs one more round trip when an instance sees the key for the first time', async () => {
+    const app = startInstance({ RATE_LIMIT_PER_MINUTE: '10' })
     const tenant = await newTenant({ app })
-    for (const [trips, left] of [
+    for (const [trips, remaining] of [
       [2, 9],
       [1, 8],
     ]) {
@@ -144,7 +144,7 @@ describe('a large body', () => {
         app,
       })
       expect(reply.status).toBe(201)
-      expect(reply.headers.get('RateLimit')).toBe(`"key";r=${left};t=60`)
+      expect(reply.headers.get('RateLimit')).toBe(`"key";r=${remaining};t=60`)
       expect(await countTrips(requestId)).toBe(trips)
     }
   })
@@ -156,32 +156,34 @@ describe('a large body', () => {
       permissions: ['workspaces:read'],
     })
     const headers = { 'X-Api-Key': body.key, 'Content-Type': 'application/json' }
-    const reply = await send('POST', '/v2/tag-keys', { raw: JSON.stringify(large), headers, app: instance() })
+    const reply = await send('POST', '/v2/tag-keys', { raw: JSON.stringify(large), headers, app: startInstance() })
     expect([reply.status, reply.body.code]).toEqual([403, 'permission_missing'])
   })
 
   it('that is declared too large is refused before any other check', async () => {
     const headers = { 'X-Api-Key': newApiKey(), 'Content-Type': 'application/json', 'Content-Length': '1048577' }
-    const reply = await send('POST', '/v2/tag-keys', { raw: stream(), headers, app: instance() })
+    const reply = await send('POST', '/v2/tag-keys', { raw: streamLarge(), headers, app: startInstance() })
     expect(reply.status).toBe(413)
   })
 })
 
 describe('a route without a key', () => {
-  it('limits the lookups of unknown states per address', async () => {
-    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
+  it('limits the lookups of unknown OAuth states per address', async () => {
+    const app = startInstance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const requestId = `trip-${unusedId()}`
-    const state = () => Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString('base64url')
+    const makeState = () => Buffer.from(crypto.getRandomValues(new Uint8Array(32))).toString('base64url')
     const headers = { ...from('192.0.2.1'), 'X-Request-Id': requestId }
-    const replies = await burst(50, () => send('GET', `/v2/auth/callback/acme?state=${state()}`, { headers, app }))
+    const replies = await runInParallel(50, () =>
+      send('GET', `/v2/auth/callback/acme?state=${makeState()}`, { headers, app }),
+    )
     expect([count(replies, 400), count(replies, 429)]).toEqual([5, 45])
     expect(await countTrips(requestId)).toBe(5)
   })
 
   it('limits the lookups of unsigned deliveries, except for an integration with a valid delivery before', async () => {
-    const app = instance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
+    const app = startInstance({ UNKNOWN_KEYS_PER_MINUTE: '5' })
     const tenant = await newTenant({ app })
-    const own = await newIntegration(tenant)
+    const integrationId = await newIntegration(tenant)
     const deliver = (id: string, signature = '0'.repeat(64)) =>
       send('POST', `/v1/integrations/forge/githost/${id}/webhook`, {
         raw: '{}',
@@ -192,24 +194,24 @@ describe('a route without a key', () => {
         app,
       })
     const signature = await signBody('{}')
-    expect((await deliver(own, signature)).status).toBe(202)
-    const madeUp = await burst(50, () => deliver(unusedId()))
-    expect([count(madeUp, 401), count(madeUp, 429)]).toEqual([5, 45])
-    expect((await deliver(own, signature)).status).toBe(202)
-    // A git host delivers for all integrations from the same addresses, and for most repositories not every day.
+    expect((await deliver(integrationId, signature)).status).toBe(202)
+    const unknownIntegration = await runInParallel(50, () => deliver(unusedId()))
+    expect([count(unknownIntegration, 401), count(unknownIntegration, 429)]).toEqual([5, 45])
+    expect((await deliver(integrationId, signature)).status).toBe(202)
+    // A git host delivers for all integrations from the same few addresses, and not every day for each of them.
     await withClockAhead(6 * DAY, async () => {
-      await burst(50, () => deliver(unusedId()))
-      expect((await deliver(own, signature)).status).toBe(202)
+      await runInParallel(50, () => deliver(unusedId()))
+      expect((await deliver(integrationId, signature)).status).toBe(202)
     })
     // A caller that knows the id of an integration but not its secret is limited too.
-    const unsigned = await burst(50, () => deliver(own))
+    const unsigned = await runInParallel(50, () => deliver(integrationId))
     expect([count(unsigned, 401), count(unsigned, 429)]).toEqual([5, 45])
-    // Deliveries have their own limit.
+    // Requests with a key have a limit of their own.
     expect((await tenant.get('/workspaces', from('192.0.2.1'))).status).toBe(200)
   })
 })
 
-describe('the memory of an instance', () => {
+describe('the expiring map of an instance', () => {
   it('is bounded and evicts the oldest entry first', () => {
     const entries = createExpiringMap<number>(3, () => 0)
     for (let i = 0; i < 10; i++) entries.set(String(i), i, 1000)
@@ -218,7 +220,7 @@ describe('the memory of an instance', () => {
     expect([entries.size(), entries.get('7'), entries.get('8'), entries.get('9')]).toEqual([3, 70, undefined, 9])
   })
 
-  it('expires', () => {
+  it('drops an entry after its lifetime', () => {
     let now = 0
     const entries = createExpiringMap<number>(3, () => now)
     entries.set('a', 1, 1500)
@@ -226,12 +228,14 @@ describe('the memory of an instance', () => {
     now = 1500
     expect([entries.get('a'), entries.secondsLeft('a'), entries.size()]).toEqual([undefined, 0, 0])
   })
+})
 
+describe('toNetworkPrefix()', () => {
   it.each([
     ['192.0.2.1', '192.0.2.1'],
     ['2001:db8::1', '2001:db8:0:0::/64'],
     ['2001:0db8:0:1:2:3:4:5', '2001:db8:0:1::/64'],
     ['::1', '0:0:0:0::/64'],
     ['fe80::', 'fe80:0:0:0::/64'],
-  ])('stores the address %s as %s', (address, network) => expect(toNetworkPrefix(address)).toBe(network))
+  ])('maps the address %s to %s', (address, network) => expect(toNetworkPrefix(address)).toBe(network))
 })

@@ -4,8 +4,8 @@ import { sha256Hex } from '../../src/kernel/digest.ts'
 import * as fc from '../support/seeded-fast-check.ts'
 
 const LETTERS = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
-const at = fc.nat({ max: 41 }).map(index => index + 4)
-const spliced = (key: string, index: number, length: number, by: string) =>
+const position = fc.nat({ max: 41 }).map(index => index + 4)
+const splice = (key: string, index: number, length: number, by: string) =>
   key.slice(0, index) + by + key.slice(index + length)
 
 describe('a key', () => {
@@ -17,20 +17,20 @@ describe('a key', () => {
 
   it('with one mistyped character is not recognized', () => {
     fc.assert(
-      fc.property(at, fc.constantFrom(...LETTERS, '-', ' ', 'é'), (index, letter) => {
+      fc.property(position, fc.constantFrom(...LETTERS, '-', ' ', 'é'), (index, letter) => {
         const key = newApiKey()
-        expect(looksLikeApiKey(spliced(key, index, 1, letter))).toBe(key[index] === letter)
+        expect(looksLikeApiKey(splice(key, index, 1, letter))).toBe(key[index] === letter)
       }),
       { numRuns: 2000 },
     )
   })
 
-  it('with two swapped neighbours is not recognized', () => {
+  it('with two swapped adjacent characters is not recognized', () => {
     fc.assert(
       fc.property(fc.nat({ max: 40 }), index => {
         const key = newApiKey()
-        const [one, other] = [key[index + 4]!, key[index + 5]!]
-        expect(looksLikeApiKey(spliced(key, index + 4, 2, other + one))).toBe(one === other)
+        const [left, right] = [key[index + 4]!, key[index + 5]!]
+        expect(looksLikeApiKey(splice(key, index + 4, 2, right + left))).toBe(left === right)
       }),
       { numRuns: 2000 },
     )
@@ -38,8 +38,17 @@ describe('a key', () => {
 
   it('that is cut, extended or padded is not recognized', () => {
     const key = newApiKey()
-    const others = ['', key.slice(1), key.slice(0, -1), `${key}0`, ` ${key}`, `${key}\n`, key.toUpperCase(), `x${key}`]
-    for (const other of others) expect(looksLikeApiKey(other)).toBe(false)
+    const malformed = [
+      '',
+      key.slice(1),
+      key.slice(0, -1),
+      `${key}0`,
+      ` ${key}`,
+      `${key}\n`,
+      key.toUpperCase(),
+      `x${key}`,
+    ]
+    for (const text of malformed) expect(looksLikeApiKey(text)).toBe(false)
   })
 
   it('uses every character equally often', () => {
@@ -55,7 +64,7 @@ describe('a key', () => {
     expect(counts.size).toBe(LETTERS.length)
   })
 
-  it('has a hint that shows only its ends', () => {
+  it('has a hint that shows only its first eight and last four characters', () => {
     const key = newApiKey()
     expect(makeKeyHint(key)).toBe(`${key.slice(0, 8)}…${key.slice(-4)}`)
     expect(key).not.toBe(makeKeyHint(key))
@@ -70,29 +79,29 @@ describe('a key', () => {
 describe('a sealed secret', () => {
   const pair = (kid: string, fill: number): [string, string] => [kid, Buffer.alloc(32, fill).toString('base64url')]
   const [first, second] = [pair('first', 1), pair('second', 2)]
-  const one = createSealer([first])
+  const sealer = createSealer([first])
 
-  it('opens to the original, and is never sealed the same way twice', async () => {
+  it('opens to the original, and each sealing of the same text is different', async () => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: 'grapheme' }), fc.string(), async (plain, owner) => {
-        const sealed = await one.seal(plain, owner, 'place')
-        expect(await one.open(sealed, owner, 'place')).toBe(plain)
-        expect(sealed).not.toBe(await one.seal(plain, owner, 'place'))
+        const sealed = await sealer.seal(plain, owner, 'place')
+        expect(await sealer.open(sealed, owner, 'place')).toBe(plain)
+        expect(sealed).not.toBe(await sealer.seal(plain, owner, 'place'))
       }),
       { numRuns: 50 },
     )
   })
 
-  it('does not open for another owner, in another place, or with another key of the same name', async () => {
-    const sealed = await one.seal('secret', 'owner', 'place')
-    await expect(one.open(sealed, 'other', 'place')).rejects.toThrow()
-    await expect(one.open(sealed, 'owner', 'elsewhere')).rejects.toThrow()
+  it('does not open for another owner, in another place, or with another key', async () => {
+    const sealed = await sealer.seal('secret', 'owner', 'place')
+    await expect(sealer.open(sealed, 'other', 'place')).rejects.toThrow()
+    await expect(sealer.open(sealed, 'owner', 'elsewhere')).rejects.toThrow()
     await expect(createSealer([pair('first', 3)]).open(sealed, 'owner', 'place')).rejects.toThrow()
     await expect(createSealer([second]).open(sealed, 'owner', 'place')).rejects.toThrow()
   })
 
   it('does not open when a bit has changed or a part is missing', async () => {
-    const sealed = await one.seal('secret', 'owner', 'place')
+    const sealed = await sealer.seal('secret', 'owner', 'place')
     const [kid, iv, ciphertext] = sealed.split('.') as [string, string, string]
     const flipped = (part: string, bit: number) => {
       const bytes = Buffer.from(part, 'base64url')
@@ -102,23 +111,23 @@ describe('a sealed secret', () => {
     }
     await fc.assert(
       fc.asyncProperty(fc.nat({ max: 1000 }), async bit => {
-        await expect(one.open([kid, flipped(iv, bit), ciphertext].join('.'), 'owner', 'place')).rejects.toThrow()
-        await expect(one.open([kid, iv, flipped(ciphertext, bit)].join('.'), 'owner', 'place')).rejects.toThrow()
+        await expect(sealer.open([kid, flipped(iv, bit), ciphertext].join('.'), 'owner', 'place')).rejects.toThrow()
+        await expect(sealer.open([kid, iv, flipped(ciphertext, bit)].join('.'), 'owner', 'place')).rejects.toThrow()
       }),
       { numRuns: 50 },
     )
     for (const broken of ['', kid, `${kid}.${iv}`, `unknown.${iv}.${ciphertext}`, `.${iv}.${ciphertext}`]) {
-      await expect(one.open(broken, 'owner', 'place')).rejects.toThrow()
+      await expect(sealer.open(broken, 'owner', 'place')).rejects.toThrow()
     }
   })
 
   it('is sealed with the first key and opened with the key that sealed it', async () => {
-    const old = await one.seal('secret', 'owner', 'place')
+    const old = await sealer.seal('secret', 'owner', 'place')
     const rotated = createSealer([second, first])
     expect(await rotated.open(old, 'owner', 'place')).toBe('secret')
     const fresh = await rotated.seal('secret', 'owner', 'place')
     expect(fresh).toMatch(/^second\./)
     expect(await createSealer([second]).open(fresh, 'owner', 'place')).toBe('secret')
-    await expect(one.open(fresh, 'owner', 'place')).rejects.toThrow()
+    await expect(sealer.open(fresh, 'owner', 'place')).rejects.toThrow()
   })
 })

@@ -3,16 +3,16 @@ import { readConfig, readTrustedProxies, SettingsError } from '../../src/env.ts'
 import { logLines, SEALING_KEYS, send, startApp } from '../support/app.ts'
 import { PKCS1, PKCS8 } from '../support/github-app-key.ts'
 
-const whole = {
+const required = {
   PUBLIC_URL: 'https://slipway.example.com',
   DATABASE_URL: 'postgres://user@localhost/slipway',
   DATABASE_SYSTEM_URL: 'postgres://system@localhost/slipway',
   SEALING_KEYS,
 }
 
-function refusal(settings: Record<string, unknown>): string {
+function readError(settings: Record<string, unknown>): string {
   try {
-    readConfig({ ...whole, ...settings })
+    readConfig({ ...required, ...settings })
   } catch (error) {
     if (error instanceof SettingsError) return error.message
     throw error
@@ -22,8 +22,12 @@ function refusal(settings: Record<string, unknown>): string {
 
 describe('settings', () => {
   it('have defaults', () => {
-    const { database, corsOrigins, rateLimit, unknownKeysPerMinute, instanceAdmins, notices } = readConfig(whole)
-    expect(database).toEqual({ url: whole.DATABASE_URL, systemUrl: whole.DATABASE_SYSTEM_URL, gateway: undefined })
+    const { database, corsOrigins, rateLimit, unknownKeysPerMinute, instanceAdmins, notices } = readConfig(required)
+    expect(database).toEqual({
+      url: required.DATABASE_URL,
+      systemUrl: required.DATABASE_SYSTEM_URL,
+      gateway: undefined,
+    })
     expect({ corsOrigins, rateLimit, unknownKeysPerMinute, instanceAdmins, notices }).toEqual({
       ...{ corsOrigins: ['*'], rateLimit: 1200, unknownKeysPerMinute: 60 },
       ...{ instanceAdmins: [], notices: [] },
@@ -57,15 +61,15 @@ describe('settings', () => {
     ['RATE_LIMIT_PER_MINUTE', '3000000000'],
     ['UNKNOWN_KEYS_PER_MINUTE', '-1'],
     ['UNKNOWN_KEYS_PER_MINUTE', 'few'],
-  ])('%s is refused as %j; the error has its name and not its value', (name, value) => {
-    const message = refusal({ [name]: value })
+  ])('refuse %s with the value %j, with an error that has the name and not the value', (name, value) => {
+    const message = readError({ [name]: value })
     expect(message).toContain(name)
-    for (const other of ['DATABASE_URL', 'SEALING_KEYS'].filter(one => one !== name))
-      expect(message).not.toContain(other)
+    for (const validSetting of ['DATABASE_URL', 'SEALING_KEYS'].filter(one => one !== name))
+      expect(message).not.toContain(validSetting)
     expect(message).not.toContain(SEALING_KEYS.slice(10))
   })
 
-  it('accept proxies as addresses and ranges', () => {
+  it('accept trusted proxies as addresses and ranges', () => {
     const read = (TRUSTED_PROXIES: string) => readTrustedProxies({ TRUSTED_PROXIES }, text => text !== '1.2.3')
     expect(read('')).toEqual([])
     expect(read(' 10.0.0.1, 10.1.0.0/16,2001:db8::/32 ')).toEqual(['10.0.0.1', '10.1.0.0/16', '2001:db8::/32'])
@@ -84,19 +88,19 @@ describe('settings', () => {
     }
 
     it('must be all set or all missing, and the error names every missing one', () => {
-      expect(readConfig(whole).github).toBeUndefined()
-      const { github } = readConfig({ ...whole, ...app })
+      expect(readConfig(required).github).toBeUndefined()
+      const { github } = readConfig({ ...required, ...app })
       expect(github).toMatchObject({ baseUrl: 'https://github.com', appId: '1', slug: 'slipway', clientId: 'Iv1.a' })
-      const message = refusal({ GITHUB_APP_ID: '1' })
+      const message = readError({ GITHUB_APP_ID: '1' })
       for (const name of Object.keys(app).slice(1)) expect(message).toContain(name)
     })
 
     it.each([
-      ['as a file', PKCS1],
-      ['in one line', PKCS1.replaceAll('\n', '\\n')],
+      ['in PKCS#1, as GitHub’s file has it', PKCS1],
+      ['in PKCS#1 in one line, with \\n for newlines', PKCS1.replaceAll('\n', '\\n')],
       ['in PKCS#8', PKCS8],
-    ])('accept the key %s', (_, key) => {
-      const { github } = readConfig({ ...whole, ...app, GITHUB_APP_PRIVATE_KEY: key })
+    ])('accept the private key %s', (_, key) => {
+      const { github } = readConfig({ ...required, ...app, GITHUB_APP_PRIVATE_KEY: key })
       expect(github?.privateKey).toBe(key === PKCS8 ? PKCS8 : PKCS1)
     })
 
@@ -108,20 +112,22 @@ describe('settings', () => {
       ['GITHUB_APP_CLIENT_SECRET', 'a b'],
       ['GITHUB_BASE_URL', 'github.com'],
       ['GITHUB_BASE_URL', 'https://github.com/acme'],
-    ])('refuse %s as %j; the error has its name and not its value', (name, value) => {
-      const message = refusal({ ...app, [name]: value })
+    ])('refuse %s with the value %j, with an error that has the name and not the value', (name, value) => {
+      const message = readError({ ...app, [name]: value })
       expect(message).toContain(name)
       expect(message).not.toContain('MII')
     })
   })
 
   it('block external servers on this machine by default', () => {
-    const allowed = ['', 'false', 'true'].map(ALLOW_LOOPBACK => readConfig({ ...whole, ALLOW_LOOPBACK }).allowLoopback)
-    expect([readConfig(whole).allowLoopback, ...allowed]).toEqual([false, false, false, true])
+    const allowed = ['', 'false', 'true'].map(
+      ALLOW_LOOPBACK => readConfig({ ...required, ALLOW_LOOPBACK }).allowLoopback,
+    )
+    expect([readConfig(required).allowLoopback, ...allowed]).toEqual([false, false, false, true])
   })
 
   it('are all named in one error when several are invalid', () => {
-    const message = refusal({ DATABASE_URL: undefined, SEALING_KEYS: 'x', RATE_LIMIT_PER_MINUTE: 'x' })
+    const message = readError({ DATABASE_URL: undefined, SEALING_KEYS: 'x', RATE_LIMIT_PER_MINUTE: 'x' })
     for (const name of ['DATABASE_URL', 'SEALING_KEYS', 'RATE_LIMIT_PER_MINUTE']) expect(message).toContain(name)
   })
 
@@ -133,22 +139,22 @@ describe('settings', () => {
   }
 
   it('for an S3 store must be all set or all missing', () => {
-    expect(readConfig(whole).s3).toBe(undefined)
+    expect(readConfig(required).s3).toBe(undefined)
     const store = {
       endpoint: 'https://s3.example.com',
       bucket: 'archives',
       accessKeyId: 'id',
       secretAccessKey: 'secret',
     }
-    expect(readConfig({ ...whole, ...s3 }).s3).toEqual(store)
-    const more = { UPLOADS_S3_ENDPOINT: 'https://s3.example.com/storage/', UPLOADS_S3_REGION: 'eu-central-1' }
-    expect(readConfig({ ...whole, ...s3, ...more }).s3).toEqual({
+    expect(readConfig({ ...required, ...s3 }).s3).toEqual(store)
+    const optional = { UPLOADS_S3_ENDPOINT: 'https://s3.example.com/storage/', UPLOADS_S3_REGION: 'eu-central-1' }
+    expect(readConfig({ ...required, ...s3, ...optional }).s3).toEqual({
       ...store,
       endpoint: 'https://s3.example.com/storage',
       region: 'eu-central-1',
     })
     for (const setting of [...Object.keys(s3), 'UPLOADS_S3_REGION']) {
-      const message = refusal({ DATABASE_URL: undefined, [setting]: { ...s3, UPLOADS_S3_REGION: 'auto' }[setting] })
+      const message = readError({ DATABASE_URL: undefined, [setting]: { ...s3, UPLOADS_S3_REGION: 'auto' }[setting] })
       for (const name of ['DATABASE_URL', ...Object.keys(s3)].filter(name => name !== setting))
         expect(message).toContain(name)
     }
@@ -164,15 +170,15 @@ describe('settings', () => {
     ['UPLOADS_S3_BUCKET', 'hunter2/x'],
     ['UPLOADS_S3_BUCKET', '..'],
     ['UPLOADS_S3_REGION', 'hunter2/x'],
-  ])('%s is refused as %j; the error has its name', (name, value) => {
-    expect(refusal({ ...s3, [name]: value })).toMatch(new RegExp(`^${name} [^.]`))
-    expect(refusal({ ...s3, [name]: value })).not.toContain('hunter2')
+  ])('refuse %s with the value %j, with an error that begins with the name and has no secret', (name, value) => {
+    expect(readError({ ...s3, [name]: value })).toMatch(new RegExp(`^${name} [^.]`))
+    expect(readError({ ...s3, [name]: value })).not.toContain('hunter2')
   })
 
   it.each(['http://localhost:9000', 'http://127.0.0.1:9000', 'http://[::1]:9000'])(
-    'an S3 store may be %s',
+    'accept the loopback address %s as the endpoint of an S3 store',
     endpoint => {
-      expect(readConfig({ ...whole, ...s3, UPLOADS_S3_ENDPOINT: endpoint }).s3!.endpoint).toBe(endpoint)
+      expect(readConfig({ ...required, ...s3, UPLOADS_S3_ENDPOINT: endpoint }).s3!.endpoint).toBe(endpoint)
     },
   )
 
@@ -189,12 +195,12 @@ CCCC
   }
 
   it('for a registry must include both its URL and its key', () => {
-    expect(readConfig(whole).registry).toBe(undefined)
-    const read = { url: registry.REGISTRY_URL, key: 'AAAABBBB', certificate: 'CCCC' }
-    expect(readConfig({ ...whole, ...registry }).registry).toEqual(read)
+    expect(readConfig(required).registry).toBe(undefined)
+    const parsed = { url: registry.REGISTRY_URL, key: 'AAAABBBB', certificate: 'CCCC' }
+    expect(readConfig({ ...required, ...registry }).registry).toEqual(parsed)
     const inOneLine = registry.REGISTRY_SIGNING_KEY.replaceAll('\n', '\\n')
-    expect(readConfig({ ...whole, ...registry, REGISTRY_SIGNING_KEY: inOneLine }).registry).toEqual(read)
-    for (const name of Object.keys(registry)) expect(refusal({ ...registry, [name]: undefined })).toContain(name)
+    expect(readConfig({ ...required, ...registry, REGISTRY_SIGNING_KEY: inOneLine }).registry).toEqual(parsed)
+    for (const name of Object.keys(registry)) expect(readError({ ...registry, [name]: undefined })).toContain(name)
   })
 
   it.each([
@@ -204,33 +210,33 @@ CCCC
     ['REGISTRY_URL', 'hunter2:x/../y'],
     ['REGISTRY_SIGNING_KEY', 'hunter2'],
     ['REGISTRY_SIGNING_KEY', registry.REGISTRY_SIGNING_KEY.slice(0, 70)],
-  ])('%s is refused as %j; the error has its name', (name, value) => {
-    expect(refusal({ ...registry, [name]: value })).toMatch(new RegExp(`^${name} [^.]`))
-    expect(refusal({ ...registry, [name]: value })).not.toMatch(/hunter2|AAAA/)
+  ])('refuse %s with the value %j, with an error that begins with the name and has no secret', (name, value) => {
+    expect(readError({ ...registry, [name]: value })).toMatch(new RegExp(`^${name} [^.]`))
+    expect(readError({ ...registry, [name]: value })).not.toMatch(/hunter2|AAAA/)
   })
 
   it('keep the order of several sealing keys', () => {
     const second = SEALING_KEYS.replace('first', 'second')
-    expect(readConfig({ ...whole, SEALING_KEYS: `${second},${SEALING_KEYS}` }).sealingKeys.map(([kid]) => kid)).toEqual(
-      ['second', 'first'],
-    )
+    expect(
+      readConfig({ ...required, SEALING_KEYS: `${second},${SEALING_KEYS}` }).sealingKeys.map(([kid]) => kid),
+    ).toEqual(['second', 'first'])
   })
 
   it('accept instance admins under the new name and the old name', () => {
     const { instanceAdmins } = readConfig({
-      ...{ ...whole, INSTANCE_ADMIN_EMAILS: 'Ada@example.com, , grace@example.com' },
+      ...{ ...required, INSTANCE_ADMIN_EMAILS: 'Ada@example.com, , grace@example.com' },
       USAGE_EXPORT_ADMIN_EMAILS: 'OLD@example.com',
     })
     expect(instanceAdmins).toEqual(['ada@example.com', 'grace@example.com', 'old@example.com'])
   })
 
-  it('with the old name are logged as deprecated once, if they are set', async () => {
-    const announced = () => logLines.filter(line => String(line.notice).includes('USAGE_EXPORT_ADMIN_EMAILS')).length
-    const before = announced()
+  it('with the old name are logged as deprecated once per instance', async () => {
+    const countNotices = () => logLines.filter(line => String(line.notice).includes('USAGE_EXPORT_ADMIN_EMAILS')).length
+    const before = countNotices()
     const app = startApp({ settings: { USAGE_EXPORT_ADMIN_EMAILS: 'old@example.com' } })
     for (let i = 0; i < 3; i++) await send('GET', '/healthz', { app })
-    expect(announced()).toBe(before + 1)
+    expect(countNotices()).toBe(before + 1)
     await send('GET', '/healthz', { app: startApp({ settings: { INSTANCE_ADMIN_EMAILS: 'new@example.com' } }) })
-    expect(announced()).toBe(before + 1)
+    expect(countNotices()).toBe(before + 1)
   })
 })

@@ -19,7 +19,7 @@ function createClient(answer: Answer, policy: { allowLoopback?: boolean } = {}, 
   return { ...createGuardedClient(config, 'https://slipway.example.com', limits), requests }
 }
 
-const failure = async (work: Promise<unknown>): Promise<Failure> => {
+const catchFailure = async (work: Promise<unknown>): Promise<Failure> => {
   const error = await work.then(
     () => expect.unreachable('it was fetched'),
     (error: unknown) => error,
@@ -27,12 +27,12 @@ const failure = async (work: Promise<unknown>): Promise<Failure> => {
   if (error instanceof Failure) return error
   throw error
 }
-const outcome = async (work: Promise<unknown>) => (await failure(work)).code
-const moved = (location: string, status = 302) => new Response('moved', { status, headers: { Location: location } })
+const codeOf = async (work: Promise<unknown>) => (await catchFailure(work)).code
+const redirect = (location: string, status = 302) => new Response('moved', { status, headers: { Location: location } })
 const pathOf = ({ url }: Request) => new URL(url).pathname
 
-/** A body of single kibibytes, and whether it was cancelled. */
-function stream(kibibytes: number) {
+/** A body of so many chunks of 1 KiB, and how far it was read. */
+function streamKibibytes(kibibytes: number) {
   const progress = { sent: 0, cancelled: false }
   const body = new ReadableStream<Uint8Array>(
     {
@@ -52,7 +52,7 @@ function stream(kibibytes: number) {
 describe('a request', () => {
   it('is sent as given, without cookies, and with our User-Agent', async () => {
     const { fetch, requests } = createClient(() => Response.json({ ok: true }))
-    const headers = { Accept: 'application/json', Cookie: 'a=b', Host: 'other.example', Authorization: 'Bearer theirs' }
+    const headers = { Accept: 'application/json', Cookie: 'a=b', Host: 'other.example', Authorization: 'Bearer secret' }
     const answer = await fetch(`${MCP}/token#part`, {
       method: 'post',
       headers,
@@ -65,7 +65,7 @@ describe('a request', () => {
       ...['POST', `${MCP}/token`, 'manual', 'grant_type=x'],
     ])
     expect(Object.fromEntries(request!.headers)).toMatchObject({
-      ...{ accept: 'application/json', authorization: 'Bearer theirs', 'user-agent': 'Slipway' },
+      ...{ accept: 'application/json', authorization: 'Bearer secret', 'user-agent': 'Slipway' },
     })
     expect([request!.headers.has('Cookie'), request!.headers.has('Host')]).toEqual([false, false])
   })
@@ -80,45 +80,45 @@ describe('a request', () => {
       expect((await createClient(() => new Response(null, { status })).fetch(MCP)).status).toBe(status)
   })
 
-  it('to a blocked address is not sent', async () => {
+  it('is not sent to a blocked address', async () => {
     const { fetch, requests, trace } = createClient(() => new Response())
     for (const url of ['http://mcp.example.com', 'https://127.0.0.1/', 'https://a:b@mcp.example.com/', 'nonsense'])
-      expect(await outcome(fetch(url))).toBe('blocked_url')
+      expect(await codeOf(fetch(url))).toBe('blocked_url')
     expect(requests).toEqual([])
     expect(trace.map(({ outcome }) => outcome)).toEqual(Array(4).fill('blocked_url'))
   })
 })
 
 it('a server on this machine is reached only if loopback is allowed', async () => {
-  const url = `${inject('trips')}/nobody?a=b`
+  const url = `${inject('trips')}/unused?a=b`
   const { config } = startApp({
     settings: { ALLOW_LOOPBACK: 'true' },
     overrides: { foreignFetch: fetch.bind(globalThis) },
   })
   expect(await (await createGuardedClient(config, 'http://slipway.test').fetch(url)).text()).toBe('0')
-  expect(await outcome(createGuardedClient(getApp().config, 'http://slipway.test').fetch(url))).toBe('blocked_url')
+  expect(await codeOf(createGuardedClient(getApp().config, 'http://slipway.test').fetch(url))).toBe('blocked_url')
 })
 
 describe('a redirect', () => {
-  const hops = (to: number, method = 'GET') =>
+  const followRedirects = (count: number) =>
     createClient(request => {
       const at = Number(pathOf(request).slice(1))
-      return at < to ? moved(`/${at + 1}`) : new Response(String(at))
-    }).fetch(`${MCP}/0`, { method })
+      return at < count ? redirect(`/${at + 1}`) : new Response(String(at))
+    }).fetch(`${MCP}/0`)
 
   it.each([301, 302, 303, 307, 308])('%i of a GET is followed within the origin', async status => {
     const { fetch, requests } = createClient(request =>
-      pathOf(request) === '/a' ? moved('b?c=d#e', status) : new Response('there'),
+      pathOf(request) === '/a' ? redirect('b?c=d#e', status) : new Response('target'),
     )
     const answer = await fetch(`${MCP}/a`, { headers: { 'MCP-Protocol-Version': '1' } })
-    expect(await answer.text()).toBe('there')
+    expect(await answer.text()).toBe('target')
     expect(requests.map(({ url }) => url)).toEqual([`${MCP}/a`, `${MCP}/b?c=d`])
     expect(requests[1]!.headers.get('MCP-Protocol-Version')).toBe('1')
   })
 
   it('is followed up to five times', async () => {
-    expect(await (await hops(5)).text()).toBe('5')
-    expect(await outcome(hops(6))).toBe('upstream_error')
+    expect(await (await followRedirects(5)).text()).toBe('5')
+    expect(await codeOf(followRedirects(6))).toBe('upstream_error')
   })
 
   it.each([
@@ -126,25 +126,25 @@ describe('a redirect', () => {
     ...['https://127.0.0.1/', 'https://169.254.169.254/latest', 'file:///etc/passwd', 'data:application/json,{}'],
     ...['https://mcp.example.com./b', `https://user:pass@mcp.example.com/b`, 'javascript:1', '\\\\127.0.0.1\\b'],
   ])('to %s is blocked', async location => {
-    const { fetch, requests, trace } = createClient(() => moved(location))
-    expect(await outcome(fetch(`${MCP}/a`))).toBe('blocked_url')
+    const { fetch, requests, trace } = createClient(() => redirect(location))
+    expect(await codeOf(fetch(`${MCP}/a`))).toBe('blocked_url')
     expect(requests).toHaveLength(1)
     expect(trace.at(-1)!.outcome).toBe('blocked_url')
   })
 
-  it('to an invalid address is an error; without a location it is the response', async () => {
-    expect(await outcome(createClient(() => moved('https://[')).fetch(MCP))).toBe('upstream_error')
+  it('to an invalid address is an upstream error, and one without a location is returned', async () => {
+    expect(await codeOf(createClient(() => redirect('https://[')).fetch(MCP))).toBe('upstream_error')
     expect((await createClient(() => new Response(null, { status: 302 })).fetch(MCP)).status).toBe(302)
   })
 
   it.each(['POST', 'PUT', 'DELETE'])('of a %s is never followed', async method => {
-    const { fetch, requests } = createClient(() => moved('/b', 307))
+    const { fetch, requests } = createClient(() => redirect('/b', 307))
     expect((await fetch(`${MCP}/a`, { method })).status).toBe(307)
     expect(requests).toHaveLength(1)
   })
 
   it('has its body cancelled', async () => {
-    const { progress, body } = stream(1)
+    const { progress, body } = streamKibibytes(1)
     const headers = { Location: '/b' }
     await createClient(request =>
       pathOf(request) === '/a' ? new Response(body, { status: 302, headers }) : new Response(),
@@ -154,36 +154,36 @@ describe('a redirect', () => {
 })
 
 describe('a response body', () => {
-  it('is read up to the limits of the operation', async () => {
+  it('can be limited per client, together with the number of requests', async () => {
     const limits = { fetchMs: 1000, totalMs: 1000, fetches: 2, bytes: 100 * KIB }
-    const { fetch } = createClient(() => new Response(stream(100).body), {}, limits)
+    const { fetch } = createClient(() => new Response(streamKibibytes(100).body), {}, limits)
     expect(await (await fetch(MCP)).text()).toHaveLength(100 * KIB)
-    const more = createClient(() => new Response(stream(101).body), {}, limits)
-    expect(await outcome((await more.fetch(MCP)).text())).toBe('upstream_error')
+    const { fetch: fetchTooMuch } = createClient(() => new Response(streamKibibytes(101).body), {}, limits)
+    expect(await codeOf((await fetchTooMuch(MCP)).text())).toBe('upstream_error')
     await (await fetch(MCP)).text()
-    expect(await outcome(fetch(MCP))).toBe('upstream_error')
+    expect(await codeOf(fetch(MCP))).toBe('upstream_error')
   })
 
-  it('is read up to 64 KiB', async () => {
-    const text = await (await createClient(() => new Response(stream(64).body)).fetch(MCP)).text()
+  it('is read up to 64 KiB by default', async () => {
+    const text = await (await createClient(() => new Response(streamKibibytes(64).body)).fetch(MCP)).text()
     expect(text).toHaveLength(64 * KIB)
   })
 
   it.each(['text', 'json', 'arrayBuffer'] as const)(
-    'is cancelled beyond that, and %s() fails with upstream_error',
+    'beyond 64 KiB is cancelled, and %s() fails with upstream_error',
     async read => {
-      const { progress, body } = stream(10_000)
+      const { progress, body } = streamKibibytes(10_000)
       const { fetch, trace } = createClient(() => new Response(body))
       const answer = await fetch(MCP)
-      expect(await outcome(answer[read]())).toBe('upstream_error')
+      expect(await codeOf(answer[read]())).toBe('upstream_error')
       expect(progress.cancelled).toBe(true)
       expect(progress.sent).toBeLessThan(70)
       expect(trace).toMatchObject([{ status: 200, outcome: 'upstream_error' }])
     },
   )
 
-  it('is not fetched before it is read, and may stay unread', async () => {
-    const { progress, body } = stream(10_000)
+  it('is not fetched before it is read, and can be cancelled unread', async () => {
+    const { progress, body } = streamKibibytes(10_000)
     const answer = await createClient(() => new Response(body)).fetch(MCP)
     expect(progress.sent).toBe(0)
     await answer.body!.cancel()
@@ -197,41 +197,41 @@ describe('a response body', () => {
       },
     })
     const { fetch, trace } = createClient(() => new Response(body))
-    expect(await outcome((await fetch(MCP)).text())).toBe('upstream_error')
+    expect(await codeOf((await fetch(MCP)).text())).toBe('upstream_error')
     expect(trace[0]!.outcome).toBe('upstream_error')
   })
 })
 
 describe('a failure', () => {
-  it('of the connection is upstream_error; a refusal of the host’s fetch is blocked_url', async () => {
-    const throwing = (error: Error) => () => Promise.reject(error)
-    expect(await outcome(createClient(throwing(new TypeError('ECONNREFUSED'))).fetch(MCP))).toBe('upstream_error')
-    expect(await outcome(createClient(throwing(new BlockedAddressError('private'))).fetch(MCP))).toBe('blocked_url')
+  it('of the connection is upstream_error, and a BlockedAddressError of the platform is blocked_url', async () => {
+    const fail = (error: Error) => () => Promise.reject(error)
+    expect(await codeOf(createClient(fail(new TypeError('ECONNREFUSED'))).fetch(MCP))).toBe('upstream_error')
+    expect(await codeOf(createClient(fail(new BlockedAddressError('private'))).fetch(MCP))).toBe('blocked_url')
   })
 
   it('names the stage and the host, but no path, query, user or response', async () => {
-    const { fetch, stage, trace } = createClient(() => Promise.reject(new TypeError('their words')))
+    const { fetch, stage, trace } = createClient(() => Promise.reject(new TypeError('foreign message')))
     stage('registration')
     const secret = crypto.randomUUID()
     for (const url of [`${MCP}/${secret}?token=${secret}`, `https://${secret}:${secret}@mcp.example.com/?${secret}`]) {
-      const { extra } = await failure(fetch(url))
+      const { extra } = await catchFailure(fetch(url))
       expect(extra.about).toContain('registration')
       expect(extra.about).toContain('mcp.example.com')
       expect(JSON.stringify(extra.about)).not.toContain(secret)
-      expect(extra.about).not.toContain('their words')
+      expect(extra.about).not.toContain('foreign message')
     }
     expect(JSON.stringify(trace.map(({ url }) => url.replace(`/${secret}`, '')))).not.toContain(secret)
   })
 
-  it('is in the trace, in order with the successful requests', async () => {
+  it('is recorded in the trace, in order with the successful requests', async () => {
     const { fetch, stage, trace } = createClient(request =>
-      pathOf(request) === '/a' ? moved('/b?x=y') : new Response('', { status: 404 }),
+      pathOf(request) === '/a' ? redirect('/b?x=y') : new Response('', { status: 404 }),
     )
     stage('probe')
     await fetch(`${MCP}/p?q=r`, { method: 'POST', body: 'x' })
     stage('metadata')
     await fetch(new URL(`${MCP}/a`))
-    expect(await outcome(fetch('https://localhost/'))).toBe('blocked_url')
+    expect(await codeOf(fetch('https://localhost/'))).toBe('blocked_url')
     const ms = expect.any(Number)
     expect(trace).toEqual([
       { stage: 'probe', method: 'POST', url: `${MCP}/p`, status: 404, ms },
@@ -241,10 +241,10 @@ describe('a failure', () => {
     ])
   })
 
-  it('ends the operation after sixteen requests, redirects included', async () => {
-    const { fetch, requests } = createClient(request => (pathOf(request) === '/a' ? moved('/b') : new Response()))
+  it('is also the seventeenth request of an operation, where each redirect counts as a request', async () => {
+    const { fetch, requests } = createClient(request => (pathOf(request) === '/a' ? redirect('/b') : new Response()))
     for (let i = 0; i < 8; i++) await fetch(`${MCP}/a`)
-    expect(await outcome(fetch(`${MCP}/b`))).toBe('upstream_error')
+    expect(await codeOf(fetch(`${MCP}/b`))).toBe('upstream_error')
     expect(requests).toHaveLength(16)
   })
 })
@@ -297,16 +297,16 @@ describe('the time limit', () => {
       await answered
     }
     expect(await outcomeAfter(2000, fetch(MCP))).toBe('upstream_timeout')
-    expect(await outcome(fetch(MCP))).toBe('upstream_timeout')
+    expect(await codeOf(fetch(MCP))).toBe('upstream_timeout')
     expect(requests).toHaveLength(5)
   })
 
   it('ends early when the caller aborts', async () => {
     const controller = new AbortController()
     const { fetch } = createClient(() => never)
-    const asking = fetch(MCP, { signal: controller.signal })
+    const pending = fetch(MCP, { signal: controller.signal })
     controller.abort()
-    expect(await outcome(asking)).toBe('upstream_timeout')
-    expect(await outcome(fetch(MCP, { signal: AbortSignal.abort() }))).toBe('upstream_timeout')
+    expect(await codeOf(pending)).toBe('upstream_timeout')
+    expect(await codeOf(fetch(MCP, { signal: AbortSignal.abort() }))).toBe('upstream_timeout')
   })
 })

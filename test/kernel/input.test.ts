@@ -6,11 +6,11 @@ import { nestBrackets } from '../support/hostile-values.ts'
 
 type Expected = [status: number, code: string, ...faults: string[]]
 const PATH = '/orgs/current/roles'
-const role = (permissions: string) => `{"display_name":"a","permissions":${permissions}}`
-const unknown = (value: string) => `{"display_name":"a","permissions":[],"unknown":${value}}`
-const bytes = (text: string) => Uint8Array.from(text, unit => unit.charCodeAt(0))
+const makeRole = (permissions: string) => `{"display_name":"a","permissions":${permissions}}`
+const withUnknownMember = (value: string) => `{"display_name":"a","permissions":[],"unknown":${value}}`
+const toLatin1 = (text: string) => Uint8Array.from(text, unit => unit.charCodeAt(0))
 
-async function refusal(init: Omit<NonNullable<Parameters<typeof send>[2]>, 'app'>, path = PATH, method = 'POST') {
+async function readRefusal(init: Omit<NonNullable<Parameters<typeof send>[2]>, 'app'>, path = PATH, method = 'POST') {
   const { owner } = await newTenant()
   const headers = { 'X-Api-Key': owner.key, 'Content-Type': 'application/json', ...init.headers }
   const { status, body } = await send(method, path, { ...init, headers })
@@ -19,29 +19,29 @@ async function refusal(init: Omit<NonNullable<Parameters<typeof send>[2]>, 'app'
 }
 
 const invalid = (...faults: string[]): Expected => [422, 'invalid_request', ...faults]
-const nothing = invalid('body.display_name invalid_type', 'body.permissions invalid_type')
+const missingMembers = invalid('body.display_name invalid_type', 'body.permissions invalid_type')
 
 describe('a body', () => {
   it.each<[string, string | Uint8Array<ArrayBuffer>, Expected]>([
-    ['that is empty where members are required', '', nothing],
+    ['that is empty where members are required', '', missingMembers],
     ['that is an array', '[]', invalid('body invalid_type')],
     ['that is null', 'null', invalid('body invalid_type')],
-    ['cut short', '{"display_name":', invalid('body json_invalid')],
-    ['that is not UTF-8', bytes('{"display_name":"\xff"}'), invalid('body utf8_invalid')],
-    ['with a NUL', unknown('["a\\u0000"]'), invalid('body.unknown.0 nul_character')],
-    ['with a lone surrogate', unknown('{"a":"\\ud800"}'), invalid('body.unknown.a lone_surrogate')],
-    ['with a NUL in a name', unknown('{"a\\u0000":1}'), invalid('body.unknown name_invalid')],
-    ['with a number past 2^53', unknown('9007199254740993'), invalid('body.unknown number_too_large')],
-    ['with an infinite number', unknown('-1e400'), invalid('body.unknown number_too_large')],
-    ['nested too deep', unknown(nestBrackets(10_000, '[', ']')), invalid('body.unknown.0.0 too_deep')],
-    ['with an unknown permission', role('["a"]'), invalid('body.permissions.0 invalid_value')],
+    ['that ends too early', '{"display_name":', invalid('body json_invalid')],
+    ['that is not UTF-8', toLatin1('{"display_name":"\xff"}'), invalid('body utf8_invalid')],
+    ['with a NUL character', withUnknownMember('["a\\u0000"]'), invalid('body.unknown.0 nul_character')],
+    ['with a lone surrogate', withUnknownMember('{"a":"\\ud800"}'), invalid('body.unknown.a lone_surrogate')],
+    ['with a NUL character in a name', withUnknownMember('{"a\\u0000":1}'), invalid('body.unknown name_invalid')],
+    ['with an integer above 2^53', withUnknownMember('9007199254740993'), invalid('body.unknown number_too_large')],
+    ['with an infinite number', withUnknownMember('-1e400'), invalid('body.unknown number_too_large')],
+    ['nested too deep', withUnknownMember(nestBrackets(10_000, '[', ']')), invalid('body.unknown.0.0 too_deep')],
+    ['with an unknown permission', makeRole('["a"]'), invalid('body.permissions.0 invalid_value')],
     [
-      'with every member broken',
+      'in which every member is invalid',
       '{"display_name":"\u200b","permissions":0,"scope":1}',
       invalid('body.display_name custom', 'body.permissions invalid_type', 'body.scope invalid_value'),
     ],
   ])('%s is refused', async (_, raw, expected) => {
-    expect(await refusal({ raw })).toEqual(expected)
+    expect(await readRefusal({ raw })).toEqual(expected)
   })
 
   it('may have unknown members, a byte order mark, __proto__ and nesting up to the limit', async () => {
@@ -53,26 +53,26 @@ describe('a body', () => {
     expect([status, body.display_name]).toEqual([201, 'a'])
   })
 
-  it('gets a small response, however many and long its faults are', async () => {
+  it('with many faults and long names gets a response of at most 100 faults', async () => {
     const { owner } = await newTenant()
     const headers = { 'X-Api-Key': owner.key, 'Content-Type': 'application/json' }
-    const raw = unknown(`{"${'k'.repeat(500_000)}":[${'"\\u0000",'.repeat(200)}1]}`)
+    const raw = withUnknownMember(`{"${'k'.repeat(500_000)}":[${'"\\u0000",'.repeat(200)}1]}`)
     const { body, text } = await send('POST', PATH, { raw, headers })
     expect(body.errors).toHaveLength(100)
     expect(text.length).toBeLessThan(100_000)
   })
 
-  it('that breaks off is refused with 400 and not 500', async () => {
+  it('whose stream breaks off is refused with 400 and not 500', async () => {
     const raw = new ReadableStream({
       pull: controller => controller.error(new Error('gone')),
     })
-    expect(await refusal({ raw })).toEqual([400, 'body_cut'])
+    expect(await readRefusal({ raw })).toEqual([400, 'body_cut'])
   })
 })
 
 describe('a time', () => {
-  const expiring = (expires_at: string) =>
-    refusal({ body: { description: 'x', permissions: ['deployments:read'], expires_at } }, '/orgs/current/api-keys')
+  const readRefusalOfExpiry = (expires_at: string) =>
+    readRefusal({ body: { description: 'x', permissions: ['deployments:read'], expires_at } }, '/orgs/current/api-keys')
 
   it.each([
     ['0000-01-01T00:00:00Z', 'custom'],
@@ -85,14 +85,14 @@ describe('a time', () => {
     ['2030-01-01', 'invalid_format'],
     ['infinity', 'invalid_format'],
   ])('%s is refused', async (time, type) => {
-    expect(await expiring(time)).toEqual(invalid(`body.expires_at ${type}`))
+    expect(await readRefusalOfExpiry(time)).toEqual(invalid(`body.expires_at ${type}`))
   })
 
   it.each([
     ['9999-12-31T23:59:59.999999999Z', '9999-12-31T23:59:59.999Z'],
     ['2030-01-01T00:00:00+23:59', '2029-12-31T00:01:00.000Z'],
     [`2030-01-01T00:00:00.${'1'.repeat(400)}Z`, '2030-01-01T00:00:00.111Z'],
-  ])('%s is returned as %s, when created and when listed', async (expires_at, expected) => {
+  ])('%s is returned as %s, when it is created and when it is listed', async (expires_at, expected) => {
     const { owner } = await newTenant()
     const path = '/orgs/current/api-keys'
     const created = await owner.post(path, { description: 'x', permissions: ['deployments:read'], expires_at })
@@ -105,7 +105,7 @@ describe('text', () => {
   it.each(['', ' ', '\u200b\u2060', '\ufeff', '\u3164', '\u00ad', '\t\u0001'])(
     '%j is refused as a name',
     async display_name => {
-      const [status, code, fault] = await refusal({ body: { display_name } }, '/workspaces')
+      const [status, code, fault] = await readRefusal({ body: { display_name } }, '/workspaces')
       expect([status, code]).toEqual([422, 'invalid_request'])
       expect(fault).toMatch(/^body\.display_name (too_small|custom)$/)
     },
@@ -117,15 +117,15 @@ describe('text', () => {
   })
 
   it.each(['\u212a@example.com', 'a\u0130@example.com', 'a@b', `${'a'.repeat(250)}@example.com`])(
-    '%j is refused as an e-mail address, in lower case too',
+    '%j is refused as an e-mail address, even if its lower-case form is valid',
     async email => {
-      const [status, , ...faults] = await refusal({ body: { email } }, '/orgs/current/members')
+      const [status, , ...faults] = await readRefusal({ body: { email } }, '/orgs/current/members')
       expect(status).toBe(422)
       for (const fault of faults) expect(fault).toMatch(/^body\.email (invalid_format|too_big)$/)
     },
   )
 
-  it('that repeats a permission stores it once', async () => {
+  it('that repeats a permission in a list is stored once', async () => {
     const { owner } = await newTenant()
     const permissions = ['projects:read', 'deployments:read', 'projects:read']
     const { body } = await owner.post(PATH, { display_name: 'a', permissions })
@@ -146,7 +146,7 @@ describe('URLs and headers', () => {
     ['/workspaces/', [404, 'route_not_found']],
     [`/workspaces?x=${'x'.repeat(17_000)}`, [431, 'headers_too_large']],
   ])('%s is refused', async (path, expected) => {
-    expect(await refusal({}, path, 'GET')).toEqual(expected)
+    expect(await readRefusal({}, path, 'GET')).toEqual(expected)
   })
 
   it.each<[Record<string, string>, Expected]>([
@@ -157,7 +157,7 @@ describe('URLs and headers', () => {
     [{ 'Idempotency-Key': 'x'.repeat(256) }, invalid('header.Idempotency-Key invalid_format')],
     [{ Accept: 'x'.repeat(17_000) }, [431, 'headers_too_large']],
   ])('%j is refused', async (headers, expected) => {
-    expect(await refusal({ headers, raw: role('[]') })).toEqual(expected)
+    expect(await readRefusal({ headers, raw: makeRole('[]') })).toEqual(expected)
   })
 
   it('accept ids in upper case and the largest offset', async () => {
@@ -168,7 +168,7 @@ describe('URLs and headers', () => {
     expect(body).toEqual({ resources: [], offset: 999_999_999_999_999 })
   })
 
-  it('with an If-Match that has no version fail', async () => {
+  it('with an If-Match that names no version are refused with precondition_failed', async () => {
     const { owner } = await newTenant()
     for (const tag of [`"${'9'.repeat(40)}"`, 'W/"1"', '""', '"-1"', '1', '"0", '.repeat(900)]) {
       const { body } = await owner.patch('/orgs/current', { display_name: 'a' }, { 'If-Match': tag })
@@ -178,7 +178,7 @@ describe('URLs and headers', () => {
 })
 
 describe('a body in many chunks', () => {
-  it('is copied into one buffer, so that no chunk stays in memory', async () => {
+  it('is copied, so a stream can reuse the buffer of its chunks', async () => {
     const text = 'abc'.repeat(10_000)
     const chunk = new Uint8Array(1)
     async function* letters() {

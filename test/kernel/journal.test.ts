@@ -5,7 +5,7 @@ import { createKeylessCaller } from '../../src/kernel/context.ts'
 import { runAsSystem } from '../../src/kernel/db.ts'
 import { getApp, getServices, newTenant, readEvents, unusedId } from '../support/app.ts'
 
-const sequence = async (scope: string) => {
+const readSequence = async (scope: string) => {
   const query = sql`select seq, type from events where scope_id = ${scope} order by seq`
   const [rows] = await runAsSystem(getApp().database, query)
   return rows as [string, string][]
@@ -18,8 +18,8 @@ describe('the journal', () => {
     const { owner, tenant_id, organization_id } = await newTenant()
     const headers = { 'X-Tenant-Id': tenant_id, 'X-Request-Id': `journal-${unusedId()}` }
     const created = await owner.post('/workspaces/current/api-keys', { description: 'CI' }, headers)
-    const [event, ...more] = await readEvents(headers['X-Request-Id'])
-    expect(more).toEqual([])
+    const [event, ...otherEvents] = await readEvents(headers['X-Request-Id'])
+    expect(otherEvents).toEqual([])
     expect(event).toMatchObject({
       type: 'api_key.created',
       subject_id: created.body.id,
@@ -33,18 +33,17 @@ describe('the journal', () => {
     expect(JSON.stringify(event)).not.toContain(created.body.key.slice(4, 20))
   })
 
-  it('records changes to an organization under the organization', async () => {
+  it('records a change of an organization in the sequence of the organization', async () => {
     const { owner, organization_id } = await newTenant()
     const headers = { 'X-Request-Id': `journal-${unusedId()}` }
     await owner.post('/workspaces', { display_name: 'Staging' }, headers)
     expect(await readEvents(headers['X-Request-Id'])).toMatchObject([{ scope_id: organization_id, tenant_id: null }])
   })
 
-  it('records actors without a key, under the same row-level security', async () => {
-    const [mine, other] = [await newTenant(), await newTenant()]
-    const { tenant_id, organization_id } = mine
-    const standing = { kind: 'cron' as const, id: null, organization: organization_id, tenant: tenant_id }
-    const caller = createKeylessCaller(getServices(), standing, `cron-${unusedId()}`, 'http://slipway.test')
+  it('records actors without a key, which cannot change another tenant either', async () => {
+    const [{ tenant_id, organization_id }, other] = [await newTenant(), await newTenant()]
+    const actor = { kind: 'cron' as const, id: null, organization: organization_id, tenant: tenant_id }
+    const caller = createKeylessCaller(getServices(), actor, `cron-${unusedId()}`, 'http://slipway.test')
     await changeWorkspace(caller, { workspace_id: tenant_id, display_name: 'Tidied' })
     expect(await readEvents(caller.requestId)).toMatchObject([
       {
@@ -61,7 +60,7 @@ describe('the journal', () => {
     expect((await other.get(`/workspaces/${other.tenant_id}`)).body.display_name).not.toBe('Taken')
   })
 
-  it('records nothing for a request that changed nothing', async () => {
+  it('records nothing for a refused request', async () => {
     const { owner, tenant_id } = await newTenant()
     const headers = { 'X-Request-Id': `journal-${unusedId()}` }
     await owner.patch(`/workspaces/${tenant_id}`, { display_name: 'X' }, { ...headers, 'If-Match': '"9"' })
@@ -73,12 +72,12 @@ describe('the journal', () => {
   it('numbers the events of a workspace without gaps under parallel writes', async () => {
     const tenant = await newTenant()
     const path = `/workspaces/${tenant.tenant_id}`
-    const before = (await sequence(tenant.tenant_id)).length
-    const writer = async (n: number) => {
+    const before = (await readSequence(tenant.tenant_id)).length
+    const writeRepeatedly = async (n: number) => {
       for (let i = 0; i < 12; i++) expect((await tenant.patch(path, { display_name: `${n}-${i}` })).status).toBe(200)
     }
-    await Promise.all(Array.from({ length: 8 }, (_, n) => writer(n)))
-    const rows = await sequence(tenant.tenant_id)
+    await Promise.all(Array.from({ length: 8 }, (_, n) => writeRepeatedly(n)))
+    const rows = await readSequence(tenant.tenant_id)
     expect(rows.map(([seq]) => Number(seq))).toEqual(Array.from({ length: before + 96 }, (_, i) => i + 1))
     expect((await tenant.get(path)).headers.get('ETag')).toBe('"97"')
   })

@@ -3,9 +3,9 @@ import { operations } from '../../src/app.ts'
 import { getApp, logLines, newTenant, send, startApp, unusedId } from '../support/app.ts'
 
 const JSON_TYPE = { 'Content-Type': 'application/json' }
-const requestId = () => `test-${crypto.randomUUID()}`
-const linesOf = (id: string | null) => logLines.filter(line => line.request_id === id)
-const preflight = (app: ReturnType<typeof startApp>, origin: string) =>
+const makeRequestId = () => `test-${crypto.randomUUID()}`
+const listLogLines = (id: string | null) => logLines.filter(line => line.request_id === id)
+const sendPreflight = (app: ReturnType<typeof startApp>, origin: string) =>
   send('OPTIONS', '/workspaces', {
     app,
     headers: { Origin: origin, 'Access-Control-Request-Method': 'POST', 'Access-Control-Request-Headers': 'x-api-key' },
@@ -13,13 +13,13 @@ const preflight = (app: ReturnType<typeof startApp>, origin: string) =>
 
 describe('a request id', () => {
   it('of the client is used, returned and logged', async () => {
-    const id = requestId()
+    const id = makeRequestId()
     const { headers, body } = await send('GET', '/workspaces', { headers: { 'X-Request-Id': id } })
     expect([headers.get('X-Request-Id'), body.request_id]).toEqual([id, id])
-    expect(linesOf(id)).toHaveLength(1)
+    expect(listLogLines(id)).toHaveLength(1)
   })
 
-  it.each(['', 'a b', 'a, b', 'x'.repeat(129), '{"a":1}', '<b>', 'é'])('%j is replaced', async sentId => {
+  it.each(['', 'a b', 'a, b', 'x'.repeat(129), '{"a":1}', '<b>', 'é'])('of %j is replaced', async sentId => {
     const { headers } = await send('GET', '/healthz', { headers: { 'X-Request-Id': sentId } })
     expect(headers.get('X-Request-Id')).toMatch(/^[0-9a-f-]{36}$/)
   })
@@ -28,13 +28,13 @@ describe('a request id', () => {
 describe('the log', () => {
   it('has one line per request, without secrets', async () => {
     const tenant = await newTenant()
-    const id = requestId()
+    const id = makeRequestId()
     const secret = crypto.randomUUID()
     const headers = { 'X-Request-Id': id, Authorization: `Bearer ${secret}`, Cookie: secret }
     const created = await tenant.post(`/workspaces/current/api-keys?token=${secret}`, { description: secret }, headers)
     expect(created.status).toBe(201)
-    const [line, ...others] = linesOf(id)
-    expect(others).toEqual([])
+    const [line, ...otherLines] = listLogLines(id)
+    expect(otherLines).toEqual([])
     expect(line).toEqual({
       ...{ level: 'info', request_id: id, method: 'POST', path: '/workspaces/current/api-keys', status: 201 },
       ...{ ms: expect.any(Number), organization_id: tenant.organization_id, tenant_id: tenant.tenant_id },
@@ -43,15 +43,15 @@ describe('the log', () => {
     for (const word of [secret, tenant.key, created.body.key]) expect(JSON.stringify(logLines)).not.toContain(word)
   })
 
-  it('has the code of a refusal', async () => {
+  it('has the error code of a refused request', async () => {
     const { headers } = await send('GET', '/workspaces')
-    expect(linesOf(headers.get('X-Request-Id'))).toMatchObject([{ status: 401, code: 'key_missing' }])
+    expect(listLogLines(headers.get('X-Request-Id'))).toMatchObject([{ status: 401, code: 'key_missing' }])
   })
 })
 
 describe('headers', () => {
   it.each(['/healthz', '/openapi.json', '/workspaces', '/nowhere', `/${'x'.repeat(17_000)}`])(
-    'that protect browsers are on every response',
+    'that protect browsers are in the response of %s',
     async path => {
       const { headers } = await send('GET', path)
       expect(Object.fromEntries(headers)).toMatchObject({
@@ -73,7 +73,7 @@ describe('headers', () => {
   })
 
   it('of a response are readable from every origin by default', async () => {
-    const reply = await preflight(getApp(), 'https://page.example')
+    const reply = await sendPreflight(getApp(), 'https://page.example')
     expect(reply.status).toBe(204)
     expect(reply.headers.get('Access-Control-Allow-Origin')).toBe('*')
     const methods = reply.headers.get('Access-Control-Allow-Methods')!.split(', ')
@@ -89,19 +89,20 @@ describe('headers', () => {
 
   it('are readable only from the configured origins', async () => {
     const app = startApp({ settings: { CORS_ORIGINS: 'https://one.example, https://two.example' } })
-    const allowed = async (origin: string) => (await preflight(app, origin)).headers.get('Access-Control-Allow-Origin')
-    expect(await allowed('https://two.example')).toBe('https://two.example')
-    expect(await allowed('https://three.example')).toBe(null)
-    expect((await preflight(app, 'https://one.example')).headers.get('Vary')).toContain('Origin')
+    const readAllowedOrigin = async (origin: string) =>
+      (await sendPreflight(app, origin)).headers.get('Access-Control-Allow-Origin')
+    expect(await readAllowedOrigin('https://two.example')).toBe('https://two.example')
+    expect(await readAllowedOrigin('https://three.example')).toBe(null)
+    expect((await sendPreflight(app, 'https://one.example')).headers.get('Vary')).toContain('Origin')
   })
 })
 
 describe('URLs in responses', () => {
-  it('begin with PUBLIC_URL, or else with the requested origin', async () => {
-    const typeOf = async (app = getApp()) => (await send('GET', '/nowhere', { app })).body.type
+  it('begin with PUBLIC_URL', async () => {
+    const readProblemType = async (app = getApp()) => (await send('GET', '/nowhere', { app })).body.type
     const settings = { PUBLIC_URL: 'https://slipway.example.com/' }
-    expect(await typeOf(startApp({ settings }))).toMatch(/^https:\/\/slipway\.example\.com\/docs#/)
-    expect(await typeOf()).not.toContain('slipway.example.com')
+    expect(await readProblemType(startApp({ settings }))).toMatch(/^https:\/\/slipway\.example\.com\/docs#/)
+    expect(await readProblemType()).not.toContain('slipway.example.com')
   })
 })
 
@@ -113,19 +114,23 @@ describe('paths and methods', () => {
   })
 
   const paths = [...new Set(operations.map(operation => operation.path))]
-  it.each(paths)('%s refuses unsupported methods and lists the supported ones', async template => {
+  it.each(paths)('like %s refuse unsupported methods with a list of the supported ones', async template => {
     const path = template.replace(/\{\w+\}/g, unusedId())
-    const has = operations.filter(operation => operation.path === template).map(({ method }) => method.toUpperCase())
-    if (has.includes('GET')) has.push('HEAD')
-    for (const method of ['GET', 'POST', 'PATCH', 'DELETE', 'PUT', 'PROPFIND'].filter(one => !has.includes(one))) {
+    const supported = operations
+      .filter(operation => operation.path === template)
+      .map(({ method }) => method.toUpperCase())
+    if (supported.includes('GET')) supported.push('HEAD')
+    for (const method of ['GET', 'POST', 'PATCH', 'DELETE', 'PUT', 'PROPFIND'].filter(
+      one => !supported.includes(one),
+    )) {
       const response = await getApp().fetch(new Request(`http://slipway.test${path}`, { method }))
       const { code } = (await response.json()) as { code: string }
       expect([response.status, code]).toEqual([405, 'method_not_allowed'])
-      expect(response.headers.get('Allow')?.split(', ').sort()).toEqual(has.sort())
+      expect(response.headers.get('Allow')?.split(', ').sort()).toEqual(supported.sort())
     }
   })
 
-  it('HEAD returns what GET returns, without a body', async () => {
+  it('answer HEAD with the status and headers of GET, without a body', async () => {
     const tenant = await newTenant()
     const headers = { 'X-Api-Key': tenant.key }
     const [head, get] = await Promise.all([
@@ -139,26 +144,26 @@ describe('paths and methods', () => {
 })
 
 describe('a body', () => {
-  const large = () => new Uint8Array(1024 * 1024 + 1).fill(32)
+  const makeTooLargeBody = () => new Uint8Array(1024 * 1024 + 1).fill(32)
   const post = async (init: object, headers: Record<string, string> = JSON_TYPE) => {
     const { owner } = await newTenant()
     const reply = await send('POST', '/workspaces', { ...init, headers: { 'X-Api-Key': owner.key, ...headers } })
     return [reply.status, reply.body.code]
   }
 
-  it('may have up to 1 MiB, whatever length it declares', async () => {
-    const streamed = () => {
-      let left = 64
+  it('may have up to 1 MiB, whether or not it declares its length', async () => {
+    const streamTooMuch = () => {
+      let remaining = 64
       return new ReadableStream({
-        pull: controller => (left-- > 0 ? controller.enqueue(new Uint8Array(64 * 1024)) : controller.close()),
+        pull: controller => (remaining-- > 0 ? controller.enqueue(new Uint8Array(64 * 1024)) : controller.close()),
       })
     }
-    expect(await post({ raw: large() })).toEqual([413, 'body_too_large'])
-    expect(await post({ raw: streamed() })).toEqual([413, 'body_too_large'])
+    expect(await post({ raw: makeTooLargeBody() })).toEqual([413, 'body_too_large'])
+    expect(await post({ raw: streamTooMuch() })).toEqual([413, 'body_too_large'])
     expect(await post({ raw: '{}' }, { ...JSON_TYPE, 'Content-Length': '1048577' })).toEqual([413, 'body_too_large'])
-    const fits = `{"display_name":"a"}${' '.repeat(1024 * 1024 - 20)}`
-    expect(await post({ raw: fits })).toEqual([201, undefined])
-    expect(await post({ raw: fits.slice(1) }, { ...JSON_TYPE, 'Content-Length': '5' })).toEqual([
+    const largestBody = `{"display_name":"a"}${' '.repeat(1024 * 1024 - 20)}`
+    expect(await post({ raw: largestBody })).toEqual([201, undefined])
+    expect(await post({ raw: largestBody.slice(1) }, { ...JSON_TYPE, 'Content-Length': '5' })).toEqual([
       422,
       'invalid_request',
     ])
@@ -178,7 +183,7 @@ describe('a body', () => {
     },
   )
 
-  it('may be missing, like its content type, if no member is required', async () => {
+  it('and its content type may be missing if no member is required', async () => {
     const { owner } = await newTenant()
     const headers = { 'X-Api-Key': owner.key }
     expect((await send('PATCH', '/orgs/current', { headers })).status).toBe(200)
@@ -187,13 +192,13 @@ describe('a body', () => {
 
   it.each([
     ['no key', {}, 'key_missing'],
-    ['a mistyped key', { 'X-Api-Key': `slw_${'0'.repeat(42)}` }, 'key_malformed'],
-  ])('is not read with %s', async (_, headers, code) => {
-    let pulled = false
+    ['a malformed key', { 'X-Api-Key': `slw_${'0'.repeat(42)}` }, 'key_malformed'],
+  ])('of a request with %s is not read', async (_, headers, code) => {
+    let isRead = false
     const raw = new ReadableStream(
       {
         pull() {
-          pulled = true
+          isRead = true
           throw new Error('was read')
         },
       },
@@ -202,12 +207,12 @@ describe('a body', () => {
     const reply = await send('POST', '/workspaces', { raw, headers: { ...JSON_TYPE, ...headers } })
     expect([reply.status, reply.body.code]).toEqual([401, code])
     expect(reply.headers.get('WWW-Authenticate')).toContain('Bearer')
-    expect(pulled).toBe(false)
+    expect(isRead).toBe(false)
   })
 })
 
-describe('an invalid request', () => {
-  it('gets all its faults in one response', async () => {
+describe('the validation of a request', () => {
+  it('reports all faults in one response', async () => {
     const { owner } = await newTenant()
     const { body } = await owner.patch('/workspaces/x', { display_name: 1, require_if_match: 'yes' })
     expect(body.errors.map(({ loc }: { loc: string[] }) => loc.join('.')).sort()).toEqual([
@@ -217,7 +222,7 @@ describe('an invalid request', () => {
     ])
   })
 
-  it('is not one with unknown members and parameters', async () => {
+  it('ignores unknown members and query parameters', async () => {
     const { owner } = await newTenant()
     const created = await owner.post('/workspaces?unknown=1', { display_name: 'a', unknown: { x: [1] } })
     expect(created.status).toBe(201)
@@ -230,33 +235,36 @@ describe('an internal error', () => {
     [
       'thrown by the code',
       () => {
-        throw new Error('the inner truth')
+        throw new Error('an internal message')
       },
     ],
     ['raised by the database', () => Number.NaN],
-  ])('%s is logged in full; the response has only the request id', async (_, clockOffset) => {
+  ])('%s is logged with message and stack, and the response has only the request id', async (_, clockOffset) => {
     const { key } = await newTenant()
     const app = startApp({ overrides: { clockOffset } })
     const { status, body, text, headers } = await send('GET', '/workspaces', { app, headers: { 'X-Api-Key': key } })
     expect([status, body.code, body.request_id]).toEqual([500, 'internal', headers.get('X-Request-Id')])
-    expect(text).not.toMatch(/inner truth|interval|syntax|NaN/)
-    const logged = linesOf(body.request_id)
+    expect(text).not.toMatch(/internal message|interval|syntax|NaN/)
+    const logged = listLogLines(body.request_id)
     expect(logged).toHaveLength(2)
     expect(logged[0]).toMatchObject({
       level: 'error',
       error: expect.any(String),
       stack: expect.stringContaining(' at '),
     })
-    expect(logged[0]!.message).toMatch(/inner truth|interval/)
+    expect(logged[0]!.message).toMatch(/internal message|interval/)
     expect(logged[1]).toMatchObject({ level: 'error', status: 500, code: 'internal' })
   })
 
-  it('of the connection to the database is answered with 503 and Retry-After', async () => {
+  it('is not the answer if the database cannot be reached, but 503 with Retry-After', async () => {
     const { key } = await newTenant()
-    const nowhere = 'postgres://nobody@127.0.0.1:1/none'
-    const addresses = { DATABASE_URL: nowhere, DATABASE_SYSTEM_URL: nowhere }
-    const closed = { ...addresses, DATABASE_GATEWAY_URL: 'http://127.0.0.1:1' }
-    const app = startApp({ settings: closed })
+    const closedPort = 'postgres://dbuser@127.0.0.1:1/none'
+    const settings = {
+      DATABASE_URL: closedPort,
+      DATABASE_SYSTEM_URL: closedPort,
+      DATABASE_GATEWAY_URL: 'http://127.0.0.1:1',
+    }
+    const app = startApp({ settings })
     for (const [method, path] of [
       ['GET', '/workspaces'],
       ['POST', '/workspaces'],
@@ -266,7 +274,7 @@ describe('an internal error', () => {
       const reply = await send(method, path, { app, body, headers: { 'X-Api-Key': key } })
       expect([reply.status, reply.body.code]).toEqual([503, 'database_unavailable'])
       expect(Number(reply.headers.get('Retry-After'))).toBeGreaterThan(0)
-      expect(reply.text).not.toMatch(/127\.0\.0\.1|ECONN|nobody/)
+      expect(reply.text).not.toMatch(/127\.0\.0\.1|ECONN|dbuser/)
     }
     expect((await send('GET', '/healthz', { app })).status).toBe(200)
   })

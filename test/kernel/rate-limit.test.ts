@@ -8,29 +8,29 @@ afterEach(() => {
   clock.ahead = 0
 })
 
-const limitedTo = (limit: number) => startApp({ settings: { RATE_LIMIT_PER_MINUTE: String(limit) } })
-const remaining = async (caller: Pick<Tenant, 'get'>) =>
+const startAppWithLimit = (limit: number) => startApp({ settings: { RATE_LIMIT_PER_MINUTE: String(limit) } })
+const readRemaining = async (caller: Pick<Tenant, 'get'>) =>
   Number(/r=(\d+)/.exec((await caller.get('/workspaces')).headers.get('RateLimit')!)![1])
 
-async function burst<T>(times: number, act: (i: number) => Promise<T>): Promise<T[]> {
+async function runInParallel<T>(times: number, act: (i: number) => Promise<T>): Promise<T[]> {
   return Promise.all(Array.from({ length: times }, (_, i) => act(i)))
 }
 
-const makeKey = async (maker: Pick<Tenant, 'post'>, app: Tenant, input = {}) => {
-  const { body } = await maker.post('/workspaces/current/api-keys', { description: 'made', ...input })
-  return app.as(body.key)
+const createKey = async (creator: Pick<Tenant, 'post'>, tenant: Tenant, input = {}) => {
+  const { body } = await creator.post('/workspaces/current/api-keys', { description: 'test', ...input })
+  return tenant.as(body.key)
 }
 
 describe('the rate limit of a key', () => {
-  const app = limitedTo(3)
+  const app = startAppWithLimit(3)
 
-  it('counts in the same trip, is reported in headers, and refuses further requests', async () => {
+  it('is reported in headers, and refuses requests over it until the minute has passed', async () => {
     const tenant = await newTenant({ app })
-    for (const left of [2, 1, 0]) {
+    for (const remaining of [2, 1, 0]) {
       const { status, headers } = await tenant.get('/workspaces')
       expect(status).toBe(200)
       expect(headers.get('RateLimit-Policy')).toBe('"key";q=3;w=60')
-      expect(headers.get('RateLimit')).toBe(`"key";r=${left};t=60`)
+      expect(headers.get('RateLimit')).toBe(`"key";r=${remaining};t=60`)
     }
     const refused = await tenant.get('/workspaces')
     expect([refused.status, refused.body.code]).toEqual([429, 'rate_limited'])
@@ -47,11 +47,10 @@ describe('the rate limit of a key', () => {
   })
 })
 
-describe('a rate budget', () => {
+describe('the budget of the rate limit', () => {
   it('admits exactly its number of parallel requests', async () => {
-    const tenant = await newTenant({ app: limitedTo(10) })
-    const body = (i: number) => ({ key: `key-${i}` })
-    const replies = await burst(100, i => tenant.post('/v2/tag-keys', body(i)))
+    const tenant = await newTenant({ app: startAppWithLimit(10) })
+    const replies = await runInParallel(100, i => tenant.post('/v2/tag-keys', { key: `key-${i}` }))
     const statuses = replies.map(({ status }) => status)
     expect([statuses.filter(one => one === 201).length, statuses.filter(one => one === 429).length]).toEqual([10, 90])
     clock.ahead = 61_000
@@ -60,18 +59,18 @@ describe('a rate budget', () => {
   })
 
   it('is used by failed requests too', async () => {
-    const tenant = await newTenant({ app: limitedTo(100) })
+    const tenant = await newTenant({ app: startAppWithLimit(100) })
     const { tenant_id, owner } = tenant
     const path = `/workspaces/${tenant_id}`
     const once = { 'Idempotency-Key': 'once' }
-    const outcomes: [string, () => Promise<{ status: number }>, number][] = [
+    const requests: [string, () => Promise<{ status: number }>, number][] = [
       ['permission_missing', () => tenant.post('/workspaces', { display_name: 'x' }), 403],
       ['workspace_forbidden', () => tenant.get('/workspaces', { 'X-Tenant-Id': crypto.randomUUID() }), 403],
       ['not found', () => tenant.get(`/v2/deployments/${crypto.randomUUID()}`), 404],
       ['precondition_failed', () => tenant.patch(path, { display_name: 'x' }, { 'If-Match': '"99"' }), 412],
-      ['made', () => tenant.post('/v2/tag-keys', { key: 'one' }, once), 201],
+      ['created', () => tenant.post('/v2/tag-keys', { key: 'one' }, once), 201],
       ['replayed', () => tenant.post('/v2/tag-keys', { key: 'one' }, once), 201],
-      ['reused', () => tenant.post('/v2/tag-keys', { key: 'two' }, once), 422],
+      ['idempotency key reused', () => tenant.post('/v2/tag-keys', { key: 'two' }, once), 422],
       ['conflict', () => tenant.post('/v2/tag-keys', { key: 'one' }), 409],
       [
         'refused in SQL',
@@ -79,71 +78,76 @@ describe('a rate budget', () => {
         404,
       ],
     ]
-    let left = await remaining(tenant)
-    for (const [name, act, status] of outcomes) {
+    let expected = await readRemaining(tenant)
+    for (const [name, act, status] of requests) {
       expect((await act()).status, name).toBe(status)
-      left -= 2
-      expect(await remaining(tenant), name).toBe(left)
+      // The request and the one that reads the remaining budget.
+      expected -= 2
+      expect(await readRemaining(tenant), name).toBe(expected)
     }
-    expect(await remaining(owner)).toBe(99)
+    expect(await readRemaining(owner)).toBe(99)
   })
 
   it.each<[string, (tenant: Tenant) => Promise<{ status: number }>, number]>([
     ['an invalid body', tenant => tenant.post('/v2/tag-keys', {}), 422],
     ['an invalid header', tenant => tenant.get('/workspaces', { 'X-Tenant-Id': 'mine' }), 422],
   ])('is used by %s, counted after the response', async (_, act, status) => {
-    const tenant = await newTenant({ app: limitedTo(10) })
-    expect(await remaining(tenant)).toBe(9)
-    for (const reply of await burst(9, () => act(tenant))) expect(reply.status).toBe(status)
+    const tenant = await newTenant({ app: startAppWithLimit(10) })
+    expect(await readRemaining(tenant)).toBe(9)
+    for (const reply of await runInParallel(9, () => act(tenant))) expect(reply.status).toBe(status)
     await finishPendingWork()
     expect((await tenant.get('/workspaces')).status).toBe(429)
     // The instance remembers the key and reads no further body.
     expect((await act(tenant)).status).toBe(429)
     clock.ahead = 61_000
-    expect(await remaining(tenant)).toBe(9)
+    expect(await readRemaining(tenant)).toBe(9)
   })
 
   it('is shared by a key and all keys created with it', async () => {
-    const tenant = await newTenant({ app: limitedTo(10) })
-    const child = await makeKey(tenant, tenant)
-    const grandchild = await makeKey(child, tenant, { role_id: VIEWER })
-    expect(await remaining(grandchild)).toBe(7)
-    const replies = await burst(30, i => [tenant, child, grandchild][i % 3]!.get('/workspaces'))
+    const tenant = await newTenant({ app: startAppWithLimit(10) })
+    const child = await createKey(tenant, tenant)
+    const grandchild = await createKey(child, tenant, { role_id: VIEWER })
+    expect(await readRemaining(grandchild)).toBe(7)
+    const replies = await runInParallel(30, i => [tenant, child, grandchild][i % 3]!.get('/workspaces'))
     expect(replies.filter(({ status }) => status === 200)).toHaveLength(7)
     for (const caller of [tenant, child, grandchild]) expect((await caller.get('/workspaces')).status).toBe(429)
-    expect(await remaining(tenant.owner)).toBe(9)
+    expect(await readRemaining(tenant.owner)).toBe(9)
   })
 
-  it('of a workspace is separate from those of other workspaces and of the organization', async () => {
-    const { owner, ...one } = await newTenant({ app: limitedTo(10) })
+  it('of a workspace is separate from the budgets of other workspaces and of the organization', async () => {
+    const { owner, ...tenant } = await newTenant({ app: startAppWithLimit(10) })
     const second = (await owner.post('/workspaces', { display_name: 'Second' })).body.id as string
-    const keyOf = async (tenant: string) =>
-      (await owner.post('/workspaces/current/api-keys', { description: 'CI' }, { 'X-Tenant-Id': tenant })).body
-    const [leaked, sibling, other] = [await keyOf(one.tenant_id), await keyOf(one.tenant_id), await keyOf(second)]
-    await burst(30, () => one.as(leaked.key).get('/workspaces'))
-    expect((await one.as(sibling.key).get('/workspaces')).status).toBe(429)
-    expect(await remaining(one.as(other.key))).toBe(9)
+    const createKeyIn = async (workspace: string) =>
+      (await owner.post('/workspaces/current/api-keys', { description: 'CI' }, { 'X-Tenant-Id': workspace })).body
+    const leaked = await createKeyIn(tenant.tenant_id)
+    const sibling = await createKeyIn(tenant.tenant_id)
+    const ofSecondWorkspace = await createKeyIn(second)
+    await runInParallel(30, () => tenant.as(leaked.key).get('/workspaces'))
+    expect((await tenant.as(sibling.key).get('/workspaces')).status).toBe(429)
+    expect(await readRemaining(tenant.as(ofSecondWorkspace.key))).toBe(9)
     const revoked = await owner.delete(`/orgs/current/api-keys/${leaked.id}`)
     expect(revoked.status).toBe(204)
-    expect(await remaining(owner)).toBe(4)
+    expect(await readRemaining(owner)).toBe(4)
   })
 
   it('is not used by a revoked key', async () => {
-    const tenant = await newTenant({ app: limitedTo(10) })
+    const tenant = await newTenant({ app: startAppWithLimit(10) })
     const { body } = await tenant.post('/workspaces/current/api-keys', { description: 'leaked' })
     await tenant.delete(`/workspaces/current/api-keys/${body.id}`)
-    for (const reply of await burst(20, () => tenant.as(body.key).get('/workspaces'))) expect(reply.status).toBe(401)
-    expect(await remaining(tenant)).toBe(7)
+    for (const reply of await runInParallel(20, () => tenant.as(body.key).get('/workspaces')))
+      expect(reply.status).toBe(401)
+    expect(await readRemaining(tenant)).toBe(7)
   })
 
-  it('of a listener belongs to its agents alone', async () => {
-    const tenant = await newTenant({ app: limitedTo(10) })
+  it('of a listener is shared by its agents and by no other key', async () => {
+    const tenant = await newTenant({ app: startAppWithLimit(10) })
     const listener = (await tenant.post('/v2/listeners', NewListener.meta()!.example)).body.id
     const keys = [1, 2].map(async () => (await tenant.post(`/v2/listeners/${listener}/keys`, {})).body.key as string)
-    const [one, two] = (await Promise.all(keys)).map(key => tenant.as(key))
+    const [first, second] = (await Promise.all(keys)).map(key => tenant.as(key))
     // An agent has no permission for workspaces, so the request is refused and counts.
-    for (const reply of await burst(10, i => [one!, two!][i % 2]!.get('/workspaces'))) expect(reply.status).toBe(403)
-    expect((await one!.get('/workspaces')).status).toBe(429)
-    expect(await remaining(tenant)).toBe(6)
+    for (const reply of await runInParallel(10, i => [first!, second!][i % 2]!.get('/workspaces')))
+      expect(reply.status).toBe(403)
+    expect((await first!.get('/workspaces')).status).toBe(429)
+    expect(await readRemaining(tenant)).toBe(6)
   })
 })

@@ -1,4 +1,3 @@
-// Rows to responses: times in one format, and exactly the members of a schema.
 import { expect, it } from 'vitest'
 import { completeMembers, toIsoTime } from '../../src/kernel/rows.ts'
 
@@ -14,11 +13,11 @@ it.each([
   expect(toIsoTime(stored)).toBe(returned)
 })
 
-it('returns a missing time as null', () => {
+it('a missing time is returned as null', () => {
   expect(toIsoTime(null)).toBe(null)
 })
 
-it('returns exactly the members of the schema, in its order', () => {
+it('a response has exactly the members of its schema, in the order of the schema', () => {
   const complete = completeMembers(['a', 'b', 'c'], { c: false, b: undefined, secret: 1 })
   expect(Object.entries(complete)).toEqual([
     ['a', null],

@@ -8,7 +8,7 @@ for (const path of ['/', '/a', '/a/:id', '/a/current/b', '/a/current/b/:other', 
   router.add('GET', path, `GET ${path}`)
   router.add('ALL', path, `ALL ${path}`)
 }
-const found = (method: string, path: string) =>
+const listMatches = (method: string, path: string) =>
   router.match(method, path)[0].map(([handler, params]) => [handler, params])
 
 describe('a path', () => {
@@ -21,25 +21,28 @@ describe('a path', () => {
     ['/a/current/b/2', '/a/current/b/:other', { other: '2' }],
     ['/a/current/c/2', '/a/:id/c/:other', { id: 'current', other: '2' }],
   ])('%s is routed to %s', (path, route, params) => {
-    expect(found('GET', path)).toEqual([
+    expect(listMatches('GET', path)).toEqual([
       ['middleware', {}],
       [`GET ${route}`, params],
       [`ALL ${route}`, params],
     ])
-    expect(found('PUT', path)).toEqual([
+    expect(listMatches('PUT', path)).toEqual([
       ['middleware', {}],
       [`ALL ${route}`, params],
     ])
   })
 
   it.each(['', '/b', '/a/', '/a/1/', '/a/1/b', '/a//c/2', '/a/current/b/', '/a/1/c/2/3', 'a', '//'])(
-    '%s is none',
+    '%j matches no route',
     path => {
-      expect(found('GET', path)).toEqual([['middleware', {}]])
+      expect(listMatches('GET', path)).toEqual([['middleware', {}]])
     },
   )
 
-  it.each(['/a/*', '/*/b', '*/b'])('%s is refused, because wildcards would be literals', path => {
-    expect(() => router.add('GET', path, 'never')).toThrow()
-  })
+  it.each(['/a/*', '/*/b', '*/b'])(
+    '%s cannot be added, because the router would match its wildcard literally',
+    path => {
+      expect(() => router.add('GET', path, 'never')).toThrow()
+    },
+  )
 })

@@ -4,18 +4,18 @@ import { expect, it } from 'vitest'
 import { prepareStatement } from '../../src/kernel/statement.ts'
 import * as fc from '../support/seeded-fast-check.ts'
 
-type Asked = { name?: unknown; within?: { id?: unknown }; ids?: unknown[] }
-const write = () =>
-  prepareStatement<Asked, unknown>(({ name, within, ids }) => {
-    const asked = [name && sql`name = ${name}`, within?.id && sql`id = ${within.id}`, ids && sql`id = any(${ids})`]
+type Filters = { name?: unknown; within?: { id?: unknown }; ids?: unknown[] }
+const prepareSelect = () =>
+  prepareStatement<Filters, unknown>(({ name, within, ids }) => {
+    const conditions = [name && sql`name = ${name}`, within?.id && sql`id = ${within.id}`, ids && sql`id = any(${ids})`]
     return sql`select ${sql.join(
-      asked.filter(one => one !== undefined),
+      conditions.filter(one => one !== undefined),
       sql` and `,
     )}`
   })
 
-it('a statement has the same text for all values, which are its parameters', () => {
-  const made = write()
+it('a statement has the same text for all values and passes them as parameters', () => {
+  const build = prepareSelect()
   const texts = new Map<string, string>()
   const value = fc.oneof(fc.string(), fc.constantFrom("'; drop table x --", '$1', '?', null, true, 7))
   const inputs = fc.record(
@@ -24,9 +24,9 @@ it('a statement has the same text for all values, which are its parameters', () 
   )
   fc.assert(
     fc.property(inputs, input => {
-      const given = [input.name, input.within?.id, input.ids].filter(one => one !== undefined)
-      const { sql: text, params } = made(input)
-      expect(params).toEqual(given)
+      const values = [input.name, input.within?.id, input.ids].filter(one => one !== undefined)
+      const { sql: text, params } = build(input)
+      expect(params).toEqual(values)
       const shape = ['name' in input, input.within && 'id' in input.within, 'ids' in input].map(Boolean).join()
       expect(texts.get(shape) ?? text).toBe(text)
       expect(text).toMatch(/^select( ?(and )?(name = \$\d|id = \$\d|id = any\(\$\d\)))* ?$/)
@@ -35,15 +35,15 @@ it('a statement has the same text for all values, which are its parameters', () 
   )
 })
 
-it('an instance of a class is one value', () => {
+it('an instance of a class is passed as one parameter', () => {
   const at = new Date(0)
-  const made = write()
-  expect(made({ name: 'first' }).params).toEqual(['first'])
-  expect(made({ name: at })).toMatchObject({ sql: 'select name = $1', params: [at] })
-  expect(made({ name: 'last' })).toMatchObject({ sql: 'select name = $1', params: ['last'] })
+  const build = prepareSelect()
+  expect(build({ name: 'first' }).params).toEqual(['first'])
+  expect(build({ name: at })).toMatchObject({ sql: 'select name = $1', params: [at] })
+  expect(build({ name: 'last' })).toMatchObject({ sql: 'select name = $1', params: ['last'] })
 })
 
-it('null is a value, and undefined a missing member', () => {
-  const made = prepareStatement<{ within?: object }, unknown>(({ within }) => sql`select ${within ? sql`1` : sql`0`}`)
-  expect([made({}).sql, made({ within: {} }).sql]).toEqual(['select 0', 'select 1'])
+it('the text of a statement depends on whether a member is set', () => {
+  const build = prepareStatement<{ within?: object }, unknown>(({ within }) => sql`select ${within ? sql`1` : sql`0`}`)
+  expect([build({}).sql, build({ within: {} }).sql]).toEqual(['select 0', 'select 1'])
 })

@@ -16,7 +16,7 @@ import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/s
 const cluster = { compute_type: 'k8s', compute_id: 'cluster', compute_config: { k8s_namespaces: ['apps', 'more'] } }
 
 describe('a listener', () => {
-  it('is registered once per workspace, and can be read, changed and deleted', async () => {
+  it('is registered once per workspace, and can be readStatus, changed and deleted', async () => {
     const tenant = await newTenant()
     const { status, body, headers } = await tenant.post('/v2/listeners', cluster)
     expect(status).toBe(201)
@@ -74,9 +74,9 @@ describe('the key of an agent', () => {
     await makeSyncAgent(tenant, key).poll()
     await tenant.delete(`/workspaces/current/api-keys/${key_id}`)
     expect((await makeSyncAgent(tenant, key).sendPoll()).body.code).toBe('key_revoked')
-    const other = (await tenant.post(`/v2/listeners/${listener.id}/keys`, {})).body.key
+    const secondKey = (await tenant.post(`/v2/listeners/${listener.id}/keys`, {})).body.key
     await tenant.delete(`/v2/listeners/${listener.id}`)
-    expect((await makeSyncAgent(tenant, other).sendPoll()).body.code).toBe('key_unknown')
+    expect((await makeSyncAgent(tenant, secondKey).sendPoll()).body.code).toBe('key_unknown')
   })
 
   it('can be created only by a key with the same permissions', async () => {
@@ -90,178 +90,183 @@ describe('the key of an agent', () => {
 })
 
 describe('a deployment that names a listener', () => {
-  const selfHosted = () => startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
-  const container = (source_config: object) => ({
+  const startSelfHosted = () => startApp({ settings: { SLIPWAY_MODE: 'self_hosted' } })
+  const makeContainerBody = (source_config: object) => ({
     name: `app-${unusedId()}`,
     source: 'external_container',
     source_config: { resource_spec: {}, ...source_config },
     source_revision_config: { image_uri: 'registry.example.com/app:1' },
     secrets: [],
   })
-  const make = async (tenant: Tenant, source_config: object) => {
-    const { status, body } = await tenant.post('/v2/deployments', container(source_config))
+  const tryCreate = async (tenant: Tenant, source_config: object) => {
+    const { status, body } = await tenant.post('/v2/deployments', makeContainerBody(source_config))
     return status === 201 ? 201 : [body.code, body.detail.match(/source_config\.[a-z0-9_.]+/)?.[0].replace(/\.$/, '')]
   }
   const [LISTENER, NAMESPACE] = ['source_config.listener_id', 'source_config.listener_config.k8s_namespace']
 
-  it('can name only listeners of its workspace, and their namespaces', async () => {
-    const app = selfHosted()
+  it('can name only a listener of its workspace and one of its namespaces', async () => {
+    const app = startSelfHosted()
     const tenant = await newTenant({ app })
-    expect(await make(tenant, {})).toBe(201)
+    expect(await tryCreate(tenant, {})).toBe(201)
     const { id } = (await tenant.post('/v2/listeners', cluster)).body
     const { id: local } = (await tenant.post('/v2/listeners', { compute_type: 'local', compute_id: 'machine' })).body
-    const { listener: theirs } = await newListener(await newTenant({ app }))
-    const inside = (k8s_namespace: string) => ({ listener_config: { k8s_namespace } })
+    const { listener: foreignListener } = await newListener(await newTenant({ app }))
+    const inNamespace = (k8s_namespace: string) => ({ listener_config: { k8s_namespace } })
     const table: [object, unknown][] = [
       [{}, ['source_rule', LISTENER]],
       [{ listener_id: unusedId() }, ['source_rule', LISTENER]],
-      [{ listener_id: theirs.id }, ['source_rule', LISTENER]],
+      [{ listener_id: foreignListener.id }, ['source_rule', LISTENER]],
       [{ listener_id: id }, ['source_rule', NAMESPACE]],
-      [{ listener_id: id, ...inside('kube-system') }, ['source_rule', NAMESPACE]],
-      [{ listener_id: id, ...inside('more') }, 201],
+      [{ listener_id: id, ...inNamespace('kube-system') }, ['source_rule', NAMESPACE]],
+      [{ listener_id: id, ...inNamespace('more') }, 201],
       [{ listener_id: local }, 201],
-      [{ listener_id: local, ...inside('apps') }, ['source_rule', NAMESPACE]],
+      [{ listener_id: local, ...inNamespace('apps') }, ['source_rule', NAMESPACE]],
     ]
-    for (const [config, expected] of table) expect(await make(tenant, config)).toEqual(expected)
+    for (const [config, expected] of table) expect(await tryCreate(tenant, config)).toEqual(expected)
     const path = `/v2/listeners/${id}`
-    const narrowed = (k8s_namespaces: string[]) => tenant.patch(path, { compute_config: { k8s_namespaces } })
-    expect((await narrowed(['apps'])).body.code).toBe('listener_in_use')
-    expect((await narrowed(['more'])).status).toBe(200)
+    const setNamespaces = (k8s_namespaces: string[]) => tenant.patch(path, { compute_config: { k8s_namespaces } })
+    expect((await setNamespaces(['apps'])).body.code).toBe('listener_in_use')
+    expect((await setNamespaces(['more'])).status).toBe(200)
     expect((await tenant.delete(path)).body.code).toBe('listener_in_use')
   })
 
-  it('stays with it, whichever agent polls first', async () => {
+  it('is not created if the listener is deleted at the same time, and otherwise prevents its deletion', async () => {
     const tenant = await newTenant()
     for (let round = 0; round < 8; round++) {
       const { listener } = await newListener(tenant)
-      const [made, removed] = await Promise.all([
+      const [created, deleted] = await Promise.all([
         tenant.post('/v2/deployments', { name: `app-${unusedId()}`, ...makeListenerDeployment(listener) }),
         tenant.delete(`/v2/listeners/${listener.id}`),
       ])
       expect([
         [201, 409],
         [400, 204],
-      ]).toContainEqual([made.status, removed.status])
+      ]).toContainEqual([created.status, deleted.status])
     }
   })
 })
 
-describe('silence of a listener', () => {
-  beforeAll(deleteOrganizations)
-  const sweep = (ahead: number) => withClockAhead(ahead, () => sweepRevisions(getApp()))
-  async function serving() {
-    const tenant = await newTenant()
-    const { listener, key } = await newListener(tenant)
-    const agent = makeSyncAgent(tenant, key)
-    const { id } = await newDeployment(tenant, makeListenerDeployment(listener))
-    const [work] = (await agent.poll()).changes
-    const read = async () => (await tenant.get(`/v2/deployments/${id}`)).body.status
-    const explained = async () => (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources
-    return { tenant, agent, id, work: work!, read, explained }
-  }
+const sweep = (ahead: number) => withClockAhead(ahead, () => sweepRevisions(getApp()))
+async function createWork() {
+  const tenant = await newTenant()
+  const { listener, key } = await newListener(tenant)
+  const agent = makeSyncAgent(tenant, key)
+  const { id } = await newDeployment(tenant, makeListenerDeployment(listener))
+  const [work] = (await agent.poll()).changes
+  const readStatus = async () => (await tenant.get(`/v2/deployments/${id}`)).body.status
+  const explain = async () => (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources
+  return { tenant, agent, id, work: work!, readStatus, explain }
+}
 
-  it('makes deployments UNKNOWN past the deadline, until the next poll', async () => {
-    const { tenant, agent, id, work, read, explained } = await serving()
+describe('a deployment whose listener is silent', () => {
+  beforeAll(deleteOrganizations)
+
+  it('becomes UNKNOWN after the deadline, until the next poll', async () => {
+    const { tenant, agent, id, work, readStatus, explain } = await createWork()
     await agent.report(work, { state: 'deployed' })
     await sweep(LISTENER_SILENT_AFTER - 10_000)
-    expect(await read()).toBe('READY')
-    const [told] = await withClockAhead(4 * 60_000, explained)
-    expect(told.code).toBe('listener_silent')
-    expect(told.detail).toContain(' 4 minutes')
+    expect(await readStatus()).toBe('READY')
+    const [obstacle] = await withClockAhead(4 * 60_000, explain)
+    expect(obstacle.code).toBe('listener_silent')
+    expect(obstacle.detail).toContain(' 4 minutes')
     await sweep(LISTENER_SILENT_AFTER + 1000)
-    expect(await read()).toBe('UNKNOWN')
-    expect((await withClockAhead(7 * 60_000, explained)).map((one: { code: string }) => one.code)).toEqual([
+    expect(await readStatus()).toBe('UNKNOWN')
+    expect((await withClockAhead(7 * 60_000, explain)).map((one: { code: string }) => one.code)).toEqual([
       'listener_silent',
     ])
     await withClockAhead(LISTENER_SILENT_AFTER + 60_000, () => agent.poll())
     await sweep(LISTENER_SILENT_AFTER + 61_000)
-    expect(await read()).toBe('READY')
+    expect(await readStatus()).toBe('READY')
     expect((await tenant.get(`/v2/deployments?deployment_ids=${id}&status=READY`)).body.resources).toHaveLength(1)
   })
 
-  describe('during a deploy makes the revision UNKNOWN', () => {
-    const lost = async () => {
-      const known = await serving()
-      await known.agent.report(known.work, { state: 'deploying' })
+  describe('has a revision that is UNKNOWN if it was being deployed', () => {
+    const loseListener = async () => {
+      const context = await createWork()
+      await context.agent.report(context.work, { state: 'deploying' })
       await sweep(16 * 60_000)
-      const statuses = async () => (await listRevisions(known.tenant, known.id)).map(({ status }) => status)
-      expect(await statuses()).toEqual(['UNKNOWN'])
-      const back = (task: () => Promise<void>) => withClockAhead(17 * 60_000, task)
-      return { ...known, statuses, back }
+      const listStatuses = async () => (await listRevisions(context.tenant, context.id)).map(({ status }) => status)
+      expect(await listStatuses()).toEqual(['UNKNOWN'])
+      const afterReturn = (task: () => Promise<void>) => withClockAhead(17 * 60_000, task)
+      return { ...context, listStatuses, afterReturn }
     }
 
     it.each([
       ['deployed', 'DEPLOYED'],
       ['failed', 'DEPLOY_FAILED'],
-    ] as const)('which a late report settles: %s', async (state, status) => {
-      const { tenant, agent, id, work, statuses, back } = await lost()
+    ] as const)('until a late report says %s', async (state, status) => {
+      const { tenant, agent, id, work, listStatuses, afterReturn } = await loseListener()
       const message = state === 'failed' ? { message: 'It crashed.' } : {}
-      await back(async () => {
+      await afterReturn(async () => {
         await agent.poll()
         expect(await agent.report(work, { state, ...message })).toMatchObject({ outcome: 'accepted' })
       })
-      expect(await statuses()).toEqual([status])
+      expect(await listStatuses()).toEqual([status])
       await expectCompleteJournal(tenant, id)
     })
 
-    it('which the returning agent continues', async () => {
-      const { tenant, agent, id, work, statuses, back } = await lost()
-      await back(async () => {
+    it('until the agent returns and continues the deploy', async () => {
+      const { tenant, agent, id, work, listStatuses, afterReturn } = await loseListener()
+      await afterReturn(async () => {
         agent.cursor = null
         const [again] = (await agent.poll()).changes
         expect(again!.revision).toMatchObject({ id: work.revision!.id, deadline: null })
         expect(await agent.report(again!, { state: 'deploying' })).toMatchObject({ outcome: 'accepted' })
-        expect(await statuses()).toEqual(['UNKNOWN'])
+        expect(await listStatuses()).toEqual(['UNKNOWN'])
         await agent.report(again!, { state: 'deployed' })
         const [now] = (await agent.poll()).changes
         expect(now).toMatchObject({ revision: null, serving: { id: work.revision!.id } })
       })
-      expect(await statuses()).toEqual(['DEPLOYED'])
+      expect(await listStatuses()).toEqual(['DEPLOYED'])
       const reconciled = await tenant.get(`/v2/deployments?deployment_ids=${id}&remote_reconciled=true`)
       expect(reconciled.body.resources).toHaveLength(1)
       await expectCompleteJournal(tenant, id)
     })
 
-    it('which is not continued when a newer revision is wanted', async () => {
-      const { tenant, agent, id, statuses, back } = await lost()
+    it('and that stays UNKNOWN if there is a newer revision', async () => {
+      const { tenant, agent, id, listStatuses, afterReturn } = await loseListener()
       const { body: newer } = await tenant.post(`/v2/deployments/${id}/revisions`, {})
-      await back(async () => {
+      await afterReturn(async () => {
         const [now] = (await agent.poll()).changes
         expect(now).toMatchObject({ revision: { id: newer.id }, serving: null })
         await agent.report(now!, { state: 'failed', message: 'It crashed.' })
         expect((await agent.poll()).changes.map(({ revision }) => revision)).toEqual([null])
       })
-      expect(await statuses()).toEqual(['DEPLOY_FAILED', 'UNKNOWN'])
+      expect(await listStatuses()).toEqual(['DEPLOY_FAILED', 'UNKNOWN'])
       await expectCompleteJournal(tenant, id)
     })
   })
+})
 
-  it('of those who use it makes a deployment UNUSED, and a request wakes it', async () => {
-    const { agent, work, read } = await serving()
+describe('a deployment whose agent reports', () => {
+  beforeAll(deleteOrganizations)
+
+  it('no request for 28 days becomes UNUSED, and READY again with the next request', async () => {
+    const { agent, work, readStatus } = await createWork()
     await agent.report(work, { state: 'deployed' })
     const [now] = (await agent.poll()).changes
-    const serves = { ...now!, revision: now!.serving }
-    const used = (ahead: number) =>
+    const serving = { ...now!, revision: now!.serving }
+    const reportRequest = (ahead: number) =>
       withClockAhead(ahead, async () => {
         await agent.poll()
-        return agent.report(serves, { state: 'serving', last_request_at: new Date(Date.now() + ahead).toISOString() })
+        return agent.report(serving, { state: 'serving', last_request_at: new Date(Date.now() + ahead).toISOString() })
       })
-    await used(UNUSED_AFTER - 60_000)
+    await reportRequest(UNUSED_AFTER - 60_000)
     await sweep(UNUSED_AFTER + 1000)
-    expect(await read()).toBe('READY')
+    expect(await readStatus()).toBe('READY')
     await withClockAhead(2 * UNUSED_AFTER, () => agent.poll())
     await sweep(2 * UNUSED_AFTER)
-    expect(await read()).toBe('UNUSED')
-    expect(await used(2 * UNUSED_AFTER + 1000)).toMatchObject({ outcome: 'accepted' })
-    expect(await read()).toBe('READY')
+    expect(await readStatus()).toBe('UNUSED')
+    expect(await reportRequest(2 * UNUSED_AFTER + 1000)).toMatchObject({ outcome: 'accepted' })
+    expect(await readStatus()).toBe('READY')
   })
 
-  it('is not what an agent keeps about one that is not well: what it said last is told', async () => {
-    const { agent, work, explained } = await serving()
+  it('that it is unhealthy is explained with its last error line', async () => {
+    const { agent, work, explain } = await createWork()
     await agent.report(work, { state: 'deployed' })
     const [now] = (await agent.poll()).changes
     await agent.report({ ...now!, revision: now!.serving }, { state: 'serving', healthy: false })
-    expect((await explained())[0]).toMatchObject({ code: 'unhealthy' })
+    expect((await explain())[0]).toMatchObject({ code: 'unhealthy' })
     const line = (level: string, message: string) => ({ timestamp: new Date().toISOString(), level, message })
     const { status } = await agent.post('/v1/sync/logs', {
       ...{ agent_id: agent.agent_id, fence: agent.fence, kind: 'deploy', stream: crypto.randomUUID(), from: 0 },
@@ -269,14 +274,14 @@ describe('silence of a listener', () => {
       lines: [line('ERROR', 'Killed: once.'), line('ERROR', 'Killed: out of memory.'), line('INFO', 'Starting')],
     })
     expect(status).toBe(200)
-    expect((await explained())[0].detail).toContain('Killed: out of memory.')
+    expect((await explain())[0].detail).toContain('Killed: out of memory.')
   })
 
-  it('of an agent that cannot tell of use makes none UNUSED', async () => {
-    const { agent, work, read } = await serving()
+  it('no times of requests at all does not become UNUSED', async () => {
+    const { agent, work, readStatus } = await createWork()
     await agent.report(work, { state: 'deployed' })
     await withClockAhead(UNUSED_AFTER, () => agent.poll())
     await sweep(UNUSED_AFTER + 1000)
-    expect(await read()).toBe('READY')
+    expect(await readStatus()).toBe('READY')
   })
 })

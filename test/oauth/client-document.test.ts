@@ -3,16 +3,16 @@ import { clientDocumentUrl, redirectUri } from '../../src/oauth/client-document.
 import { send, startApp, unusedId } from '../support/app.ts'
 
 const ORIGIN = 'https://slipway.example.com'
-const app = () => startApp({ settings: { PUBLIC_URL: ORIGIN } })
+const startHttpsApp = () => startApp({ settings: { PUBLIC_URL: ORIGIN } })
 const WELL_KNOWN = '/.well-known/oauth-client.json'
 
 describe('the client metadata document', () => {
-  it('of a provider has its URL as the client id, and names one redirect URI', async () => {
+  it('of a provider has its own URL as the client id, and names one redirect URI', async () => {
     const provider = unusedId()
     const address = clientDocumentUrl(ORIGIN, provider)!
     const { pathname, search, hash } = new URL(address)
     expect([address, search, hash]).toEqual([`${ORIGIN}${pathname}`, '', ''])
-    const { status, headers, body } = await send('GET', pathname, { app: app() })
+    const { status, headers, body } = await send('GET', pathname, { app: startHttpsApp() })
     expect([status, headers.get('Content-Type')]).toEqual([200, 'application/json'])
     expect(body).toEqual({
       ...{
@@ -27,22 +27,25 @@ describe('the client metadata document', () => {
     expect(body.redirect_uris).toEqual([`${ORIGIN}/v2/auth/callback/${provider}`])
   })
 
-  it('of the installation names its own URL', async () => {
-    const { status, body } = await send('GET', WELL_KNOWN, { app: app() })
+  it('of the installation has its own URL as the client id', async () => {
+    const { status, body } = await send('GET', WELL_KNOWN, { app: startHttpsApp() })
     expect([status, body.client_id]).toEqual([200, `${ORIGIN}${WELL_KNOWN}`])
     expect(body.redirect_uris).toHaveLength(1)
   })
 
-  it.each(['', `/${unusedId()}`])('%s is absent if the base URL is not https', async rest => {
-    for (const over of [startApp(), startApp({ settings: { PUBLIC_URL: 'http://slipway.example.com' } })]) {
-      const { status, body } = await send('GET', WELL_KNOWN + rest, { app: over })
+  it.each([
+    ['of the installation', WELL_KNOWN],
+    ['of a provider', `${WELL_KNOWN}/${unusedId()}`],
+  ])('%s does not exist if PUBLIC_URL is not https', async (_, path) => {
+    for (const app of [startApp(), startApp({ settings: { PUBLIC_URL: 'http://slipway.example.com' } })]) {
+      const { status, body } = await send('GET', path, { app })
       expect([status, body.code]).toEqual([404, 'route_not_found'])
     }
     expect(clientDocumentUrl('http://slipway.example.com', unusedId())).toBe(null)
   })
 
-  it('exists for UUIDs only', async () => {
+  it('of a provider is refused if its id is not a UUID', async () => {
     for (const client of ['x', 'x.json', '%00', `${unusedId()}x`])
-      expect((await send('GET', `${WELL_KNOWN}/${client}`, { app: app() })).status).toBe(422)
+      expect((await send('GET', `${WELL_KNOWN}/${client}`, { app: startHttpsApp() })).status).toBe(422)
   })
 })

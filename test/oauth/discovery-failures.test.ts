@@ -1,4 +1,3 @@
-// Every failure of discovery as the API returns it: code, stage, host and trace, without secrets.
 import { afterEach, describe, expect, it } from 'vitest'
 import { foreignServers, logLines, newTenant, readEvents } from '../support/app.ts'
 import { makeFakeFetch } from '../support/fake-fetch.ts'
@@ -21,7 +20,7 @@ afterEach(() => {
 })
 
 const SECRET_TEXT = 'hush-5512'
-const registrationAnswering = (answer: unknown): Sites => makeValidSites({}, { 'POST /register': answer })
+const makeSitesWithRegistration = (answer: unknown): Sites => makeValidSites({}, { 'POST /register': answer })
 const hostileProbe = { 'POST /mcp': respondWithChallenges(`Bearer realm="${SECRET_TEXT}"`) }
 
 const cases: [code: string, status: number, about: string, Sites, more?: Record<string, unknown>][] = [
@@ -76,46 +75,49 @@ const cases: [code: string, status: number, about: string, Sites, more?: Record<
     'registration_rejected',
     422,
     'registration: auth.example.com: ',
-    registrationAnswering(respondWithJson(400, { error: 'invalid_redirect_uri' })),
+    makeSitesWithRegistration(respondWithJson(400, { error: 'invalid_redirect_uri' })),
   ],
   [
     'registration_invalid_response',
     422,
     'registration: auth.example.com: ',
-    registrationAnswering(respondWithJson(201, { client_id: '', client_secret: SECRET_TEXT })),
+    makeSitesWithRegistration(respondWithJson(201, { client_id: '', client_secret: SECRET_TEXT })),
   ],
   ['upstream_error', 502, 'MCP server: mcp.example.com: ', {}],
   [
     'upstream_error',
     502,
     'registration: auth.example.com: ',
-    registrationAnswering(respondWithStatus(500, SECRET_TEXT)),
+    makeSitesWithRegistration(respondWithStatus(500, SECRET_TEXT)),
   ],
 ]
 
-describe('a failed discovery names its stage and host', () => {
-  it.each(cases)('%s %i %s', async (code, wanted, about, sites, more) => {
-    foreignServers.fetch = makeFakeFetch(sites)
-    const tenant = await newTenant()
-    const { status, body, text, headers } = await tenant.post(DISCOVER_PATH, makeDiscoverBody(more))
-    expect([status, body.code]).toEqual([wanted, code])
-    expect(body.detail).toContain(about)
-    // A request that was never sent has no trace.
-    if (more) expect(body.trace).toBeUndefined()
-    else expect(body.trace.length).toBeGreaterThan(0)
-    const [stage, host] = about.split(': ')
-    const asked = body.trace?.map((hop: { stage: string; url: string }) => [hop.stage, new URL(hop.url).host])
-    if (asked && code !== 'registration_unsupported') expect(asked).toContainEqual([stage, host])
-    const events = await readEvents(headers.get('X-Request-Id')!)
-    expect(events).toEqual([])
-    expect(text + JSON.stringify(logLines)).not.toContain(SECRET_TEXT)
-    expect((await tenant.get(PROVIDERS_PATH)).body).toEqual([])
-    const dry = await tenant.post(`${DISCOVER_PATH}?dry_run=true`, makeDiscoverBody(more))
-    if (about.startsWith('registration: ') && code !== 'registration_unsupported') expect(dry.status).toBe(200)
-    else expect([dry.body.code, dry.body.trace?.length]).toEqual([code, body.trace?.length])
-  })
+describe('a failed discovery', () => {
+  it.each(cases)(
+    'with %s has status %i and names its stage and host: %s',
+    async (code, expected, about, sites, more) => {
+      foreignServers.fetch = makeFakeFetch(sites)
+      const tenant = await newTenant()
+      const { status, body, text, headers } = await tenant.post(DISCOVER_PATH, makeDiscoverBody(more))
+      expect([status, body.code]).toEqual([expected, code])
+      expect(body.detail).toContain(about)
+      // Without a request there is no trace.
+      if (more) expect(body.trace).toBeUndefined()
+      else expect(body.trace.length).toBeGreaterThan(0)
+      const [stage, host] = about.split(': ')
+      const hops = body.trace?.map((hop: { stage: string; url: string }) => [hop.stage, new URL(hop.url).host])
+      if (hops && code !== 'registration_unsupported') expect(hops).toContainEqual([stage, host])
+      const events = await readEvents(headers.get('X-Request-Id')!)
+      expect(events).toEqual([])
+      expect(text + JSON.stringify(logLines)).not.toContain(SECRET_TEXT)
+      expect((await tenant.get(PROVIDERS_PATH)).body).toEqual([])
+      const dryRun = await tenant.post(`${DISCOVER_PATH}?dry_run=true`, makeDiscoverBody(more))
+      if (about.startsWith('registration: ') && code !== 'registration_unsupported') expect(dryRun.status).toBe(200)
+      else expect([dryRun.body.code, dryRun.body.trace?.length]).toEqual([code, body.trace?.length])
+    },
+  )
 
-  it('upstream_timeout 504', async () => {
+  it('with upstream_timeout has status 504 and a trace that ends with the timeout', async () => {
     foreignServers.fetch = makeFakeFetch({ ...makeValidSites({}, { 'POST /register': () => new Promise(() => {}) }) })
     const { status, body } = await (await newTenant()).post(DISCOVER_PATH, makeDiscoverBody())
     expect([status, body.code]).toEqual([504, 'upstream_timeout'])
@@ -123,10 +125,10 @@ describe('a failed discovery names its stage and host', () => {
     expect(body.trace.at(-1)).toMatchObject({ stage: 'registration', outcome: 'upstream_timeout', status: null })
   })
 
-  it('an invalid URL has no host in its failure', async () => {
+  it('with an invalid URL has no trace', async () => {
     const { status, body } = await (await newTenant()).post(
       DISCOVER_PATH,
-      makeDiscoverBody({ mcp_server_url: 'nowhere' }),
+      makeDiscoverBody({ mcp_server_url: 'not-a-url' }),
     )
     expect([status, body.code, body.trace]).toEqual([422, 'invalid_mcp_server_url', undefined])
   })

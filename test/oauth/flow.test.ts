@@ -1,6 +1,8 @@
+import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
 import { titleOf } from '../../src/kernel/codes.ts'
+import { runAsSystem } from '../../src/kernel/db.ts'
 import { fail } from '../../src/kernel/errors.ts'
 import { completeCallback } from '../../src/oauth/flow.ts'
 import {
@@ -23,7 +25,7 @@ beforeEach(() => {
 })
 
 describe('an authorization flow', () => {
-  it('sends a person to the server and back, and returns a token', async () => {
+  it('sends a person to the server and back, and ends with a token', async () => {
     const { tenant } = await as.setUpProvider(app, {}, { resource: 'https://mcp.example.com/mcp/', issuer: as.ISSUER })
     const first = await tenant.post('/v2/auth/authenticate', {
       provider: 'example',
@@ -67,8 +69,8 @@ describe('an authorization flow', () => {
 
     const waited = await tenant.get(`/v2/auth/wait/${first.body.auth_id}`)
     expect(waited.body).toEqual({ status: 'completed', auth_id: first.body.auth_id, token: expect.any(String) })
-    const again = await as.beginAuthentication(tenant, { scopes: ['write'] })
-    expect(again).toEqual({ status: 'completed', token: waited.body.token })
+    const connected = await as.beginAuthentication(tenant, { scopes: ['write'] })
+    expect(connected).toEqual({ status: 'completed', token: waited.body.token })
     expect((await as.beginAuthentication(tenant, { scopes: ['more'] })).status).toBe('pending')
   })
 
@@ -76,13 +78,13 @@ describe('an authorization flow', () => {
     ['client_secret_post', { client_id: expect.anything(), client_secret: as.CLIENT_SECRET }, undefined],
     ['client_secret_basic', {}, `Basic ${btoa(`Iv1.8a61f9b3a7aba766:${as.CLIENT_SECRET}`)}`],
     ['none', { client_id: expect.anything() }, undefined],
-  ])('authenticates the client with %s', async (token_endpoint_auth_method, told, header) => {
+  ])('authenticates the client with %s', async (token_endpoint_auth_method, credentials, header) => {
     const client_secret = token_endpoint_auth_method === 'none' ? undefined : as.CLIENT_SECRET
     const { tenant } = await as.setUpProvider(app, { token_endpoint_auth_method, client_secret })
     await as.completeAuthentication(app, tenant)
     const { form, headers } = server.tokenRequests.at(-1)!
     const { client_id, client_secret: secret } = Object.fromEntries(form)
-    expect({ ...(client_id && { client_id }), ...(secret && { client_secret: secret }) }).toEqual(told)
+    expect({ ...(client_id && { client_id }), ...(secret && { client_secret: secret }) }).toEqual(credentials)
     expect(headers.get('Authorization') ?? undefined).toBe(header)
   })
 
@@ -99,14 +101,14 @@ describe('an authorization flow', () => {
     ['salesforce', ['a'], { scope: 'a' }],
     [undefined, ['a', 'offline_access'], { scope: 'a offline_access', prompt: 'consent' }],
     [undefined, [], {}],
-  ])('sends the parameters that %s expects', async (provider_type, scopes, wanted) => {
+  ])('has the parameters of the provider type %s for the scopes %j', async (provider_type, scopes, expected) => {
     const { tenant } = await as.setUpProvider(app, { provider_type })
     const { searchParams } = new URL((await as.beginAuthentication(tenant, { scopes })).url)
     const { scope, user_scope, prompt } = Object.fromEntries(searchParams)
-    expect(JSON.parse(JSON.stringify({ scope, user_scope, prompt }))).toEqual(wanted)
+    expect(JSON.parse(JSON.stringify({ scope, user_scope, prompt }))).toEqual(expected)
   })
 
-  it('stores the token of the person from Slack, not of the bot', async () => {
+  it('with Slack stores the token of the person', async () => {
     const { tenant } = await as.setUpProvider(app, { provider_type: 'slack' })
     server.token = () =>
       Response.json({ ok: true, authed_user: { id: 'U1', access_token: 'xoxp-1', token_type: 'user', scope: 'a,b' } })
@@ -114,7 +116,7 @@ describe('an authorization flow', () => {
     expect((await as.beginAuthentication(tenant, { scopes: ['a', 'b'] })).token).toBe('xoxp-1')
   })
 
-  it('accepts a callback as a form', async () => {
+  it('accepts a callback that is sent as a form', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
     const raw = new URLSearchParams({ state: as.readState(begun), code: 'x' }).toString()
@@ -125,30 +127,30 @@ describe('an authorization flow', () => {
   it('does not use up the state on a HEAD request', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
-    const look = `/v2/auth/callback/example?state=${as.readState(begun)}&code=x`
-    expect((await app.fetch(new Request(`http://slipway.test${look}`, { method: 'HEAD' }))).status).toBe(200)
+    const path = `/v2/auth/callback/example?state=${as.readState(begun)}&code=x`
+    expect((await app.fetch(new Request(`http://slipway.test${path}`, { method: 'HEAD' }))).status).toBe(200)
     expect((await as.visitCallback(app, begun)).status).toBe(200)
   })
 
-  it('requests the scopes granted before again, so that the person keeps them', async () => {
+  it('for more scopes requests the granted ones again, so that the new token has all of them', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant, { scopes: ['read'] })
     const more = await as.beginAuthentication(tenant, { scopes: ['write'] })
     expect(new URL(more.url).searchParams.get('scope')).toBe('write read')
   })
 
-  it('starts again on request, and keeps the old token until the person is back', async () => {
+  it('with force_new starts again, and the old token stays valid until the callback', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     const { token } = await as.beginAuthentication(tenant)
-    const anew = await as.beginAuthentication(tenant, { force_new: true })
-    expect(anew.status).toBe('pending')
+    const begun = await as.beginAuthentication(tenant, { force_new: true })
+    expect(begun.status).toBe('pending')
     expect((await as.beginAuthentication(tenant)).token).toBe(token)
-    await as.visitCallback(app, anew)
+    await as.visitCallback(app, begun)
     expect((await as.beginAuthentication(tenant)).token).not.toBe(token)
   })
 
-  it('belongs to the API key if no user is named, and accepts the id of the provider', async () => {
+  it('belongs to the API key if no user is named, and accepts the id of the provider as its name', async () => {
     const { tenant, provider } = await as.setUpProvider(app)
     const { body } = await tenant.post('/v2/auth/authenticate', { provider: provider.id, user_id: null })
     expect((await as.visitCallback(app, body, {}, { as: provider.id })).status).toBe(200)
@@ -158,17 +160,17 @@ describe('an authorization flow', () => {
 
   it('replays a started flow under an idempotency key, but never a token', async () => {
     const { tenant } = await as.setUpProvider(app)
-    const wish = { provider: 'example', user_id: 'ada' }
+    const request = { provider: 'example', user_id: 'ada' }
     const once = { 'Idempotency-Key': 'once' }
-    const first = await tenant.post('/v2/auth/authenticate', wish, once)
-    const second = await tenant.post('/v2/auth/authenticate', wish, once)
+    const first = await tenant.post('/v2/auth/authenticate', request, once)
+    const second = await tenant.post('/v2/auth/authenticate', request, once)
     expect(second.body).toEqual(first.body)
     expect(second.headers.get('Idempotency-Replayed')).toBe('true')
     await as.visitCallback(app, first.body)
-    const other = { 'Idempotency-Key': 'other' }
-    const third = await tenant.post('/v2/auth/authenticate', wish, other)
+    const secondKey = { 'Idempotency-Key': 'other' }
+    const third = await tenant.post('/v2/auth/authenticate', request, secondKey)
     clock.ahead = 3_600_000
-    const fourth = await tenant.post('/v2/auth/authenticate', wish, other)
+    const fourth = await tenant.post('/v2/auth/authenticate', request, secondKey)
     expect([third.body.status, fourth.body.status]).toEqual(['completed', 'completed'])
     expect(fourth.body.token).not.toBe(third.body.token)
   })
@@ -178,7 +180,7 @@ const withIssuer = { issuer: as.ISSUER }
 const withIssuerInAnswers = { ...withIssuer, issuer_in_answers: true }
 const respondWithTokens = () => as.respondWithTokens()
 const expectNoRequest = () => {
-  throw new Error('it must not be asked')
+  throw new Error('unexpected token request')
 }
 type Case = [
   name: string,
@@ -189,80 +191,174 @@ type Case = [
 ]
 
 const cases: Case[] = [
-  ['iss as stored, announced', { iss: as.ISSUER }, respondWithTokens, null, withIssuerInAnswers],
-  ['iss as stored, not announced', { iss: as.ISSUER }, respondWithTokens, null, withIssuer],
-  ['no iss, not announced', {}, respondWithTokens, null, withIssuer],
-  ['no iss though announced', {}, expectNoRequest, 'answer_issuer_mismatch', withIssuerInAnswers],
-  ['an empty iss', { iss: '' }, expectNoRequest, 'answer_issuer_mismatch', withIssuerInAnswers],
-  ['another iss', { iss: 'https://evil.example' }, expectNoRequest, 'answer_issuer_mismatch', withIssuerInAnswers],
   [
-    'another iss, not announced',
+    'with the stored issuer as announced iss connects',
+    { iss: as.ISSUER },
+    respondWithTokens,
+    null,
+    withIssuerInAnswers,
+  ],
+  ['with the stored issuer as unannounced iss connects', { iss: as.ISSUER }, respondWithTokens, null, withIssuer],
+  ['without iss connects if the server did not announce it', {}, respondWithTokens, null, withIssuer],
+  [
+    'without iss is refused if the server announced it',
+    {},
+    expectNoRequest,
+    'answer_issuer_mismatch',
+    withIssuerInAnswers,
+  ],
+  ['with an empty iss is refused', { iss: '' }, expectNoRequest, 'answer_issuer_mismatch', withIssuerInAnswers],
+  [
+    'with another iss is refused',
+    { iss: 'https://evil.example' },
+    expectNoRequest,
+    'answer_issuer_mismatch',
+    withIssuerInAnswers,
+  ],
+  [
+    'with another iss is refused even if it was not announced',
     { iss: 'https://evil.example' },
     expectNoRequest,
     'answer_issuer_mismatch',
     withIssuer,
   ],
-  ['iss with a slash more', { iss: `${as.ISSUER}/` }, expectNoRequest, 'answer_issuer_mismatch', withIssuerInAnswers],
   [
-    'iss in upper case',
+    'with an additional slash in iss is refused',
+    { iss: `${as.ISSUER}/` },
+    expectNoRequest,
+    'answer_issuer_mismatch',
+    withIssuerInAnswers,
+  ],
+  [
+    'with iss in upper case is refused',
     { iss: 'https://AS.example.com' },
     expectNoRequest,
     'answer_issuer_mismatch',
     withIssuerInAnswers,
   ],
   [
-    'iss with the default port',
+    'with the default port in iss is refused',
     { iss: `${as.ISSUER}:443` },
     expectNoRequest,
     'answer_issuer_mismatch',
     withIssuerInAnswers,
   ],
   [
-    'another iss with an error',
+    'with another iss is refused even if it reports an error',
     { iss: 'x', error: 'access_denied' },
     expectNoRequest,
     'answer_issuer_mismatch',
     withIssuer,
   ],
-  ['iss of a provider by hand', { iss: 'https://whoever.example' }, respondWithTokens, null],
-  ['denied', { error: 'access_denied', code: undefined }, expectNoRequest, 'authorization_denied'],
-  ['denied, with a code', { error: 'access_denied' }, expectNoRequest, 'authorization_denied'],
-  ['another error', { error: 'server_error', code: undefined }, expectNoRequest, 'authorization_refused'],
-  ['an error of markup', { error: '<script>alert(1)</script>' }, expectNoRequest, 'authorization_refused'],
-  ['no code', { code: undefined }, expectNoRequest, 'authorization_refused'],
-  ['an empty code', { code: '' }, expectNoRequest, 'authorization_refused'],
-  ['code refused', {}, () => as.respondWithError('invalid_grant'), 'grant_refused'],
-  ['code refused with 200', {}, () => as.respondWithError('bad_verification_code', 200), 'grant_refused'],
-  ['client refused', {}, () => as.respondWithError('invalid_client', 401), 'client_refused'],
   [
-    'client refused with a challenge',
+    'with any iss connects a provider without a stored issuer',
+    { iss: 'https://unknown.example' },
+    respondWithTokens,
+    null,
+  ],
+  [
+    'with access_denied reports the denial',
+    { error: 'access_denied', code: undefined },
+    expectNoRequest,
+    'authorization_denied',
+  ],
+  [
+    'with access_denied reports the denial even if it has a code',
+    { error: 'access_denied' },
+    expectNoRequest,
+    'authorization_denied',
+  ],
+  [
+    'with another error reports a refusal',
+    { error: 'server_error', code: undefined },
+    expectNoRequest,
+    'authorization_refused',
+  ],
+  [
+    'with markup as error reports a refusal',
+    { error: '<script>alert(1)</script>' },
+    expectNoRequest,
+    'authorization_refused',
+  ],
+  ['without a code reports a refusal', { code: undefined }, expectNoRequest, 'authorization_refused'],
+  ['with an empty code reports a refusal', { code: '' }, expectNoRequest, 'authorization_refused'],
+  ['whose code the server refuses fails', {}, () => as.respondWithError('invalid_grant'), 'grant_refused'],
+  [
+    'whose code the server refuses with status 200 fails',
+    {},
+    () => as.respondWithError('bad_verification_code', 200),
+    'grant_refused',
+  ],
+  ['whose client the server refuses fails', {}, () => as.respondWithError('invalid_client', 401), 'client_refused'],
+  [
+    'whose client the server refuses with a challenge fails',
     {},
     () => new Response('no', { status: 401, headers: { 'WWW-Authenticate': 'Basic' } }),
     'client_refused',
   ],
-  ['an error nobody knows', {}, () => as.respondWithError('<b>odd</b>'), 'client_refused'],
-  ['a bad gateway', {}, () => new Response('<html>', { status: 502 }), 'upstream_error'],
-  ['too many requests', {}, () => as.respondWithError('slow_down', 429), 'upstream_error'],
-  ['a redirect', {}, () => Response.redirect(`${as.ISSUER}/elsewhere`, 302), 'upstream_error'],
-  ['a connection that breaks', {}, () => Promise.reject(new TypeError('broken')), 'upstream_error'],
-  ['a page', {}, () => new Response('<html>', { headers: { 'Content-Type': 'text/html' } }), 'token_answer_invalid'],
-  ['nothing', {}, () => new Response(null), 'token_answer_invalid'],
-  ['a list', {}, () => Response.json([]), 'token_answer_invalid'],
-  ['null', {}, () => Response.json(null), 'token_answer_invalid'],
-  ['no token', {}, () => as.respondWithTokens({ access_token: undefined }), 'token_answer_invalid'],
-  ['a token that is a number', {}, () => as.respondWithTokens({ access_token: 7 }), 'token_answer_invalid'],
-  ['a token with a line break', {}, () => as.respondWithTokens({ access_token: 'a\r\nb' }), 'token_answer_invalid'],
-  ['a token with a NUL', {}, () => as.respondWithTokens({ access_token: 'a\0' }), 'token_answer_invalid'],
-  ['a token bound to a key', {}, () => as.respondWithTokens({ token_type: 'DPoP' }), 'token_answer_invalid'],
-  ['a type nobody knows', {}, () => as.respondWithTokens({ token_type: 'mac' }), 'token_answer_invalid'],
-  ['a type in capitals', {}, () => as.respondWithTokens({ token_type: 'BEARER' }), null],
-  ['no type', {}, () => as.respondWithTokens({ token_type: undefined }), null],
-  ['null members', {}, () => as.respondWithTokens({ refresh_token: null, scope: null, expires_in: null }), null],
-  ['odd scopes', {}, () => as.respondWithTokens({ scope: 'a\0b  "x" ok' }), null],
-  ['an answer without end', {}, () => new Response('x'.repeat(100_000)), 'upstream_error'],
+  ['whose token request gets an unknown error fails', {}, () => as.respondWithError('<b>odd</b>'), 'client_refused'],
+  ['whose token request gets status 502 fails', {}, () => new Response('<html>', { status: 502 }), 'upstream_error'],
+  ['whose token request gets status 429 fails', {}, () => as.respondWithError('slow_down', 429), 'upstream_error'],
+  [
+    'whose token request gets a redirect fails',
+    {},
+    () => Response.redirect(`${as.ISSUER}/elsewhere`, 302),
+    'upstream_error',
+  ],
+  [
+    'whose token request loses its connection fails',
+    {},
+    () => Promise.reject(new TypeError('broken')),
+    'upstream_error',
+  ],
+  [
+    'whose token response is a page fails',
+    {},
+    () => new Response('<html>', { headers: { 'Content-Type': 'text/html' } }),
+    'token_answer_invalid',
+  ],
+  ['whose token response is empty fails', {}, () => new Response(null), 'token_answer_invalid'],
+  ['whose token response is an array fails', {}, () => Response.json([]), 'token_answer_invalid'],
+  ['whose token response is null fails', {}, () => Response.json(null), 'token_answer_invalid'],
+  [
+    'whose token response has no token fails',
+    {},
+    () => as.respondWithTokens({ access_token: undefined }),
+    'token_answer_invalid',
+  ],
+  ['whose token is a number fails', {}, () => as.respondWithTokens({ access_token: 7 }), 'token_answer_invalid'],
+  [
+    'whose token has a line break fails',
+    {},
+    () => as.respondWithTokens({ access_token: 'a\r\nb' }),
+    'token_answer_invalid',
+  ],
+  ['whose token has a NUL fails', {}, () => as.respondWithTokens({ access_token: 'a\0' }), 'token_answer_invalid'],
+  [
+    'whose token is bound to a key fails',
+    {},
+    () => as.respondWithTokens({ token_type: 'DPoP' }),
+    'token_answer_invalid',
+  ],
+  [
+    'whose token has an unknown type fails',
+    {},
+    () => as.respondWithTokens({ token_type: 'mac' }),
+    'token_answer_invalid',
+  ],
+  ['whose token has the type BEARER connects', {}, () => as.respondWithTokens({ token_type: 'BEARER' }), null],
+  ['whose token has no type connects', {}, () => as.respondWithTokens({ token_type: undefined }), null],
+  [
+    'whose token response has null members connects',
+    {},
+    () => as.respondWithTokens({ refresh_token: null, scope: null, expires_in: null }),
+    null,
+  ],
+  ['whose token has malformed scopes connects', {}, () => as.respondWithTokens({ scope: 'a\0b  "x" ok' }), null],
+  ['whose token response is too large fails', {}, () => new Response('x'.repeat(100_000)), 'upstream_error'],
 ]
 
-describe('the callback', () => {
+describe('a callback', () => {
   it.each(cases)('%s', async (_, answer, token, expected, columns = {}) => {
     const { tenant } = await as.setUpProvider(app, {}, columns)
     server.token = token
@@ -281,7 +377,7 @@ describe('the callback', () => {
     expect((await as.visitCallback(app, begun, answer)).text).toContain(titleOf('state_invalid'))
   })
 
-  it('times out after five seconds', async () => {
+  it('whose token request gets no response times out', async () => {
     const { tenant } = await as.setUpProvider(app)
     server.token = () => new Promise(() => {})
     const begun = await as.beginAuthentication(tenant)
@@ -290,15 +386,15 @@ describe('the callback', () => {
   })
 
   it.each([
-    ['3600 in a string', '3600', 3600],
-    ['a fraction', 1800.5, 1800],
-    ['too much', 1e300, 315_360_000],
-    ['nothing', undefined, 3600],
-    ['a negative number', -5, 3600],
-    ['nought', 0, 3600],
-    ['a word', 'soon', 3600],
-    ['an object', { a: 1 }, 3600],
-  ])('reads an expires_in of %s', async (_, expires_in, seconds) => {
+    ['"3600"', 3600, '3600'],
+    ['a fraction', 1800, 1800.5],
+    ['1e300', 315_360_000, 1e300],
+    ['undefined', 3600, undefined],
+    ['a negative number', 3600, -5],
+    ['zero', 3600, 0],
+    ['a word', 3600, 'soon'],
+    ['an object', 3600, { a: 1 }],
+  ])('with an expires_in of %s stores a token that expires after %i seconds', async (_, seconds, expires_in) => {
     const { tenant } = await as.setUpProvider(app)
     server.token = () => as.respondWithTokens({ expires_in })
     await as.completeAuthentication(app, tenant)
@@ -306,7 +402,7 @@ describe('the callback', () => {
     expect(Math.abs(Date.parse(expires_at) - Date.now() - seconds * 1000)).toBeLessThan(60_000)
   })
 
-  it('stores a token without expiry and refresh token as one that does not expire', async () => {
+  it('with neither expiry nor refresh token stores a token that does not expire', async () => {
     const { tenant } = await as.setUpProvider(app)
     server.token = () => as.respondWithTokens({ expires_in: undefined, refresh_token: undefined })
     await as.completeAuthentication(app, tenant)
@@ -316,62 +412,62 @@ describe('the callback', () => {
 })
 
 describe('a state', () => {
-  const lost = async (reply: Promise<{ status: number; text: string }>) => {
+  const expectInvalidState = async (reply: Promise<{ status: number; text: string }>) => {
     const { status, text } = await reply
     expect([status, text.includes(titleOf('state_invalid'))]).toEqual([400, true])
   }
 
   it('that was never issued is refused', async () => {
     await as.setUpProvider(app)
-    const url = (state: string) => ({ url: `https://x.example/?state=${state}` })
-    await lost(as.visitCallback(app, url('made-up')))
-    await lost(as.visitCallback(app, url('x'.repeat(5000))))
-    await lost(as.visitCallback(app, url('%00')))
-    await lost(as.visitCallback(app, url('x'), { state: undefined }))
-    await lost(send('GET', '/v2/auth/callback/example', { app }))
-    await lost(send('GET', '/v2/auth/callback/%00?state=x', { app }))
-    await lost(send('POST', '/v2/auth/callback/example', { app }))
+    const makeUrl = (state: string) => ({ url: `https://x.example/?state=${state}` })
+    await expectInvalidState(as.visitCallback(app, makeUrl('unknown')))
+    await expectInvalidState(as.visitCallback(app, makeUrl('x'.repeat(5000))))
+    await expectInvalidState(as.visitCallback(app, makeUrl('%00')))
+    await expectInvalidState(as.visitCallback(app, makeUrl('x'), { state: undefined }))
+    await expectInvalidState(send('GET', '/v2/auth/callback/example', { app }))
+    await expectInvalidState(send('GET', '/v2/auth/callback/%00?state=x', { app }))
+    await expectInvalidState(send('POST', '/v2/auth/callback/example', { app }))
   })
 
-  it('that is sent twice is refused', async () => {
+  it('that appears twice in a URL is refused', async () => {
     const { tenant } = await as.setUpProvider(app)
     const state = as.readState(await as.beginAuthentication(tenant))
-    await lost(send('GET', `/v2/auth/callback/example?state=${state}&state=${state}&code=x`, { app }))
+    await expectInvalidState(send('GET', `/v2/auth/callback/example?state=${state}&state=${state}&code=x`, { app }))
   })
 
   it('works once, even for two concurrent callbacks', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
-    const all = await Promise.all(Array.from({ length: 5 }, () => as.visitCallback(app, begun)))
-    expect(all.map(({ status }) => status).sort()).toEqual([200, 400, 400, 400, 400])
+    const pages = await Promise.all(Array.from({ length: 5 }, () => as.visitCallback(app, begun)))
+    expect(pages.map(({ status }) => status).sort()).toEqual([200, 400, 400, 400, 400])
   })
 
-  it('expires after ten minutes, and a waiting request says so', async () => {
+  it('expires after ten minutes, and the flow then reports flow_expired', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
     clock.ahead = 10 * 60_000 + 1000
-    await lost(as.visitCallback(app, begun))
+    await expectInvalidState(as.visitCallback(app, begun))
     const { body } = await tenant.get(`/v2/auth/wait/${begun.auth_id}`)
     expect(body).toMatchObject({ status: 'connection_required', error: 'flow_expired' })
   })
 
-  it('works for its own provider only', async () => {
+  it('is refused at the callback of another provider', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.newProvider(tenant, app, { provider_id: 'another' })
     const begun = await as.beginAuthentication(tenant)
-    await lost(as.visitCallback(app, begun, {}, { as: 'another' }))
+    await expectInvalidState(as.visitCallback(app, begun, {}, { as: 'another' }))
     expect((await as.visitCallback(app, begun)).status).toBe(200)
   })
 
-  it('sends no code to a server or client that changed meanwhile', async () => {
-    const elsewhere = { token_url: 'https://evil.example/token', client_secret: 'other' }
-    for (const change of [elsewhere, { client_id: 'another' }]) {
+  it('of a provider whose server or client has changed since sends no code', async () => {
+    const newServer = { token_url: 'https://evil.example/token', client_secret: 'other' }
+    for (const change of [newServer, { client_id: 'another' }]) {
       const { tenant } = await as.setUpProvider(app)
       const begun = await as.beginAuthentication(tenant)
       await tenant.patch('/v2/auth/providers/example', change)
-      const before = server.tokenRequests.length
+      const requestsBefore = server.tokenRequests.length
       expect((await as.visitCallback(app, begun)).status).toBe(400)
-      expect(server.tokenRequests.length).toBe(before)
+      expect(server.tokenRequests.length).toBe(requestsBefore)
       const { body } = await tenant.get(`/v2/auth/wait/${begun.auth_id}?timeout=0`)
       expect(body).toMatchObject({ status: 'connection_required', error: 'provider_changed' })
     }
@@ -387,13 +483,12 @@ describe('a state', () => {
   })
 })
 
-describe('a database that is unavailable during the callback', () => {
-  /** Counts round trips from the first, which claims the state. */
-  async function backThrough(begun: { url: string }, away: (trip: number) => 'before' | 'after' | false) {
+describe('a callback during a failure of the database', () => {
+  /** Fails round trips of the database. The first one claims the state. */
+  async function completeWithFailures(begun: { url: string }, failAt: (trip: number) => 'before' | 'after' | false) {
     let trip = 0
-    const sound = app.database
-    const database = wrapTrips(sound, act => async statements => {
-      const when = away(++trip)
+    const database = wrapTrips(app.database, act => async statements => {
+      const when = failAt(++trip)
       if (when === 'before') throw fail('database_unavailable')
       const results = await act(statements)
       if (when === 'after') throw fail('database_unavailable')
@@ -410,33 +505,33 @@ describe('a database that is unavailable during the callback', () => {
   }
 
   it.each([
-    ['twice', (trip: number) => (trip === 2 || trip === 3 ? ('before' as const) : false)],
-    ['only for the reply', (trip: number) => (trip === 2 ? ('after' as const) : false)],
-  ])('%s', async (_, away) => {
+    ['two round trips fail', (trip: number) => (trip === 2 || trip === 3 ? ('before' as const) : false)],
+    ['the reply to one round trip is lost', (trip: number) => (trip === 2 ? ('after' as const) : false)],
+  ])('succeeds with one token request if %s', async (_, failAt) => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
     const exchanges = server.tokenRequests.length
-    expect(await backThrough(begun, away)).toBeNull()
+    expect(await completeWithFailures(begun, failAt)).toBeNull()
     expect(server.tokenRequests.length).toBe(exchanges + 1)
     expect((await tenant.get(`/v2/auth/wait/${begun.auth_id}`)).body.status).toBe('completed')
     expect((await tenant.get('/v2/auth/tokens')).body.resources).toMatchObject([{ connected: true }])
   })
 
-  it('for long: the person sees an error page', async () => {
+  it('shows an error page if the failure lasts, and can be repeated after it', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
-    const nowhere = 'postgres://nobody@127.0.0.1:1/none'
-    const gone = startApp({ settings: { DATABASE_URL: nowhere, DATABASE_SYSTEM_URL: nowhere } })
-    const page = await as.visitCallback(gone, begun)
+    const closedPort = 'postgres://dbuser@127.0.0.1:1/none'
+    const brokenApp = startApp({ settings: { DATABASE_URL: closedPort, DATABASE_SYSTEM_URL: closedPort } })
+    const page = await as.visitCallback(brokenApp, begun)
     expect([page.status, page.headers.get('Content-Type')]).toEqual([503, 'text/html; charset=utf-8'])
-    const told = logLines.filter(({ request_id }) => request_id === page.headers.get('X-Request-Id'))
-    expect(told).toMatchObject([{ message: expect.any(String) }, { status: 503, code: 'database_unavailable' }])
+    const lines = logLines.filter(({ request_id }) => request_id === page.headers.get('X-Request-Id'))
+    expect(lines).toMatchObject([{ message: expect.any(String) }, { status: 503, code: 'database_unavailable' }])
     expect((await as.visitCallback(app, begun)).status).toBe(200)
   })
 })
 
 describe('waiting for a flow', () => {
-  it('returns as soon as the person is back', async () => {
+  it('ends with the callback', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
     const waiting = tenant.get(`/v2/auth/wait/${begun.auth_id}?timeout=30`)
@@ -444,7 +539,7 @@ describe('waiting for a flow', () => {
     expect((await waiting).body.status).toBe('completed')
   })
 
-  it('reports the present state of a completed flow, and starts no new one', async () => {
+  it('reports the current state of a completed flow, and starts no new flow', async () => {
     const { tenant } = await as.setUpProvider(app)
     server.token = () => as.respondWithTokens({ refresh_token: undefined })
     const begun = await as.completeAuthentication(app, tenant)
@@ -458,23 +553,23 @@ describe('waiting for a flow', () => {
   })
 })
 
-it('takes one round trip to start, one for a valid token and two for the callback', async () => {
+it('a flow takes one round trip to start and two for its callback, and a valid token takes one', async () => {
   const { tenant } = await as.setUpProvider(app)
   const [first, second, third] = [as.newTripId(), as.newTripId(), as.newTripId()]
-  const wish = { provider: 'example', user_id: 'ada' }
-  const { body } = await tenant.post('/v2/auth/authenticate', wish, { 'X-Request-Id': first })
+  const request = { provider: 'example', user_id: 'ada' }
+  const { body } = await tenant.post('/v2/auth/authenticate', request, { 'X-Request-Id': first })
   await as.visitCallback(app, body, {}, { headers: { 'X-Request-Id': second } })
-  await tenant.post('/v2/auth/authenticate', wish, { 'X-Request-Id': third })
+  await tenant.post('/v2/auth/authenticate', request, { 'X-Request-Id': third })
   expect(await Promise.all([first, second, third].map(countTrips))).toEqual([1, 2, 1])
 })
 
-it('records the actor in the journal', async () => {
+it('the start of a flow, its callback and the use of its token are journaled with their actors', async () => {
   const { tenant } = await as.setUpProvider(app)
   const ids = [unusedId(), unusedId(), unusedId()]
-  const wish = { provider: 'example', user_id: 'ada' }
-  const { body } = await tenant.post('/v2/auth/authenticate', wish, { 'X-Request-Id': ids[0]! })
+  const request = { provider: 'example', user_id: 'ada' }
+  const { body } = await tenant.post('/v2/auth/authenticate', request, { 'X-Request-Id': ids[0]! })
   await as.visitCallback(app, body, {}, { headers: { 'X-Request-Id': ids[1]! } })
-  await tenant.post('/v2/auth/authenticate', wish, { 'X-Request-Id': ids[2]! })
+  await tenant.post('/v2/auth/authenticate', request, { 'X-Request-Id': ids[2]! })
   const events = (await Promise.all(ids.map(id => readEvents(id, app)))).flat()
   expect(events.map(({ type, actor_kind }) => [type, actor_kind])).toEqual([
     ['oauth_flow.started', 'key'],
@@ -493,8 +588,8 @@ const HOSTILE_TEXTS = [
 ]
 
 describe.each(HOSTILE_TEXTS)('a page that receives %s', hostile => {
-  it.each(['state', 'code', 'iss', 'error', 'error_description', 'error_uri', 'whatever'])(
-    'as %s repeats nothing of it',
+  it.each(['state', 'code', 'iss', 'error', 'error_description', 'error_uri', 'unknown'])(
+    'as %s does not repeat it',
     async name => {
       const { tenant } = await as.setUpProvider(app, {}, withIssuer)
       const begun = await as.beginAuthentication(tenant)
@@ -513,30 +608,32 @@ describe.each(HOSTILE_TEXTS)('a page that receives %s', hostile => {
   })
 })
 
-it('exposes no secret in responses, logs and events', async () => {
+it('no response, log line or stored row has a secret of a flow in plain text', async () => {
   logLines.length = 0
   const { tenant } = await as.setUpProvider(app)
   const texts: string[] = []
-  const seen = async (reply: Promise<{ text: string; headers: Headers }>) => {
+  const collectText = async (reply: Promise<{ text: string; headers: Headers }>) => {
     const { text, headers } = await reply
     texts.push(text, JSON.stringify([...headers]))
     return text
   }
-  const begun = JSON.parse(await seen(tenant.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada' })))
+  const begun = JSON.parse(
+    await collectText(tenant.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada' })),
+  )
   const state = as.readState(begun)
   texts.length = 0
-  await seen(as.visitCallback(app, begun))
+  await collectText(as.visitCallback(app, begun))
   const { form } = server.tokenRequests.at(-1)!
   const { body } = await tenant.get(`/v2/auth/wait/${begun.auth_id}`)
-  await seen(tenant.get('/v2/auth/tokens'))
-  await seen(tenant.get('/v2/auth/providers'))
-  await seen(tenant.get('/v2/auth/providers/example'))
+  await collectText(tenant.get('/v2/auth/tokens'))
+  await collectText(tenant.get('/v2/auth/providers'))
+  await collectText(tenant.get('/v2/auth/providers/example'))
   server.token = () => Response.json({ error: 'invalid_client', error_description: as.CLIENT_SECRET }, { status: 401 })
-  const other = await as.beginAuthentication(tenant, { user_id: 'bob' })
-  await seen(as.visitCallback(app, other))
-  await seen(tenant.get(`/v2/auth/wait/${other.auth_id}`))
+  const refused = await as.beginAuthentication(tenant, { user_id: 'bob' })
+  await collectText(as.visitCallback(app, refused))
+  await collectText(tenant.get(`/v2/auth/wait/${refused.auth_id}`))
   clock.ahead = 3_600_000
-  await seen(tenant.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada' }))
+  await collectText(tenant.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada' }))
   const stored = await readStoredText(tenant.tenant_id)
   const refresh = body.token.replace('access', 'refresh')
   for (const secret of [state, 'the-code-secret', form.get('code_verifier')!, as.CLIENT_SECRET, body.token, refresh]) {
@@ -545,8 +642,6 @@ it('exposes no secret in responses, logs and events', async () => {
 })
 
 async function readStoredText(tenant_id: string): Promise<string> {
-  const { runAsSystem } = await import('../../src/kernel/db.ts')
-  const { sql } = await import('drizzle-orm')
   const query = sql`select (select json_agg(e)::text from events e where e.tenant_id = ${tenant_id}::uuid)
     || (select json_agg(f)::text from oauth_flows f where f.tenant_id = ${tenant_id}::uuid)
     || (select json_agg(t)::text from oauth_tokens t where t.tenant_id = ${tenant_id}::uuid)
@@ -559,19 +654,19 @@ async function readStoredText(tenant_id: string): Promise<string> {
   return row[0]
 }
 
-it('finds no flow or connection of another workspace or organization', async () => {
+it('a flow or connection of another workspace or organization is not found', async () => {
   const { tenant } = await as.setUpProvider(app)
   const begun = await as.completeAuthentication(app, tenant)
-  const stranger = await newTenant({ app })
-  expect((await stranger.get(`/v2/auth/wait/${begun.auth_id}`)).status).toBe(404)
-  expect((await stranger.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada' })).body.code).toBe(
+  const foreign = await newTenant({ app })
+  expect((await foreign.get(`/v2/auth/wait/${begun.auth_id}`)).status).toBe(404)
+  expect((await foreign.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada' })).body.code).toBe(
     'provider_not_found',
   )
-  // The same organization has the provider, but not the other workspace's people.
+  // Another workspace of the organization can use the provider, but none of its connections.
   const second = await tenant.owner.post('/workspaces', { display_name: 'Second' })
   const inside = { 'X-Tenant-Id': second.body.id }
-  const there = await tenant.owner.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada' }, inside)
-  expect(there.body.status).toBe('pending')
+  const inSecond = await tenant.owner.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada' }, inside)
+  expect(inSecond.body.status).toBe('pending')
   expect((await tenant.owner.get(`/v2/auth/wait/${begun.auth_id}`, inside)).status).toBe(404)
   expect((await tenant.owner.get('/v2/auth/tokens', inside)).body.resources).toEqual([])
 })

@@ -1,13 +1,11 @@
-// A thousand hostile servers, ten thousand in `npm run fuzz`: each gives a safe provider or a known error code, and no
-// forbidden request is sent.
+// Generated MCP servers and authorization servers. `npm run fuzz` generates ten times as many.
 import { afterAll, afterEach, beforeEach, expect, it, vi } from 'vitest'
 import { Failure } from '../../src/kernel/errors.ts'
 import { type HostileServer, hostileServer, toResponse, validServer, withMembers } from '../support/hostile-servers.ts'
 import { AUTH_ORIGIN, discoverAndRegister, MCP_ORIGIN, RESOURCE_METADATA_PATH } from '../support/mcp-sites.ts'
 import * as fc from '../support/seeded-fast-check.ts'
 
-const { requests } = fc
-console.log(`FUZZ_SEED=${fc.seed}: ${requests} hostile servers`)
+console.log(`FUZZ_SEED=${fc.seed}: ${fc.requests} hostile servers`)
 
 const { probe, resource, server, registration } = validServer
 const NOT_FOUND = { ...resource, status: 404 }
@@ -44,23 +42,23 @@ afterEach(() => void vi.useRealTimers())
 /** A second implementation of the URL rules: https, a public name, no user info, not this installation. */
 function isPublic(written: string): boolean {
   const { protocol, hostname, username, password } = new URL(written)
-  const inside = /(^|\.)(localhost|local|internal|onion)$|^slipway\.example\.com$|\.$/
+  const internal = /(^|\.)(localhost|local|internal|onion)$|^slipway\.example\.com$|\.$/
   return (
     protocol === 'https:' &&
     /[^.]\.[a-z][a-z0-9-]*$/.test(hostname) &&
-    !inside.test(hostname) &&
+    !internal.test(hostname) &&
     username + password === ''
   )
 }
 
-/** A stalled response ends only by the time limit. */
-async function runUntilOver<T>(work: Promise<T>, stalls: boolean): Promise<T> {
-  let done = false
+/** A stalled response ends only at the time limit. */
+async function runToEnd<T>(work: Promise<T>, isStalled: boolean): Promise<T> {
+  let hasSettled = false
   const settled = work.finally(() => {
-    done = true
+    hasSettled = true
   })
   settled.catch(() => {})
-  while (stalls && !done) await vi.advanceTimersByTimeAsync(1000)
+  while (isStalled && !hasSettled) await vi.advanceTimersByTimeAsync(1000)
   return settled
 }
 
@@ -74,25 +72,25 @@ async function attemptDiscovery({
   serverAt,
 }: HostileServer) {
   const served: Record<string, unknown>[] = []
-  const answers = [probe, resource, server, registration]
+  const responses = [probe, resource, server, registration]
   const site = (origin: string) => (request: Request) => {
     const { pathname } = new URL(request.url)
-    const probed = origin === MCP_ORIGIN && pathname === '/mcp'
-    if (probed)
+    const isProbe = origin === MCP_ORIGIN && pathname === '/mcp'
+    if (isProbe)
       return toResponse(
         probe,
         challenges.map((one): [string, string] => ['WWW-Authenticate', one]),
       )
     if (request.method !== 'GET') return toResponse(registration)
-    const ofResource = pathname.startsWith(RESOURCE_METADATA_PATH) || pathname === '/meta'
-    const [sent, at] = ofResource ? [resource, resourceAt] : [server, serverAt]
-    if (!pathname.startsWith(at)) return new Response(null, { status: 404 })
+    const isResourceMetadata = pathname.startsWith(RESOURCE_METADATA_PATH) || pathname === '/meta'
+    const [response, path] = isResourceMetadata ? [resource, resourceAt] : [server, serverAt]
+    if (!pathname.startsWith(path)) return new Response(null, { status: 404 })
     try {
-      served.push(JSON.parse(sent.text.replace(/^\ufeff/, '')))
+      served.push(JSON.parse(response.text.replace(/^\ufeff/, '')))
     } catch {
-      // Not a document.
+      // Not a JSON document.
     }
-    return toResponse(sent)
+    return toResponse(response)
   }
   const {
     result: found,
@@ -102,15 +100,17 @@ async function attemptDiscovery({
     [MCP_ORIGIN]: site(MCP_ORIGIN),
     [AUTH_ORIGIN]: site(AUTH_ORIGIN),
   })
-  const outcome = await runUntilOver(
+  const outcome = await runToEnd(
     found,
-    answers.some(({ transfer }) => transfer === 'stalled'),
+    responses.some(({ transfer }) => transfer === 'stalled'),
   ).catch(error => error)
 
-  const asked = world.requests
-  expect(asked.filter(({ url, headers }) => !isPublic(url) || headers.has('Cookie')).map(({ url }) => url)).toEqual([])
-  const posts = asked.filter(({ method }) => method === 'POST')
-  expect([asked.length <= 16, posts.length <= 2]).toEqual([true, true])
+  const { requests } = world
+  expect(requests.filter(({ url, headers }) => !isPublic(url) || headers.has('Cookie')).map(({ url }) => url)).toEqual(
+    [],
+  )
+  const posts = requests.filter(({ method }) => method === 'POST')
+  expect([requests.length <= 16, posts.length <= 2]).toEqual([true, true])
   expect(JSON.stringify(way.trace)).not.toMatch(/hush|manage"/)
 
   if (outcome instanceof Error) {
@@ -127,41 +127,41 @@ async function attemptDiscovery({
 
 type DiscoveredClient = Awaited<ReturnType<typeof discoverAndRegister>['result']>
 
-/** The result is no weaker than the published metadata, and all of it can be stored and sent. */
-function expectSafe(found: DiscoveredClient, served: Record<string, unknown>[]) {
-  expect(found).toMatchObject({ uses_pkce: true, code_challenge_method: 'S256', registration: 'dynamic' })
-  const { auth_url, token_url, registration_url, revocation_url, registration_client_uri } = found
+/** The result is no weaker than the published metadata, and has no text that cannot be stored or sent. */
+function expectSafe(client: DiscoveredClient, served: Record<string, unknown>[]) {
+  expect(client).toMatchObject({ uses_pkce: true, code_challenge_method: 'S256', registration: 'dynamic' })
+  const { auth_url, token_url, registration_url, revocation_url, registration_client_uri } = client
   const addresses = [auth_url, token_url, registration_url, revocation_url, registration_client_uri]
   expect(addresses.filter(url => url !== null && !isPublic(url))).toEqual([])
-  const published = served.find(one => one.issuer === found.issuer && one.token_endpoint !== undefined)!
+  const published = served.find(one => one.issuer === client.issuer && one.token_endpoint !== undefined)!
   expect(published.code_challenge_methods_supported).toContain('S256')
   expect(published.response_types_supported).toContain('code')
-  // A fragment is never sent, so it is not stored either.
+  // The stored URL has no fragment.
   expect(new URL((published.token_endpoint as string).split('#')[0]!).href).toBe(token_url)
-  expect(found.issuer_in_answers).toBe(published.authorization_response_iss_parameter_supported === true)
-  const named = served.flatMap(one => (one.authorization_servers as string[] | undefined) ?? [])
-  expect([...named, MCP_ORIGIN].map(one => one.replace(/\/$/, ''))).toContain(found.issuer!.replace(/\/$/, ''))
-  if (found.resource === null) expect(found.warnings).toContain('legacy_discovery')
-  else expect(`${MCP_ORIGIN}/mcp/`.startsWith(found.resource.replace(/\/?$/, '/'))).toBe(true)
-  const { client_id, client_secret, client_secret_expires_at, token_endpoint_auth_method } = found
+  expect(client.issuer_in_answers).toBe(published.authorization_response_iss_parameter_supported === true)
+  const namedServers = served.flatMap(one => (one.authorization_servers as string[] | undefined) ?? [])
+  expect([...namedServers, MCP_ORIGIN].map(one => one.replace(/\/$/, ''))).toContain(client.issuer!.replace(/\/$/, ''))
+  if (client.resource === null) expect(client.warnings).toContain('legacy_discovery')
+  else expect(`${MCP_ORIGIN}/mcp/`.startsWith(client.resource.replace(/\/?$/, '/'))).toBe(true)
+  const { client_id, client_secret, client_secret_expires_at, token_endpoint_auth_method } = client
   expect(['client_secret_post', 'client_secret_basic', 'none']).toContain(token_endpoint_auth_method)
   expect(client_secret === null).toBe(token_endpoint_auth_method === 'none')
-  const kept = [client_id, client_secret ?? 'none', found.issuer!, found.resource ?? 'none', ...found.scopes]
-  expect(kept.filter(text => !/^[\x20-\x7e]+$/.test(text))).toEqual([])
+  const texts = [client_id, client_secret ?? 'none', client.issuer!, client.resource ?? 'none', ...client.scopes]
+  expect(texts.filter(text => !/^[\x20-\x7e]+$/.test(text))).toEqual([])
   if (client_secret_expires_at) expect(client_secret_expires_at).toMatch(/^\d{4}-\d\d-\d\dT/)
 }
 
-it('a valid server gives a provider', async () => expect(await attemptDiscovery(validServer)).toBe('provider'))
+it('discovery at a valid server gives a provider', async () => expect(await attemptDiscovery(validServer)).toBe('provider'))
 
 it.each(Object.entries(FAULTS))('a server with one fault is refused: %s', async (code, fault) =>
   expect(await attemptDiscovery({ ...validServer, ...fault })).toBe(code),
 )
 
-it('a generated server gives a safe provider or a known error', async () => {
+it('a generated server ends with a safe provider or a known error code', async () => {
   const property = fc.asyncProperty(hostileServer, async servers => {
     const outcome = await attemptDiscovery(servers)
     outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1)
   })
-  await fc.assert(property, { numRuns: requests })
-  if (requests >= 10_000) expect([...REFUSALS, 'provider'].filter(one => !outcomes.has(one))).toEqual([])
+  await fc.assert(property, { numRuns: fc.requests })
+  if (fc.requests >= 10_000) expect([...REFUSALS, 'provider'].filter(one => !outcomes.has(one))).toEqual([])
 }, 600_000)

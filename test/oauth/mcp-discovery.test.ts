@@ -1,4 +1,3 @@
-// Discovery step by step: what the servers send, and the expected result or failure with code, stage and host.
 import { describe, expect, it, vi } from 'vitest'
 import { Failure } from '../../src/kernel/errors.ts'
 import { metadataUrlsOf } from '../../src/oauth/authorization-server.ts'
@@ -25,8 +24,8 @@ type ExpectedRefusal = [code: string, stage: string, host: string]
 type Case = [
   name: string,
   sites: Sites,
-  out: Record<string, unknown> | ExpectedRefusal,
-  way?: DiscoveryScenario & { asks?: string[] },
+  expected: Record<string, unknown> | ExpectedRefusal,
+  scenario?: DiscoveryScenario & { requests?: string[] },
 ]
 
 const PROBE_STAGE = 'MCP server'
@@ -35,16 +34,16 @@ const SERVER_STAGE = 'authorization server metadata'
 const [mcp, auth] = ['mcp.example.com', 'auth.example.com']
 const withoutPathMetadata = { [`${RESOURCE_METADATA_PATH}/mcp`]: undefined }
 const expectWarnings = (...warnings: string[]) => ({ warnings })
-const challengeNaming = (address: string) => respondWithChallenges(`Bearer resource_metadata="${address}"`)
-const withResource = (written: unknown) =>
-  makeValidSites({ [`${RESOURCE_METADATA_PATH}/mcp`]: makeResourceMetadata(written as string, AUTH_ORIGIN) })
+const respondWithMetadataUrl = (address: string) => respondWithChallenges(`Bearer resource_metadata="${address}"`)
+const withResource = (resource: unknown) =>
+  makeValidSites({ [`${RESOURCE_METADATA_PATH}/mcp`]: makeResourceMetadata(resource as string, AUTH_ORIGIN) })
 const redirectTo = (location: string) => respondWithStatus(307, null, { Location: location })
 const expectedDiscovery = { issuer: AUTH_ORIGIN, resource: `${MCP_ORIGIN}/mcp`, warnings: [] }
 const LONG_TEXT = 'x'.repeat(70_000)
 
 const probeCases: Case[] = [
   [
-    'a valid server, with three requests',
+    'discovers a valid server with three requests',
     makeValidSites(),
     {
       ...{ issuer: AUTH_ORIGIN, issuer_in_answers: false, resource: `${MCP_ORIGIN}/mcp`, scopes: [], warnings: [] },
@@ -56,18 +55,18 @@ const probeCases: Case[] = [
       ...{ revocation_url: null, uses_pkce: true, code_challenge_method: 'S256', registration: 'dynamic' },
     },
     {
-      asks: [
+      requests: [
         ...[`POST ${MCP_ORIGIN}/mcp`, `GET ${MCP_ORIGIN}${RESOURCE_METADATA_PATH}/mcp`],
         ...[`GET ${AUTH_ORIGIN}${SERVER_METADATA_PATH}`, `POST ${AUTH_ORIGIN}/register`],
       ],
     },
   ],
-  ['the fragment of the address is dropped', makeValidSites(), expectedDiscovery, { server: `${MCP_ORIGIN}/mcp#here` }],
+  ['drops the fragment of the server URL', makeValidSites(), expectedDiscovery, { server: `${MCP_ORIGIN}/mcp#here` }],
   [
     'sends a GET after a 405 to the POST',
     makeValidSites({
       'POST /mcp': 405,
-      'GET /mcp': challengeNaming(`${MCP_ORIGIN}/meta`),
+      'GET /mcp': respondWithMetadataUrl(`${MCP_ORIGIN}/meta`),
       '/meta': makeResourceMetadata(`${MCP_ORIGIN}/mcp`, AUTH_ORIGIN),
       ...withoutPathMetadata,
     }),
@@ -79,7 +78,7 @@ const probeCases: Case[] = [
     { scopes: ['read'] },
   ],
   [
-    'a redirect of a POST is not followed, one of a GET is',
+    'follows a redirect of the GET, but none of the POST',
     makeValidSites({
       'POST /mcp': redirectTo('/mcp/'),
       'GET /mcp': redirectTo('/mcp/'),
@@ -88,7 +87,7 @@ const probeCases: Case[] = [
     { scopes: ['read'] },
   ],
   [
-    'every challenge of a response is read',
+    'reads every challenge of a response',
     makeValidSites({
       'POST /mcp': respondWithChallenges(
         'Basic realm="a, b", Digest nonce="x"',
@@ -99,22 +98,26 @@ const probeCases: Case[] = [
     expectedDiscovery,
   ],
   [
-    'a malformed challenge is ignored',
+    'ignores a malformed challenge with a warning',
     makeValidSites({ 'POST /mcp': respondWithChallenges('Bearer ="') }),
     expectWarnings('challenge_unreadable'),
   ],
-  ['a server that fails the probe can still be discovered', makeValidSites({ 'POST /mcp': 500 }), expectedDiscovery],
+  ['continues if the server fails with status 500', makeValidSites({ 'POST /mcp': 500 }), expectedDiscovery],
   [
-    'a challenge without a valid URL',
-    makeValidSites({ 'POST /mcp': challengeNaming('/meta') }),
+    'refuses a challenge with an invalid metadata URL',
+    makeValidSites({ 'POST /mcp': respondWithMetadataUrl('/meta') }),
     ['metadata_invalid', PROBE_STAGE, mcp],
   ],
-  ['a host that does not exist', {}, ['upstream_error', PROBE_STAGE, mcp]],
-  ['an invalid URL', {}, ['invalid_mcp_server_url', '', ''], { server: 'mcp.example.com' }],
-  ['an internal address', {}, ['blocked_url', '', '10.0.0.1'], { server: 'https://10.0.0.1/mcp' }],
-  ['nothing but failures', { [MCP_ORIGIN]: { 'POST /mcp': 503 } }, ['upstream_error', PROBE_STAGE, mcp]],
+  ['fails if the host does not exist', {}, ['upstream_error', PROBE_STAGE, mcp]],
+  ['refuses a server URL without a scheme', {}, ['invalid_mcp_server_url', '', ''], { server: 'mcp.example.com' }],
+  ['refuses an internal address', {}, ['blocked_url', '', '10.0.0.1'], { server: 'https://10.0.0.1/mcp' }],
   [
-    'a redirect to another origin',
+    'fails if the server has status 503 and no metadata',
+    { [MCP_ORIGIN]: { 'POST /mcp': 503 } },
+    ['upstream_error', PROBE_STAGE, mcp],
+  ],
+  [
+    'refuses a redirect to another origin',
     { [MCP_ORIGIN]: { 'POST /mcp': redirectTo(AUTH_ORIGIN), 'GET /mcp': redirectTo(AUTH_ORIGIN) } },
     ['blocked_url', PROBE_STAGE, mcp],
   ],
@@ -122,15 +125,15 @@ const probeCases: Case[] = [
 
 const resourceCases: Case[] = [
   [
-    'the URL of a challenge, then the well-known path, then its root',
+    'are requested from the URL of the challenge, then below the well-known path, then at its root',
     makeValidSites({
-      'POST /mcp': challengeNaming(`${MCP_ORIGIN}/meta`),
+      'POST /mcp': respondWithMetadataUrl(`${MCP_ORIGIN}/meta`),
       ...withoutPathMetadata,
       [RESOURCE_METADATA_PATH]: makeResourceMetadata(MCP_ORIGIN, AUTH_ORIGIN),
     }),
     { ...expectedDiscovery, resource: MCP_ORIGIN },
     {
-      asks: [
+      requests: [
         ...[
           `POST ${MCP_ORIGIN}/mcp`,
           `GET ${MCP_ORIGIN}/meta`,
@@ -142,76 +145,88 @@ const resourceCases: Case[] = [
     },
   ],
   [
-    'the query is part of the well-known URL',
+    'are requested with the query of the server URL',
     makeValidSites(),
     { resource: `${MCP_ORIGIN}/mcp` },
     {
       server: `${MCP_ORIGIN}/mcp?team=1`,
-      asks: [
+      requests: [
         ...[`POST ${MCP_ORIGIN}/mcp?team=1`, `GET ${MCP_ORIGIN}${RESOURCE_METADATA_PATH}/mcp?team=1`],
         ...[`GET ${AUTH_ORIGIN}${SERVER_METADATA_PATH}`, `POST ${AUTH_ORIGIN}/register`],
       ],
     },
   ],
-  ['the same URL with a trailing slash', withResource(`${MCP_ORIGIN}/mcp/`), { resource: `${MCP_ORIGIN}/mcp/` }],
   [
-    'the server URL has the trailing slash',
+    'can name the server URL with a trailing slash',
+    withResource(`${MCP_ORIGIN}/mcp/`),
+    { resource: `${MCP_ORIGIN}/mcp/` },
+  ],
+  [
+    'can name the server URL without its trailing slash',
     withResource(`${MCP_ORIGIN}/mcp`),
     { resource: `${MCP_ORIGIN}/mcp` },
     { server: `${MCP_ORIGIN}/mcp/` },
   ],
-  ['the whole origin', withResource(MCP_ORIGIN), { resource: MCP_ORIGIN }],
+  ['can name the whole origin', withResource(MCP_ORIGIN), { resource: MCP_ORIGIN }],
   [
-    'a path prefix that ends within a segment',
+    'are refused if they name a path prefix that ends within a segment',
     withResource(`${MCP_ORIGIN}/mc`),
     ['resource_mismatch', RESOURCE_STAGE, mcp],
   ],
-  ['a path below the server', withResource(`${MCP_ORIGIN}/mcp/more`), ['resource_mismatch', RESOURCE_STAGE, mcp]],
-  ['another origin', withResource('https://mcp.example.net/mcp'), ['resource_mismatch', RESOURCE_STAGE, mcp]],
   [
-    'another query',
+    'are refused if they name a path below the server URL',
+    withResource(`${MCP_ORIGIN}/mcp/more`),
+    ['resource_mismatch', RESOURCE_STAGE, mcp],
+  ],
+  [
+    'are refused if they name another origin',
+    withResource('https://mcp.example.net/mcp'),
+    ['resource_mismatch', RESOURCE_STAGE, mcp],
+  ],
+  [
+    'are refused if they name another query',
     withResource(`${MCP_ORIGIN}/mcp?team=2`),
     ['resource_mismatch', RESOURCE_STAGE, mcp],
     { server: `${MCP_ORIGIN}/mcp?team=1` },
   ],
   [
-    'a resource with user info',
+    'are refused if they name a URL with user info',
     withResource('https://a:b@mcp.example.com/mcp'),
     ['resource_mismatch', RESOURCE_STAGE, mcp],
   ],
-  ['a resource that is not a URL', withResource('mcp'), ['resource_mismatch', RESOURCE_STAGE, mcp]],
-  ['null', withResource(null), ['metadata_invalid', RESOURCE_STAGE, mcp]],
+  ['are refused if their resource is not a URL', withResource('mcp'), ['resource_mismatch', RESOURCE_STAGE, mcp]],
+  ['are refused if their resource is null', withResource(null), ['metadata_invalid', RESOURCE_STAGE, mcp]],
   [
-    'no authorization server',
+    'are refused if they name no authorization server',
     makeValidSites({ [`${RESOURCE_METADATA_PATH}/mcp`]: { resource: `${MCP_ORIGIN}/mcp` } }),
     ['metadata_invalid', RESOURCE_STAGE, mcp],
   ],
   [
-    'a failure ends the search',
+    'are not requested elsewhere after status 500',
     makeValidSites({
       [`${RESOURCE_METADATA_PATH}/mcp`]: 500,
       [RESOURCE_METADATA_PATH]: makeResourceMetadata(MCP_ORIGIN, AUTH_ORIGIN),
     }),
     ['upstream_error', RESOURCE_STAGE, mcp],
-    { asks: [`POST ${MCP_ORIGIN}/mcp`, `GET ${MCP_ORIGIN}${RESOURCE_METADATA_PATH}/mcp`] },
+    { requests: [`POST ${MCP_ORIGIN}/mcp`, `GET ${MCP_ORIGIN}${RESOURCE_METADATA_PATH}/mcp`] },
   ],
   [
-    'a rate limit ends the search',
+    'are not requested elsewhere after status 429',
     makeValidSites({ [`${RESOURCE_METADATA_PATH}/mcp`]: 429 }),
     ['upstream_error', RESOURCE_STAGE, mcp],
   ],
   [
-    'a redirect to elsewhere',
+    'are refused behind a redirect to another origin',
     makeValidSites({ [`${RESOURCE_METADATA_PATH}/mcp`]: redirectTo(AUTH_ORIGIN) }),
     ['blocked_url', RESOURCE_STAGE, mcp],
   ],
   [
-    'a redirect to nowhere',
+    'fail with a redirect status without a location',
     makeValidSites({ [`${RESOURCE_METADATA_PATH}/mcp`]: 304 }),
     ['upstream_error', RESOURCE_STAGE, mcp],
   ],
   [
-    'a redirect within the origin',
+    'are read behind a redirect within the origin',
     makeValidSites({
       [`${RESOURCE_METADATA_PATH}/mcp`]: redirectTo('/meta'),
       '/meta': makeResourceMetadata(`${MCP_ORIGIN}/mcp`, AUTH_ORIGIN),
@@ -219,17 +234,20 @@ const resourceCases: Case[] = [
     expectedDiscovery,
   ],
   [
-    'a body that is not a JSON object is ignored, whatever its content type',
-    makeValidSites({ 'POST /mcp': challengeNaming(`${MCP_ORIGIN}/meta`), '/meta': respondWithJson(200, ['no']) }),
+    'are ignored if they are not a JSON object, even as application/json',
+    makeValidSites({
+      'POST /mcp': respondWithMetadataUrl(`${MCP_ORIGIN}/meta`),
+      '/meta': respondWithJson(200, ['no']),
+    }),
     expectedDiscovery,
   ],
   [
-    'a page of any length is ignored',
-    makeValidSites({ 'POST /mcp': challengeNaming(`${MCP_ORIGIN}/meta`), '/meta': respondWithHtml(70_000) }),
+    'are ignored if they are a page of any length',
+    makeValidSites({ 'POST /mcp': respondWithMetadataUrl(`${MCP_ORIGIN}/meta`), '/meta': respondWithHtml(70_000) }),
     expectedDiscovery,
   ],
   [
-    'a JSON object is accepted, whatever its content type',
+    'are accepted as a JSON object with the content type text/plain',
     makeValidSites({
       [`${RESOURCE_METADATA_PATH}/mcp`]: respondWithStatus(
         200,
@@ -239,18 +257,18 @@ const resourceCases: Case[] = [
     expectedDiscovery,
   ],
   [
-    'an endless document',
+    'fail if they are larger than 64 KiB',
     makeValidSites({ [`${RESOURCE_METADATA_PATH}/mcp`]: { LONG: LONG_TEXT } }),
     ['upstream_error', RESOURCE_STAGE, mcp],
   ],
   [
-    'a URL on http',
-    makeValidSites({ 'POST /mcp': challengeNaming('http://mcp.example.com/m') }),
+    'are refused at an http URL',
+    makeValidSites({ 'POST /mcp': respondWithMetadataUrl('http://mcp.example.com/m') }),
     ['blocked_url', RESOURCE_STAGE, mcp],
   ],
   [
-    'an internal URL',
-    makeValidSites({ 'POST /mcp': challengeNaming('https://169.254.169.254/') }),
+    'are refused at an internal URL',
+    makeValidSites({ 'POST /mcp': respondWithMetadataUrl('https://169.254.169.254/') }),
     ['blocked_url', RESOURCE_STAGE, '169.254.169.254'],
   ],
 ]
@@ -258,7 +276,7 @@ const resourceCases: Case[] = [
 const expectedLegacy = { resource: null, issuer: MCP_ORIGIN, warnings: ['legacy_discovery'] }
 const legacyCases: Case[] = [
   [
-    'requires authorization, and is its own authorization server',
+    'is its own authorization server if it requires authorization',
     {
       [MCP_ORIGIN]: {
         '/mcp': respondWithChallenges('Bearer'),
@@ -269,7 +287,7 @@ const legacyCases: Case[] = [
     expectedLegacy,
   ],
   [
-    'requires none, but its origin is an authorization server',
+    'is its own authorization server if it publishes OpenID metadata but requires no authorization',
     {
       [MCP_ORIGIN]: {
         '/mcp': 200,
@@ -280,12 +298,12 @@ const legacyCases: Case[] = [
     expectedLegacy,
   ],
   [
-    'requires authorization and publishes nothing',
+    'is refused if it requires authorization and publishes nothing',
     { [MCP_ORIGIN]: { '/mcp': 401 } },
     ['metadata_invalid', SERVER_STAGE, mcp],
   ],
   [
-    'the default endpoints, if they are allowed',
+    'has the default endpoints if they are allowed',
     { [MCP_ORIGIN]: { '/mcp': 403, 'POST /register': respondWithJson(201, { client_id: 'made' }) } },
     {
       ...{
@@ -300,21 +318,21 @@ const legacyCases: Case[] = [
     { options: { defaultEndpoints: true } },
   ],
   [
-    'its authorization server fails',
+    'fails if its authorization server metadata has status 500',
     { [MCP_ORIGIN]: { '/mcp': 401, [SERVER_METADATA_PATH]: 500 } },
     ['upstream_error', SERVER_STAGE, mcp],
   ],
   [
-    'a server without authorization',
+    'is refused if it requires no authorization',
     { [MCP_ORIGIN]: {} },
     ['oauth_not_required', PROBE_STAGE, mcp],
     { options: { defaultEndpoints: true } },
   ],
 ]
 
-const listingServers = (...authorization_servers: unknown[]) =>
+const makeSitesListing = (...authorization_servers: unknown[]) =>
   makeValidSites({ [`${RESOURCE_METADATA_PATH}/mcp`]: { resource: `${MCP_ORIGIN}/mcp`, authorization_servers } })
-const metadataAt = (issuer: string, where: string, more = {}): Sites => ({
+const makeSitesWithMetadataAt = (issuer: string, where: string, more = {}): Sites => ({
   ...makeValidSites({ [`${RESOURCE_METADATA_PATH}/mcp`]: makeResourceMetadata(`${MCP_ORIGIN}/mcp`, issuer) }),
   [AUTH_ORIGIN]: {
     [where]: makeServerMetadata(issuer, more),
@@ -324,102 +342,130 @@ const metadataAt = (issuer: string, where: string, more = {}): Sites => ({
 const TENANT = `${AUTH_ORIGIN}/tenant`
 const serverCases: Case[] = [
   [
-    'the first usable server',
-    listingServers(`${AUTH_ORIGIN}/none`, 'http://auth.example.com', AUTH_ORIGIN),
+    'is the first usable one of the listed servers',
+    makeSitesListing(`${AUTH_ORIGIN}/none`, 'http://auth.example.com', AUTH_ORIGIN),
     expectWarnings('server_skipped', 'server_skipped'),
   ],
   [
-    'the failure of the first if none is usable',
-    listingServers('https://10.0.0.1', `${AUTH_ORIGIN}/none`),
+    'is refused with the failure of the first one if none is usable',
+    makeSitesListing('https://10.0.0.1', `${AUTH_ORIGIN}/none`),
     ['blocked_url', SERVER_STAGE, '10.0.0.1'],
   ],
   [
-    'at most eight are tried',
-    listingServers(...Array.from({ length: 8 }, (_, i) => `https://10.0.0.${i}`), AUTH_ORIGIN),
+    'is one of the first eight in the list',
+    makeSitesListing(...Array.from({ length: 8 }, (_, i) => `https://10.0.0.${i}`), AUTH_ORIGIN),
     ['blocked_url', SERVER_STAGE, '10.0.0.0'],
   ],
-  ['one that is a number', listingServers(1), ['metadata_invalid', RESOURCE_STAGE, mcp]],
-  ['one that is not a URL', listingServers('auth'), ['blocked_url', SERVER_STAGE, '']],
-  ['one with a query', listingServers(`${AUTH_ORIGIN}?a=b`), ['metadata_invalid', SERVER_STAGE, auth]],
-  ['one that publishes nothing', listingServers(`${AUTH_ORIGIN}/none`), ['metadata_invalid', SERVER_STAGE, auth]],
-  ['one that fails', makeValidSites({}, { [SERVER_METADATA_PATH]: 502 }), ['upstream_error', SERVER_STAGE, auth]],
+  ['is refused if it is listed as a number', makeSitesListing(1), ['metadata_invalid', RESOURCE_STAGE, mcp]],
+  ['is refused if it is not listed as a URL', makeSitesListing('auth'), ['blocked_url', SERVER_STAGE, '']],
   [
-    'one that does not exist',
-    listingServers('https://auth.example.net'),
+    'is refused if its URL has a query',
+    makeSitesListing(`${AUTH_ORIGIN}?a=b`),
+    ['metadata_invalid', SERVER_STAGE, auth],
+  ],
+  [
+    'is refused if it publishes nothing',
+    makeSitesListing(`${AUTH_ORIGIN}/none`),
+    ['metadata_invalid', SERVER_STAGE, auth],
+  ],
+  [
+    'fails with status 502',
+    makeValidSites({}, { [SERVER_METADATA_PATH]: 502 }),
+    ['upstream_error', SERVER_STAGE, auth],
+  ],
+  [
+    'fails if its host does not exist',
+    makeSitesListing('https://auth.example.net'),
     ['upstream_error', SERVER_STAGE, 'auth.example.net'],
   ],
-  ['an issuer with a path: inserted', metadataAt(TENANT, `${SERVER_METADATA_PATH}/tenant`), { issuer: TENANT }],
-  ['an issuer with a path: OpenID inserted', metadataAt(TENANT, `${OIDC_METADATA_PATH}/tenant`), { issuer: TENANT }],
-  ['an issuer with a path: OpenID appended', metadataAt(TENANT, `/tenant${OIDC_METADATA_PATH}`), { issuer: TENANT }],
   [
-    'a path that looks like another host',
+    'with a path in its issuer is found at the well-known path before that path',
+    makeSitesWithMetadataAt(TENANT, `${SERVER_METADATA_PATH}/tenant`),
+    { issuer: TENANT },
+  ],
+  [
+    'with a path in its issuer is found at the OpenID path before that path',
+    makeSitesWithMetadataAt(TENANT, `${OIDC_METADATA_PATH}/tenant`),
+    { issuer: TENANT },
+  ],
+  [
+    'with a path in its issuer is found at the OpenID path after that path',
+    makeSitesWithMetadataAt(TENANT, `/tenant${OIDC_METADATA_PATH}`),
+    { issuer: TENANT },
+  ],
+  [
+    'is not requested from another host if its path begins with two slashes',
     {
-      ...listingServers(`${AUTH_ORIGIN}//evil.example.net`),
+      ...makeSitesListing(`${AUTH_ORIGIN}//evil.example.net`),
       'https://evil.example.net': { [OIDC_METADATA_PATH]: makeServerMetadata(`${AUTH_ORIGIN}//evil.example.net`) },
     },
     ['metadata_invalid', SERVER_STAGE, auth],
   ],
   [
-    'an issuer without a path: OpenID',
+    'is found at the OpenID path',
     makeValidSites({}, { [SERVER_METADATA_PATH]: undefined, [OIDC_METADATA_PATH]: makeServerMetadata(AUTH_ORIGIN) }),
     expectedDiscovery,
   ],
   [
-    'another issuer',
+    'is refused if it names another issuer',
     makeSitesWithMetadata({ issuer: 'https://auth.example.net' }),
     ['issuer_mismatch', SERVER_STAGE, auth],
   ],
   [
-    'an issuer in another spelling',
+    'is refused if it names its issuer in upper case',
     makeSitesWithMetadata({ issuer: 'https://AUTH.example.com' }),
     ['issuer_mismatch', SERVER_STAGE, auth],
   ],
-  ['no issuer', makeSitesWithMetadata({ issuer: null }), ['metadata_invalid', SERVER_STAGE, auth]],
   [
-    'an additional slash on an empty path',
+    'is refused if it names no issuer',
+    makeSitesWithMetadata({ issuer: null }),
+    ['metadata_invalid', SERVER_STAGE, auth],
+  ],
+  [
+    'can name its issuer with an additional slash after the host',
     makeSitesWithMetadata({ issuer: `${AUTH_ORIGIN}/` }),
     { issuer: `${AUTH_ORIGIN}/`, warnings: ['issuer_slash'] },
   ],
   [
-    'a missing slash on an empty path',
-    { ...listingServers(`${AUTH_ORIGIN}/`) },
+    'can name its issuer without the slash after the host',
+    { ...makeSitesListing(`${AUTH_ORIGIN}/`) },
     { issuer: AUTH_ORIGIN, warnings: ['issuer_slash'] },
   ],
   [
-    'an additional slash on a path',
-    metadataAt(TENANT, `${SERVER_METADATA_PATH}/tenant`, { issuer: `${TENANT}/` }),
+    'is refused if it names its issuer with an additional slash after a path',
+    makeSitesWithMetadataAt(TENANT, `${SERVER_METADATA_PATH}/tenant`, { issuer: `${TENANT}/` }),
     ['issuer_mismatch', SERVER_STAGE, auth],
   ],
   [
-    'no PKCE methods',
+    'is refused if it lists no PKCE methods',
     makeSitesWithMetadata({ code_challenge_methods_supported: null }),
     ['pkce_unsupported', SERVER_STAGE, auth],
   ],
   [
-    'no PKCE methods, and the organization assumes S256',
+    'without PKCE methods is accepted if the organization assumes S256',
     makeSitesWithMetadata({ code_challenge_methods_supported: undefined }),
     { uses_pkce: true, code_challenge_method: 'S256', warnings: ['pkce_assumed'] },
     { options: { assumeS256: host => host === auth } },
   ],
   [
-    'other PKCE methods, even if S256 is assumed',
+    'with other PKCE methods is refused even if S256 is assumed',
     makeSitesWithMetadata({ code_challenge_methods_supported: ['plain', 's256'] }),
     ['pkce_unsupported', SERVER_STAGE, auth],
     { options: { assumeS256: () => true } },
   ],
   [
-    'an empty list of methods',
+    'with an empty list of PKCE methods is refused even if S256 is assumed',
     makeSitesWithMetadata({ code_challenge_methods_supported: [] }),
     ['pkce_unsupported', SERVER_STAGE, auth],
     { options: { assumeS256: () => true } },
   ],
   [
-    'methods that are no list',
+    'is refused if its PKCE methods are not a list',
     makeSitesWithMetadata({ code_challenge_methods_supported: 'S256' }),
     ['metadata_invalid', SERVER_STAGE, auth],
   ],
   [
-    'endpoints elsewhere',
+    'can have endpoints at another origin',
     makeSitesWithMetadata({ token_endpoint: 'https://token.example.net/t' }),
     { token_url: 'https://token.example.net/t' },
   ],
@@ -429,45 +475,45 @@ const serverCases: Case[] = [
   ].flatMap(address =>
     ['authorization_endpoint', 'token_endpoint', 'registration_endpoint', 'revocation_endpoint'].map(
       (name): Case => [
-        `${name} ${JSON.stringify(address)}`,
+        `is refused with the ${name} ${JSON.stringify(address)}`,
         makeSitesWithMetadata({ [name]: address }),
         ['unsafe_endpoint', SERVER_STAGE, auth],
       ],
     ),
   ),
   [
-    'plain http on this machine',
+    'can have an http endpoint on this machine if loopback is allowed',
     makeSitesWithMetadata({ token_endpoint: 'http://localhost:9000/t' }),
     { token_url: 'http://localhost:9000/t' },
     { allowLoopback: true },
   ],
   [
-    'no authorization endpoint',
+    'is refused without an authorization endpoint',
     makeSitesWithMetadata({ authorization_endpoint: undefined }),
     ['metadata_invalid', SERVER_STAGE, auth],
   ],
   [
-    'no code',
+    'is refused without the response type code',
     makeSitesWithMetadata({ response_types_supported: ['code id_token'] }),
     ['grant_unsupported', SERVER_STAGE, auth],
   ],
   [
-    'no response types',
+    'is refused if it lists no response types',
     makeSitesWithMetadata({ response_types_supported: null }),
     ['metadata_invalid', SERVER_STAGE, auth],
   ],
   [
-    'no authorization code',
+    'is refused without the grant authorization_code',
     makeSitesWithMetadata({ grant_types_supported: ['client_credentials'] }),
     ['grant_unsupported', SERVER_STAGE, auth],
   ],
   [
-    'a grant without refreshing',
+    'can lack the grant refresh_token',
     makeSitesWithMetadata({ grant_types_supported: ['authorization_code'] }),
     { supports_refresh: false },
   ],
   [
-    'all members are there, and those without a meaning are null',
+    'can set optional members to null',
     makeSitesWithMetadata({
       ...{ revocation_endpoint: null, grant_types_supported: null, scopes_supported: null },
       ...{ authorization_response_iss_parameter_supported: null, client_id_metadata_document_supported: null },
@@ -475,12 +521,12 @@ const serverCases: Case[] = [
     { ...expectedDiscovery, revocation_url: null, issuer_in_answers: false, supports_metadata_document: false },
   ],
   [
-    'its answers carry the issuer',
+    'can announce the issuer in its authorization responses',
     makeSitesWithMetadata({ authorization_response_iss_parameter_supported: true }),
     { issuer_in_answers: true },
   ],
   [
-    'neither yes nor no',
+    'is refused with a text for a boolean',
     makeSitesWithMetadata({ authorization_response_iss_parameter_supported: 'yes' }),
     ['metadata_invalid', SERVER_STAGE, auth],
   ],
@@ -494,67 +540,70 @@ const withScopes = (challenge: string, listed: unknown, more = {}) =>
     }),
   })
 const scopeCases: Case[] = [
-  ['those of the challenge', withScopes('Bearer scope="read  write read"', ['all']), { scopes: ['read', 'write'] }],
-  ['else those of the resource', withScopes('Bearer scope=""', ['read']), { scopes: ['read'] }],
+  ['are those of the challenge', withScopes('Bearer scope="read  write read"', ['all']), { scopes: ['read', 'write'] }],
   [
-    'else none, never all that the server has',
+    'are those of the resource if the challenge has none',
+    withScopes('Bearer scope=""', ['read']),
+    { scopes: ['read'] },
+  ],
+  [
+    'are never all that the authorization server supports',
     withScopes('Bearer', [], { scopes_supported: ['admin'] }),
     { scopes: [] },
   ],
   [
-    'and to come back offline, where the server knows that',
+    'include offline_access if the authorization server supports it',
     withScopes('Bearer', ['read'], { scopes_supported: ['offline_access'] }),
     { scopes: ['read', 'offline_access'] },
   ],
   [
-    'but once',
+    'include offline_access only once',
     withScopes('Bearer', ['offline_access'], { scopes_supported: ['offline_access'] }),
     { scopes: ['offline_access'] },
   ],
   [
-    'what cannot be asked for is left out',
+    'omit malformed ones with a warning',
     withScopes('Bearer', ['a b', 'ö', '', 'read']),
     { scopes: ['read'], warnings: ['scope_dropped'] },
   ],
-  ['scopes that are no list', withScopes('Bearer', 'read'), ['metadata_invalid', RESOURCE_STAGE, mcp]],
+  ['are refused if they are not a list', withScopes('Bearer', 'read'), ['metadata_invalid', RESOURCE_STAGE, mcp]],
 ]
 
 describe.each([
-  ['the probe', probeCases],
-  ['the metadata of the resource', resourceCases],
-  ['no metadata of the resource', legacyCases],
+  ['discovery', probeCases],
+  ['the metadata of the protected resource', resourceCases],
+  ['a server without metadata of its resource', legacyCases],
   ['the authorization server', serverCases],
-  ['the scopes', scopeCases],
+  ['the requested scopes', scopeCases],
 ])('%s', (_, cases) => {
-  it.each(cases)('%s', async (_, sites, out, { asks, ...way } = {}) => {
-    const { result: found, listRequests: asked, fakeFetch: world } = discoverAndRegister(sites, way)
-    if (Array.isArray(out)) {
+  it.each(cases)('%s', async (_, sites, expected, { requests, ...scenario } = {}) => {
+    const { result: found, listRequests: asked, fakeFetch: world } = discoverAndRegister(sites, scenario)
+    if (Array.isArray(expected)) {
       const failure = await found.then(
         () => expect.unreachable(),
         error => error,
       )
       expect(failure).toBeInstanceOf(Failure)
-      const [code, stage, host] = out as ExpectedRefusal
+      const [code, stage, host] = expected as ExpectedRefusal
       expect(failure.code).toBe(code)
       if (stage) expect(failure.extra.about.split(': ').slice(0, host ? 2 : 1)).toEqual(host ? [stage, host] : [stage])
-      // No client is registered at a refused server.
       expect(asked().filter(one => /register/.test(one))).toEqual([])
     } else {
-      expect(await found).toMatchObject(out)
+      expect(await found).toMatchObject(expected)
       expect(world.requests.filter(({ refused }) => refused)).toEqual([])
     }
-    if (asks) expect(asked()).toEqual(asks)
+    if (requests) expect(asked()).toEqual(requests)
   })
 })
 
-it('does not read an endless response', async () => {
-  let left = false
+it('discovery cancels an endless response to its first request', async () => {
+  let isCancelled = false
   const endless = () =>
     new Response(
       new ReadableStream({
         pull: controller => controller.enqueue(new Uint8Array(1)),
         cancel: () => {
-          left = true
+          isCancelled = true
         },
       }),
       { headers: { 'Content-Type': 'text/event-stream' } },
@@ -562,10 +611,10 @@ it('does not read an endless response', async () => {
   await expect(discoverAndRegister({ [MCP_ORIGIN]: { '/mcp': endless } }).result).rejects.toMatchObject({
     code: 'oauth_not_required',
   })
-  expect(left).toBe(true)
+  expect(isCancelled).toBe(true)
 })
 
-it('respects the time limit', async () => {
+it('discovery fails with upstream_timeout if the server does not respond', async () => {
   vi.useFakeTimers()
   try {
     const { result: found } = discoverAndRegister({ [MCP_ORIGIN]: () => new Promise(() => {}) })
@@ -577,7 +626,7 @@ it('respects the time limit', async () => {
   }
 })
 
-it('quotes the text of a server in one escaped line', async () => {
+it('a failure quotes the text of a server escaped and in one line', async () => {
   const issuer = `https://evil.example.com/<script>'${'x'.repeat(300)}`
   const { result: found } = discoverAndRegister(makeSitesWithMetadata({ issuer }))
   const { extra } = await found.then(
@@ -588,7 +637,7 @@ it('quotes the text of a server in one escaped line', async () => {
   expect(extra.about.length).toBeLessThan(400)
 })
 
-it('leaves user info and queries of URLs out of its messages', async () => {
+it('a failure names no user info and no query of a URL', async () => {
   const { result: found } = discoverAndRegister(
     makeSitesWithMetadata({ issuer: 'https://user:hush@auth.example.com/?token=hush' }),
   )
@@ -599,10 +648,10 @@ it('leaves user info and queries of URLs out of its messages', async () => {
   expect(JSON.stringify(extra)).not.toContain('hush')
 })
 
-it('requests the same metadata URLs as the MCP SDK', async () => {
+it('the metadata URLs of an issuer are the same as in the MCP SDK', async () => {
   const { buildDiscoveryUrls } = await import('@modelcontextprotocol/client')
   for (const issuer of [AUTH_ORIGIN, `${AUTH_ORIGIN}/`, TENANT, `${TENANT}/`, `${TENANT}/v2.0`]) {
-    const theirs = buildDiscoveryUrls(issuer).map(({ url }) => url.href)
-    expect(metadataUrlsOf(new URL(issuer))).toEqual(theirs)
+    const urlsOfSdk = buildDiscoveryUrls(issuer).map(({ url }) => url.href)
+    expect(metadataUrlsOf(new URL(issuer))).toEqual(urlsOfSdk)
   }
 })

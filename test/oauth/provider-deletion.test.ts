@@ -19,16 +19,16 @@ const countTokens = async ({ organization_id }: Tenant) => {
 }
 
 describe('deleting a provider', () => {
-  it('revokes the tokens of all workspaces of the organization, and no others', async () => {
+  it('revokes its tokens in all workspaces of the organization, and no other tokens', async () => {
     const [{ tenant }, { tenant: other }] = [await as.setUpProvider(app), await as.setUpProvider(app)]
     const second = (await tenant.owner.post('/workspaces', { display_name: 'Second' })).body.id
     const inside = { 'X-Tenant-Id': second }
     const role_id = '00000000-0000-4000-8000-000000000001'
     const key = { description: 'second', role_id }
     const { body } = await tenant.owner.post('/workspaces/current/api-keys', key, inside)
-    const colleague = { ...tenant, ...tenant.as(body.key), tenant_id: second }
+    const sibling = { ...tenant, ...tenant.as(body.key), tenant_id: second }
     await as.completeAuthentication(app, tenant)
-    await as.completeAuthentication(app, colleague)
+    await as.completeAuthentication(app, sibling)
     await as.completeAuthentication(app, other)
     const id = `trip-end-${unusedId()}`
     expect((await tenant.delete(getProviderPath('example'))).body.code).toBe('provider_not_yours')
@@ -43,7 +43,7 @@ describe('deleting a provider', () => {
     expect([await countTokens(tenant), await countTokens(other)]).toEqual([0, 1])
   })
 
-  it('succeeds even if the server refuses', async () => {
+  it('succeeds even if the server fails to revoke tokens', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     server.revocation = () => new Response(null, { status: 500 })
@@ -51,7 +51,7 @@ describe('deleting a provider', () => {
     expect(await countTokens(tenant)).toBe(0)
   })
 
-  it('revokes nothing if the deletion is refused', async () => {
+  it('revokes no token if it is refused', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     expect((await tenant.delete(getProviderPath('example'), undefined, { 'If-Match': '"99"' })).status).toBe(412)

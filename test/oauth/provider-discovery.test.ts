@@ -34,26 +34,26 @@ import {
 const idempotencyHeader = (key: string) => ({ 'Idempotency-Key': key })
 const MINUTE = 60_000
 
-let world: ReturnType<typeof makeMcpServer>
+let mcpServer: ReturnType<typeof makeMcpServer>
 beforeEach(() => {
-  world = makeMcpServer()
-  foreignServers.fetch = world
+  mcpServer = makeMcpServer()
+  foreignServers.fetch = mcpServer
 })
 afterEach(() => {
   clock.ahead = 0
   foreignServers.fetch = makeFakeFetch({})
 })
 
-const registrations = () =>
-  world.requests.filter(({ method, url }) => method === 'POST' && url === `${AUTH_ORIGIN}/register`)
+const filterRegistrations = () =>
+  mcpServer.requests.filter(({ method, url }) => method === 'POST' && url === `${AUTH_ORIGIN}/register`)
 
 describe('discovery', () => {
-  it('creates a provider from an MCP server, with a client of its own', async () => {
+  it('creates a provider for an MCP server and registers its client', async () => {
     const tenant = await newTenant()
-    const made = await tenant.post(DISCOVER_PATH, makeDiscoverBody())
-    expect(made.status).toBe(200)
-    const [client_id] = [...world.clients.keys()]
-    expect(made.body).toEqual({
+    const created = await tenant.post(DISCOVER_PATH, makeDiscoverBody())
+    expect(created.status).toBe(200)
+    const [client_id] = [...mcpServer.clients.keys()]
+    expect(created.body).toEqual({
       id: expect.any(String),
       organization_id: tenant.organization_id,
       provider_id: 'found',
@@ -70,19 +70,19 @@ describe('discovery', () => {
       created_at: expect.any(String),
       updated_at: expect.any(String),
     })
-    expect((await tenant.get(PROVIDERS_PATH)).body).toEqual([made.body])
-    const one = (await tenant.get(getProviderPath('found'))).body
-    expect(one).toMatchObject({
-      ...made.body,
+    expect((await tenant.get(PROVIDERS_PATH)).body).toEqual([created.body])
+    const provider = (await tenant.get(getProviderPath('found'))).body
+    expect(provider).toMatchObject({
+      ...created.body,
       scopes: ['issues:read'],
       issuer: AUTH_ORIGIN,
       registration: 'dynamic',
       revocation_url: `${AUTH_ORIGIN}/revoke`,
-      redirect_uri: `http://slipway.test/v2/auth/callback/${made.body.id}`,
+      redirect_uri: `http://slipway.test/v2/auth/callback/${created.body.id}`,
       warnings: [],
     })
-    expect(world.clients.get(client_id!)).toMatchObject({ redirect_uris: [one.redirect_uri] })
-    expect(one.trace.map((hop: { url: string; status: number }) => [hop.url, hop.status])).toEqual([
+    expect(mcpServer.clients.get(client_id!)).toMatchObject({ redirect_uris: [provider.redirect_uri] })
+    expect(provider.trace.map((hop: { url: string; status: number }) => [hop.url, hop.status])).toEqual([
       [`${MCP_ORIGIN}/mcp`, 401],
       [`${MCP_ORIGIN}/.well-known/oauth-protected-resource/mcp`, 200],
       [`${AUTH_ORIGIN}/.well-known/oauth-authorization-server`, 200],
@@ -94,16 +94,16 @@ describe('discovery', () => {
 
   it('uses a given client and given scopes, and registers no client', async () => {
     const tenant = await newTenant()
-    const given = { client_id: 'mine', client_secret: 'my-secret-6650', scopes: ['a', 'b'] }
+    const given = { client_id: 'given-client', client_secret: 'given-secret-6650', scopes: ['a', 'b'] }
     const { body } = await tenant.post(DISCOVER_PATH, makeDiscoverBody(given))
-    expect(body).toMatchObject({ client_id: 'mine', is_dynamic_client: false })
+    expect(body).toMatchObject({ client_id: 'given-client', is_dynamic_client: false })
     expect((await tenant.get(getProviderPath('found'))).body).toMatchObject({
       scopes: ['a', 'b'],
       registration: 'given',
       redirect_uri: 'http://slipway.test/v2/auth/callback/found',
     })
-    expect((await readProvider(tenant, 'found')).client_secret).toBe('my-secret-6650')
-    expect(registrations()).toEqual([])
+    expect((await readProvider(tenant, 'found')).client_secret).toBe('given-secret-6650')
+    expect(filterRegistrations()).toEqual([])
   })
 
   it.each([
@@ -117,7 +117,7 @@ describe('discovery', () => {
   ])('refuses %j', async (over, member) => {
     const { status, body } = await (await newTenant()).post(DISCOVER_PATH, makeDiscoverBody(over))
     expect([status, body.code, body.errors[0].loc[1]]).toEqual([422, 'invalid_request', member])
-    expect(world.requests).toEqual([])
+    expect(mcpServer.requests).toEqual([])
   })
 
   it.each([
@@ -128,12 +128,12 @@ describe('discovery', () => {
   ])('refuses to connect to %s', async (mcp_server_url, code) => {
     const { status, body } = await (await newTenant()).post(DISCOVER_PATH, makeDiscoverBody({ mcp_server_url }))
     expect([status, body.code]).toEqual([422, code])
-    expect(world.requests).toEqual([])
+    expect(mcpServer.requests).toEqual([])
   })
 
   it('assumes S256 for the hosts that the organization lists', async () => {
-    world = makeMcpServer({ server: { code_challenge_methods_supported: undefined } })
-    foreignServers.fetch = world
+    mcpServer = makeMcpServer({ server: { code_challenge_methods_supported: undefined } })
+    foreignServers.fetch = mcpServer
     const tenant = await newTenant()
     expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).body.code).toBe('pkce_unsupported')
     const inside = { 'X-Tenant-Id': tenant.tenant_id }
@@ -144,7 +144,7 @@ describe('discovery', () => {
     expect((await tenant.get(getProviderPath('found'))).body.warnings).toMatchObject([{ code: 'pkce_assumed' }])
   })
 
-  it('needs a workspace if the key belongs to an organization', async () => {
+  it('with an organization key needs a workspace', async () => {
     const { owner, tenant_id } = await newTenant()
     expect((await owner.post(DISCOVER_PATH, makeDiscoverBody())).body.code).toBe('workspace_required')
     expect((await owner.post(`${DISCOVER_PATH}?dry_run=true`, makeDiscoverBody())).body.code).toBe('workspace_required')
@@ -152,8 +152,8 @@ describe('discovery', () => {
   })
 })
 
-describe('a dry run', () => {
-  it('returns the provider that would be created, and stores and registers nothing', async () => {
+describe('a dry run of a discovery', () => {
+  it('returns the provider, but stores nothing and registers no client', async () => {
     const tenant = await newTenant()
     const { status, body } = await tenant.post(`${DISCOVER_PATH}?dry_run=true`, makeDiscoverBody())
     expect(status).toBe(200)
@@ -171,7 +171,7 @@ describe('a dry run', () => {
       },
     })
     expect(body.trace).toHaveLength(3)
-    expect(registrations()).toEqual([])
+    expect(filterRegistrations()).toEqual([])
     expect((await tenant.get(PROVIDERS_PATH)).body).toEqual([])
     expect(await countReservations(tenant)).toBe(0)
     expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).status).toBe(200)
@@ -179,9 +179,9 @@ describe('a dry run', () => {
     expect([taken.status, taken.body.code]).toEqual([409, 'provider_id_conflict'])
   })
 
-  it('fails like the real discovery', async () => {
-    world = makeMcpServer({ server: { registration_endpoint: undefined } })
-    foreignServers.fetch = world
+  it('fails with the same error as the discovery', async () => {
+    mcpServer = makeMcpServer({ server: { registration_endpoint: undefined } })
+    foreignServers.fetch = mcpServer
     const tenant = await newTenant()
     for (const path of [`${DISCOVER_PATH}?dry_run=true`, DISCOVER_PATH]) {
       const { status, body } = await tenant.post(path, makeDiscoverBody())
@@ -190,78 +190,78 @@ describe('a dry run', () => {
   })
 })
 
-describe('the name of a provider', () => {
+describe('the provider_id of a discovery', () => {
   it('is checked before any request to a server', async () => {
     const tenant = await newTenant()
     await tenant.post(DISCOVER_PATH, makeDiscoverBody())
-    world.requests.length = 0
+    mcpServer.requests.length = 0
     const { status, body } = await tenant.post(
       DISCOVER_PATH,
       makeDiscoverBody({ mcp_server_url: 'https://other.example.com/' }),
     )
     expect([status, body.code]).toEqual([409, 'provider_id_conflict'])
-    expect(world.requests).toEqual([])
+    expect(mcpServer.requests).toEqual([])
   })
 
-  it('goes to one of several concurrent requests, and one client is registered', async () => {
+  it('is taken by one of several concurrent requests, and only that one registers a client', async () => {
     const tenant = await newTenant()
     const replies = await Promise.all(Array.from({ length: 8 }, () => tenant.post(DISCOVER_PATH, makeDiscoverBody())))
     expect(replies.map(reply => reply.status).sort()).toEqual([200, ...Array(7).fill(409)])
-    expect(registrations()).toHaveLength(1)
+    expect(filterRegistrations()).toHaveLength(1)
     expect((await tenant.get(PROVIDERS_PATH)).body).toHaveLength(1)
   })
 
   it('is reserved during discovery, and free after a failure', async () => {
     const tenant = await newTenant()
-    const byHand = {
+    const manualProvider = {
       ...makeDiscoverBody(),
       client_id: 'x',
       auth_url: `${AUTH_ORIGIN}/a`,
       token_url: `${AUTH_ORIGIN}/t`,
     }
-    const meanwhile: unknown[] = []
+    const codesDuringDiscovery: unknown[] = []
     foreignServers.fetch = async () => {
-      const { body } = await tenant.post(PROVIDERS_PATH, byHand)
-      meanwhile.push(body.code)
-      throw new TypeError('gone')
+      const { body } = await tenant.post(PROVIDERS_PATH, manualProvider)
+      codesDuringDiscovery.push(body.code)
+      throw new TypeError('connection reset')
     }
     const failed = await tenant.post(DISCOVER_PATH, makeDiscoverBody())
     expect([failed.status, failed.body.code]).toEqual([502, 'upstream_error'])
-    expect(meanwhile[0]).toBe('provider_id_conflict')
+    expect(codesDuringDiscovery[0]).toBe('provider_id_conflict')
     expect(await countReservations(tenant)).toBe(0)
-    expect((await tenant.post(PROVIDERS_PATH, byHand)).status).toBe(200)
+    expect((await tenant.post(PROVIDERS_PATH, manualProvider)).status).toBe(200)
   })
 
-  it('is free again when its reservation expires', async () => {
+  it('is free when its reservation has expired, and the late discovery fails', async () => {
     const tenant = await newTenant()
-    const stuck = makeMcpServer()
-    const later = Promise.withResolvers<void>()
-    const asked = Promise.withResolvers<void>()
+    const slowServer = makeMcpServer()
+    const response = Promise.withResolvers<void>()
+    const firstRequest = Promise.withResolvers<void>()
     foreignServers.fetch = async (input, init) => {
-      asked.resolve()
-      await later.promise
-      return stuck(input, init)
+      firstRequest.resolve()
+      await response.promise
+      return slowServer(input, init)
     }
     const first = tenant.post(DISCOVER_PATH, makeDiscoverBody())
-    await asked.promise
-    foreignServers.fetch = world
+    await firstRequest.promise
+    foreignServers.fetch = mcpServer
     expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).body.code).toBe('provider_id_conflict')
     clock.ahead = 3 * MINUTE
     expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).status).toBe(200)
-    later.resolve()
+    response.resolve()
     expect((await first).body.code).toBe('provider_id_conflict')
-    expect([stuck.clients.size, world.clients.size]).toEqual([0, 1])
+    expect([slowServer.clients.size, mcpServer.clients.size]).toEqual([0, 1])
   })
 })
 
-describe('a retry under an idempotency key', () => {
-  it('returns the same response without requests to servers', async () => {
+describe('a repeated discovery with the same idempotency key', () => {
+  it('gets the same response without requests to servers', async () => {
     const tenant = await newTenant()
     const first = await tenant.post(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k'))
-    world.requests.length = 0
+    mcpServer.requests.length = 0
     const again = await tenant.post(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k'))
     expect([again.status, again.text, again.headers.get('Idempotency-Replayed')]).toEqual([200, first.text, 'true'])
-    expect(world.requests).toEqual([])
+    expect(mcpServer.requests).toEqual([])
     const other = await tenant.post(DISCOVER_PATH, makeDiscoverBody({ name: 'Other' }), idempotencyHeader('k'))
     expect([other.status, other.body.code]).toEqual([422, 'idempotency_key_reused'])
   })
@@ -271,24 +271,24 @@ describe('a retry under an idempotency key', () => {
     const replies = await Promise.all(
       Array.from({ length: 5 }, () => tenant.post(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k'))),
     )
-    const made = replies.filter(reply => reply.status === 200)
-    const waiting = replies.filter(reply => reply.body.code === 'idempotency_in_flight')
-    expect([made.length >= 1, made.length + waiting.length]).toEqual([true, 5])
-    for (const { headers } of waiting) expect(headers.get('Retry-After')).toBe('1')
-    expect(registrations()).toHaveLength(1)
+    const created = replies.filter(reply => reply.status === 200)
+    const conflicts = replies.filter(reply => reply.body.code === 'idempotency_in_flight')
+    expect([created.length >= 1, created.length + conflicts.length]).toEqual([true, 5])
+    for (const { headers } of conflicts) expect(headers.get('Retry-After')).toBe('1')
+    expect(filterRegistrations()).toHaveLength(1)
   })
 
-  it('runs again after a failure', async () => {
+  it('is executed if the first one failed', async () => {
     const tenant = await newTenant()
     foreignServers.fetch = makeFakeFetch({})
     expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k'))).status).toBe(502)
-    foreignServers.fetch = world
+    foreignServers.fetch = mcpServer
     expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k'))).status).toBe(200)
   })
 })
 
-describe('when the insert fails', () => {
-  /** Runs the verb with a database that fails at times. */
+describe('a discovery whose provider cannot be stored', () => {
+  /** Runs the verb with a database that fails. */
   async function discoverThrough(tenant: Tenant, failing: (database: Database) => Database) {
     const caller: Caller = {
       ...getServices(),
@@ -305,41 +305,41 @@ describe('when the insert fails', () => {
     }
     return discoverProvider(caller, { ...makeDiscoverBody(), registration: 'auto', dry_run: false })
   }
-  const away = () => fail('database_unavailable')
+  const unavailable = () => fail('database_unavailable')
 
-  it('unregisters the new client and releases the name if the key was revoked meanwhile', async () => {
+  it('unregisters the client and releases the provider_id if the key was revoked meanwhile', async () => {
     const tenant = await newTenant()
     const key = (await tenant.post('/workspaces/current/api-keys', { description: 'short-lived' })).body
     foreignServers.fetch = async (input, init) => {
       if (String(input) === `${AUTH_ORIGIN}/register`) await tenant.delete(`/workspaces/current/api-keys/${key.id}`)
-      return world(input, init)
+      return mcpServer(input, init)
     }
     const { status, body } = await tenant.as(key.key).post(DISCOVER_PATH, makeDiscoverBody())
     expect([status, body.code]).toEqual([401, 'key_revoked'])
-    expect(registrations()).toHaveLength(1)
-    expect([world.clients.size, await countReservations(tenant)]).toEqual([0, 0])
+    expect(filterRegistrations()).toHaveLength(1)
+    expect([mcpServer.clients.size, await countReservations(tenant)]).toEqual([0, 0])
     expect((await tenant.get(PROVIDERS_PATH)).body).toEqual([])
   })
 
-  it('unregisters the new client if the database is unavailable for the insert', async () => {
+  it('unregisters the client and releases the provider_id if the insert fails', async () => {
     const tenant = await newTenant()
     const failing = (database: Database): Database => {
       let trip = 0
-      return wrapTrips(database, act => statements => (++trip === 2 ? Promise.reject(away()) : act(statements)))
+      return wrapTrips(database, act => statements => (++trip === 2 ? Promise.reject(unavailable()) : act(statements)))
     }
     await expect(discoverThrough(tenant, failing)).rejects.toMatchObject({ code: 'database_unavailable' })
-    expect([registrations().length, world.clients.size, await countReservations(tenant)]).toEqual([1, 0, 0])
+    expect([filterRegistrations().length, mcpServer.clients.size, await countReservations(tenant)]).toEqual([1, 0, 0])
     expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).status).toBe(200)
   })
 
-  it('unregisters the new client if the database stays unavailable', async () => {
+  it('unregisters the client if the database stays unavailable, and the reservation expires', async () => {
     const tenant = await newTenant()
     const failing = (database: Database): Database => {
       let trip = 0
-      return wrapTrips(database, act => statements => (++trip > 1 ? Promise.reject(away()) : act(statements)))
+      return wrapTrips(database, act => statements => (++trip > 1 ? Promise.reject(unavailable()) : act(statements)))
     }
     await expect(discoverThrough(tenant, failing)).rejects.toMatchObject({ code: 'database_unavailable' })
-    expect([registrations().length, world.clients.size, await countReservations(tenant)]).toEqual([1, 0, 1])
+    expect([filterRegistrations().length, mcpServer.clients.size, await countReservations(tenant)]).toEqual([1, 0, 1])
     clock.ahead = 3 * MINUTE
     expect((await tenant.post(DISCOVER_PATH, makeDiscoverBody())).status).toBe(200)
   })
@@ -350,16 +350,16 @@ describe('when the insert fails', () => {
       let trip = 0
       return wrapTrips(database, act => async statements => {
         const results = await act(statements)
-        if (++trip === 2) throw away()
+        if (++trip === 2) throw unavailable()
         return results
       })
     }
     await expect(discoverThrough(tenant, failing)).rejects.toMatchObject({ code: 'database_unavailable' })
-    expect([world.clients.size, (await tenant.get(PROVIDERS_PATH)).body.length]).toEqual([1, 1])
+    expect([mcpServer.clients.size, (await tenant.get(PROVIDERS_PATH)).body.length]).toEqual([1, 1])
   })
 })
 
-it('writes one event, and no secret in responses, events, traces or logs', async () => {
+it('a discovery writes one event, and no response, event, trace or log line has a secret', async () => {
   const tenant = await newTenant()
   const replies = [
     await tenant.post(
@@ -385,18 +385,18 @@ it('writes one event, and no secret in responses, events, traces or logs', async
   expect(trace).not.toContain('query-secret-1188')
 })
 
-it('takes two round trips, one for a dry run or a replay, and none for an invalid URL', async () => {
+it('a discovery takes two round trips, a dry run or a replay takes one, and a blocked URL takes none', async () => {
   const tenant = await newTenant()
-  const counted = async (path: string, body: object, headers: Record<string, string> = {}) => {
+  const countTripsOf = async (path: string, body: object, headers: Record<string, string> = {}) => {
     const id = `trip-discover-${unusedId()}`
     await tenant.post(path, body, { ...headers, 'X-Request-Id': id })
     return countTrips(id)
   }
   expect([
-    await counted(`${DISCOVER_PATH}?dry_run=true`, makeDiscoverBody()),
-    await counted(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k')),
-    await counted(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k')),
-    await counted(DISCOVER_PATH, makeDiscoverBody()),
-    await counted(DISCOVER_PATH, makeDiscoverBody({ mcp_server_url: 'https://10.0.0.1/' })),
+    await countTripsOf(`${DISCOVER_PATH}?dry_run=true`, makeDiscoverBody()),
+    await countTripsOf(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k')),
+    await countTripsOf(DISCOVER_PATH, makeDiscoverBody(), idempotencyHeader('k')),
+    await countTripsOf(DISCOVER_PATH, makeDiscoverBody()),
+    await countTripsOf(DISCOVER_PATH, makeDiscoverBody({ mcp_server_url: 'https://10.0.0.1/' })),
   ]).toEqual([1, 2, 1, 1, 0])
 })

@@ -1,6 +1,5 @@
-// Who may change a provider, and where codes, tokens and client secrets go after a change. The attacker is Editor or
-// Admin of one workspace, owns an OAuth server, and wants what people of another workspace of the same organization
-// granted.
+// The attacker is Editor or Admin of one workspace and owns an OAuth server. The target are the codes, tokens and
+// client secrets of another workspace of the same organization.
 import { sql } from 'drizzle-orm'
 import { beforeEach, describe, expect, it } from 'vitest'
 import { countTrips } from '#runtime'
@@ -12,7 +11,7 @@ import { getProviderPath, newSiblingWorkspace } from '../support/providers.ts'
 
 const EVIL_ORIGIN = 'https://evil.example.com'
 const HOUR = 3_600_000
-/** An OAuth server like any other: it takes codes, refresh tokens and revocations. */
+/** The attacker's OAuth server accepts codes, refresh tokens and revocations. */
 const {
   server,
   foreignFetch: outside,
@@ -27,36 +26,30 @@ beforeEach(() => {
   server.token = () => as.respondWithTokens()
 })
 
-const requestsToEvil = () =>
+const readEvilRequests = () =>
   outside.requests
     .filter(({ url }) => url.startsWith(EVIL_ORIGIN))
     .map(({ url, headers, body }) => [url, ...headers.values(), decodeURIComponent(body)].join(' '))
     .join('\n')
 
-/**
- * Nothing of the victim's reached the attacker: neither the client's secret, in whichever form, nor a code, nor a
- * token.
- */
+/** The attacker's server received no client secret, code or token of the victim. */
 function expectNothingStolen() {
-  const told = requestsToEvil()
+  const requests = readEvilRequests()
   for (const secret of [as.CLIENT_SECRET, btoa(`Iv1.8a61f9b3a7aba766:${as.CLIENT_SECRET}`), 'the-code-secret'])
-    expect(told).not.toContain(secret)
-  expect(told).not.toMatch(/(access|refresh)-secret-\d/)
+    expect(requests).not.toContain(secret)
+  expect(requests).not.toMatch(/(access|refresh)-secret-\d/)
 }
 
 const ENDPOINTS = ['auth_url', 'token_url', 'revocation_url'] as const
-const endpointAtEvil = (member: string) => ({ [member]: `${EVIL_ORIGIN}/${member.replace('_url', '')}` })
-const allEndpointsAtEvil = Object.assign({}, ...ENDPOINTS.map(endpointAtEvil))
+const makeEvilEndpoint = (member: string) => ({ [member]: `${EVIL_ORIGIN}/${member.replace('_url', '')}` })
+const evilEndpoints = Object.assign({}, ...ENDPOINTS.map(makeEvilEndpoint))
 
-/**
- * Everything that makes us speak to a provider's server, done by the victim, who was connected before and was on the
- * way again.
- */
+/** Every action of the victim that sends a request to the provider's server. */
 const victimActions = {
-  'comes back from a flow that was on its way': async (_: Tenant, begun: { url: string }) => {
+  'completes a flow that began before': async (_: Tenant, begun: { url: string }) => {
     await as.visitCallback(app, begun)
   },
-  'begins another flow and comes back': async (victim: Tenant) => {
+  'completes another flow': async (victim: Tenant) => {
     const { url } = (
       await victim.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada', force_new: true })
     ).body
@@ -67,7 +60,7 @@ const victimActions = {
     clock.ahead = 2 * HOUR
     await victim.post('/v2/auth/authenticate', { provider: 'example', user_id: 'ada' })
   },
-  disconnects: async (victim: Tenant) => {
+  'deletes their token': async (victim: Tenant) => {
     await victim.delete('/v2/auth/tokens?provider=example&user_id=ada')
   },
   'has the provider checked': async (victim: Tenant) => {
@@ -79,38 +72,37 @@ const victimActions = {
   },
 }
 
-/** `maker`: who made the provider. The victim is connected as ada, and on the way as bob. */
-async function newOrganization(maker: 'victim' | 'attacker', role_id = EDITOR) {
-  const { tenant: first } = await as.setUpProvider(app, { provider_id: 'unused' })
-  const second = await newSiblingWorkspace(first, role_id)
-  const [victim, attacker] = [first, second]
-  await as.newProvider(maker === 'victim' ? victim : attacker, app)
+/** The victim is connected as ada, and has begun a flow as bob. */
+async function newOrganization(creator: 'victim' | 'attacker', role_id = EDITOR) {
+  const { tenant: victim } = await as.setUpProvider(app, { provider_id: 'unused' })
+  const attacker = await newSiblingWorkspace(victim, role_id)
+  await as.newProvider(creator === 'victim' ? victim : attacker, app)
   await as.completeAuthentication(app, victim)
   const begun = await as.beginAuthentication(victim, { user_id: 'bob' })
   return { victim, attacker, begun }
 }
 
 describe('an Editor of another workspace who changes the endpoints of a provider', () => {
-  describe.each(['victim', 'attacker'] as const)('that the workspace of the %s made', maker => {
+  describe.each(['victim', 'attacker'] as const)('that the workspace of the %s created', creator => {
     it.each(Object.keys(victimActions) as (keyof typeof victimActions)[])(
-      'receives nothing when the victim %s',
-      async what => {
-        const { victim, attacker, begun } = await newOrganization(maker)
-        for (const change of [...ENDPOINTS.map(endpointAtEvil), allEndpointsAtEvil]) {
-          for (const more of [{}, { client_secret: 'the-attackers-own' }, { token_endpoint_auth_method: 'none' }]) {
+      'receives no secret when the victim %s',
+      async action => {
+        const { victim, attacker, begun } = await newOrganization(creator)
+        for (const change of [...ENDPOINTS.map(makeEvilEndpoint), evilEndpoints]) {
+          for (const more of [{}, { client_secret: 'attacker-secret' }, { token_endpoint_auth_method: 'none' }]) {
             const { status, body } = await attacker.patch(getProviderPath('example'), { ...change, ...more })
             expect
               .soft([status, body.code], JSON.stringify({ ...change, ...more }))
               .toEqual([403, 'provider_not_yours'])
           }
         }
-        await victimActions[what](victim, begun)
+        await victimActions[action](victim, begun)
         expectNothingStolen()
       },
     )
   })
 
-  it('can change neither name nor scopes, nor delete it as an Admin', async () => {
+  it('cannot change any other member, and cannot delete the provider even as an Admin', async () => {
     const { attacker } = await newOrganization('attacker', ADMIN)
     for (const patch of [{ name: 'x' }, { scopes: ['x'] }, { client_id: 'x' }, { uses_pkce: false }])
       expect((await attacker.patch(getProviderPath('example'), patch)).body.code).toBe('provider_not_yours')
@@ -120,9 +112,9 @@ describe('an Editor of another workspace who changes the endpoints of a provider
 })
 
 describe('a provider', () => {
-  it('can be changed and deleted by its workspace while no other workspace uses it', async () => {
+  it('can be changed and deleted by the workspace that created it while no other workspace uses it', async () => {
     const { victim, attacker, begun } = await newOrganization('attacker', ADMIN)
-    const rename = async () => (await attacker.patch(getProviderPath('example'), { name: 'Mine' })).status
+    const rename = async () => (await attacker.patch(getProviderPath('example'), { name: 'Renamed' })).status
     expect(await rename()).toBe(403)
     await victim.delete('/v2/auth/tokens?provider=example&user_id=ada')
     expect(await rename()).toBe(403)
@@ -130,7 +122,7 @@ describe('a provider', () => {
     expect(await rename()).toBe(200)
     await as.completeAuthentication(app, attacker)
     expect(await rename()).toBe(200)
-    // A person who does not come back blocks it for as long as the address is valid.
+    // An open flow blocks the change until it expires.
     await as.beginAuthentication(victim)
     expect(await rename()).toBe(403)
     clock.ahead = HOUR
@@ -138,89 +130,89 @@ describe('a provider', () => {
     expect((await attacker.delete(getProviderPath('example'))).status).toBe(204)
   })
 
-  it('names the workspace that made it, until that workspace is deleted', async () => {
+  it('names the workspace that created it, until that workspace is deleted', async () => {
     const { victim, attacker } = await newOrganization('attacker')
-    const maker = async () => (await victim.get(getProviderPath('example'))).body.made_by_workspace
-    expect(await maker()).toBe(attacker.tenant_id)
+    const readCreator = async () => (await victim.get(getProviderPath('example'))).body.made_by_workspace
+    expect(await readCreator()).toBe(attacker.tenant_id)
     expect((await victim.owner.delete(`/workspaces/${attacker.tenant_id}`)).status).toBe(204)
-    expect(await maker()).toBe(null)
+    expect(await readCreator()).toBe(null)
     await victim.delete('/v2/auth/tokens?provider=example&user_id=ada')
     expect((await victim.patch(getProviderPath('example'), { name: 'x' })).body.code).toBe('provider_not_yours')
   })
 
-  it('is changed in one round trip by an organization key with the permission only', async () => {
+  it('can be changed by an organization key only with the permission, in one round trip', async () => {
     const { victim, attacker } = await newOrganization('victim')
     const permissions = ['deployments:update', 'organization:read']
-    const keyWith = async (names: string[]) =>
+    const createKeyWith = async (names: string[]) =>
       (await victim.owner.post('/orgs/current/api-keys', { description: 'x', permissions: names })).body.key
     const headers = { 'X-Tenant-Id': attacker.tenant_id }
-    const [without, holder] = [
-      await keyWith(permissions),
-      await keyWith([...permissions, 'organization:manage-providers']),
+    const [keyWithout, keyWithPermission] = [
+      await createKeyWith(permissions),
+      await createKeyWith([...permissions, 'organization:manage-providers']),
     ]
-    expect((await victim.as(without).patch(getProviderPath('example'), { name: 'x' }, headers)).body.code).toBe(
+    expect((await victim.as(keyWithout).patch(getProviderPath('example'), { name: 'x' }, headers)).body.code).toBe(
       'provider_not_yours',
     )
     const id = as.newTripId()
     const changed = await victim
-      .as(holder)
+      .as(keyWithPermission)
       .patch(getProviderPath('example'), { name: 'x' }, { ...headers, 'X-Request-Id': id })
     expect([changed.status, changed.body.name, await countTrips(id)]).toEqual([200, 'x', 1])
   })
 })
 
 describe('a permitted change', () => {
-  const change = (victim: Tenant, patch: object) =>
+  const changeProvider = (victim: Tenant, patch: object) =>
     victim.owner.patch(getProviderPath('example'), patch, { 'X-Tenant-Id': victim.tenant_id })
 
-  it.each(ENDPOINTS)('of %s needs the client secret again, unless the value is the stored one', async member => {
+  it.each(ENDPOINTS)('of %s needs the client secret again, unless the value stays the same', async member => {
     const { victim } = await newOrganization('victim')
-    const { status, body } = await change(victim, endpointAtEvil(member))
+    const { status, body } = await changeProvider(victim, makeEvilEndpoint(member))
     expect([status, body.code]).toEqual([400, 'secret_required'])
     const stored = (await victim.get(getProviderPath('example'))).body[member]
-    expect((await change(victim, { [member]: stored })).status).toBe(200)
+    expect((await changeProvider(victim, { [member]: stored })).status).toBe(200)
     expect((await as.beginAuthentication(victim)).status).toBe('completed')
-    expect((await change(victim, { ...endpointAtEvil(member), client_secret: 'another' })).status).toBe(200)
+    expect((await changeProvider(victim, { ...makeEvilEndpoint(member), client_secret: 'another' })).status).toBe(200)
   })
 
-  it('needs no secret if there is none, or if the change removes it', async () => {
+  it('needs no secret if none is stored or the change removes it', async () => {
     const { tenant } = await as.setUpProvider(app, { client_secret: null })
-    expect((await tenant.patch(getProviderPath('example'), endpointAtEvil('token_url'))).status).toBe(200)
+    expect((await tenant.patch(getProviderPath('example'), makeEvilEndpoint('token_url'))).status).toBe(200)
     const { victim } = await newOrganization('victim')
-    const without = { ...allEndpointsAtEvil, token_endpoint_auth_method: 'none' }
-    expect((await change(victim, without)).status).toBe(200)
+    const withoutSecret = { ...evilEndpoints, token_endpoint_auth_method: 'none' }
+    expect((await changeProvider(victim, withoutSecret)).status).toBe(200)
     await as.visitCallback(app, await as.beginAuthentication(victim, { user_id: 'new' }))
-    expect(requestsToEvil()).not.toContain(as.CLIENT_SECRET)
+    expect(readEvilRequests()).not.toContain(as.CLIENT_SECRET)
   })
 
   it.each(ENDPOINTS)('of %s ends every connection and every flow, in every workspace', async member => {
     const { victim, attacker, begun } = await newOrganization('victim')
     await as.completeAuthentication(app, attacker)
-    const changed = await change(victim, { ...endpointAtEvil(member), client_secret: 'another' })
+    const changed = await changeProvider(victim, { ...makeEvilEndpoint(member), client_secret: 'another' })
     expect(changed.status).toBe(200)
-    for (const one of [victim, attacker]) {
-      expect((await one.get('/v2/auth/tokens')).body.resources).toMatchObject([{ connected: false }])
-      expect(await as.beginAuthentication(one)).toMatchObject({ status: 'connection_required' })
+    for (const tenant of [victim, attacker]) {
+      expect((await tenant.get('/v2/auth/tokens')).body.resources).toMatchObject([{ connected: false }])
+      expect(await as.beginAuthentication(tenant)).toMatchObject({ status: 'connection_required' })
     }
     expect((await as.visitCallback(app, begun)).status).toBe(400)
     const waited = await victim.get(`/v2/auth/wait/${begun.auth_id}?timeout=0`)
     expect(waited.body.error).toBe('provider_changed')
-    // Changed back, it is still ended.
-    const back = { auth_url: `${as.ISSUER}/authorize?kept=yes`, token_url: `${as.ISSUER}/token` }
-    const all = { ...back, revocation_url: `${as.ISSUER}/revoke`, client_secret: as.CLIENT_SECRET }
-    expect((await change(victim, all)).status).toBe(200)
+    // Restoring the endpoints does not restore the connections.
+    const original = { auth_url: `${as.ISSUER}/authorize?kept=yes`, token_url: `${as.ISSUER}/token` }
+    const restored = { ...original, revocation_url: `${as.ISSUER}/revoke`, client_secret: as.CLIENT_SECRET }
+    expect((await changeProvider(victim, restored)).status).toBe(200)
     expect((await as.beginAuthentication(victim)).status).toBe('connection_required')
   })
 
   it.each(Object.keys(victimActions) as (keyof typeof victimActions)[])(
-    'sends nothing that was granted before to the new server when someone %s',
-    async what => {
+    'sends no earlier code, token or secret to the new server when the victim %s',
+    async action => {
       for (const member of [...ENDPOINTS, 'all'] as const) {
         const { victim, begun } = await newOrganization('victim')
-        const endpoints = member === 'all' ? allEndpointsAtEvil : endpointAtEvil(member)
-        expect((await change(victim, { ...endpoints, client_secret: 'another' })).status).toBe(200)
+        const endpoints = member === 'all' ? evilEndpoints : makeEvilEndpoint(member)
+        expect((await changeProvider(victim, { ...endpoints, client_secret: 'another' })).status).toBe(200)
         outside.requests.length = 0
-        if (what !== 'begins another flow and comes back') await victimActions[what](victim, begun)
+        if (action !== 'completes another flow') await victimActions[action](victim, begun)
         expectNothingStolen()
         clock.ahead = 0
       }
@@ -229,25 +221,25 @@ describe('a permitted change', () => {
 })
 
 describe('a provider row that is changed outside the API', () => {
-  const moved = async (victim: Tenant, assignments: string) => {
-    const which = sql`organization_id = ${victim.organization_id}::uuid and provider_id = 'example'`
-    await runAsSystem(app.database, sql`update oauth_providers set ${sql.raw(assignments)} where ${which}`)
+  const changeRow = async (victim: Tenant, assignments: string) => {
+    const condition = sql`organization_id = ${victim.organization_id}::uuid and provider_id = 'example'`
+    await runAsSystem(app.database, sql`update oauth_providers set ${sql.raw(assignments)} where ${condition}`)
   }
   const urls = `token_url = '${EVIL_ORIGIN}/token', revocation_url = '${EVIL_ORIGIN}/revoke'`
 
   it.each(Object.keys(victimActions) as (keyof typeof victimActions)[])(
-    'steals nothing when the victim %s',
-    async what => {
+    'sends no code, token or secret to the new server when the victim %s',
+    async action => {
       const { victim, begun } = await newOrganization('victim')
-      await moved(victim, urls)
-      await victimActions[what](victim, begun)
+      await changeRow(victim, urls)
+      await victimActions[action](victim, begun)
       expectNothingStolen()
     },
   )
 
   it('refuses new connections until the secret is sent again', async () => {
     const { victim } = await newOrganization('victim')
-    await moved(victim, urls)
+    await changeRow(victim, urls)
     const begun = await as.beginAuthentication(victim, { user_id: 'new' })
     expect((await as.visitCallback(app, begun)).status).toBe(400)
     const { body } = await victim.get(`/v2/auth/wait/${begun.auth_id}?timeout=0`)
@@ -257,37 +249,36 @@ describe('a provider row that is changed outside the API', () => {
 
   it('loses its management token if the management URL moves to another origin', async () => {
     const { victim } = await newOrganization('victim')
-    await moved(victim, `registration_client_uri = '${as.ISSUER}/one', registration_access_token = 'sealed'`)
-    await moved(victim, `registration_client_uri = '${EVIL_ORIGIN}/one'`)
+    await changeRow(victim, `registration_client_uri = '${as.ISSUER}/one', registration_access_token = 'sealed'`)
+    await changeRow(victim, `registration_client_uri = '${EVIL_ORIGIN}/one'`)
     const query = sql`select registration_access_token from oauth_providers
       where organization_id = ${victim.organization_id}::uuid and provider_id = 'example'`
     expect(await runAsSystem(app.database, query)).toEqual([[[null]]])
   })
 })
 
-describe('concurrently', () => {
-  it('a starting connection makes the change fail, or is ended by it', async () => {
+describe('a concurrent change of a provider', () => {
+  it('is refused if a flow starts before it, and otherwise decides where the flow leads', async () => {
     const { victim, attacker } = await newOrganization('attacker')
     await victim.delete('/v2/auth/tokens?provider=example&user_id=ada')
-    const patch = { ...allEndpointsAtEvil, client_secret: 'another' }
+    const patch = { ...evilEndpoints, client_secret: 'another' }
     for (let round = 0; round < 12; round++) {
       const provider = `p${round}`
       await as.newProvider(attacker, app, { provider_id: provider })
-      const wish = { provider, user_id: 'ada' }
+      const request = { provider, user_id: 'ada' }
       const [changed, begun] = await Promise.all([
         attacker.patch(getProviderPath(provider), patch),
-        victim.post('/v2/auth/authenticate', wish),
+        victim.post('/v2/auth/authenticate', request),
       ])
-      const atIssuer = begun.body.url.startsWith(as.ISSUER)
-      // Begun first, so the change was refused; or changed first, and then the person sees where the way leads.
-      expect([changed.status, atIssuer]).toEqual(changed.status === 403 ? [403, true] : [200, false])
+      const leadsToIssuer = begun.body.url.startsWith(as.ISSUER)
+      expect([changed.status, leadsToIssuer]).toEqual(changed.status === 403 ? [403, true] : [200, false])
       if (changed.status === 403)
         expect((await as.visitCallback(app, begun.body, {}, { as: provider })).status).toBe(200)
     }
     expectNothingStolen()
   })
 
-  it('a starting connection makes the deletion fail, or finds no provider', async () => {
+  it('by deletion is refused if a flow starts before it, and otherwise the flow finds no provider', async () => {
     const { victim, attacker } = await newOrganization('attacker', ADMIN)
     for (let round = 0; round < 6; round++) {
       const provider = `d${round}`
@@ -300,13 +291,13 @@ describe('concurrently', () => {
     }
   })
 
-  it('a refresh in progress at the old server returns no token after the change', async () => {
+  it('discards the token of a refresh that is in progress at the old server', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     clock.ahead = 2 * HOUR
     server.token = async () => {
       const changed = await tenant.patch(getProviderPath('example'), {
-        ...allEndpointsAtEvil,
+        ...evilEndpoints,
         client_secret: 'another',
       })
       expect(changed.status).toBe(200)
@@ -317,11 +308,11 @@ describe('concurrently', () => {
     expectNothingStolen()
   })
 
-  it('a code exchange in progress at the old server connects nobody after the change', async () => {
+  it('discards the token of a code exchange that is in progress at the old server', async () => {
     const { tenant } = await as.setUpProvider(app)
     const begun = await as.beginAuthentication(tenant)
     server.token = async () => {
-      await tenant.patch(getProviderPath('example'), { ...allEndpointsAtEvil, client_secret: 'another' })
+      await tenant.patch(getProviderPath('example'), { ...evilEndpoints, client_secret: 'another' })
       return as.respondWithTokens()
     }
     expect((await as.visitCallback(app, begun)).status).toBe(400)
@@ -334,11 +325,7 @@ it('the event of a change counts the connections that it ended', async () => {
   const { tenant } = await as.setUpProvider(app)
   await as.completeAuthentication(app, tenant)
   const id = unusedId()
-  await tenant.patch(
-    getProviderPath('example'),
-    { ...allEndpointsAtEvil, client_secret: 'another' },
-    { 'X-Request-Id': id },
-  )
+  await tenant.patch(getProviderPath('example'), { ...evilEndpoints, client_secret: 'another' }, { 'X-Request-Id': id })
   const [event] = await readEvents(id, app)
   expect(event!.type).toBe('oauth_provider.updated')
   expect(JSON.parse(event!.data as string)).toMatchObject({ connections_ended: 1, client_secret: '********' })

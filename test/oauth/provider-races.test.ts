@@ -1,4 +1,3 @@
-// Deleting a provider while people connect, use tokens and disconnect.
 import { beforeEach, expect, it } from 'vitest'
 import * as as from '../support/authorization-server.ts'
 import { getProviderPath } from '../support/providers.ts'
@@ -9,7 +8,7 @@ beforeEach(() => {
   server.revocation = () => new Response(null)
 })
 
-it('a provider can be deleted while others use it, without a deadlock', async () => {
+it('a provider can be deleted while people connect, use tokens and disconnect, without a deadlock', async () => {
   const { tenant } = await as.setUpProvider(app, { provider_id: 'first' })
   const rounds = Array.from({ length: 12 }, async (_, i) => {
     const provider = `p${i}`
@@ -18,19 +17,19 @@ it('a provider can be deleted while others use it, without a deadlock', async ()
     await as.completeAuthentication(app, tenant, { provider, user_id: 'bob' }, { as: provider })
     const begun = await as.beginAuthentication(tenant, { provider, force_new: true })
     const refused = await as.beginAuthentication(tenant, { provider, force_new: true })
-    const ask = (over: object) => tenant.post('/v2/auth/authenticate', { provider, user_id: 'ada', ...over })
-    const all = await Promise.all([
-      ask({ force_new: true }),
-      ask({ force_new: true, user_id: 'eve' }),
+    const authenticate = (over: object) => tenant.post('/v2/auth/authenticate', { provider, user_id: 'ada', ...over })
+    const replies = await Promise.all([
+      authenticate({ force_new: true }),
+      authenticate({ force_new: true, user_id: 'eve' }),
       as.visitCallback(app, begun, {}, { as: provider }),
       as.visitCallback(app, refused, { error: 'access_denied' }, { as: provider }),
       tenant.delete(getProviderPath(provider)),
-      ask({}),
-      ask({ force_new: true }),
+      authenticate({}),
+      authenticate({ force_new: true }),
       tenant.delete(`/v2/auth/tokens?provider=${provider}&user_id=bob`),
     ])
-    expect(all.map(({ status, text }) => (status >= 500 ? text : ''))).toEqual(all.map(() => ''))
-    expect(all[4]!.status).toBe(204)
+    expect(replies.map(({ status, text }) => (status >= 500 ? text : ''))).toEqual(replies.map(() => ''))
+    expect(replies[4]!.status).toBe(204)
     expect((await tenant.get(getProviderPath(provider))).status).toBe(404)
   })
   await Promise.all(rounds)

@@ -5,7 +5,7 @@ import { clock, logLines, newTenant, readEvents, unusedId } from '../support/app
 import { getProviderPath, PROVIDERS_PATH, readProvider } from '../support/providers.ts'
 
 const SECRET = 'very-secret-7261'
-const givenProvider = (over: Record<string, unknown> = {}) => ({
+const makeProvider = (over: Record<string, unknown> = {}) => ({
   ...NewProvider.meta()!.example!,
   provider_id: 'hand',
   client_secret: SECRET,
@@ -23,13 +23,13 @@ afterEach(() => {
   clock.ahead = 0
 })
 
-describe('a provider made by hand', () => {
-  it('is created with all documented members, and never returns its secret', async () => {
+describe('a manually created provider', () => {
+  it('has all documented members, and no response has its secret', async () => {
     const tenant = await newTenant()
-    const made = await tenant.post(PROVIDERS_PATH, givenProvider())
-    expect(made.status).toBe(200)
-    expect(Object.keys(made.body).sort()).toEqual(CONTRACT_MEMBERS)
-    expect(made.body).toMatchObject({
+    const created = await tenant.post(PROVIDERS_PATH, makeProvider())
+    expect(created.status).toBe(200)
+    expect(Object.keys(created.body).sort()).toEqual(CONTRACT_MEMBERS)
+    expect(created.body).toMatchObject({
       organization_id: tenant.organization_id,
       provider_id: 'hand',
       uses_pkce: true,
@@ -40,10 +40,10 @@ describe('a provider made by hand', () => {
       is_dynamic_client: false,
     })
     const list = await tenant.get(PROVIDERS_PATH)
-    expect([list.status, list.body]).toEqual([200, [made.body]])
-    const one = await tenant.get(getProviderPath('hand'))
-    expect(one.body).toMatchObject({
-      ...made.body,
+    expect([list.status, list.body]).toEqual([200, [created.body]])
+    const provider = await tenant.get(getProviderPath('hand'))
+    expect(provider.body).toMatchObject({
+      ...created.body,
       scopes: ['read:user'],
       redirect_uri: 'http://slipway.test/v2/auth/callback/hand',
       registration: 'given',
@@ -51,14 +51,14 @@ describe('a provider made by hand', () => {
       warnings: [],
       trace: [],
     })
-    expect([made, list, one].map(reply => reply.text).join()).not.toContain(SECRET)
+    expect([created, list, provider].map(reply => reply.text).join()).not.toContain(SECRET)
     expect((await readProvider(tenant, 'hand')).client_secret).toBe(SECRET)
   })
 
-  it('has a public client without a secret, PKCE as requested, and a documented type', async () => {
+  it('can have a public client without a secret, no PKCE, and a documented type', async () => {
     const tenant = await newTenant()
     const over = { client_secret: null, uses_pkce: false, provider_type: 'slack', scopes: ['a', 'b', 'a'] }
-    const { body } = await tenant.post(PROVIDERS_PATH, givenProvider(over))
+    const { body } = await tenant.post(PROVIDERS_PATH, makeProvider(over))
     expect(body).toMatchObject({
       token_endpoint_auth_method: 'none',
       uses_pkce: false,
@@ -88,7 +88,7 @@ describe('a provider made by hand', () => {
     [{ scopes: ['a b'] }, 'scopes'],
     [{ client_id: '' }, 'client_id'],
   ])('is refused with %j', async (over, member) => {
-    const { status, body } = await (await newTenant()).post(PROVIDERS_PATH, givenProvider(over))
+    const { status, body } = await (await newTenant()).post(PROVIDERS_PATH, makeProvider(over))
     expect([status, body.code, body.errors[0].loc[1]]).toEqual([422, 'invalid_request', member])
   })
 
@@ -97,44 +97,44 @@ describe('a provider made by hand', () => {
     ['token_url', 'http://accounts.example.com/t'],
     ['revocation_url', 'https://metadata.internal/r'],
     ['auth_url', 'https://user:pass@example.com/a'],
-  ])('is refused where %s is %s', async (member, url) => {
-    const { status, body } = await (await newTenant()).post(PROVIDERS_PATH, givenProvider({ [member]: url }))
+  ])('is refused if its %s is %s', async (member, url) => {
+    const { status, body } = await (await newTenant()).post(PROVIDERS_PATH, makeProvider({ [member]: url }))
     expect([status, body.code]).toEqual([422, 'blocked_url'])
   })
 
-  it('has a name that is unique across the workspaces of the organization', async () => {
-    const [one, other] = await Promise.all([newTenant(), newTenant()])
-    await one.post(PROVIDERS_PATH, givenProvider())
-    const second = (await one.owner.post('/workspaces', { display_name: 'Second' })).body.id
+  it('has a provider_id that is unique across the workspaces of the organization', async () => {
+    const [tenant, otherTenant] = await Promise.all([newTenant(), newTenant()])
+    await tenant.post(PROVIDERS_PATH, makeProvider())
+    const second = (await tenant.owner.post('/workspaces', { display_name: 'Second' })).body.id
     const inside = { 'X-Tenant-Id': second }
-    const again = await one.owner.post(PROVIDERS_PATH, givenProvider(), inside)
+    const again = await tenant.owner.post(PROVIDERS_PATH, makeProvider(), inside)
     expect([again.status, again.body.code]).toEqual([409, 'provider_id_conflict'])
-    expect((await one.owner.get(PROVIDERS_PATH, inside)).body).toHaveLength(1)
-    expect((await other.post(PROVIDERS_PATH, givenProvider())).status).toBe(200)
-    expect((await other.get(PROVIDERS_PATH)).body).toHaveLength(1)
+    expect((await tenant.owner.get(PROVIDERS_PATH, inside)).body).toHaveLength(1)
+    expect((await otherTenant.post(PROVIDERS_PATH, makeProvider())).status).toBe(200)
+    expect((await otherTenant.get(PROVIDERS_PATH)).body).toHaveLength(1)
   })
 
   it('is created once by concurrent requests', async () => {
     const tenant = await newTenant()
-    const replies = await Promise.all(Array.from({ length: 8 }, () => tenant.post(PROVIDERS_PATH, givenProvider())))
+    const replies = await Promise.all(Array.from({ length: 8 }, () => tenant.post(PROVIDERS_PATH, makeProvider())))
     expect(replies.map(reply => reply.status).sort()).toEqual([200, ...Array(7).fill(409)])
   })
 
   it('is created once by a retry under an idempotency key', async () => {
     const tenant = await newTenant()
     const [first, again] = [
-      await tenant.post(PROVIDERS_PATH, givenProvider(), idempotencyHeader('k')),
-      await tenant.post(PROVIDERS_PATH, givenProvider(), idempotencyHeader('k')),
+      await tenant.post(PROVIDERS_PATH, makeProvider(), idempotencyHeader('k')),
+      await tenant.post(PROVIDERS_PATH, makeProvider(), idempotencyHeader('k')),
     ]
     expect([again.text, again.headers.get('Idempotency-Replayed')]).toEqual([first.text, 'true'])
   })
 
-  it('needs a workspace if the key belongs to an organization', async () => {
+  it('needs a workspace if it is created with an organization key', async () => {
     const { owner, tenant_id } = await newTenant()
     const inside = { 'X-Tenant-Id': tenant_id }
-    expect((await owner.post(PROVIDERS_PATH, givenProvider())).body.code).toBe('workspace_required')
+    expect((await owner.post(PROVIDERS_PATH, makeProvider())).body.code).toBe('workspace_required')
     expect((await owner.get(PROVIDERS_PATH)).body.code).toBe('workspace_required')
-    expect((await owner.post(PROVIDERS_PATH, givenProvider(), inside)).status).toBe(200)
+    expect((await owner.post(PROVIDERS_PATH, makeProvider(), inside)).status).toBe(200)
     expect((await owner.get(PROVIDERS_PATH, inside)).body).toHaveLength(1)
   })
 })
@@ -144,13 +144,13 @@ describe('the list of providers', () => {
     const tenant = await newTenant()
     for (const [i, provider_id] of ['a', 'c', 'b'].entries()) {
       clock.ahead = i * 1000
-      await tenant.post(PROVIDERS_PATH, givenProvider({ provider_id }))
+      await tenant.post(PROVIDERS_PATH, makeProvider({ provider_id }))
     }
     const ids = (await tenant.get(PROVIDERS_PATH)).body.map((one: { provider_id: string }) => one.provider_id)
     expect(ids).toEqual(['b', 'c', 'a'])
   })
 
-  it('is an array, even if it is empty', async () => {
+  it('is an empty array if there are none', async () => {
     expect((await (await newTenant()).get(PROVIDERS_PATH)).body).toEqual([])
   })
 })
@@ -158,35 +158,33 @@ describe('the list of providers', () => {
 describe('reading a provider', () => {
   it('returns 304 for a current ETag, and 404 for an unknown provider', async () => {
     const tenant = await newTenant()
-    await tenant.post(PROVIDERS_PATH, givenProvider())
+    await tenant.post(PROVIDERS_PATH, makeProvider())
     const tag = (await tenant.get(getProviderPath('hand'))).headers.get('ETag')!
     expect((await tenant.get(getProviderPath('hand'), { 'If-None-Match': tag })).status).toBe(304)
-    for (const other of ['other', unusedId()]) {
-      const { status, body } = await tenant.get(getProviderPath(other))
+    for (const unknown of ['other', unusedId()]) {
+      const { status, body } = await tenant.get(getProviderPath(unknown))
       expect([status, body.code]).toEqual([404, 'provider_not_found'])
     }
   })
 
   it('shows warnings and trace only with the permission to update', async () => {
     const tenant = await newTenant()
-    await tenant.post(PROVIDERS_PATH, givenProvider())
+    await tenant.post(PROVIDERS_PATH, makeProvider())
     const role_id = '00000000-0000-4000-8000-000000000003'
     const { key } = (await tenant.post('/workspaces/current/api-keys', { description: 'viewer', role_id })).body
     const viewer = tenant.as(key)
-    const [own, theirs] = [await tenant.get(getProviderPath('hand')), await viewer.get(getProviderPath('hand'))]
-    expect(theirs.body).toEqual({ ...own.body, warnings: null, trace: null })
-    expect((await viewer.post(PROVIDERS_PATH, givenProvider({ provider_id: 'x' }))).body.code).toBe(
-      'permission_missing',
-    )
+    const [ofAdmin, ofViewer] = [await tenant.get(getProviderPath('hand')), await viewer.get(getProviderPath('hand'))]
+    expect(ofViewer.body).toEqual({ ...ofAdmin.body, warnings: null, trace: null })
+    expect((await viewer.post(PROVIDERS_PATH, makeProvider({ provider_id: 'x' }))).body.code).toBe('permission_missing')
     expect((await viewer.patch(getProviderPath('hand'), { name: 'x' })).body.code).toBe('permission_missing')
     expect((await viewer.delete(getProviderPath('hand'))).body.code).toBe('permission_missing')
   })
 })
 
-describe('a patch', () => {
-  it('changes the members that it names, and keeps the others', async () => {
+describe('a patch of a provider', () => {
+  it('changes the members that it names, and no others', async () => {
     const tenant = await newTenant()
-    const made = await tenant.post(PROVIDERS_PATH, givenProvider())
+    const created = await tenant.post(PROVIDERS_PATH, makeProvider())
     const patch = {
       name: ' Renamed ',
       client_id: 'new-client',
@@ -199,7 +197,7 @@ describe('a patch', () => {
     const patched = await tenant.patch(getProviderPath('hand'), patch)
     expect(patched.status).toBe(200)
     expect(patched.body).toMatchObject({
-      ...made.body,
+      ...created.body,
       name: 'Renamed',
       client_id: 'new-client',
       scopes: ['x'],
@@ -215,23 +213,25 @@ describe('a patch', () => {
 
   it('turns a confidential client into a public one and back', async () => {
     const tenant = await newTenant()
-    await tenant.post(PROVIDERS_PATH, givenProvider())
-    const none = await tenant.patch(getProviderPath('hand'), { token_endpoint_auth_method: 'none' })
-    expect(none.body.token_endpoint_auth_method).toBe('none')
+    await tenant.post(PROVIDERS_PATH, makeProvider())
+    const publicClient = await tenant.patch(getProviderPath('hand'), { token_endpoint_auth_method: 'none' })
+    expect(publicClient.body.token_endpoint_auth_method).toBe('none')
     expect((await readProvider(tenant, 'hand')).client_secret).toBe(null)
-    const back = await tenant.patch(getProviderPath('hand'), { client_secret: SECRET })
-    expect(back.body.token_endpoint_auth_method).toBe('client_secret_post')
+    const confidential = await tenant.patch(getProviderPath('hand'), { client_secret: SECRET })
+    expect(confidential.body.token_endpoint_auth_method).toBe('client_secret_post')
     const basic = { client_secret: SECRET, token_endpoint_auth_method: 'client_secret_basic' }
     expect((await tenant.patch(getProviderPath('hand'), basic)).body.token_endpoint_auth_method).toBe(
       'client_secret_basic',
     )
-    const without = await tenant.patch(getProviderPath('hand'), { token_endpoint_auth_method: 'client_secret_post' })
-    expect(without.body.code).toBe('invalid_request')
+    const withoutSecret = await tenant.patch(getProviderPath('hand'), {
+      token_endpoint_auth_method: 'client_secret_post',
+    })
+    expect(withoutSecret.body.code).toBe('invalid_request')
   })
 
-  it('accepts stored values, and refuses changes of immutable members', async () => {
+  it('can repeat the value of an immutable member, but not change it', async () => {
     const tenant = await newTenant()
-    await tenant.post(PROVIDERS_PATH, givenProvider())
+    await tenant.post(PROVIDERS_PATH, makeProvider())
     expect((await tenant.patch(getProviderPath('hand'), { provider_id: 'hand', mcp_server_url: null })).status).toBe(
       200,
     )
@@ -249,9 +249,9 @@ describe('a patch', () => {
     )
   })
 
-  it('respects If-Match', async () => {
+  it('and a deletion are refused if If-Match names an old version', async () => {
     const tenant = await newTenant()
-    await tenant.post(PROVIDERS_PATH, givenProvider())
+    await tenant.post(PROVIDERS_PATH, makeProvider())
     const stale = { 'If-Match': '"1"' }
     expect((await tenant.patch(getProviderPath('hand'), { name: 'A' }, stale)).status).toBe(200)
     expect((await tenant.patch(getProviderPath('hand'), { name: 'B' }, stale)).status).toBe(412)
@@ -261,19 +261,19 @@ describe('a patch', () => {
 })
 
 describe('deleting a provider', () => {
-  it('makes its name available', async () => {
+  it('makes its provider_id available', async () => {
     const tenant = await newTenant()
-    await tenant.post(PROVIDERS_PATH, givenProvider())
+    await tenant.post(PROVIDERS_PATH, makeProvider())
     expect((await tenant.delete(getProviderPath('hand'))).status).toBe(204)
     expect((await tenant.delete(getProviderPath('hand'))).body.code).toBe('provider_not_found')
-    expect((await tenant.post(PROVIDERS_PATH, givenProvider())).status).toBe(200)
+    expect((await tenant.post(PROVIDERS_PATH, makeProvider())).status).toBe(200)
   })
 })
 
-it('every change has an event, and no event or log line contains a secret', async () => {
+it('every change of a provider has an event, and no event or log line has a secret', async () => {
   const tenant = await newTenant()
   const replies = [
-    await tenant.post(PROVIDERS_PATH, givenProvider()),
+    await tenant.post(PROVIDERS_PATH, makeProvider()),
     await tenant.patch(getProviderPath('hand'), { client_secret: 'other-secret-5521', scopes: ['x'] }),
     await tenant.delete(getProviderPath('hand')),
   ]
@@ -290,19 +290,19 @@ it('every change has an event, and no event or log line contains a secret', asyn
   }
 })
 
-it('each operation takes one round trip', async () => {
+it('each operation on a manually created provider takes one round trip', async () => {
   const tenant = await newTenant()
-  const counted = async (call: (headers: Record<string, string>) => Promise<unknown>) => {
+  const countTripsOf = async (call: (headers: Record<string, string>) => Promise<unknown>) => {
     const id = `trip-provider-${unusedId()}`
     await call({ 'X-Request-Id': id })
     return countTrips(id)
   }
   const secret = { client_secret: 'other' }
   expect([
-    await counted(headers => tenant.post(PROVIDERS_PATH, givenProvider(), headers)),
-    await counted(headers => tenant.get(PROVIDERS_PATH, headers)),
-    await counted(headers => tenant.get(getProviderPath('hand'), headers)),
-    await counted(headers => tenant.patch(getProviderPath('hand'), secret, headers)),
-    await counted(headers => tenant.delete(getProviderPath('hand'), undefined, headers)),
+    await countTripsOf(headers => tenant.post(PROVIDERS_PATH, makeProvider(), headers)),
+    await countTripsOf(headers => tenant.get(PROVIDERS_PATH, headers)),
+    await countTripsOf(headers => tenant.get(getProviderPath('hand'), headers)),
+    await countTripsOf(headers => tenant.patch(getProviderPath('hand'), secret, headers)),
+    await countTripsOf(headers => tenant.delete(getProviderPath('hand'), undefined, headers)),
   ]).toEqual([1, 1, 1, 1, 1])
 })

@@ -19,27 +19,27 @@ const requestToken = async (tenant: Tenant, headers: Record<string, string> = {}
   tenant.post('/v2/auth/authenticate', tokenRequest, headers)
 
 /** A server that accepts each refresh token once, and revokes all tokens if one is reused. */
-function rotatingServer() {
+function makeRotatingServer() {
   let current: string | null = null
-  let asked = 0
-  const give = () => {
-    const given = as.makeTokens()
-    current = given.refresh_token
-    return Response.json(given)
+  let refreshes = 0
+  const issueTokens = () => {
+    const tokens = as.makeTokens()
+    current = tokens.refresh_token
+    return Response.json(tokens)
   }
   return {
-    asked: () => asked,
-    answer: async ({ form }: as.TokenRequest) => {
-      if (form.get('grant_type') === 'authorization_code') return give()
-      asked++
-      if (form.get('refresh_token') === current) return give()
+    countRefreshes: () => refreshes,
+    respond: async ({ form }: as.TokenRequest) => {
+      if (form.get('grant_type') === 'authorization_code') return issueTokens()
+      refreshes++
+      if (form.get('refresh_token') === current) return issueTokens()
       current = null
       return as.respondWithError('invalid_grant')
     },
   }
 }
 
-describe('a fresh token', () => {
+describe('a requested token', () => {
   it('is the stored one until a minute before it expires, then a refreshed one', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
@@ -55,7 +55,7 @@ describe('a fresh token', () => {
     expect((await requestToken(tenant)).body.token).toBe(body.token)
   })
 
-  it('is refreshed with the resource and the client', async () => {
+  it('is refreshed with the resource and the credentials of the client', async () => {
     const { tenant } = await as.setUpProvider(app, {}, { resource: 'https://mcp.example.com/mcp/' })
     await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
@@ -69,7 +69,7 @@ describe('a fresh token', () => {
     })
   })
 
-  it('keeps the refresh token if the server issues no new one', async () => {
+  it('is refreshed with the same refresh token if the server issued no new one', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     server.token = () => as.respondWithTokens({ refresh_token: undefined })
@@ -83,14 +83,14 @@ describe('a fresh token', () => {
 
   it('is refreshed once for twenty concurrent requests', async () => {
     const { tenant } = await as.setUpProvider(app)
-    const server_ = rotatingServer()
-    server.token = server_.answer
+    const rotating = makeRotatingServer()
+    server.token = rotating.respond
     await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
-    const all = await Promise.all(Array.from({ length: 20 }, () => requestToken(tenant)))
-    expect(new Set(all.map(({ body }) => `${body.status} ${body.token}`)).size).toBe(1)
-    expect(all[0]!.body.status).toBe('completed')
-    expect(server_.asked()).toBe(1)
+    const replies = await Promise.all(Array.from({ length: 20 }, () => requestToken(tenant)))
+    expect(new Set(replies.map(({ body }) => `${body.status} ${body.token}`)).size).toBe(1)
+    expect(replies[0]!.body.status).toBe('completed')
+    expect(rotating.countRefreshes()).toBe(1)
     clock.ahead = 2 * HOUR
     expect((await requestToken(tenant)).body.status).toBe('completed')
   })
@@ -104,9 +104,9 @@ describe('a fresh token', () => {
     const { body } = await requestToken(tenant, { 'X-Request-Id': id })
     expect(body).toEqual({ status: 'connection_required', url: expect.any(String), auth_id: expect.any(String) })
     expect(await countTrips(id)).toBe(2)
-    const asked = server.tokenRequests.length
+    const requestsBefore = server.tokenRequests.length
     expect((await requestToken(tenant)).body.status).toBe('connection_required')
-    expect(server.tokenRequests.length).toBe(asked)
+    expect(server.tokenRequests.length).toBe(requestsBefore)
     expect((await tenant.get('/v2/auth/tokens')).body.resources[0].connected).toBe(false)
     server.token = () => as.respondWithTokens()
     await as.visitCallback(app, body)
@@ -114,7 +114,7 @@ describe('a fresh token', () => {
     expect((await tenant.get('/v2/auth/tokens')).body.resources[0].connected).toBe(true)
   })
 
-  it('needs a new connection if it expired without a refresh token', async () => {
+  it('needs a new connection if it has expired and has no refresh token', async () => {
     const { tenant } = await as.setUpProvider(app)
     server.token = () => as.respondWithTokens({ refresh_token: undefined })
     await as.completeAuthentication(app, tenant)
@@ -127,14 +127,14 @@ describe('a fresh token', () => {
   })
 
   it.each([
-    ['a bad gateway', () => new Response('<html>', { status: 502 }), 502, 'upstream_error'],
+    ['status 502', () => new Response('<html>', { status: 502 }), 502, 'upstream_error'],
     ['a refused client', () => as.respondWithError('invalid_client', 401), 422, 'client_refused'],
-    ['a page', () => new Response('<html>'), 422, 'token_answer_invalid'],
-  ])('can be requested again at once after %s', async (_, answer, status, code) => {
+    ['a response that is a page', () => new Response('<html>'), 422, 'token_answer_invalid'],
+  ])('can be requested again at once after a refresh that fails with %s', async (_, respond, status, code) => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
-    server.token = answer
+    server.token = respond
     const id = as.newTripId()
     const reply = await requestToken(tenant, { 'X-Request-Id': id })
     expect([reply.status, reply.body.code, await countTrips(id)]).toEqual([status, code, 2])
@@ -142,7 +142,7 @@ describe('a fresh token', () => {
     expect((await requestToken(tenant)).body.status).toBe('completed')
   })
 
-  it('is refreshed by another request after the lease of a dead one', async () => {
+  it('is refreshed by another request after the lease of a request that died', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
@@ -153,21 +153,21 @@ describe('a fresh token', () => {
         set leased_until = now() + interval '1 hour 1 second'
         where tenant_id = ${tenant.tenant_id}::uuid`,
     )
-    const asked = server.tokenRequests.length
-    const asking = requestToken(tenant)
+    const requestsBefore = server.tokenRequests.length
+    const pending = requestToken(tenant)
     clock.ahead = HOUR + 2000
-    expect((await asking).body.status).toBe('completed')
-    expect(server.tokenRequests.length).toBe(asked + 1)
+    expect((await pending).body.status).toBe('completed')
+    expect(server.tokenRequests.length).toBe(requestsBefore + 1)
   })
 
-  it('is the stored one for a request that lost its lease', async () => {
+  it('is the stored one if the request lost its lease to another request', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     clock.ahead = HOUR
-    let overtaken = false
+    let hasLostLease = false
     server.token = async () => {
-      if (!overtaken) {
-        overtaken = true
+      if (!hasLostLease) {
+        hasLostLease = true
         clock.ahead += 40_000
         await requestToken(tenant)
         return as.respondWithError('invalid_grant')
@@ -181,24 +181,24 @@ describe('a fresh token', () => {
 
   it('is stored but not returned if the API key is revoked meanwhile', async () => {
     const { tenant } = await as.setUpProvider(app)
-    server.token = rotatingServer().answer
+    server.token = makeRotatingServer().respond
     await as.completeAuthentication(app, tenant)
-    const made = await tenant.post('/workspaces/current/api-keys', { description: 'short' })
+    const created = await tenant.post('/workspaces/current/api-keys', { description: 'short' })
     clock.ahead = HOUR
-    const before = server.token
-    server.token = async asked => {
-      await tenant.delete(`/workspaces/current/api-keys/${made.body.id}`)
-      return before(asked)
+    const respond = server.token
+    server.token = async request => {
+      await tenant.delete(`/workspaces/current/api-keys/${created.body.id}`)
+      return respond(request)
     }
-    const refused = await tenant.as(made.body.key).post('/v2/auth/authenticate', tokenRequest)
+    const refused = await tenant.as(created.body.key).post('/v2/auth/authenticate', tokenRequest)
     expect([refused.status, refused.body.code]).toEqual([401, 'key_revoked'])
-    server.token = before
+    server.token = respond
     expect((await requestToken(tenant)).body.status).toBe('completed')
     clock.ahead = 2 * HOUR
     expect((await requestToken(tenant)).body.status).toBe('completed')
   })
 
-  it('is never refreshed at a server or for a client that changed since', async () => {
+  it('is not refreshed if the server of the provider has changed since', async () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     await tenant.patch('/v2/auth/providers/example', {
@@ -206,14 +206,14 @@ describe('a fresh token', () => {
       client_secret: 'other',
     })
     clock.ahead = HOUR
-    const asked = server.tokenRequests.length
+    const requestsBefore = server.tokenRequests.length
     expect((await requestToken(tenant)).body.status).toBe('connection_required')
-    expect(server.tokenRequests.length).toBe(asked)
+    expect(server.tokenRequests.length).toBe(requestsBefore)
   })
 })
 
-describe('connections', () => {
-  it('are listed without their tokens, by provider and user', async () => {
+describe('tokens of people', () => {
+  it('are listed by provider and user, without the tokens themselves', async () => {
     const { tenant, provider } = await as.setUpProvider(app)
     await as.newProvider(tenant, app, { provider_id: 'another' })
     server.token = () => as.respondWithTokens({ scope: 'read,extra' })
@@ -236,10 +236,10 @@ describe('connections', () => {
         },
       ],
     })
-    const counted = async (query: string) => (await tenant.get(`/v2/auth/tokens?${query}`)).body.resources.length
+    const countListed = async (query: string) => (await tenant.get(`/v2/auth/tokens?${query}`)).body.resources.length
     expect(
       await Promise.all(
-        ['', 'provider=example', `provider=${provider.id}`, 'provider=another', 'limit=1'].map(counted),
+        ['', 'provider=example', `provider=${provider.id}`, 'provider=another', 'limit=1'].map(countListed),
       ),
     ).toEqual([2, 2, 2, 0, 1])
     const first = await tenant.get('/v2/auth/tokens?limit=1')
@@ -247,10 +247,10 @@ describe('connections', () => {
     expect((await tenant.get(next)).body.resources.map(({ user_id }: { user_id: string }) => user_id)).toEqual(['ada'])
   })
 
-  it('are deleted here and revoked at the server', async () => {
+  it('are revoked at the server when they are deleted', async () => {
     const { tenant } = await as.setUpProvider(app)
-    const given = as.makeTokens()
-    server.token = () => Response.json(given)
+    const tokens = as.makeTokens()
+    server.token = () => Response.json(tokens)
     await as.completeAuthentication(app, tenant)
     const [{ id }] = (await tenant.get('/v2/auth/tokens')).body.resources
     const trip = as.newTripId()
@@ -259,23 +259,23 @@ describe('connections', () => {
     expect(await countTrips(trip)).toBe(1)
     expect(server.revoked.map(form => Object.fromEntries(form))).toEqual([
       expect.objectContaining({
-        token: given.refresh_token,
+        token: tokens.refresh_token,
         token_type_hint: 'refresh_token',
         client_secret: as.CLIENT_SECRET,
       }),
-      expect.objectContaining({ token: given.access_token, token_type_hint: 'access_token' }),
+      expect.objectContaining({ token: tokens.access_token, token_type_hint: 'access_token' }),
     ])
     expect((await requestToken(tenant)).body.status).toBe('pending')
     expect((await tenant.delete(`/v2/auth/tokens?token_id=${id}`)).body.code).toBe('token_not_found')
   })
 
   it.each([
-    ['has no way to', { revocation_url: null }, () => new Response(null), 'unsupported'],
-    ['will not', {}, () => new Response('no', { status: 503 }), 'failed'],
-    ['is not there', { revocation_url: 'https://nowhere.example/revoke' }, () => new Response(null), 'failed'],
-  ])('are deleted here even if the server %s', async (_, over, answer, revocation) => {
+    ['has no revocation URL', { revocation_url: null }, () => new Response(null), 'unsupported'],
+    ['fails to revoke', {}, () => new Response('no', { status: 503 }), 'failed'],
+    ['is unreachable', { revocation_url: 'https://unreachable.example/revoke' }, () => new Response(null), 'failed'],
+  ])('are deleted even if the server %s', async (_, over, respond, revocation) => {
     const { tenant } = await as.setUpProvider(app, over)
-    server.revocation = answer
+    server.revocation = respond
     await as.completeAuthentication(app, tenant)
     expect((await tenant.delete('/v2/auth/tokens?provider=example&user_id=ada')).body.revocation).toBe(revocation)
     expect((await tenant.get('/v2/auth/tokens')).body.resources).toEqual([])
@@ -292,12 +292,12 @@ describe('connections', () => {
     const { tenant } = await as.setUpProvider(app)
     await as.completeAuthentication(app, tenant)
     const [{ id }] = (await tenant.get('/v2/auth/tokens')).body.resources
-    const stranger = await newTenant({ app })
+    const foreign = await newTenant({ app })
     const second = await tenant.owner.post('/workspaces', { display_name: 'Second' })
     const inside = { 'X-Tenant-Id': second.body.id }
-    expect((await stranger.delete(`/v2/auth/tokens?token_id=${id}`)).status).toBe(404)
+    expect((await foreign.delete(`/v2/auth/tokens?token_id=${id}`)).status).toBe(404)
     expect((await tenant.owner.delete(`/v2/auth/tokens?token_id=${id}`, undefined, inside)).status).toBe(404)
-    expect((await stranger.get('/v2/auth/tokens')).body.resources).toEqual([])
+    expect((await foreign.get('/v2/auth/tokens')).body.resources).toEqual([])
     expect((await requestToken(tenant)).body.status).toBe('completed')
   })
 })

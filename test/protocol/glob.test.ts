@@ -1,4 +1,3 @@
-// The glob matcher of preview policies and .dockerignore: matches, and cost of hostile patterns.
 import { expect, test } from 'vitest'
 import { compileGlob } from '../../src/agent/images/dockerignore-glob.ts'
 import { matchesBranch } from '../../src/pushes/branch-globs.ts'
@@ -28,7 +27,7 @@ test.each([
   ['a.c', 'abc', false],
   ['(a|b)+[c]{1}$^', '(a|b)+[c]{1}$^', true],
   ['a\\*', 'a\\b', true],
-])('the branch glob %s and %s: %s', (pattern, branch, matches) => {
+])('the branch glob %s matches the branch "%s": %s', (pattern, branch, matches) => {
   expect(matchesBranch([pattern], branch)).toBe(matches)
 })
 
@@ -51,7 +50,7 @@ test.each([
   ['[\\d]', '7', false],
   ['a\\', 'a\\', true],
   ['[🚀-🚂]', '🚁', true],
-])('the .dockerignore pattern %s and %s: %s', (pattern, path, matches) =>
+])('the .dockerignore pattern %s matches the path %s: %s', (pattern, path, matches) =>
   expect(compileGlob(pattern)(path)).toBe(matches),
 )
 
@@ -64,13 +63,13 @@ function cpuMsOf(work: () => unknown): number {
 }
 
 test.runIf(typeof process.cpuUsage === 'function' && navigator.userAgent !== 'Cloudflare-Workers').each([
-  ['eight stars', () => matchesBranch(['*a*a*a*a*a*a*a*b'], 'a'.repeat(255))],
-  ['eight double stars', () => matchesBranch(['**a**a**a**a**a**a**a**b'], 'a/'.repeat(127))],
-  ['two hundred stars', () => matchesBranch(['*a'.repeat(100)], `${'a'.repeat(254)}/`)],
-  ['stars of both kinds', () => matchesBranch(['**/*a'.repeat(40)], 'a/'.repeat(127))],
+  ['a glob with eight stars', () => matchesBranch(['*a*a*a*a*a*a*a*b'], 'a'.repeat(255))],
+  ['a glob with eight double stars', () => matchesBranch(['**a**a**a**a**a**a**a**b'], 'a/'.repeat(127))],
+  ['a glob with a hundred stars', () => matchesBranch(['*a'.repeat(100)], `${'a'.repeat(254)}/`)],
+  ['a glob with single and double stars', () => matchesBranch(['**/*a'.repeat(40)], 'a/'.repeat(127))],
   ['twenty globs', () => matchesBranch(Array<string>(20).fill('**a*a**a*a**a*a**a*b'), 'a'.repeat(255))],
-  ['a .dockerignore of stars', () => compileGlob(`${'*a'.repeat(2000)}b`)('a'.repeat(255))],
-  ['a .dockerignore of folders', () => compileGlob('**/a/'.repeat(400))('a/'.repeat(1000))],
-  ['a .dockerignore of open brackets', () => compileGlob('['.repeat(32_000))('a')],
-  ['a .dockerignore of closed brackets', () => compileGlob('[a]'.repeat(10_000))('a'.repeat(255))],
-])('%s take less than 250 ms of CPU', (_, work) => expect(cpuMsOf(work)).toBeLessThan(250))
+  ['a .dockerignore pattern of stars', () => compileGlob(`${'*a'.repeat(2000)}b`)('a'.repeat(255))],
+  ['a .dockerignore pattern of folders', () => compileGlob('**/a/'.repeat(400))('a/'.repeat(1000))],
+  ['a .dockerignore pattern of open brackets', () => compileGlob('['.repeat(32_000))('a')],
+  ['a .dockerignore pattern of closed brackets', () => compileGlob('[a]'.repeat(10_000))('a'.repeat(255))],
+])('matching %s takes less than 250 ms of CPU', (_, work) => expect(cpuMsOf(work)).toBeLessThan(250))

@@ -13,7 +13,7 @@ import {
 import * as fc from '../support/seeded-fast-check.ts'
 
 const ORIGIN = 'https://slipway.example.com'
-const outcome = (text: string, policy = {}, origin = ORIGIN): string => {
+const checkUrl = (text: string, policy = {}, origin = ORIGIN): string => {
   try {
     return requireAllowedUrl({ publicUrl: undefined, allowLoopback: false, ...policy }, origin, text).href
   } catch (error) {
@@ -21,17 +21,17 @@ const outcome = (text: string, policy = {}, origin = ORIGIN): string => {
     throw error
   }
 }
-const bracketed = (v6: string) => `[${v6}]`
+const addBrackets = (v6: string) => `[${v6}]`
 const literals = [...RESERVED_IPV4, ...PUBLIC_ADDRESSES.filter(one => !one.includes(':'))]
 const hosts = [
   ...literals.flatMap(spellIpv4),
-  ...RESERVED_IPV4.flatMap(embedInIpv6).map(bracketed),
-  ...[...RESERVED_IPV6, ...PUBLIC_ADDRESSES.filter(one => one.includes(':'))].map(bracketed),
+  ...RESERVED_IPV4.flatMap(embedInIpv6).map(addBrackets),
+  ...[...RESERVED_IPV6, ...PUBLIC_ADDRESSES.filter(one => one.includes(':'))].map(addBrackets),
   ...['[fe80::1%25eth0]', '[::1]', '[0:0:0:0:0:0:0:1]', '[0000::0001]', '0', '0x0', '127.1', '0x7f.1', '017700000001'],
   ...REFUSED_HOSTNAMES,
 ]
 
-describe('an address of a public host', () => {
+describe('the URL of a public host', () => {
   it.each([
     ['https://mcp.example.com', 'https://mcp.example.com/'],
     ['https://MCP.Example.COM/Path?a=b', 'https://mcp.example.com/Path?a=b'],
@@ -45,13 +45,13 @@ describe('an address of a public host', () => {
     ['https://localhost.example.com/', 'https://localhost.example.com/'],
     ['https://0x7f.example.com/', 'https://0x7f.example.com/'],
     ['https://slipway.example.com.evil.example/', 'https://slipway.example.com.evil.example/'],
-  ])('%s is allowed', (text, href) => expect(outcome(text)).toBe(href))
+  ])('%s is allowed', (text, href) => expect(checkUrl(text)).toBe(href))
 })
 
-describe('an address is not allowed:', () => {
-  it.each([...new Set(hosts)])('the host %s', host => {
+describe('a URL is blocked', () => {
+  it.each([...new Set(hosts)])('with the host %s', host => {
     for (const text of [`https://${host}/`, `https://${host}:8443/mcp?a=b#c`, `http://${host}/`])
-      expect(outcome(text), text).toBe('blocked_url')
+      expect(checkUrl(text), text).toBe('blocked_url')
   })
 
   it.each([
@@ -83,18 +83,18 @@ describe('an address is not allowed:', () => {
       'https://SLIPWAY.example.com./',
       `https://mcp.example.com/${'a'.repeat(2048)}`,
     ],
-  ])('%j', text => expect(outcome(text)).toBe('blocked_url'))
+  ])('if it is %j', text => expect(checkUrl(text)).toBe('blocked_url'))
 
-  it('this installation, by its public address', () => {
+  it('if it is the public URL of this installation', () => {
     const policy = { publicUrl: 'https://public.example.com' }
-    expect(outcome('https://public.example.com/', policy)).toBe('blocked_url')
-    expect(outcome(`${ORIGIN}/`, policy)).toBe('blocked_url')
-    expect(outcome('https://mcp.example.com/', policy, '')).toBe('https://mcp.example.com/')
+    expect(checkUrl('https://public.example.com/', policy)).toBe('blocked_url')
+    expect(checkUrl(`${ORIGIN}/`, policy)).toBe('blocked_url')
+    expect(checkUrl('https://mcp.example.com/', policy, '')).toBe('https://mcp.example.com/')
   })
 })
 
-describe('where loopback is allowed', () => {
-  const dev = (text: string) => outcome(text, { allowLoopback: true }, 'http://127.0.0.1:8787')
+describe('with ALLOW_LOOPBACK', () => {
+  const checkWithLoopback = (text: string) => checkUrl(text, { allowLoopback: true }, 'http://127.0.0.1:8787')
 
   it.each([
     'http://127.0.0.1:3001/mcp',
@@ -102,15 +102,15 @@ describe('where loopback is allowed', () => {
     'http://[::1]:3001/',
     'http://localhost:3001/',
     'http://localhost/',
-  ])('%s is fetched', text => expect(dev(text)).toBe(text))
+  ])('%s is allowed', text => expect(checkWithLoopback(text)).toBe(text))
 
-  it('all other rules still apply', () => {
+  it('URLs of other hosts are blocked by the same rules', () => {
     for (const host of new Set(hosts)) {
       const text = `http://${host}:3001/`
-      const kept = URL.canParse(text) ? new URL(text).hostname.replace(/\.$/, '') : ''
-      if (/^(127\..*|localhost|\[::1\])$/.test(kept)) continue
-      expect(dev(text), text).toBe('blocked_url')
-      expect(dev(`https://${host}/`), text).toBe('blocked_url')
+      const hostname = URL.canParse(text) ? new URL(text).hostname.replace(/\.$/, '') : ''
+      if (/^(127\..*|localhost|\[::1\])$/.test(hostname)) continue
+      expect(checkWithLoopback(text), text).toBe('blocked_url')
+      expect(checkWithLoopback(`https://${host}/`), text).toBe('blocked_url')
     }
     for (const text of [
       'http://mcp.example.com/',
@@ -118,22 +118,22 @@ describe('where loopback is allowed', () => {
       'ftp://127.0.0.1/',
       'http://127.0.0.1:22/',
     ])
-      expect(dev(text), text).toBe('blocked_url')
+      expect(checkWithLoopback(text), text).toBe('blocked_url')
   })
 
-  it('this installation is not allowed, under any name of this machine', () => {
+  it('URLs of this installation are blocked under every loopback name', () => {
     for (const host of ['127.0.0.1', 'localhost', '[::1]', '127.9.9.9'])
-      expect(dev(`http://${host}:8787/v2/deployments`)).toBe('blocked_url')
+      expect(checkWithLoopback(`http://${host}:8787/v2/deployments`)).toBe('blocked_url')
   })
 })
 
-it('every allowed address has a public host name', () => {
+it('every allowed URL uses https and has a public host name', () => {
   const number = fc.nat({ max: 0xffffffff })
   const quad = fc.tuple(number).map(([one]) => [24, 16, 8, 0].map(bits => (one >>> bits) & 255).join('.'))
   const host = fc.oneof(
     quad.chain(one => fc.constantFrom(...spellIpv4(one))),
-    quad.chain(one => fc.constantFrom(...embedInIpv6(one).map(bracketed))),
-    fc.ipV6().map(bracketed),
+    quad.chain(one => fc.constantFrom(...embedInIpv6(one).map(addBrackets))),
+    fc.ipV6().map(addBrackets),
     fc.ipV4Extended(),
     fc.constantFrom(...REFUSED_HOSTNAMES),
     fc.domain(),
@@ -148,7 +148,7 @@ it('every allowed address has a public host name', () => {
   )
   fc.assert(
     fc.property(address, text => {
-      const href = outcome(text)
+      const href = checkUrl(text)
       if (href === 'blocked_url') return
       const { protocol, hostname, username, password, hash } = new URL(href)
       expect({ protocol, username, password, hash }).toEqual({

@@ -29,18 +29,18 @@ async function deliver(
 }
 
 /** A repository that these tenants can access, each by an installation of the operator's App or of its own. */
-async function reachRepository(...apps: { tenant: Tenant; own?: boolean }[]) {
-  const world = makeGithub(BASE)
-  foreignServers.fetch = combineHosts(world)
+async function connectRepository(...apps: { tenant: Tenant; hasOwnApp?: boolean }[]) {
+  const github = makeGithub(BASE)
+  foreignServers.fetch = combineHosts(github)
   const [repository] = makeRepositories(1)
   const url = `${BASE}/acme/${repository!.name}`
-  const all = await Promise.all(
-    apps.map(async ({ tenant, own }) => {
+  const connections = await Promise.all(
+    apps.map(async ({ tenant, hasOwnApp }) => {
       const installation = ++installations
-      world.installations.set(installation, { account: { id: 1, login: 'acme' }, repositories: [repository!] })
+      github.installations.set(installation, { account: { id: 1, login: 'acme' }, repositories: [repository!] })
       const over = { host: 'github', base_url: BASE, installation_id: String(installation) } as const
       const credentials = { private_key: PKCS1, webhook_secret: 'hush-own' }
-      const id = own
+      const id = hasOwnApp
         ? await newIntegration(tenant, { ...over, app_id: GITHUB_APP.id }, credentials)
         : await newIntegration(tenant, over, null)
       const body = {
@@ -51,13 +51,13 @@ async function reachRepository(...apps: { tenant: Tenant; own?: boolean }[]) {
         secrets: [],
       }
       const deployment = (await tenant.post('/v2/deployments', body)).body
-      const shas = async () => (await listRevisions(tenant, deployment.id)).map(revision => revision.commit?.sha)
-      return { installation, id, deployment, shas }
+      const listShas = async () => (await listRevisions(tenant, deployment.id)).map(revision => revision.commit?.sha)
+      return { installation, id, deployment, listShas }
     }),
   )
   const push = (installation: number, ref = 'main') => {
     const sha = newSha()
-    world.commits.set(ref, { sha, message: 'Two', author: 'ada' })
+    github.commits.set(ref, { sha, message: 'Two', author: 'ada' })
     return {
       ...{ ref: `refs/heads/${ref}`, before: '0'.repeat(40), after: sha, created: true, deleted: false, forced: false },
       head_commit: { id: sha, message: 'Two', author: { name: 'Ada' } },
@@ -65,103 +65,113 @@ async function reachRepository(...apps: { tenant: Tenant; own?: boolean }[]) {
       ...{ sender: { login: 'ada' }, installation: { id: installation } },
     }
   }
-  return { world, all, push }
+  return { github, connections, push }
 }
 
 describe('a GitHub App', () => {
-  it('of the operator delivers to the installation that the payload names, and to no other workspace', async () => {
-    const { world, all, push } = await reachRepository({ tenant: await newTenant() }, { tenant: await newTenant() })
-    const payload = push(all[0]!.installation)
+  it('of the operator delivers only to the installation that the payload names', async () => {
+    const { github, connections, push } = await connectRepository(
+      { tenant: await newTenant() },
+      { tenant: await newTenant() },
+    )
+    const payload = push(connections[0]!.installation)
     expect((await deliver('push', payload)).status).toBe(202)
-    expect(await all[0]!.shas()).toEqual([payload.after, undefined])
-    expect(await all[1]!.shas()).toEqual([undefined])
-    // The minted token is reused.
-    await deliver('push', push(all[0]!.installation))
-    expect(world.state.mintedTokens).toBe(1)
+    expect(await connections[0]!.listShas()).toEqual([payload.after, undefined])
+    expect(await connections[1]!.listShas()).toEqual([undefined])
+    await deliver('push', push(connections[0]!.installation))
+    expect(github.state.mintedTokens).toBe(1)
   })
 
   it('of a workspace delivers to its own URL with its own secret', async () => {
-    const { all, push } = await reachRepository({ tenant: await newTenant(), own: true }, { tenant: await newTenant() })
-    const [own, operators] = all
-    const payload = push(own!.installation)
-    const at = `/${own!.id}`
+    const { connections, push } = await connectRepository(
+      { tenant: await newTenant(), hasOwnApp: true },
+      { tenant: await newTenant() },
+    )
+    const [ownApp, operatorApp] = connections
+    const payload = push(ownApp!.installation)
+    const at = `/${ownApp!.id}`
     expect((await deliver('push', payload, { at })).status).toBe(401)
     expect((await deliver('push', payload, { at, secret: 'hush-own' })).status).toBe(202)
-    expect(await own!.shas()).toEqual([payload.after, undefined])
-    // It cannot deliver for an installation of another App.
-    await deliver('push', push(operators!.installation), { at, secret: 'hush-own' })
-    expect(await operators!.shas()).toEqual([undefined])
+    expect(await ownApp!.listShas()).toEqual([payload.after, undefined])
+    // The App of a workspace cannot deliver for an installation of another App.
+    await deliver('push', push(operatorApp!.installation), { at, secret: 'hush-own' })
+    expect(await operatorApp!.listShas()).toEqual([undefined])
   })
 
-  it('that is suspended or deleted stops delivering, and its integration shows that', async () => {
+  it('that is suspended or deleted is no longer accepted, and its integration shows the state', async () => {
     const tenant = await newTenant()
-    const { all, push } = await reachRepository({ tenant })
-    const [{ installation, id, shas }] = all as [(typeof all)[0]]
-    const state = async () => (await tenant.get(`/v1/integrations/forge/githost/${id}`)).body.state
-    const about = (action: string) => ({ action, installation: { id: installation }, sender: { login: 'ada' } })
-    await deliver('installation', about('suspend'))
-    expect(await state()).toBe('suspended')
+    const { connections, push } = await connectRepository({ tenant })
+    const [{ installation, id, listShas }] = connections as [(typeof connections)[0]]
+    const readState = async () => (await tenant.get(`/v1/integrations/forge/githost/${id}`)).body.state
+    const makePayload = (action: string) => ({ action, installation: { id: installation }, sender: { login: 'ada' } })
+    await deliver('installation', makePayload('suspend'))
+    expect(await readState()).toBe('suspended')
     await deliver('push', push(installation))
-    expect(await shas()).toEqual([undefined])
-    await deliver('installation', about('unsuspend'))
-    expect(await state()).toBe('active')
+    expect(await listShas()).toEqual([undefined])
+    await deliver('installation', makePayload('unsuspend'))
+    expect(await readState()).toBe('active')
     await deliver('push', push(installation))
-    expect(await shas()).toHaveLength(2)
-    await deliver('installation', about('deleted'))
-    expect(await state()).toBe('revoked')
+    expect(await listShas()).toHaveLength(2)
+    await deliver('installation', makePayload('deleted'))
+    expect(await readState()).toBe('revoked')
   })
 
   it('of a workspace is suspended and resumed by deliveries to its own URL', async () => {
     const tenant = await newTenant()
-    const { all } = await reachRepository({ tenant, own: true })
-    const [{ installation, id }] = all as [(typeof all)[0]]
-    const about = (action: string) => ({ action, installation: { id: installation }, sender: { login: 'ada' } })
+    const { connections } = await connectRepository({ tenant, hasOwnApp: true })
+    const [{ installation, id }] = connections as [(typeof connections)[0]]
+    const makePayload = (action: string) => ({ action, installation: { id: installation }, sender: { login: 'ada' } })
     for (const [action, state] of [
       ['suspend', 'suspended'],
       ['unsuspend', 'active'],
     ] as const) {
-      expect((await deliver('installation', about(action), { at: `/${id}`, secret: 'hush-own' })).status).toBe(202)
+      expect((await deliver('installation', makePayload(action), { at: `/${id}`, secret: 'hush-own' })).status).toBe(
+        202,
+      )
       expect((await tenant.get(`/v1/integrations/forge/githost/${id}`)).body.state).toBe(state)
     }
   })
 
-  it('of a workspace that was revoked is rejected for every workspace', async () => {
+  it('of a workspace is rejected for every workspace after its installation was deleted', async () => {
     const [tenant, other] = [await newTenant(), await newTenant()]
-    const { all, push } = await reachRepository({ tenant, own: true }, { tenant: other, own: true })
-    const [one, theirs] = all
-    const at = { at: `/${one!.id}`, secret: 'hush-own' }
-    await deliver('installation', { action: 'deleted', installation: { id: one!.installation } }, at)
-    expect((await tenant.get(`/v1/integrations/forge/githost/${one!.id}`)).body.state).toBe('revoked')
-    for (const { installation } of [one!, theirs!]) {
+    const { connections, push } = await connectRepository(
+      { tenant, hasOwnApp: true },
+      { tenant: other, hasOwnApp: true },
+    )
+    const [revoked, active] = connections
+    const at = { at: `/${revoked!.id}`, secret: 'hush-own' }
+    await deliver('installation', { action: 'deleted', installation: { id: revoked!.installation } }, at)
+    expect((await tenant.get(`/v1/integrations/forge/githost/${revoked!.id}`)).body.state).toBe('revoked')
+    for (const { installation } of [revoked!, active!]) {
       const reply = await deliver('push', push(installation), at)
       expect([reply.status, reply.body?.code]).toEqual([401, 'delivery_unsigned'])
     }
-    expect([await one!.shas(), await theirs!.shas()]).toEqual([[undefined], [undefined]])
+    expect([await revoked!.listShas(), await active!.listShas()]).toEqual([[undefined], [undefined]])
   })
 
-  it('of a workspace with several installations is accepted while one of them is left', async () => {
+  it('of a workspace is accepted while one of its installations is active', async () => {
     const tenant = await newTenant()
-    const { all, push } = await reachRepository({ tenant, own: true }, { tenant, own: true })
-    const [one, left] = all
-    const at = { at: `/${one!.id}`, secret: 'hush-own' }
-    const gone = ({ installation }: { installation: number }) =>
+    const { connections, push } = await connectRepository({ tenant, hasOwnApp: true }, { tenant, hasOwnApp: true })
+    const [first, second] = connections
+    const at = { at: `/${first!.id}`, secret: 'hush-own' }
+    const uninstall = ({ installation }: { installation: number }) =>
       deliver('installation', { action: 'deleted', installation: { id: installation } }, at)
-    await gone(one!)
-    const payload = push(left!.installation)
+    await uninstall(first!)
+    const payload = push(second!.installation)
     expect((await deliver('push', payload, at)).status).toBe(202)
-    expect(await left!.shas()).toEqual([payload.after, undefined])
-    await gone(left!)
+    expect(await second!.listShas()).toEqual([payload.after, undefined])
+    await uninstall(second!)
     expect((await deliver('push', payload, at)).status).toBe(401)
   })
 
-  it('that is not configured is always rejected', async () => {
-    const none = Object.fromEntries(
+  it('of the operator that is not configured is rejected', async () => {
+    const settings = Object.fromEntries(
       ['ID', 'SLUG', 'PRIVATE_KEY', 'CLIENT_ID', 'CLIENT_SECRET', 'WEBHOOK_SECRET'].map(name => [
         `GITHUB_APP_${name}`,
         '',
       ]),
     )
-    const app = startApp({ settings: none })
+    const app = startApp({ settings })
     expect((await deliver('ping', {}, { app })).status).toBe(401)
     expect((await deliver('ping', {}, { app, secret: 'undefined' })).status).toBe(401)
   })

@@ -12,44 +12,44 @@ beforeAll(deleteOrganizations)
 beforeEach(() => serveRepositories())
 
 describe('the pull request of a preview', () => {
-  const writesTo = (asked: { method: string; path: string; body: unknown }[], what: RegExp) =>
-    asked
-      .filter(one => one.method !== 'GET' && what.test(one.path))
+  const filterWrites = (requests: { method: string; path: string; body: unknown }[], path: RegExp) =>
+    requests
+      .filter(one => one.method !== 'GET' && path.test(one.path))
       .map(one => [one.method, one.body] as [string, Record<string, string>])
 
-  it('gets one comment, edited on each change, and commit statuses', async () => {
+  it('gets commit statuses and one comment, which is edited on each change', async () => {
     const { tenant, repository, pull, child, sweep } = await setUpPreviews()
     await pull('opened', 1)
-    expect(writesTo(repository.requests, /comments/)).toEqual([
+    expect(filterWrites(repository.requests, /comments/)).toEqual([
       ['POST', { body: expect.stringContaining('being deployed') }],
     ])
-    expect(writesTo(repository.requests, /statuses/)[0]![1]).toMatchObject({ state: 'pending' })
+    expect(filterWrites(repository.requests, /statuses/)[0]![1]).toMatchObject({ state: 'pending' })
     const { id, latest_revision_id } = await child()
     await sweep()
-    expect(writesTo(repository.requests, /comments/)).toHaveLength(1)
+    expect(filterWrites(repository.requests, /comments/)).toHaveLength(1)
     await advanceRevisionTo(tenant, id, latest_revision_id)
     await sweep()
-    expect(writesTo(repository.requests, /comments/)[1]).toEqual(['PATCH', { body: expect.stringContaining('ready') }])
-    expect(writesTo(repository.requests, /statuses/)[1]![1]).toMatchObject({ state: 'success' })
+    expect(filterWrites(repository.requests, /comments/)[1]).toEqual(['PATCH', { body: expect.stringContaining('ready') }])
+    expect(filterWrites(repository.requests, /statuses/)[1]![1]).toMatchObject({ state: 'success' })
     await pull('synchronize', 1)
     await advanceRevisionTo(tenant, id, (await listRevisions(tenant, id))[0]!.id, 'BUILD_FAILED', { message: 'hush' })
     await sweep()
-    expect(writesTo(repository.requests, /statuses/).at(-1)![1]).toMatchObject({ state: 'failure' })
+    expect(filterWrites(repository.requests, /statuses/).at(-1)![1]).toMatchObject({ state: 'failure' })
     await pull('closed', 1)
-    const comments = writesTo(repository.requests, /comments/)
+    const comments = filterWrites(repository.requests, /comments/)
     expect(comments.filter(([method]) => method === 'POST')).toHaveLength(1)
     expect(comments.at(-1)![1].body).toContain('deleted')
     expect(JSON.stringify(comments)).not.toContain('hush')
   })
 
-  it('gets only one comment even if the answer to its creation was lost', async () => {
+  it('gets only one comment even if the response to its creation was lost', async () => {
     const { repository, pull, sweep } = await setUpPreviews()
-    repository.overrides.afterComment = () => Promise.reject(new TypeError('the line is cut'))
+    repository.overrides.afterComment = () => Promise.reject(new TypeError('connection reset'))
     await pull('opened', 1)
     repository.overrides.afterComment = null
     await sweep(600_000)
-    expect(writesTo(repository.requests, /comments/).map(([method]) => method)).toEqual(['POST', 'PATCH'])
-    expect(writesTo(repository.requests, /statuses/)).toHaveLength(1)
+    expect(filterWrites(repository.requests, /comments/).map(([method]) => method)).toEqual(['POST', 'PATCH'])
+    expect(filterWrites(repository.requests, /statuses/)).toHaveLength(1)
   })
 
   it('is updated later if the host was unreachable', async () => {
@@ -59,23 +59,23 @@ describe('the pull request of a preview', () => {
     await pull('opened', 1)
     repository.overrides.answer = null
     await sweep(600_000)
-    expect(writesTo(repository.requests, /statuses/)).toHaveLength(1)
+    expect(filterWrites(repository.requests, /statuses/)).toHaveLength(1)
   })
 
-  it('of a fork gets a comment that the preview waits for approval', async () => {
+  it('from a fork gets a comment that the preview waits for approval', async () => {
     const { repository, pull } = await setUpPreviews({ forks: 'approve' })
     await pull('opened', 1, { fork: true })
-    expect(writesTo(repository.requests, /comments/)[0]![1].body).toContain('approves')
-    expect(writesTo(repository.requests, /statuses/)[0]![1]).toMatchObject({ state: 'pending' })
+    expect(filterWrites(repository.requests, /comments/)[0]![1].body).toContain('approves')
+    expect(filterWrites(repository.requests, /statuses/)[0]![1]).toMatchObject({ state: 'pending' })
   })
 })
 
 describe('the hooks of a preview policy', () => {
-  it('are called, signed, when a preview is created or ends, and retried until they succeed', async () => {
+  it('are called with a signature when a preview is created or deleted, and retried until they succeed', async () => {
     const received: { id: string; body: { type: string; data: Record<string, unknown> } }[] = []
-    let isAway = true
+    let isDown = true
     const hook = async (request: Request) => {
-      if (isAway) return new Response(null, { status: 503 })
+      if (isDown) return new Response(null, { status: 503 })
       const [id, timestamp, body] = [
         request.headers.get('webhook-id')!,
         request.headers.get('webhook-timestamp')!,
@@ -96,7 +96,7 @@ describe('the hooks of a preview policy', () => {
     const { id } = await child()
     await sweep()
     expect(received).toEqual([])
-    isAway = false
+    isDown = false
     await sweep(60_000)
     await pull('closed', 1)
     await sweep()
@@ -106,7 +106,6 @@ describe('the hooks of a preview policy', () => {
       ['preview.deleted', id],
     ])
     expect(received[0]!.body.data).toMatchObject({ number: 1, branch: 'feature', parent_deployment_id: parent.id })
-    // The secret is stored sealed.
     const [rows] = await runAsSystem(
       getApp().database,
       sql`select hook_secret from preview_policies where id = ${parent.id}::uuid`,
@@ -115,51 +114,51 @@ describe('the hooks of a preview policy', () => {
   })
 })
 
-describe('attempts are counted before they start', () => {
-  /** Runs sweeps whose workers hang, each after the lease of the one before has expired. */
-  async function dying(times: number, sweep: () => Promise<void>, asked: () => number) {
-    const before = asked()
-    const left: Promise<void>[] = []
+describe('the attempts of a notification are counted before they start', () => {
+  /** Runs sweeps whose workers hang, each after the lease of the previous one has expired. */
+  async function runHangingSweeps(times: number, sweep: () => Promise<void>, countRequests: () => number) {
+    const before = countRequests()
+    const sweeps: Promise<void>[] = []
     for (let i = 1; i <= times; i++) {
-      left.push(withClockAhead(3_700_000 + i * 150_000, sweep))
-      await expect.poll(asked).toBe(before + i)
+      sweeps.push(withClockAhead(3_700_000 + i * 150_000, sweep))
+      await expect.poll(countRequests).toBe(before + i)
     }
     await withClockAhead(3_700_000 + (times + 1) * 150_000, sweep)
     await withClockAhead(3_700_000 + (times + 2) * 150_000, sweep)
-    expect(asked()).toBe(before + times)
-    return Promise.all(left)
+    expect(countRequests()).toBe(before + times)
+    return Promise.all(sweeps)
   }
 
-  it('so a hook that kills its workers is called at most ten times', async () => {
-    const answers: ((answer: Response) => void)[] = []
+  it('so a hook whose workers die is called at most ten times', async () => {
+    const resolvers: ((response: Response) => void)[] = []
     const url = 'https://ci.example.com/branch'
-    serveRepositories({ 'https://ci.example.com': () => new Promise<Response>(resolve => answers.push(resolve)) })
+    serveRepositories({ 'https://ci.example.com': () => new Promise<Response>(resolve => resolvers.push(resolve)) })
     const { pull } = await setUpPreviews({ hooks: { on_create: url, secret: 'whsec_c2xpcHdheQ==' } })
     await pull('opened', 1)
-    const died = dying(
+    const hanging = runHangingSweeps(
       10,
       () => sweepHooks(getServices()),
-      () => answers.length,
+      () => resolvers.length,
     )
     await expect.poll(() => logLines.filter(({ error }) => error === 'worker_died')).toHaveLength(1)
-    for (const answer of answers) answer(new Response(null, { status: 204 }))
-    await died
+    for (const resolve of resolvers) resolve(new Response(null, { status: 204 }))
+    await hanging
   })
 
-  it('so a comment that kills its workers is written at most twenty times', async () => {
+  it('so a comment whose workers die is attempted at most twenty times', async () => {
     const { repository, pull } = await setUpPreviews()
-    const answers: ((answer: Response) => void)[] = []
-    const refused = () => new Response('{}', { status: 500 })
-    repository.overrides.answer = request => (request.method === 'GET' ? undefined : refused())
+    const resolvers: ((response: Response) => void)[] = []
+    const fail = () => new Response('{}', { status: 500 })
+    repository.overrides.answer = request => (request.method === 'GET' ? undefined : fail())
     await pull('opened', 1)
-    repository.overrides.answer = () => new Promise<Response>(resolve => answers.push(resolve))
-    const died = dying(
+    repository.overrides.answer = () => new Promise<Response>(resolve => resolvers.push(resolve))
+    const hanging = runHangingSweeps(
       19,
       () => notifyPullRequests(getServices()),
-      () => answers.length,
+      () => resolvers.length,
     )
     await expect.poll(() => logLines.filter(({ error }) => error === 'worker_died')).toHaveLength(1)
-    for (const answer of answers) answer(refused())
-    await died
+    for (const resolve of resolvers) resolve(fail())
+    await hanging
   })
 })

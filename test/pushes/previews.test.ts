@@ -22,8 +22,8 @@ describe('the preview policy', () => {
       hooks: { on_create: 'https://ci.example.com/create', on_delete: null, secret: '********' },
     })
     expect((await tenant.get(getPolicyPath(parent.id))).body).toEqual(set.body)
-    const { deployment_id: _, created_at: __, updated_at: ___, ...again } = set.body
-    expect((await tenant.put(getPolicyPath(parent.id), again)).status).toBe(200)
+    const { deployment_id: _, created_at: __, updated_at: ___, ...unchanged } = set.body
+    expect((await tenant.put(getPolicyPath(parent.id), unchanged)).status).toBe(200)
     const unknown = { branches: ['*'], secrets: [{ name: 'NEW', value: '********' }] }
     expect((await tenant.put(getPolicyPath(parent.id), unknown)).body.code).toBe('secret_unknown')
     expect((await tenant.delete(getPolicyPath(parent.id))).status).toBe(204)
@@ -33,29 +33,29 @@ describe('the preview policy', () => {
 
   it('requires the hook secret again when a hook gets a new URL', async () => {
     const { tenant, parent } = await setUpPreviews()
-    const [one, other] = ['https://ci.example.com/create', 'https://evil.example.com/create']
-    const set = (hooks: object) => tenant.put(getPolicyPath(parent.id), { branches: ['*'], hooks })
-    expect((await set({ on_create: one, secret: 'hush-hush' })).status).toBe(200)
-    for (const hooks of [{ on_create: other }, { on_delete: other }, { on_create: one, on_delete: other }]) {
-      const { status, body } = await set({ ...hooks, secret: '********' })
+    const [original, changed] = ['https://ci.example.com/create', 'https://evil.example.com/create']
+    const setHooks = (hooks: object) => tenant.put(getPolicyPath(parent.id), { branches: ['*'], hooks })
+    expect((await setHooks({ on_create: original, secret: 'hush-hush' })).status).toBe(200)
+    for (const hooks of [{ on_create: changed }, { on_delete: changed }, { on_create: original, on_delete: changed }]) {
+      const { status, body } = await setHooks({ ...hooks, secret: '********' })
       expect([status, body.code]).toEqual([400, 'secret_required'])
     }
-    expect((await set({ on_delete: one, secret: '********' })).status).toBe(200)
-    expect((await set({ secret: '********' })).status).toBe(200)
-    expect((await set({ on_create: other, secret: 'another-secret' })).status).toBe(200)
+    expect((await setHooks({ on_delete: original, secret: '********' })).status).toBe(200)
+    expect((await setHooks({ secret: '********' })).status).toBe(200)
+    expect((await setHooks({ on_create: changed, secret: 'another-secret' })).status).toBe(200)
   })
 
   it('is only allowed on deployments from a repository that are not previews themselves', async () => {
     const { tenant, pull, child } = await setUpPreviews()
     const body = {
-      name: 'other',
+      name: 'container',
       source: 'internal_container',
       source_config: {},
       source_revision_config: {},
       secrets: [],
     }
-    const other = (await tenant.post('/v2/deployments', body)).body
-    expect((await tenant.put(getPolicyPath(other.id), { branches: ['*'] })).body.code).toBe('source_rule')
+    const container = (await tenant.post('/v2/deployments', body)).body
+    expect((await tenant.put(getPolicyPath(container.id), { branches: ['*'] })).body.code).toBe('source_rule')
     await pull('opened', 1)
     expect((await tenant.put(getPolicyPath((await child()).id), { branches: ['*'] })).body.code).toBe('source_rule')
     expect((await tenant.put(getPolicyPath(unusedId()), NewPreviewPolicy.meta()!.example)).status).toBe(404)
@@ -74,41 +74,41 @@ describe('the preview policy', () => {
 })
 
 describe('a pull request', () => {
-  it('has the URL that the listener of its deployment reports, until it ends', async () => {
+  it('has a preview with the URL that the listener reports, until the preview ends', async () => {
     const { tenant, pull, preview } = await setUpPreviews()
     await pull('opened', 1)
     expect((await preview()).url).toBe(null)
     const { deployment_id } = await preview()
-    const answers = sql`update deployments set url = 'http://preview.localhost' where id = ${deployment_id}::uuid`
-    await runAsSystem(getApp().database, answers)
+    const setUrl = sql`update deployments set url = 'http://preview.localhost' where id = ${deployment_id}::uuid`
+    await runAsSystem(getApp().database, setUrl)
     expect((await preview()).url).toBe('http://preview.localhost')
     expect((await tenant.get(`/v2/deployments/${deployment_id}`)).body.url).toBe('http://preview.localhost')
     await pull('closed', 1)
     expect((await preview()).url).toBe(null)
   })
 
-  it('gets its own deployment of its head, with the secrets of the parent and the policy', async () => {
+  it('gets a deployment of its head commit, with the secrets of the parent and the policy', async () => {
     const { tenant, repository, parent, pull, preview, child } = await setUpPreviews({ resource_spec: { cpu: 0.5 } })
     const sha = newSha()
     await pull('opened', 1, { branch: 'feature/x', sha })
-    const made = await child()
-    expect(made).toMatchObject({
+    const deployment = await child()
+    expect(deployment).toMatchObject({
       name: expect.stringMatching(/^app-.*-pr-1$/),
       parent_deployment_id: parent.id,
       preview: { number: 1, branch: 'feature/x', head_sha: sha, expires_at: (await preview()).expires_at },
       source_config: { build_on_push: false, repo_url: repository.url, resource_spec: { cpu: 0.5 } },
       source_revision_config: { repo_ref: 'refs/pull/1/head', repo_commit_sha: sha },
     })
-    expect(made.name.length).toBeLessThanOrEqual(63)
-    expect(mapSecretValues(made)).toEqual({
+    expect(deployment.name.length).toBeLessThanOrEqual(63)
+    expect(mapSecretValues(deployment)).toEqual({
       TOKEN: 'hush',
       OVERLAY: 'over',
       PREVIEW_ID: '1',
       PREVIEW_BRANCH: 'feature/x',
     })
-    const [revision] = await listRevisions(tenant, made.id)
+    const [revision] = await listRevisions(tenant, deployment.id)
     expect(revision).toMatchObject({ actor: { kind: 'push', name: 'ada' }, commit: { sha, author: 'Ada' } })
-    expect(await preview()).toMatchObject({ number: 1, state: 'live', fork: false, deployment_id: made.id })
+    expect(await preview()).toMatchObject({ number: 1, state: 'live', fork: false, deployment_id: deployment.id })
   })
 
   it('is redeployed on each push, and its deployment is deleted when it is closed', async () => {
@@ -124,23 +124,23 @@ describe('a pull request', () => {
     expect((await preview()).state).toBe('ended')
     expect((await tenant.get(`/v2/deployments/${id}`)).body.status).toBe('AWAITING_DELETE')
     await pull('reopened', 1, { sha })
-    const again = await child()
-    expect(again.id).not.toBe(id)
-    expect(again.preview.head_sha).toBe(sha)
+    const recreated = await child()
+    expect(recreated.id).not.toBe(id)
+    expect(recreated.preview.head_sha).toBe(sha)
   })
 
-  it('has a deployment that can be rolled back and dry-run like any other', async () => {
+  it('has a deployment that can be rolled back and patched in a dry run', async () => {
     const { tenant, pull, child } = await setUpPreviews()
     await pull('opened', 1)
     const { id, latest_revision_id } = await child()
     await advanceRevisionTo(tenant, id, latest_revision_id)
     await pull('synchronize', 1)
-    const back = await tenant.post(`/v2/deployments/${id}/rollback`, { revision_id: latest_revision_id })
-    expect(back.status).toBe(200)
+    const rollback = await tenant.post(`/v2/deployments/${id}/rollback`, { revision_id: latest_revision_id })
+    expect(rollback.status).toBe(200)
     expect((await tenant.patch(`/v2/deployments/${id}?dry_run=true`, { secrets: [] })).status).toBe(200)
   })
 
-  it('ends in the same state in any order of deliveries', async () => {
+  it('has no preview once it is closed, even if its deliveries arrive out of order', async () => {
     const { repository, preview, live } = await setUpPreviews()
     const opened = repository.pull('opened', 1)
     const pushed = repository.pull('synchronize', 1)
@@ -153,7 +153,7 @@ describe('a pull request', () => {
   it.each([
     ['a branch that the policy does not include', { branches: ['release/*'] }],
     ['a branch that the policy excludes', { branches: ['**', '!feat*'] }],
-  ])('of %s gets no preview', async (_, policy) => {
+  ])('from %s gets no preview', async (_, policy) => {
     const { pull, previews } = await setUpPreviews(policy)
     await pull('opened', 1)
     expect(await previews()).toEqual([])
@@ -171,7 +171,7 @@ describe('a pull request', () => {
     expect(await live()).toHaveLength(1)
   })
 
-  it('loses its preview when nobody pushes for the time set in the policy', async () => {
+  it('loses its preview when there is no push for the time set in the policy', async () => {
     const { tenant, pull, preview, child, sweep } = await setUpPreviews({ ttl: 3600 })
     await pull('opened', 1)
     const { id } = await child()
@@ -195,8 +195,8 @@ describe('a pull request', () => {
   })
 })
 
-describe('a pull request of a fork', () => {
-  it('runs only approved commits, and gets only the secrets of the policy', async () => {
+describe('a pull request from a fork', () => {
+  it('deploys only approved commits, and gets only the secrets of the policy', async () => {
     const { pull, preview, child, approve, live } = await setUpPreviews({ forks: 'approve' })
     const [first, second] = [newSha(), newSha()]
     await pull('opened', 1, { fork: true, sha: first })
@@ -217,7 +217,7 @@ describe('a pull request of a fork', () => {
     expect((await child()).source_revision_config.repo_commit_sha).toBe(second)
   })
 
-  it('stays at its approved commit when someone requests a revision or patches the deployment', async () => {
+  it('stays at its approved commit when a revision is requested or its ref is sent again', async () => {
     const { tenant, pull, child, approve } = await setUpPreviews({ forks: 'approve' })
     const sha = newSha()
     await pull('opened', 1, { fork: true, sha })
@@ -229,8 +229,8 @@ describe('a pull request of a fork', () => {
     expect(requested.body.source_revision_config.repo_commit_sha).toBe(sha)
     const patched = await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: { repo_ref } })
     expect(patched.body.source_revision_config.repo_commit_sha).toBe(sha)
-    const elsewhere = await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: { repo_ref: 'main' } })
-    expect(elsewhere.body.source_revision_config.repo_commit_sha).toBeNull()
+    const otherRef = await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: { repo_ref: 'main' } })
+    expect(otherRef.body.source_revision_config.repo_commit_sha).toBeNull()
   })
 
   it('is denied if the policy denies forks', async () => {
@@ -243,7 +243,7 @@ describe('a pull request of a fork', () => {
     expect(repository.requests.filter(one => one.method !== 'GET')).toEqual([])
   })
 
-  it('cannot be approved without the permission, and is not found from another workspace', async () => {
+  it('cannot be approved without the permission or from another workspace', async () => {
     const { tenant, parent, pull, approve } = await setUpPreviews({ forks: 'approve' })
     const sha = newSha()
     await pull('opened', 1, { fork: true, sha })

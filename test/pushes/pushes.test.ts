@@ -17,7 +17,7 @@ import {
 beforeEach(() => serveRepositories())
 
 describe('a push', () => {
-  it('creates one revision of the ref’s head, with author, message and the name of the person who pushed', async () => {
+  it('creates one revision of the head of its ref, with author, message and the name of the pusher', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -40,7 +40,7 @@ describe('a push', () => {
     await expectCompleteJournal(tenant, id)
   })
 
-  it('creates no revision of a commit that is already wanted', async () => {
+  it('creates no second revision of the same commit', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -50,7 +50,7 @@ describe('a push', () => {
     expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
-  it('in a burst leaves one revision in flight and only the newest one waiting', async () => {
+  it('among several leaves one revision in flight and only the newest one waiting', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id, latest_revision_id } = await newRepositoryDeployment(tenant, repository)
@@ -61,7 +61,7 @@ describe('a push', () => {
     await expectCompleteJournal(tenant, id)
   })
 
-  it('deploys the newest commit, in any order of deliveries', async () => {
+  it('deploys the newest commit, even if deliveries arrive out of order', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -72,13 +72,13 @@ describe('a push', () => {
     expect(revisions.map(revision => revision.commit?.sha)).toEqual([newest, undefined])
   })
 
-  it('is not reverted by an older answer of the host that arrives late', async () => {
+  it('is not reverted by an older response of the host that arrives late', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
     const integration = repository.integrations[0]!
-    let answer = (_: Response) => {}
-    repository.overrides.answer = () => new Promise<Response>(resolve => (answer = resolve))
+    let respond = (_: Response) => {}
+    repository.overrides.answer = () => new Promise<Response>(resolve => (respond = resolve))
     const first = repository.push()
     const old = repository.refs.get('refs/heads/main')!
     await deliver(integration, first)
@@ -86,16 +86,16 @@ describe('a push', () => {
     repository.overrides.answer = null
     await deliver(integration, repository.push())
     const newest = repository.refs.get('refs/heads/main')!
-    const shas = async () => (await listRevisions(tenant, id)).map(revision => revision.commit?.sha)
-    await expect.poll(shas).toEqual([newest, undefined])
-    answer(Response.json([{ sha: old, commit: { message: 'Old' } }]))
+    const listShas = async () => (await listRevisions(tenant, id)).map(revision => revision.commit?.sha)
+    await expect.poll(listShas).toEqual([newest, undefined])
+    respond(Response.json([{ sha: old, commit: { message: 'Old' } }]))
     await finishPendingWork()
-    expect(await shas()).toEqual([newest, undefined])
+    expect(await listShas()).toEqual([newest, undefined])
     await sweepDeliveriesAfter(600_000)
-    expect(await shas()).toEqual([newest, undefined])
+    expect(await listShas()).toEqual([newest, undefined])
   })
 
-  it('creates a revision too if it is forced or creates the branch', async () => {
+  it('creates a revision too if it creates the branch or is forced', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -107,10 +107,10 @@ describe('a push', () => {
 
   it.each([
     ['another branch', {}, 'refs/heads/other'],
-    ['a tag of the branch’s name', {}, 'refs/tags/main'],
-    ['a deployment that does not build on push', { source_config: { build_on_push: false } }, 'refs/heads/main'],
+    ['a tag with the name of the branch', {}, 'refs/tags/main'],
+    ['a deployment with build_on_push off', { source_config: { build_on_push: false } }, 'refs/heads/main'],
     [
-      'a moved tag that a deployment was created from',
+      'a moved tag, even if the deployment was created from it',
       { source_config: { build_on_push: false }, source_revision_config: { repo_ref: 'refs/tags/v1' } },
       'refs/tags/v1',
     ],
@@ -125,17 +125,17 @@ describe('a push', () => {
   it.each([
     ['in capitals', (url: string) => url.replace('git.', 'GIT.').replace('acme/app', 'Acme/APP')],
     ['with .git and a slash', (url: string) => `${url}.git/`],
-  ])('finds the repository by any spelling of its URL: %s', async (_, spelt) => {
+  ])('finds the repository even if the deployment has its URL %s', async (_, respell) => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository, 0, {
-      source_config: { repo_url: spelt(repository.url) },
+      source_config: { repo_url: respell(repository.url) },
     })
     await deliverAndSettle(repository.integrations[0]!, repository.push())
     expect(await listRevisions(tenant, id)).toHaveLength(2)
   })
 
-  it('is retried while the API of the host lags behind', async () => {
+  it('is retried while the API of the host still returns the commit before', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
@@ -151,36 +151,36 @@ describe('a push', () => {
     expect((await listRevisions(tenant, id))[0]!.commit?.sha).toBe(after)
   })
 
-  it('reaches every workspace that uses the repository, each through its own integration', async () => {
-    const [one, other] = [await newTenant(), await newTenant()]
-    const repository = await newRepository(one, other)
+  it('reaches only the workspace of the integration that it is delivered to', async () => {
+    const [first, second] = [await newTenant(), await newTenant()]
+    const repository = await newRepository(first, second)
     const deployments = [
-      await newRepositoryDeployment(one, repository, 0),
-      await newRepositoryDeployment(other, repository, 1),
+      await newRepositoryDeployment(first, repository, 0),
+      await newRepositoryDeployment(second, repository, 1),
     ]
     const push = repository.push()
     await deliverAndSettle(repository.integrations[0]!, push)
-    expect(await listRevisions(one, deployments[0].id)).toHaveLength(2)
-    expect(await listRevisions(other, deployments[1].id)).toHaveLength(1)
+    expect(await listRevisions(first, deployments[0].id)).toHaveLength(2)
+    expect(await listRevisions(second, deployments[1].id)).toHaveLength(1)
     await deliverAndSettle(repository.integrations[1]!, push)
-    expect(await listRevisions(other, deployments[1].id)).toHaveLength(2)
-    expect((await one.get(`/v2/deployments/${deployments[1].id}`)).status).toBe(404)
+    expect(await listRevisions(second, deployments[1].id)).toHaveLength(2)
+    expect((await first.get(`/v2/deployments/${deployments[1].id}`)).status).toBe(404)
   })
 })
 
 describe('a deleted branch', () => {
-  it('creates no revision, and explain reports it until the branch is back', async () => {
+  it('creates no revision, and explain reports it until the branch is pushed again', async () => {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id } = await newRepositoryDeployment(tenant, repository)
     await deliverAndSettle(repository.integrations[0]!, repository.push())
     await deliverAndSettle(repository.integrations[0]!, repository.push('refs/heads/main', null))
     expect(await listRevisions(tenant, id)).toHaveLength(2)
-    const codes = async () =>
+    const readCodes = async () =>
       (await tenant.get(`/v2/deployments/${id}/explain`)).body.resources.map((entry: { code: string }) => entry.code)
-    expect(await codes()).toContain('ref_gone')
+    expect(await readCodes()).toContain('ref_gone')
     await deliverAndSettle(repository.integrations[0]!, repository.push())
-    expect(await codes()).not.toContain('ref_gone')
+    expect(await readCodes()).not.toContain('ref_gone')
     expect(await listRevisions(tenant, id)).toHaveLength(3)
   })
 
@@ -197,8 +197,8 @@ describe('a deleted branch', () => {
 })
 
 describe('while a rollback holds deploys', () => {
-  /** Two pushes are deployed, then the second one is rolled back. */
-  async function rolledBack(release_on_newer_commit: boolean) {
+  /** Deploys two pushes and rolls the second one back. */
+  async function rollBackSecondPush(release_on_newer_commit: boolean) {
     const tenant = await newTenant()
     const repository = await newRepository(tenant)
     const { id, latest_revision_id } = await newRepositoryDeployment(tenant, repository)
@@ -208,59 +208,59 @@ describe('while a rollback holds deploys', () => {
       await advanceRevisionTo(tenant, id, (await listRevisions(tenant, id))[0]!.id)
     }
     const [bad, good] = await listRevisions(tenant, id)
-    const back = { revision_id: good!.id, release_on_newer_commit }
-    expect((await tenant.post(`/v2/deployments/${id}/rollback`, back)).status).toBe(200)
+    const rollback = { revision_id: good!.id, release_on_newer_commit }
+    expect((await tenant.post(`/v2/deployments/${id}/rollback`, rollback)).status).toBe(200)
     const push = (sha?: string) =>
       deliverAndSettle(repository.integrations[0]!, repository.push('refs/heads/main', sha ?? newSha()))
-    const newest = async () => (await listRevisions(tenant, id))[0]!
-    const hold = async () => (await tenant.get(`/v2/deployments/${id}`)).body.hold
-    return { tenant, id, bad: bad!.commit!.sha, good: good!.commit!.sha, push, newest, hold }
+    const readNewest = async () => (await listRevisions(tenant, id))[0]!
+    const readHold = async () => (await tenant.get(`/v2/deployments/${id}`)).body.hold
+    return { tenant, id, bad: bad!.commit!.sha, good: good!.commit!.sha, push, readNewest, readHold }
   }
 
-  it('a push is recorded as skipped once, and the deployment stays unchanged', async () => {
-    const { tenant, id, push, newest, hold } = await rolledBack(false)
+  it('a push creates one skipped revision, and the deployment stays unchanged', async () => {
+    const { tenant, id, push, readNewest, readHold } = await rollBackSecondPush(false)
     const before = (await tenant.get(`/v2/deployments/${id}`)).body
     const sha = newSha()
     await push(sha)
     await push(sha)
-    const revision = await newest()
+    const revision = await readNewest()
     expect(revision).toMatchObject({ number: 5, status: 'SKIPPED', commit: { sha }, reasons: ['pushed', 'held'] })
     expect(revision.status_message).toContain('rollback')
     expect((await tenant.get(`/v2/deployments/${id}`)).body).toEqual(before)
-    expect(await hold()).not.toBeNull()
+    expect(await readHold()).not.toBeNull()
     await expectCompleteJournal(tenant, id)
-    // After the release the next push deploys, and its number follows.
+    // After the release the next push is deployed, and its revision has the next number.
     await tenant.delete(`/v2/deployments/${id}/hold`)
     await push()
-    expect(await newest()).toMatchObject({ number: 6, status: 'QUEUED' })
+    expect(await readNewest()).toMatchObject({ number: 6, status: 'QUEUED' })
   })
 
-  it('a newer commit releases a hold with release_on_newer_commit', async () => {
-    const { push, newest, hold } = await rolledBack(true)
+  it('with release_on_newer_commit, a newer commit ends the hold', async () => {
+    const { push, readNewest, readHold } = await rollBackSecondPush(true)
     await push()
-    expect(await newest()).toMatchObject({ number: 5, status: 'QUEUED' })
-    expect(await hold()).toBeNull()
+    expect(await readNewest()).toMatchObject({ number: 5, status: 'QUEUED' })
+    expect(await readHold()).toBeNull()
   })
 
-  it('the commit that was rolled back is never deployed automatically, even after the hold', async () => {
-    const { tenant, id, bad, push, newest, hold } = await rolledBack(true)
+  it('the commit that was rolled back is not deployed by a push, even after the hold', async () => {
+    const { tenant, id, bad, push, readNewest, readHold } = await rollBackSecondPush(true)
     await push(bad)
-    expect(await newest()).toMatchObject({ number: 5, status: 'SKIPPED', commit: { sha: bad } })
-    expect(await hold()).not.toBeNull()
+    expect(await readNewest()).toMatchObject({ number: 5, status: 'SKIPPED', commit: { sha: bad } })
+    expect(await readHold()).not.toBeNull()
     await push()
     await push(bad)
-    expect(await newest()).toMatchObject({ number: 7, status: 'SKIPPED', commit: { sha: bad } })
+    expect(await readNewest()).toMatchObject({ number: 7, status: 'SKIPPED', commit: { sha: bad } })
     await expectCompleteJournal(tenant, id)
   })
 
-  it('a push of the commit that was rolled back to changes nothing', async () => {
-    const { good, push, newest } = await rolledBack(true)
+  it('a push of the commit that the rollback restored creates no revision', async () => {
+    const { good, push, readNewest } = await rollBackSecondPush(true)
     await push(good)
-    expect(await newest()).toMatchObject({ number: 4, reasons: ['rolled_back'] })
+    expect(await readNewest()).toMatchObject({ number: 4, reasons: ['rolled_back'] })
   })
 })
 
-it('a push is recorded as an event with the person, the ref, and the commits before and after', async () => {
+it('a push is journaled with the person, the ref, and the commits before and after', async () => {
   const tenant = await newTenant()
   const repository = await newRepository(tenant)
   const { id } = await newRepositoryDeployment(tenant, repository)

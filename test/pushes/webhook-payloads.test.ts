@@ -14,13 +14,13 @@ type Payload = any
 describe('the example payloads that GitHub publishes', () => {
   it.each(examplesOf('push').map((payload, i) => [i, payload] as const))('push %i is parsed', (_, payload: Payload) => {
     const event = parseDelivery('push', payload)!
-    const gone = /^0+$/.test(payload.after)
+    const isDeletion = /^0+$/.test(payload.after)
     expect(event).toEqual({
       kind: 'push',
       repo_urls: [payload.repository.html_url, payload.repository.clone_url],
       ref: payload.ref,
       before: /^0+$/.test(payload.before) ? null : payload.before,
-      after: gone ? null : payload.after,
+      after: isDeletion ? null : payload.after,
       created: payload.created,
       deleted: payload.deleted,
       forced: payload.forced,
@@ -32,7 +32,7 @@ describe('the example payloads that GitHub publishes', () => {
       sender: payload.sender.login,
       installation: payload.installation ? String(payload.installation.id) : null,
     })
-    expect(payload.deleted).toBe(gone)
+    expect(payload.deleted).toBe(isDeletion)
   })
 
   it.each(examplesOf('pull_request').map((payload, i) => [`${payload.action} ${i}`, payload] as const))(
@@ -56,27 +56,27 @@ describe('the example payloads that GitHub publishes', () => {
   it.each([...examplesOf('create'), ...examplesOf('delete')].map((payload, i) => [i, payload] as const))(
     'create or delete %i is parsed as a moved ref',
     (_, payload: Payload) => {
-      const deleted = !('master_branch' in payload)
-      const event = parseDelivery(deleted ? 'delete' : 'create', payload)
+      const isDeletion = !('master_branch' in payload)
+      const event = parseDelivery(isDeletion ? 'delete' : 'create', payload)
       if (payload.ref_type === 'repository') return expect(event).toBeNull()
       const ref = `refs/${payload.ref_type === 'tag' ? 'tags' : 'heads'}/${payload.ref}`
-      expect(event).toMatchObject({ kind: 'push', ref, deleted, created: !deleted, after: null })
+      expect(event).toMatchObject({ kind: 'push', ref, deleted: isDeletion, created: !isDeletion, after: null })
     },
   )
 
   it.each(
     ['installation', 'installation_repositories'].flatMap(name => examplesOf(name).map(one => [name, one] as const)),
-  )('%s is parsed', (name, payload: Payload) => {
+  )('an event of %s is parsed', (name, payload: Payload) => {
     const installation = String(payload.installation.id)
-    const moved = ['deleted', 'suspend', 'unsuspend'].includes(payload.action)
+    const isParsed = ['deleted', 'suspend', 'unsuspend'].includes(payload.action)
     const action = name === 'installation' ? payload.action : 'repositories'
-    const expected = name === 'installation' && !moved ? null : expect.objectContaining({ action, installation })
+    const expected = name === 'installation' && !isParsed ? null : expect.objectContaining({ action, installation })
     expect(parseDelivery(name, payload)).toEqual(expected)
   })
 
   it('all other events are ignored', () => {
-    const read = ['push', 'pull_request', 'create', 'delete', 'installation', 'installation_repositories']
-    for (const { name, examples } of allExamples.filter(event => !read.includes(event.name)))
+    const parsed = ['push', 'pull_request', 'create', 'delete', 'installation', 'installation_repositories']
+    for (const { name, examples } of allExamples.filter(event => !parsed.includes(event.name)))
       for (const payload of examples) expect(parseDelivery(name, payload), name).toBeNull()
   })
 })
@@ -88,7 +88,7 @@ const sender = { id: 1, login: 'ada' }
 describe('payloads of Gitea', () => {
   const cases: [string, string, object, Partial<HostEvent> | null][] = [
     [
-      'a push has its head among its commits',
+      'a push, whose head commit is in the list of commits',
       'push',
       {
         ref: 'refs/heads/main',
@@ -99,13 +99,13 @@ describe('payloads of Gitea', () => {
       { kind: 'push', commit: { sha: sha('b'), message: 'Two\n', author: 'Ada' }, created: false, deleted: false },
     ],
     [
-      'a deleted branch is a delete event',
+      'a deleted branch, which is an event of its own type',
       'delete',
       { ref: 'old', ref_type: 'branch' },
       { ref: 'refs/heads/old', deleted: true } as never,
     ],
     [
-      'an updated pull request has the action synchronized',
+      'an updated pull request, whose action is called synchronized',
       'pull_request_sync',
       {
         action: 'synchronized',
@@ -119,16 +119,16 @@ describe('payloads of Gitea', () => {
       { kind: 'pull_request', action: 'synchronize', fork: true, at: '2026-01-02T02:04:05.000Z' },
     ],
   ]
-  it.each(cases)('%s', (_, name, payload, expected) => {
+  it.each(cases)('include %s', (_, name, payload, expected) => {
     expect(parseDelivery(name, { ...payload, repository, sender })).toMatchObject(expected!)
   })
 
-  it('malformed payloads are rejected', () => {
+  it('are rejected if they are malformed', () => {
     expect(() => parseDelivery('push', { ref: 'refs/heads/main' })).toThrow()
     expect(() => parseDelivery('pull_request', { action: 'opened', number: 'one', repository })).toThrow()
   })
 
-  it('NUL characters and lone surrogates are removed', () => {
+  it('are parsed without their NUL characters and lone surrogates', () => {
     const commits = [{ id: sha('b'), message: 'a\0b\ud800', author: { name: '\0' } }]
     const event = parseDelivery('push', {
       ref: 'refs/heads/m',
@@ -159,7 +159,7 @@ describe('the key of a repository URL', () => {
   ] as const
   it.each(keys)('of %s is %s', (url, key) => expect(repoKey(url)).toBe(key))
 
-  it('is the same in the generated column of deployments', async () => {
+  it('is computed in the same way by the generated column of deployments', async () => {
     const column = sql<Row>`select pg_get_expr(adbin, adrelid) from pg_attrdef
       where adrelid = 'deployments'::regclass and pg_get_expr(adbin, adrelid) like '%repo_url%'`
     const [[[expression]]] = (await runAsSystem(getApp().database, column)) as [[[string]]]
@@ -170,7 +170,7 @@ describe('the key of a repository URL', () => {
   })
 })
 
-describe('payload fields over their limit are rejected before patterns are matched', () => {
+describe('a payload', () => {
   const push = { ref: 'refs/heads/main', before: sha('a'), after: sha('b'), repository, sender }
   const pull_request = {
     updated_at: '2026-01-02T03:04:05Z',
@@ -182,7 +182,7 @@ describe('payload fields over their limit are rejected before patterns are match
   it.each<[string, string, object]>([
     ['ref', 'push', { ...push, ref: 'a'.repeat(256) }],
     ['sha', 'push', { ...push, after: 'a'.repeat(1_000_000) }],
-    ['address', 'push', { ...push, repository: { ...repository, html_url: `https://a/${'/'.repeat(16_384)}` } }],
+    ['URL', 'push', { ...push, repository: { ...repository, html_url: `https://a/${'/'.repeat(16_384)}` } }],
     ['list of commits', 'push', { ...push, commits: Array(2049).fill(commit) }],
     ['kind of ref', 'create', { ...push, ref_type: 'b'.repeat(256) }],
     [
@@ -193,21 +193,23 @@ describe('payload fields over their limit are rejected before patterns are match
     ['time', 'pull_request', { ...pull, pull_request: { ...pull_request, updated_at: '2'.repeat(1_000_000) } }],
     ['action', 'pull_request', { ...pull, action: 'o'.repeat(256) }],
     ['number', 'pull_request', { ...pull, number: 2 ** 31 }],
-  ])('%s', (_, name, payload) => expect(() => parseDelivery(name, payload)).toThrow())
+  ])('with a %s over its limit is rejected, before patterns are matched', (_, name, payload) =>
+    expect(() => parseDelivery(name, payload)).toThrow(),
+  )
 
-  it('names and messages are cut instead', () => {
+  it('with a long name or message is parsed with these cut', () => {
     const long = 'a'.repeat(1_000_000)
     const event = parseDelivery('push', { ...push, commits: [{ ...commit, message: long }], sender: { login: long } })
     expect(event).toMatchObject({ sender: long.slice(0, 255), commit: { message: long.slice(0, 2000) } })
   })
 
-  it.each(['constructor', '__proto__'])('%s is neither an action nor a kind of ref', name => {
+  it.each(['constructor', '__proto__'])('with the action or kind of ref %s is ignored', name => {
     expect(parseDelivery('pull_request', { ...pull, action: name })).toBeNull()
     expect(parseDelivery('create', { ...push, ref_type: name })).toBeNull()
   })
 })
 
-it('a branch has three spellings, a tag one', () => {
+it('a deployment can name a branch in three ways, and a tag in one', () => {
   expect(refSpellings('refs/heads/a/b')).toEqual(['refs/heads/a/b', 'a/b', 'heads/a/b'])
   expect(refSpellings('refs/tags/v1')).toEqual(['refs/tags/v1'])
 })

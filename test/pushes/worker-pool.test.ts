@@ -1,43 +1,42 @@
-// The worker pool: limits concurrency, claims each item right before working on it, reports failures at the end.
 import { expect, it } from 'vitest'
 import { runWorkerPool } from '../../src/pushes/worker-pool.ts'
 
-it.each([1, 4])('the pool works on at most %i items at once, and claims each one right before', async atOnce => {
-  const left = Array.from({ length: 20 }, (_, i) => i)
-  const held = new Set<number>()
-  let most = 0
-  const worked: number[] = []
+it.each([1, 4])('a pool of %i claims and works on at most that many items at once', async maxConcurrent => {
+  const queue = Array.from({ length: 20 }, (_, i) => i)
+  const claimed = new Set<number>()
+  let maxClaimed = 0
+  const finished: number[] = []
   await runWorkerPool({
-    maxConcurrent: atOnce,
+    maxConcurrent,
     claim: async () => {
-      const item = left.shift() ?? null
-      if (item !== null) held.add(item)
-      most = Math.max(most, held.size)
+      const item = queue.shift() ?? null
+      if (item !== null) claimed.add(item)
+      maxClaimed = Math.max(maxClaimed, claimed.size)
       return item
     },
     work: async item => {
       await new Promise(resolve => setTimeout(resolve))
-      held.delete(item)
-      worked.push(item)
+      claimed.delete(item)
+      finished.push(item)
     },
   })
-  expect([worked.length, most]).toEqual([20, atOnce])
+  expect([finished.length, maxClaimed]).toEqual([20, maxConcurrent])
 })
 
 it('a failed claim is reported after all started work has ended', async () => {
   let claims = 0
-  let worked = 0
-  const drained = runWorkerPool({
+  let finished = 0
+  const pool = runWorkerPool({
     maxConcurrent: 3,
     claim: async () => {
-      if (++claims > 2) throw new Error('away')
+      if (++claims > 2) throw new Error('down')
       return claims
     },
     work: async () => {
       await Promise.resolve()
-      worked++
+      finished++
     },
   })
-  await expect(drained).rejects.toThrow('away')
-  expect(worked).toBe(2)
+  await expect(pool).rejects.toThrow('down')
+  expect(finished).toBe(2)
 })

@@ -7,15 +7,20 @@ import { makeSyncAgent, newListener } from '../support/sync-agent.ts'
 
 async function uploadArchive(tenant: Tenant, listener_id: string) {
   const bytes = await makeArchive()
-  const source = { source: 'internal_source', source_config: { listener_id }, source_revision_config: {}, secrets: [] }
-  const { id } = await newDeployment(tenant, source)
+  const deployment = {
+    source: 'internal_source',
+    source_config: { listener_id },
+    source_revision_config: {},
+    secrets: [],
+  }
+  const { id } = await newDeployment(tenant, deployment)
   const { upload_url, object_path } = (await tenant.post(`/v2/deployments/${id}/upload-url`)).body
   await send('PUT', upload_url.replace('http://slipway.test', ''), { raw: bytes })
   await tenant.patch(`/v2/deployments/${id}`, { source_revision_config: { source_tarball_path: object_path } })
   return bytes
 }
 
-it('an archive is downloaded by the link of the work, byte for byte, for a quarter of an hour', async () => {
+it('an agent downloads an archive by the link in its work, which is valid for 15 minutes', async () => {
   const tenant = await newTenant()
   const { listener, key } = await newListener(tenant)
   const bytes = await uploadArchive(tenant, listener.id)

@@ -1,4 +1,4 @@
-// What an agent clones with: its host is asked, by the integration, when it is needed.
+// The credentials with which an agent clones a repository.
 import { sql } from 'drizzle-orm'
 import { afterEach, beforeEach, describe, expect, it } from 'vitest'
 import { runAsSystem } from '../../src/kernel/db.ts'
@@ -9,7 +9,7 @@ import { combineHosts, makeGithub, makeRepositories, TOKEN_PREFIX } from '../sup
 import { GITEA_URL, makeRepositoryBody, newIntegration } from '../support/integrations.ts'
 import { makeSyncAgent, newListener } from '../support/sync-agent.ts'
 
-const nowhere = foreignServers.fetch
+const noServers = foreignServers.fetch
 let cloud = makeGithub()
 let installation = 0
 beforeEach(() => {
@@ -19,30 +19,30 @@ beforeEach(() => {
   foreignServers.fetch = combineHosts(cloud)
 })
 afterEach(() => {
-  foreignServers.fetch = nowhere
+  foreignServers.fetch = noServers
 })
 
-/** Sources from repositories are served by the installation's own listeners; here a workspace's stands in for one. */
+/** Deployments from git are served by platform listeners. Here a listener of the workspace takes that role. */
 async function createGitWork(tenant: Tenant, integration_id: string, repo_url: string) {
   const { listener, key } = await newListener(tenant)
   const body = await makeRepositoryBody(tenant, { source_config: { integration_id, repo_url, build_on_push: false } })
   const { id, latest_revision_id } = await newDeployment(tenant, body)
-  const served = sql`
+  const assignListener = sql`
     update deployments set listener_id = ${listener.id}::uuid, generation = generation + 1
     where id = ${id}::uuid`
-  await runAsSystem(getApp().database, served)
+  await runAsSystem(getApp().database, assignListener)
   const agent = makeSyncAgent(tenant, key)
   await agent.poll()
   const { public_key, open } = makeEnvelopeOpener()
-  const wish = {
+  const request = {
     agent_id: agent.agent_id,
     fence: agent.fence,
     public_key,
     deployment_id: id,
     revision_id: latest_revision_id,
   }
-  const ask = (over = {}, as = key) => tenant.as(as).post('/v1/sync/credentials', { ...wish, ...over })
-  return { id, revision: latest_revision_id as string, listener, ask, open }
+  const requestCredential = (over = {}, as = key) => tenant.as(as).post('/v1/sync/credentials', { ...request, ...over })
+  return { id, revision: latest_revision_id as string, listener, requestCredential, open }
 }
 const installApp = (tenant: Tenant, over = {}) =>
   newIntegration(
@@ -52,14 +52,14 @@ const installApp = (tenant: Tenant, over = {}) =>
   )
 
 describe('a credential', () => {
-  it('of an App is minted for that repository, sealed to the agent, and journaled', async () => {
+  it('of a GitHub App is a new token that is sealed to the agent and journaled', async () => {
     const tenant = await newTenant()
-    const { id, revision, listener, ask, open } = await createGitWork(
+    const { id, revision, listener, requestCredential, open } = await createGitWork(
       tenant,
       await installApp(tenant),
       'https://github.com/acme/repo-00001',
     )
-    const { status, body, headers } = await ask()
+    const { status, body, headers } = await requestCredential()
     expect(status).toBe(200)
     const opened = open(body.credential, `${listener.id}/${id}/${revision}/git`)
     expect(opened).toEqual({ username: 'x-access-token', password: expect.stringContaining(TOKEN_PREFIX) })
@@ -70,26 +70,26 @@ describe('a credential', () => {
     expect(JSON.stringify([events, logLines])).not.toContain(TOKEN_PREFIX)
   })
 
-  it('of an account is its token, and nobody is asked', async () => {
+  it('of an account is its stored token, without a request to the host', async () => {
     const tenant = await newTenant()
-    foreignServers.fetch = nowhere
-    const { id, revision, listener, ask, open } = await createGitWork(
+    foreignServers.fetch = noServers
+    const { id, revision, listener, requestCredential, open } = await createGitWork(
       tenant,
       await newIntegration(tenant),
       `${GITEA_URL}/acme/app`,
     )
-    const { body } = await ask()
+    const { body } = await requestCredential()
     expect(open(body.credential, `${listener.id}/${id}/${revision}/git`)).toEqual({
       username: 'oauth2',
       password: 'hush-token',
     })
   })
 
-  it('is refused where the host is not to be asked, and says why', async () => {
+  it('is refused with a reason for a wrong revision, lease or integration', async () => {
     const tenant = await newTenant()
     const integration = await installApp(tenant)
-    const { ask } = await createGitWork(tenant, integration, 'https://github.com/acme/repo-00001')
-    const codeOf = async (over = {}) => (await ask(over)).body.code
+    const { requestCredential } = await createGitWork(tenant, integration, 'https://github.com/acme/repo-00001')
+    const codeOf = async (over = {}) => (await requestCredential(over)).body.code
     expect(await codeOf({ revision_id: unusedId() })).toBe('revision_not_found')
     expect(await codeOf({ deployment_id: unusedId() })).toBe('revision_not_found')
     expect(await codeOf({ fence: 4711 })).toBe('fence_stale')
@@ -102,13 +102,17 @@ describe('a credential', () => {
     expect(await codeOf()).toBe('integration_not_found')
   })
 
-  it('is no other listener’s', async () => {
+  it('is refused to another listener of the workspace', async () => {
     const tenant = await newTenant()
-    const { ask } = await createGitWork(tenant, await installApp(tenant), 'https://github.com/acme/repo-00001')
+    const { requestCredential } = await createGitWork(
+      tenant,
+      await installApp(tenant),
+      'https://github.com/acme/repo-00001',
+    )
     const { key } = await newListener(tenant)
     const agent = makeSyncAgent(tenant, key)
     await agent.poll()
-    const { status, body } = await ask({ agent_id: agent.agent_id, fence: agent.fence }, key)
+    const { status, body } = await requestCredential({ agent_id: agent.agent_id, fence: agent.fence }, key)
     expect([status, body.code]).toEqual([404, 'revision_not_found'])
   })
 })

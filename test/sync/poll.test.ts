@@ -14,7 +14,7 @@ import { imageConfig, newDeployment } from '../support/deployments.ts'
 import { computeDigest } from '../support/envelope-opener.ts'
 import { makeListenerDeployment, makeSyncAgent, newListener } from '../support/sync-agent.ts'
 
-const deploymentOn = (listener: { id: string }, over: Record<string, unknown> = {}) =>
+const makeDeploymentBody = (listener: { id: string }, over: Record<string, unknown> = {}) =>
   makeListenerDeployment(listener, { secrets: [{ name: 'TOKEN', value: 'hush' }], ...over })
 
 async function createAgent() {
@@ -24,9 +24,9 @@ async function createAgent() {
 }
 
 describe('work', () => {
-  it('is complete, with secrets sealed to the agent and journaled', async () => {
+  it('contains the whole deployment, with secrets sealed to the agent', async () => {
     const { tenant, listener, agent } = await createAgent()
-    const deployment = await newDeployment(tenant, deploymentOn(listener))
+    const deployment = await newDeployment(tenant, makeDeploymentBody(listener))
     const { changes, resync, more, lease } = await agent.poll()
     expect({ resync, more, fence: lease.fence }).toEqual({ resync: true, more: false, fence: 1 })
     expect(changes).toHaveLength(1)
@@ -51,9 +51,9 @@ describe('work', () => {
     expect(JSON.stringify(changes)).not.toContain('hush')
   })
 
-  it('journals which listener received secrets', async () => {
+  it('with secrets is journaled with the listener that received it', async () => {
     const { tenant, listener, agent } = await createAgent()
-    const deployment = await newDeployment(tenant, deploymentOn(listener))
+    const deployment = await newDeployment(tenant, makeDeploymentBody(listener))
     const { headers } = await agent.sendPoll()
     const events = await readEvents(headers.get('X-Request-Id')!)
     expect(events).toMatchObject([
@@ -69,7 +69,7 @@ describe('work', () => {
 
   it('is sent once, and again only after a change', async () => {
     const { tenant, listener, agent } = await createAgent()
-    const { id } = await newDeployment(tenant, deploymentOn(listener))
+    const { id } = await newDeployment(tenant, makeDeploymentBody(listener))
     await agent.poll()
     expect((await agent.poll()).changes).toEqual([])
     await tenant.patch(`/v2/deployments/${id}`, { secrets: [{ name: 'TOKEN', value: 'other' }] })
@@ -80,7 +80,8 @@ describe('work', () => {
   it('is sent in pages, each deployment once', async () => {
     const { tenant, listener, agent } = await createAgent()
     const ids: string[] = []
-    for (let i = 0; i < 53; i++) ids.push((await newDeployment(tenant, deploymentOn(listener, { secrets: [] }))).id)
+    for (let i = 0; i < 53; i++)
+      ids.push((await newDeployment(tenant, makeDeploymentBody(listener, { secrets: [] }))).id)
     const first = await agent.poll()
     expect([first.changes.length, first.more, first.resync]).toEqual([50, true, true])
     const second = await agent.poll()
@@ -89,19 +90,19 @@ describe('work', () => {
     expect(second.digest).toBe(computeDigest(agent.generations))
   })
 
-  it('can be waited for', async () => {
+  it('ends the wait of a poll as soon as it exists', async () => {
     const { tenant, listener, agent } = await createAgent()
     await agent.poll()
     const waiting = agent.poll({ wait: 20 })
-    const { id } = await newDeployment(tenant, deploymentOn(listener))
+    const { id } = await newDeployment(tenant, makeDeploymentBody(listener))
     expect((await waiting).changes).toMatchObject([{ deployment_id: id }])
   })
 })
 
 describe('a digest', () => {
-  it('that is wrong although nothing changed makes the agent start over', async () => {
+  it('that differs although nothing changed causes a resync', async () => {
     const { tenant, listener, agent } = await createAgent()
-    const { id } = await newDeployment(tenant, deploymentOn(listener))
+    const { id } = await newDeployment(tenant, makeDeploymentBody(listener))
     await agent.poll()
     const { resync, changes } = await agent.poll({ digest: computeDigest(new Map([[id, 7]])) })
     expect([resync, changes.length]).toEqual([true, 1])
@@ -110,8 +111,8 @@ describe('a digest', () => {
 
   it('changes when a deployment is removed', async () => {
     const { tenant, listener, agent } = await createAgent()
-    const { id } = await newDeployment(tenant, deploymentOn(listener))
-    await newDeployment(tenant, deploymentOn(listener))
+    const { id } = await newDeployment(tenant, makeDeploymentBody(listener))
+    await newDeployment(tenant, makeDeploymentBody(listener))
     await tenant.delete(`/v2/deployments/${id}`)
     const { changes } = await agent.poll()
     const absent = changes.find(one => one.wanted === 'absent')!
@@ -137,7 +138,7 @@ describe('a lease', () => {
     })
   })
 
-  it('is renewed with its fence, even late, and acquired again after a restart', async () => {
+  it('is renewed by its fence even after it has expired, and acquired anew after a restart', async () => {
     const { tenant, key, agent } = await createAgent()
     await agent.poll()
     await withClockAhead(90_000, async () => expect((await agent.poll()).lease.fence).toBe(1))
@@ -151,13 +152,13 @@ describe('a lease', () => {
 
   it('is not renewed during the wait of a poll, because the agent may have died', async () => {
     const { tenant, listener, key, agent } = await createAgent()
-    const seen = async () => (await tenant.get(`/v2/listeners/${listener.id}`)).body.last_seen_at
+    const readLastSeen = async () => (await tenant.get(`/v2/listeners/${listener.id}`)).body.last_seen_at
     const { expires_at } = (await agent.poll()).lease
-    const before = await seen()
+    const before = await readLastSeen()
     const waiting = agent.poll({ wait: 20 })
-    await expect.poll(seen).not.toBe(before)
+    await expect.poll(readLastSeen).not.toBe(before)
     await withClockAhead(40_000, async () => {
-      await newDeployment(tenant, deploymentOn(listener))
+      await newDeployment(tenant, makeDeploymentBody(listener))
       const { lease, changes } = await waiting
       expect(changes).toHaveLength(1)
       expect(Date.parse(lease.expires_at) - Date.parse(expires_at)).toBeLessThan(20_000)
@@ -167,39 +168,38 @@ describe('a lease', () => {
     )
   })
 
-  it('can be released: another agent gets it at once, and earlier requests are stale', async () => {
+  it('can be released repeatedly, after which another agent acquires it and its old fence is stale', async () => {
     const { tenant, key, agent } = await createAgent()
     await agent.poll()
     const { agent_id, fence } = agent
     const waiting = agent.sendPoll({ wait: 20 })
-    const gives = () => agent.post('/v1/sync/release', { agent_id, fence })
-    // However often it is said.
-    for (const _ of [1, 2]) expect((await gives()).status).toBe(204)
+    const release = () => agent.post('/v1/sync/release', { agent_id, fence })
+    for (const _ of [1, 2]) expect((await release()).status).toBe(204)
     expect((await waiting).body.code).toBe('fence_stale')
     expect((await agent.sendPoll()).body.code).toBe('fence_stale')
     const other = makeSyncAgent(tenant, key)
     expect((await other.poll()).lease.fence).toBe(2)
-    expect((await gives()).body.code).toBe('fence_stale')
+    expect((await release()).body.code).toBe('fence_stale')
     expect((await other.sendPoll()).status).toBe(200)
   })
 
-  it('is not waited under after the client has disconnected', async () => {
+  it('no longer keeps a poll waiting after its client has disconnected', async () => {
     const { tenant, listener, key, agent } = await createAgent()
     await agent.poll()
-    const seen = async () => (await tenant.get(`/v2/listeners/${listener.id}`)).body.last_seen_at
-    const before = await seen()
+    const readLastSeen = async () => (await tenant.get(`/v2/listeners/${listener.id}`)).body.last_seen_at
+    const before = await readLastSeen()
     const { agent_id, public_key, fence, cursor } = agent
-    const leaving = new AbortController()
+    const connection = new AbortController()
     const waiting = getApp().fetch(
       new Request('http://slipway.test/v1/sync/poll', {
         method: 'POST',
         headers: { 'X-Api-Key': key, 'Content-Type': 'application/json' },
         body: JSON.stringify({ agent_id, public_key, fence, cursor, wait: 55 }),
-        signal: leaving.signal,
+        signal: connection.signal,
       }),
     )
-    await expect.poll(seen).not.toBe(before)
-    leaving.abort()
+    await expect.poll(readLastSeen).not.toBe(before)
+    connection.abort()
     expect((await waiting).status).toBe(200)
   })
 
@@ -209,7 +209,7 @@ describe('a lease', () => {
     expect(replies.map(({ status }) => status).sort()).toEqual([200, 409, 409, 409, 409, 409])
   })
 
-  it('requires a public key on the curve', async () => {
+  it('is refused to an agent whose public key is not on the curve', async () => {
     const { agent } = await createAgent()
     const { status, body } = await agent.sendPoll({ public_key: `B${'A'.repeat(86)}` })
     expect([status, body.code]).toEqual([422, 'invalid_request'])
@@ -217,7 +217,7 @@ describe('a lease', () => {
 })
 
 describe('an agent’s key', () => {
-  const refusedOf = async (tenant: Tenant, key: string, path: string) => {
+  const readRefusal = async (tenant: Tenant, key: string, path: string) => {
     const { status, body } = await tenant.as(key).get(path)
     return [status, body.code]
   }
@@ -225,29 +225,29 @@ describe('an agent’s key', () => {
   it('is refused outside the sync protocol', async () => {
     const { tenant, key } = await createAgent()
     for (const path of ['/v2/deployments', '/v2/listeners', '/workspaces/current/api-keys'])
-      expect(await refusedOf(tenant, key, path)).toEqual([403, 'permission_missing'])
+      expect(await readRefusal(tenant, key, path)).toEqual([403, 'permission_missing'])
   })
 
-  it('is required: another key has no listener', async () => {
+  it('is required to poll, because other keys have no listener', async () => {
     const { tenant } = await createAgent()
     expect((await makeSyncAgent(tenant, tenant.key).sendPoll()).body.code).toBe('listener_not_found')
   })
 
   it.each(['gateway', 'withoutTenantPredicates'] as const)(
-    'shows nothing of another listener, nor lets it be touched: through the %s',
+    'neither reads nor changes a deployment of another listener (database access: %s)',
     async through => {
       const app = through === 'gateway' ? getApp() : startApp({ through })
       const tenant = await newTenant({ app })
       const { listener, key } = await newListener(tenant)
       const agent = makeSyncAgent(tenant, key)
       const other = await newListener(tenant)
-      const stranger = makeSyncAgent(tenant, other.key)
-      const { id, latest_revision_id } = await newDeployment(tenant, deploymentOn(listener))
+      const otherAgent = makeSyncAgent(tenant, other.key)
+      const { id, latest_revision_id } = await newDeployment(tenant, makeDeploymentBody(listener))
       await agent.poll()
-      expect((await stranger.poll()).changes).toEqual([])
+      expect((await otherAgent.poll()).changes).toEqual([])
       const claim = { deployment_id: id, generation: 1, revision: { id: latest_revision_id } as never }
       for (const state of ['deployed', 'serving', 'interrupted'] as const)
-        expect(await stranger.report(claim, { state })).toMatchObject({
+        expect(await otherAgent.report(claim, { state })).toMatchObject({
           outcome: 'refused',
           code: 'deployment_unknown',
         })
@@ -255,10 +255,10 @@ describe('an agent’s key', () => {
         'AWAITING_DEPLOY',
       )
       const log = { deployment_id: id, revision_id: latest_revision_id, kind: 'build', stream: id, from: 0 }
-      const lines = [{ timestamp: new Date().toISOString(), level: 'INFO', message: 'mine' }]
-      const { body } = await stranger.post('/v1/sync/logs', {
-        agent_id: stranger.agent_id,
-        fence: stranger.fence,
+      const lines = [{ timestamp: new Date().toISOString(), level: 'INFO', message: 'text' }]
+      const { body } = await otherAgent.post('/v1/sync/logs', {
+        agent_id: otherAgent.agent_id,
+        fence: otherAgent.fence,
         ...log,
         lines,
       })
@@ -267,17 +267,17 @@ describe('an agent’s key', () => {
   )
 })
 
-it('a poll takes one trip, and so does a report', async () => {
+it('a poll and a report each make one database round trip', async () => {
   const { tenant, listener, agent } = await createAgent()
-  const { id, latest_revision_id } = await newDeployment(tenant, deploymentOn(listener))
-  const trip = async (act: (headers: Record<string, string>) => Promise<Reply>) => {
+  const { id, latest_revision_id } = await newDeployment(tenant, makeDeploymentBody(listener))
+  const countTripsOf = async (act: (headers: Record<string, string>) => Promise<Reply>) => {
     const requestId = `trip-${unusedId()}`
     const { status } = await act({ 'X-Request-Id': requestId })
     return [status, await countTrips(requestId)]
   }
-  expect(await trip(headers => agent.sendPoll({}, headers))).toEqual([200, 1])
+  expect(await countTripsOf(headers => agent.sendPoll({}, headers))).toEqual([200, 1])
   const { changes, lease } = await agent.poll({ fence: 1 })
   expect([changes.length, lease.fence]).toEqual([1, 1])
-  const said = { deployment_id: id, revision_id: latest_revision_id, generation: 1, state: 'deployed', healthy: true }
-  expect(await trip(headers => agent.sendReports([said], {}, headers))).toEqual([200, 1])
+  const report = { deployment_id: id, revision_id: latest_revision_id, generation: 1, state: 'deployed', healthy: true }
+  expect(await countTripsOf(headers => agent.sendReports([report], {}, headers))).toEqual([200, 1])
 })

@@ -45,20 +45,20 @@ describe('a rollout', () => {
     ])
   })
 
-  it('can skip steps, which are journaled all the same', async () => {
+  it('journals the steps that the agent did not report', async () => {
     const { tenant, agent, id, work, first } = await createWork({
       source: 'internal_source',
       source_revision_config: {},
     })
     expect(work.revision).toBeNull()
     expect(first.status).toBe('CREATING')
-    const { work: other, ...rest } = await createWork({
+    const { work: templateWork, ...template } = await createWork({
       source: 'internal_template',
       source_config: { template_id: 'hello' },
       source_revision_config: {},
     })
-    await rest.agent.report(other, { state: 'deployed' })
-    expect(await readRevisionHistory(rest.first.id)).toEqual(['AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'])
+    await template.agent.report(templateWork, { state: 'deployed' })
+    expect(await readRevisionHistory(template.first.id)).toEqual(['AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED'])
     expect(await agent.report(work, { state: 'serving' })).toMatchObject({ outcome: 'accepted' })
     expect(await isReconciled(tenant, id)).toBe(true)
   })
@@ -74,7 +74,7 @@ describe('a rollout', () => {
     for (const event of events) expect(event).toMatchObject({ actor_kind: 'listener', actor_id: listener.id })
   })
 
-  it('that fails has a reason and leaves the old revision serving', async () => {
+  it('that fails records the reason and leaves the old revision serving', async () => {
     const { tenant, agent, id, work, read, first } = await createWork()
     await agent.report(work, { state: 'deployed' })
     await tenant.post(`/v2/deployments/${id}/revisions`)
@@ -102,8 +102,8 @@ describe('a rollout', () => {
     expect(revision).toMatchObject({ commit, source_revision_config: { ...imageConfig, repo_commit_sha: commit.sha } })
     expect((await tenant.get(`/v2/deployments/${id}`)).body.source_revision_config.repo_commit_sha).toBe(commit.sha)
     await agent.report(work, { state: 'deployed' })
-    const back = await tenant.post(`/v2/deployments/${id}/revisions/${first.id}/redeploy`, {})
-    expect(back.body.source_revision_config).toMatchObject(imageConfig)
+    const redeployed = await tenant.post(`/v2/deployments/${id}/revisions/${first.id}/redeploy`, {})
+    expect(redeployed.body.source_revision_config).toMatchObject(imageConfig)
   })
 
   it('starts the waiting revision under a new generation', async () => {
@@ -125,16 +125,16 @@ describe('a rollout', () => {
 describe('a repeated report', () => {
   it('is accepted again and changes nothing', async () => {
     const { tenant, agent, id, work, read } = await createWork()
-    const once = await agent.report(work, { state: 'deployed' })
+    const accepted = await agent.report(work, { state: 'deployed' })
     const before = JSON.stringify(await read())
     for (const state of ['deployed', 'deploying', 'building'] as const)
-      expect(await agent.report(work, { state })).toEqual({ ...once, outcome: 'accepted' })
+      expect(await agent.report(work, { state })).toEqual({ ...accepted, outcome: 'accepted' })
     expect(JSON.stringify(await read())).toBe(before)
     expect((await agent.sendReports([{ deployment_id: id, generation: 1, state: 'serving' }])).status).toBe(200)
     await expectCompleteJournal(tenant, id)
   })
 
-  it('is accepted for the same failure and stale for another outcome', async () => {
+  it('of a failure is accepted, but one of another outcome is stale', async () => {
     const { agent, work } = await createWork()
     await agent.report(work, { state: 'failed', message: 'no' })
     expect((await agent.report(work, { state: 'failed', message: 'no' })).outcome).toBe('accepted')
@@ -143,7 +143,7 @@ describe('a repeated report', () => {
 })
 
 describe('a stale report', () => {
-  it('of an interrupted revision moves nothing, but its stop is acknowledged', async () => {
+  it('does not move an interrupted revision, and a report that it stopped is accepted', async () => {
     const { tenant, agent, id, work } = await createWork()
     expect(await agent.report(work, { state: 'interrupted' })).toMatchObject({
       outcome: 'refused',
@@ -160,57 +160,57 @@ describe('a stale report', () => {
     expect(await statusOf(tenant, id)).toBe('INTERRUPTED')
   })
 
-  it('that an old revision stopped does not affect the one in flight', async () => {
+  it('that an old revision stopped does not affect the revision in flight', async () => {
     const { tenant, agent, id, work } = await createWork()
     await tenant.post(`/v2/deployments/${id}/revisions`)
     await tenant.post(`/v2/deployments/${id}/revisions/${work.revision!.id}/interruption`)
     const [now] = (await agent.poll()).changes as [Work]
     expect(now.revision!.number).toBe(2)
-    const of = { deployment_id: id, generation: now.generation, revision: work.revision }
-    expect(await agent.report(of, { state: 'interrupted' })).toMatchObject({ outcome: 'accepted' })
-    expect(await agent.report({ ...of, revision: null }, { state: 'serving' })).toMatchObject({ outcome: 'accepted' })
+    const subject = { deployment_id: id, generation: now.generation, revision: work.revision }
+    expect(await agent.report(subject, { state: 'interrupted' })).toMatchObject({ outcome: 'accepted' })
+    expect(await agent.report({ ...subject, revision: null }, { state: 'serving' })).toMatchObject({ outcome: 'accepted' })
     expect(await isReconciled(tenant, id)).toBe(false)
   })
 
-  it('of a former generation differs from one that never existed', async () => {
+  it('names an old generation, while one that never existed is refused', async () => {
     const { tenant, agent, id, work } = await createWork()
     await agent.report(work, { state: 'deployed' })
     await tenant.post(`/v2/deployments/${id}/revisions`)
-    const of = { deployment_id: id, revision: null }
-    expect(await agent.report({ ...of, generation: 1 }, { state: 'serving' })).toMatchObject({
+    const subject = { deployment_id: id, revision: null }
+    expect(await agent.report({ ...subject, generation: 1 }, { state: 'serving' })).toMatchObject({
       outcome: 'stale',
       code: 'generation_passed',
     })
-    expect(await agent.report({ ...of, generation: 99 }, { state: 'serving' })).toMatchObject({
+    expect(await agent.report({ ...subject, generation: 99 }, { state: 'serving' })).toMatchObject({
       outcome: 'refused',
       code: 'generation_unknown',
     })
     const unknown = { id: unusedId() } as Work['revision']
-    expect(await agent.report({ ...of, generation: 1, revision: unknown }, { state: 'deploying' })).toMatchObject({
+    expect(await agent.report({ ...subject, generation: 1, revision: unknown }, { state: 'deploying' })).toMatchObject({
       code: 'revision_unknown',
     })
   })
 
-  it('of an agent without the lease is refused and overwrites nothing', async () => {
+  it('of an agent that lost its lease is refused and changes nothing', async () => {
     const { tenant, key, agent, id, work } = await createWork()
     const successor = makeSyncAgent(tenant, key, agent.agent_id)
     await successor.poll()
-    const said = {
+    const report = {
       deployment_id: id,
       revision_id: work.revision!.id,
       generation: 1,
       state: 'failed',
       message: 'too late',
     }
-    const { status, body } = await agent.sendReports([said])
+    const { status, body } = await agent.sendReports([report])
     expect([status, body.code]).toEqual([409, 'fence_stale'])
     await successor.report(work, { state: 'deployed' })
     expect(await statusOf(tenant, id)).toBe('DEPLOYED')
   })
 })
 
-describe('deleting', () => {
-  it('takes two phases: wanted absent, then removed', async () => {
+describe('the deletion of a deployment', () => {
+  it('has two phases: the agent receives it as absent, then reports it as removed', async () => {
     const { tenant, agent, id, work, read } = await createWork()
     expect(await agent.report({ ...work, revision: null }, { state: 'removed' })).toMatchObject({
       outcome: 'refused',
@@ -221,18 +221,18 @@ describe('deleting', () => {
     expect((await read()).status).toBe('AWAITING_DELETE')
     const [absent] = (await agent.poll()).changes as [Work]
     expect(absent).toMatchObject({ wanted: 'absent', revision: null })
-    const gone = { outcome: 'accepted', code: null, generation: null }
+    const removed = { outcome: 'accepted', code: null, generation: null }
     const { headers, body } = await agent.sendReports([
       { deployment_id: id, generation: absent.generation, state: 'removed' },
     ])
-    expect(body.results).toMatchObject([gone])
+    expect(body.results).toMatchObject([removed])
     expect((await readEvents(headers.get('X-Request-Id')!)).map(one => one.type)).toEqual(['deployment.removed'])
     expect((await tenant.get(`/v2/deployments/${id}`)).status).toBe(404)
-    expect(await agent.report(absent, { state: 'removed' })).toMatchObject(gone)
+    expect(await agent.report(absent, { state: 'removed' })).toMatchObject(removed)
     expect((await agent.poll({ digest: computeDigest(agent.generations) })).resync).toBe(false)
   })
 
-  it('is not reported by an agent that does not know the deployment', async () => {
+  it('is not completed by a report of an agent that has not polled since', async () => {
     const { tenant, agent, id, work } = await createWork()
     await tenant.delete(`/v2/deployments/${id}`)
     expect(await agent.report({ ...work, revision: null }, { state: 'removed' })).toMatchObject({
@@ -243,7 +243,7 @@ describe('deleting', () => {
 })
 
 describe('other reports of an agent', () => {
-  it('a ready database makes the deployment READY', async () => {
+  it('that the database is ready makes the deployment READY', async () => {
     const { agent, work, read } = await createWork({ source_config: { resource_spec: { db_cpu: 1 } } })
     expect(work.needs_database).toBe(true)
     expect((await read()).status).toBe('AWAITING_DATABASE')
@@ -251,7 +251,7 @@ describe('other reports of an agent', () => {
     expect((await read()).status).toBe('READY')
   })
 
-  it('a new URL is journaled and changes the version', async () => {
+  it('with a new URL change the version, and those with the same URL do not', async () => {
     const { agent, work, tenant, id, read } = await createWork()
     await agent.report(work, { state: 'deployed', url: 'http://one.localhost' })
     const before = (await tenant.get(`/v2/deployments/${id}`)).headers.get('ETag')
@@ -267,7 +267,7 @@ describe('other reports of an agent', () => {
     expect((await read()).updated_at).toBe(body.updated_at)
   })
 
-  it('log lines that are sent repeatedly are stored once', async () => {
+  it('with log lines that were already sent store each line once', async () => {
     const { tenant, agent, id, work } = await createWork()
     const revision_id = work.revision!.id
     const stream = unusedId()
@@ -276,7 +276,7 @@ describe('other reports of an agent', () => {
       level: 'INFO',
       message,
     }))
-    const send = (from: number, over: object = {}) =>
+    const sendLines = (from: number, over: object = {}) =>
       agent.post('/v1/sync/logs', {
         ...{
           agent_id: agent.agent_id,
@@ -290,14 +290,14 @@ describe('other reports of an agent', () => {
         },
         ...over,
       })
-    const messages = async () =>
+    const readMessages = async () =>
       (await tenant.post(`/v1/projects/${id}/deploy_logs`, {})).body.logs.map((one: { message: string }) => one.message)
-    expect((await send(0, { lines: lines.slice(0, 2) })).body).toEqual({ next: 2 })
-    await Promise.all([send(0), send(0), send(1)])
-    expect((await send(0, { lines: lines.slice(0, 1) })).body).toEqual({ next: 3 })
-    expect(await messages()).toEqual(['one', 'two', 'three'])
-    expect((await send(0, { stream: unusedId() })).body).toEqual({ next: 3 })
-    expect(await messages()).toHaveLength(6)
-    expect((await send(0, { fence: 99 })).body.code).toBe('fence_stale')
+    expect((await sendLines(0, { lines: lines.slice(0, 2) })).body).toEqual({ next: 2 })
+    await Promise.all([sendLines(0), sendLines(0), sendLines(1)])
+    expect((await sendLines(0, { lines: lines.slice(0, 1) })).body).toEqual({ next: 3 })
+    expect(await readMessages()).toEqual(['one', 'two', 'three'])
+    expect((await sendLines(0, { stream: unusedId() })).body).toEqual({ next: 3 })
+    expect(await readMessages()).toHaveLength(6)
+    expect((await sendLines(0, { fence: 99 })).body.code).toBe('fence_stale')
   })
 })

@@ -3,7 +3,7 @@ import { canFollow } from '../../src/deployments/lifecycle.ts'
 import { type RevisionStatus, revisionStatuses, sources } from '../../src/protocol/parts.schema.ts'
 import { findTransitionPath, type MovingState, movingStates, TRANSITIONS } from '../../src/sync/revision-transitions.ts'
 
-describe('where a report takes a revision', () => {
+describe('findTransitionPath()', () => {
   it.each([
     ['AWAITING_BUILD', 'building', ['BUILDING']],
     ['AWAITING_BUILD', 'deployed', ['BUILDING', 'AWAITING_DEPLOY', 'DEPLOYING', 'DEPLOYED']],
@@ -21,20 +21,23 @@ describe('where a report takes a revision', () => {
     ['INTERRUPTED', 'deployed', null],
     ['SKIPPED', 'building', null],
     ['QUEUED', 'building', null],
-  ] as [RevisionStatus, MovingState, RevisionStatus[] | null][])('%s, %s', (from, state, expected) => {
-    expect(findTransitionPath('githost', from, state)).toEqual(expected)
-  })
+  ] as [RevisionStatus, MovingState, RevisionStatus[] | null][])(
+    'leads from %s by a report of %s through %j',
+    (from, state, expected) => {
+      expect(findTransitionPath('githost', from, state)).toEqual(expected)
+    },
+  )
 
-  it('passes over the build of what is not built', () => {
+  it('skips the build for sources that are not built', () => {
     expect(findTransitionPath('internal_container', 'AWAITING_DEPLOY', 'built')).toEqual([])
     expect(findTransitionPath('internal_container', 'AWAITING_DEPLOY', 'deployed')).toEqual(['DEPLOYING', 'DEPLOYED'])
   })
 
-  it('is by steps that the lifecycle allows, from wherever a revision can stand', () => {
+  it('takes only steps that the lifecycle allows, for every source, status and report', () => {
     expect(TRANSITIONS.length).toBeGreaterThan(100)
     for (const { source, status, path } of TRANSITIONS)
       for (const [i, to] of path.entries()) {
-        // A source without a build never stands in one.
+        // No revision of a source without a build has these statuses.
         if (status === 'AWAITING_BUILD' || status === 'BUILDING') continue
         expect(canFollow(source, i ? path[i - 1]! : status, to), `${source} ${status} ${path}`).toBe(true)
       }
