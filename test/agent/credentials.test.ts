@@ -120,7 +120,7 @@ test('without the lease there is no request, and the failure is temporary', asyn
   expect(requests).toEqual([])
 })
 
-test('a request that is cancelled by the shutdown is a temporary failure', async () => {
+test('a request that is canceled by the shutdown is a temporary failure', async () => {
   const { credentials, shutDown } = createCredentials(new Error('fetch failed'))
   const request = credentials.registry(newRevision())
   shutDown()

@@ -234,18 +234,18 @@ describe('the objects of a revision', () => {
 
 describe('the container of an application', () => {
   test('has an environment in which secrets override the configuration, and the platform’s variables come last', () => {
-    const references = [{ name: 'LICENCE', secret_name: 'shared', secret_key: 'licence' }]
+    const references = [{ name: 'LICENSE_KEY', secret_name: 'shared', secret_key: 'license' }]
     const objects = createObjects({
       spec: { db_cpu: 1, redis_cpu: 1 },
       secrets: { TOKEN: 'hush' },
       secret_references: references,
-      artifact: { env: { TOKEN: 'no', MODE: 'fast', LICENCE: 'no' } },
+      artifact: { env: { TOKEN: 'no', MODE: 'fast', LICENSE_KEY: 'no' } },
     })
     const from = (name: string, key: string) => ({ valueFrom: { secretKeyRef: { name, key } } })
     expect(podOf(objects).containers[0]!.env).toEqual([
       { name: 'MODE', value: 'fast' },
       { name: 'TOKEN', ...from(`${BASE}-r1`, 'TOKEN') },
-      { name: 'LICENCE', ...from('shared', 'licence') },
+      { name: 'LICENSE_KEY', ...from('shared', 'license') },
       { name: 'DATABASE_URI', ...from(`${BASE}-db`, 'uri') },
       { name: 'REDIS_URI', ...from(`${BASE}-redis`, 'uri') },
       { name: 'PORT', value: '8000' },
